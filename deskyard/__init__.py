@@ -1,0 +1,1 @@
+"""Deskyard: golden images and isolated, persistent Linux desktops for AI agents."""

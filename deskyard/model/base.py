@@ -1,0 +1,85 @@
+"""What all declarations share: frozen, no unknown keys, errors a person understands."""
+
+import difflib
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from deskyard.errors import ConfigError
+
+DNS_LABEL = r"^[a-z]([a-z0-9-]{0,30}[a-z0-9])?$"
+
+DnsLabel = Annotated[
+    str,
+    Field(
+        pattern=DNS_LABEL,
+        description="A DNS label: lower-case letters, digits and hyphens, starts with a letter, at most 32.",
+    ),
+]
+
+
+class Declaration(BaseModel):
+    """Something a person writes in YAML."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read and check a YAML file; raises `ConfigError` naming the file and the first wrong field."""
+        return cls.check(load_yaml(path), path.name)
+
+    @classmethod
+    def check(cls, values: Any, source: str) -> Self:
+        """Check values that came from `source`; raises `ConfigError` naming the first wrong field."""
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            raise _explain(error, source, cls) from error
+
+
+def load_yaml(path: Path) -> Any:
+    """Parse a YAML file; raises `ConfigError` if it is absent or no YAML."""
+    try:
+        return yaml.safe_load(path.read_text())
+    except FileNotFoundError as error:
+        raise ConfigError("file", str(path), "does not exist", "create it, or check the name") from error
+    except yaml.YAMLError as error:
+        line = str(error).replace("\n", " ")
+        raise ConfigError("file", str(path), f"is not valid YAML: {line}", "mend the line named here") from error
+
+
+def _explain(error: ValidationError, source: str, model: type[BaseModel]) -> ConfigError:
+    first = error.errors()[0]
+    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
+    field = f"{source}: {where or 'declaration'}"
+    kind = first["type"]
+    if kind == "extra_forbidden":
+        key = str(first["loc"][-1])
+        near = difflib.get_close_matches(key, _keys(model), 1)
+        remedy = f"write {near[0]!r}" if near else f"remove it; known keys: {', '.join(sorted(_keys(model)))}"
+        return ConfigError(field, first["input"], "is not a known key", remedy)
+    if kind == "missing":
+        return ConfigError(field, None, "is required and missing", f"add {where}")
+    if kind == "string_pattern_mismatch" and first["ctx"]["pattern"] == DNS_LABEL:
+        reason = "is no DNS label (lower-case letters, digits, hyphens; starts with a letter; at most 32)"
+        return ConfigError(field, first["input"], reason, "choose a name such as 'research-1'")
+    reason, _, remedy = first["msg"].removeprefix("Value error, ").partition(" -> ")
+    value = first["input"] if isinstance(first["input"], str | int | float | bool) else None
+    return ConfigError(field, value, reason, remedy or "correct the value")
+
+
+def _keys(model: type[BaseModel], seen: frozenset[type[BaseModel]] = frozenset()) -> set[str]:
+    keys = set(model.model_fields)
+    for info in model.model_fields.values():
+        for part in _models_in(info.annotation):
+            if part not in seen:
+                keys |= _keys(part, seen | {model})
+    return keys
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for part in getattr(annotation, "__args__", ()) for model in _models_in(part)]

@@ -1,0 +1,24 @@
+"""Tiers: hard caps of a desktop."""
+
+from types import MappingProxyType
+
+from pydantic import Field
+
+from deskyard.model.base import Declaration
+
+
+class Tier(Declaration):
+    """What a desktop may use at most."""
+
+    vcpus: int = Field(ge=1, le=64, description="Virtual CPUs.")
+    memory_mib: int = Field(ge=1024, le=1_048_576, description="Memory, MiB.")
+    disk_gib: int = Field(ge=10, le=4096, description="Size of the disk, GiB.")
+
+
+TIERS = MappingProxyType(
+    {
+        "free": Tier(vcpus=2, memory_mib=4096, disk_gib=20),
+        "pro": Tier(vcpus=4, memory_mib=8192, disk_gib=40),
+        "max": Tier(vcpus=4, memory_mib=16384, disk_gib=80),
+    }
+)

@@ -1,0 +1,61 @@
+"""A workspace: a tenant with its own network, gateway and desktops."""
+
+from ipaddress import IPv4Network
+from typing import Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from deskyard.model.base import Declaration, DnsLabel
+
+PRIVATE_BLOCKS = tuple(IPv4Network(block) for block in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
+
+
+class Desktop(Declaration):
+    """One persistent desktop of a workspace."""
+
+    name: DnsLabel = Field(description="Name of the desktop, unique in the workspace; a DNS label.")
+    tier: str = Field("free", description="Tier that caps CPU, memory and disk: free, pro, max or one of the site.")
+    host_number: int | None = Field(
+        None,
+        ge=10,
+        le=126,
+        description="Last part of the desktop's address; chosen from the name if left out.",
+    )
+
+
+class Workspace(Declaration):
+    """What a user declares in `Pulumi.<workspace>.yaml`, without the `deskyard:` prefix of the keys."""
+
+    name: DnsLabel = Field(description="Name of the workspace: the name of the stack.")
+    site: DnsLabel = Field("local", description="Site that runs the workspace.")
+    network: IPv4Network = Field(
+        description="Private /24 of this workspace alone: first half desktops, last eight the gateway's uplink."
+    )
+    gateway_port: int = Field(
+        8443, ge=1024, le=65535, description="TCP port on the site's listen address that leads to the gateway."
+    )
+    egress: Literal["open", "none"] = Field(
+        "open", description="open: the internet without private, metadata and host ranges. none: nothing."
+    )
+    desktops: tuple[Desktop, ...] = Field(min_length=1, max_length=100, description="The desktops.")
+
+    @field_validator("network")
+    @classmethod
+    def _private_24(cls, network: IPv4Network) -> IPv4Network:
+        if network.prefixlen != 24:
+            raise ValueError("must be a /24 -> write for example 10.80.1.0/24")
+        if not any(network.subnet_of(block) for block in PRIVATE_BLOCKS):
+            raise ValueError("is not a private range -> take a /24 inside 10/8, 172.16/12 or 192.168/16")
+        return network
+
+    @model_validator(mode="after")
+    def _unique_desktops(self) -> Self:
+        seen: set[str] = set()
+        for desktop in self.desktops:
+            if desktop.name in seen:
+                raise ValueError(f"desktop name {desktop.name!r} is used twice -> give each desktop its own name")
+            seen.add(desktop.name)
+        numbers = [desktop.host_number for desktop in self.desktops if desktop.host_number is not None]
+        if len(numbers) != len(set(numbers)):
+            raise ValueError("two desktops have the same host_number -> give each its own or leave it out")
+        return self

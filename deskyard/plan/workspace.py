@@ -1,0 +1,267 @@
+"""The Plan of a workspace: every address, name and rule, worked out once."""
+
+import hashlib
+from dataclasses import asdict, dataclass
+from ipaddress import IPv4Address, IPv4Network
+from typing import Any, Literal
+
+from deskyard.errors import ConfigError
+from deskyard.model.site import Site
+from deskyard.model.workspace import Desktop, Workspace
+from deskyard.plan.egress import DENIED_NETWORKS
+
+ROUTE_PORTS = {"desktop": 6080, "terminal": 7681}
+GATEWAY_VCPUS = 1
+GATEWAY_MEMORY_MIB = 768
+GATEWAY_DISK_GIB = 4
+FIRST_HOST, LAST_HOST = 10, 126
+UPLINK_HOST, UPLINK_GATEWAY = 249, 250
+
+Accelerator = Literal["kvm", "tcg"]
+
+
+@dataclass(frozen=True)
+class NetworkPlan:
+    """A libvirt network: `workspace` (isolated, no host address) or `uplink` (NAT, host and gateway only)."""
+
+    kind: Literal["workspace", "uplink"]
+    name: str
+    bridge: str
+    cidr: str
+    host_address: str | None
+    gateway_address: str
+
+
+@dataclass(frozen=True)
+class MachinePlan:
+    """The hardware of a virtual machine; sizes in MiB and GiB."""
+
+    domain: str
+    hostname: str
+    image: str
+    vcpus: int
+    memory_mib: int
+    disk_gib: int
+
+
+@dataclass(frozen=True)
+class DesktopPlan:
+    """One desktop: its machine, its address, its routes (name -> port of the machine)."""
+
+    name: str
+    tier: str
+    machine: MachinePlan
+    mac: str
+    address: str
+    routes: dict[str, int]
+
+
+@dataclass(frozen=True)
+class GatewaySettings:
+    """All a gateway has to know. It is sent to the gateway as JSON and holds no secret."""
+
+    workspace: str
+    origin: str
+    hostname: str
+    uplink_mac: str
+    uplink_address: str
+    uplink_prefix: int
+    host_address: str
+    workspace_mac: str
+    workspace_address: str
+    workspace_prefix: int
+    egress: str
+    denied_networks: tuple[str, ...]
+    desktops: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class GatewayPlan:
+    """The gateway: its machine, two NICs, and its settings."""
+
+    machine: MachinePlan
+    uplink_mac: str
+    workspace_mac: str
+    uplink_address: str
+    workspace_address: str
+    listen: str
+    port: int
+    url: str
+    settings: GatewaySettings
+
+
+@dataclass(frozen=True)
+class WorkspacePlan:
+    """Everything the stack creates for one workspace."""
+
+    name: str
+    site: str
+    accelerator: Accelerator
+    network: NetworkPlan
+    uplink: NetworkPlan
+    gateway: GatewayPlan
+    desktops: tuple[DesktopPlan, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The Plan as plain data, for `--json` and golden files."""
+        return asdict(self)
+
+    def desktop(self, name: str) -> DesktopPlan:
+        """The desktop called `name`; raises `ConfigError` with the known names."""
+        for desktop in self.desktops:
+            if desktop.name == name:
+                return desktop
+        known = ", ".join(desktop.name for desktop in self.desktops)
+        raise ConfigError("desktop", name, f"is not in workspace {self.name}", f"choose one of: {known}")
+
+
+def plan_workspace(workspace: Workspace, site: Site, accelerator: Accelerator) -> WorkspacePlan:
+    """Work out the Plan; raises `ConfigError` for a tier the site does not have."""
+    addresses = _addresses(workspace)
+    network, uplink = _networks(workspace)
+    desktops = tuple(
+        _desktop(desktop, index, workspace, site, accelerator, addresses[desktop.name])
+        for index, desktop in enumerate(workspace.desktops)
+    )
+    gateway = _gateway(workspace, site, network, uplink, desktops)
+    return WorkspacePlan(workspace.name, site.name, accelerator, network, uplink, gateway, desktops)
+
+
+def short_id(*parts: str) -> str:
+    """Eight hexadecimal digits that stand for these names: bridge names are limited to 15 characters."""
+    return hashlib.sha256("/".join(parts).encode()).hexdigest()[:8]
+
+
+def mac_address(*parts: str) -> str:
+    """The MAC address of a NIC, always the same for the same names; 52:54:00 is QEMU's prefix."""
+    digest = hashlib.sha256("/".join(parts).encode()).hexdigest()
+    return ":".join(["52", "54", "00", digest[0:2], digest[2:4], digest[4:6]])
+
+
+def desktop_subnet(network: IPv4Network) -> IPv4Network:
+    """The first half of the workspace's /24."""
+    return next(network.subnets(prefixlen_diff=1))
+
+
+def uplink_subnet(network: IPv4Network) -> IPv4Network:
+    """The last eight addresses of the workspace's /24."""
+    return list(network.subnets(new_prefix=29))[-1]
+
+
+def _networks(workspace: Workspace) -> tuple[NetworkPlan, NetworkPlan]:
+    tag = short_id(workspace.site, workspace.name)
+    base = workspace.network.network_address
+    network = NetworkPlan(
+        kind="workspace",
+        name=f"deskyard-{workspace.name}",
+        bridge=f"dyw{tag}",
+        cidr=str(desktop_subnet(workspace.network)),
+        host_address=None,
+        gateway_address=str(base + 1),
+    )
+    uplink = NetworkPlan(
+        kind="uplink",
+        name=f"deskyard-{workspace.name}-uplink",
+        bridge=f"dyu{tag}",
+        cidr=str(uplink_subnet(workspace.network)),
+        host_address=str(base + UPLINK_HOST),
+        gateway_address=str(base + UPLINK_GATEWAY),
+    )
+    return network, uplink
+
+
+def _addresses(workspace: Workspace) -> dict[str, IPv4Address]:
+    """Addresses that stay when other desktops come and go, save where two names collide."""
+    numbers = {d.name: d.host_number for d in workspace.desktops if d.host_number is not None}
+    taken = set(numbers.values())
+    span = LAST_HOST - FIRST_HOST + 1
+    for desktop in sorted(workspace.desktops, key=lambda d: d.name):
+        if desktop.name in numbers:
+            continue
+        start = int(short_id(workspace.name, desktop.name), 16)
+        free = (FIRST_HOST + (start + probe) % span for probe in range(span))
+        numbers[desktop.name] = next(number for number in free if number not in taken)
+        taken.add(numbers[desktop.name])
+    base = workspace.network.network_address
+    return {name: base + number for name, number in numbers.items() if number is not None}
+
+
+def _desktop(
+    desktop: Desktop,
+    index: int,
+    workspace: Workspace,
+    site: Site,
+    accelerator: Accelerator,
+    address: IPv4Address,
+) -> DesktopPlan:
+    tiers = site.all_tiers()
+    if desktop.tier not in tiers:
+        known = ", ".join(tiers)
+        field = f"desktops[{index}].tier"
+        raise ConfigError(field, desktop.tier, f"is no tier of site {site.name}", f"choose one of: {known}")
+    tier = tiers[desktop.tier]
+    machine = MachinePlan(
+        domain=f"deskyard-{workspace.name}-{desktop.name}",
+        hostname=desktop.name,
+        image="desktop",
+        vcpus=vcpus(tier.vcpus, accelerator),
+        memory_mib=tier.memory_mib,
+        disk_gib=tier.disk_gib,
+    )
+    mac = mac_address(workspace.site, workspace.name, desktop.name)
+    return DesktopPlan(desktop.name, desktop.tier, machine, mac, str(address), dict(ROUTE_PORTS))
+
+
+def vcpus(wanted: int, accelerator: Accelerator) -> int:
+    """QEMU's emulation panics recent kernels with more than one CPU, so emulated machines get one."""
+    return 1 if accelerator == "tcg" else wanted
+
+
+def _gateway(
+    workspace: Workspace,
+    site: Site,
+    network: NetworkPlan,
+    uplink: NetworkPlan,
+    desktops: tuple[DesktopPlan, ...],
+) -> GatewayPlan:
+    hostname = f"{workspace.name}.{site.domain}"
+    origin = f"https://{hostname}:{workspace.gateway_port}"
+    uplink_mac = mac_address(workspace.site, workspace.name, "", "uplink")
+    workspace_mac = mac_address(workspace.site, workspace.name, "", "workspace")
+    assert uplink.host_address is not None
+    settings = GatewaySettings(
+        workspace=workspace.name,
+        origin=origin,
+        hostname=hostname,
+        uplink_mac=uplink_mac,
+        uplink_address=uplink.gateway_address,
+        uplink_prefix=IPv4Network(uplink.cidr).prefixlen,
+        host_address=uplink.host_address,
+        workspace_mac=workspace_mac,
+        workspace_address=network.gateway_address,
+        workspace_prefix=IPv4Network(network.cidr).prefixlen,
+        egress=workspace.egress,
+        denied_networks=DENIED_NETWORKS,
+        desktops=tuple(
+            {"name": d.name, "mac": d.mac, "address": d.address, "routes": dict(d.routes)} for d in desktops
+        ),
+    )
+    machine = MachinePlan(
+        domain=f"deskyard-{workspace.name}.gateway",
+        hostname=f"{workspace.name}-gateway",
+        image="gateway",
+        vcpus=GATEWAY_VCPUS,
+        memory_mib=GATEWAY_MEMORY_MIB,
+        disk_gib=GATEWAY_DISK_GIB,
+    )
+    return GatewayPlan(
+        machine=machine,
+        uplink_mac=uplink_mac,
+        workspace_mac=workspace_mac,
+        uplink_address=uplink.gateway_address,
+        workspace_address=network.gateway_address,
+        listen=site.listen,
+        port=workspace.gateway_port,
+        url=origin,
+        settings=settings,
+    )

@@ -1,0 +1,1 @@
+"""The only code that starts processes or talks to the machine."""

@@ -1,0 +1,116 @@
+"""Starts a program and waits for it: argv lists, bounded in time, typed errors, output kept."""
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from deskyard.errors import CommandError, HostError
+
+TAIL_LINES = 25
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a program answered: its exit code, standard output and standard error, as text."""
+
+    argv: tuple[str, ...]
+    code: int
+    stdout: str
+    stderr: str
+    seconds: float
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    timeout: float,
+    stdin: str | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    check: bool = True,
+    on_line: Callable[[str], None] | None = None,
+) -> Result:
+    """Run `argv` to its end, at most `timeout` seconds.
+
+    `env` is added to this process's environment. `on_line` gets each line of output while the program runs (standard
+    error is then merged into standard output). Raises `HostError` if the program is missing, `CommandError` if it
+    ends with an error (unless `check` is false) or does not end in time; the whole process group is ended then.
+    """
+    started = time.monotonic()
+    try:
+        process = subprocess.Popen(
+            list(argv),
+            stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT if on_line else subprocess.PIPE,
+            env={**os.environ, **env} if env else None,
+            cwd=cwd,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+    except FileNotFoundError as error:
+        raise HostError("program", argv[0], "is not installed", "run ./inv host.prepare") from error
+    try:
+        if on_line is None:
+            stdout, stderr = process.communicate(stdin, timeout=timeout)
+        else:
+            stdout, stderr = _follow(process, stdin, timeout, on_line), ""
+    except subprocess.TimeoutExpired as error:
+        _end_group(process)
+        reason = f"did not end within {timeout:.0f} s"
+        raise CommandError("command", " ".join(argv[:4]), reason, "see the log, then run it again") from error
+    except BaseException:
+        _end_group(process)
+        raise
+    result = Result(tuple(argv), process.returncode, stdout, stderr, time.monotonic() - started)
+    if check and result.code != 0:
+        tail = "\n".join((result.stderr.strip() or result.stdout.strip()).splitlines()[-TAIL_LINES:])
+        raise CommandError("command", " ".join(argv[:4]), f"exit code {result.code}\n{tail}", "mend the cause above")
+    return result
+
+
+def _follow(
+    process: subprocess.Popen[str], stdin: str | None, timeout: float, on_line: Callable[[str], None]
+) -> str:
+    assert process.stdout is not None
+    expired = threading.Event()
+
+    def expire() -> None:
+        expired.set()
+        _end_group(process)
+
+    timer = threading.Timer(timeout, expire)
+    timer.start()
+    lines: list[str] = []
+    try:
+        if stdin is not None and process.stdin is not None:
+            process.stdin.write(stdin)
+            process.stdin.close()
+        for line in process.stdout:
+            lines.append(line)
+            on_line(line.rstrip("\n"))
+        process.wait()
+    finally:
+        timer.cancel()
+    if expired.is_set():
+        raise subprocess.TimeoutExpired(process.args, timeout)
+    return "".join(lines)
+
+
+def _end_group(process: subprocess.Popen[str]) -> None:
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, sign)
+        except ProcessLookupError:
+            return
+        try:
+            process.wait(timeout=10)
+            return
+        except subprocess.TimeoutExpired:
+            continue

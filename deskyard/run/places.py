@@ -1,0 +1,64 @@
+"""Where Deskyard keeps things outside the tree."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Places:
+    """Folders of one user: what can be made again (cache), what is worth keeping (data), what is alive (state)."""
+
+    cache: Path
+    data: Path
+    state: Path
+
+    @property
+    def toolchain(self) -> Path:
+        """Programs that were downloaded or built."""
+        return self.cache / "toolchain"
+
+    @property
+    def bases(self) -> Path:
+        """Base disks: vendor images and bootstrapped ones."""
+        return self.cache / "bases"
+
+    @property
+    def images(self) -> Path:
+        """Built and tested images: one folder per name and digest."""
+        return self.data / "images"
+
+    @property
+    def sites(self) -> Path:
+        """One folder per site: certificate authority, management key, one folder per workspace."""
+        return self.state / "sites"
+
+    @property
+    def pulumi(self) -> Path:
+        """Pulumi's home and the default backend."""
+        return self.state / "pulumi"
+
+    def workspace(self, site: str, workspace: str) -> Path:
+        """What this machine knows of one workspace: ssh_config, known_hosts, screenshots of failures."""
+        return self.sites / site / "workspaces" / workspace
+
+
+def places() -> Places:
+    """The folders in use: the XDG ones, or all below `DESKYARD_HOME` if that is set."""
+    home = os.environ.get("DESKYARD_HOME")
+    if home:
+        return Places(Path(home) / "cache", Path(home) / "data", Path(home) / "state")
+    return Places(
+        _xdg("XDG_CACHE_HOME", ".cache"),
+        _xdg("XDG_DATA_HOME", ".local/share"),
+        _xdg("XDG_STATE_HOME", ".local/state"),
+    )
+
+
+def _xdg(variable: str, default: str) -> Path:
+    return Path(os.environ.get(variable) or Path.home() / default) / "deskyard"
+
+
+def tree() -> Path:
+    """The root of the checkout."""
+    return Path(__file__).resolve().parents[2]

@@ -1,0 +1,1 @@
+"""Invoke collections: thin, one topic per module."""

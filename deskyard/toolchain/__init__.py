@@ -1,0 +1,1 @@
+"""Finds or gets the programs that Deskyard drives."""

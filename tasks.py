@@ -1,0 +1,1 @@
+"""Composes the collections of deskyard/tasks."""
