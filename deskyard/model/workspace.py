@@ -32,7 +32,10 @@ class Workspace(Declaration):
         description="Private /24 of this workspace alone: first half desktops, last eight the gateway's uplink."
     )
     gateway_port: int = Field(
-        8443, ge=1024, le=65535, description="TCP port on the site's listen address that leads to the gateway."
+        8443,
+        ge=1024,
+        le=65535,
+        description="TCP port on the site's listen address that leads to the gateway.",
     )
     egress: Literal["open", "none"] = Field(
         "open", description="open: the internet without private, metadata and host ranges. none: nothing."

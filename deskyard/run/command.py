@@ -75,9 +75,7 @@ def run(
     return result
 
 
-def _follow(
-    process: subprocess.Popen[str], stdin: str | None, timeout: float, on_line: Callable[[str], None]
-) -> str:
+def _follow(process: subprocess.Popen[str], stdin: str | None, timeout: float, on_line: Callable[[str], None]) -> str:
     assert process.stdout is not None
     expired = threading.Event()
 
