@@ -2,8 +2,8 @@
 
 from invoke import Collection
 
-from deskyard.tasks import toolchain
+from deskyard.tasks import check, host, toolchain
 
 ns = Collection()
-for module in (toolchain,):
+for module in (check, host, toolchain):
     ns.add_collection(module.ns)

@@ -1,0 +1,64 @@
+"""JSON Schemas of what people write, for editors and for the tests that keep them up to date."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from deskyard.model.image import Image
+from deskyard.model.site import Site
+from deskyard.model.workspace import Workspace
+
+PREFIX = "deskyard:"
+
+
+def schemas() -> dict[str, dict[str, Any]]:
+    """Every schema by the name of its file."""
+    return {
+        "image.schema.json": _with_dialect(Image.model_json_schema()),
+        "site.schema.json": _with_dialect(Site.model_json_schema()),
+        "stack.schema.json": _with_dialect(stack_schema()),
+    }
+
+
+def stack_schema() -> dict[str, Any]:
+    """The schema of `Pulumi.<workspace>.yaml`: the workspace's keys as Pulumi configuration of project deskyard.
+
+    The name is the stack's and so is no key. Other keys (`encryptionsalt`, other namespaces) are Pulumi's own.
+    """
+    schema = Workspace.model_json_schema()
+    properties = {f"{PREFIX}{name}": rule for name, rule in schema["properties"].items() if name != "name"}
+    config = {
+        "type": "object",
+        "description": "The workspace.",
+        "properties": properties,
+        "required": [f"{PREFIX}{name}" for name in schema["required"] if name != "name"],
+        "patternProperties": {"^(?!deskyard:)": {}},
+        "additionalProperties": False,
+    }
+    return {
+        "title": "Workspace stack",
+        "type": "object",
+        "properties": {"config": config},
+        "required": ["config"],
+        "$defs": schema["$defs"],
+    }
+
+
+def text(schema: dict[str, Any]) -> str:
+    """A schema as it stands in its file."""
+    return json.dumps(schema, indent=2, sort_keys=True) + "\n"
+
+
+def write(folder: Path) -> list[Path]:
+    """Write every schema into `folder`; answers the files that changed."""
+    changed = []
+    for name, schema in schemas().items():
+        path = folder / name
+        if not path.exists() or path.read_text() != text(schema):
+            path.write_text(text(schema))
+            changed.append(path)
+    return changed
+
+
+def _with_dialect(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -1,0 +1,70 @@
+"""What the machine has: programs, memory, disk, acceleration."""
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from deskyard.errors import HostError
+
+PROGRAMS = (
+    "qemu-system-x86_64",
+    "qemu-img",
+    "libvirtd",
+    "mmdebstrap",
+    "sgdisk",
+    "mke2fs",
+    "ip",
+    "nft",
+    "socat",
+    "ssh",
+    "ssh-keygen",
+    "npm",
+)
+GIB = 1024**3
+
+
+@dataclass(frozen=True)
+class HostState:
+    """Facts of this machine; sizes in GiB; `missing` are programs that are not on PATH."""
+
+    systemd: bool
+    root: bool
+    kvm_device: bool
+    cpus: int
+    memory_available_gib: float
+    disk_free_gib: float
+    missing: tuple[str, ...]
+
+
+def host_state() -> HostState:
+    """Look at the machine; nothing is changed."""
+    return HostState(
+        systemd=Path("/run/systemd/system").is_dir(),
+        root=os.geteuid() == 0,
+        kvm_device=Path("/dev/kvm").exists(),
+        cpus=os.cpu_count() or 1,
+        memory_available_gib=round(_available_memory() / GIB, 1),
+        disk_free_gib=round(shutil.disk_usage("/var/lib").free / GIB, 1),
+        missing=tuple(program for program in PROGRAMS if not _which(program)),
+    )
+
+
+def require_programs() -> None:
+    """Raise `HostError` naming every program that is missing."""
+    missing = host_state().missing
+    if missing:
+        remedy = "run ./inv --yes, which installs the packages in host/debian.txt, or install them by hand"
+        raise HostError("programs", ", ".join(missing), "are not on this machine", remedy)
+
+
+def _which(program: str) -> str | None:
+    # An ordinary user's PATH may lack the folders of system programs.
+    return shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+
+
+def _available_memory() -> int:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return 0

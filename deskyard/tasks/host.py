@@ -1,0 +1,36 @@
+"""Tasks of this machine."""
+
+from dataclasses import asdict
+
+from invoke import Collection, Context
+
+from deskyard.run.host import host_state, require_programs
+from deskyard.tasks.front import command
+from deskyard.tasks.front import show as show_state
+
+
+@command(help={"yes": "install missing system packages without asking (done by ./inv itself)"})
+def prepare(_: Context, yes: bool = False) -> None:
+    """Make sure this machine has what Deskyard needs; ./inv installs the packages before it comes here."""
+    require_programs()
+    print("this machine has all it needs")
+
+
+@command(default=True, help={"json": "print JSON"})
+def show(_: Context, json: bool = False) -> None:
+    """Show what this machine has: programs, memory, disk, acceleration."""
+    state = host_state()
+    lines = [
+        f"services      {'systemd' if state.systemd else 'none: own libvirtd in a network namespace'}",
+        f"acceleration  {'/dev/kvm (./inv site.show tells if guests boot with it)' if state.kvm_device else 'none'}",
+        f"cpus          {state.cpus}",
+        f"memory        {state.memory_available_gib} GiB available",
+        f"disk          {state.disk_free_gib} GiB free in /var/lib",
+        f"missing       {', '.join(state.missing) or 'nothing'}",
+    ]
+    show_state(asdict(state), as_json=json, text="\n".join(lines))
+
+
+ns = Collection("host")
+ns.add_task(prepare)
+ns.add_task(show)

@@ -1,0 +1,54 @@
+"""A role's argument_specs, defaults and tasks tell the same story."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROLES = sorted(path.parent.parent for path in Path(__file__).parents[2].glob("ansible/roles/*/tasks/main.yml"))
+
+
+def read(path: Path) -> Any:
+    return yaml.safe_load(path.read_text()) if path.exists() else {}
+
+
+def defaults(role: Path) -> dict[str, Any]:
+    return read(role / "defaults/main.yml") or {}
+
+
+def options(role: Path) -> dict[str, Any]:
+    specs = read(role / "meta/argument_specs.yml")
+    return specs["argument_specs"]["main"].get("options", {}) if specs else {}
+
+
+def test_there_are_roles() -> None:
+    assert len(ROLES) >= 8
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+class TestRole:
+    def test_every_default_is_specified_with_the_same_value(self, role: Path) -> None:
+        specified = {name: rule.get("default") for name, rule in options(role).items() if not rule.get("required")}
+        assert specified == defaults(role)
+
+    def test_a_required_option_has_no_default(self, role: Path) -> None:
+        required = {name for name, rule in options(role).items() if rule.get("required")}
+        assert not required & set(defaults(role))
+
+    def test_variables_carry_the_roles_name(self, role: Path) -> None:
+        wrong = [name for name in defaults(role) if not name.startswith(f"{role.name}_")]
+        assert wrong == []
+
+    def test_every_default_is_used(self, role: Path) -> None:
+        # The list of packages is also read by the base disk's bootstrap.
+        used = "".join(
+            path.read_text()
+            for part in ("tasks", "handlers", "templates", "vars")
+            for path in (role / part).glob("**/*")
+            if path.is_file()
+        )
+        assert [name for name in defaults(role) if name not in used] == []
+
+    def test_the_specification_says_what_the_role_is(self, role: Path) -> None:
+        assert read(role / "meta/argument_specs.yml")["argument_specs"]["main"]["short_description"]

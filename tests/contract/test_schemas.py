@@ -1,0 +1,53 @@
+"""Committed schemas are the model's, and every declaration in the tree satisfies its own."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from deskyard.model.image import Image
+from deskyard.model.schema import schemas, text
+
+TREE = Path(__file__).parents[2]
+IMAGES = sorted(TREE.glob("images/*/image.yaml"))
+STACKS = sorted(TREE.glob("examples/**/Pulumi.*.yaml"))
+
+
+@pytest.mark.parametrize("name", schemas())
+def test_the_committed_schema_is_up_to_date(name: str) -> None:
+    path = TREE / "schemas" / name
+    assert path.exists(), "run ./inv check.schemas --write"
+    assert path.read_text() == text(schemas()[name]), "run ./inv check.schemas --write"
+
+
+def test_there_are_declarations_to_check() -> None:
+    assert {path.parent.name for path in IMAGES} >= {"desktop", "gateway"}
+    assert len(STACKS) >= 3
+
+
+@pytest.mark.parametrize("path", IMAGES + STACKS, ids=lambda path: str(path.relative_to(TREE)))
+def test_a_declaration_satisfies_its_schema_and_names_it_for_editors(path: Path) -> None:
+    name = "image.schema.json" if path in IMAGES else "stack.schema.json"
+    first = path.read_text().splitlines()[0]
+    modeline = "# yaml-language-server: $schema="
+    assert first.startswith(modeline), first
+    assert (path.parent / first.removeprefix(modeline)).resolve() == TREE / "schemas" / name
+    jsonschema.validate(_plain(yaml.safe_load(path.read_text())), schemas()[name])
+
+
+@pytest.mark.parametrize("path", IMAGES, ids=lambda path: path.parent.name)
+def test_an_image_declaration_is_named_after_its_folder(path: Path) -> None:
+    assert Image.read(path).name == path.parent.name
+
+
+def test_the_schema_refuses_an_unknown_key() -> None:
+    stack = {"config": {"deskyard:network": "10.80.1.0/24", "deskyard:desktops": [{"name": "a"}], "deskyard:x": 1}}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(stack, schemas()["stack.schema.json"])
+
+
+def _plain(value: Any) -> Any:
+    return json.loads(json.dumps(value))

@@ -1,0 +1,60 @@
+"""What a workspace declaration refuses, and how it says so."""
+
+from typing import Any
+
+import pytest
+
+from deskyard.errors import ConfigError
+from deskyard.model.workspace import Workspace
+
+GOOD: dict[str, Any] = {"name": "demo", "network": "10.80.1.0/24", "desktops": [{"name": "desk"}]}
+
+
+def refusal(**changes: Any) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        Workspace.check({**GOOD, **changes}, "Pulumi.demo.yaml")
+    return caught.value
+
+
+def test_a_minimal_declaration_is_accepted_with_safe_defaults() -> None:
+    workspace = Workspace.check(GOOD, "Pulumi.demo.yaml")
+    assert workspace.desktops[0].tier == "free"
+    assert workspace.egress == "open"
+    assert workspace.site == "local"
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "value", "reason", "remedy"),
+    [
+        ({"netwrok": "x"}, "netwrok", "x", "not a known key", "network"),
+        ({"desktops": [{"name": "desk", "teir": "free"}]}, "desktops[0].teir", "free", "not a known key", "tier"),
+        ({"desktops": [{"name": "My Desk"}]}, "desktops[0].name", "My Desk", "no DNS label", "research-1"),
+        ({"desktops": [{"name": "desk_1"}]}, "desktops[0].name", "desk_1", "no DNS label", "research-1"),
+        ({"desktops": [{"name": "-desk"}]}, "desktops[0].name", "-desk", "no DNS label", "research-1"),
+        ({"desktops": [{"name": "a"}, {"name": "a"}]}, "declaration", None, "used twice", "its own name"),
+        ({"desktops": []}, "desktops", None, "at least 1", ""),
+        ({"desktops": [{}]}, "desktops[0].name", None, "missing", "add desktops[0].name"),
+        ({"network": "10.80.1.0/16"}, "network", "10.80.1.0/16", "", ""),
+        ({"network": "10.80.0.0/16"}, "network", "10.80.0.0/16", "must be a /24", "10.80.1.0/24"),
+        ({"network": "8.8.8.0/24"}, "network", "8.8.8.0/24", "not a private range", "inside 10/8"),
+        ({"egress": "all"}, "egress", "all", "'open' or 'none'", ""),
+        ({"gateway_port": 80}, "gateway_port", 80, "greater than or equal to 1024", ""),
+        ({"name": "UPPER"}, "name", "UPPER", "no DNS label", "research-1"),
+    ],
+    ids=lambda value: str(value)[:40] if isinstance(value, dict) else "",
+)
+def test_a_wrong_declaration_is_refused_with_field_value_reason_and_remedy(
+    changes: dict[str, Any], field: str, value: object, reason: str, remedy: str
+) -> None:
+    error = refusal(**changes)
+    assert error.field.startswith("Pulumi.demo.yaml: ")
+    assert field in error.field
+    assert error.value == value
+    assert reason in error.reason
+    assert remedy in error.remedy
+    assert error.remedy
+
+
+def test_two_desktops_with_the_same_host_number_are_refused() -> None:
+    error = refusal(desktops=[{"name": "a", "host_number": 20}, {"name": "b", "host_number": 20}])
+    assert "host_number" in error.reason
