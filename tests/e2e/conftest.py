@@ -1,0 +1,56 @@
+"""Two workspaces at once, shared by all end-to-end tests of a run."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deskyard.run.accelerator import accelerator
+from deskyard.run.places import places
+from tests.support.door import Door
+from tests.support.workspaces import Declared, Running, bring_up, plan, take_down
+
+
+@pytest.fixture(scope="session")
+def workspaces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Running]]:
+    """Workspaces e2e-a (two desktops) and e2e-b, up; destroyed at the end.
+
+    `DESKYARD_E2E_KEEP=FOLDER` keeps them (and their declarations there) for the next run: for working on the tests.
+    """
+    kept = os.environ.get("DESKYARD_E2E_KEEP")
+    folder = Path(kept) if kept else tmp_path_factory.mktemp("stacks")
+    folder.mkdir(exist_ok=True)
+    declared = [
+        Declared("e2e-a", "10.91.1.0/24", 18443, ("desk", "peer"), folder),
+        Declared("e2e-b", "10.91.2.0/24", 18444, ("desk",), folder),
+    ]
+    try:
+        bring_up(declared)
+        yield {one.name: Running(one, plan(one, accelerator("auto"))) for one in declared}
+    finally:
+        if not kept:
+            take_down(declared)
+
+
+@pytest.fixture(scope="session")
+def one(workspaces: dict[str, Running]) -> Running:
+    """The workspace most tests look at."""
+    return workspaces["e2e-a"]
+
+
+@pytest.fixture(scope="session")
+def other(workspaces: dict[str, Running]) -> Running:
+    """The workspace nobody in `one` may reach."""
+    return workspaces["e2e-b"]
+
+
+@pytest.fixture(scope="session")
+def door(one: Running) -> Door:
+    """The gateway of `one`, as a raw client sees it."""
+    return door_of(one)
+
+
+def door_of(running: Running) -> Door:
+    """The gateway of a workspace, as a raw client sees it."""
+    return Door(running.plan.gateway.url, places().sites / running.plan.site / "ca.pem", running.plan.gateway.listen)

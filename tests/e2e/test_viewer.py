@@ -1,0 +1,109 @@
+"""A person opens the link and works: pixels, keys, terminal. In a real browser."""
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+import yaml
+from selenium.webdriver import Chrome
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from deskyard.run.places import tree
+from tests.support import browser
+from tests.support.door import Door
+from tests.support.workspaces import Running
+
+pytestmark = pytest.mark.vm
+SECONDS = 120
+TYPED_FILE = "/home/agent/typed"
+
+
+def wallpaper() -> str:
+    defaults = yaml.safe_load((tree() / "ansible/roles/desktop_session/defaults/main.yml").read_text())
+    colour: str = defaults["desktop_session_wallpaper_color"]
+    return colour
+
+
+def eventually(condition: Callable[[], bool], what: str, driver: Chrome) -> None:
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        if condition():
+            return
+        time.sleep(0.5)
+    picture = browser.keep(driver.get_screenshot_as_png(), "failure")
+    console = "\n".join(str(entry) for entry in driver.get_log("browser"))  # type: ignore[no-untyped-call]
+    raise AssertionError(f"{what} did not happen within {SECONDS} s; screenshot {picture}\n{console}")
+
+
+@pytest.fixture(scope="module")
+def viewer(one: Running, door: Door) -> Iterator[Chrome]:
+    """A browser that opened a fresh link of e2e-a/desk and sees the desktop."""
+    link = one.grant()["url"]
+    with browser.browser(door) as driver:
+        driver.get(link)
+        eventually(lambda: "/d/desk/" in driver.current_url, "the way from the link to the viewer", driver)
+        eventually(lambda: bool(driver.find_elements(By.CSS_SELECTOR, "canvas")), "the canvas", driver)
+        yield driver
+
+
+def test_the_canvas_shows_our_wallpaper(viewer: Chrome) -> None:
+    def share() -> float:
+        return browser.share_of_colour(viewer.find_element(By.CSS_SELECTOR, "canvas").screenshot_as_png, wallpaper())
+
+    eventually(lambda: share() > 0.5, f"a canvas that is mostly {wallpaper()}", viewer)
+    browser.keep(viewer.get_screenshot_as_png(), "viewer")
+
+
+def test_the_ticket_is_gone_from_the_address_bar(viewer: Chrome) -> None:
+    assert "#" not in viewer.current_url
+
+
+def test_scripts_of_the_page_cannot_read_the_session(viewer: Chrome) -> None:
+    assert viewer.execute_script("return document.cookie") == ""
+
+
+def test_a_key_typed_in_the_browser_reaches_the_guest(viewer: Chrome, one: Running) -> None:
+    one.ssh("desk", f"sudo rm -f {TYPED_FILE}")
+    shell = f"head -n 1 > {TYPED_FILE}"
+    terminal = f"xfce4-terminal --disable-server --command \"sh -c '{shell}'\""
+    one.ssh("desk", f"sudo -u agent DISPLAY=:1 setsid {terminal} >/dev/null 2>&1 </dev/null &")
+    eventually(lambda: "head" in one.ssh("desk", "pgrep -a head", check=False).stdout, "a window to type in", viewer)
+    canvas = viewer.find_element(By.CSS_SELECTOR, "canvas")
+    ActionChains(viewer).click(canvas).pause(1).send_keys("deskyard42", Keys.ENTER).perform()
+    eventually(
+        lambda: one.ssh("desk", f"sudo cat {TYPED_FILE}", check=False).stdout.strip() == "deskyard42",
+        "the typed line in the guest",
+        viewer,
+    )
+
+
+def test_the_terminal_echoes(viewer: Chrome) -> None:
+    rows = viewer.find_element(By.CSS_SELECTOR, ".xterm-rows")
+    eventually(lambda: "$" in rows.text, "a prompt in the terminal", viewer)
+    viewer.find_element(By.CSS_SELECTOR, ".xterm-screen").click()
+    ActionChains(viewer).send_keys("echo deskyard-$((40+2))", Keys.ENTER).perform()
+    eventually(lambda: "deskyard-42" in rows.text, "the answer in the terminal", viewer)
+    browser.keep(viewer.get_screenshot_as_png(), "viewer-terminal")
+
+
+def test_the_page_loads_nothing_from_elsewhere(viewer: Chrome, one: Running) -> None:
+    script = "return performance.getEntriesByType('resource').map(entry => entry.name)"
+    loaded: list[str] = viewer.execute_script(script)
+    assert loaded
+    own = (one.plan.gateway.url, one.plan.gateway.url.replace("https:", "wss:"))
+    assert [name for name in loaded if not name.startswith(own)] == []
+
+
+def test_the_chat_panel_says_honestly_that_chat_comes_later(viewer: Chrome) -> None:
+    assert "chat" in viewer.find_element(By.TAG_NAME, "body").text.lower()
+
+
+def test_a_used_link_shows_a_page_a_person_understands(one: Running, door: Door) -> None:
+    link = one.grant()["url"]
+    assert door.redeem(link)[0] in (200, 204)
+    with browser.browser(door) as driver:
+        driver.get(link)
+        eventually(lambda: "used" in driver.find_element(By.TAG_NAME, "body").text.lower(), "the reason", driver)
+        assert "/d/desk/" not in driver.current_url

@@ -1,0 +1,111 @@
+"""Real workspaces for tests: declared in a folder of the test, driven through ./inv as a user does."""
+
+import json
+import os
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from deskyard.model.site import Site
+from deskyard.model.workspace import Workspace
+from deskyard.plan.workspace import Accelerator, WorkspacePlan, plan_workspace
+from deskyard.run.places import places, tree
+
+UP_SECONDS = 2400
+SSH_SECONDS = 120
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A workspace as its user declares it; `folder` is where its stack file lies."""
+
+    name: str
+    network: str
+    gateway_port: int
+    desktops: tuple[str, ...]
+    folder: Path
+
+    def write(self) -> None:
+        """Write the stack file, keeping what Pulumi added to it."""
+        path = self.folder / f"Pulumi.{self.name}.yaml"
+        kept = yaml.safe_load(path.read_text()) if path.exists() else {}
+        config = {f"deskyard:{key}": value for key, value in self.values().items()}
+        path.write_text(yaml.safe_dump({**kept, "config": config}))
+
+    def values(self) -> dict[str, Any]:
+        """The keys of the declaration."""
+        return {
+            "network": self.network,
+            "gateway_port": self.gateway_port,
+            "desktops": [{"name": name} for name in self.desktops],
+        }
+
+
+@dataclass(frozen=True)
+class Running:
+    """A workspace that is up."""
+
+    declared: Declared
+    plan: WorkspacePlan
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.declared.name
+
+    def inv(self, *arguments: str, timeout: float = 300, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run a task of ./inv on the test's stacks folder."""
+        return inv(self.declared.folder, *arguments, timeout=timeout, check=check)
+
+    def ssh(self, host: str, command: str, stdin: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run a command in a guest: `gateway` or a desktop's name."""
+        config = places().workspace(self.plan.site, self.name) / "ssh_config"
+        argv = ["ssh", "-F", str(config), host, command]
+        done = subprocess.run(argv, input=stdin, capture_output=True, text=True, timeout=SSH_SECONDS, check=False)
+        assert not check or done.returncode == 0, f"{host}: {command}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def grant(self, desktop: str = "desk", *options: str) -> dict[str, Any]:
+        """Grant access as an operator does."""
+        answer = self.inv("access.grant", f"{self.name}/{desktop}", "--json", *options)
+        granted: dict[str, Any] = json.loads(answer.stdout)
+        return granted
+
+
+def inv(folder: Path, *arguments: str, timeout: float = 300, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run ./inv with the stacks and the Pulumi state of the test."""
+    env = {**os.environ, "DESKYARD_STACKS": str(folder), "PULUMI_BACKEND_URL": f"file://{folder}"}
+    done = subprocess.run(
+        ["./inv", *arguments], cwd=tree(), env=env, capture_output=True, text=True, timeout=timeout, check=False
+    )
+    assert not check or done.returncode == 0, f"./inv {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def plan(declared: Declared, accelerator: Accelerator) -> WorkspacePlan:
+    """The Plan the tests take their expectations from."""
+    workspace = Workspace.check({"name": declared.name, **declared.values()}, "test")
+    return plan_workspace(workspace, Site(), accelerator)
+
+
+def bring_up(declared: list[Declared]) -> None:
+    """Bring several workspaces up at once."""
+    for workspace in declared:
+        workspace.write()
+    with ThreadPoolExecutor(len(declared)) as pool:
+        for done in pool.map(lambda w: inv(w.folder, "workspace.up", w.name, timeout=UP_SECONDS), declared):
+            print(done.stdout, done.stderr)
+
+
+def take_down(declared: list[Declared]) -> None:
+    """Destroy several workspaces; every one is tried."""
+    failures = []
+    for workspace in declared:
+        done = inv(workspace.folder, "workspace.destroy", workspace.name, "--yes", timeout=600, check=False)
+        if done.returncode:
+            failures.append(f"{workspace.name}: {done.stdout}\n{done.stderr}")
+    assert not failures, "\n".join(failures)
