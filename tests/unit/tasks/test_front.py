@@ -1,0 +1,51 @@
+"""An error a user can mend ends as one message with four parts, and never as a traceback."""
+
+import json
+from typing import Any
+
+import pytest
+from invoke import Context, Exit
+
+from deskyard.errors import ConfigError
+from deskyard.tasks.front import command
+
+
+@command()
+def broken(_: Context, json: bool = False) -> None:
+    raise ConfigError("desktops[0].tier", "huge", "is no tier", "choose one of: free, pro, max")
+
+
+@command()
+def interrupted(_: Context) -> None:
+    raise KeyboardInterrupt
+
+
+def outcome(task: Any, **options: Any) -> int | None:
+    with pytest.raises(Exit) as caught:
+        task(Context(), **options)
+    code: int | None = caught.value.code
+    return code
+
+
+def test_a_person_reads_field_value_reason_and_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+    assert outcome(broken) == 1
+    printed = capsys.readouterr()
+    assert printed.err == "error: desktops[0].tier = 'huge': is no tier\n  -> choose one of: free, pro, max\n"
+    assert printed.out == ""
+
+
+def test_a_program_reads_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert outcome(broken, json=True) == 1
+    assert json.loads(capsys.readouterr().out) == {
+        "error": {
+            "field": "desktops[0].tier",
+            "value": "huge",
+            "reason": "is no tier",
+            "remedy": "choose one of: free, pro, max",
+        }
+    }
+
+
+def test_an_interruption_says_that_the_command_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    assert outcome(interrupted) == 130
+    assert "goes on from here" in capsys.readouterr().err
