@@ -1,0 +1,181 @@
+"""Puts settings into force: render, check everything, install, load; or keep what was good and say so."""
+
+import fcntl
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deskyard.gateway import backends, files, render, signing, tls
+from deskyard.gateway.errors import GatewayError
+from deskyard.gateway.layout import Layout
+from deskyard.gateway.settings import Settings
+from deskyard.gateway.system import System
+
+REMEDY = "mend the cause; the last good configuration is in force"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One generated file: its text, and the programs that put it into force."""
+
+    name: str
+    path: Path
+    text: str
+    activate: tuple[tuple[str, ...], ...]
+    unit: str | None = None
+    mode: int = 0o644
+
+
+def apply(settings: Settings, layout: Layout, system: System) -> dict[str, Any]:
+    """Put `settings` into force; the result names what changed. Raises `GatewayError`, with the old ones in force."""
+    with _alone(layout):
+        _check_interfaces(settings, layout, system)
+        kids = signing.ensure(layout.signing_keys, _group(layout))
+        parts = _parts(settings, layout, kids)
+        with tempfile.TemporaryDirectory(prefix="deskyard-apply.") as folder:
+            _check(settings, parts, layout, system, Path(folder))
+        changed = [part for part in parts if _must_change(part, layout, system)]
+        _install(changed, layout, system)
+        return {
+            "changed": [part.name for part in changed],
+            "digest": settings.digest,
+            "needs_certificate": not layout.tls_bundle.exists(),
+        }
+
+
+@contextmanager
+def _alone(layout: Layout) -> Iterator[None]:
+    """One `apply` at a time."""
+    layout.etc.mkdir(parents=True, exist_ok=True)
+    with (layout.etc / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _parts(settings: Settings, layout: Layout, kids: Sequence[str]) -> list[Part]:
+    """The files in the order they come into force: the firewall before anything it must guard."""
+    forward = str(layout.forward_file)
+    proxy: tuple[tuple[str, ...], ...] = (("systemctl", "reload-or-restart", "haproxy.service"),)
+    has_certificate = layout.tls_bundle.exists()
+    text = render.haproxy(settings, layout, kids, layout.tls_bundle)
+    return [
+        Part("firewall", layout.firewall_file, render.firewall(settings), (("nft", "-f", str(layout.firewall_file)),)),
+        Part("forwarding", layout.forward_file, render.forwarding(settings), (("sysctl", "-q", "-p", forward),)),
+        Part("dns", layout.dns_file, render.dnsmasq(settings), *_service("deskyard-dns.service")),
+        Part("settings", layout.settings_file, settings.as_json(), *_service("deskyard-session.service")),
+        # Without a certificate there is no door at all: HAProxy starts when `certificate` has installed one.
+        Part("proxy", layout.proxy_file, text, proxy if has_certificate else (), _unit(has_certificate)),
+    ]
+
+
+def _service(unit: str) -> tuple[tuple[tuple[str, ...], ...], str]:
+    return (("systemctl", "restart", unit),), unit
+
+
+def _unit(has_certificate: bool) -> str | None:
+    return "haproxy.service" if has_certificate else None
+
+
+def _check(settings: Settings, parts: list[Part], layout: Layout, system: System, folder: Path) -> None:
+    """Let each program judge its file before any of them is replaced."""
+    staged = {part.name: folder / part.path.name for part in parts}
+    for part in parts:
+        staged[part.name].write_text(part.text)
+    bundle = layout.tls_bundle
+    if not bundle.exists():
+        key = tls.ensure_key(layout.tls / "key.pem")
+        bundle = folder / "bootstrap.pem"
+        files.write(bundle, tls.self_signed(key, settings.hostname) + key, 0o600)
+        kids = signing.kids(layout.signing_keys)
+        staged["proxy"].write_text(render.haproxy(settings, layout, kids, bundle))
+    servers = folder / "backends.cfg"
+    servers.write_text(backends.text(settings, layout))
+    backends.ensure_revoked(layout)
+    checks = {
+        "firewall": ("nft", "-c", "-f", str(staged["firewall"])),
+        "dns": ("dnsmasq", "--test", f"--conf-file={staged['dns']}"),
+        "proxy": ("haproxy", "-c", "-f", str(staged["proxy"]), "-f", str(servers)),
+    }
+    for name, argv in checks.items():
+        answer = system.run(argv)
+        if answer.code != 0:
+            raise GatewayError(name, None, f"{argv[0]} refuses the new configuration:\n{answer.output}", REMEDY)
+
+
+def _must_change(part: Part, layout: Layout, system: System) -> bool:
+    if files.read(part.path) != part.text or part.name in _pending(layout):
+        return True
+    if part.unit is None or not layout.trusts_system:
+        return False
+    return system.run(("systemctl", "is-active", "--quiet", part.unit)).code != 0
+
+
+def _install(changed: list[Part], layout: Layout, system: System) -> None:
+    """Write and activate in order; on a failure put everything back as it was."""
+    if not changed:
+        return
+    # If power fails between writing and loading, the next apply sees from this list what was left half done.
+    files.write(_pending_file(layout), json.dumps([part.name for part in changed]))
+    old = {part.name: files.read(part.path) for part in changed}
+    done: list[Part] = []
+    for part in changed:
+        files.write(part.path, part.text, part.mode)
+        done.append(part)
+        failure = _activate(part, system)
+        if failure is not None:
+            trouble = _restore(done, old, system)
+            _pending_file(layout).unlink()
+            reason = f"could not be put into force: {failure}{trouble}"
+            raise GatewayError(part.name, None, reason, REMEDY)
+    _pending_file(layout).unlink()
+
+
+def _activate(part: Part, system: System) -> str | None:
+    for argv in part.activate:
+        answer = system.run(argv)
+        if answer.code != 0:
+            return f"{' '.join(argv)}: exit code {answer.code}\n{answer.output}"
+    return None
+
+
+def _restore(done: list[Part], old: dict[str, str | None], system: System) -> str:
+    """Put the old files back and load them, the firewall first; what went wrong with that, if anything."""
+    trouble = ""
+    for part in done:
+        before = old[part.name]
+        if before is None:
+            # There was nothing before. A firewall that was loaded stays: it is stricter than none.
+            part.path.unlink()
+            continue
+        files.write(part.path, before, part.mode)
+        failure = _activate(part, system)
+        if failure is not None:
+            trouble += f"\nthe old {part.name} could not be loaded again either: {failure}"
+    return trouble
+
+
+def _check_interfaces(settings: Settings, layout: Layout, system: System) -> None:
+    if not layout.trusts_system:
+        return
+    for name, mac in (("uplink", settings.uplink_mac), ("workspace", settings.workspace_mac)):
+        found = system.mac(name)
+        if found != mac:
+            reason = f"the interface called {name} is {found or 'absent'}"
+            raise GatewayError(f"{name}_mac", mac, reason, "check the NICs of this machine and its cloud-init data")
+
+
+def _group(layout: Layout) -> str | None:
+    return layout.service_user if layout.trusts_system else None
+
+
+def _pending_file(layout: Layout) -> Path:
+    return layout.etc / ".pending.json"
+
+
+def _pending(layout: Layout) -> list[str]:
+    text = files.read(_pending_file(layout))
+    return [str(name) for name in json.loads(text)] if text else []

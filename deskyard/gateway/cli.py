@@ -1,0 +1,123 @@
+"""`deskyard-gateway`: what the host asks of a gateway, over ssh. Prints JSON (`csr` prints PEM)."""
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from deskyard.gateway import files
+from deskyard.gateway.errors import GatewayError
+from deskyard.gateway.layout import Layout, load
+from deskyard.gateway.settings import Settings, parse
+from deskyard.gateway.system import Machine
+
+INPUT_LIMIT = 1024 * 1024
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; 1 and `{"error": ...}` if it cannot be done."""
+    options = _parser().parse_args(argv)
+    try:
+        answer = options.run(options, load())
+    except GatewayError as error:
+        print(json.dumps({"error": error.as_dict()}, indent=2))
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    if answer is not None:
+        print(answer if isinstance(answer, str) else json.dumps(answer, indent=2))
+    return 0
+
+
+def _apply(options: argparse.Namespace, layout: Layout) -> Any:
+    from deskyard.gateway.apply import apply
+
+    return apply(parse(sys.stdin.read(INPUT_LIMIT)), layout, Machine())
+
+
+def _csr(options: argparse.Namespace, layout: Layout) -> Any:
+    from deskyard.gateway import tls
+
+    settings = _settings(layout)
+    return tls.request(tls.ensure_key(layout.tls / "key.pem"), settings.hostname).rstrip()
+
+
+def _certificate(options: argparse.Namespace, layout: Layout) -> Any:
+    from deskyard.gateway.certificate import install
+
+    return install(sys.stdin.read(INPUT_LIMIT), _settings(layout), layout, Machine())
+
+
+def _backends(options: argparse.Namespace, layout: Layout) -> None:
+    from deskyard.gateway import backends
+
+    backends.write(_settings(layout), layout)
+
+
+def _grant(options: argparse.Namespace, layout: Layout) -> Any:
+    routes = [name for name in options.routes.split(",") if name] if options.routes is not None else None
+    request = {"desktop": options.desktop, "routes": routes, "mode": options.mode, "ttl": options.ttl}
+    return _ask(layout, {"command": "grant", "actor": options.actor, **request})
+
+
+def _list(options: argparse.Namespace, layout: Layout) -> Any:
+    return _ask(layout, {"command": "list"})
+
+
+def _revoke(options: argparse.Namespace, layout: Layout) -> Any:
+    request = {"id": options.id, "desktop": options.desktop, "all": options.all, "actor": options.actor}
+    return _ask(layout, {"command": "revoke", **request})
+
+
+def _status(options: argparse.Namespace, layout: Layout) -> Any:
+    from deskyard.gateway.status import status
+
+    settings = _settings(layout) if layout.settings_file.exists() else None
+    return status(settings, layout, Machine(), options.timeout)
+
+
+def _ask(layout: Layout, request: dict[str, Any]) -> Any:
+    from deskyard.gateway import admin
+
+    return admin.ask(layout.admin_socket, request)
+
+
+def _settings(layout: Layout) -> Settings:
+    text = files.read(layout.settings_file)
+    if text is None:
+        remedy = "send the settings with deskyard-gateway apply first"
+        raise GatewayError("settings", str(layout.settings_file), "are not there yet", remedy)
+    return parse(text)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="deskyard-gateway", description="The gateway of a Deskyard workspace.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def add(name: str, run: Any, help: str) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=help, description=help)
+        command.set_defaults(run=run)
+        return command
+
+    add("apply", _apply, "put the settings on standard input into force")
+    add("csr", _csr, "print a signing request for the gateway's own TLS key")
+    add("certificate", _certificate, "install the certificate chain (and key, if it comes with one) on standard input")
+    add("backends", _backends, "write what HAProxy must know of live sessions (run before it starts or reloads)")
+    grant = add("grant", _grant, "make a link that opens a session once")
+    grant.add_argument("--desktop", required=True, help="name of the desktop")
+    grant.add_argument("--routes", help="comma-separated: desktop, terminal (default: all that the mode allows)")
+    grant.add_argument("--mode", default="drive", help="drive or view (default: drive)")
+    grant.add_argument("--ttl", type=int, default=8 * 3600, help="life of the session in seconds (default: 28800)")
+    grant.add_argument("--actor", default="root", help="for whom, as the audit shall show it")
+    add("list", _list, "list sessions")
+    revoke = add("revoke", _revoke, "end sessions and close their sockets")
+    revoke.add_argument("id", nargs="?", help="id of one session")
+    revoke.add_argument("--desktop", help="all sessions of one desktop")
+    revoke.add_argument("--all", action="store_true", help="all sessions")
+    revoke.add_argument("--actor", default="root", help="who revokes, as the audit shall show it")
+    status = add("status", _status, "say what works, with a real handshake to each route of each desktop")
+    status.add_argument("--timeout", type=float, default=5, help="seconds to wait for each route (default: 5)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

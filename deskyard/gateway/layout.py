@@ -1,0 +1,129 @@
+"""Where the gateway keeps its files, and the few values that belong to the machine, not to the workspace."""
+
+import json
+import os
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from deskyard.gateway.errors import GatewayError
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Paths below `root`; tests move the root and the ports, a gateway uses the defaults."""
+
+    root: Path = field(default=Path("/"))
+    program: Path = Path("/usr/lib/deskyard")
+    listen_address: str = ""  # empty: the gateway's uplink address
+    listen_port: int = 443
+    service_port: int = 8700
+    proxy_user: str = "haproxy"
+    service_user: str = "deskyard-session"
+    proxy_chroot: str = "/var/lib/haproxy"
+    trusts_system: bool = True  # services run under systemd and the NICs are there
+
+    @property
+    def etc(self) -> Path:
+        """What `apply` wrote: the configuration in force."""
+        return self.root / "etc/deskyard"
+
+    @property
+    def settings_file(self) -> Path:
+        """The settings in force."""
+        return self.etc / "settings.json"
+
+    @property
+    def firewall_file(self) -> Path:
+        """The ruleset loaded after the base one at boot."""
+        return self.etc / "firewall.nft"
+
+    @property
+    def dns_file(self) -> Path:
+        """The configuration of dnsmasq."""
+        return self.etc / "dnsmasq.conf"
+
+    @property
+    def proxy_file(self) -> Path:
+        """The configuration of HAProxy, without the backends of sessions."""
+        return self.etc / "haproxy.cfg"
+
+    @property
+    def forward_file(self) -> Path:
+        """Says at boot whether the kernel forwards."""
+        return self.root / "etc/sysctl.d/70-deskyard-forward.conf"
+
+    @property
+    def tls(self) -> Path:
+        """Key and certificate of the door."""
+        return self.etc / "tls"
+
+    @property
+    def tls_bundle(self) -> Path:
+        """Certificate chain and key in one file, as HAProxy reads them."""
+        return self.tls / "haproxy.pem"
+
+    @property
+    def signing_keys(self) -> Path:
+        """Keys that sign sessions: `<kid>.key` for the session service, `<kid>.pub` for HAProxy."""
+        return self.etc / "signing"
+
+    @property
+    def state(self) -> Path:
+        """What the session service remembers."""
+        return self.root / "var/lib/deskyard"
+
+    @property
+    def database(self) -> Path:
+        """Tickets (hashed) and sessions."""
+        return self.state / "sessions.db"
+
+    @property
+    def audit_file(self) -> Path:
+        """One JSON line per decision."""
+        return self.root / "var/log/deskyard/audit.jsonl"
+
+    @property
+    def proxy_run(self) -> Path:
+        """Sockets and generated files of the running HAProxy."""
+        return self.root / "run/deskyard-proxy"
+
+    @property
+    def master_socket(self) -> Path:
+        """HAProxy's master socket: reaches every worker, also those of before a reload."""
+        return self.proxy_run / "master.sock"
+
+    @property
+    def backends_file(self) -> Path:
+        """Backends with one server per session, made anew before each start and reload."""
+        return self.proxy_run / "backends.cfg"
+
+    @property
+    def revoked_file(self) -> Path:
+        """Ids of revoked sessions, made anew before each start and reload."""
+        return self.proxy_run / "revoked.lst"
+
+    @property
+    def admin_socket(self) -> Path:
+        """Where `deskyard-gateway` talks to the session service."""
+        return self.root / "run/deskyard-session/admin.sock"
+
+    @property
+    def assets(self) -> Path:
+        """The viewer, as built."""
+        return self.program / "assets"
+
+
+def load() -> Layout:
+    """The layout of this machine: defaults, moved by `DESKYARD_GATEWAY_LAYOUT` (a JSON file) in tests."""
+    override = os.environ.get("DESKYARD_GATEWAY_LAYOUT")
+    if not override:
+        return Layout()
+    values: dict[str, Any] = json.loads(Path(override).read_text())
+    unknown = set(values) - {item.name for item in fields(Layout)}
+    if unknown:
+        raise GatewayError("layout", sorted(unknown), "has unknown keys", f"mend {override}")
+    for name in ("root", "program"):
+        if name in values:
+            values[name] = Path(values[name])
+    return Layout(**values)

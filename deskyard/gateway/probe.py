@@ -1,0 +1,71 @@
+"""Does a desktop's route answer? A real WebSocket handshake, never just an open port."""
+
+import base64
+import hashlib
+import os
+import socket
+import time
+from dataclasses import dataclass
+
+GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+PATHS = {"desktop": "/websockify", "terminal": "/ws"}
+PROTOCOLS = {"desktop": "binary", "terminal": "tty"}
+
+
+@dataclass(frozen=True)
+class Answered:
+    """Whether a route answered as it should, and what it said or why not."""
+
+    ready: bool
+    detail: str
+    milliseconds: int
+
+
+def route(name: str, address: str, port: int, timeout: float = 5) -> Answered:
+    """Ask one route: `desktop` must greet with RFB, `terminal` must accept ttyd's sub-protocol."""
+    started = time.monotonic()
+    try:
+        with socket.create_connection((address, port), timeout) as line:
+            line.settimeout(timeout)
+            rest = _upgrade(line, f"{address}:{port}", PATHS[name], PROTOCOLS[name])
+            detail = _greeting(line, rest) if name == "desktop" else "ttyd accepts sessions"
+        ready = True
+    except (OSError, ValueError) as error:
+        ready, detail = False, str(error) or type(error).__name__
+    return Answered(ready, detail, int((time.monotonic() - started) * 1000))
+
+
+def _upgrade(line: socket.socket, host: str, path: str, protocol: str) -> bytes:
+    key = base64.b64encode(os.urandom(16)).decode()
+    line.sendall(
+        f"GET {path} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\nSec-WebSocket-Protocol: {protocol}\r\n\r\n".encode()
+    )
+    answer = b""
+    while b"\r\n\r\n" not in answer:
+        part = line.recv(4096)
+        if not part or len(answer) > 16384:
+            raise ValueError("ended the connection within the handshake")
+        answer += part
+    head, _, rest = answer.partition(b"\r\n\r\n")
+    status, *lines = head.decode("latin-1").split("\r\n")
+    if status.split(" ")[1:2] != ["101"]:
+        raise ValueError(f"refuses the upgrade: {status[:80]}")
+    headers = {name.strip().lower(): value.strip() for name, _, value in (one.partition(":") for one in lines)}
+    expected = base64.b64encode(hashlib.sha1((key + GUID).encode()).digest()).decode()
+    if headers.get("sec-websocket-accept") != expected:
+        raise ValueError("answers the upgrade with a wrong key")
+    return rest
+
+
+def _greeting(line: socket.socket, data: bytes) -> str:
+    """The first frame must be the twelve bytes of RFB's version."""
+    while len(data) < 14:
+        part = line.recv(4096)
+        if not part:
+            raise ValueError("ended the connection before RFB's greeting")
+        data += part
+    greeting = data[2:14]
+    if data[0] & 0x0F != 2 or not greeting.startswith(b"RFB ") or not greeting.endswith(b"\n"):
+        raise ValueError("does not greet with RFB")
+    return greeting.decode("ascii", "replace").strip()

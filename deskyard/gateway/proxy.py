@@ -1,0 +1,110 @@
+"""Talks to the running HAProxy through its master socket: gives sessions their servers, and takes them away.
+
+Everything goes to every worker: after a reload the old ones live on for as long as their sockets do.
+"""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from deskyard.gateway.errors import GatewayError
+from deskyard.gateway.store import Session
+
+SECOND_SWEEP_SECONDS = 0.2
+ROUNDS = 20
+ANSWER_SECONDS = 5
+REMEDY = "look at `systemctl status haproxy` in the gateway"
+
+
+def backend(desktop: str, route: str) -> str:
+    """The name of the backend of a desktop's route."""
+    return f"be_{desktop}_{route}"
+
+
+class Proxy:
+    """One HAProxy. `addresses` maps (desktop, route) to `address:port`."""
+
+    def __init__(self, socket: Path, revoked_file: Path, addresses: dict[tuple[str, str], str]) -> None:
+        self._socket = socket
+        self._revoked_file = revoked_file
+        self._addresses = addresses
+
+    async def workers(self) -> list[int]:
+        """Process ids of the workers, old ones too; empty if HAProxy does not run."""
+        try:
+            answer = await self._ask("show proc")
+        except (OSError, TimeoutError):
+            return []
+        lines = (line.split() for line in answer.splitlines())
+        return [int(words[0]) for words in lines if len(words) > 1 and words[0].isdigit() and words[1] == "worker"]
+
+    async def admit(self, session: Session, workers: Sequence[int] | None = None) -> None:
+        """Give a session its own servers. Always weight 0: no other session may ever fall through to them."""
+        for pid in workers if workers is not None else await self.workers():
+            for route in session.routes:
+                address = self._addresses.get((session.desktop, route))
+                if address is None:
+                    continue
+                server = f"{backend(session.desktop, route)}/{session.id}"
+                await self._tell(pid, f"add server {server} {address} weight 0")
+                await self._tell(pid, f"enable server {server}")
+
+    async def refuse(self, session: Session, *, revoked: bool) -> int:
+        """Close a session's sockets in every worker and let it open no new one; how many workers were told."""
+        told: set[int] = set()
+        for _ in range(ROUNDS):
+            fresh = [pid for pid in await self.workers() if pid not in told]
+            if not fresh:
+                break
+            # Close first in all of them: the bound on time is for the sockets, the tidying can wait.
+            await asyncio.gather(*(self._close(pid, session, revoked) for pid in fresh))
+            told.update(fresh)
+        # A desktop that was slow to answer the upgrade may have completed it between the two commands.
+        await asyncio.sleep(SECOND_SWEEP_SECONDS)
+        for pid in sorted(told):
+            await self._close(pid, session, revoked)
+            for route in session.routes:
+                await self._tell(pid, f"del server {backend(session.desktop, route)}/{session.id}")
+        return len(told)
+
+    async def _close(self, pid: int, session: Session, revoked: bool) -> None:
+        if revoked:
+            await self._tell(pid, f"add acl {self._revoked_file} {session.id}")
+        for route in session.routes:
+            server = f"{backend(session.desktop, route)}/{session.id}"
+            await self._tell(pid, f"set server {server} state maint")
+            await self._tell(pid, f"shutdown sessions server {server}")
+        # A worker that is stopping answers "Proxy is disabled" to all of the above; this works there too.
+        for _ in range(ROUNDS):
+            streams = streams_of(await self._tell(pid, "show sess"), session.id)
+            if not streams:
+                return
+            for stream in streams:
+                await self._tell(pid, f"shutdown session {stream}")
+            await asyncio.sleep(0.02)
+
+    async def _tell(self, pid: int, command: str) -> str:
+        try:
+            return await self._ask(f"@!{pid} {command}")
+        except (OSError, TimeoutError):
+            return ""  # the worker is gone, and its sockets with it
+
+    async def _ask(self, command: str) -> str:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            reader, writer = await asyncio.open_unix_connection(str(self._socket))
+            try:
+                writer.write(f"{command}\n".encode())
+                # The master keeps the connection until the asking side says that it has no more to ask.
+                writer.write_eof()
+                return (await reader.read()).decode(errors="replace")
+            finally:
+                writer.close()
+
+
+def streams_of(listing: str, id: str) -> list[str]:
+    """The addresses of the streams that go to the server called `id`, out of `show sess`."""
+    if not re.fullmatch(r"[A-Za-z0-9_-]{16,40}", id):
+        raise GatewayError("session", id, "is no session id", REMEDY)
+    pattern = re.compile(rf"^(0x[0-9a-f]+): .* srv={re.escape(id)}(?: |$)", re.MULTILINE)
+    return pattern.findall(listing)

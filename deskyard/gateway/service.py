@@ -1,0 +1,177 @@
+"""The session service: pages and redemption for browsers, behind HAProxy; grants and revocations for root."""
+
+import asyncio
+import contextlib
+import json
+import re
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from deskyard.gateway import admin, signing, tokens
+from deskyard.gateway.audit import Audit
+from deskyard.gateway.errors import GatewayError
+from deskyard.gateway.layout import Layout, load
+from deskyard.gateway.proxy import Proxy
+from deskyard.gateway.sessions import Sessions
+from deskyard.gateway.settings import parse
+from deskyard.gateway.store import Session, Store
+
+TICKET = re.compile(r"[A-Za-z0-9_-]{20,100}\Z")
+SWEEP_SECONDS = 0.5
+NO_STORE = {"Cache-Control": "no-store"}
+
+
+def create(layout: Layout) -> Starlette:
+    """The application; reads the settings in force once: `apply` restarts the service when they change."""
+    settings = parse(layout.settings_file.read_text())
+    addresses = {
+        (desktop.name, route): f"{desktop.address}:{port}"
+        for desktop in settings.desktops
+        for route, port in desktop.routes.items()
+    }
+    sessions = Sessions(
+        settings,
+        Store(layout.database),
+        Proxy(layout.master_socket, layout.revoked_file, addresses),
+        Audit(layout.audit_file),
+        signing.newest(layout.signing_keys),
+    )
+    app = Starlette(
+        routes=[
+            Route("/", _page(layout, "index.html")),
+            Route("/healthz", _healthz),
+            Route("/redeem", _redeem, methods=["POST"]),
+            Route("/d/{desktop}/", _page(layout, "viewer.html")),
+            Route("/d/{desktop}/session", _session),
+            Mount("/assets", StaticFiles(directory=layout.assets, check_dir=False)),
+        ],
+        lifespan=lambda app: _lifespan(app, layout),
+    )
+    app.state.sessions = sessions
+    app.state.keys = signing.public(layout.signing_keys)
+    return app
+
+
+@contextlib.asynccontextmanager
+async def _lifespan(app: Starlette, layout: Layout) -> AsyncIterator[None]:
+    sessions: Sessions = app.state.sessions
+    line = await admin.serve(sessions, layout.admin_socket)
+    await sessions.revoke_removed_desktops()
+    sweeper = asyncio.create_task(_sweep(sessions))
+    try:
+        yield
+    finally:
+        sweeper.cancel()
+        line.close()
+
+
+async def _sweep(sessions: Sessions) -> None:
+    while True:
+        try:
+            await sessions.sweep()
+        except Exception as error:  # the sweep must outlive a full disk or a restarting HAProxy; nothing opens by it
+            print(f"sweep failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        await asyncio.sleep(SWEEP_SECONDS)
+
+
+def _page(layout: Layout, name: str) -> Any:
+    async def page(request: Request) -> Response:
+        return FileResponse(layout.assets / name, headers=NO_STORE)
+
+    return page
+
+
+async def _healthz(request: Request) -> Response:
+    return PlainTextResponse("ok\n", headers=NO_STORE)
+
+
+async def _redeem(request: Request) -> Response:
+    sessions: Sessions = request.app.state.sessions
+    address = request.headers.get("x-deskyard-address", "")
+    try:
+        ticket = _ticket(await request.body())
+        session, token = await sessions.redeem(ticket, address)
+    except GatewayError as error:
+        return _refusal(error, 400 if error.field == "request" else 410 if error.field != "unknown" else 403)
+    response = JSONResponse(_facts(session, sessions), headers=NO_STORE)
+    response.set_cookie(
+        tokens.cookie_name(session.desktop),
+        token,
+        max_age=max(1, int(session.expires - time.time())),
+        path="/",
+        secure=True,
+        httponly=True,
+        samesite="strict",
+    )
+    return response
+
+
+async def _session(request: Request) -> Response:
+    sessions: Sessions = request.app.state.sessions
+    desktop = request.path_params["desktop"]
+    token = request.cookies.get(tokens.cookie_name(desktop), "")
+    claims = tokens.verify(token, request.app.state.keys, sessions.settings.workspace)
+    try:
+        session = sessions.session_of(claims, desktop)
+    except GatewayError as error:
+        return _refusal(error, 401)
+    return JSONResponse(_facts(session, sessions), headers=NO_STORE)
+
+
+def _ticket(body: bytes) -> str:
+    wrong = GatewayError("request", None, "is malformed", 'send {"ticket": "..."}')
+    try:
+        ticket = json.loads(body)["ticket"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise wrong from error
+    if not isinstance(ticket, str) or not TICKET.match(ticket):
+        raise wrong
+    return ticket
+
+
+def _facts(session: Session, sessions: Sessions) -> dict[str, Any]:
+    return {
+        "workspace": sessions.settings.workspace,
+        "desktop": session.desktop,
+        "path": f"/d/{session.desktop}/",
+        "routes": list(session.routes),
+        "mode": session.mode,
+        "expires": int(session.expires),
+    }
+
+
+def _refusal(error: GatewayError, status: int) -> Response:
+    body = {"error": error.field, "message": error.reason, "remedy": error.remedy}
+    return JSONResponse(body, status, headers=NO_STORE)
+
+
+def main() -> None:
+    """Serve until told to stop."""
+    layout = load()
+    uvicorn.run(
+        create(layout),
+        host="127.0.0.1",
+        port=layout.service_port,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=2,
+        http="h11",
+        ws="none",
+    )
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    main()

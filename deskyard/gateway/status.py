@@ -1,0 +1,64 @@
+"""The health of the gateway, as one document."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from typing import Any
+
+from deskyard.gateway import admin, probe, tls
+from deskyard.gateway.errors import GatewayError
+from deskyard.gateway.layout import Layout
+from deskyard.gateway.settings import Settings
+from deskyard.gateway.system import System
+
+UNITS = {
+    "firewall": "deskyard-firewall.service",
+    "dns": "deskyard-dns.service",
+    "sessions": "deskyard-session.service",
+    "proxy": "haproxy.service",
+}
+
+
+def status(settings: Settings | None, layout: Layout, system: System, timeout: float) -> dict[str, Any]:
+    """Ask every part; `ready` is true only if the gateway and every route of every desktop answer."""
+    services = {name: _unit(unit, system) for name, unit in UNITS.items()} if layout.trusts_system else {}
+    sessions = _service(layout)
+    services["session_service"] = sessions["state"]
+    expires = tls.expiry(layout.tls_bundle)
+    desktops = _desktops(settings, timeout) if settings else {}
+    gateway_ready = settings is not None and expires is not None and sessions["digest"] == settings.digest
+    gateway_ready = gateway_ready and all(state in ("active", "answers") for state in services.values())
+    routes = [answer["ready"] for desktop in desktops.values() for answer in desktop.values()]
+    return {
+        "ready": gateway_ready and all(routes),
+        "gateway_ready": gateway_ready,
+        "workspace": settings.workspace if settings else None,
+        "digest": settings.digest if settings else None,
+        "services": services,
+        "certificate_expires": expires.isoformat() if expires else None,
+        "desktops": desktops,
+    }
+
+
+def _unit(unit: str, system: System) -> str:
+    return system.run(("systemctl", "is-active", unit)).output.splitlines()[0:1][0]
+
+
+def _service(layout: Layout) -> dict[str, Any]:
+    try:
+        return {"state": "answers", **admin.ask(layout.admin_socket, {"command": "ping"}, timeout=5)}
+    except GatewayError as error:
+        return {"state": error.reason, "digest": None}
+
+
+def _desktops(settings: Settings, timeout: float) -> dict[str, dict[str, Any]]:
+    with ThreadPoolExecutor(max_workers=16) as pool:
+        asked = {
+            (desktop.name, route): pool.submit(probe.route, route, desktop.address, port, timeout)
+            for desktop in settings.desktops
+            for route, port in sorted(desktop.routes.items())
+        }
+        answers = {key: asdict(future.result()) for key, future in asked.items()}
+    return {
+        desktop.name: {route: answers[desktop.name, route] for route in sorted(desktop.routes)}
+        for desktop in settings.desktops
+    }

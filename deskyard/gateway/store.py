@@ -1,0 +1,179 @@
+"""Tickets and sessions on disk. A ticket is kept only as its hash and can be redeemed once."""
+
+import hashlib
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+State = Literal["granted", "lapsed", "active", "expired", "revoked"]
+
+SCHEMA = """
+create table if not exists sessions (
+    id text primary key,
+    desktop text not null,
+    routes text not null,
+    mode text not null,
+    actor text not null,
+    issued real not null,
+    expires real not null,
+    ticket_hash text not null unique,
+    ticket_expires real not null,
+    redeemed real,
+    address text,
+    revoked real,
+    closed real
+)
+"""
+COLUMNS = "id, desktop, routes, mode, actor, issued, expires, ticket_expires, redeemed, address, revoked, closed"
+KEEP_SECONDS = 30 * 24 * 3600
+
+
+@dataclass(frozen=True)
+class Session:
+    """One grant and what became of it; times are seconds since 1970."""
+
+    id: str
+    desktop: str
+    routes: tuple[str, ...]
+    mode: str
+    actor: str
+    issued: float
+    expires: float
+    ticket_expires: float
+    redeemed: float | None = None
+    address: str | None = None
+    revoked: float | None = None
+    closed: float | None = None
+
+    def state(self, now: float) -> State:
+        """What this session is at the time `now`."""
+        if self.revoked is not None:
+            return "revoked"
+        if self.redeemed is None:
+            return "granted" if now < min(self.ticket_expires, self.expires) else "lapsed"
+        return "active" if now < self.expires else "expired"
+
+
+def ticket_hash(ticket: str) -> str:
+    """How a ticket is kept: its 256 random bits need no salt."""
+    return hashlib.sha256(ticket.encode()).hexdigest()
+
+
+class Store:
+    """The database of one gateway. Every call is one transaction."""
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        self._source = f"{path.resolve().as_uri()}?mode={'ro' if read_only else 'rwc'}"
+        if not read_only:
+            with self._transaction() as db:
+                db.execute(SCHEMA)
+            path.chmod(0o600)
+
+    def add(self, session: Session, hashed_ticket: str) -> None:
+        """Keep a new grant."""
+        with self._transaction() as db:
+            db.execute(
+                "insert into sessions (id, desktop, routes, mode, actor, issued, expires, ticket_expires, ticket_hash)"
+                " values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    session.id,
+                    session.desktop,
+                    " ".join(session.routes),
+                    session.mode,
+                    session.actor,
+                    session.issued,
+                    session.expires,
+                    session.ticket_expires,
+                    hashed_ticket,
+                ),
+            )
+
+    def redeem(self, hashed_ticket: str, address: str, now: float) -> Session | None:
+        """Turn a ticket into a session: one caller of any number at once gets it, all others get nothing."""
+        with self._transaction() as db:
+            won = db.execute(
+                "update sessions set redeemed = ?, address = ? where ticket_hash = ? and redeemed is null"
+                " and revoked is null and ticket_expires > ? and expires > ?",
+                (now, address, hashed_ticket, now, now),
+            ).rowcount
+            return self._one(db, "ticket_hash = ?", hashed_ticket) if won == 1 else None
+
+    def by_ticket(self, hashed_ticket: str) -> Session | None:
+        """The grant that a ticket belongs to, whatever became of it."""
+        with self._transaction() as db:
+            return self._one(db, "ticket_hash = ?", hashed_ticket)
+
+    def get(self, id: str) -> Session | None:
+        """One session."""
+        with self._transaction() as db:
+            return self._one(db, "id = ?", id)
+
+    def all(self) -> list[Session]:
+        """All that is remembered, newest first."""
+        return self._many("1", "order by issued desc")
+
+    def alive(self, now: float) -> list[Session]:
+        """Redeemed, not revoked, not expired."""
+        return self._many("redeemed is not null and revoked is null and expires > ?", "", now)
+
+    def revoked(self, now: float) -> list[Session]:
+        """Revoked ones whose cookie would still be good."""
+        return self._many("revoked is not null and redeemed is not null and expires > ?", "", now)
+
+    def to_close(self, now: float) -> list[Session]:
+        """Ended ones whose sockets were not yet closed for good."""
+        ended = "redeemed is not null and closed is null and (revoked is not null or expires <= ?)"
+        return self._many(ended, "", now)
+
+    def revoke(self, ids: list[str], now: float) -> list[Session]:
+        """Mark as revoked; those that were not, and not over, before."""
+        fresh: list[Session] = []
+        with self._transaction() as db:
+            for id in ids:
+                text = "update sessions set revoked = ? where id = ? and revoked is null and expires > ?"
+                if db.execute(text, (now, id, now)).rowcount == 1:
+                    session = self._one(db, "id = ?", id)
+                    fresh += [session] if session else []
+        return fresh
+
+    def close(self, id: str, now: float) -> None:
+        """Note that the sockets of an ended session are closed."""
+        with self._transaction() as db:
+            db.execute("update sessions set closed = ? where id = ?", (now, id))
+
+    def forget_old(self, now: float) -> None:
+        """Drop what ended long ago; the audit file remembers longer."""
+        with self._transaction() as db:
+            db.execute("delete from sessions where expires < ?", (now - KEEP_SECONDS,))
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        db = sqlite3.connect(self._source, uri=True, timeout=10, isolation_level=None)
+        try:
+            db.execute("begin immediate" if "mode=rwc" in self._source else "begin")
+            yield db
+            db.execute("commit")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("rollback")
+            raise
+        finally:
+            db.close()
+
+    def _many(self, where: str, order: str, *values: Any) -> list[Session]:
+        with self._transaction() as db:
+            rows = db.execute(f"select {COLUMNS} from sessions where {where} {order}", values).fetchall()
+        return [_session(row) for row in rows]
+
+    @staticmethod
+    def _one(db: sqlite3.Connection, where: str, value: str) -> Session | None:
+        row = db.execute(f"select {COLUMNS} from sessions where {where}", (value,)).fetchone()
+        return _session(row) if row else None
+
+
+def _session(row: tuple[Any, ...]) -> Session:
+    id, desktop, routes, *rest = row
+    return Session(id, desktop, tuple(routes.split()), *rest)

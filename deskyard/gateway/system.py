@@ -1,0 +1,46 @@
+"""Starts the programs of the gateway and hands back what they said."""
+
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Exit code and the end of the output."""
+
+    code: int
+    output: str
+
+
+class System(Protocol):
+    """What `apply` needs of the machine; tests give their own."""
+
+    def run(self, argv: Sequence[str]) -> Answer:
+        """Run a program to its end."""
+
+    def mac(self, interface: str) -> str | None:
+        """The MAC address of a NIC, or nothing if it is absent."""
+
+
+class Machine:
+    """The machine this runs on."""
+
+    def run(self, argv: Sequence[str]) -> Answer:
+        """Run a program to its end, at most two minutes."""
+        try:
+            done = subprocess.run(
+                list(argv), capture_output=True, text=True, errors="replace", timeout=120, check=False
+            )
+        except FileNotFoundError:
+            return Answer(127, f"{argv[0]} is not installed")
+        except subprocess.TimeoutExpired:
+            return Answer(124, f"{argv[0]} did not end within two minutes")
+        return Answer(done.returncode, (done.stdout + done.stderr).strip()[-3000:])
+
+    def mac(self, interface: str) -> str | None:
+        """The MAC address of a NIC, or nothing if it is absent."""
+        path = Path("/sys/class/net") / interface / "address"
+        return path.read_text().strip() if path.exists() else None
