@@ -1,17 +1,27 @@
 """An image: what a golden disk is made of."""
 
-from typing import Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from deskyard.model.base import Declaration, DnsLabel
+
+HYGIENE_ROLE = "image_hygiene"
+
+RoleName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", description="A folder of ansible/roles.")]
 
 
 class VendorBase(Declaration):
     """A cloud image of the distribution."""
 
-    url: str = Field(pattern=r"^https://", description="Where the qcow2 is.")
+    url: str = Field(pattern=r"^https://", description="Where the qcow2 is; a dated build, never `latest`.")
     sha512: str = Field(pattern=r"^[0-9a-f]{128}$", description="Its checksum.")
+
+    @model_validator(mode="after")
+    def _is_pinned(self) -> Self:
+        if "/latest/" in self.url:
+            raise ValueError("the vendor image is not pinned -> write the URL of a dated build")
+        return self
 
 
 class BootstrapBase(Declaration):
@@ -19,7 +29,7 @@ class BootstrapBase(Declaration):
 
     suite: str = Field(pattern=r"^[a-z]+$", description="Debian suite.")
     mirror: str = Field(pattern=r"^https?://", description="Debian mirror.")
-    packages: tuple[str, ...] = Field(description="What makes it a bootable cloud guest.")
+    packages: tuple[str, ...] = Field(min_length=1, description="What makes it a bootable cloud guest.")
 
 
 class Base(Declaration):
@@ -27,6 +37,32 @@ class Base(Declaration):
 
     vendor: VendorBase
     bootstrap: BootstrapBase
+
+
+class ReleaseFile(Declaration):
+    """A file of a project's release."""
+
+    url: str = Field(pattern=r"^https?://", description="Where it is.")
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="Its checksum.")
+
+
+class SourceRelease(ReleaseFile):
+    """A source tarball, for machines that cannot reach the release; built in a chroot of the image's suite."""
+
+    packages: tuple[str, ...] = Field(description="Debian packages that the build needs.")
+    recipe: str = Field(
+        pattern=r"^[a-z0-9_.-]+$",
+        description="Script beside image.yaml; runs in the unpacked source and leaves the program at $1.",
+    )
+
+
+class Artifact(Declaration):
+    """A program that no package of the distribution holds."""
+
+    name: DnsLabel = Field(description="Name of the program.")
+    version: str = Field(description="Its version.")
+    release: ReleaseFile = Field(description="The project's own binary.")
+    source: SourceRelease = Field(description="What to build it from where the binary cannot be had.")
 
 
 class Image(Declaration):
@@ -38,4 +74,19 @@ class Image(Declaration):
     architecture: Literal["x86_64"] = Field("x86_64", description="CPU architecture.")
     disk_gib: int = Field(ge=3, le=40, description="Size of the disk, GiB; a desktop's disk grows to its tier's.")
     base: Base = Field(description="What the build starts from.")
-    roles: tuple[str, ...] = Field(min_length=1, description="Ansible roles, in order.")
+    roles: tuple[RoleName, ...] = Field(
+        min_length=1, description=f"Ansible roles, in order; {HYGIENE_ROLE} is the last."
+    )
+    artifacts: tuple[Artifact, ...] = Field((), description="Programs that no package holds.")
+    bundle: Literal["gateway"] | None = Field(
+        None, description="What the host builds and hands to the roles: the gateway's service and its viewer."
+    )
+    sources: tuple[str, ...] = Field((), description="Folders of the tree that the image also depends on.")
+
+    @model_validator(mode="after")
+    def _ends_clean(self) -> Self:
+        if self.roles[-1] != HYGIENE_ROLE:
+            raise ValueError(f"the last role is not {HYGIENE_ROLE} -> add it at the end of roles")
+        if len(set(self.roles)) != len(self.roles):
+            raise ValueError("a role is named twice -> name each role once")
+        return self

@@ -1,0 +1,103 @@
+"""Gets the disk that a build starts from: the vendor's cloud image, else one bootstrapped from packages."""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from deskyard.errors import ConfigError, HostError
+from deskyard.model.image import Image
+from deskyard.plan.image import BaseChoice, BaseKind, base_kinds, bootstrap_packages
+from deskyard.run.bootstrap import bootstrap_disk
+from deskyard.run.command import run
+from deskyard.run.download import fetch, is_reachable
+from deskyard.run.places import places, tree
+from deskyard.run.progress import Timings, say, step
+
+VARIABLE = "DESKYARD_BASE"
+RECIPE = 1
+
+
+@dataclass(frozen=True)
+class BaseDisk:
+    """A cached base disk."""
+
+    kind: BaseKind
+    digest: str
+    disk: Path
+
+
+def base_choice() -> BaseChoice:
+    """What the user wants: `auto` unless `DESKYARD_BASE` says otherwise."""
+    value = os.environ.get(VARIABLE, "auto")
+    if value not in ("auto", "vendor", "bootstrap"):
+        raise ConfigError(VARIABLE, value, "is no kind of base disk", "set auto, vendor or bootstrap")
+    return cast(BaseChoice, value)
+
+
+def choose_base(image: Image, choice: BaseChoice) -> BaseKind:
+    """The kind of base disk to build from: in `auto` the vendor's if its server answers."""
+    kinds = base_kinds(choice)
+    if len(kinds) == 1:
+        return kinds[0]
+    if is_reachable(image.base.vendor.url):
+        return "vendor"
+    say(f"    {image.base.vendor.url} cannot be reached: bootstrapping from packages")
+    return "bootstrap"
+
+
+def get_base(image: Image, kind: BaseKind, timings: Timings) -> BaseDisk:
+    """Find the base disk in the cache or make it; an interrupted attempt leaves nothing."""
+    digest = base_digest(image, kind)
+    folder = places().bases / f"{kind}-{digest}"
+    disk = folder / "disk.qcow2"
+    if not disk.is_file():
+        places().bases.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".new-", dir=places().bases) as made:
+            new = Path(made) / "done"
+            new.mkdir()
+            _make(image, kind, Path(made), new / "disk.qcow2", timings)
+            (new / "base.json").write_text(json.dumps(_ingredients(image, kind), indent=2))
+            if folder.exists():
+                shutil.rmtree(folder)
+            new.replace(folder)
+    return BaseDisk(kind, digest, disk)
+
+
+def base_digest(image: Image, kind: BaseKind) -> str:
+    """Stands for what the base disk is made from."""
+    return hashlib.sha256(json.dumps(_ingredients(image, kind), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _ingredients(image: Image, kind: BaseKind) -> dict[str, object]:
+    if kind == "vendor":
+        return {"kind": kind, "sha512": image.base.vendor.sha512}
+    prepare = (tree() / "packer/base/prepare.sh").read_bytes()
+    return {
+        "kind": kind,
+        "recipe": RECIPE,
+        "suite": image.base.bootstrap.suite,
+        "packages": bootstrap_packages(image, tree()),
+        "disk_gib": image.disk_gib,
+        "prepare": hashlib.sha256(prepare).hexdigest(),
+    }
+
+
+def _make(image: Image, kind: BaseKind, scratch: Path, destination: Path, timings: Timings) -> None:
+    free_gib = shutil.disk_usage(scratch).free >> 30
+    if free_gib < 2 * image.disk_gib:
+        reason = f"has {free_gib} GiB free, a base disk of {image.disk_gib} GiB needs twice its size for a while"
+        raise HostError("disk space", str(places().bases), reason, "free some space or set DESKYARD_HOME")
+    if kind == "vendor":
+        with step("fetch the vendor's cloud image", timings):
+            vendor = image.base.vendor
+            fetch(vendor.url, destination, algorithm="sha512", checksum=vendor.sha512)
+            run(["qemu-img", "resize", "-q", str(destination), f"{image.disk_gib}G"], timeout=60)
+        return
+    with step("bootstrap the base disk from packages", timings):
+        packages = bootstrap_packages(image, tree())
+        bootstrap_disk(image.base.bootstrap, packages, image.disk_gib, scratch, destination)

@@ -1,0 +1,160 @@
+"""Boots a disk in a throw-away virtual machine: nothing of it reaches the disk, and it ends with the block."""
+
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from deskyard.errors import BuildError, CommandError, HostError
+from deskyard.run.command import Result, run
+from deskyard.run.seed import write_seed
+
+Accelerator = Literal["kvm", "tcg"]
+
+QEMU = "qemu-system-x86_64"
+BOOT_SECONDS: dict[Accelerator, float] = {"kvm": 180, "tcg": 600}
+NAME = "guest"
+
+
+@dataclass(frozen=True)
+class Guest:
+    """A running throw-away guest; `ssh_config` knows it as `guest`."""
+
+    folder: Path
+    console: Path
+    ssh_config: Path
+    boot_seconds: float
+
+    def ssh(self, *command: str, timeout: float = 60, check: bool = True) -> Result:
+        """Run a command line in the guest."""
+        return run(["ssh", "-F", str(self.ssh_config), NAME, *command], timeout=timeout, check=check)
+
+
+def cpu_arguments(accelerator: Accelerator) -> list[str]:
+    """QEMU's CPU arguments; emulation panics recent kernels with two CPUs or the newest CPU model."""
+    if accelerator == "kvm":
+        return ["-accel", "kvm", "-cpu", "host", "-smp", "2"]
+    return ["-accel", "tcg", "-cpu", "Nehalem", "-smp", "1"]
+
+
+def free_port() -> int:
+    """A TCP port of the loopback address that nobody has right now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def make_key(folder: Path) -> Path:
+    """A new SSH key pair that lives as long as its folder."""
+    key = folder / "key"
+    run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "deskyard-build", "-f", str(key)], timeout=30)
+    return key
+
+
+@contextmanager
+def boot_guest(
+    disk: Path,
+    folder: Path,
+    *,
+    accelerator: Accelerator,
+    user: str,
+    memory_mib: int = 2048,
+    hostname: str = "image-test",
+) -> Iterator[Guest]:
+    """Boot `disk` below an overlay in `folder` and wait for SSH as `user`; raises `BuildError` if it does not come.
+
+    The console stays in `folder/console.log`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    key, port = make_key(folder), free_port()
+    overlay, seed, console = folder / "overlay.qcow2", folder / "seed.iso", folder / "console.log"
+    run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", str(disk), "-F", "qcow2", str(overlay)], timeout=60)
+    public = key.with_suffix(".pub").read_text().strip()
+    write_seed(
+        seed,
+        meta_data={"instance-id": f"{hostname}-{port}", "local-hostname": hostname},
+        user_data={"ssh_authorized_keys": [public]},
+    )
+    ssh_config = _ssh_config(folder, key, port, user)
+    argv = [QEMU, *cpu_arguments(accelerator), "-m", str(memory_mib), *_devices(overlay, seed, console, port)]
+    with _process(argv, folder / "qemu.log") as process:
+        seconds = _await_ssh(process, ssh_config, console, BOOT_SECONDS[accelerator])
+        with _process(["ssh", "-F", str(ssh_config), "-M", "-N", NAME], folder / "ssh.log"):
+            yield Guest(folder, console, ssh_config, seconds)
+
+
+def _devices(overlay: Path, seed: Path, console: Path, port: int) -> list[str]:
+    return [
+        *("-display", "none", "-monitor", "none", "-no-user-config"),
+        *("-drive", f"file={overlay},if=virtio,format=qcow2,cache=unsafe"),
+        *("-drive", f"file={seed},if=virtio,format=raw,readonly=on"),
+        *("-netdev", f"user,id=net0,hostfwd=tcp:127.0.0.1:{port}-:22"),
+        *("-device", "virtio-net-pci,netdev=net0"),
+        *("-device", "virtio-rng-pci"),
+        *("-chardev", f"file,id=console,path={console}", "-serial", "chardev:console"),
+        # A channel nobody listens to, so that the guest agent has what it waits for.
+        *("-device", "virtio-serial-pci", "-chardev", "null,id=agent"),
+        *("-device", "virtserialport,chardev=agent,name=org.qemu.guest_agent.0"),
+    ]
+
+
+def _ssh_config(folder: Path, key: Path, port: int, user: str) -> Path:
+    path = folder / "ssh_config"
+    path.write_text(
+        f"Host {NAME}\n"
+        "  HostName 127.0.0.1\n"
+        f"  Port {port}\n"
+        f"  User {user}\n"
+        f"  IdentityFile {key}\n"
+        "  IdentitiesOnly yes\n"
+        "  BatchMode yes\n"
+        "  ConnectTimeout 20\n"
+        # The guest makes its host key at this very boot; the first answer on this loopback port is the guest's.
+        "  StrictHostKeyChecking accept-new\n"
+        f"  UserKnownHostsFile {folder}/known_hosts\n"
+        "  LogLevel ERROR\n"
+        # One connection for all commands: a key exchange costs an emulated guest seconds.
+        f"  ControlPath {folder}/mux\n"
+    )
+    return path
+
+
+@contextmanager
+def _process(argv: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with log.open("wb") as output:
+        try:
+            process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            )
+        except FileNotFoundError as error:
+            raise HostError("program", argv[0], "is not installed", "run ./inv host.prepare") from error
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(timeout=10)
+
+
+def _await_ssh(process: subprocess.Popen[bytes], ssh_config: Path, console: Path, seconds: float) -> float:
+    started = time.monotonic()
+    while time.monotonic() - started < seconds:
+        if process.poll() is not None:
+            reason = f"the virtual machine ended at once; QEMU's words are in {console.with_name('qemu.log')}"
+            raise BuildError("boot", console.parent.name, reason, "mend what QEMU names")
+        try:
+            argv = ["ssh", "-F", str(ssh_config), "-o", "ControlPath=none", NAME, "true"]
+            if run(argv, timeout=40, check=False).code == 0:
+                return time.monotonic() - started
+        except CommandError:
+            continue
+        time.sleep(1)
+    reason = f"no SSH within {seconds:.0f} s"
+    raise BuildError("boot", console.parent.name, reason, f"read the console: {console}")

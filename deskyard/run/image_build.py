@@ -1,0 +1,175 @@
+"""Builds an image: base disk, Packer, tests, and only then a place in the store."""
+
+import fcntl
+import hashlib
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from deskyard.errors import BuildError
+from deskyard.model.image import HYGIENE_ROLE, Image
+from deskyard.plan.image import BaseKind, digest, read_image
+from deskyard.run.accelerator import accelerator
+from deskyard.run.artifact import get_artifacts
+from deskyard.run.base_disk import BaseDisk, base_choice, choose_base, get_base
+from deskyard.run.command import run
+from deskyard.run.guest_boot import Accelerator
+from deskyard.run.image_store import DISK, MANIFEST, BuiltImage, find, image_folder, load
+from deskyard.run.image_test import Verdict, check_image
+from deskyard.run.packer import PackerBuild, packer_version
+from deskyard.run.places import places, tree
+from deskyard.run.progress import Timings, say, step
+from deskyard.toolchain import locate
+
+CONVERT_SECONDS = 1800.0
+
+
+def build(name: str, *, force: bool = False) -> BuiltImage:
+    """Find the image built from the current sources, or build it; a failure leaves logs and no image."""
+    built = None if force else find(name)
+    if built is not None:
+        say(f"image {name} {built.digest} is built: {built.disk}")
+        return built
+    image = read_image(tree(), name)
+    with _alone(name):
+        kind = choose_base(image, base_choice())
+        image_digest = digest(image, tree(), kind)
+        logs = _log_folder(name)
+        say(f"building image {name} {image_digest}; logs in {logs}")
+        with tempfile.TemporaryDirectory(prefix=".new-", dir=places().images) as scratch:
+            result = _build(image, kind, image_digest, Path(scratch), logs)
+    say(f"image {name} {image_digest} is built and tested: {result.disk}")
+    return result
+
+
+def test(name: str) -> Verdict:
+    """Boot the built image and run its tests again."""
+    from deskyard.run.image_store import require
+
+    built = require(name)
+    image = read_image(tree(), name)
+    with tempfile.TemporaryDirectory(prefix=".test-", dir=places().images) as scratch:
+        link = Path(scratch) / DISK
+        link.symlink_to(built.disk)
+        return check_image(image, link, accelerator("auto"), _log_folder(name), Timings())
+
+
+def _build(image: Image, kind: BaseKind, image_digest: str, scratch: Path, logs: Path) -> BuiltImage:
+    timings = Timings()
+    base = get_base(image, kind, timings)
+    variables = _ansible_variables(image, kind, scratch, timings)
+    how = accelerator("auto")
+    with step(f"build with Packer ({how})", timings):
+        disk = PackerBuild(base.disk, how, variables, scratch, logs).run()
+    verdict = check_image(image, disk, how, logs, timings)
+    finished = scratch / "finished"
+    finished.mkdir()
+    with step("compress the disk", timings):
+        argv = ["qemu-img", "convert", "-c", "-o", "compression_type=zstd", "-O", "qcow2"]
+        run([*argv, str(disk), str(finished / DISK)], timeout=CONVERT_SECONDS)
+    if digest(image, tree(), kind) != image_digest:
+        raise BuildError("image", image.name, "its sources changed during the build", "build it again")
+    manifest = _manifest(image, image_digest, base, how, verdict, timings, finished / DISK)
+    (finished / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
+    return _keep(image.name, image_digest, finished)
+
+
+def _ansible_variables(image: Image, kind: BaseKind, scratch: Path, timings: Timings) -> dict[str, Any]:
+    variables: dict[str, Any] = {
+        "image_name": image.name,
+        "image_roles": [role for role in image.roles if role != HYGIENE_ROLE],
+        # A bootstrapped base holds every package already.
+        "guest_base_refresh_packages": kind == "vendor",
+    }
+    if image.artifacts:
+        variables["image_artifacts_dir"] = str(get_artifacts(image, timings))
+    if image.bundle == "gateway":
+        from deskyard.run import gateway_bundle
+
+        bundle = scratch / "bundle"
+        bundle.mkdir()
+        with step("make the gateway's bundle", timings):
+            gateway_bundle.build(bundle)
+        variables["gateway_bundle_dir"] = str(bundle)
+    return variables
+
+
+def _manifest(
+    image: Image,
+    image_digest: str,
+    base: BaseDisk,
+    how: Accelerator,
+    verdict: Verdict,
+    timings: Timings,
+    disk: Path,
+) -> dict[str, Any]:
+    with disk.open("rb") as file:
+        checksum = hashlib.file_digest(file, "sha256").hexdigest()
+    return {
+        "name": image.name,
+        "version": image.version,
+        "digest": image_digest,
+        "sha256": checksum,
+        "size_bytes": disk.stat().st_size,
+        "built_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "git_commit": _git_commit(),
+        "base": {"kind": base.kind, "digest": base.digest},
+        "accelerator": how,
+        "tools": _tool_versions(),
+        "seconds": {name: round(seconds, 1) for name, seconds in timings.steps.items()},
+        "boot_seconds": round(verdict.boot_seconds, 1),
+        "packages": verdict.packages,
+    }
+
+
+def _tool_versions() -> dict[str, str]:
+    import importlib.metadata
+
+    qemu = run(["qemu-img", "--version"], timeout=30).stdout.splitlines()[0]
+    return {
+        "packer": ".".join(map(str, packer_version(str(locate("packer"))))),
+        "qemu-img": qemu.removeprefix("qemu-img version "),
+        "ansible-core": importlib.metadata.version("ansible-core"),
+    }
+
+
+def _git_commit() -> str | None:
+    """The commit of the tree, with `-dirty` if files differ from it; nothing outside a checkout."""
+    result = run(["git", "describe", "--always", "--dirty", "--abbrev=40"], timeout=30, cwd=tree(), check=False)
+    return result.stdout.strip() or None
+
+
+def _keep(name: str, image_digest: str, finished: Path) -> BuiltImage:
+    """Move the finished folder to its place in one step."""
+    folder = image_folder(name, image_digest)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if folder.exists():
+        shutil.rmtree(folder)
+    finished.replace(folder)
+    built = load(name, image_digest)
+    assert built is not None
+    return built
+
+
+def _log_folder(name: str) -> Path:
+    folder = places().state / "builds" / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@contextmanager
+def _alone(name: str) -> Iterator[None]:
+    """Two builds of the same image would do the same work twice; the second is refused."""
+    places().images.mkdir(parents=True, exist_ok=True)
+    with (places().images / f".{name}.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BuildError("image", name, "is being built right now", "wait for the other build") from error
+        yield

@@ -1,0 +1,51 @@
+"""Suites that run in a guest: a freshly built image in its test boot, or a live machine of a workspace.
+
+The guest is named by testinfra's own options, `--hosts=ssh://NAME --ssh-config=FILE --sudo`. What is expected comes
+from the defaults of the role whose name the suite's folder has.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+HERE = Path(__file__).resolve().parent
+ROLES = HERE.parents[1] / "ansible/roles"
+READY_SECONDS = 180.0
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that names a disk which has not been booted."""
+    parser.addoption("--infra-disk", default=None, help="raw disk of an image that was never booted")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All suites below this folder need a virtual machine."""
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.vm)
+
+
+@pytest.fixture(scope="module")
+def defaults(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """The defaults of the suite's role."""
+    path = ROLES / request.path.parent.name / "defaults/main.yml"
+    values: dict[str, Any] = yaml.safe_load(path.read_text())
+    return values
+
+
+@pytest.fixture(scope="session")
+def eventually() -> Callable[[Callable[[], bool], str], None]:
+    """Wait until a condition holds: an emulated desktop takes a minute to come up after SSH answers."""
+
+    def wait(condition: Callable[[], bool], what: str) -> None:
+        until = time.monotonic() + READY_SECONDS
+        while not condition():
+            assert time.monotonic() < until, f"not within {READY_SECONDS:.0f} s: {what}"
+            time.sleep(2)
+
+    return wait

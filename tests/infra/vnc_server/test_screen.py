@@ -1,0 +1,74 @@
+"""The screen: VNC on the loopback address only, WebSocket for the gateway."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from testinfra.host import Host
+
+Eventually = Callable[[Callable[[], bool], str], None]
+
+BANNER = """
+import socket, sys
+with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=20) as s:
+    print(s.recv(12).decode().strip())
+"""
+
+# A WebSocket client in few lines: the guest has no library for it, and the answer must come from where the gateway asks.
+WEBSOCKET = """
+import base64, hashlib, os, socket, sys
+host, port = sys.argv[1], int(sys.argv[2])
+key = base64.b64encode(os.urandom(16)).decode()
+with socket.create_connection((host, port), timeout=30) as s:
+    s.sendall(("GET /websockify HTTP/1.1\\r\\nHost: %s\\r\\nUpgrade: websocket\\r\\nConnection: Upgrade\\r\\n"
+        "Sec-WebSocket-Key: %s\\r\\nSec-WebSocket-Version: 13\\r\\nSec-WebSocket-Protocol: binary\\r\\n\\r\\n" % (host, key)).encode())
+    data = b""
+    while b"RFB" not in data:
+        more = s.recv(4096)
+        if not more:
+            break
+        data += more
+accept = base64.b64encode(hashlib.sha1((key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").encode()).digest())
+print(data.split(b"\\r\\n")[0].decode(), "accepted" if accept in data else "wrong accept", "RFB" if b"RFB 003" in data else "no RFB")
+"""
+
+
+def _python(host: Host, script: str, *arguments: object) -> Any:
+    return host.run("python3 -c %s " + " ".join(str(a) for a in arguments), script)
+
+
+@pytest.fixture(scope="module")
+def lan_address(host: Host) -> str:
+    addresses = json.loads(host.check_output("ip -json -4 address show scope global"))
+    return str(addresses[0]["addr_info"][0]["local"])
+
+
+def test_vnc_answers_on_loopback(host: Host, defaults: dict[str, Any], eventually: Eventually) -> None:
+    port = defaults["vnc_server_port"]
+    eventually(lambda: _python(host, BANNER, "127.0.0.1", port).stdout.startswith("RFB 003."), "VNC answers")
+
+
+def test_vnc_is_closed_on_the_lan_address(host: Host, defaults: dict[str, Any], lan_address: str) -> None:
+    answer = _python(host, BANNER, lan_address, defaults["vnc_server_port"])
+    assert answer.rc != 0
+    assert "Connection refused" in answer.stderr
+
+
+def test_websocket_carries_vnc_on_the_lan_address(
+    host: Host, defaults: dict[str, Any], lan_address: str, eventually: Eventually
+) -> None:
+    port = defaults["vnc_server_websocket_port"]
+    wanted = "HTTP/1.1 101 Switching Protocols accepted RFB"
+    eventually(lambda: _python(host, WEBSOCKET, lan_address, port).stdout.strip() == wanted, wanted)
+
+
+def test_screen_has_the_declared_size(host: Host, defaults: dict[str, Any]) -> None:
+    user, display = defaults["vnc_server_user"], defaults["vnc_server_display"]
+    size = f"{defaults['vnc_server_width']}x{defaults['vnc_server_height']}"
+    assert f"dimensions:    {size} pixels" in host.check_output(f"sudo -u {user} DISPLAY=:{display} xdpyinfo")
+
+
+def test_x_has_no_tcp_port(host: Host, defaults: dict[str, Any]) -> None:
+    listening = host.check_output("ss --no-header --listening --tcp --numeric")
+    assert f":{6000 + defaults['vnc_server_display']} " not in listening
