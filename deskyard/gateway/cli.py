@@ -53,6 +53,13 @@ def _backends(options: argparse.Namespace, layout: Layout) -> None:
     backends.write(_settings(layout), layout)
 
 
+def _serve(options: argparse.Namespace, layout: Layout) -> None:
+    from deskyard.gateway.service import serve
+
+    _settings(layout)
+    serve(layout)
+
+
 def _grant(options: argparse.Namespace, layout: Layout) -> Any:
     routes = [name for name in options.routes.split(",") if name] if options.routes is not None else None
     request = {"desktop": options.desktop, "routes": routes, "mode": options.mode, "ttl": options.ttl}
@@ -102,6 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     add("csr", _csr, "print a signing request for the gateway's own TLS key")
     add("certificate", _certificate, "install the certificate chain (and key, if it comes with one) on standard input")
     add("backends", _backends, "write what HAProxy must know of live sessions (run before it starts or reloads)")
+    add("serve", _serve, "run the session service (its unit does)")
     grant = add("grant", _grant, "make a link that opens a session once")
     grant.add_argument("--desktop", required=True, help="name of the desktop")
     grant.add_argument("--routes", help="comma-separated: desktop, terminal (default: all that the mode allows)")

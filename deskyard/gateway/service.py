@@ -3,11 +3,12 @@
 import asyncio
 import contextlib
 import json
+import os
 import re
+import socket
 import sys
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -20,7 +21,7 @@ from starlette.staticfiles import StaticFiles
 from deskyard.gateway import admin, signing, tokens
 from deskyard.gateway.audit import Audit
 from deskyard.gateway.errors import GatewayError
-from deskyard.gateway.layout import Layout, load
+from deskyard.gateway.layout import Layout
 from deskyard.gateway.proxy import Proxy
 from deskyard.gateway.sessions import Sessions
 from deskyard.gateway.settings import parse
@@ -68,6 +69,7 @@ async def _lifespan(app: Starlette, layout: Layout) -> AsyncIterator[None]:
     line = await admin.serve(sessions, layout.admin_socket)
     await sessions.revoke_removed_desktops()
     sweeper = asyncio.create_task(_sweep(sessions))
+    _tell_systemd("READY=1")
     try:
         yield
     finally:
@@ -155,9 +157,8 @@ def _refusal(error: GatewayError, status: int) -> Response:
     return JSONResponse(body, status, headers=NO_STORE)
 
 
-def main() -> None:
+def serve(layout: Layout) -> None:
     """Serve until told to stop."""
-    layout = load()
     uvicorn.run(
         create(layout),
         host="127.0.0.1",
@@ -168,10 +169,16 @@ def main() -> None:
         proxy_headers=False,
         timeout_graceful_shutdown=2,
         http="h11",
+        loop="asyncio",
         ws="none",
     )
 
 
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-    main()
+def _tell_systemd(state: str) -> None:
+    """Say to the service manager, if one started us, that requests are answered from now on."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
+        line.connect(f"\0{address[1:]}" if address.startswith("@") else address)
+        line.sendall(state.encode())
