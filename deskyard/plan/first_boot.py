@@ -1,0 +1,74 @@
+"""What a machine learns at its first boot (cloud-init, NoCloud). Holds no secret."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from deskyard.plan.workspace import DesktopPlan, GatewayPlan, short_id
+
+MANAGER = "deskyard"
+
+
+@dataclass(frozen=True)
+class FirstBoot:
+    """The three documents of a NoCloud seed."""
+
+    meta_data: dict[str, Any]
+    user_data: dict[str, Any]
+    network_config: dict[str, Any]
+
+
+def desktop_first_boot(desktop: DesktopPlan, management_key: str) -> FirstBoot:
+    """A desktop asks the gateway for its address; its NIC is called `workspace`."""
+    network = {"workspace": {**_nic(desktop.mac, "workspace"), "dhcp4": True}}
+    # The instance stays the same whatever changes here: a desktop is set up once and then belongs to its user.
+    return _first_boot(desktop.machine.domain, desktop.machine.hostname, management_key, network)
+
+
+def gateway_first_boot(gateway: GatewayPlan, management_key: str) -> FirstBoot:
+    """A gateway has fixed addresses on its NICs `uplink` and `workspace`."""
+    settings = gateway.settings
+    uplink = {
+        **_nic(gateway.uplink_mac, "uplink"),
+        "dhcp4": False,
+        "addresses": [f"{settings.uplink_address}/{settings.uplink_prefix}"],
+        "routes": [{"to": "0.0.0.0/0", "via": settings.host_address}],
+        "nameservers": {"addresses": [settings.host_address]},
+    }
+    workspace = {
+        **_nic(gateway.workspace_mac, "workspace"),
+        "dhcp4": False,
+        "addresses": [f"{settings.workspace_address}/{settings.workspace_prefix}"],
+    }
+    # Other addresses make another instance: cloud-init then sets the network up anew.
+    addresses = short_id(settings.uplink_address, settings.workspace_address, settings.host_address)
+    instance = f"{gateway.machine.domain}-{addresses}"
+    return _first_boot(instance, gateway.machine.hostname, management_key, {"uplink": uplink, "workspace": workspace})
+
+
+def _nic(mac: str, name: str) -> dict[str, Any]:
+    return {"match": {"macaddress": mac}, "set-name": name, "dhcp6": False, "accept-ra": False}
+
+
+def _first_boot(instance: str, hostname: str, management_key: str, network: dict[str, Any]) -> FirstBoot:
+    manager = {
+        "name": MANAGER,
+        "gecos": "Deskyard management",
+        "shell": "/bin/bash",
+        "lock_passwd": True,
+        "sudo": "ALL=(ALL) NOPASSWD:ALL",
+        "ssh_authorized_keys": [management_key],
+    }
+    user_data = {
+        "hostname": hostname,
+        "manage_etc_hosts": True,
+        "users": [manager],
+        "ssh_pwauth": False,
+        "ssh_deletekeys": True,
+        "ssh_genkeytypes": ["ed25519"],
+        "package_update": False,
+    }
+    return FirstBoot(
+        meta_data={"instance-id": instance, "local-hostname": hostname},
+        user_data=user_data,
+        network_config={"version": 2, "ethernets": network},
+    )

@@ -1,0 +1,1 @@
+"""Pulumi programs, components and the libvirt provider."""

@@ -1,0 +1,103 @@
+"""The gateway: disk, seed, machine with two NICs, and its settings. A new image replaces it: it keeps no user data."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+import pulumi
+
+from deskyard.plan.first_boot import FirstBoot
+from deskyard.plan.workspace import GatewayPlan
+from stacks.components.image import ImageSource
+from stacks.components.network import Network
+from stacks.libvirt import resources
+
+
+@dataclass(frozen=True)
+class GatewayArgs:
+    """The gateway of a workspace; `certificate` names the operator's own files, else the site's authority signs."""
+
+    plan: GatewayPlan
+    site: str
+    domain_name: str
+    accelerator: str
+    image: ImageSource
+    first_boot: FirstBoot
+    network: Network
+    certificate: Mapping[str, str] | None
+
+
+class Gateway(pulumi.ComponentResource):
+    """The only door of a workspace."""
+
+    url: pulumi.Output[str]
+    host_key: pulumi.Output[str]
+
+    def __init__(self, name: str, args: GatewayArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("deskyard:workspace:Gateway", name, None, opts)
+        domain = self._machine(name, args)
+        settings = resources.GatewaySettings(
+            f"{name}-settings",
+            site=args.site,
+            workspace=args.plan.settings.workspace,
+            domain=domain.name,
+            machine=domain.uuid,
+            domain_name=args.domain_name,
+            settings=asdict(args.plan.settings),
+            certificate=args.certificate,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self.url = pulumi.Output.from_input(args.plan.url)
+        self.host_key = settings.host_key
+        self.register_outputs({"url": self.url, "host_key": self.host_key})
+
+    def _machine(self, name: str, args: GatewayArgs) -> resources.Domain:
+        child = pulumi.ResourceOptions(parent=self)
+        machine = args.plan.machine
+        disk = resources.Volume(
+            f"{name}-disk",
+            name=f"{machine.domain}.qcow2",
+            image=args.image.name,
+            digest=args.image.digest,
+            source=args.image.disk,
+            size_gib=machine.disk_gib,
+            opts=child,
+        )
+        seed = resources.Seed(
+            f"{name}-seed",
+            name=f"{machine.domain}-seed.iso",
+            meta_data=args.first_boot.meta_data,
+            user_data=args.first_boot.user_data,
+            network_config=args.first_boot.network_config,
+            opts=child,
+        )
+        return resources.Domain(
+            f"{name}-machine",
+            name=machine.domain,
+            vcpus=machine.vcpus,
+            memory_mib=machine.memory_mib,
+            accelerator=args.accelerator,
+            disk=disk.path,
+            seed=seed.path,
+            interfaces=_interfaces(args),
+            opts=child,
+        )
+
+
+def _interfaces(args: GatewayArgs) -> list[resources.Interface]:
+    # Neither port is isolated: desktops are, and a port that is not isolated is the only one they can reach.
+    return [
+        {
+            "mac": args.plan.uplink_mac,
+            "network": args.network.uplink,
+            "filter": "clean-traffic",
+            "address": args.plan.uplink_address,
+            "isolated": False,
+        },
+        {
+            "mac": args.plan.workspace_mac,
+            "network": args.network.workspace,
+            "filter": args.network.gateway_filter,
+            "address": args.plan.workspace_address,
+            "isolated": False,
+        },
+    ]

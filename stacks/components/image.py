@@ -1,0 +1,12 @@
+"""What components need to know of a built image."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ImageSource:
+    """A built image: its name, the digest of all it is made from, and where its qcow2 lies."""
+
+    name: str
+    digest: str
+    disk: str

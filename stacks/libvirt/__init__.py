@@ -1,0 +1,1 @@
+"""The resource provider for libvirt: `deskyard:libvirt:*`."""

@@ -1,0 +1,112 @@
+"""The XML that libvirt is given."""
+
+from collections.abc import Sequence
+from ipaddress import IPv4Network
+from typing import Any
+from xml.sax.saxutils import escape, quoteattr
+
+# Emulated machines: one CPU model that recent kernels boot on (QEMU's own `max` panics them).
+EMULATED_CPU = "<cpu mode='custom' match='exact'><model fallback='forbid'>Nehalem</model></cpu>"
+HOST_CPU = "<cpu mode='host-model'/>"
+GIB = 1024**3
+
+
+def network(name: str, bridge: str, cidr: str, host_address: str | None) -> str:
+    """A workspace network (no address of the host on it), or an uplink with NAT if the host has an address."""
+    head = f"<name>{escape(name)}</name><bridge name={quoteattr(bridge)} stp='off' delay='0'/>"
+    if host_address is None:
+        return f"<network>{head}<dns enable='no'/></network>"
+    netmask = IPv4Network(cidr).netmask
+    ip = f"<ip address={quoteattr(host_address)} netmask='{netmask}'/>"
+    return f"<network>{head}<forward mode='nat'/>{ip}</network>"
+
+
+def desktop_filter(name: str) -> str:
+    """Own MAC and own IPv4 address only, no IPv6, no DHCP answers."""
+    no_dhcp_answers = (
+        "<rule action='drop' direction='out' priority='-900'><ip protocol='udp' srcportstart='67'/></rule>"
+    )
+    return f"<filter name={quoteattr(name)} chain='root'>{no_dhcp_answers}<filterref filter='clean-traffic'/></filter>"
+
+
+def gateway_filter(name: str) -> str:
+    """Own MAC, own ARP answers, IPv4 of any source (it routes), nothing else."""
+    return (
+        f"<filter name={quoteattr(name)} chain='root'>"
+        "<filterref filter='no-mac-spoofing'/>"
+        "<filterref filter='no-arp-spoofing'/>"
+        "<rule action='accept' direction='inout' priority='-650'><mac protocolid='ipv4'/></rule>"
+        "<rule action='accept' direction='inout' priority='-500'><mac protocolid='arp'/></rule>"
+        "<filterref filter='no-other-l2-traffic'/>"
+        "</filter>"
+    )
+
+
+def pool(name: str, path: str) -> str:
+    """A folder that holds volumes."""
+    target = f"<target><path>{escape(path)}</path><permissions><mode>0711</mode></permissions></target>"
+    return f"<pool type='dir'><name>{escape(name)}</name>{target}</pool>"
+
+
+def volume(name: str, capacity: int, volume_format: str, backing: str | None = None, mode: str = "0600") -> str:
+    """A volume; with `backing`, an overlay of that qcow2."""
+    below = f"<backingStore><path>{escape(backing)}</path><format type='qcow2'/></backingStore>" if backing else ""
+    target = f"<target><format type='{volume_format}'/><permissions><mode>{mode}</mode></permissions></target>"
+    return f"<volume><name>{escape(name)}</name><capacity unit='bytes'>{capacity}</capacity>{target}{below}</volume>"
+
+
+def interface(nic: dict[str, Any]) -> str:
+    """One NIC with its filter; `isolated` keeps it from the other isolated NICs of its bridge."""
+    isolated = "<port isolated='yes'/>" if nic["isolated"] else ""
+    return (
+        f"<interface type='network'><mac address={quoteattr(nic['mac'])}/>"
+        f"<source network={quoteattr(nic['network'])}/><model type='virtio'/>{isolated}"
+        f"<filterref filter={quoteattr(nic['filter'])}>"
+        f"<parameter name='IP' value={quoteattr(nic['address'])}/></filterref></interface>"
+    )
+
+
+def domain(
+    *,
+    name: str,
+    vcpus: int,
+    memory_mib: int,
+    accelerator: str,
+    disk: str,
+    seed: str,
+    interfaces: Sequence[dict[str, Any]],
+    console_log: str,
+) -> str:
+    """A machine without display or balloon: serial console into a bounded log, guest agent, random numbers.
+
+    libvirt writes the exact machine type in place of `q35` when it defines the domain, so it stays fixed.
+    """
+    kvm = accelerator == "kvm"
+    clock = "<timer name='rtc' tickpolicy='catchup'/><timer name='pit' tickpolicy='delay'/><timer name='hpet' present='no'/>"
+    return f"""<domain type='{"kvm" if kvm else "qemu"}'>
+  <name>{escape(name)}</name>
+  <memory unit='MiB'>{memory_mib}</memory>
+  <vcpu>{vcpus}</vcpu>
+  {HOST_CPU if kvm else EMULATED_CPU}
+  <os><type arch='x86_64' machine='q35'>hvm</type><boot dev='hd'/></os>
+  <features><acpi/><apic/></features>
+  <clock offset='utc'>{clock}</clock>
+  <on_poweroff>destroy</on_poweroff><on_reboot>restart</on_reboot><on_crash>restart</on_crash>
+  <devices>
+    <disk type='file' device='disk'>
+      <driver name='qemu' type='qcow2' cache='none' io='threads' discard='unmap' detect_zeroes='unmap'/>
+      <source file={quoteattr(disk)}/><target dev='vda' bus='virtio'/>
+    </disk>
+    <disk type='file' device='disk'>
+      <driver name='qemu' type='raw'/>
+      <source file={quoteattr(seed)}/><target dev='vdb' bus='virtio'/><readonly/>
+    </disk>
+    {"".join(interface(nic) for nic in interfaces)}
+    <serial type='pty'><log file={quoteattr(console_log)} append='on'/><target port='0'/></serial>
+    <console type='pty'><target type='serial' port='0'/></console>
+    <channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>
+    <rng model='virtio'><backend model='random'>/dev/urandom</backend></rng>
+    <video><model type='vga' vram='16384' heads='1'/></video>
+    <memballoon model='none'/>
+  </devices>
+</domain>"""

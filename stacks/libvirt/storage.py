@@ -1,0 +1,103 @@
+"""The folder pool `deskyard` and what goes into it."""
+
+import contextlib
+import fcntl
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import libvirt
+
+from deskyard.run.places import places
+from stacks.libvirt import documents
+from stacks.libvirt.kind import POOL, POOL_PATH, gone_is_fine
+
+CHUNK = 1 << 18
+_THREADS = threading.Lock()
+
+
+def pool(link: Any) -> Any:
+    """The pool, made and started if need be."""
+    with one_at_a_time("pool"):
+        found = None
+        with gone_is_fine():
+            found = link.storagePoolLookupByName(POOL)
+        if found is None:
+            found = link.storagePoolDefineXML(documents.pool(POOL, POOL_PATH))
+            found.build(0)
+            found.setAutostart(True)
+        if not found.isActive():
+            found.create()
+        return found
+
+
+def lookup(link: Any, name: str) -> Any | None:
+    """The volume of that name, or None."""
+    found = None
+    with gone_is_fine():
+        in_pool = link.storagePoolLookupByName(POOL)
+        if not in_pool.isActive():
+            in_pool.create()
+        # Somebody may have deleted the file behind libvirt's back.
+        in_pool.refresh(0)
+        found = in_pool.storageVolLookupByName(name)
+    return found
+
+
+def base(link: Any, image: str, digest: str, source: Path) -> Any:
+    """The golden image as a volume, uploaded once per digest. A marker beside it says that the upload ended."""
+    with one_at_a_time("base"):
+        in_pool = pool(link)
+        name, marker = f"{image}-{digest}.qcow2", f"{image}-{digest}.complete"
+        volume = lookup(link, name)
+        if volume is not None and lookup(link, marker) is not None:
+            return volume
+        for half_made in (marker, name):
+            with gone_is_fine():
+                in_pool.storageVolLookupByName(half_made).delete()
+        size = source.stat().st_size
+        volume = in_pool.createXML(documents.volume(name, size, "raw", mode="0644"))
+        with source.open("rb") as file:
+            upload(link, volume, size, lambda: file.read(CHUNK))
+        in_pool.createXML(documents.volume(marker, 1, "raw"))
+        return volume
+
+
+def upload(link: Any, volume: Any, size: int, read: Callable[[], bytes]) -> None:
+    """Fill a volume; an upload that breaks off leaves the stream aborted."""
+    stream = link.newStream()
+    volume.upload(stream, 0, size)
+    try:
+        while chunk := read():
+            while chunk:
+                chunk = chunk[stream.send(chunk) :]
+        stream.finish()
+    except BaseException:
+        with contextlib.suppress(libvirt.libvirtError):
+            stream.abort()
+        raise
+
+
+def running_machine_with(link: Any, path: str) -> Any | None:
+    """The running machine that has this disk open, or None."""
+    for machine in link.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE):
+        sources = ElementTree.fromstring(machine.XMLDesc(0)).iterfind("./devices/disk/source")
+        if any(source.get("file") == path for source in sources):
+            return machine
+    return None
+
+
+@contextlib.contextmanager
+def one_at_a_time(what: str) -> Iterator[None]:
+    """Keep other threads and other runs out: two workspaces may want the same image at once."""
+    folder = places().state
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = _THREADS if what == "base" else _POOL_THREADS
+    with lock, (folder / f"libvirt-{what}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+_POOL_THREADS = threading.Lock()

@@ -1,0 +1,10 @@
+"""`pulumi up` starts here; the tasks run the same program through the Automation API."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from stacks.program import workspace_program  # noqa: E402 (the tree has to be on the path first)
+
+workspace_program()
