@@ -39,6 +39,9 @@ def read_image(tree: Path, name: str) -> Image:
     for role in image.roles:
         if not (tree / "ansible/roles" / role / "tasks/main.yml").is_file():
             raise ConfigError("roles", role, "is no role of ansible/roles", "correct the name or write the role")
+    for source in image.sources:
+        if not (tree / source).exists():
+            raise ConfigError("sources", source, "is not in the tree", "correct the path")
     return image
 
 

@@ -15,14 +15,15 @@ with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=20) as s:
     print(s.recv(12).decode().strip())
 """
 
-# A WebSocket client in few lines: the guest has no library for it, and the answer must come from where the gateway asks.
+# A WebSocket client in few lines, because the guest has no library for it.
 WEBSOCKET = """
 import base64, hashlib, os, socket, sys
 host, port = sys.argv[1], int(sys.argv[2])
 key = base64.b64encode(os.urandom(16)).decode()
 with socket.create_connection((host, port), timeout=30) as s:
-    s.sendall(("GET /websockify HTTP/1.1\\r\\nHost: %s\\r\\nUpgrade: websocket\\r\\nConnection: Upgrade\\r\\n"
-        "Sec-WebSocket-Key: %s\\r\\nSec-WebSocket-Version: 13\\r\\nSec-WebSocket-Protocol: binary\\r\\n\\r\\n" % (host, key)).encode())
+    lines = ["GET /websockify HTTP/1.1", "Host: " + host, "Upgrade: websocket", "Connection: Upgrade"]
+    lines += ["Sec-WebSocket-Key: " + key, "Sec-WebSocket-Version: 13", "Sec-WebSocket-Protocol: binary", "", ""]
+    s.sendall("\\r\\n".join(lines).encode())
     data = b""
     while b"RFB" not in data:
         more = s.recv(4096)
@@ -30,7 +31,8 @@ with socket.create_connection((host, port), timeout=30) as s:
             break
         data += more
 accept = base64.b64encode(hashlib.sha1((key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").encode()).digest())
-print(data.split(b"\\r\\n")[0].decode(), "accepted" if accept in data else "wrong accept", "RFB" if b"RFB 003" in data else "no RFB")
+status = data.split(b"\\r\\n")[0].decode()
+print(status, "accepted" if accept in data else "refused", "RFB" if b"RFB 003" in data else "")
 """
 
 

@@ -1,0 +1,166 @@
+"""What an image is made from, and the digest that stands for it."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from deskyard.errors import ConfigError
+from deskyard.model.image import Image
+from deskyard.plan.image import (
+    MECHANISM,
+    base_kinds,
+    bootstrap_packages,
+    digest,
+    image_names,
+    input_files,
+    read_image,
+    role_packages,
+    suite_folders,
+)
+
+DECLARATION = {
+    "name": "small",
+    "version": "1.0.0",
+    "description": "A small image.",
+    "disk_gib": 4,
+    "base": {
+        "vendor": {"url": "https://example.org/20260914/disk.qcow2", "sha512": "0" * 128},
+        "bootstrap": {"suite": "trixie", "mirror": "http://example.org/debian", "packages": ["linux", "sudo"]},
+    },
+    "roles": ["guest_base", "screen", "image_hygiene"],
+}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A small checkout: one image, three roles, the mechanism."""
+    write(tmp_path / "images/small/image.yaml", yaml.safe_dump(DECLARATION))
+    for role in ("guest_base", "screen", "image_hygiene", "other"):
+        write(tmp_path / f"ansible/roles/{role}/tasks/main.yml", "[]")
+    write(tmp_path / "ansible/roles/screen/defaults/main.yml", "screen_packages: [vnc, sudo]\nscreen_port: 1\n")
+    write(tmp_path / "ansible/roles/other/defaults/main.yml", "other_packages: [big]\n")
+    for path in MECHANISM:
+        write(tmp_path / path if "." in path else tmp_path / path / "build.hcl", path)
+    return tmp_path
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def digest_of(tree: Path) -> str:
+    return digest(read_image(tree, "small"), tree, "bootstrap")
+
+
+def test_same_sources_have_the_same_digest(tree: Path) -> None:
+    assert digest_of(tree) == digest_of(tree)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "images/small/note.txt",
+        "ansible/roles/screen/defaults/main.yml",
+        "ansible/roles/screen/files/deep/down.txt",
+        "ansible/image.yml",
+        "packer/build.hcl",
+        "deskyard/run/boot_sector.py",
+    ],
+)
+def test_digest_follows_every_input(tree: Path, path: str) -> None:
+    before = digest_of(tree)
+    write(tree / path, "screen_packages: [vnc, sudo, more]\n")
+    assert digest_of(tree) != before
+
+
+@pytest.mark.parametrize("path", ["ansible/roles/other/defaults/main.yml", "ansible/roles/screen/__pycache__/x.pyc"])
+def test_digest_ignores_what_the_image_does_not_use(tree: Path, path: str) -> None:
+    before = digest_of(tree)
+    write(tree / path, "changed: true")
+    assert digest_of(tree) == before
+
+
+def test_digest_differs_between_kinds_of_base(tree: Path) -> None:
+    image = read_image(tree, "small")
+    assert digest(image, tree, "vendor") != digest(image, tree, "bootstrap")
+
+
+def test_renaming_a_file_changes_the_digest(tree: Path) -> None:
+    write(tree / "images/small/a.txt", "same")
+    before = digest_of(tree)
+    (tree / "images/small/a.txt").rename(tree / "images/small/b.txt")
+    assert digest_of(tree) != before
+
+
+def test_declared_sources_are_inputs(tree: Path) -> None:
+    write(tree / "viewer/src/page.ts", "1")
+    write(tree / "viewer/node_modules/package/index.js", "1")
+    write(tree / "images/small/image.yaml", yaml.safe_dump({**DECLARATION, "sources": ["viewer"]}))
+    names = [str(path.relative_to(tree)) for path in input_files(read_image(tree, "small"), tree)]
+    assert "viewer/src/page.ts" in names
+    assert not [name for name in names if "node_modules" in name]
+
+
+def test_packages_are_those_of_the_used_roles_and_of_the_base(tree: Path) -> None:
+    image = read_image(tree, "small")
+    assert role_packages(image, tree) == ("sudo", "vnc")
+    assert bootstrap_packages(image, tree) == ("linux", "sudo", "vnc")
+
+
+def test_auto_prefers_the_vendor() -> None:
+    assert base_kinds("auto") == ("vendor", "bootstrap")
+    assert base_kinds("bootstrap") == ("bootstrap",)
+
+
+def test_unknown_image_is_refused_with_the_known_names(tree: Path) -> None:
+    assert image_names(tree) == ["small"]
+    with pytest.raises(ConfigError) as caught:
+        read_image(tree, "large")
+    assert "small" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"name": "other"}, "name"),
+        ({"roles": ["guest_base", "absent", "image_hygiene"]}, "roles"),
+        ({"roles": ["image_hygiene", "guest_base"]}, "image.yaml: declaration"),
+        ({"roles": ["guest_base", "guest_base", "image_hygiene"]}, "image.yaml: declaration"),
+        ({"sources": ["absent"]}, "sources"),
+        ({"colour": "red"}, "image.yaml: colour"),
+    ],
+    ids=["wrong name", "absent role", "hygiene not last", "role twice", "absent source", "unknown key"],
+)
+def test_wrong_declaration_is_refused(tree: Path, change: dict[str, object], field: str) -> None:
+    write(tree / "images/small/image.yaml", yaml.safe_dump({**DECLARATION, **change}))
+    with pytest.raises(ConfigError) as caught:
+        read_image(tree, "small")
+    assert caught.value.field == field
+
+
+def test_vendor_image_has_to_be_pinned() -> None:
+    base = {**DECLARATION["base"]}  # type: ignore[dict-item]
+    base["vendor"] = {"url": "https://example.org/latest/disk.qcow2", "sha512": "0" * 128}
+    with pytest.raises(ConfigError, match="pinned"):
+        Image.check({**DECLARATION, "base": base}, "image.yaml")
+
+
+def test_role_without_tests_is_refused(tree: Path) -> None:
+    image = read_image(tree, "small")
+    for role in image.roles[:-1]:
+        write(tree / f"tests/infra/{role}/test_it.py", "")
+    with pytest.raises(ConfigError, match="image_hygiene"):
+        suite_folders(image, tree)
+    write(tree / "tests/infra/image_hygiene/test_it.py", "")
+    assert [folder.name for folder in suite_folders(image, tree)] == list(image.roles)
+
+
+@pytest.mark.parametrize("name", image_names(Path(__file__).parents[3]))
+def test_committed_images_are_sound(name: str) -> None:
+    root = Path(__file__).parents[3]
+    image = read_image(root, name)
+    first = (root / "images" / name / "image.yaml").read_text().splitlines()[0]
+    assert first == "# yaml-language-server: $schema=../../schemas/image.schema.json"
+    assert image.roles
