@@ -2,8 +2,9 @@
 
 from invoke import Collection
 
-from deskyard.tasks import check, host, toolchain
+from deskyard.tasks import check, entry, host, image, toolchain
 
 ns = Collection()
-for module in (check, host, toolchain):
+entry.add_to(ns)
+for module in (check, host, image, toolchain):
     ns.add_collection(module.ns)

@@ -1,18 +1,13 @@
-"""Downloads an official release, checks it, and unpacks it."""
+"""Downloads an official release and unpacks it."""
 
-import hashlib
 import shutil
 import tarfile
 import tempfile
-import urllib.error
-import urllib.request
 import zipfile
 from pathlib import Path
 
-from deskyard.errors import HostError
+from deskyard.run.download import fetch
 from deskyard.toolchain.tool import Release
-
-CONNECT_SECONDS = 20
 
 
 def download(release: Release, folder: Path) -> Path:
@@ -24,11 +19,7 @@ def download(release: Release, folder: Path) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as workshop:
         archive = Path(workshop) / "archive"
-        _fetch(release.url, archive)
-        checksum = hashlib.sha256(archive.read_bytes()).hexdigest()
-        if checksum != release.sha256:
-            reason = f"its SHA-256 is {checksum}, pinned is {release.sha256}"
-            raise HostError("release", release.url, reason, "do not use it; find out why it changed")
+        fetch(release.url, archive, algorithm="sha256", checksum=release.sha256)
         unpacked = Path(workshop) / "unpacked"
         _unpack(archive, unpacked)
         program = unpacked / release.member
@@ -36,15 +27,6 @@ def download(release: Release, folder: Path) -> Path:
         shutil.rmtree(folder, ignore_errors=True)
         program.parent.rename(folder)
     return folder / program.name
-
-
-def _fetch(url: str, archive: Path) -> None:
-    try:
-        with urllib.request.urlopen(url, timeout=CONNECT_SECONDS) as answer, archive.open("wb") as file:
-            shutil.copyfileobj(answer, file)
-    except (urllib.error.URLError, TimeoutError, OSError) as error:
-        cause = getattr(error, "reason", error)
-        raise HostError("release", url, f"cannot be reached: {cause}", "check the network or a proxy") from error
 
 
 def _unpack(archive: Path, folder: Path) -> None:

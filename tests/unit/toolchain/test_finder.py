@@ -81,7 +81,7 @@ def test_a_release_with_another_checksum_is_refused_and_leaves_nothing(tmp_path:
 
 
 def test_an_unreachable_release_says_so(tmp_path: Path) -> None:
-    with pytest.raises(HostError, match="cannot be reached"):
+    with pytest.raises(HostError, match="cannot be had"):
         download(Release((tmp_path / "absent").as_uri(), "0" * 64, "x"), tmp_path / "cache/x")
 
 
