@@ -18,6 +18,21 @@ Accelerator = Literal["kvm", "tcg"]
 QEMU = "qemu-system-x86_64"
 BOOT_SECONDS: dict[Accelerator, float] = {"kvm": 180, "tcg": 600}
 NAME = "guest"
+MAC = "52:54:00:00:00:01"
+# The fixed addresses of QEMU's user network. The NIC has the name of a gateway's outer one: its firewall lets SSH in
+# from there alone, and to a desktop the name does not matter.
+NETWORK = {
+    "version": 2,
+    "ethernets": {
+        "uplink": {
+            "match": {"macaddress": MAC},
+            "set-name": "uplink",
+            "addresses": ["10.0.2.15/24"],
+            "routes": [{"to": "0.0.0.0/0", "via": "10.0.2.2"}],
+            "nameservers": {"addresses": ["10.0.2.3"]},
+        }
+    },
+}
 
 
 @dataclass(frozen=True)
@@ -78,6 +93,7 @@ def boot_guest(
         seed,
         meta_data={"instance-id": f"{hostname}-{port}", "local-hostname": hostname},
         user_data={"ssh_authorized_keys": [public]},
+        network_config=NETWORK,
     )
     ssh_config = _ssh_config(folder, key, port, user)
     argv = [QEMU, *cpu_arguments(accelerator), "-m", str(memory_mib), *_devices(overlay, seed, console, port)]
@@ -89,11 +105,11 @@ def boot_guest(
 
 def _devices(overlay: Path, seed: Path, console: Path, port: int) -> list[str]:
     return [
-        *("-display", "none", "-monitor", "none", "-no-user-config"),
+        *("-nodefaults", "-no-user-config", "-display", "none", "-vga", "std"),
         *("-drive", f"file={overlay},if=virtio,format=qcow2,cache=unsafe"),
         *("-drive", f"file={seed},if=virtio,format=raw,readonly=on"),
         *("-netdev", f"user,id=net0,hostfwd=tcp:127.0.0.1:{port}-:22"),
-        *("-device", "virtio-net-pci,netdev=net0"),
+        *("-device", f"virtio-net-pci,netdev=net0,mac={MAC}"),
         *("-device", "virtio-rng-pci"),
         *("-chardev", f"file,id=console,path={console}", "-serial", "chardev:console"),
         # A channel nobody listens to, so that the guest agent has what it waits for.

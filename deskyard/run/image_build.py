@@ -2,6 +2,7 @@
 
 import fcntl
 import hashlib
+import importlib.metadata
 import json
 import shutil
 import tempfile
@@ -14,13 +15,14 @@ from typing import Any
 
 from deskyard.errors import BuildError
 from deskyard.model.image import HYGIENE_ROLE, Image
-from deskyard.plan.image import BaseKind, digest, read_image
+from deskyard.plan.image import BaseKind, digest, read_image, suite_folders
+from deskyard.run import gateway_bundle
 from deskyard.run.accelerator import accelerator
 from deskyard.run.artifact import get_artifacts
 from deskyard.run.base_disk import BaseDisk, base_choice, choose_base, get_base
 from deskyard.run.command import run
 from deskyard.run.guest_boot import Accelerator
-from deskyard.run.image_store import DISK, MANIFEST, BuiltImage, find, image_folder, load
+from deskyard.run.image_store import DISK, MANIFEST, BuiltImage, find, image_folder, load, require
 from deskyard.run.image_test import Verdict, check_image
 from deskyard.run.packer import PackerBuild, packer_version
 from deskyard.run.places import places, tree
@@ -37,6 +39,7 @@ def build(name: str, *, force: bool = False) -> BuiltImage:
         say(f"image {name} {built.digest} is built: {built.disk}")
         return built
     image = read_image(tree(), name)
+    suite_folders(image, tree())
     with _alone(name):
         kind = choose_base(image, base_choice())
         image_digest = digest(image, tree(), kind)
@@ -50,8 +53,6 @@ def build(name: str, *, force: bool = False) -> BuiltImage:
 
 def test(name: str) -> Verdict:
     """Boot the built image and run its tests again."""
-    from deskyard.run.image_store import require
-
     built = require(name)
     image = read_image(tree(), name)
     with tempfile.TemporaryDirectory(prefix=".test-", dir=places().images) as scratch:
@@ -90,8 +91,6 @@ def _ansible_variables(image: Image, kind: BaseKind, scratch: Path, timings: Tim
     if image.artifacts:
         variables["image_artifacts_dir"] = str(get_artifacts(image, timings))
     if image.bundle == "gateway":
-        from deskyard.run import gateway_bundle
-
         bundle = scratch / "bundle"
         bundle.mkdir()
         with step("make the gateway's bundle", timings):
@@ -129,8 +128,6 @@ def _manifest(
 
 
 def _tool_versions() -> dict[str, str]:
-    import importlib.metadata
-
     qemu = run(["qemu-img", "--version"], timeout=30).stdout.splitlines()[0]
     return {
         "packer": ".".join(map(str, packer_version(str(locate("packer"))))),

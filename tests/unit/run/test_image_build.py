@@ -1,0 +1,123 @@
+"""An image counts as built when everything succeeded, and not before."""
+
+import fcntl
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deskyard.errors import BuildError
+from deskyard.run import image_build, image_store
+from deskyard.run.base_disk import BaseDisk
+from deskyard.run.image_test import Verdict
+from deskyard.run.packer import PackerBuild
+from deskyard.run.places import places
+
+
+class Stages:
+    """Stands for what takes minutes; notes what ran, and fails where told."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+        self.fails: dict[str, BaseException] = {}
+
+    def pass_through(self, stage: str) -> None:
+        self.ran.append(stage)
+        if stage in self.fails:
+            raise self.fails[stage]
+
+
+@pytest.fixture
+def stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stages:
+    monkeypatch.setenv("DESKYARD_HOME", str(tmp_path))
+    monkeypatch.setenv("DESKYARD_BASE", "bootstrap")
+    stages = Stages()
+    base = BaseDisk("bootstrap", "b" * 16, tmp_path / "base.qcow2")
+
+    def packer(self: Any) -> Path:
+        stages.pass_through("packer")
+        disk = Path(self.scratch) / "disk.qcow2"
+        disk.write_bytes(b"disk")
+        return disk
+
+    def check(*_arguments: Any) -> Verdict:
+        stages.pass_through("tests")
+        return Verdict({"sudo": "1"}, 1.0)
+
+    def convert(argv: list[str], **_options: Any) -> None:
+        stages.pass_through("convert")
+        Path(argv[-1]).write_bytes(b"compressed")
+
+    monkeypatch.setattr(image_build, "get_base", lambda *_: base)
+    monkeypatch.setattr(image_build, "get_artifacts", lambda *_: tmp_path)
+    monkeypatch.setattr(image_build, "accelerator", lambda _: "tcg")
+    monkeypatch.setattr(PackerBuild, "run", packer)
+    monkeypatch.setattr(image_build, "check_image", check)
+    monkeypatch.setattr(image_build, "run", convert)
+    monkeypatch.setattr(image_build, "_tool_versions", lambda: {"packer": "1.0.0"})
+    monkeypatch.setattr(image_build, "_git_commit", lambda: "abc")
+    return stages
+
+
+def test_built_image_is_found_and_described(stages: Stages) -> None:
+    built = image_build.build("desktop")
+    assert stages.ran == ["packer", "tests", "convert"]
+    assert built == image_store.find("desktop")
+    assert built.disk.read_bytes() == b"compressed"
+    for key in ("name", "version", "digest", "sha256", "git_commit", "tools", "base", "accelerator", "seconds"):
+        assert built.manifest[key]
+    assert built.manifest["packages"] == {"sudo": "1"}
+    assert json.loads((built.disk.parent / "manifest.json").read_text()) == built.manifest
+
+
+def test_unchanged_image_is_not_built_again(stages: Stages) -> None:
+    image_build.build("desktop")
+    stages.ran.clear()
+    image_build.build("desktop")
+    assert stages.ran == []
+
+
+def test_force_builds_again(stages: Stages) -> None:
+    image_build.build("desktop")
+    stages.ran.clear()
+    image_build.build("desktop", force=True)
+    assert "packer" in stages.ran
+
+
+@pytest.mark.parametrize("stage", ["packer", "tests", "convert"])
+@pytest.mark.parametrize(
+    "failure", [BuildError("image", "desktop", "broke", "mend it"), KeyboardInterrupt()], ids=["error", "ctrl-c"]
+)
+def test_failure_leaves_nothing_that_looks_built(stages: Stages, stage: str, failure: BaseException) -> None:
+    stages.fails[stage] = failure
+    with pytest.raises(type(failure)):
+        image_build.build("desktop")
+    assert image_store.find("desktop") is None
+    assert [path.name for path in places().images.iterdir()] == [".desktop.lock"]
+    del stages.fails[stage]
+    assert image_build.build("desktop").disk.is_file()
+
+
+def test_failed_rebuild_keeps_the_image_that_was_there(stages: Stages) -> None:
+    before = image_build.build("desktop")
+    stages.fails["tests"] = BuildError("image", "desktop", "broke", "mend it")
+    with pytest.raises(BuildError):
+        image_build.build("desktop", force=True)
+    assert image_store.find("desktop") == before
+
+
+def test_second_build_at_the_same_time_is_refused(stages: Stages) -> None:
+    places().images.mkdir(parents=True)
+    with (places().images / ".desktop.lock").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(BuildError, match="right now"):
+            image_build.build("desktop")
+
+
+def test_sources_that_change_during_the_build_spoil_it(stages: Stages, monkeypatch: pytest.MonkeyPatch) -> None:
+    digests = iter(["1" * 16, "2" * 16])
+    monkeypatch.setattr(image_build, "digest", lambda *_: next(digests))
+    with pytest.raises(BuildError, match="changed"):
+        image_build.build("desktop", force=True)
+    assert image_store.all_built("desktop") == []
