@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from deskyard.errors import HostError
 
@@ -21,6 +22,8 @@ class Background:
 
     name: str
     folder: Path
+    # A forwarder's processes, one per connection, end with it; a daemon's (running machines) do not.
+    whole_group: bool = False
 
     @property
     def pid_file(self) -> Path:
@@ -72,7 +75,7 @@ class Background:
         if pid is not None:
             for sign in (signal.SIGTERM, signal.SIGKILL):
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, sign)
+                    os.killpg(pid, sign) if self.whole_group else os.kill(pid, sign)
                 if self._gone_within(END_SECONDS):
                     break
         self.pid_file.unlink(missing_ok=True)
@@ -95,7 +98,7 @@ class Background:
             time.sleep(0.05)
         return self.pid() is None
 
-    def _record(self) -> dict[str, object] | None:
+    def _record(self) -> dict[str, Any] | None:
         try:
             record = json.loads(self.pid_file.read_text())
         except (FileNotFoundError, ValueError):
@@ -103,7 +106,7 @@ class Background:
         return record if isinstance(record, dict) and {"pid", "started", "argv"} <= record.keys() else None
 
 
-def start_time(pid: object) -> int | None:
+def start_time(pid: int) -> int | None:
     """When the process started, in clock ticks after boot; None if it is gone or a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -53,12 +53,12 @@ class Authority:
 
 def certificate_file(site: str) -> Path:
     """The authority's certificate: what browsers are told to trust."""
-    return places().sites / site / "authority.pem"
+    return places().sites / site / "ca.pem"
 
 
 def authority(site: str, domain: str) -> Authority:
     """The site's authority, made at first use. It can sign for names below `domain` only."""
-    key_file = places().sites / site / "authority.key"
+    key_file = places().sites / site / "ca.key"
     certificate = certificate_file(site)
     if not (key_file.exists() and certificate.exists()):
         made = _make(site, domain)

@@ -5,7 +5,6 @@ here, in a network namespace of their own, so that bridges and firewall rules ne
 """
 
 import contextlib
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -179,5 +178,5 @@ def _folder() -> Path:
     folder = places().state / "hypervisor"
     folder.mkdir(parents=True, exist_ok=True)
     # QEMU's user has to pass; what is secret inside is 0600.
-    os.chmod(folder, 0o755)
+    folder.chmod(0o755)
     return folder

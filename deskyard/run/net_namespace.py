@@ -34,10 +34,8 @@ def open_way_out(folder: Path) -> Background | None:
     if shutil.which("slirp4netns") is None:
         return None
     slirp = Background("slirp4netns", folder)
-    slirp.start(
-        ["slirp4netns", "--configure", "--mtu=1500", "--disable-host-loopback", "--netns-type=path"]
-        + [str(NAMESPACE_FILE), "tap0"]
-    )
+    options = ["--configure", "--mtu=1500", "--disable-host-loopback", "--netns-type=path"]
+    slirp.start(["slirp4netns", *options, str(NAMESPACE_FILE), "tap0"])
     return slirp
 
 

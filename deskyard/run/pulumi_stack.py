@@ -14,6 +14,7 @@ from pulumi.automation import errors, events
 
 from deskyard import toolchain
 from deskyard.errors import ConfigError, SiteError
+from deskyard.run.background import start_time
 from deskyard.run.declaration import PROJECT, stacks_folder
 from deskyard.run.management_key import write_secret
 from deskyard.run.places import places, tree
@@ -21,7 +22,8 @@ from deskyard.run.progress import say
 
 T = TypeVar("T")
 PASSPHRASE_VARIABLES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE")
-DISK_TYPE = "deskyard:libvirt:Volume"
+RESOURCE_PREFIX = "deskyard:libvirt:"
+DISK_TYPE = f"{RESOURCE_PREFIX}Volume"
 LOCK_HOLDER = re.compile(r"@(?P<host>\S+) \(pid (?P<pid>\d+)\)")
 # What the provider's server adds to the text of an error.
 TRACE = re.compile(r":\n\s+File \".*", re.DOTALL)
@@ -37,6 +39,11 @@ class Change:
     type: str
     name: str
     urn: str
+
+    @property
+    def changes_something(self) -> bool:
+        """False for what stays as it is."""
+        return self.operation != "same"
 
     @property
     def is_disk(self) -> bool:
@@ -62,14 +69,14 @@ class _Watcher:
         if diagnostic is not None and diagnostic.severity == "error":
             self.failures.append(_clean(diagnostic.message))
         before = event.resource_pre_event
-        if before is not None and before.metadata.op not in ("same", "read", "refresh"):
+        if before is not None and before.metadata.op not in ("read", "refresh"):
             self._step(before.metadata)
 
     def _step(self, metadata: events.StepEventMetadata) -> None:
         name = metadata.urn.rpartition("::")[2]
         change = Change(str(getattr(metadata.op, "value", metadata.op)), metadata.type, name, metadata.urn)
         self.changes.append(change)
-        if not self.quiet and change.type.startswith("deskyard:libvirt:") and change.operation in VERBS:
+        if not self.quiet and change.type.startswith(RESOURCE_PREFIX) and change.operation in VERBS:
             say(f"    {VERBS[change.operation]} {change.name}")
 
 
@@ -84,11 +91,11 @@ class WorkspaceStack:
         return any(stack.name == self.name for stack in self._workspace().list_stacks())
 
     def preview(self) -> list[Change]:
-        """What `up` would do to the machines as they are now; touches nothing."""
+        """What `up` would do to the machines as they are now, unchanged ones included; touches nothing."""
         watcher = _Watcher(quiet=True)
         stack = self._select()
         self._engine(watcher, stack, lambda: stack.preview(refresh=True, on_event=watcher))
-        return [change for change in watcher.changes if change.type.startswith(f"{PROJECT}:")]
+        return [change for change in watcher.changes if change.type.startswith(RESOURCE_PREFIX)]
 
     def up(self) -> dict[str, Any]:
         """Bring everything to what is declared; returns the stack's outputs."""
@@ -113,7 +120,8 @@ class WorkspaceStack:
             wanted = desktop is None or resource["urn"].endswith(f"::{self.name}-desktop-{desktop}-disk")
             if wanted and resource.get("protect"):
                 resource["protect"] = False
-        stack.import_stack(state)
+        with _clear_errors(self.name):
+            _past_stale_lock(stack, lambda: stack.import_stack(state))
 
     def outputs(self) -> dict[str, Any]:
         """What the last `up` exported."""
@@ -158,14 +166,7 @@ class WorkspaceStack:
         """Run the engine; goes on after a crash, and turns its errors into one."""
         with _clear_errors(self.name, watcher):
             _forget_pending(stack)
-            try:
-                return work()
-            except errors.ConcurrentUpdateError as error:
-                if not _stale(str(error)):
-                    raise
-                say("    the lock of a run that has died is lifted")
-                stack.cancel()
-                return work()
+            return _past_stale_lock(stack, work)
 
 
 def environment() -> dict[str, str]:
@@ -216,15 +217,27 @@ def _forget_pending(stack: automation.Stack) -> None:
     state = stack.export_stack()
     if state.deployment and state.deployment.get("pending_operations"):
         say(f"    going on after {len(state.deployment['pending_operations'])} unfinished step(s)")
-        state.deployment["pending_operations"] = []
-        stack.import_stack(state)
+        rest = {**state.deployment, "pending_operations": []}
+        _past_stale_lock(stack, lambda: stack.import_stack(automation.Deployment(state.version, rest)))
+
+
+def _past_stale_lock(stack: automation.Stack, work: Callable[[], T]) -> T:
+    """Do the work; a lock that a killed run left is lifted, one that a living run holds is not."""
+    try:
+        return work()
+    except errors.ConcurrentUpdateError as error:
+        if not _stale(str(error)):
+            raise
+        say("    the lock of a run that has died is lifted")
+        stack.cancel()
+        return work()
 
 
 def _stale(message: str) -> bool:
     """True if all processes that hold the lock ran on this machine and are gone."""
     holders = LOCK_HOLDER.findall(message)
     here = os.uname().nodename
-    return bool(holders) and all(host == here and not Path(f"/proc/{pid}").exists() for host, pid in holders)
+    return bool(holders) and all(host == here and start_time(int(pid)) is None for host, pid in holders)
 
 
 @contextlib.contextmanager

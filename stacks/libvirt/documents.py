@@ -82,7 +82,7 @@ def domain(
     libvirt writes the exact machine type in place of `q35` when it defines the domain, so it stays fixed.
     """
     kvm = accelerator == "kvm"
-    clock = "<timer name='rtc' tickpolicy='catchup'/><timer name='pit' tickpolicy='delay'/><timer name='hpet' present='no'/>"
+    clock = "<timer name='rtc' tickpolicy='catchup'/><timer name='hpet' present='no'/>"
     return f"""<domain type='{"kvm" if kvm else "qemu"}'>
   <name>{escape(name)}</name>
   <memory unit='MiB'>{memory_mib}</memory>

@@ -53,9 +53,7 @@ class DomainKind(Kind):
             for element in root.findall(tag):
                 root.remove(element)
         for tag in ("memory", "vcpu"):
-            element = wanted.find(tag)
-            assert element is not None
-            root.append(element)
+            root.extend(wanted.findall(tag))
         devices = root.find("devices")
         assert devices is not None
         if state.get("interfaces") != inputs["interfaces"]:

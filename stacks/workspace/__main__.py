@@ -5,6 +5,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from stacks.program import workspace_program  # noqa: E402 (the tree has to be on the path first)
+from stacks.program import workspace_program
 
 workspace_program()

@@ -1,0 +1,81 @@
+"""Grants, lists and revokes access to desktops: asks the gateway's session service over SSH."""
+
+import getpass
+import json
+import re
+from typing import Any
+
+from deskyard.errors import ConfigError, SiteError
+from deskyard.plan.workspace import WorkspacePlan
+from deskyard.run import declaration, workspace
+from deskyard.run.ssh_link import GATEWAY, SshLink
+
+ASK_SECONDS = 120.0
+DURATION = re.compile(r"(?P<number>[1-9]\d{0,5})(?P<unit>[smhd])\Z")
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def grant(target: str, routes: str | None = None, mode: str = "drive", ttl: str = "8h") -> dict[str, Any]:
+    """Make a link to WORKSPACE/DESKTOP. The answer holds a secret: the link's ticket."""
+    name, _, desktop = target.partition("/")
+    if not desktop:
+        raise ConfigError("desktop", target, "names no desktop", "write WORKSPACE/DESKTOP")
+    plan = _plan(name)
+    plan.desktop(desktop)
+    arguments = ["grant", "--desktop", desktop, "--mode", mode, "--ttl", str(seconds(ttl))]
+    if routes is not None:
+        arguments += ["--routes", routes]
+    answer: dict[str, Any] = _ask(plan, [*arguments, "--actor", _actor()])
+    return answer
+
+
+def sessions(name: str) -> Any:
+    """The sessions of a workspace, without their secrets."""
+    return _ask(_plan(name), ["list"])
+
+
+def revoke(name: str, *, session: str | None = None, desktop: str | None = None, everything: bool = False) -> Any:
+    """End one session, those of a desktop, or all; live connections are closed."""
+    chosen = [option for option in (session, desktop, everything or None) if option]
+    if len(chosen) != 1:
+        remedy = "give just one of --session ID, --desktop NAME, --all"
+        raise ConfigError("access.revoke", None, "does not say which sessions", remedy)
+    plan = _plan(name)
+    if desktop is not None:
+        plan.desktop(desktop)
+    arguments = [session] if session else ["--desktop", desktop] if desktop else ["--all"]
+    return _ask(plan, ["revoke", *arguments, "--actor", _actor()])
+
+
+def seconds(ttl: str) -> int:
+    """A duration such as 90s, 30m, 8h, 2d in seconds."""
+    match = DURATION.match(ttl)
+    if match is None:
+        raise ConfigError("--ttl", ttl, "is no duration", "write a number and s, m, h or d, such as 8h")
+    return int(match["number"]) * UNITS[match["unit"]]
+
+
+def _plan(name: str) -> WorkspacePlan:
+    plan = declaration.read(name).plan
+    workspace.require_running(plan)
+    return plan
+
+
+def _ask(plan: WorkspacePlan, arguments: list[str]) -> Any:
+    ssh = SshLink(plan.site, plan.name)
+    answer = ssh.run(GATEWAY, ["sudo", "deskyard-gateway", *arguments], timeout=ASK_SECONDS, check=False)
+    try:
+        document = json.loads(answer.stdout)
+    except ValueError as error:
+        tail = answer.stderr.strip()[-500:]
+        reason = f"did not answer ({answer.code}): {tail}"
+        raise SiteError("gateway", plan.name, reason, f"see ./inv workspace.status {plan.name}") from error
+    if isinstance(document, dict) and "error" in document:
+        refused = document["error"]
+        raise ConfigError(refused["field"], refused["value"] or None, refused["reason"], refused["remedy"])
+    return document
+
+
+def _actor() -> str:
+    """Who asks, for the gateway's audit."""
+    return re.sub(r"[^A-Za-z0-9._-]", "_", getpass.getuser())[:32]

@@ -1,0 +1,157 @@
+"""What is checked before a workspace is touched: one clear error instead of a half-made workspace."""
+
+import errno
+import json
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from ipaddress import IPv4Network
+from pathlib import Path
+
+from deskyard import toolchain
+from deskyard.errors import ConfigError, HostError
+from deskyard.model.base import load_yaml
+from deskyard.plan.workspace import MachinePlan
+from deskyard.run import declaration, forward, hypervisor
+from deskyard.run.command import run
+from deskyard.run.declaration import Declared
+
+PROGRAMS = ("socat", "ssh", "ip")
+PRIVATE_PROGRAMS = ("libvirtd", "virtlogd", "nsenter", "unshare", "dnsmasq", "slirp4netns", "ebtables", "iptables")
+IMAGES_FOLDER = Path("/var/lib/libvirt/images")
+MEMORY_FILE = Path("/proc/meminfo")
+# Disks are overlays that grow: what a new one needs at once is a part of its size.
+DISK_PART = 0.25
+MIB, GIB = 1024**2, 1024**3
+
+
+def check(declared: Declared) -> None:
+    """All that can be known without the hypervisor: programs, images, other workspaces, the port."""
+    _programs()
+    sources = declared.image_sources()
+    _other_workspaces(declared)
+    _port(declared)
+    images = sum(Path(source.disk).stat().st_size for source in sources.values())
+    _disk(declared, images)
+
+
+def check_with_hypervisor(declared: Declared) -> None:
+    """What the running hypervisor knows: memory in use, networks and routes of this machine."""
+    with hypervisor.connection() as link:
+        known = {domain.name(): bool(domain.isActive()) for domain in link.listAllDomains()}
+    _memory([machine for machine in _machines(declared) if not known.get(machine.domain)])
+    _routes(declared)
+
+
+def _machines(declared: Declared) -> list[MachinePlan]:
+    plan = declared.plan
+    return [plan.gateway.machine, *(desktop.machine for desktop in plan.desktops)]
+
+
+def _programs() -> None:
+    toolchain.locate("pulumi")
+    needed = PROGRAMS if hypervisor.RUN_BY_SYSTEMD.exists() else PROGRAMS + PRIVATE_PROGRAMS
+    for program in needed:
+        if shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is None:
+            raise HostError("program", program, "is not installed", "run ./inv host.prepare")
+
+
+def _other_workspaces(declared: Declared) -> None:
+    mine = declared.workspace
+    for name in declaration.stack_names():
+        if name == mine.name:
+            continue
+        network, port = _network_and_port(name)
+        if network is not None and network.overlaps(mine.network):
+            reason = f"overlaps workspace {name!r} ({network})"
+            remedy = "choose a /24 that no other workspace uses"
+            raise ConfigError(f"Pulumi.{mine.name}.yaml: network", str(mine.network), reason, remedy)
+        if port == mine.gateway_port:
+            reason = f"is the gateway port of workspace {name!r} too"
+            field = f"Pulumi.{mine.name}.yaml: gateway_port"
+            raise ConfigError(field, mine.gateway_port, reason, "choose another port")
+
+
+def _network_and_port(name: str) -> tuple[IPv4Network | None, object]:
+    """Of another workspace, whose own mistakes are not the matter here."""
+    content = load_yaml(declaration.stack_file(name))
+    config = content.get("config") if isinstance(content, dict) else None
+    if not isinstance(config, dict):
+        return None, None
+    port = config.get("deskyard:gateway_port", 8443)
+    try:
+        return IPv4Network(str(config.get("deskyard:network"))), port
+    except ValueError:
+        return None, port
+
+
+def _port(declared: Declared) -> None:
+    listen, port = declared.site.listen, declared.workspace.gateway_port
+    if forward.is_open(declared.site.name, declared.workspace.name):
+        return
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((listen, port))
+        except OSError as error:
+            taken = error.errno == errno.EADDRINUSE
+            reason = f"is taken on {listen} by another program" if taken else f"cannot be used: {error.strerror}"
+            field = f"Pulumi.{declared.workspace.name}.yaml: gateway_port"
+            raise HostError(field, port, reason, "end that program or choose another port") from error
+
+
+def _disk(declared: Declared, images_bytes: int) -> None:
+    folder = IMAGES_FOLDER if IMAGES_FOLDER.exists() else Path("/")
+    there = {path.name for path in (folder / "deskyard").glob("*")} if os.access(folder, os.R_OK) else set()
+    new = [machine for machine in _machines(declared) if f"{machine.domain}.qcow2" not in there]
+    if not new:
+        return
+    needed = images_bytes + sum(int(machine.disk_gib * GIB * DISK_PART) for machine in new)
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        reason = f"{free // GIB} GiB are free, {len(new)} new disk(s) need at least {-(-needed // GIB)} GiB"
+        raise HostError("disk space", str(folder), reason, "free some space or declare fewer desktops")
+
+
+def _memory(new: list[MachinePlan]) -> None:
+    needed = sum(machine.memory_mib for machine in new)
+    line = next(line for line in MEMORY_FILE.read_text().splitlines() if line.startswith("MemAvailable:"))
+    available = int(line.split()[1]) // 1024
+    if needed > available:
+        reason = f"{available} MiB are available, {len(new)} machine(s) to start need {needed} MiB"
+        raise HostError("memory", None, reason, "choose smaller tiers, fewer desktops, or stop other workspaces")
+
+
+def _routes(declared: Declared) -> None:
+    ours = {declared.plan.network.bridge, declared.plan.uplink.bridge}
+    for network, device in _routed():
+        if device not in ours and network.overlaps(declared.workspace.network):
+            field = f"Pulumi.{declared.workspace.name}.yaml: network"
+            reason = f"overlaps {network}, which this machine reaches through {device}"
+            raise ConfigError(field, str(declared.workspace.network), reason, "choose another /24")
+    for name, network in _libvirt_networks():
+        if name not in (declared.plan.network.name, declared.plan.uplink.name) and network.overlaps(
+            declared.workspace.network
+        ):
+            field = f"Pulumi.{declared.workspace.name}.yaml: network"
+            reason = f"overlaps {network} of the libvirt network {name!r}"
+            raise ConfigError(field, str(declared.workspace.network), reason, "choose another /24")
+
+
+def _routed() -> Iterator[tuple[IPv4Network, str]]:
+    shown = run([*hypervisor.inside(), "ip", "-json", "-4", "route", "show"], timeout=10).stdout
+    for route in json.loads(shown or "[]"):
+        if route["dst"] != "default":
+            yield IPv4Network(route["dst"], strict=False), route.get("dev", "?")
+
+
+def _libvirt_networks() -> Iterator[tuple[str, IPv4Network]]:
+    from xml.etree import ElementTree
+
+    with hypervisor.connection() as link:
+        for network in link.listAllNetworks():
+            for ip in ElementTree.fromstring(network.XMLDesc(0)).iterfind("ip"):
+                address, mask = ip.get("address"), ip.get("netmask") or ip.get("prefix")
+                if address and mask and ip.get("family", "ipv4") == "ipv4":
+                    yield network.name(), IPv4Network(f"{address}/{mask}", strict=False)

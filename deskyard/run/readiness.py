@@ -1,0 +1,139 @@
+"""Waits until a workspace answers: every route of every desktop, asked by the gateway with real handshakes."""
+
+import json
+import shutil
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import libvirt
+
+from deskyard.errors import CommandError, SiteError
+from deskyard.plan.workspace import WorkspacePlan
+from deskyard.run import guest_agent, hypervisor
+from deskyard.run.places import places
+from deskyard.run.progress import say
+from deskyard.run.ssh_link import GATEWAY, SshLink
+
+# Emulated desktops share few cores: the last of four takes more than six minutes.
+SECONDS = {"kvm": 300.0, "tcg": 1200.0}
+PAUSE_SECONDS = 4.0
+STATUS_SECONDS = 90.0
+CONSOLE_LOGS = Path("/var/log/libvirt/qemu")
+
+
+@dataclass
+class _Seen:
+    """What was said already, so that each piece of news is said once."""
+
+    pinned: set[str]
+    ready: set[str]
+
+
+def wait(plan: WorkspacePlan, seconds: float | None = None) -> dict[str, Any]:
+    """Wait until the gateway says that all is ready; returns its last status.
+
+    Raises `SiteError` naming what did not answer and the folder with console logs and screenshots.
+    """
+    deadline = time.monotonic() + (SECONDS[plan.accelerator] if seconds is None else seconds)
+    seen = _Seen(set(), set())
+    while True:
+        _pin_desktops(plan, seen)
+        status = ask(plan)
+        _say_news(status, seen)
+        if status.get("ready") and len(seen.pinned) == len(plan.desktops):
+            return status
+        dead = stopped_machines(plan)
+        if dead or time.monotonic() > deadline:
+            folder = keep_evidence(plan)
+            reason = f"stopped: {', '.join(dead)}" if dead else f"not ready in time: {_missing(plan, status, seen)}"
+            raise SiteError("workspace", plan.name, reason, f"see {folder}, then run the same command again")
+        time.sleep(PAUSE_SECONDS)
+
+
+def ask(plan: WorkspacePlan) -> dict[str, Any]:
+    """The gateway's status, or what keeps it from answering."""
+    try:
+        answer = SshLink(plan.site, plan.name).run(
+            GATEWAY, ["sudo", "deskyard-gateway", "status"], timeout=STATUS_SECONDS
+        )
+        status: dict[str, Any] = json.loads(answer.stdout)
+        return status
+    except (SiteError, CommandError) as error:
+        return {"ready": False, "gateway_ready": False, "error": error.reason, "desktops": {}}
+    except ValueError:
+        return {"ready": False, "gateway_ready": False, "error": "the answer is not JSON", "desktops": {}}
+
+
+def stopped_machines(plan: WorkspacePlan) -> list[str]:
+    """Machines of the workspace that do not run."""
+    names = [plan.gateway.machine.domain, *(desktop.machine.domain for desktop in plan.desktops)]
+    with hypervisor.connection() as link:
+        running = {domain.name() for domain in link.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)}
+    return [name for name in names if name not in running]
+
+
+def keep_evidence(plan: WorkspacePlan) -> Path:
+    """Save console logs and screenshots of all machines; returns the folder."""
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    folder = places().workspace(plan.site, plan.name) / "failures" / stamp
+    folder.mkdir(parents=True, exist_ok=True)
+    with hypervisor.connection() as link:
+        for domain in [plan.gateway.machine.domain, *(desktop.machine.domain for desktop in plan.desktops)]:
+            _copy_console(domain, folder)
+            try:
+                _screenshot(link, domain, folder)
+            except (libvirt.libvirtError, OSError) as error:
+                (folder / f"{domain}.screenshot-error.txt").write_text(f"{error}\n")
+    return folder
+
+
+def _pin_desktops(plan: WorkspacePlan, seen: _Seen) -> None:
+    ssh = SshLink(plan.site, plan.name)
+    with hypervisor.connection() as link:
+        for desktop in plan.desktops:
+            if desktop.name in seen.pinned:
+                continue
+            try:
+                ssh.pin(desktop.name, guest_agent.host_key(link.lookupByName(desktop.machine.domain)))
+            except (SiteError, libvirt.libvirtError):
+                continue
+            seen.pinned.add(desktop.name)
+
+
+def _say_news(status: dict[str, Any], seen: _Seen) -> None:
+    for desktop, routes in status.get("desktops", {}).items():
+        for route, answer in routes.items():
+            name = f"{desktop}/{route}"
+            if answer["ready"] and name not in seen.ready:
+                seen.ready.add(name)
+                say(f"    {name} answers")
+
+
+def _missing(plan: WorkspacePlan, status: dict[str, Any], seen: _Seen) -> str:
+    parts = [] if status.get("gateway_ready") else [f"gateway ({status.get('error') or status.get('services')})"]
+    for desktop in plan.desktops:
+        parts += [f"{desktop.name}/{route}" for route in desktop.routes if f"{desktop.name}/{route}" not in seen.ready]
+        if desktop.name not in seen.pinned:
+            parts.append(f"{desktop.name}/guest agent")
+    return ", ".join(parts)
+
+
+def _copy_console(domain: str, folder: Path) -> None:
+    source = CONSOLE_LOGS / f"{domain}-console.log"
+    try:
+        shutil.copyfile(source, folder / source.name)
+    except OSError as error:
+        (folder / source.name).write_text(f"{source}: {error.strerror}\n")
+
+
+def _screenshot(link: Any, domain: str, folder: Path) -> None:
+    stream = link.newStream()
+    kind = link.lookupByName(domain).screenshot(stream, 0)
+    suffix = {"image/png": "png", "image/x-portable-pixmap": "ppm"}.get(kind, "image")
+    with (folder / f"{domain}.{suffix}").open("wb") as file:
+        while chunk := stream.recv(1 << 18):
+            file.write(chunk)
+    stream.finish()

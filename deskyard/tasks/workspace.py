@@ -1,0 +1,77 @@
+"""workspace.*: preview, up, status, destroy."""
+
+import sys
+from typing import Any
+
+from invoke import Collection, Context
+
+from deskyard.errors import ConfigError
+from deskyard.run import workspace
+from deskyard.run.progress import Timings
+from deskyard.tasks.front import command, show
+
+
+@command(help={"name": "workspace: Pulumi.NAME.yaml in stacks/workspace", "json": "print JSON"})
+def preview(_: Context, name: str, json: bool = False) -> None:
+    """Show what `workspace.up` would change; touches nothing."""
+    planned = workspace.preview(name)
+    lines = [f"{one['operation']:>12}  {one['type']}  {one['name']}" for one in planned["steps"]]
+    show(planned, as_json=json, text="\n".join(lines) or "nothing to change")
+
+
+@command(
+    help={
+        "name": "workspace: Pulumi.NAME.yaml in stacks/workspace",
+        "remove": "desktop to delete, disk and all, that is no longer declared (repeatable)",
+        "json": "print JSON",
+    },
+    iterable=["remove"],
+)
+def up(_: Context, name: str, remove: list[str] | None = None, json: bool = False) -> None:
+    """Bring a workspace to what is declared and wait until its desktops answer."""
+    timings = Timings()
+    state = workspace.up(name, timings, remove or [])
+    show({**state, "seconds": timings.steps}, as_json=json, text=_text(state))
+
+
+@command(help={"name": "workspace: Pulumi.NAME.yaml in stacks/workspace", "json": "print JSON"})
+def status(_: Context, name: str, json: bool = False) -> None:
+    """Show the door, the machines and the routes of a workspace."""
+    state = workspace.status(name)
+    show(state, as_json=json, text=_text(state))
+
+
+@command(help={"name": "workspace: Pulumi.NAME.yaml in stacks/workspace", "yes": "do not ask"})
+def destroy(_: Context, name: str, yes: bool = False) -> None:
+    """Delete a workspace with all its desktops AND THEIR DATA; the declaration stays."""
+    if not yes:
+        _confirm(name)
+    workspace.destroy(name)
+
+
+def _confirm(name: str) -> None:
+    remedy = f"add --yes to delete workspace {name} and the data of its desktops"
+    if not sys.stdin.isatty():
+        raise ConfigError("workspace.destroy", name, "was not confirmed", remedy)
+    if input(f"This deletes all desktops of {name!r} and their data. Type its name to go on: ") != name:
+        raise ConfigError("workspace.destroy", name, "was not confirmed", remedy)
+
+
+def _text(state: dict[str, Any]) -> str:
+    gateway = state["gateway"]
+    word = "ready" if gateway["ready"] else f"not ready {gateway['error'] or ''}".strip()
+    lines = [f"{state['workspace']}  {state['url']}  {'ready' if state['ready'] else 'not ready'}"]
+    lines.append(f"  gateway  {gateway['state']}  {word}")
+    for desktop in state["desktops"]:
+        routes = ", ".join(
+            f"{route} {'answers' if answer['ready'] else 'silent'}" for route, answer in desktop["routes"].items()
+        )
+        note = "  (a restart gives it its new size)" if desktop["restart_needed"] else ""
+        head = f"  {desktop['name']}  {desktop['tier']}  {desktop['address']}  {desktop['state']}"
+        lines.append(f"{head}  {routes}{note}")
+    return "\n".join(lines)
+
+
+ns = Collection("workspace")
+for one in (preview, up, status, destroy):
+    ns.add_task(one)
