@@ -18,6 +18,7 @@ class Layout:
     listen_address: str = ""  # empty: the gateway's uplink address
     listen_port: int = 443
     service_port: int = 8700
+    redeem_per_minute: int = 60  # from one address
     proxy_user: str = "haproxy"
     service_user: str = "deskyard-session"
     proxy_chroot: str = "/var/lib/haproxy"

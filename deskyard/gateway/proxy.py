@@ -5,6 +5,7 @@ Everything goes to every worker: after a reload the old ones live on for as long
 
 import asyncio
 import re
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from deskyard.gateway.store import Session
 SECOND_SWEEP_SECONDS = 0.2
 ROUNDS = 20
 ANSWER_SECONDS = 5
+MASTER_AWAY_SECONDS = 2
 REMEDY = "look at `systemctl status haproxy` in the gateway"
 
 
@@ -51,10 +53,13 @@ class Proxy:
                 await self._tell(pid, f"enable server {server}")
 
     async def refuse(self, session: Session, *, revoked: bool) -> int:
-        """Close a session's sockets in every worker and let it open no new one; how many workers were told."""
+        """Close a session's sockets in every worker and let it open no new one; how many workers were told.
+
+        None is told if HAProxy does not run, or not answer: then ask again, its sockets may be alive.
+        """
         told: set[int] = set()
         for _ in range(ROUNDS):
-            fresh = [pid for pid in await self.workers() if pid not in told]
+            fresh = [pid for pid in await self._workers_patiently() if pid not in told]
             if not fresh:
                 break
             # Close first in all of them: the bound on time is for the sockets, the tidying can wait.
@@ -67,6 +72,15 @@ class Proxy:
             for route in session.routes:
                 await self._tell(pid, f"del server {backend(session.desktop, route)}/{session.id}")
         return len(told)
+
+    async def _workers_patiently(self) -> list[int]:
+        """The workers, also if the master is just replacing itself: for a moment it answers nobody then."""
+        end = time.monotonic() + MASTER_AWAY_SECONDS
+        while True:
+            workers = await self.workers()
+            if workers or time.monotonic() > end:
+                return workers
+            await asyncio.sleep(0.02)
 
     async def _close(self, pid: int, session: Session, revoked: bool) -> None:
         if revoked:

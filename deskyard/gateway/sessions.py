@@ -124,9 +124,7 @@ class Sessions:
         await self._sync_workers(now)
         async with self._closing:
             for session in self._store.to_close(now):
-                await self._proxy.refuse(session, revoked=session.revoked is not None)
-                self._store.close(session.id, self._clock())
-                if session.revoked is None:
+                if await self._end(session) and session.revoked is None:
                     self._note("expire", session, result="closed")
         self._store.forget_old(now)
 
@@ -147,10 +145,15 @@ class Sessions:
             self._note("revoke", session, result="revoked", by=actor, reason=reason)
         live = [session for session in ended if session.redeemed is not None]
         async with self._closing:
-            await asyncio.gather(*(self._proxy.refuse(session, revoked=True) for session in live))
-            for session in live:
-                self._store.close(session.id, self._clock())
+            await asyncio.gather(*(self._end(session) for session in live))
         return [describe(session, now) for session in ended]
+
+    async def _end(self, session: Session) -> bool:
+        """Close the sockets of an ended session; false if HAProxy could not be asked, and the sweep must try again."""
+        if await self._proxy.refuse(session, revoked=session.revoked is not None) == 0:
+            return False
+        self._store.close(session.id, self._clock())
+        return True
 
     def _note(self, event: str, session: Session, **facts: object) -> None:
         self._audit.note(

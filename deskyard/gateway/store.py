@@ -68,6 +68,7 @@ class Store:
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self._source = f"{path.resolve().as_uri()}?mode={'ro' if read_only else 'rwc'}"
         if not read_only:
+            path.parent.mkdir(parents=True, exist_ok=True)
             with self._transaction() as db:
                 db.execute(SCHEMA)
             path.chmod(0o600)

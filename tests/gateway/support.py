@@ -1,0 +1,428 @@
+"""A whole gateway on loopback: real HAProxy, real session service, and desktops played by a small WebSocket server."""
+
+import base64
+import hashlib
+import http.client
+import json
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import serialization as form
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from deskyard.gateway import admin, backends, settings, tls
+from deskyard.gateway.apply import apply
+from deskyard.gateway.certificate import install
+from deskyard.gateway.layout import Layout
+from deskyard.gateway.system import Answer, Machine
+
+TREE = Path(__file__).resolve().parents[2]
+HOSTNAME = "demo.desk.test"
+WAIT_SECONDS = 20.0
+GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+
+
+def wait_for(what: str, ready: Callable[[], Any], seconds: float = WAIT_SECONDS) -> Any:
+    """The first true answer of `ready`; fails with `what` if there is none in time."""
+    end = time.monotonic() + seconds
+    while True:
+        answer = ready()
+        if answer:
+            return answer
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {seconds:.0f} s: {what}")
+        time.sleep(0.02)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of loopback that nobody listens on."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+class Checks:
+    """Runs the checking programs for real, and only notes what would touch this machine."""
+
+    def __init__(self, failing: str = "") -> None:
+        self.ran: list[tuple[str, ...]] = []
+        self.failing = failing
+        self._machine = Machine()
+
+    def run(self, argv: Sequence[str]) -> Answer:
+        self.ran.append(tuple(argv))
+        if self.failing and self.failing in " ".join(argv):
+            return Answer(1, "made to fail")
+        checking = "-c" in argv or "--test" in argv
+        return self._machine.run(argv) if checking else Answer(0, "active")
+
+    def mac(self, interface: str) -> str | None:
+        return None
+
+
+class FakeDesktops:
+    """Answers upgrades like a desktop: greets with its own address, then sends back what it gets."""
+
+    def __init__(self, addresses: Sequence[tuple[str, int]]) -> None:
+        self.requests: list[str] = []
+        self.answer: bytes | None = None  # instead of an upgrade
+        self._listeners = [socket.create_server(address) for address in addresses]
+        for listener in self._listeners:
+            threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
+
+    def close(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                line, _ = listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(line,), daemon=True).start()
+
+    def _serve(self, line: socket.socket) -> None:
+        with line:
+            try:
+                head = b""
+                while b"\r\n\r\n" not in head:
+                    head += line.recv(4096)
+                self.requests.append(head.decode())
+                if self.answer is not None:
+                    line.sendall(self.answer)
+                    return
+                fields = dict(one.split(": ", 1) for one in head.decode().split("\r\n")[1:] if ": " in one)
+                key = {name.lower(): value for name, value in fields.items()}["sec-websocket-key"]
+                accept = base64.b64encode(hashlib.sha1((key + GUID).encode()).digest()).decode()
+                line.sendall(
+                    "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                    f"Sec-WebSocket-Accept: {accept}\r\nSet-Cookie: planted=1\r\nX-Planted: 1\r\n\r\n".encode()
+                )
+                address, port = line.getsockname()
+                line.sendall(f"{address}:{port}|".encode())
+                while data := line.recv(4096):
+                    line.sendall(data)
+            except OSError:
+                return
+
+
+@dataclass
+class Opened:
+    """What the gateway answered to an upgrade."""
+
+    status: int
+    head: str
+    line: ssl.SSLSocket
+    rest: bytes = b""
+
+    def read_until(self, end: bytes) -> bytes:
+        while end not in self.rest:
+            part = self.line.recv(4096)
+            if not part:
+                raise ConnectionError("closed")
+            self.rest += part
+        found, _, self.rest = self.rest.partition(end)
+        return found
+
+    def echo(self, text: str) -> str:
+        """Send and read back: the socket is alive."""
+        self.line.sendall(f"{text}|".encode())
+        return self.read_until(b"|").decode()
+
+    def closes(self, seconds: float = WAIT_SECONDS) -> bool:
+        """Whether the far side ends the connection."""
+        self.line.settimeout(seconds)
+        try:
+            return self.line.recv(4096) == b""
+        except TimeoutError:
+            return False
+        except OSError:
+            return True
+
+
+@dataclass
+class Gateway:
+    """One running gateway; `stop` ends all of it."""
+
+    root: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="dygw.")))
+    weaken: Callable[[str], str] = str
+    redeem_per_minute: int = 10000
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def start(self) -> None:
+        self.root.chmod(0o755)
+        door, service, _peers = self._ports()
+        vnc, tty = free_ports(2)
+        self.layout = Layout(
+            root=self.root,
+            program=self.root / "program",
+            listen_address="127.0.0.1",
+            listen_port=door,
+            service_port=service,
+            trusts_system=False,
+            redeem_per_minute=self.redeem_per_minute,
+        )
+        self.ports = {"desktop": vnc, "terminal": tty}
+        self.authority = f"{HOSTNAME}:{door}"
+        self.origin = f"https://{self.authority}"
+        self.names = {"d1": "127.0.1.10", "d2": "127.0.1.11"}
+        self.desktops = FakeDesktops([(address, port) for address in self.names.values() for port in (vnc, tty)])
+        self._write_assets()
+        self.settings = settings.parse(json.dumps(self.document()))
+        apply(self.settings, self.layout, Checks())
+        self._certify()
+        self.layout.proxy_file.write_text(self.weaken(self.layout.proxy_file.read_text()))
+        self.start_service()
+        self._start_proxy()
+
+    def document(self) -> dict[str, Any]:
+        """The settings of a workspace whose network is loopback."""
+        return {
+            "workspace": "demo",
+            "origin": self.origin,
+            "hostname": HOSTNAME,
+            "uplink_mac": "52:54:00:00:00:01",
+            "uplink_address": "192.0.2.250",
+            "uplink_prefix": 29,
+            "host_address": "192.0.2.249",
+            "workspace_mac": "52:54:00:00:00:02",
+            "workspace_address": "127.0.0.1",
+            "workspace_prefix": 8,
+            "egress": "open",
+            "denied_networks": ["10.0.0.0/8", "169.254.0.0/16"],
+            "desktops": [
+                {"name": name, "mac": f"52:54:00:00:01:{n:02x}", "address": address, "routes": self.ports}
+                for n, (name, address) in enumerate(self.names.items())
+            ],
+        }
+
+    def stop(self) -> None:
+        for process in reversed(self.processes):
+            process.terminate()
+        for process in self.processes:
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(10)
+        self.desktops.close()
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    # What a person or the host does.
+
+    def grant(self, desktop: str = "d1", **options: Any) -> dict[str, Any]:
+        request = {"routes": None, "mode": "drive", "ttl": 600, "actor": "tester", **options}
+        answer: dict[str, Any] = admin.ask(
+            self.layout.admin_socket, {"command": "grant", "desktop": desktop, **request}
+        )
+        return answer
+
+    def revoke(self, id: str | None = None, **options: Any) -> Any:
+        request = {"command": "revoke", "id": id, "desktop": None, "all": False, "actor": "tester", **options}
+        return admin.ask(self.layout.admin_socket, request)
+
+    def listing(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = admin.ask(self.layout.admin_socket, {"command": "list"})
+        return found
+
+    def redeem(self, ticket: str, **headers: str) -> tuple[int, dict[str, Any], str]:
+        """Status, body and the cookie (`name=value`) that came with it."""
+        body = json.dumps({"ticket": ticket})
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        given = {"Origin": self.origin, "Content-Type": "application/json", **named}
+        answer, data = self.request("POST", "/redeem", body, given)
+        cookie = (answer.getheader("Set-Cookie") or "").partition(";")[0]
+        facts = json.loads(data) if data.startswith(b"{") else {}
+        return answer.status, facts, cookie
+
+    def session(self, desktop: str = "d1", **options: Any) -> tuple[str, str]:
+        """Id and cookie of a fresh session."""
+        granted = self.grant(desktop, **options)
+        status, facts, cookie = self.redeem(granted["ticket"])
+        assert status == 200, facts
+        return granted["id"], cookie
+
+    def request(
+        self, method: str, path: str, body: str | None = None, headers: dict[str, str] | None = None
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        """One request over TLS, verified against the test's authority."""
+        connection = http.client.HTTPConnection(HOSTNAME)
+        connection.sock = self._connect()
+        connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+        given = {"Host": self.authority, **(headers or {})}
+        if body is not None:
+            given["Content-Length"] = str(len(body))
+        for name, value in given.items():
+            connection.putheader(name, value)
+        connection.endheaders(body.encode() if body is not None else None)
+        answer = connection.getresponse()
+        return answer, answer.read()
+
+    def upgrade(self, path: str = "/d/d1/vnc", cookie: str | None = None, **headers: str | None) -> Opened:
+        """Ask for a WebSocket; a header given as None is left out."""
+        fields: dict[str, str | None] = {
+            "Host": self.authority,
+            "Upgrade": "websocket",
+            "Connection": "Upgrade",
+            "Sec-WebSocket-Version": "13",
+            "Sec-WebSocket-Key": base64.b64encode(os.urandom(16)).decode(),
+            "Origin": self.origin,
+            "Cookie": cookie,
+            **{name.replace("_", "-"): value for name, value in headers.items()},
+        }
+        lines = [f"{name}: {value}" for name, value in fields.items() if value is not None]
+        return self.raw("\r\n".join([f"GET {path} HTTP/1.1", *lines, "", ""]))
+
+    def raw(self, text: str) -> Opened:
+        """Send a request as it is and read the head of the answer."""
+        line = self._connect()
+        line.sendall(text.encode("latin-1"))
+        head = b""
+        while b"\r\n\r\n" not in head:
+            part = line.recv(4096)
+            if not part:
+                raise ConnectionError(f"closed after {head!r}")
+            head += part
+        text_head, _, rest = head.partition(b"\r\n\r\n")
+        return Opened(int(text_head.split(b" ")[1]), text_head.decode(), line, rest)
+
+    def reload(self) -> None:
+        """As the unit does it: backends anew, then a new worker."""
+        before = self.workers()
+        backends.write(self.settings, self.layout)
+        self.ask_master("reload")
+        wait_for("a new worker", lambda: set(self.workers()) - set(before) and self._answers())
+
+    def workers(self) -> list[int]:
+        """Process ids; none while the master replaces itself."""
+        try:
+            listing = self.ask_master("show proc")
+        except OSError:
+            return []
+        lines = (line.split() for line in listing.splitlines())
+        return [int(words[0]) for words in lines if len(words) > 1 and words[1] == "worker"]
+
+    def audit(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.layout.audit_file.read_text().splitlines()]
+
+    # Parts.
+
+    def start_service(self) -> subprocess.Popen[bytes]:
+        override = self.root / "layout.json"
+        moved = ("listen_address", "listen_port", "service_port", "trusts_system")
+        values = {name: getattr(self.layout, name) for name in moved}
+        override.write_text(json.dumps({**values, "root": str(self.root), "program": str(self.layout.program)}))
+        env = {**os.environ, "DESKYARD_GATEWAY_LAYOUT": str(override), "PYTHONPATH": str(TREE)}
+        process = self._spawn([sys.executable, "-m", "deskyard.gateway", "serve"], "service.log", env)
+        wait_for("the session service", self._service_answers)
+        return process
+
+    def _start_proxy(self) -> None:
+        backends.write(self.settings, self.layout)
+        files = ["-f", str(self.layout.proxy_file), "-f", str(self.layout.backends_file)]
+        self._spawn(
+            ["haproxy", "-W", *files, "-S", f"unix@{self.layout.master_socket},mode,600,level,admin"], "haproxy.log"
+        )
+        wait_for("HAProxy", lambda: self.layout.master_socket.exists() and self._answers())
+
+    def _spawn(self, argv: list[str], log: str, env: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
+        with (self.root / log).open("ab") as stream:
+            process = subprocess.Popen(argv, stdout=stream, stderr=stream, env=env)
+        self.processes.append(process)
+        return process
+
+    def _answers(self) -> bool:
+        try:
+            return self.request("GET", "/healthz")[0].status == 200
+        except OSError:
+            return False
+
+    def _service_answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.layout.service_port), 1):
+                return bool(admin.ask(self.layout.admin_socket, {"command": "ping"}))
+        except Exception:
+            return False
+
+    def ask_master(self, command: str) -> str:
+        with socket.socket(socket.AF_UNIX) as line:
+            line.settimeout(10)
+            line.connect(str(self.layout.master_socket))
+            line.sendall(f"{command}\n".encode())
+            line.shutdown(socket.SHUT_WR)
+            return line.makefile("r").read()
+
+    def _connect(self) -> ssl.SSLSocket:
+        line = socket.create_connection(("127.0.0.1", self.layout.listen_port), 10)
+        return self.trust.wrap_socket(line, server_hostname=HOSTNAME)
+
+    def _certify(self) -> None:
+        authority = Authority()
+        key = tls.ensure_key(self.layout.tls / "key.pem")
+        chain = authority.sign(tls.request(key, HOSTNAME))
+        install(chain, self.settings, self.layout, Checks())
+        self.trust = ssl.create_default_context(cadata=authority.pem)
+
+    def _write_assets(self) -> None:
+        assets = self.layout.assets
+        assets.mkdir(parents=True)
+        for name in ("index.html", "viewer.html", "viewer.js"):
+            (assets / name).write_text(name)
+
+    def _ports(self) -> tuple[int, int, int]:
+        while True:
+            door, service = free_ports(2)
+            try:
+                socket.create_server(("127.0.0.1", service + 1)).close()
+            except OSError:
+                continue
+            return door, service, service + 1
+
+
+class Authority:
+    """A certificate authority for one test."""
+
+    def __init__(self) -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test authority")])
+        self.pem = self._certificate(self._name, self._key.public_key(), ca=True)
+
+    def sign(self, request: str, days: int = 30) -> str:
+        """A certificate for a signing request, as PEM."""
+        asked = x509.load_pem_x509_csr(request.encode())
+        names = asked.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        return self._certificate(asked.subject, asked.public_key(), names=names, days=days)
+
+    def _certificate(self, subject: x509.Name, key: Any, *, names: Any = None, ca: bool = False, days: int = 30) -> str:
+        now = datetime.now(UTC)
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(days=60))
+            .not_valid_after(now + timedelta(days=days))
+            .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
+        )
+        if names is not None:
+            builder = builder.add_extension(names, critical=False)
+        return builder.sign(self._key, hashes.SHA256()).public_bytes(form.Encoding.PEM).decode()
