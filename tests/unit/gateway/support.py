@@ -1,0 +1,29 @@
+"""Settings for tests: those of a Plan, as the host sends them."""
+
+import json
+from dataclasses import asdict
+from ipaddress import IPv4Network
+from typing import Any, Literal
+
+from deskyard.gateway import settings
+from deskyard.model.site import Site
+from deskyard.model.workspace import Desktop, Workspace
+from deskyard.plan.workspace import plan_workspace
+
+
+def document(egress: Literal["open", "none"] = "open") -> dict[str, Any]:
+    """What the host sends to the gateway of a workspace with two desktops."""
+    workspace = Workspace(
+        name="demo",
+        network=IPv4Network("10.80.1.0/24"),
+        egress=egress,
+        desktops=(Desktop(name="d1", host_number=10), Desktop(name="research-2", host_number=11)),
+    )
+    plan = plan_workspace(workspace, Site(name="local", backend="libvirt"), "kvm")
+    sent: dict[str, Any] = json.loads(json.dumps(asdict(plan.gateway.settings)))
+    return sent
+
+
+def parsed(egress: Literal["open", "none"] = "open") -> settings.Settings:
+    """The same, as the gateway understands it."""
+    return settings.parse(json.dumps(document(egress)))

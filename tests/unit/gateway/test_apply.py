@@ -1,0 +1,149 @@
+"""Settings come into force whole or not at all."""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deskyard.gateway.apply import apply
+from deskyard.gateway.certificate import install
+from deskyard.gateway.errors import GatewayError
+from deskyard.gateway.layout import Layout
+from deskyard.gateway.system import Answer
+from tests.unit.gateway.support import parsed
+
+
+class Notes:
+    """Notes what would run; what contains `failing` fails as often as `times` says."""
+
+    def __init__(self, failing: str = "", times: int = 1) -> None:
+        self.ran: list[str] = []
+        self.failing = failing
+        self.times = times
+        self.macs = {"uplink": parsed().uplink_mac, "workspace": parsed().workspace_mac}
+
+    def run(self, argv: Sequence[str]) -> Answer:
+        command = " ".join(argv)
+        self.ran.append(command)
+        if self.failing and self.failing in command and self.times > 0:
+            self.times -= 1
+            return Answer(1, "made to fail")
+        return Answer(0, "active")
+
+    def mac(self, interface: str) -> str | None:
+        return self.macs.get(interface)
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    import grp
+
+    return Layout(root=tmp_path, service_user=grp.getgrgid(os.getegid()).gr_name)
+
+
+def snapshot(layout: Layout) -> dict[str, str]:
+    paths = (layout.firewall_file, layout.forward_file, layout.dns_file, layout.settings_file, layout.proxy_file)
+    return {path.name: path.read_text() for path in paths if path.exists()}
+
+
+def test_firewall_comes_first_and_everything_is_checked_before(layout: Layout) -> None:
+    system = Notes()
+    result = apply(parsed(), layout, system)
+    assert result["changed"] == ["firewall", "forwarding", "dns", "settings", "proxy"]
+    assert result["needs_certificate"] is True
+    kinds = [
+        command.split()[0] + (" check" if " -c " in command or "--test" in command else "") for command in system.ran
+    ]
+    assert kinds == ["nft check", "dnsmasq check", "haproxy check", "nft", "sysctl", "systemctl", "systemctl"]
+
+
+def test_second_apply_changes_nothing(layout: Layout) -> None:
+    apply(parsed(), layout, Notes())
+    system = Notes()
+    assert apply(parsed(), layout, system)["changed"] == []
+    assert not any("restart" in command or "nft -f" in command for command in system.ran)
+
+
+def test_only_what_changed_is_loaded(layout: Layout) -> None:
+    apply(parsed("open"), layout, Notes())
+    system = Notes()
+    assert apply(parsed("none"), layout, system)["changed"] == ["firewall", "forwarding", "dns", "settings"]
+
+
+@pytest.mark.parametrize("checker", ["nft -c", "dnsmasq --test", "haproxy -c"])
+def test_refused_file_leaves_everything_as_it_was(layout: Layout, checker: str) -> None:
+    apply(parsed("open"), layout, Notes())
+    before = snapshot(layout)
+    system = Notes(failing=checker)
+    with pytest.raises(GatewayError, match="made to fail"):
+        apply(parsed("none"), layout, system)
+    assert snapshot(layout) == before
+    assert not any("restart" in command or "nft -f" in command for command in system.ran)
+
+
+@pytest.mark.parametrize("loader", ["nft -f", "sysctl", "restart deskyard-dns", "restart deskyard-session"])
+def test_failed_load_puts_the_last_good_configuration_back(layout: Layout, loader: str) -> None:
+    apply(parsed("open"), layout, Notes())
+    before = snapshot(layout)
+    system = Notes(failing=loader)
+    with pytest.raises(GatewayError, match="last good configuration is in force"):
+        apply(parsed("none"), layout, system)
+    assert snapshot(layout) == before
+    assert system.ran[-1].startswith(loader.split()[0]) or "systemctl" in system.ran[-1]
+    assert apply(parsed("none"), layout, Notes())["changed"] == ["firewall", "forwarding", "dns", "settings"]
+
+
+def test_old_configuration_that_fails_too_is_said(layout: Layout) -> None:
+    apply(parsed("open"), layout, Notes())
+    with pytest.raises(GatewayError, match="could not be loaded again either"):
+        apply(parsed("none"), layout, Notes(failing="restart deskyard-dns", times=2))
+
+
+def test_apply_that_was_cut_short_is_finished_by_the_next(layout: Layout) -> None:
+    apply(parsed("open"), layout, Notes())
+
+    class PowerCut(Notes):
+        def run(self, argv: Sequence[str]) -> Answer:
+            if "deskyard-dns.service" in argv and "restart" in argv:
+                raise SystemExit
+            return super().run(argv)
+
+    with pytest.raises(SystemExit):
+        apply(parsed("none"), layout, PowerCut())
+    system = Notes()
+    assert apply(parsed("none"), layout, system)["changed"] == ["firewall", "forwarding", "dns", "settings"]
+
+
+def test_stopped_service_is_started_again(layout: Layout) -> None:
+    apply(parsed(), layout, Notes())
+    system = Notes(failing="is-active --quiet deskyard-dns")
+    assert apply(parsed(), layout, system)["changed"] == ["dns"]
+
+
+def test_machine_with_other_nics_is_refused(layout: Layout) -> None:
+    system = Notes()
+    system.macs["workspace"] = "52:54:00:00:00:99"
+    with pytest.raises(GatewayError) as caught:
+        apply(parsed(), layout, system)
+    assert caught.value.field == "workspace_mac"
+    assert snapshot(layout) == {}
+
+
+def test_door_opens_only_with_a_certificate(layout: Layout) -> None:
+    first = Notes()
+    apply(parsed(), layout, first)
+    assert not any("haproxy.service" in command for command in first.ran)
+    with pytest.raises(GatewayError):
+        install("no certificate", parsed(), layout, Notes())
+    assert not layout.tls_bundle.exists()
+
+
+def test_private_keys_are_for_those_who_need_them(layout: Layout) -> None:
+    apply(parsed(), layout, Notes())
+    assert (layout.tls / "key.pem").stat().st_mode & 0o777 == 0o600
+    assert (layout.signing_keys / "k1.key").stat().st_mode & 0o777 == 0o640
+    assert "PRIVATE" not in json.dumps(snapshot(layout))
+    assert replace(layout, trusts_system=False).etc == layout.etc

@@ -1,0 +1,53 @@
+"""Every generated file, whole, against golden files (`DESKYARD_GOLDEN=write` renews them)."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from deskyard.gateway import render
+from deskyard.gateway.layout import Layout
+from tests.unit.gateway.support import parsed
+
+GOLDEN = Path(__file__).parent / "golden"
+SESSIONS = {("d1", "desktop"): ["AAAAAAAAAAAAAAAAAAAAAAAA", "BBBBBBBBBBBBBBBBBBBBBBBB"]}
+
+
+def rendered() -> dict[str, str]:
+    layout = Layout()
+    return {
+        "firewall-open.nft": render.firewall(parsed("open")),
+        "firewall-none.nft": render.firewall(parsed("none")),
+        "dnsmasq-open.conf": render.dnsmasq(parsed("open")),
+        "dnsmasq-none.conf": render.dnsmasq(parsed("none")),
+        "forward-open.conf": render.forwarding(parsed("open")),
+        "forward-none.conf": render.forwarding(parsed("none")),
+        "haproxy.cfg": render.haproxy(parsed(), layout, ["k1", "k2"], layout.tls_bundle),
+        "backends.cfg": render.backends(parsed(), SESSIONS),
+    }
+
+
+@pytest.mark.parametrize("name", sorted(rendered()))
+def test_generated_file_is_the_golden_one(name: str) -> None:
+    text = rendered()[name]
+    if os.environ.get("DESKYARD_GOLDEN") == "write":
+        (GOLDEN / name).write_text(text)
+    assert text == (GOLDEN / name).read_text()
+
+
+def test_no_golden_file_is_left_over() -> None:
+    assert {path.name for path in GOLDEN.iterdir()} == set(rendered())
+
+
+def test_every_server_of_a_session_weighs_nothing() -> None:
+    servers = [line for line in render.backends(parsed(), SESSIONS).splitlines() if line.strip().startswith("server ")]
+    assert len(servers) == 2
+    assert all(line.endswith(" weight 0") for line in servers)
+
+
+def test_nothing_is_forwarded_or_translated_without_egress() -> None:
+    rules = render.firewall(parsed("none"))
+    forward = rules.partition("chain forward")[2].partition("chain refuse")[0]
+    assert "accept" not in forward
+    assert "nat" not in rules
+    assert "dport 53" not in rules.partition("chain output")[2]

@@ -1,0 +1,75 @@
+"""The gateway understands the Plan's settings exactly, and refuses anything else whole."""
+
+import json
+from dataclasses import asdict, fields
+from typing import Any
+
+import pytest
+
+from deskyard.gateway.errors import GatewayError
+from deskyard.gateway.settings import Settings, parse
+from deskyard.plan.workspace import GatewaySettings
+from tests.unit.gateway.support import document, parsed
+
+
+def test_settings_of_the_plan_come_through_unchanged() -> None:
+    assert json.loads(parsed().as_json()) == document()
+    assert [field.name for field in fields(Settings)] == [field.name for field in fields(GatewaySettings)]
+
+
+def test_settings_written_by_the_gateway_are_read_back_as_the_same() -> None:
+    settings = parsed()
+    assert parse(settings.as_json()) == settings
+    assert parse(settings.as_json()).digest == settings.digest
+    assert parsed("none").digest != settings.digest
+    assert asdict(settings)["desktops"][0]["name"] == "d1"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "field"),
+    [
+        (("workspace",), "Demo", "workspace"),
+        (("workspace",), "demo\nglobal", "workspace"),
+        (("hostname",), "demo test", "hostname"),
+        (("hostname",), "demo.test\n", "hostname"),
+        (("origin",), "http://demo.localhost:8443", "origin"),
+        (("origin",), "https://evil.test:8443", "origin"),
+        (("uplink_address",), "10.80.1.300", "uplink_address"),
+        (("uplink_address",), "010.080.001.250", "uplink_address"),
+        (("uplink_prefix",), 33, "uplink_prefix"),
+        (("uplink_prefix",), True, "uplink_prefix"),
+        (("host_address",), "10.99.0.1", "host_address"),
+        (("workspace_address",), "10.80.1.251", "workspace_address"),
+        (("egress",), "locked", "egress"),
+        (("denied_networks", 0), "0.0.0.0/8; accept", "denied_networks[0]"),
+        (("denied_networks",), "0.0.0.0/8", "denied_networks"),
+        (("uplink_mac",), "52:54:00:AA:00:01", "uplink_mac"),
+        (("desktops", 0, "name"), "d1 }", "desktops[0].name"),
+        (("desktops", 0, "mac"), "x", "desktops[0].mac"),
+        (("desktops", 0, "address"), "10.80.2.10", "desktops[0].address"),
+        (("desktops", 0, "address"), "10.80.1.1", "desktops[0]"),
+        (("desktops", 0, "routes", "desktop"), 70000, "desktops[0].routes.desktop"),
+        (("desktops", 0, "routes", "shell"), 22, "desktops[0].routes"),
+        (("desktops", 1, "name"), "d1", "desktops[1]"),
+        (("surprise",), 1, "settings"),
+    ],
+    ids=lambda value: ".".join(map(str, value)) if isinstance(value, tuple) else str(value)[:20],
+)
+def test_wrong_settings_are_refused_with_their_field(path: tuple[Any, ...], value: Any, field: str) -> None:
+    sent: Any = document()
+    target = sent
+    for step in path[:-1]:
+        target = target[step]
+    target[path[-1]] = value
+    with pytest.raises(GatewayError) as caught:
+        parse(json.dumps(sent))
+    assert caught.value.field == field
+    assert caught.value.reason
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", "{", '{"workspace": "demo"}'])
+def test_what_is_no_settings_document_is_refused(text: str) -> None:
+    with pytest.raises(GatewayError) as caught:
+        parse(text)
+    assert caught.value.field == "settings"
