@@ -2,9 +2,10 @@
 
 from invoke import Collection
 
-from deskyard.tasks import check, entry, host, image, toolchain
+from deskyard.tasks import access, bench, check, entry, host, image, site, toolchain, workspace
 
 ns = Collection()
-entry.add_to(ns)
-for module in (check, host, image, toolchain):
+for module in (entry, bench):
+    module.add_to(ns)
+for module in (access, check, host, image, site, toolchain, workspace):
     ns.add_collection(module.ns)

@@ -1,50 +1,65 @@
 """The two commands of the README: see it, and see it tested."""
 
-import os
+from dataclasses import asdict
 
 from invoke import Collection, Context
 
-from deskyard import toolchain
-from deskyard.run.host import require_programs
-from deskyard.run.image_build import build
-from deskyard.run.progress import Timings, say, step
+from deskyard.run.demo import DESKTOP, NAME, Demo, prepare, run_demo
+from deskyard.run.progress import Timings, say
 from deskyard.tasks.check import pytest
-from deskyard.tasks.front import command
+from deskyard.tasks.front import command, show
 
-IMAGES = ("gateway", "desktop")
+YES = "install missing system packages without asking (done by ./inv itself)"
+# The suites in tests/infra run inside guests: `image.build` and the end-to-end tests start them there.
+VM_TESTS = ("tests/provider", "tests/e2e")
 
 
-def prepare(timings: Timings) -> None:
-    """Programs, toolchain and images: what every workspace needs."""
-    with step("prepare this machine", timings):
-        require_programs()
-    with step("toolchain", timings):
-        for name in toolchain.TOOLS:
-            toolchain.get(name)
-    for image in IMAGES:
-        with step(f"image {image}", timings):
-            build(image)
+@command(help={"yes": YES, "json": "print JSON"})
+def demo(_: Context, yes: bool = False, json: bool = False) -> None:
+    """From a fresh clone to a desktop in your browser; run again, it changes nothing and grants a new link."""
+    made = run_demo()
+    show(asdict(made), as_json=json, text=_story(made))
 
 
 @command(
     help={
         "fast": "leave out what needs a virtual machine",
-        "yes": "install missing system packages without asking",
+        "yes": YES,
         "match": "run only tests that match this pytest expression",
     }
 )
 def test(_: Context, fast: bool = False, yes: bool = False, match: str = "") -> None:
     """Run everything CI runs: linters, unit and contract tests, images, two workspaces end to end."""
     chosen = ["-k", match] if match else []
-    os.environ.setdefault("PYTHONDONTWRITEBYTECODE", "1")
     pytest(*chosen)
     if fast:
         return
     prepare(Timings())
     say("==> tests on virtual machines")
-    pytest("-m", "vm", "tests", *chosen)
+    pytest("-m", "vm", *VM_TESTS, *chosen)
+
+
+def _story(made: Demo) -> str:
+    steps = "\n".join(f"  {name:18} {seconds:7.1f} s" for name, seconds in made.seconds.items())
+    return f"""
+Your desktop (the link works once, until {made.ticket_expires}):
+
+  {made.link}
+
+The browser will ask whether it trusts the gateway: import {made.certificate_authority}
+as an authority to make it sure, or compare the certificate's issuer.
+
+What took how long:
+{steps}
+
+Next:
+  ./inv workspace.status {NAME}          how it is
+  ./inv access.grant {NAME}/{DESKTOP}       another link
+  ./inv access.list {NAME}               who has a session
+  ./inv workspace.destroy {NAME}         undo all of this"""
 
 
 def add_to(collection: Collection) -> None:
     """Put the two commands at the root: ./inv demo, ./inv test."""
+    collection.add_task(demo)
     collection.add_task(test)

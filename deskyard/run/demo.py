@@ -1,0 +1,61 @@
+"""The demo: workspace `demo` with one desktop, from nothing to a link."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deskyard import toolchain
+from deskyard.run import access, declaration, workspace
+from deskyard.run.host import require_programs
+from deskyard.run.image_build import build
+from deskyard.run.places import tree
+from deskyard.run.progress import Timings, say, step
+
+NAME = "demo"
+DESKTOP = "desk"
+IMAGES = ("gateway", "desktop")
+EXAMPLE = Path("examples/one-desktop/Pulumi.research.yaml")
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What the demo made; `link` holds a one-use ticket."""
+
+    link: str
+    ticket_expires: Any
+    certificate_authority: str
+    seconds: dict[str, float]
+
+
+def prepare(timings: Timings) -> None:
+    """Programs, toolchain and images: what every workspace needs."""
+    with step("machine", timings):
+        require_programs()
+    with step("toolchain", timings):
+        for name in toolchain.TOOLS:
+            toolchain.get(name)
+    for image in IMAGES:
+        with step(f"image {image}", timings):
+            build(image)
+
+
+def run_demo() -> Demo:
+    """Prepare everything, bring the workspace up, grant a session; what is there already is left as it is."""
+    timings = Timings()
+    prepare(timings)
+    declare()
+    with step("workspace", timings):
+        state = workspace.up(NAME)
+    with step("session", timings):
+        granted = access.grant(f"{NAME}/{DESKTOP}")
+    return Demo(granted["url"], granted["ticket_expires"], state["certificate_authority"], timings.steps)
+
+
+def declare() -> Path:
+    """Declare the workspace as the example does, unless the user has a declaration of that name."""
+    path = declaration.stack_file(NAME)
+    if not path.exists():
+        shutil.copyfile(tree() / EXAMPLE, path)
+        say(f"    declared in {path}")
+    return path
