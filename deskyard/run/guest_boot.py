@@ -18,6 +18,7 @@ Accelerator = Literal["kvm", "tcg"]
 QEMU = "qemu-system-x86_64"
 BOOT_SECONDS: dict[Accelerator, float] = {"kvm": 180, "tcg": 600}
 NAME = "guest"
+GROWTH_GIB = 4
 MAC = "52:54:00:00:00:01"
 # The fixed addresses of QEMU's user network. The NIC has the name of a gateway's outer one: its firewall lets SSH in
 # from there alone, and to a desktop the name does not matter.
@@ -88,6 +89,8 @@ def boot_guest(
     key, port = make_key(folder), free_port()
     overlay, seed, console = folder / "overlay.qcow2", folder / "seed.iso", folder / "console.log"
     run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", str(disk), "-F", "qcow2", str(overlay)], timeout=60)
+    # Larger than the image, as a tier's disk is: so its growth is seen.
+    run(["qemu-img", "resize", "-q", str(overlay), f"+{GROWTH_GIB}G"], timeout=60)
     public = key.with_suffix(".pub").read_text().strip()
     write_seed(
         seed,

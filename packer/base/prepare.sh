@@ -40,5 +40,3 @@ printf 'ssh_genkeytypes: [ed25519]\nsystem_info:\n  network:\n    renderers: [ne
 
 rm -f /etc/ssh/ssh_host_* /etc/dpkg/dpkg.cfg.d/99mmdebstrap /var/lib/systemd/random-seed
 : >/etc/machine-id
-# Tells systemd that the caches of /usr are fresh: rebuilding them would cost the first boot half a minute.
-touch /etc/.updated /var/.updated
