@@ -64,7 +64,10 @@ class Running:
     def ssh(self, host: str, command: str, stdin: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a command in a guest: `gateway` or a desktop's name."""
         config = places().workspace(self.plan.site, self.name) / "ssh_config"
-        argv = ["ssh", "-F", str(config), host, command]
+        # One connection for all commands of a guest: an emulated machine takes seconds to greet.
+        share = ["ControlMaster=auto", f"ControlPath={self.declared.folder}/%C", "ControlPersist=60"]
+        options = [part for option in share for part in ("-o", option)]
+        argv = ["ssh", "-F", str(config), *options, host, command]
         done = subprocess.run(argv, input=stdin, capture_output=True, text=True, timeout=SSH_SECONDS, check=False)
         assert not check or done.returncode == 0, f"{host}: {command}\n{done.stdout}\n{done.stderr}"
         return done
