@@ -101,6 +101,7 @@ class WorkspaceStack:
         """Bring everything to what is declared; returns the stack's outputs."""
         watcher = _Watcher(quiet=False)
         stack = self._select()
+        self._forget_pending(stack)
         result = self._engine(watcher, stack, lambda: stack.up(refresh=True, on_event=watcher))
         return {key: output.value for key, output in result.outputs.items()}
 
@@ -108,6 +109,7 @@ class WorkspaceStack:
         """Remove everything, disks included, and forget the stack."""
         watcher = _Watcher(quiet=False)
         stack = self._select()
+        self._forget_pending(stack)
         self.unprotect()
         self._engine(watcher, stack, lambda: stack.destroy(refresh=True, on_event=watcher))
         stack.workspace.remove_stack(self.name, preserve_config=True)
@@ -162,10 +164,20 @@ class WorkspaceStack:
                 **options,
             )
 
+    def _forget_pending(self, stack: automation.Stack) -> None:
+        """Steps that a killed run had begun: each is safe to begin again, since creation adopts what is half made."""
+        state = stack.export_stack()
+        deployment = state.deployment or {}
+        pending = deployment.get("pending_operations")
+        if pending:
+            rest = automation.Deployment(state.version, {**deployment, "pending_operations": []})
+            with _clear_errors(self.name):
+                _past_stale_lock(stack, lambda: stack.import_stack(rest))
+            say(f"    going on after {len(pending)} unfinished step(s)")
+
     def _engine(self, watcher: _Watcher, stack: automation.Stack, work: Callable[[], T]) -> T:
         """Run the engine; goes on after a crash, and turns its errors into one."""
         with _clear_errors(self.name, watcher):
-            _forget_pending(stack)
             return _past_stale_lock(stack, work)
 
 
@@ -210,15 +222,6 @@ def _command() -> automation.PulumiCommand:
         os.environ["PATH"] = before
     command.command = str(program)
     return command
-
-
-def _forget_pending(stack: automation.Stack) -> None:
-    """Steps that a killed run had begun: each is safe to begin again, since creation adopts what is half made."""
-    state = stack.export_stack()
-    if state.deployment and state.deployment.get("pending_operations"):
-        say(f"    going on after {len(state.deployment['pending_operations'])} unfinished step(s)")
-        rest = {**state.deployment, "pending_operations": []}
-        _past_stale_lock(stack, lambda: stack.import_stack(automation.Deployment(state.version, rest)))
 
 
 def _past_stale_lock(stack: automation.Stack, work: Callable[[], T]) -> T:

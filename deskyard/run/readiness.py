@@ -55,16 +55,21 @@ def wait(plan: WorkspacePlan, seconds: float | None = None) -> dict[str, Any]:
 
 def ask(plan: WorkspacePlan) -> dict[str, Any]:
     """The gateway's status, or what keeps it from answering."""
+    ssh = SshLink(plan.site, plan.name)
+    if not ssh.pinned(GATEWAY):
+        return _silent("it has not been set up yet")
     try:
-        answer = SshLink(plan.site, plan.name).run(
-            GATEWAY, ["sudo", "deskyard-gateway", "status"], timeout=STATUS_SECONDS
-        )
+        answer = ssh.run(GATEWAY, ["sudo", "deskyard-gateway", "status"], timeout=STATUS_SECONDS)
         status: dict[str, Any] = json.loads(answer.stdout)
         return status
     except (SiteError, CommandError) as error:
-        return {"ready": False, "gateway_ready": False, "error": error.reason, "desktops": {}}
+        return _silent(error.reason)
     except ValueError:
-        return {"ready": False, "gateway_ready": False, "error": "the answer is not JSON", "desktops": {}}
+        return _silent("the answer is not JSON")
+
+
+def _silent(reason: str) -> dict[str, Any]:
+    return {"ready": False, "gateway_ready": False, "error": reason, "desktops": {}}
 
 
 def stopped_machines(plan: WorkspacePlan) -> list[str]:

@@ -12,8 +12,8 @@ from deskyard.run.ssh_link import GATEWAY, SshLink
 from stacks.libvirt.kind import CANCELLATION, Kind, gone_is_fine
 from stacks.libvirt.values import Values
 
-# An emulated gateway boots in two to six minutes, depending on what else boots.
-BOOT_SECONDS = 900.0
+# An emulated gateway boots in two to nine minutes, depending on what else boots.
+BOOT_SECONDS = 1500.0
 APPLY_SECONDS = 180.0
 RENEW_BEFORE = datetime.timedelta(days=30)
 PROGRAM = ("sudo", "deskyard-gateway")

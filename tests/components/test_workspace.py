@@ -1,0 +1,91 @@
+"""The whole resource graph of a small workspace, and what must never be in it."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deskyard.model.site import Site
+from deskyard.model.workspace import Workspace as Declaration
+from deskyard.plan.workspace import WorkspacePlan, plan_workspace
+from stacks.components import ImageSource, Workspace, WorkspaceArgs
+from tests.components.conftest import Recorder, run
+
+GOLDEN = Path(__file__).parent / "golden" / "two_desktops.json"
+KEY = "ssh-ed25519 AAAAKEY deskyard-local"
+
+
+@pytest.fixture
+def plan() -> WorkspacePlan:
+    """A workspace with two desktops of two tiers."""
+    desktops = [{"name": "dev1"}, {"name": "dev2", "tier": "pro"}]
+    declaration = Declaration.check({"name": "lab", "network": "10.80.7.0/24", "desktops": desktops}, "test")
+    return plan_workspace(declaration, Site(), "kvm")
+
+
+@pytest.fixture
+def graph(recorder: Recorder, plan: WorkspacePlan) -> Recorder:
+    """All resources of that workspace."""
+    images = {name: ImageSource(name, f"{name}-digest", f"/images/{name}.qcow2") for name in ("gateway", "desktop")}
+    run(lambda: Workspace("lab", WorkspaceArgs(plan, images, KEY, "localhost")))
+    return recorder
+
+
+def test_graph_is_as_agreed(graph: Recorder) -> None:
+    found = sorted(graph.graph, key=lambda one: (one["type"], one["name"]))
+    if os.environ.get("UPDATE_GOLDEN"):
+        GOLDEN.parent.mkdir(exist_ok=True)
+        GOLDEN.write_text(json.dumps(found, indent=2, sort_keys=True) + "\n")
+    assert found == json.loads(GOLDEN.read_text())
+
+
+def test_desktops_have_one_nic_isolated_and_bound_to_their_address(graph: Recorder, plan: WorkspacePlan) -> None:
+    domains = graph.of_type("Domain")
+    for desktop in plan.desktops:
+        nics = domains[f"lab-desktop-{desktop.name}-machine"]["interfaces"]
+        assert nics == [
+            {
+                "mac": desktop.mac,
+                "network": plan.network.name,
+                "filter": f"{plan.network.name}-desktop",
+                "address": desktop.address,
+                "isolated": True,
+            }
+        ]
+
+
+def test_no_desktop_is_on_the_uplink(graph: Recorder, plan: WorkspacePlan) -> None:
+    on_uplink = [name for name, nics in _nics(graph).items() if plan.uplink.name in {nic["network"] for nic in nics}]
+    assert on_uplink == ["lab-gateway-machine"]
+
+
+def test_every_nic_has_a_filter_and_an_address(graph: Recorder) -> None:
+    nics = [nic for nics in _nics(graph).values() for nic in nics]
+    assert len(nics) == 4
+    assert all(nic["filter"] and nic["address"] for nic in nics)
+
+
+def test_host_has_no_address_on_the_network_of_the_desktops(graph: Recorder) -> None:
+    assert "host_address" not in graph.of_type("Network")["lab-workspace"]
+
+
+def test_seeds_hold_no_secret(graph: Recorder) -> None:
+    text = json.dumps(graph.of_type("Seed"))
+    assert "PRIVATE KEY" not in text
+    assert "password" not in text.replace("ssh_pwauth", "")
+
+
+def test_machines_never_exceed_their_tier(graph: Recorder, plan: WorkspacePlan) -> None:
+    tiers = Site().all_tiers()
+    domains, disks = graph.of_type("Domain"), graph.of_type("Volume")
+    for desktop in plan.desktops:
+        tier = tiers[desktop.tier]
+        machine = domains[f"lab-desktop-{desktop.name}-machine"]
+        assert (machine["vcpus"], machine["memory_mib"]) == (tier.vcpus, tier.memory_mib)
+        assert disks[f"lab-desktop-{desktop.name}-disk"]["size_gib"] == tier.disk_gib
+
+
+def _nics(graph: Recorder) -> dict[str, list[dict[str, Any]]]:
+    return {name: inputs["interfaces"] for name, inputs in graph.of_type("Domain").items()}

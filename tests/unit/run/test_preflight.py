@@ -1,0 +1,88 @@
+"""What is refused before anything is touched."""
+
+import shutil
+import socket
+from ipaddress import IPv4Network
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from deskyard import toolchain
+from deskyard.errors import ConfigError, HostError
+from deskyard.run import declaration, preflight
+from deskyard.run.declaration import Declared
+
+
+@pytest.fixture
+def declared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Declared:
+    monkeypatch.setenv("DESKYARD_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("DESKYARD_STACKS", str(tmp_path))
+    monkeypatch.setenv("DESKYARD_ACCELERATOR", "tcg")
+    _stack(tmp_path, "lab", "10.80.1.0/24", _free_port())
+    return declaration.read("lab")
+
+
+def _stack(folder: Path, name: str, network: str, port: int) -> None:
+    lines = [f"deskyard:network: {network}", f"deskyard:gateway_port: {port}", "deskyard:desktops: [{name: dev1}]"]
+    (folder / f"Pulumi.{name}.yaml").write_text("config:\n" + "".join(f"  {line}\n" for line in lines))
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def test_overlapping_network_of_another_workspace_is_refused(declared: Declared, tmp_path: Path) -> None:
+    _stack(tmp_path, "other", "10.80.1.0/24", 18555)
+    with pytest.raises(ConfigError, match="overlaps workspace 'other'"):
+        preflight._other_workspaces(declared)
+
+
+def test_port_of_another_workspace_is_refused(declared: Declared, tmp_path: Path) -> None:
+    _stack(tmp_path, "other", "10.80.2.0/24", declared.workspace.gateway_port)
+    with pytest.raises(ConfigError, match="gateway port of workspace 'other'"):
+        preflight._other_workspaces(declared)
+
+
+def test_a_broken_file_of_another_workspace_does_not_matter(declared: Declared, tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.other.yaml").write_text("config: 7\n")
+    preflight._other_workspaces(declared)
+
+
+def test_a_port_that_a_stranger_holds_is_refused(declared: Declared) -> None:
+    with (
+        socket.create_server(("127.0.0.1", declared.workspace.gateway_port)),
+        pytest.raises(HostError, match="taken on"),
+    ):
+        preflight._port(declared)
+
+
+def test_a_free_port_is_fine(declared: Declared) -> None:
+    preflight._port(declared)
+
+
+def test_too_little_disk_space_is_refused(declared: Declared, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=3 * preflight.GIB))
+    with pytest.raises(HostError, match="3 GiB are free, 2 new disk"):
+        preflight._disk(declared, preflight.GIB)
+
+
+def test_too_little_memory_is_refused(declared: Declared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:    2097152 kB\n")
+    monkeypatch.setattr(preflight, "MEMORY_FILE", tmp_path / "meminfo")
+    with pytest.raises(HostError, match="2048 MiB are available"):
+        preflight._memory(preflight._machines(declared))
+
+
+def test_a_network_this_machine_routes_to_is_refused(declared: Declared, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "_routed", lambda: iter([(IPv4Network("10.80.0.0/16"), "eth0")]))
+    with pytest.raises(ConfigError, match=r"overlaps 10\.80\.0\.0/16"):
+        preflight._routes(declared)
+
+
+def test_a_missing_program_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toolchain, "locate", lambda _: Path("/bin/true"))
+    monkeypatch.setattr(shutil, "which", lambda program, path: None)
+    with pytest.raises(HostError, match="socat"):
+        preflight._programs()
