@@ -1,0 +1,209 @@
+"""The provider's kinds against a real libvirt: made, seen, changed in place, removed; half-made things are finished."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import libvirt
+import pytest
+
+from deskyard.run import hypervisor
+from deskyard.run.accelerator import accelerator
+from stacks.libvirt import storage
+from stacks.libvirt.kind import Kind
+from stacks.libvirt.machine import DomainKind
+from stacks.libvirt.network import FilterKind, NetworkKind
+from stacks.libvirt.provider import changes
+from stacks.libvirt.values import Values
+from stacks.libvirt.volume import SeedKind, VolumeKind
+
+pytestmark = pytest.mark.vm
+
+PREFIX = f"deskyard-test-{os.getpid()}"
+MAC = "52:54:00:fe:00:01"
+
+
+@dataclass
+class Bench:
+    """A connection, and what was made over it, removed at the end."""
+
+    link: Any
+    folder: Path
+
+    def __post_init__(self) -> None:
+        self.made: list[tuple[Kind, str, Values]] = []
+
+    def make(self, kind: Kind, inputs: Values) -> Values:
+        """Create a thing; its state."""
+        identity, outputs = kind.create(self.link, inputs)
+        state = {**inputs, **outputs}
+        self.made.append((kind, identity, state))
+        return state
+
+    def network(self) -> Values:
+        """A workspace network."""
+        bridge = f"dyt{os.getpid() % 10_000_000}"
+        inputs = {"name": f"{PREFIX}-net", "bridge": bridge, "cidr": "10.99.1.0/25", "host_address": None}
+        return self.make(NetworkKind(), inputs)
+
+    def filter(self) -> Values:
+        """A desktop's filter."""
+        return self.make(FilterKind(), {"name": f"{PREFIX}-filter", "kind": "desktop"})
+
+    def disk(self, size_gib: int = 1) -> Values:
+        """A disk on an empty image."""
+        source = self.folder / "image.qcow2"
+        subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", source, "64M"], check=True)
+        image = {"image": PREFIX, "digest": "0123", "source": str(source), "size_gib": size_gib}
+        return self.make(VolumeKind(), {"name": f"{PREFIX}.qcow2", **image})
+
+    def seed(self) -> Values:
+        """A seed."""
+        network = {"version": 2, "ethernets": {"workspace": {"dhcp4": True}}}
+        documents = {"meta_data": {"instance-id": "x"}, "user_data": {"hostname": "x"}, "network_config": network}
+        return self.make(SeedKind(), {"name": f"{PREFIX}-seed.iso", **documents})
+
+    def machine(self) -> Values:
+        """A machine with everything it needs; nothing boots in it."""
+        nic = {"network": self.network()["name"], "filter": self.filter()["name"]}
+        inputs = {
+            "name": PREFIX,
+            "vcpus": 1,
+            "memory_mib": 128,
+            "accelerator": accelerator("auto"),
+            "disk": self.disk()["path"],
+            "seed": self.seed()["path"],
+            "interfaces": [{"mac": MAC, **nic, "address": "10.99.1.20", "isolated": True}],
+        }
+        return self.make(DomainKind(), inputs)
+
+    def clean(self) -> None:
+        """Remove all, last made first; the empty guest hears no request to shut down."""
+        for domain in self.link.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE):
+            if domain.name() == PREFIX:
+                domain.destroy()
+        for kind, identity, state in reversed(self.made):
+            kind.delete(self.link, identity, state)
+        for volume in (f"{PREFIX}-0123.qcow2", f"{PREFIX}-0123.complete"):
+            found = storage.lookup(self.link, volume)
+            if found is not None:
+                found.delete()
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    """Everything made in a test is gone after it."""
+    hypervisor.up(accelerator("auto"))
+    with hypervisor.connection() as link:
+        bench = Bench(link, tmp_path)
+        try:
+            yield bench
+        finally:
+            bench.clean()
+
+
+def seen(kind: Kind, bench: Bench, state: Values) -> Values:
+    """What is there now."""
+    found = kind.read(bench.link, state["name"], state)
+    assert found is not None
+    return found
+
+
+def drift(kind: Kind, bench: Bench, state: Values) -> list[str]:
+    """What differs between what is there now and what was wanted."""
+    inputs = {key: value for key, value in state.items() if key not in kind.computed}
+    return changes(kind, seen(kind, bench, state), inputs, [])
+
+
+def test_a_whole_machine_is_made_and_is_as_wanted(bench: Bench) -> None:
+    bench.machine()
+    for kind, _, state in bench.made:
+        assert drift(kind, bench, state) == []
+
+
+def test_what_is_gone_is_seen_and_can_be_removed_again(bench: Bench) -> None:
+    bench.machine()
+    bench.clean()
+    for kind, identity, state in bench.made:
+        assert kind.read(bench.link, identity, state) is None
+        kind.delete(bench.link, identity, state)
+
+
+def test_creation_finishes_what_an_interrupted_run_left(bench: Bench) -> None:
+    state = bench.network()
+    bench.link.networkLookupByName(state["name"]).destroy()
+    NetworkKind().create(bench.link, state)
+    assert drift(NetworkKind(), bench, state) == []
+    for kind, make in ((FilterKind(), bench.filter), (VolumeKind(), bench.disk), (SeedKind(), bench.seed)):
+        first = make()
+        again = {**first, **kind.create(bench.link, first)[1]}
+        assert drift(kind, bench, again) == []
+
+
+def test_a_disk_that_is_there_keeps_its_data_when_created_again(bench: Bench) -> None:
+    state = bench.disk()
+    path = Path(state["path"])
+    inode = path.stat().st_ino
+    VolumeKind().create(bench.link, state)
+    assert path.stat().st_ino == inode
+
+
+def test_an_upload_that_broke_off_is_done_again(bench: Bench) -> None:
+    bench.disk()
+    storage.lookup(bench.link, f"{PREFIX}-0123.complete").delete()
+    base = storage.lookup(bench.link, f"{PREFIX}-0123.qcow2")
+    Path(base.path()).write_bytes(b"half")
+    source = bench.folder / "image.qcow2"
+    again = storage.base(bench.link, PREFIX, "0123", source)
+    assert Path(again.path()).read_bytes() == source.read_bytes()
+
+
+def test_a_stopped_machine_and_changed_hardware_are_drift_and_mended_in_place(bench: Bench) -> None:
+    state = bench.machine()
+    machine = bench.link.lookupByName(PREFIX)
+    uuid = machine.UUIDString()
+    machine.destroy()
+    machine.setMemoryFlags(64 * 1024, libvirt.VIR_DOMAIN_AFFECT_CONFIG | libvirt.VIR_DOMAIN_MEM_MAXIMUM)
+    assert drift(DomainKind(), bench, state) == ["memory_mib", "running"]
+    DomainKind().update(bench.link, PREFIX, seen(DomainKind(), bench, state), state)
+    assert drift(DomainKind(), bench, state) == []
+    assert bench.link.lookupByName(PREFIX).UUIDString() == uuid
+
+
+def test_a_filter_taken_off_a_running_machine_is_put_back(bench: Bench) -> None:
+    state = bench.machine()
+    machine = bench.link.lookupByName(PREFIX)
+    bare = f"<interface type='network'><mac address='{MAC}'/><source network='{PREFIX}-net'/><model type='virtio'/>"
+    both = libvirt.VIR_DOMAIN_AFFECT_CONFIG | libvirt.VIR_DOMAIN_AFFECT_LIVE
+    machine.updateDeviceFlags(f"{bare}<port isolated='yes'/></interface>", both)
+    assert drift(DomainKind(), bench, state) == ["interfaces"]
+    DomainKind().update(bench.link, PREFIX, seen(DomainKind(), bench, state), state)
+    assert drift(DomainKind(), bench, state) == []
+    assert f"{PREFIX}-filter" in machine.XMLDesc(0)
+
+
+def test_changed_rules_of_a_filter_are_drift_and_written_anew(bench: Bench) -> None:
+    state = bench.filter()
+    uuid = bench.link.nwfilterLookupByName(state["name"]).UUIDString()
+    open_rules = f"<filter name='{state['name']}' chain='root'><uuid>{uuid}</uuid></filter>"
+    bench.link.nwfilterDefineXML(open_rules)
+    assert drift(FilterKind(), bench, state) == ["kind"]
+    FilterKind().update(bench.link, state["name"], state, state)
+    assert drift(FilterKind(), bench, state) == []
+
+
+def test_a_disk_grows_under_a_running_machine(bench: Bench) -> None:
+    bench.machine()
+    state = next(state for kind, _, state in bench.made if isinstance(kind, VolumeKind))
+    VolumeKind().update(bench.link, state["name"], state, {**state, "size_gib": 2})
+    assert seen(VolumeKind(), bench, state)["size_gib"] == 2
+
+
+def test_the_host_has_no_address_on_a_workspace_network(bench: Bench) -> None:
+    state = bench.network()
+    argv = [*hypervisor.inside(), "ip", "-brief", "address", "show", "dev", state["bridge"]]
+    shown = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
+    assert shown[2:] == []
