@@ -13,15 +13,15 @@ from deskyard.run.places import tree
 from deskyard.run.progress import Timings, say, step
 
 NAME = "demo"
-DESKTOP = "desk"
 IMAGES = ("gateway", "desktop")
-EXAMPLE = Path("examples/one-desktop/Pulumi.research.yaml")
+EXAMPLE = Path("examples/one-desktop/Pulumi.demo.yaml")
 
 
 @dataclass(frozen=True)
 class Demo:
     """What the demo made; `link` holds a one-use ticket."""
 
+    target: str
     link: str
     ticket_expires: Any
     certificate_authority: str
@@ -48,8 +48,9 @@ def run_demo() -> Demo:
     with step("workspace", timings):
         state = workspace.up(NAME)
     with step("session", timings):
-        granted = access.grant(f"{NAME}/{DESKTOP}")
-    return Demo(granted["url"], granted["ticket_expires"], state["certificate_authority"], timings.steps)
+        target = f"{NAME}/{state['desktops'][0]['name']}"
+        granted = access.grant(target)
+    return Demo(target, granted["url"], granted["ticket_expires"], state["certificate_authority"], timings.steps)
 
 
 def declare() -> Path:

@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 from invoke import Collection, Context
 
-from deskyard.run.demo import DESKTOP, NAME, Demo, prepare, run_demo
+from deskyard.run.demo import NAME, Demo, prepare, run_demo
 from deskyard.run.progress import Timings, say
 from deskyard.tasks.check import pytest
 from deskyard.tasks.front import command, show
@@ -54,7 +54,7 @@ What took how long:
 
 Next:
   ./inv workspace.status {NAME}          how it is
-  ./inv access.grant {NAME}/{DESKTOP}       another link
+  ./inv access.grant {made.target}       another link
   ./inv access.list {NAME}               who has a session
   ./inv workspace.destroy {NAME}         undo all of this"""
 
