@@ -28,6 +28,7 @@ LOCK_HOLDER = re.compile(r"@(?P<host>\S+) \(pid (?P<pid>\d+)\)")
 # What the provider's server adds to the text of an error.
 TRACE = re.compile(r":\n\s+File \".*", re.DOTALL)
 PREAMBLE = re.compile(r"^.*?(?:Unexpected <class '[\w.]+'>: |rpc error: code = \w+ desc = )", re.DOTALL)
+PROTECTED = re.compile(r"::([a-z0-9-]+)-disk\" cannot be deleted\s+because it is protected")
 VERBS = {"create": "creating", "update": "updating", "delete": "removing", "replace": "replacing"}
 
 
@@ -124,6 +125,16 @@ class WorkspaceStack:
                 resource["protect"] = False
         with _clear_errors(self.name):
             _past_stale_lock(stack, lambda: stack.import_stack(state))
+
+    def desktops_with_disks(self) -> set[str]:
+        """Desktops whose disks Pulumi remembers."""
+        prefix = f"{self.name}-desktop-"
+        names = (resource["urn"].rpartition("::")[2] for resource in self.resources())
+        return {
+            name.removeprefix(prefix).removesuffix("-disk")
+            for name in names
+            if name.startswith(prefix) and name.endswith("-disk")
+        }
 
     def outputs(self) -> dict[str, Any]:
         """What the last `up` exported."""
@@ -256,9 +267,20 @@ def _clear_errors(name: str, watcher: _Watcher | None = None) -> Iterator[None]:
             reason = "the passphrase does not open this workspace's state"
             remedy = "set PULUMI_CONFIG_PASSPHRASE(_FILE) to the one it was created with"
             raise ConfigError("PULUMI_CONFIG_PASSPHRASE", None, reason, remedy) from error
+        protected = PROTECTED.findall(text)
+        if protected:
+            raise _data_would_go(name, protected) from error
         failures = [failure for failure in (watcher.failures if watcher else []) if failure]
         reason = "\n".join(dict.fromkeys(failures)) or text[-2000:]
         raise SiteError("workspace", name, reason, "mend the cause, then run the same command again") from error
+
+
+def _data_would_go(name: str, disks: list[str]) -> ConfigError:
+    """Pulumi's own protection spoke: say it in our words."""
+    desktops = sorted({disk.removeprefix(f"{name}-desktop-") for disk in disks})
+    reason = f"this run would delete the disk of: {', '.join(desktops)}"
+    remedy = f"declare it again, or name it: ./inv workspace.up {name} --remove {desktops[0]}"
+    return ConfigError("desktops", None, reason, remedy)
 
 
 def _clean(message: str) -> str:

@@ -42,12 +42,11 @@ def up(name: str, timings: Timings | None = None, remove: Sequence[str] = ()) ->
     with step("check", timings):
         declared = _checked(name)
         stack = WorkspaceStack(name)
+        _release(declared, stack, remove)
         steps = [change for change in stack.preview() if change.changes_something]
         _guard_data(name, steps, remove)
     if steps:
         with step("machines", timings):
-            for desktop in remove:
-                stack.unprotect(desktop)
             stack.up()
     with step("routes", timings):
         _connect(declared)
@@ -129,10 +128,21 @@ def _guard_data(name: str, steps: Sequence[Change], remove: Sequence[str]) -> No
         reason = f"this run would delete the disk of: {', '.join(unnamed)}"
         remedy = f"declare it again, or name it: ./inv workspace.up {name} --remove {unnamed[0]}"
         raise ConfigError("desktops", None, reason, remedy)
+
+
+def _release(declared: Declared, stack: WorkspaceStack, remove: Sequence[str]) -> None:
+    """Lift the protection of the disks that the user named."""
+    if not remove:
+        return
+    declared_names = {desktop.name for desktop in declared.workspace.desktops}
+    known = stack.desktops_with_disks()
     for desktop in remove:
-        if desktop not in lost:
-            reason = "would not be removed by this run"
-            raise ConfigError("--remove", desktop, reason, "take it out of the declaration first")
+        if desktop in declared_names:
+            raise ConfigError("--remove", desktop, "is still declared", "take it out of the declaration first")
+        if desktop not in known:
+            raise ConfigError("--remove", desktop, "is no desktop of this workspace", "check the name")
+    for desktop in remove:
+        stack.unprotect(desktop)
 
 
 def _connect(declared: Declared) -> None:

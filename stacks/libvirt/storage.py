@@ -12,10 +12,10 @@ import libvirt
 
 from deskyard.run.places import places
 from stacks.libvirt import documents
-from stacks.libvirt.kind import POOL, POOL_PATH, gone_is_fine
+from stacks.libvirt.kind import CANCELLATION, POOL, POOL_PATH, gone_is_fine
 
 CHUNK = 1 << 18
-_THREADS = threading.Lock()
+_THREADS = {"pool": threading.Lock(), "base": threading.Lock()}
 
 
 def pool(link: Any) -> Any:
@@ -34,16 +34,34 @@ def pool(link: Any) -> Any:
 
 
 def lookup(link: Any, name: str) -> Any | None:
-    """The volume of that name, or None."""
-    found = None
+    """The volume of that name, or None; a file that somebody deleted behind libvirt's back is gone too."""
     with gone_is_fine():
         in_pool = link.storagePoolLookupByName(POOL)
         if not in_pool.isActive():
             in_pool.create()
-        # Somebody may have deleted the file behind libvirt's back.
-        in_pool.refresh(0)
         found = in_pool.storageVolLookupByName(name)
-    return found
+        try:
+            found.info()
+        except libvirt.libvirtError:
+            if Path(found.path()).exists():
+                raise
+            _refresh(in_pool)
+            return None
+        return found
+    return None
+
+
+def _refresh(in_pool: Any) -> None:
+    """Make libvirt look at the folder again; it refuses while another volume is being made."""
+    for _ in range(120):
+        try:
+            in_pool.refresh(0)
+            return
+        except libvirt.libvirtError as error:
+            if "asynchronous jobs" not in str(error):
+                raise
+        CANCELLATION.pause(0.5)
+    in_pool.refresh(0)
 
 
 def base(link: Any, image: str, digest: str, source: Path) -> Any:
@@ -94,10 +112,6 @@ def one_at_a_time(what: str) -> Iterator[None]:
     """Keep other threads and other runs out: two workspaces may want the same image at once."""
     folder = places().state
     folder.mkdir(parents=True, exist_ok=True)
-    lock = _THREADS if what == "base" else _POOL_THREADS
-    with lock, (folder / f"libvirt-{what}.lock").open("w") as file:
+    with _THREADS[what], (folder / f"libvirt-{what}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-_POOL_THREADS = threading.Lock()

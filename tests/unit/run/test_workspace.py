@@ -1,10 +1,11 @@
 """The guard of data, and small parts of access."""
 
 import pytest
+from pulumi.automation import CommandResult, errors
 
 from deskyard.errors import ConfigError
 from deskyard.run import access, workspace
-from deskyard.run.pulumi_stack import Change, _clean, _stale
+from deskyard.run.pulumi_stack import Change, _clean, _clear_errors, _stale
 
 DISK = "deskyard:libvirt:Volume"
 
@@ -34,9 +35,10 @@ def test_a_gateway_may_be_replaced_and_a_disk_may_grow() -> None:
     workspace._guard_data("lab", steps, [])
 
 
-def test_a_desktop_that_stays_cannot_be_named_for_removal() -> None:
-    with pytest.raises(ConfigError, match="would not be removed"):
-        workspace._guard_data("lab", [], ["dev1"])
+def test_pulumis_own_protection_is_said_in_our_words() -> None:
+    text = 'error: resource "urn:pulumi:lab::deskyard::a$b::lab-desktop-dev1-disk" cannot be deleted\nbecause it is protected.'
+    with pytest.raises(ConfigError, match="disk of: dev1"), _clear_errors("lab"):
+        raise errors.CommandError(CommandResult(stdout=text, stderr="", code=1))
 
 
 @pytest.mark.parametrize(("text", "expected"), [("90s", 90), ("30m", 1800), ("8h", 28_800), ("2d", 172_800)])
