@@ -27,8 +27,12 @@ def dnsmasq(settings: Settings) -> str:
 
 
 def forwarding(settings: Settings) -> str:
-    """The kernel forwards only if something may leave."""
-    return f"net.ipv4.ip_forward = {1 if settings.egress == 'open' else 0}\n"
+    """The kernel forwards only if something may leave.
+
+    A kernel that stops forwarding starts to believe ICMP redirects by itself: that is taken back.
+    """
+    forward = 1 if settings.egress == "open" else 0
+    return f"net.ipv4.ip_forward = {forward}\nnet.ipv4.conf.all.accept_redirects = 0\n"
 
 
 def haproxy(settings: Settings, layout: Layout, kids: Sequence[str], bundle: Path) -> str:
