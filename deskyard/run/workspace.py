@@ -50,16 +50,14 @@ def up(name: str, timings: Timings | None = None, remove: Sequence[str] = ()) ->
             stack.up()
     with step("routes", timings):
         _connect(declared)
-        readiness.wait(declared.plan)
-    return status(name)
+        gateway = readiness.wait(declared.plan)
+    return _state(declared.plan, _machine_states(declared.plan), gateway)
 
 
 def status(name: str) -> dict[str, Any]:
     """How the workspace is: address of the door, machines, routes."""
-    declared = declaration.read(name)
-    plan = declared.plan
-    running = hypervisor.answers()
-    machines = _machine_states(plan) if running else {}
+    plan = declaration.read(name).plan
+    machines = _machine_states(plan) if hypervisor.answers() else {}
     gateway: dict[str, Any] = {
         "ready": False,
         "gateway_ready": False,
@@ -68,15 +66,19 @@ def status(name: str) -> dict[str, Any]:
     }
     if machines.get(plan.gateway.machine.domain, {}).get("state") == "running":
         gateway = readiness.ask(plan)
+    return _state(plan, machines, gateway)
+
+
+def _state(plan: WorkspacePlan, machines: dict[str, dict[str, Any]], gateway: dict[str, Any]) -> dict[str, Any]:
     absent = {"state": "absent", "restart_needed": False}
     return {
-        "workspace": name,
+        "workspace": plan.name,
         "site": plan.site,
         "url": plan.gateway.url,
         "ready": bool(gateway.get("ready")),
-        "door_open": forward.is_open(plan.site, name),
+        "door_open": forward.is_open(plan.site, plan.name),
         "certificate_authority": str(certificate_authority.certificate_file(plan.site)),
-        "ssh_config": str(SshLink(plan.site, name).config),
+        "ssh_config": str(SshLink(plan.site, plan.name).config),
         "gateway": {
             **machines.get(plan.gateway.machine.domain, absent),
             "ready": bool(gateway.get("gateway_ready")),

@@ -15,6 +15,7 @@ from stacks.libvirt import documents
 from stacks.libvirt.kind import CANCELLATION, POOL, POOL_PATH, gone_is_fine
 
 CHUNK = 1 << 18
+MARKER = ".complete"
 _THREADS = {"pool": threading.Lock(), "base": threading.Lock()}
 
 
@@ -64,23 +65,57 @@ def _refresh(in_pool: Any) -> None:
     in_pool.refresh(0)
 
 
-def base(link: Any, image: str, digest: str, source: Path) -> Any:
-    """The golden image as a volume, uploaded once per digest. A marker beside it says that the upload ended."""
+def overlay(link: Any, name: str, *, image: str, digest: str, source: Path, capacity: int) -> Any:
+    """The overlay of that name, made on its image if need be; one that is there is kept: it may hold data."""
     with one_at_a_time("base"):
-        in_pool = pool(link)
-        name, marker = f"{image}-{digest}.qcow2", f"{image}-{digest}.complete"
-        volume = lookup(link, name)
-        if volume is not None and lookup(link, marker) is not None:
-            return volume
-        for half_made in (marker, name):
-            with gone_is_fine():
-                in_pool.storageVolLookupByName(half_made).delete()
-        size = source.stat().st_size
-        volume = in_pool.createXML(documents.volume(name, size, "raw", mode="0644"))
-        with source.open("rb") as file:
-            upload(link, volume, size, lambda: file.read(CHUNK))
-        in_pool.createXML(documents.volume(marker, 1, "raw"))
+        found = lookup(link, name)
+        if found is None:
+            below = _base(link, image, digest, source)
+            found = pool(link).createXML(documents.volume(name, capacity, "qcow2", below.path()))
+        return found
+
+
+def remove_overlay(link: Any, name: str) -> None:
+    """Delete an overlay, and the images that nothing is an overlay of any more."""
+    with one_at_a_time("base"):
+        found = lookup(link, name)
+        if found is None:
+            return
+        with gone_is_fine():
+            found.delete()
+        in_pool = link.storagePoolLookupByName(POOL)
+        volumes = {volume.name(): volume for volume in in_pool.listAllVolumes()}
+        used = {backing for volume in volumes.values() if (backing := _backing(volume))}
+        for marker in [volume for name, volume in volumes.items() if name.endswith(MARKER)]:
+            image = volumes.get(marker.name().removesuffix(MARKER) + ".qcow2")
+            if image is None or image.path() not in used:
+                marker.delete()
+                if image is not None:
+                    image.delete()
+
+
+def _backing(volume: Any) -> str | None:
+    return ElementTree.fromstring(volume.XMLDesc(0)).findtext("./backingStore/path")
+
+
+def _base(link: Any, image: str, digest: str, source: Path) -> Any:
+    """The golden image as a volume, uploaded once per digest. A marker beside it says that the upload ended."""
+    in_pool = pool(link)
+    name, marker = f"{image}-{digest}.qcow2", f"{image}-{digest}{MARKER}"
+    volume = lookup(link, name)
+    if volume is not None and lookup(link, marker) is not None:
         return volume
+    for half_made in (marker, name):
+        with gone_is_fine():
+            in_pool.storageVolLookupByName(half_made).delete()
+    size = source.stat().st_size
+    volume = in_pool.createXML(documents.volume(name, size, "raw", mode="0644"))
+    with source.open("rb") as file:
+        upload(link, volume, size, lambda: file.read(CHUNK))
+    in_pool.createXML(documents.volume(marker, 1, "raw"))
+    # It was made as raw bytes: let libvirt see that they are a qcow2.
+    _refresh(in_pool)
+    return in_pool.storageVolLookupByName(name)
 
 
 def upload(link: Any, volume: Any, size: int, read: Callable[[], bytes]) -> None:

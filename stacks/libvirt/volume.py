@@ -28,13 +28,15 @@ class VolumeKind(Kind):
         return []
 
     def create(self, link: Any, inputs: Values) -> tuple[str, Values]:
-        """Make the overlay; one that is already there is kept: it may hold data."""
-        found = storage.lookup(link, inputs["name"])
-        if found is None:
-            base = storage.base(link, inputs["image"], inputs["digest"], Path(inputs["source"]))
-            capacity = inputs["size_gib"] * documents.GIB
-            xml = documents.volume(inputs["name"], capacity, "qcow2", base.path())
-            found = storage.pool(link).createXML(xml)
+        """Make the overlay, or keep the one that is there."""
+        found = storage.overlay(
+            link,
+            inputs["name"],
+            image=inputs["image"],
+            digest=inputs["digest"],
+            source=Path(inputs["source"]),
+            capacity=inputs["size_gib"] * documents.GIB,
+        )
         return inputs["name"], {"path": found.path()}
 
     def read(self, link: Any, identity: str, state: Values) -> Values | None:
@@ -58,10 +60,7 @@ class VolumeKind(Kind):
 
     def delete(self, link: Any, identity: str, state: Values) -> None:
         """Delete it and its data."""
-        found = storage.lookup(link, identity)
-        if found is not None:
-            with gone_is_fine():
-                found.delete()
+        storage.remove_overlay(link, identity)
 
 
 class SeedKind(Kind):
@@ -92,7 +91,10 @@ class SeedKind(Kind):
 
     def delete(self, link: Any, identity: str, state: Values) -> None:
         """Delete the disc."""
-        VolumeKind().delete(link, identity, state)
+        found = storage.lookup(link, identity)
+        if found is not None:
+            with gone_is_fine():
+                found.delete()
 
 
 def _disc(inputs: Values) -> bytes:

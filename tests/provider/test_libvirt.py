@@ -87,10 +87,6 @@ class Bench:
                 domain.destroy()
         for kind, identity, state in reversed(self.made):
             kind.delete(self.link, identity, state)
-        for volume in (f"{PREFIX}-0123.qcow2", f"{PREFIX}-0123.complete"):
-            found = storage.lookup(self.link, volume)
-            if found is not None:
-                found.delete()
 
 
 @pytest.fixture
@@ -152,13 +148,24 @@ def test_a_disk_that_is_there_keeps_its_data_when_created_again(bench: Bench) ->
 
 
 def test_an_upload_that_broke_off_is_done_again(bench: Bench) -> None:
+    state = bench.disk()
+    pool = storage.pool(bench.link)
+    for volume in (state["name"], f"{PREFIX}-0123.complete"):
+        pool.storageVolLookupByName(volume).delete()
+    image = Path(pool.storageVolLookupByName(f"{PREFIX}-0123.qcow2").path())
+    image.write_bytes(b"half")
     bench.disk()
-    storage.lookup(bench.link, f"{PREFIX}-0123.complete").delete()
-    base = storage.lookup(bench.link, f"{PREFIX}-0123.qcow2")
-    Path(base.path()).write_bytes(b"half")
-    source = bench.folder / "image.qcow2"
-    again = storage.base(bench.link, PREFIX, "0123", source)
-    assert Path(again.path()).read_bytes() == source.read_bytes()
+    assert image.read_bytes() == (bench.folder / "image.qcow2").read_bytes()
+
+
+def test_an_image_goes_with_its_last_disk(bench: Bench) -> None:
+    state = bench.disk()
+    second = {**state, "name": f"{PREFIX}-second.qcow2"}
+    bench.make(VolumeKind(), second)
+    VolumeKind().delete(bench.link, state["name"], state)
+    assert storage.lookup(bench.link, f"{PREFIX}-0123.qcow2") is not None
+    VolumeKind().delete(bench.link, second["name"], second)
+    assert storage.lookup(bench.link, f"{PREFIX}-0123.qcow2") is None
 
 
 def test_a_stopped_machine_and_changed_hardware_are_drift_and_mended_in_place(bench: Bench) -> None:

@@ -36,7 +36,8 @@ def test_a_gateway_may_be_replaced_and_a_disk_may_grow() -> None:
 
 
 def test_pulumis_own_protection_is_said_in_our_words() -> None:
-    text = 'error: resource "urn:pulumi:lab::deskyard::a$b::lab-desktop-dev1-disk" cannot be deleted\nbecause it is protected.'
+    urn = "urn:pulumi:lab::deskyard::a$b::lab-desktop-dev1-disk"
+    text = f'error: resource "{urn}" cannot be deleted\nbecause it is protected.'
     with pytest.raises(ConfigError, match="disk of: dev1"), _clear_errors("lab"):
         raise errors.CommandError(CommandResult(stdout=text, stderr="", code=1))
 
