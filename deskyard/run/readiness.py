@@ -3,6 +3,7 @@
 import json
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -32,17 +33,22 @@ class _Seen:
     ready: set[str]
 
 
-def wait(plan: WorkspacePlan, seconds: float | None = None) -> dict[str, Any]:
+def wait(
+    plan: WorkspacePlan, seconds: float | None = None, on_route: Callable[[str, str], None] | None = None
+) -> dict[str, Any]:
     """Wait until the gateway says that all is ready; returns its last status.
 
-    Raises `SiteError` naming what did not answer and the folder with console logs and screenshots.
+    `on_route` is told each desktop and route when it first answers. Raises `SiteError` naming what did not answer and the folder with console logs and screenshots.
     """
     deadline = time.monotonic() + (SECONDS[plan.accelerator] if seconds is None else seconds)
     seen = _Seen(set(), set())
     while True:
         _pin_desktops(plan, seen)
         status = ask(plan)
-        _say_news(status, seen)
+        for desktop, route in _news(status, seen):
+            say(f"    {desktop}/{route} answers")
+            if on_route is not None:
+                on_route(desktop, route)
         if status.get("ready") and len(seen.pinned) == len(plan.desktops):
             return status
         dead = stopped_machines(plan)
@@ -108,13 +114,17 @@ def _pin_desktops(plan: WorkspacePlan, seen: _Seen) -> None:
             seen.pinned.add(desktop.name)
 
 
-def _say_news(status: dict[str, Any], seen: _Seen) -> None:
-    for desktop, routes in status.get("desktops", {}).items():
-        for route, answer in routes.items():
-            name = f"{desktop}/{route}"
-            if answer["ready"] and name not in seen.ready:
-                seen.ready.add(name)
-                say(f"    {name} answers")
+def _news(status: dict[str, Any], seen: _Seen) -> list[tuple[str, str]]:
+    """Desktop and route of what answers for the first time."""
+    answering = [
+        (desktop, route)
+        for desktop, routes in status.get("desktops", {}).items()
+        for route, answer in routes.items()
+        if answer["ready"]
+    ]
+    new = [(desktop, route) for desktop, route in answering if f"{desktop}/{route}" not in seen.ready]
+    seen.ready.update(f"{desktop}/{route}" for desktop, route in new)
+    return new
 
 
 def _missing(plan: WorkspacePlan, status: dict[str, Any], seen: _Seen) -> str:

@@ -3,7 +3,7 @@
 import contextlib
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 from xml.etree import ElementTree
@@ -34,8 +34,15 @@ def preview(name: str) -> dict[str, Any]:
     }
 
 
-def up(name: str, timings: Timings | None = None, remove: Sequence[str] = ()) -> dict[str, Any]:
+def up(
+    name: str,
+    timings: Timings | None = None,
+    remove: Sequence[str] = (),
+    on_route: Callable[[str, str], None] | None = None,
+) -> dict[str, Any]:
     """Bring a workspace to what is declared, and wait until every route of every desktop answers.
+
+    `on_route` is told each desktop and route when it first answers.
 
     Desktops that were taken out of the declaration are only removed, disk and all, if `remove` names them.
     """
@@ -50,7 +57,7 @@ def up(name: str, timings: Timings | None = None, remove: Sequence[str] = ()) ->
             stack.up()
     with step("routes", timings):
         _connect(declared)
-        gateway = readiness.wait(declared.plan)
+        gateway = readiness.wait(declared.plan, on_route=on_route)
     return _state(declared.plan, _machine_states(declared.plan), gateway)
 
 
