@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from deskyard.errors import SiteError
+from deskyard.run.lock import alone
 from deskyard.run.management_key import write_secret
 from deskyard.run.places import places
 
@@ -58,6 +59,11 @@ def certificate_file(site: str) -> Path:
 
 def authority(site: str, domain: str) -> Authority:
     """The site's authority, made at first use. It can sign for names below `domain` only."""
+    with alone("certificate-authority"):
+        return _authority(site, domain)
+
+
+def _authority(site: str, domain: str) -> Authority:
     key_file = places().sites / site / "ca.key"
     certificate = certificate_file(site)
     if not (key_file.exists() and certificate.exists()):

@@ -16,6 +16,7 @@ import libvirt
 from deskyard.errors import HostError, SiteError
 from deskyard.run import net_namespace
 from deskyard.run.background import Background
+from deskyard.run.lock import alone
 from deskyard.run.places import places
 
 URI = "qemu:///system"
@@ -54,6 +55,11 @@ class HypervisorState:
 
 def up(accelerator: str) -> None:
     """Make sure a hypervisor answers; starts a private one where systemd does not run the machine."""
+    with alone("hypervisor"):
+        _up(accelerator)
+
+
+def _up(accelerator: str) -> None:
     if answers():
         if namespace() is not None:
             net_namespace.open_way_out(_folder())

@@ -6,6 +6,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from deskyard.run.lock import alone
 from deskyard.run.places import places
 
 NAME = "management_ed25519"
@@ -14,17 +15,16 @@ NAME = "management_ed25519"
 def private_key_file(site: str) -> Path:
     """The private key, made at first use, readable by its owner only."""
     path = places().sites / site / NAME
-    if not path.exists():
-        key = Ed25519PrivateKey.generate()
-        write_secret(
-            path,
-            key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.OpenSSH,
-                serialization.NoEncryption(),
-            ),
-        )
+    with alone("management-key"):
+        if not path.exists():
+            write_secret(path, _new_key())
     return path
+
+
+def _new_key() -> bytes:
+    return Ed25519PrivateKey.generate().private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+    )
 
 
 def public_key(site: str) -> str:

@@ -16,6 +16,7 @@ from deskyard import toolchain
 from deskyard.errors import ConfigError, SiteError
 from deskyard.run.background import start_time
 from deskyard.run.declaration import PROJECT, stacks_folder
+from deskyard.run.lock import alone
 from deskyard.run.management_key import write_secret
 from deskyard.run.places import places, tree
 from deskyard.run.progress import say
@@ -162,9 +163,10 @@ class WorkspaceStack:
 
         folder = stacks_folder()
         options: dict[str, Any] = {}
-        if not (folder / "Pulumi.yaml").exists():
-            options["project_settings"] = automation.ProjectSettings(name=PROJECT, runtime="python")
-        with _clear_errors(self.name):
+        # A folder of stack files alone gets its project file here.
+        with _clear_errors(self.name), alone("project-file"):
+            if not (folder / "Pulumi.yaml").exists():
+                options["project_settings"] = automation.ProjectSettings(name=PROJECT, runtime="python")
             return automation.LocalWorkspace(
                 work_dir=str(folder),
                 program=workspace_program,
@@ -211,8 +213,9 @@ def environment() -> dict[str, str]:
 
 def _passphrase_file() -> Path:
     path = places().state / "passphrase"
-    if not path.exists():
-        write_secret(path, secrets.token_urlsafe(32).encode())
+    with alone("passphrase"):
+        if not path.exists():
+            write_secret(path, secrets.token_urlsafe(32).encode())
     return path
 
 

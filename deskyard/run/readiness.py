@@ -38,7 +38,8 @@ def wait(
 ) -> dict[str, Any]:
     """Wait until the gateway says that all is ready; returns its last status.
 
-    `on_route` is told each desktop and route when it first answers. Raises `SiteError` naming what did not answer and the folder with console logs and screenshots.
+    `on_route` is told each desktop and route when it first answers. Raises `SiteError` naming what did not
+    answer and the folder with console logs and screenshots.
     """
     deadline = time.monotonic() + (SECONDS[plan.accelerator] if seconds is None else seconds)
     seen = _Seen(set(), set())

@@ -1,27 +1,24 @@
 """The folder pool `deskyard` and what goes into it."""
 
 import contextlib
-import fcntl
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import libvirt
 
-from deskyard.run.places import places
+from deskyard.run.lock import alone
 from stacks.libvirt import documents
 from stacks.libvirt.kind import CANCELLATION, POOL, POOL_PATH, gone_is_fine
 
 CHUNK = 1 << 18
 MARKER = ".complete"
-_THREADS = {"pool": threading.Lock(), "base": threading.Lock()}
 
 
 def pool(link: Any) -> Any:
     """The pool, made and started if need be."""
-    with one_at_a_time("pool"):
+    with alone("libvirt-pool"):
         found = None
         with gone_is_fine():
             found = link.storagePoolLookupByName(POOL)
@@ -67,7 +64,7 @@ def _refresh(in_pool: Any) -> None:
 
 def overlay(link: Any, name: str, *, image: str, digest: str, source: Path, capacity: int) -> Any:
     """The overlay of that name, made on its image if need be; one that is there is kept: it may hold data."""
-    with one_at_a_time("base"):
+    with alone("libvirt-images"):
         found = lookup(link, name)
         if found is None:
             below = _base(link, image, digest, source)
@@ -77,7 +74,7 @@ def overlay(link: Any, name: str, *, image: str, digest: str, source: Path, capa
 
 def remove_overlay(link: Any, name: str) -> None:
     """Delete an overlay, and the images that nothing is an overlay of any more."""
-    with one_at_a_time("base"):
+    with alone("libvirt-images"):
         found = lookup(link, name)
         if found is None:
             return
@@ -140,13 +137,3 @@ def running_machine_with(link: Any, path: str) -> Any | None:
         if any(source.get("file") == path for source in sources):
             return machine
     return None
-
-
-@contextlib.contextmanager
-def one_at_a_time(what: str) -> Iterator[None]:
-    """Keep other threads and other runs out: two workspaces may want the same image at once."""
-    folder = places().state
-    folder.mkdir(parents=True, exist_ok=True)
-    with _THREADS[what], (folder / f"libvirt-{what}.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
