@@ -43,7 +43,7 @@ class Proxy:
 
     async def admit(self, session: Session, workers: Sequence[int] | None = None) -> None:
         """Give a session its own servers. Always weight 0: no other session may ever fall through to them."""
-        for pid in workers if workers is not None else await self.workers():
+        for pid in workers if workers is not None else await self._workers_patiently():
             for route in session.routes:
                 address = self._addresses.get((session.desktop, route))
                 if address is None:

@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -12,15 +13,18 @@ from tests.gateway.support import Gateway
 @pytest.fixture(scope="session")
 def gateway() -> Iterator[Gateway]:
     """A running gateway with the desktops d1 and d2."""
-    yield from run_gateway(Gateway())
+    with run_gateway(Gateway()) as running:
+        yield running
 
 
 @pytest.fixture
 def own_gateway() -> Iterator[Gateway]:
     """A running gateway that a test may break."""
-    yield from run_gateway(Gateway())
+    with run_gateway(Gateway()) as running:
+        yield running
 
 
+@contextmanager
 def run_gateway(running: Gateway) -> Iterator[Gateway]:
     """Start a gateway; leave the test out, with the reason, where that cannot be."""
     if os.geteuid() != 0:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -50,11 +51,12 @@ NEVER = {
 def nets(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Settings, Nets]]:
     """A gateway with its rules in force, in both modes of egress."""
     settings = parsed(request.param)
-    for built in run_nets(settings):
+    with run_nets(settings) as built:
         built.load(render.firewall(settings), tmp_path_factory.mktemp("rules"))
         yield settings, built
 
 
+@contextmanager
 def run_nets(settings: Settings) -> Iterator[Nets]:
     """Namespaces in which everybody answers on every port, and no rules yet."""
     if os.geteuid() != 0:
@@ -177,7 +179,7 @@ def test_weakened_rules_are_caught(nets: tuple[Settings, Nets], removed: str, tm
 
 
 def test_gateway_without_settings_lets_only_ssh_in(tmp_path: Path) -> None:
-    for built in run_nets(parsed("open")):
+    with run_nets(parsed("open")) as built:
         built.load(BASE.read_text(), tmp_path)
         found = built.passes(every_flow(), seconds=1)
         ssh = {str(Flow("host", "tcp", address, 22)) for address in (UPLINK, GATEWAY)}
@@ -185,7 +187,7 @@ def test_gateway_without_settings_lets_only_ssh_in(tmp_path: Path) -> None:
 
 
 def test_without_rules_every_flow_would_pass() -> None:
-    for built in run_nets(parsed("open")):
+    with run_nets(parsed("open")) as built:
         wait_for("the gateway's IPv6 address", lambda: any(built.passes([ipv6(built)], seconds=0.5).values()))
         found = built.passes(every_flow(), seconds=2)
         refused = [flow for flow, passed in found.items() if not passed]
