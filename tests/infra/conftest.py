@@ -30,12 +30,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.vm)
 
 
+@pytest.fixture(scope="session")
+def defaults_of() -> Callable[[str], dict[str, Any]]:
+    """The defaults of a role, by its name."""
+
+    def read(role: str) -> dict[str, Any]:
+        values: dict[str, Any] = yaml.safe_load((ROLES / role / "defaults/main.yml").read_text())
+        return values
+
+    return read
+
+
 @pytest.fixture(scope="module")
-def defaults(request: pytest.FixtureRequest) -> dict[str, Any]:
+def defaults(request: pytest.FixtureRequest, defaults_of: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
     """The defaults of the suite's role."""
-    path = ROLES / request.path.parent.name / "defaults/main.yml"
-    values: dict[str, Any] = yaml.safe_load(path.read_text())
-    return values
+    return defaults_of(request.path.parent.name)
 
 
 @pytest.fixture(scope="session")
