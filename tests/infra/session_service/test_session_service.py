@@ -1,0 +1,77 @@
+"""The gateway's program and its session service."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+SETTINGS = "/etc/deskyard/settings.json"
+
+
+def test_program_runs_and_carries_its_viewer(host: Any) -> None:
+    assert "apply" in host.check_output("deskyard-gateway --help")
+    for name in ("index.html", "viewer.html", "viewer.js", "viewer.css", "landing.js", "licenses.txt"):
+        assert host.file(f"/usr/lib/deskyard/assets/{name}").size > 0
+
+
+def test_program_belongs_to_root_and_nobody_else_can_write_it(host: Any) -> None:
+    found = host.check_output("find /usr/lib/deskyard /usr/bin/deskyard-gateway ! -user root -o -perm /022 ! -type l")
+    assert found == ""
+
+
+def test_service_is_enabled_and_runs_only_with_settings(host: Any) -> None:
+    service = host.service("deskyard-session.service")
+    assert service.is_enabled
+    assert service.is_running == host.file(SETTINGS).exists
+
+
+def test_account_cannot_log_in(host: Any, defaults: dict[str, Any]) -> None:
+    user = host.user(defaults["session_service_user"])
+    assert user.shell == "/usr/sbin/nologin"
+    assert user.uid < 1000
+    assert host.check_output(f"getent shadow {user.name}").split(":")[1].startswith(("!", "*"))
+
+
+def test_gateway_without_settings_says_what_to_do(host: Any) -> None:
+    if host.file(SETTINGS).exists:
+        return
+    answer = host.run("deskyard-gateway csr")
+    assert answer.rc == 1
+    assert "apply" in json.loads(answer.stdout)["error"]["remedy"]
+
+
+def test_wrong_settings_are_refused_and_change_nothing(host: Any) -> None:
+    before = host.file(SETTINGS).exists and host.file(SETTINGS).content_string
+    answer = host.run('echo \'{"workspace": "demo"}\' | deskyard-gateway apply')
+    assert answer.rc == 1
+    assert json.loads(answer.stdout)["error"]["field"] == "settings"
+    assert (host.file(SETTINGS).exists and host.file(SETTINGS).content_string) == before
+
+
+def test_status_is_one_json_document(host: Any) -> None:
+    status = json.loads(host.check_output("deskyard-gateway status --timeout 2"))
+    assert status["services"]["firewall"] == "active"
+    if not host.file(SETTINGS).exists:
+        assert status["ready"] is False
+        assert status["desktops"] == {}
+
+
+def test_service_is_reached_on_loopback_alone(host: Any, eventually: Callable[[Callable[[], bool], str], None]) -> None:
+    if not host.file(SETTINGS).exists:
+        return
+    ports = "ss -H -lntp sport = :8700"
+    eventually(lambda: bool(host.check_output(ports)), "the session service")
+    assert {line.split()[3] for line in host.check_output(ports).splitlines()} == {"127.0.0.1:8700"}
+
+
+def test_secrets_are_for_those_who_need_them(host: Any) -> None:
+    if not host.file(SETTINGS).exists:
+        return
+    modes = {
+        "/etc/deskyard/tls/key.pem": (0o600, "root"),
+        "/etc/deskyard/signing/k1.key": (0o640, "deskyard-session"),
+        "/var/lib/deskyard/sessions.db": (0o600, "deskyard-session"),
+        "/run/deskyard-session/admin.sock": (0o600, "deskyard-session"),
+        "/run/deskyard-session": (0o700, "deskyard-session"),
+    }
+    found = {path: (host.file(path).mode, host.file(path).group) for path in modes}
+    assert found == modes
