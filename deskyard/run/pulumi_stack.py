@@ -1,6 +1,7 @@
 """Drives Pulumi's engine for one workspace through the Automation API."""
 
 import contextlib
+import functools
 import os
 import re
 import secrets
@@ -13,13 +14,14 @@ from pulumi import automation
 from pulumi.automation import errors, events
 
 from deskyard import toolchain
-from deskyard.errors import ConfigError, SiteError
+from deskyard.errors import ConfigError, HostError, SiteError
 from deskyard.run.background import start_time
 from deskyard.run.declaration import PROJECT, stacks_folder
 from deskyard.run.lock import alone
 from deskyard.run.management_key import write_secret
 from deskyard.run.places import places, tree
 from deskyard.run.progress import say
+from deskyard.run.pulumi_command import EngineCommand
 
 T = TypeVar("T")
 PASSPHRASE_VARIABLES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE")
@@ -225,17 +227,12 @@ def _home() -> Path:
     return home
 
 
-def _command() -> automation.PulumiCommand:
-    program = toolchain.locate("pulumi")
-    # The class looks for bin/pulumi below a folder; ours may lie anywhere.
-    before = os.environ.get("PATH", "")
-    os.environ["PATH"] = f"{program.parent}{os.pathsep}{before}"
-    try:
-        command = automation.PulumiCommand(skip_version_check=True)
-    finally:
-        os.environ["PATH"] = before
-    command.command = str(program)
-    return command
+@functools.cache
+def _command() -> EngineCommand:
+    found = toolchain.find("pulumi")
+    if found is None:
+        raise HostError("tool", "pulumi", "is not on this machine", "run ./inv toolchain.get --tool pulumi")
+    return EngineCommand(found.path, found.version)
 
 
 def _past_stale_lock(stack: automation.Stack, work: Callable[[], T]) -> T:

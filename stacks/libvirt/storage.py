@@ -13,6 +13,7 @@ from stacks.libvirt import documents
 from stacks.libvirt.kind import CANCELLATION, POOL, POOL_PATH, gone_is_fine
 
 CHUNK = 1 << 18
+LOOKUPS = 20
 MARKER = ".complete"
 
 
@@ -37,15 +38,17 @@ def lookup(link: Any, name: str) -> Any | None:
         in_pool = link.storagePoolLookupByName(POOL)
         if not in_pool.isActive():
             in_pool.create()
-        found = in_pool.storageVolLookupByName(name)
-        try:
-            found.info()
-        except libvirt.libvirtError:
-            if Path(found.path()).exists():
-                raise
-            _refresh(in_pool)
-            return None
-        return found
+        for _ in range(LOOKUPS):
+            found = in_pool.storageVolLookupByName(name)
+            try:
+                found.info()
+                return found
+            except libvirt.libvirtError:
+                if not Path(POOL_PATH, name).exists():
+                    _refresh(in_pool)
+                    return None
+            # Another thread makes libvirt look at the folder again, which empties its list for a moment.
+            CANCELLATION.pause(0.3)
     return None
 
 
