@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import libvirt
 
+from deskyard.errors import SiteError
 from deskyard.run.lock import alone
 from stacks.libvirt import documents
 from stacks.libvirt.kind import CANCELLATION, POOL, POOL_PATH, gone_is_fine
@@ -33,23 +34,28 @@ def pool(link: Any) -> Any:
 
 
 def lookup(link: Any, name: str) -> Any | None:
-    """The volume of that name, or None; a file that somebody deleted behind libvirt's back is gone too."""
+    """The volume of that name, or None. The file decides: libvirt's list misses what others did to the folder."""
+    in_pool = None
     with gone_is_fine():
         in_pool = link.storagePoolLookupByName(POOL)
-        if not in_pool.isActive():
-            in_pool.create()
-        for _ in range(LOOKUPS):
+    if in_pool is None:
+        return None
+    if not in_pool.isActive():
+        in_pool.create()
+    for attempt in range(LOOKUPS):
+        try:
             found = in_pool.storageVolLookupByName(name)
-            try:
-                found.info()
-                return found
-            except libvirt.libvirtError:
-                if not Path(POOL_PATH, name).exists():
-                    _refresh(in_pool)
-                    return None
-            # Another thread makes libvirt look at the folder again, which empties its list for a moment.
-            CANCELLATION.pause(0.3)
-    return None
+            found.info()
+            return found
+        except libvirt.libvirtError:
+            there = Path(POOL_PATH, name).exists()
+        if not there or attempt == LOOKUPS // 2:
+            _refresh(in_pool)
+        if not there:
+            return None
+        # Another thread makes libvirt look at the folder again, which empties its list for a moment.
+        CANCELLATION.pause(0.3)
+    raise SiteError("volume", name, "is in its folder, but libvirt does not know it", "run ./inv site.show")
 
 
 def _refresh(in_pool: Any) -> None:
