@@ -1,6 +1,7 @@
 """A whole gateway on loopback: real HAProxy, real session service, and desktops played by a small WebSocket server."""
 
 import base64
+import contextlib
 import hashlib
 import http.client
 import json
@@ -77,12 +78,24 @@ class Checks:
         return None
 
 
-class FakeDesktops:
-    """Answers upgrades like a desktop: greets with its own address, then sends back what it gets."""
+def echo(line: socket.socket) -> None:
+    """Say the own address, then send back what comes."""
+    address, port = line.getsockname()
+    line.sendall(f"{address}:{port}|".encode())
+    while data := line.recv(4096):
+        line.sendall(data)
 
-    def __init__(self, addresses: Sequence[tuple[str, int]]) -> None:
+
+class FakeDesktops:
+    """Answers upgrades like a desktop, then talks: if not told otherwise, says its address and echoes."""
+
+    def __init__(
+        self, addresses: Sequence[tuple[str, int]], talk: Callable[[socket.socket], None] | None = None
+    ) -> None:
+        self.talk = talk or echo
         self.requests: list[str] = []
         self.answer: bytes | None = None  # instead of an upgrade
+        self._lines: list[socket.socket] = []
         self._listeners = [socket.create_server(address) for address in addresses]
         for listener in self._listeners:
             threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
@@ -91,12 +104,19 @@ class FakeDesktops:
         for listener in self._listeners:
             listener.close()
 
+    def hang_up(self) -> None:
+        """End all connections, as a desktop that restarts."""
+        for line in self._lines:
+            with contextlib.suppress(OSError):
+                line.shutdown(socket.SHUT_RDWR)
+
     def _accept(self, listener: socket.socket) -> None:
         while True:
             try:
                 line, _ = listener.accept()
             except OSError:
                 return
+            self._lines.append(line)
             threading.Thread(target=self._serve, args=(line,), daemon=True).start()
 
     def _serve(self, line: socket.socket) -> None:
@@ -110,16 +130,18 @@ class FakeDesktops:
                     line.sendall(self.answer)
                     return
                 fields = dict(one.split(": ", 1) for one in head.decode().split("\r\n")[1:] if ": " in one)
-                key = {name.lower(): value for name, value in fields.items()}["sec-websocket-key"]
+                lower = {name.lower(): value for name, value in fields.items()}
+                key, wanted = lower["sec-websocket-key"], lower.get("sec-websocket-protocol")
+                protocol = f"Sec-WebSocket-Protocol: {wanted}\r\n" if wanted else ""
                 accept = base64.b64encode(hashlib.sha1((key + GUID).encode()).digest()).decode()
                 line.sendall(
-                    "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-                    f"Sec-WebSocket-Accept: {accept}\r\nSet-Cookie: planted=1\r\nX-Planted: 1\r\n\r\n".encode()
+                    (
+                        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                        f"Sec-WebSocket-Accept: {accept}\r\n{protocol}Set-Cookie: planted=1\r\n"
+                        "X-Planted: 1\r\n\r\n"
+                    ).encode()
                 )
-                address, port = line.getsockname()
-                line.sendall(f"{address}:{port}|".encode())
-                while data := line.recv(4096):
-                    line.sendall(data)
+                self.talk(line)
             except OSError:
                 return
 
@@ -165,6 +187,8 @@ class Gateway:
     root: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="dygw.")))
     weaken: Callable[[str], str] = str
     redeem_per_minute: int = 10000
+    viewer: Path | None = None  # the built viewer; three words stand for it else
+    talk: Callable[[socket.socket], None] | None = None
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def start(self) -> None:
@@ -184,7 +208,9 @@ class Gateway:
         self.authority = f"{HOSTNAME}:{door}"
         self.origin = f"https://{self.authority}"
         self.names = {"d1": "127.0.1.10", "d2": "127.0.1.11"}
-        self.desktops = FakeDesktops([(address, port) for address in self.names.values() for port in (vnc, tty)])
+        self.desktops = FakeDesktops(
+            [(address, port) for address in self.names.values() for port in (vnc, tty)], self.talk
+        )
         self._write_assets()
         self.settings = settings.parse(json.dumps(self.document()))
         apply(self.settings, self.layout, Checks())
@@ -383,6 +409,9 @@ class Gateway:
 
     def _write_assets(self) -> None:
         assets = self.layout.assets
+        if self.viewer is not None:
+            shutil.copytree(self.viewer, assets)
+            return
         assets.mkdir(parents=True)
         for name in ("index.html", "viewer.html", "viewer.js"):
             (assets / name).write_text(name)

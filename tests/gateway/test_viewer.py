@@ -1,0 +1,182 @@
+"""The viewer in a real browser, through the real door."""
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+
+from deskyard.run import gateway_bundle
+from tests.gateway.conftest import run_gateway
+from tests.gateway.support import HOSTNAME, Gateway, wait_for
+from tests.gateway.talkers import COLOUR, Talker
+
+PIXEL = """
+const canvas = document.querySelector("#desktop canvas");
+if (!canvas || !canvas.width) return null;
+return Array.from(canvas.getContext("2d").getImageData(canvas.width / 2, canvas.height / 2, 1, 1).data).slice(0, 3);
+"""
+
+
+@pytest.fixture(scope="module")
+def talker() -> Talker:
+    return Talker(lambda: 0)
+
+
+@pytest.fixture(scope="module")
+def viewed(tmp_path_factory: pytest.TempPathFactory, talker: Talker) -> Iterator[Gateway]:
+    """A gateway with the built viewer and desktops that can be looked at."""
+    for program in ("npm", "node", "chromium", "chromedriver"):
+        if shutil.which(program) is None:
+            pytest.skip(f"needs {program}")
+    bundle = tmp_path_factory.mktemp("bundle") / "gateway"
+    gateway_bundle.build(bundle)
+    with run_gateway(Gateway(viewer=bundle / "assets", talk=talker)) as gateway:
+        talker.terminal_port = lambda: gateway.ports["terminal"]
+        yield gateway
+
+
+@pytest.fixture(scope="module")
+def driver(viewed: Gateway) -> Iterator[Any]:
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(shutil.which("chromium"))
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--window-size=1280,940",
+        # The test's authority is in no store of the browser; the chain is verified by the other tests.
+        "--ignore-certificate-errors",
+        f"--host-resolver-rules=MAP {HOSTNAME} 127.0.0.1",
+    ):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    running = webdriver.Chrome(options=options, service=Service(str(shutil.which("chromedriver"))))
+    running.set_page_load_timeout(60)
+    yield running
+    running.quit()
+
+
+@pytest.fixture
+def browser(driver: Any) -> Iterator[Any]:
+    """A browser that knows nothing of the test before."""
+    yield driver
+    keep = os.environ.get("DESKYARD_SCREENSHOTS")
+    if keep:
+        name = os.environ["PYTEST_CURRENT_TEST"].split("::")[1].split(" ")[0]
+        driver.save_screenshot(str(Path(keep) / f"{name}.png"))
+    driver.delete_all_cookies()
+    driver.get("about:blank")
+    driver.get_log("browser")
+
+
+def text(browser: Any, id: str) -> str:
+    found: str = browser.find_element(By.ID, id).text
+    return found
+
+
+def opened(browser: Any, gateway: Gateway, **options: Any) -> str:
+    """Open a fresh link and wait for the picture; the session's id."""
+    granted = gateway.grant("d1", **options)
+    browser.get(granted["url"])
+    wait_for("the picture", lambda: browser.execute_script(PIXEL) == list(COLOUR), 60)
+    return str(granted["id"])
+
+
+def complaints(browser: Any) -> list[str]:
+    """What the browser says against the page: refused sources, errors of scripts."""
+    return [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+
+
+def test_link_shows_desktop_and_terminal_and_leaves_no_ticket_behind(
+    browser: Any, viewed: Gateway, talker: Talker
+) -> None:
+    granted = viewed.grant("d1")
+    browser.get(granted["url"])
+    wait_for("the picture", lambda: browser.execute_script(PIXEL) == list(COLOUR), 60)
+    assert browser.current_url == f"{viewed.origin}/d/d1/"
+    assert granted["ticket"] not in browser.execute_script("return location.href + document.referrer")
+    browser.back()
+    browser.forward()
+    assert granted["ticket"] not in browser.current_url
+    wait_for("the terminal", lambda: "hello from the terminal" in text(browser, "terminal-screen"), 30)
+    assert text(browser, "desktop-state") == "connected"
+    assert text(browser, "mode") == "drive"
+    assert "No agent here yet" in text(browser, "chat")
+    assert talker.size["columns"] > 60
+    assert complaints(browser) == []
+
+
+def test_keys_reach_desktop_and_terminal(browser: Any, viewed: Gateway, talker: Talker) -> None:
+    opened(browser, viewed)
+    talker.keys.clear()
+    canvas = browser.find_element(By.CSS_SELECTOR, "#desktop canvas")
+    ActionChains(browser).click(canvas).send_keys("k").perform()
+    wait_for("the key at the desktop", lambda: ord("k") in talker.keys)
+    assert talker.pointers > 0
+    wait_for("the terminal", lambda: text(browser, "terminal-state") == "connected", 30)
+    browser.find_element(By.CSS_SELECTOR, "#terminal-screen textarea").send_keys("echo over here")
+    wait_for("the echo", lambda: "echo over here" in text(browser, "terminal-screen").replace("\xa0", " "))
+    assert "echo over here" in talker.typed
+
+
+def test_view_only_sends_no_input_and_has_no_terminal(browser: Any, viewed: Gateway, talker: Talker) -> None:
+    opened(browser, viewed, mode="view")
+    talker.keys.clear()
+    before = talker.pointers
+    canvas = browser.find_element(By.CSS_SELECTOR, "#desktop canvas")
+    ActionChains(browser).click(canvas).send_keys("k").perform()
+    time.sleep(1)  # long enough for what must not come
+    assert (talker.keys, talker.pointers) == ([], before)
+    assert text(browser, "mode") == "view only"
+    assert not browser.find_element(By.ID, "terminal").is_displayed()
+
+
+def test_revoked_session_says_so_and_does_not_come_back(browser: Any, viewed: Gateway) -> None:
+    id = opened(browser, viewed)
+    viewed.revoke(id)
+    wait_for("the words", lambda: text(browser, "ended-title") == "Your session was revoked", 30)
+    assert "Ask for a new link" in text(browser, "ended")
+
+
+def test_desktop_that_goes_away_is_awaited(browser: Any, viewed: Gateway) -> None:
+    opened(browser, viewed)
+    viewed.desktops.hang_up()
+    wait_for("the picture again", lambda: text(browser, "desktop-state") == "connected", 30)
+    assert not browser.find_element(By.ID, "ended").is_displayed()
+
+
+@pytest.mark.parametrize(
+    ("how", "title"),
+    [
+        ("used", "This link was used already"),
+        ("revoked", "This link was revoked"),
+        ("unknown", "This link is not known here"),
+        ("none", "No desktop here"),
+    ],
+)
+def test_link_that_opens_nothing_says_why(browser: Any, viewed: Gateway, how: str, title: str) -> None:
+    granted = viewed.grant("d1")
+    url = granted["url"]
+    if how == "used":
+        viewed.redeem(granted["ticket"])
+    elif how == "revoked":
+        viewed.revoke(granted["id"])
+    else:
+        url = f"{viewed.origin}/#" + ("A" * 43 if how == "unknown" else "")
+    browser.get(url)
+    wait_for("the words", lambda: text(browser, "title") == title, 30)
+    assert browser.current_url == f"{viewed.origin}/"
+
+
+def test_page_without_a_session_says_so(browser: Any, viewed: Gateway) -> None:
+    browser.get(f"{viewed.origin}/d/d2/")
+    wait_for("the words", lambda: text(browser, "ended-title") == "You have no session for this desktop", 30)
