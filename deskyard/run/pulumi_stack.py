@@ -5,6 +5,7 @@ import functools
 import os
 import re
 import secrets
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -200,6 +201,8 @@ def environment() -> dict[str, str]:
     """What Pulumi needs in its environment: backend, passphrase, the provider on PATH; no questions, no updates."""
     set_up = {
         "PATH": f"{tree() / 'stacks' / 'libvirt'}{os.pathsep}{os.environ.get('PATH', '')}",
+        # The provider runs with the Python that runs us, wherever the stacks folder lies.
+        "DESKYARD_PYTHON": sys.executable,
         "PULUMI_SKIP_UPDATE_CHECK": "true",
         "PULUMI_AUTOMATION_API_SKIP_VERSION_CHECK": "true",
         "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
