@@ -55,6 +55,8 @@ class Workspace(Declaration):
     def _unique_desktops(self) -> Self:
         seen: set[str] = set()
         for desktop in self.desktops:
+            if desktop.name == "gateway":
+                raise ValueError("'gateway' is the name of the workspace's gateway -> choose another desktop name")
             if desktop.name in seen:
                 raise ValueError(f"desktop name {desktop.name!r} is used twice -> give each desktop its own name")
             seen.add(desktop.name)
