@@ -110,9 +110,10 @@ def destroy(name: str) -> None:
     stack = WorkspaceStack(name)
     workspace = declaration.read_workspace(name)
     site = declaration.read_site(workspace.site)
-    forward.close(site.name, name)
     if stack.exists():
+        stack.check_passphrase()
         hypervisor.up(accelerator(site.accelerator))
+        forward.close(site.name, name)
         _pull_plugs(name)
         stack.destroy()
     else:
