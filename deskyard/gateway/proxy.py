@@ -14,7 +14,7 @@ from deskyard.gateway.store import Session
 
 SECOND_SWEEP_SECONDS = 0.2
 ROUNDS = 20
-ANSWER_SECONDS = 5
+ANSWER_SECONDS = 2
 MASTER_AWAY_SECONDS = 2
 REMEDY = "look at `systemctl status haproxy` in the gateway"
 
@@ -67,7 +67,8 @@ class Proxy:
             told.update(fresh)
         # A desktop that was slow to answer the upgrade may have completed it between the two commands.
         await asyncio.sleep(SECOND_SWEEP_SECONDS)
-        for pid in sorted(told):
+        # An old worker leaves with its last socket, and would keep us waiting for an answer.
+        for pid in sorted(told & set(await self.workers())):
             await self._close(pid, session, revoked)
             for route in session.routes:
                 await self._tell(pid, f"del server {backend(session.desktop, route)}/{session.id}")

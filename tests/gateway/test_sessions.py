@@ -8,7 +8,7 @@ import pytest
 
 from deskyard.gateway.errors import GatewayError
 from tests.gateway.conftest import run_gateway
-from tests.gateway.support import Gateway, wait_for
+from tests.gateway.support import Gateway, Opened, wait_for
 
 
 def test_link_carries_the_ticket_in_its_fragment_only(gateway: Gateway) -> None:
@@ -214,3 +214,17 @@ def test_every_decision_is_in_the_audit(gateway: Gateway) -> None:
     assert lines[1]["address"] == "127.0.0.1"
     assert lines[2]["reason"] == "used"
     assert lines[3]["by"] == "bob"
+
+
+def test_revoking_all_ends_every_session_at_once(own_gateway: Gateway) -> None:
+    gateway = own_gateway
+    sockets: list[Opened] = []
+    for n in range(20):
+        _, cookie = gateway.session("d1" if n % 2 else "d2")
+        opened = gateway.upgrade(f"/d/{'d1' if n % 2 else 'd2'}/vnc", cookie)
+        opened.read_until(b"|")
+        sockets.append(opened)
+    ended = gateway.revoke(all=True)
+    assert len(ended) == 20
+    assert all(opened.closes() for opened in sockets)
+    assert {one["state"] for one in gateway.listing()} == {"revoked"}
