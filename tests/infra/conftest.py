@@ -14,7 +14,7 @@ import yaml
 
 HERE = Path(__file__).resolve().parent
 ROLES = HERE.parents[1] / "ansible/roles"
-READY_SECONDS = 180.0
+READY_SECONDS = 300.0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
