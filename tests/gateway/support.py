@@ -1,8 +1,6 @@
 """A whole gateway on loopback: real HAProxy, real session service, and desktops played by a small WebSocket server."""
 
 import base64
-import contextlib
-import hashlib
 import http.client
 import json
 import os
@@ -12,30 +10,23 @@ import ssl
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives import serialization as form
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from deskyard.gateway import admin, backends, settings, tls
 from deskyard.gateway.apply import apply
 from deskyard.gateway.certificate import install
 from deskyard.gateway.layout import Layout
 from deskyard.gateway.system import Answer, Machine
+from tests.gateway.authority import Authority
+from tests.gateway.desktops import FakeDesktops
 
 TREE = Path(__file__).resolve().parents[2]
 HOSTNAME = "demo.desk.test"
 WAIT_SECONDS = 20.0
-GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
 def wait_for(what: str, ready: Callable[[], Any], seconds: float = WAIT_SECONDS) -> Any:
@@ -76,74 +67,6 @@ class Checks:
 
     def mac(self, interface: str) -> str | None:
         return None
-
-
-def echo(line: socket.socket) -> None:
-    """Say the own address, then send back what comes."""
-    address, port = line.getsockname()
-    line.sendall(f"{address}:{port}|".encode())
-    while data := line.recv(4096):
-        line.sendall(data)
-
-
-class FakeDesktops:
-    """Answers upgrades like a desktop, then talks: if not told otherwise, says its address and echoes."""
-
-    def __init__(
-        self, addresses: Sequence[tuple[str, int]], talk: Callable[[socket.socket], None] | None = None
-    ) -> None:
-        self.talk = talk or echo
-        self.requests: list[str] = []
-        self.answer: bytes | None = None  # instead of an upgrade
-        self._lines: list[socket.socket] = []
-        self._listeners = [socket.create_server(address) for address in addresses]
-        for listener in self._listeners:
-            threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
-
-    def close(self) -> None:
-        for listener in self._listeners:
-            listener.close()
-
-    def hang_up(self) -> None:
-        """End all connections, as a desktop that restarts."""
-        for line in self._lines:
-            with contextlib.suppress(OSError):
-                line.shutdown(socket.SHUT_RDWR)
-
-    def _accept(self, listener: socket.socket) -> None:
-        while True:
-            try:
-                line, _ = listener.accept()
-            except OSError:
-                return
-            self._lines.append(line)
-            threading.Thread(target=self._serve, args=(line,), daemon=True).start()
-
-    def _serve(self, line: socket.socket) -> None:
-        with line:
-            try:
-                head = b""
-                while b"\r\n\r\n" not in head:
-                    head += line.recv(4096)
-                self.requests.append(head.decode())
-                if self.answer is not None:
-                    line.sendall(self.answer)
-                    return
-                fields = dict(one.split(": ", 1) for one in head.decode().split("\r\n")[1:] if ": " in one)
-                lower = {name.lower(): value for name, value in fields.items()}
-                key, wanted = lower["sec-websocket-key"], lower.get("sec-websocket-protocol")
-                protocol = f"Sec-WebSocket-Protocol: {wanted}\r\n" if wanted else ""
-                accept = base64.b64encode(hashlib.sha1((key + GUID).encode()).digest()).decode()
-                line.sendall(
-                    (
-                        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-                        f"Sec-WebSocket-Accept: {accept}\r\n{protocol}Set-Cookie: planted=1\r\n"
-                        "X-Planted: 1\r\n\r\n"
-                    ).encode()
-                )
-                self.talk(line)
-            except OSError:
-                return
 
 
 @dataclass
@@ -424,34 +347,3 @@ class Gateway:
             except OSError:
                 continue
             return door, service, service + 1
-
-
-class Authority:
-    """A certificate authority for one test."""
-
-    def __init__(self) -> None:
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test authority")])
-        self.pem = self._certificate(self._name, self._key.public_key(), ca=True)
-
-    def sign(self, request: str, days: int = 30) -> str:
-        """A certificate for a signing request, as PEM."""
-        asked = x509.load_pem_x509_csr(request.encode())
-        names = asked.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        return self._certificate(asked.subject, asked.public_key(), names=names, days=days)
-
-    def _certificate(self, subject: x509.Name, key: Any, *, names: Any = None, ca: bool = False, days: int = 30) -> str:
-        now = datetime.now(UTC)
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(self._name)
-            .public_key(key)
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(days=60))
-            .not_valid_after(now + timedelta(days=days))
-            .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
-        )
-        if names is not None:
-            builder = builder.add_extension(names, critical=False)
-        return builder.sign(self._key, hashes.SHA256()).public_bytes(form.Encoding.PEM).decode()

@@ -175,6 +175,8 @@ def test_dead_session_service_opens_nothing_and_ends_nothing(own_gateway: Gatewa
     service.wait(10)
     assert opened.echo("still here") == "still here"
     assert gateway.redeem(granted["ticket"])[0] == 503
+    answer, page = gateway.request("GET", "/d/d1/")
+    assert (answer.status, b"Load this page again" in page) == (503, True)
     with pytest.raises(GatewayError, match="session service"):
         gateway.revoke(id)
     gateway.start_service()

@@ -4,7 +4,7 @@ import pytest
 
 from deskyard.gateway import tls
 from deskyard.gateway.errors import GatewayError
-from tests.gateway.support import Authority
+from tests.gateway.authority import Authority
 
 NAME = "demo.desk.test"
 

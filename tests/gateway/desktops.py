@@ -1,0 +1,78 @@
+"""Desktops played by a small WebSocket server."""
+
+import base64
+import contextlib
+import hashlib
+import socket
+import threading
+from collections.abc import Callable, Sequence
+
+GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+
+
+def echo(line: socket.socket) -> None:
+    """Say the own address, then send back what comes."""
+    address, port = line.getsockname()
+    line.sendall(f"{address}:{port}|".encode())
+    while data := line.recv(4096):
+        line.sendall(data)
+
+
+class FakeDesktops:
+    """Answers upgrades like a desktop, then talks: if not told otherwise, says its address and echoes."""
+
+    def __init__(
+        self, addresses: Sequence[tuple[str, int]], talk: Callable[[socket.socket], None] | None = None
+    ) -> None:
+        self.talk = talk or echo
+        self.requests: list[str] = []
+        self.answer: bytes | None = None  # instead of an upgrade
+        self._lines: list[socket.socket] = []
+        self._listeners = [socket.create_server(address) for address in addresses]
+        for listener in self._listeners:
+            threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
+
+    def close(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+
+    def hang_up(self) -> None:
+        """End all connections, as a desktop that restarts."""
+        for line in self._lines:
+            with contextlib.suppress(OSError):
+                line.shutdown(socket.SHUT_RDWR)
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                line, _ = listener.accept()
+            except OSError:
+                return
+            self._lines.append(line)
+            threading.Thread(target=self._serve, args=(line,), daemon=True).start()
+
+    def _serve(self, line: socket.socket) -> None:
+        with line:
+            try:
+                head = b""
+                while b"\r\n\r\n" not in head:
+                    head += line.recv(4096)
+                self.requests.append(head.decode())
+                if self.answer is not None:
+                    line.sendall(self.answer)
+                    return
+                fields = dict(one.split(": ", 1) for one in head.decode().split("\r\n")[1:] if ": " in one)
+                lower = {name.lower(): value for name, value in fields.items()}
+                key, wanted = lower["sec-websocket-key"], lower.get("sec-websocket-protocol")
+                protocol = f"Sec-WebSocket-Protocol: {wanted}\r\n" if wanted else ""
+                accept = base64.b64encode(hashlib.sha1((key + GUID).encode()).digest()).decode()
+                line.sendall(
+                    (
+                        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                        f"Sec-WebSocket-Accept: {accept}\r\n{protocol}Set-Cookie: planted=1\r\n"
+                        "X-Planted: 1\r\n\r\n"
+                    ).encode()
+                )
+                self.talk(line)
+            except OSError:
+                return
