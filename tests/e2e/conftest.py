@@ -14,7 +14,7 @@ from tests.support.workspaces import Declared, Running, bring_up, plan, take_dow
 
 @pytest.fixture(scope="session")
 def workspaces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Running]]:
-    """Workspaces e2e-a (two desktops) and e2e-b, up; destroyed at the end.
+    """Workspaces e2e-a and e2e-b, up, with one desktop each; destroyed at the end.
 
     `DESKYARD_E2E_KEEP=FOLDER` keeps them (and their declarations there) for the next run: for working on the tests.
     """
@@ -22,7 +22,7 @@ def workspaces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, R
     folder = Path(kept) if kept else tmp_path_factory.mktemp("stacks")
     folder.mkdir(exist_ok=True)
     declared = [
-        Declared("e2e-a", "10.91.1.0/24", 18443, ("desk", "peer"), folder),
+        Declared("e2e-a", "10.91.1.0/24", 18443, ("desk",), folder),
         Declared("e2e-b", "10.91.2.0/24", 18444, ("desk",), folder),
     ]
     try:

@@ -1,10 +1,12 @@
 """Two workspaces on one machine, seen from inside their guests: what must work works, all else does not."""
 
 from collections.abc import Iterator
+from ipaddress import ip_network
 
 import pytest
 
 from tests.support import probe
+from tests.support.neighbour import LISTENING, Neighbour
 from tests.support.site_host import SiteHost
 from tests.support.workspaces import Running
 
@@ -36,11 +38,24 @@ def test_a_desktop_cannot_reach_anything_of_the_other_workspace(
     assert {target: answer for target, answer in answers.items() if answer in ("open", "refused")} == {}
 
 
-def test_a_desktop_cannot_reach_its_neighbour(one: Running) -> None:
-    peer = one.plan.desktop("peer").address
-    answers = probe.connect(one, "desk", [(peer, port) for port in PORTS])
-    assert set(answers.values()) <= {"timeout", "unreachable"}, answers
-    assert probe.connect(one, "gateway", [(peer, 6080)]) == {f"{peer}:6080": "open"}
+def neighbour(running: Running, isolated: bool) -> Neighbour:
+    network = ip_network(running.plan.network.cidr)
+    return Neighbour(running.plan.network.bridge, str(network[9]), network.prefixlen, isolated)
+
+
+def test_a_desktop_and_its_neighbour_do_not_reach_each_other(one: Running) -> None:
+    desk = one.plan.desktop("desk")
+    with neighbour(one, isolated=True) as peer:
+        inward = peer.connect(desk.address, PORTS)
+        outward = probe.connect(one, "desk", [(peer.address, LISTENING)])
+    assert set(inward.values()) <= {"timeout", "unreachable"}
+    assert set(outward.values()) <= {"timeout", "unreachable"}
+
+
+def test_port_isolation_is_what_keeps_neighbours_apart(one: Running) -> None:
+    desk = one.plan.desktop("desk")
+    with neighbour(one, isolated=False) as peer:
+        assert peer.connect(desk.address, (desk.routes["desktop"],)) == {desk.routes["desktop"]: "open"}
 
 
 def test_a_desktop_reaches_only_name_service_on_its_gateway(one: Running) -> None:
