@@ -161,7 +161,7 @@ def _networks(workspace: Workspace) -> tuple[NetworkPlan, NetworkPlan]:
     )
     uplink = NetworkPlan(
         kind="uplink",
-        name=f"deskyard-{workspace.name}-uplink",
+        name=f"deskyard-{workspace.name}.uplink",
         bridge=f"dyu{tag}",
         cidr=str(uplink_subnet(workspace.network)),
         host_address=str(base + UPLINK_HOST),
@@ -201,7 +201,7 @@ def _desktop(
         raise ConfigError(field, desktop.tier, f"is no tier of site {site.name}", f"choose one of: {known}")
     tier = tiers[desktop.tier]
     machine = MachinePlan(
-        domain=f"deskyard-{workspace.name}-{desktop.name}",
+        domain=f"deskyard-{workspace.name}.{desktop.name}",
         hostname=desktop.name,
         image="desktop",
         vcpus=vcpus(tier.vcpus, accelerator),

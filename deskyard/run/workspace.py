@@ -191,15 +191,9 @@ def _pull_plugs(name: str) -> None:
     """Stop the machines at once: their disks go too, so there is nothing to shut down for."""
     with hypervisor.connection() as link:
         for domain in link.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE):
-            if domain.name().startswith((f"deskyard-{name}.", f"deskyard-{name}-")) and _belongs(domain, name):
+            if domain.name().startswith(f"deskyard-{name}."):
                 with contextlib.suppress(libvirt.libvirtError):
                     domain.destroy()
-
-
-def _belongs(domain: Any, name: str) -> bool:
-    """Workspaces `a` and `a-b` share the start of their machines' names; the network tells them apart."""
-    sources = ElementTree.fromstring(domain.XMLDesc(0)).iterfind("./devices/interface/source")
-    return any(source.get("network") == f"deskyard-{name}" for source in sources)
 
 
 def require_running(plan: WorkspacePlan) -> None:

@@ -25,9 +25,8 @@ def grant(_: Context, target: str, routes: str = "", mode: str = "drive", ttl: s
 def list_(_: Context, workspace: str, json: bool = False) -> None:
     """Show the sessions of a workspace."""
     found = access.sessions(workspace)
-    rows = found.get("sessions", []) if isinstance(found, dict) else found
     lines = [
-        f"{one.get('id')}  {one.get('desktop')}  {','.join(one.get('routes', []))}  {one.get('mode')}" for one in rows
+        f"{one['id']}  {one['desktop']}  {','.join(one['routes'])}  {one['mode']}  {one['state']}" for one in found
     ]
     show(found, as_json=json, text="\n".join(lines) or "no sessions")
 
@@ -45,9 +44,8 @@ def revoke(
     _: Context, workspace: str, session: str = "", desktop: str = "", all: bool = False, json: bool = False
 ) -> None:
     """End sessions; their live connections are closed."""
-    answer = access.revoke(workspace, session=session or None, desktop=desktop or None, everything=all)
-    count = answer.get("revoked") if isinstance(answer, dict) else answer
-    show(answer, as_json=json, text=f"revoked: {count}")
+    ended = access.revoke(workspace, session=session or None, desktop=desktop or None, everything=all)
+    show(ended, as_json=json, text=f"revoked: {len(ended)}")
 
 
 ns = Collection("access")
