@@ -16,6 +16,8 @@ SECOND_SWEEP_SECONDS = 0.2
 ROUNDS = 20
 ANSWER_SECONDS = 2
 MASTER_AWAY_SECONDS = 2
+REFUSE_SECONDS = 5
+LINES = 8  # at once; others wait, so that many sessions do not crowd the master
 REMEDY = "look at `systemctl status haproxy` in the gateway"
 
 
@@ -31,6 +33,7 @@ class Proxy:
         self._socket = socket
         self._revoked_file = revoked_file
         self._addresses = addresses
+        self._lines = asyncio.Semaphore(LINES)
 
     async def workers(self) -> list[int]:
         """Process ids of the workers, old ones too; empty if HAProxy does not run."""
@@ -41,16 +44,23 @@ class Proxy:
         lines = (line.split() for line in answer.splitlines())
         return [int(words[0]) for words in lines if len(words) > 1 and words[0].isdigit() and words[1] == "worker"]
 
-    async def admit(self, session: Session, workers: Sequence[int] | None = None) -> None:
-        """Give a session its own servers. Always weight 0: no other session may ever fall through to them."""
-        for pid in workers if workers is not None else await self._workers_patiently():
+    async def admit(self, session: Session, workers: Sequence[int] | None = None) -> bool:
+        """Give a session its own servers; false if a worker did not take them, and must be asked again.
+
+        Always weight 0: no other session may ever fall through to them.
+        """
+        taken = True
+        pids = workers if workers is not None else await self._workers_patiently()
+        for pid in pids:
             for route in session.routes:
                 address = self._addresses.get((session.desktop, route))
                 if address is None:
                     continue
                 server = f"{backend(session.desktop, route)}/{session.id}"
-                await self._tell(pid, f"add server {server} {address} weight 0")
-                await self._tell(pid, f"enable server {server}")
+                # What they answer does not count: one that is stopping, or knows the server, says so.
+                for command in (f"add server {server} {address} weight 0", f"enable server {server}"):
+                    taken = await self._tell(pid, command) is not None and taken
+        return taken and bool(pids)
 
     async def refuse(self, session: Session, *, revoked: bool) -> int:
         """Close a session's sockets in every worker and let it open no new one; how many workers were told.
@@ -58,13 +68,13 @@ class Proxy:
         None is told if HAProxy does not run, or not answer: then ask again, its sockets may be alive.
         """
         told: set[int] = set()
-        for _ in range(ROUNDS):
-            fresh = [pid for pid in await self._workers_patiently() if pid not in told]
-            if not fresh:
-                break
+        end = time.monotonic() + REFUSE_SECONDS
+        while fresh := [pid for pid in await self._workers_patiently() if pid not in told]:
             # Close first in all of them: the bound on time is for the sockets, the tidying can wait.
-            await asyncio.gather(*(self._close(pid, session, revoked) for pid in fresh))
-            told.update(fresh)
+            closed = await asyncio.gather(*(self._close(pid, session, revoked) for pid in fresh))
+            told.update(pid for pid, done in zip(fresh, closed, strict=True) if done)
+            if time.monotonic() > end:
+                return 0
         # A desktop that was slow to answer the upgrade may have completed it between the two commands.
         await asyncio.sleep(SECOND_SWEEP_SECONDS)
         # An old worker leaves with its last socket, and would keep us waiting for an answer.
@@ -83,36 +93,46 @@ class Proxy:
                 return workers
             await asyncio.sleep(0.02)
 
-    async def _close(self, pid: int, session: Session, revoked: bool) -> None:
-        if revoked:
-            await self._tell(pid, f"add acl {self._revoked_file} {session.id}")
+    async def _close(self, pid: int, session: Session, revoked: bool) -> bool:
+        """Close the session's sockets in one worker; false if it did not answer or still has some."""
+        if revoked and await self._tell(pid, f"add acl {self._revoked_file} {session.id}") is None:
+            return False
         for route in session.routes:
             server = f"{backend(session.desktop, route)}/{session.id}"
             await self._tell(pid, f"set server {server} state maint")
             await self._tell(pid, f"shutdown sessions server {server}")
         # A worker that is stopping answers "Proxy is disabled" to all of the above; this works there too.
         for _ in range(ROUNDS):
-            streams = streams_of(await self._tell(pid, "show sess"), session.id)
+            listing = await self._tell(pid, "show sess")
+            if listing is None:
+                return False
+            streams = streams_of(listing, session.id)
             if not streams:
-                return
+                return True
             for stream in streams:
                 await self._tell(pid, f"shutdown session {stream}")
             await asyncio.sleep(0.02)
+        return False
 
-    async def _tell(self, pid: int, command: str) -> str:
+    async def _tell(self, pid: int, command: str) -> str | None:
+        """What a worker answers; nothing if it is gone, or the master is just replacing itself."""
         try:
             return await self._ask(f"@!{pid} {command}")
         except (OSError, TimeoutError):
-            return ""  # the worker is gone, and its sockets with it
+            return None
 
     async def _ask(self, command: str) -> str:
-        async with asyncio.timeout(ANSWER_SECONDS):
+        async with self._lines, asyncio.timeout(ANSWER_SECONDS):
             reader, writer = await asyncio.open_unix_connection(str(self._socket))
             try:
                 writer.write(f"{command}\n".encode())
                 # The master keeps the connection until the asking side says that it has no more to ask.
                 writer.write_eof()
-                return (await reader.read()).decode(errors="replace")
+                data = await reader.read()
+                if not data:
+                    # A true answer has at least a line end; the master was replaced while it was asked.
+                    raise ConnectionResetError("HAProxy's master gave no answer")
+                return data.decode(errors="replace")
             finally:
                 writer.close()
 

@@ -40,6 +40,7 @@ class Sessions:
         self._kid, self._key = signing_key
         self._clock = clock
         self._synced: set[int] = set()
+        self._behind = False  # a worker may lack a session: the sweep gives all of them all sessions again
         self._closing = asyncio.Lock()
 
     def grant(self, desktop: str, routes: Sequence[str] | None, mode: str, ttl: int, actor: str) -> dict[str, Any]:
@@ -81,7 +82,8 @@ class Sessions:
             self._audit.note("refuse", session=known.id if known else None, address=address, reason=reason.field)
             raise reason
         self._note("redeem", session, result="active", address=address)
-        await self._proxy.admit(session)
+        if not await self._proxy.admit(session):
+            self._behind = True
         return session, tokens.sign(session, self.settings.workspace, now, self._kid, self._key)
 
     def session_of(self, claims: dict[str, Any] | None, desktop: str) -> Session:
@@ -130,13 +132,15 @@ class Sessions:
 
     async def _sync_workers(self, now: float) -> None:
         workers = await self._proxy.workers()
-        fresh = [pid for pid in workers if pid not in self._synced]
+        behind, self._behind = self._behind, False
+        fresh = [pid for pid in workers if behind or pid not in self._synced]
+        taken = True
         if fresh:
             for session in self._store.alive(now):
-                await self._proxy.admit(session, fresh)
-            for session in self._store.revoked(now):
-                await self._proxy.refuse(session, revoked=True)
-        self._synced = set(workers)
+                taken = await self._proxy.admit(session, fresh) and taken
+            revoked = self._store.revoked(now)
+            await asyncio.gather(*(self._proxy.refuse(session, revoked=True) for session in revoked))
+        self._synced = set(workers) if taken else set()
 
     async def _revoke(self, ids: list[str], actor: str, reason: str) -> list[dict[str, Any]]:
         now = self._clock()

@@ -4,6 +4,7 @@ import base64
 import http.client
 import json
 import os
+import random
 import shutil
 import socket
 import ssl
@@ -42,12 +43,18 @@ def wait_for(what: str, ready: Callable[[], Any], seconds: float = WAIT_SECONDS)
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
+    """Ports that nobody listens on, below those that the kernel gives to clients."""
+    found: list[int] = []
+    while len(found) < count:
+        port = random.randrange(15000, 30000)
+        try:
+            # The port after it is tried as well: the service and its peers take two in a row.
+            for one in (port, port + 1):
+                socket.create_server(("", one)).close()
+        except OSError:
+            continue
+        found.append(port)
+    return found
 
 
 class Checks:
@@ -116,8 +123,7 @@ class Gateway:
 
     def start(self) -> None:
         self.root.chmod(0o755)
-        door, service, _peers = self._ports()
-        vnc, tty = free_ports(2)
+        door, service, vnc, tty = free_ports(4)
         self.layout = Layout(
             root=self.root,
             program=self.root / "program",
@@ -338,12 +344,3 @@ class Gateway:
         assets.mkdir(parents=True)
         for name in ("index.html", "viewer.html", "viewer.js"):
             (assets / name).write_text(name)
-
-    def _ports(self) -> tuple[int, int, int]:
-        while True:
-            door, service = free_ports(2)
-            try:
-                socket.create_server(("127.0.0.1", service + 1)).close()
-            except OSError:
-                continue
-            return door, service, service + 1
