@@ -60,7 +60,8 @@ def test_machine_id_is_empty(root: RootFileSystem) -> None:
 
 def test_there_is_no_cloud_init_instance(root: RootFileSystem) -> None:
     assert not root.names("/var/lib/cloud") & {"instance", "instances", "data", "seed"}
-    assert not {name for name in root.names("/etc/systemd/network") if "cloud-init" in name}
+    written = {name for name in root.names("/etc/systemd/network") if name.startswith("10-cloud-init-")}
+    assert not {name for name in written if name.endswith((".network", ".link"))}
 
 
 def test_the_key_of_the_build_is_gone(root: RootFileSystem) -> None:

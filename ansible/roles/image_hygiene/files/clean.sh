@@ -8,7 +8,9 @@ systemctl stop systemd-random-seed.service || true
 journalctl --relinquish-var || true
 
 cloud-init clean --logs --seed --configs all
-rm -rf /etc/systemd/network/10-cloud-init-* /etc/netplan/50-cloud-init.yaml /etc/sudoers.d/90-cloud-init-users
+# What cloud-init wrote, not what a role put beside it for the next instance (10-cloud-init-NAME.network.d).
+rm -f /etc/systemd/network/10-cloud-init-*.network /etc/systemd/network/10-cloud-init-*.link
+rm -f /etc/netplan/50-cloud-init.yaml /etc/sudoers.d/90-cloud-init-users
 rm -f /etc/ssh/ssh_host_*
 rm -f /var/lib/systemd/random-seed /var/lib/systemd/credential.secret /var/lib/dbus/machine-id
 : >/etc/machine-id
