@@ -68,17 +68,23 @@ def _build(image: Image, kind: BaseKind, image_digest: str, scratch: Path, logs:
     how = accelerator("auto")
     with step(f"build with Packer ({how})", timings):
         disk = PackerBuild(base.disk, how, variables, scratch, logs).run()
+    _require_same_sources(image, kind, image_digest)
     verdict = check_image(image, disk, how, logs, timings)
     finished = scratch / "finished"
     finished.mkdir()
     with step("compress the disk", timings):
         argv = ["qemu-img", "convert", "-c", "-o", "compression_type=zstd", "-O", "qcow2"]
         run([*argv, str(disk), str(finished / DISK)], timeout=CONVERT_SECONDS)
-    if digest(image, tree(), kind) != image_digest:
-        raise BuildError("image", image.name, "its sources changed during the build", "build it again")
+    _require_same_sources(image, kind, image_digest)
     manifest = _manifest(image, image_digest, base, how, verdict, timings, finished / DISK)
     (finished / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
     return _keep(image.name, image_digest, finished)
+
+
+def _require_same_sources(image: Image, kind: BaseKind, image_digest: str) -> None:
+    """What was edited meanwhile may or may not be in the disk: then the digest would lie."""
+    if digest(image, tree(), kind) != image_digest:
+        raise BuildError("image", image.name, "its sources changed during the build", "build it again")
 
 
 def _ansible_variables(image: Image, kind: BaseKind, scratch: Path, timings: Timings) -> dict[str, Any]:
