@@ -16,8 +16,8 @@ class DomainKind(Kind):
     """`deskyard:libvirt:Domain`: a machine. Its data is in its disk, so stopping or replacing it loses nothing."""
 
     replaces: ClassVar[frozenset[str]] = frozenset({"name", "accelerator", "disk"})
-    desired: ClassVar[Values] = {"running": True}
-    computed: ClassVar[tuple[str, ...]] = ("uuid", "running", "console_log")
+    desired: ClassVar[Values] = {"running": True, "plugged": True}
+    computed: ClassVar[tuple[str, ...]] = ("uuid", "running", "plugged", "console_log")
 
     def needs_replacement(self, state: Values, inputs: Values, changed: list[str]) -> list[str]:
         """Another network needs a new machine: the old network cannot go while a machine is plugged into it."""
@@ -32,7 +32,7 @@ class DomainKind(Kind):
         machine = link.defineXML(_document(inputs))
         machine.setAutostart(True)
         machine.create()
-        return inputs["name"], _outputs(machine)
+        return inputs["name"], _outputs(link, machine)
 
     def read(self, link: Any, identity: str, state: Values) -> Values | None:
         """Its hardware as defined now, and whether it runs."""
@@ -42,7 +42,7 @@ class DomainKind(Kind):
         if found is None:
             return None
         xml = found.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
-        return {**state, **_hardware(xml, state), **_outputs(found)}
+        return {**state, **_hardware(xml, state), **_outputs(link, found)}
 
     def update(self, link: Any, identity: str, state: Values, inputs: Values) -> Values:
         """Memory and CPUs change at its next start, NICs and filters at once; start it if it is off."""
@@ -60,9 +60,12 @@ class DomainKind(Kind):
             _replace_interfaces(machine, devices, inputs["interfaces"])
         link.defineXML(ElementTree.tostring(root, encoding="unicode"))
         machine = link.lookupByName(identity)
+        if machine.isActive() and not _plugged(link, machine):
+            # Its networks were stopped under it; only a start plugs it in again.
+            stop(machine)
         if not machine.isActive():
             machine.create()
-        return _outputs(machine)
+        return _outputs(link, machine)
 
     def delete(self, link: Any, identity: str, state: Values) -> None:
         """Shut it down (pull the plug if the guest does not listen) and forget it; its disks stay."""
@@ -109,12 +112,27 @@ def console_log(domain: str) -> str:
     return f"/var/log/libvirt/qemu/{domain}-console.log"
 
 
-def _outputs(machine: Any) -> Values:
+def _outputs(link: Any, machine: Any) -> Values:
     return {
         "uuid": machine.UUIDString(),
         "running": bool(machine.isActive()),
+        "plugged": not machine.isActive() or _plugged(link, machine),
         "console_log": console_log(machine.name()),
     }
+
+
+def _plugged(link: Any, machine: Any) -> bool:
+    """False if a network was stopped under the running machine: started again, it knows nothing of its NIC."""
+    uuid = machine.UUIDString()
+    for source in ElementTree.fromstring(machine.XMLDesc(0)).iterfind("./devices/interface/source"):
+        try:
+            ports = link.networkLookupByName(source.get("network")).listAllPorts()
+        except libvirt.libvirtError:
+            return False
+        owners = {ElementTree.fromstring(port.XMLDesc(0)).findtext("./owner/uuid") for port in ports}
+        if uuid not in owners:
+            return False
+    return True
 
 
 def _hardware(xml: str, state: Values) -> Values:

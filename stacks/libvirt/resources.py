@@ -120,7 +120,7 @@ class Domain(pulumi.CustomResource):
             "seed": seed,
             "interfaces": list(interfaces),
         }
-        outputs = {"uuid": None, "running": None, "console_log": None}
+        outputs = {"uuid": None, "running": None, "plugged": None, "console_log": None}
         super().__init__(f"{PREFIX}Domain", resource_name, {**inputs, **outputs}, opts)
 
 

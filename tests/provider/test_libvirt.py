@@ -180,6 +180,20 @@ def test_a_stopped_machine_and_changed_hardware_are_drift_and_mended_in_place(be
     assert bench.link.lookupByName(PREFIX).UUIDString() == uuid
 
 
+def test_a_machine_whose_network_was_restarted_is_plugged_in_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nothing that listens to a request to shut down has booted in it.
+    monkeypatch.setattr("stacks.libvirt.machine.stop", lambda machine: machine.destroy())
+    state = bench.machine()
+    network = bench.link.networkLookupByName(f"{PREFIX}-net")
+    network.destroy()
+    network.create()
+    assert drift(DomainKind(), bench, state) == ["plugged"]
+    DomainKind().update(bench.link, PREFIX, seen(DomainKind(), bench, state), state)
+    assert drift(DomainKind(), bench, state) == []
+
+
 def test_a_filter_taken_off_a_running_machine_is_put_back(bench: Bench) -> None:
     state = bench.machine()
     machine = bench.link.lookupByName(PREFIX)
