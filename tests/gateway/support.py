@@ -178,7 +178,8 @@ class Gateway:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait(10)
-        self.desktops.close()
+        if hasattr(self, "desktops"):  # it may have failed to start
+            self.desktops.close()
         shutil.rmtree(self.root, ignore_errors=True)
 
     # What a person or the host does.
