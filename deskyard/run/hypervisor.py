@@ -77,6 +77,9 @@ def down(*, force: bool = False) -> None:
     if answers():
         if namespace() is None:
             return
+        if Background("libvirtd", _folder()).pid() is None:
+            reason = "the hypervisor was started by another user or with another DESKYARD_HOME"
+            raise SiteError("site", "local", reason, "end it from there")
         with connection() as link:
             _stop_guests(link, force=force)
             for network in link.listAllNetworks(libvirt.VIR_CONNECT_LIST_NETWORKS_ACTIVE):
