@@ -19,9 +19,9 @@ from deskyard.run.progress import say
 from deskyard.run.ssh_link import GATEWAY, SshLink
 
 # Emulated desktops share few cores: the last of four takes more than six minutes.
-SECONDS = {"kvm": 300.0, "tcg": 1200.0}
+SECONDS = {"kvm": 300.0, "tcg": 1500.0}
 PAUSE_SECONDS = 4.0
-STATUS_SECONDS = 90.0
+STATUS_SECONDS = 120.0
 CONSOLE_LOGS = Path("/var/log/libvirt/qemu")
 
 

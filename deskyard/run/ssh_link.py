@@ -14,7 +14,7 @@ from deskyard.run.places import places
 
 USER = "deskyard"
 GATEWAY = "gateway"
-CONNECT_SECONDS = 30
+CONNECT_SECONDS = 60
 # What ssh itself answers when it never reached the other side.
 NO_CONNECTION = 255
 

@@ -13,8 +13,8 @@ from stacks.libvirt.kind import CANCELLATION, Kind, gone_is_fine
 from stacks.libvirt.values import Values
 
 # An emulated gateway boots in two to nine minutes, depending on what else boots.
-BOOT_SECONDS = 1500.0
-APPLY_SECONDS = 180.0
+BOOT_SECONDS = 1800.0
+APPLY_SECONDS = 600.0
 RENEW_BEFORE = datetime.timedelta(days=30)
 PROGRAM = ("sudo", "deskyard-gateway")
 
