@@ -19,7 +19,15 @@ def test_a_live_machine_passes_the_suites_of_its_image(one: Running, host: str, 
     config = places().workspace(one.plan.site, one.name) / "ssh_config"
     suites = [folder for folder in suite_folders(read_image(tree(), image), tree()) if _for_live_machines(folder)]
     assert suites
-    options = ["-m", "vm", "-p", "no:cacheprovider", f"--hosts=ssh://{host}", f"--ssh-config={config}", "--sudo"]
+    options = [
+        "-m",
+        "vm",
+        "-p",
+        "no:cacheprovider",
+        f"--hosts=ssh://{host}?controlpath={one.master(host)}",
+        f"--ssh-config={config}",
+        "--sudo",
+    ]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *options, *map(str, suites)],
         cwd=tree(),

@@ -44,13 +44,15 @@ def viewer(one: Running, door: Door) -> Iterator[Chrome]:
     with browser.browser(door) as driver:
         driver.get(link)
         eventually(lambda: "/d/desk/" in driver.current_url, "the way from the link to the viewer", driver)
-        eventually(lambda: bool(driver.find_elements(By.CSS_SELECTOR, "canvas")), "the canvas", driver)
+        eventually(lambda: bool(driver.find_elements(By.CSS_SELECTOR, "#desktop canvas")), "the canvas", driver)
         yield driver
 
 
 def test_the_canvas_shows_our_wallpaper(viewer: Chrome) -> None:
     def share() -> float:
-        return browser.share_of_colour(viewer.find_element(By.CSS_SELECTOR, "canvas").screenshot_as_png, wallpaper())
+        return browser.share_of_colour(
+            viewer.find_element(By.CSS_SELECTOR, "#desktop canvas").screenshot_as_png, wallpaper()
+        )
 
     eventually(lambda: share() > 0.5, f"a canvas that is mostly {wallpaper()}", viewer)
     browser.keep(viewer.get_screenshot_as_png(), "viewer")
@@ -70,7 +72,7 @@ def test_a_key_typed_in_the_browser_reaches_the_guest(viewer: Chrome, one: Runni
     terminal = f"xfce4-terminal --disable-server --command \"sh -c '{shell}'\""
     one.ssh("desk", f"sudo -u agent DISPLAY=:1 setsid {terminal} >/dev/null 2>&1 </dev/null &")
     eventually(lambda: "head" in one.ssh("desk", "pgrep -a head", check=False).stdout, "a window to type in", viewer)
-    canvas = viewer.find_element(By.CSS_SELECTOR, "canvas")
+    canvas = viewer.find_element(By.CSS_SELECTOR, "#desktop canvas")
     ActionChains(viewer).click(canvas).pause(1).send_keys("deskyard42", Keys.ENTER).perform()
     eventually(
         lambda: one.ssh("desk", f"sudo cat {TYPED_FILE}", check=False).stdout.strip() == "deskyard42",

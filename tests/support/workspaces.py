@@ -63,14 +63,30 @@ class Running:
 
     def ssh(self, host: str, command: str, stdin: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a command in a guest: `gateway` or a desktop's name."""
-        config = places().workspace(self.plan.site, self.name) / "ssh_config"
-        # One connection for all commands of a guest: an emulated machine takes seconds to greet.
-        share = ["ControlMaster=auto", f"ControlPath={self.declared.folder}/%C", "ControlPersist=60"]
-        options = [part for option in share for part in ("-o", option)]
-        argv = ["ssh", "-F", str(config), *options, host, command]
+        argv = [*self._ssh(), "-o", f"ControlPath={self.master(host)}", host, command]
         done = subprocess.run(argv, input=stdin, capture_output=True, text=True, timeout=SSH_SECONDS, check=False)
         assert not check or done.returncode == 0, f"{host}: {command}\n{done.stdout}\n{done.stderr}"
         return done
+
+    def master(self, host: str) -> Path:
+        """The socket of one connection for all commands of a guest: an emulated machine takes seconds to greet.
+
+        The connection is opened apart from any command, so that its processes hold no command's output open; it ends
+        by itself when unused.
+        """
+        socket = self.declared.folder / f"{self.name}-{host}.ssh"
+        alive = subprocess.run(
+            [*self._ssh(), "-o", f"ControlPath={socket}", "-O", "check", host], capture_output=True, check=False
+        )
+        if alive.returncode:
+            options = ["ControlMaster=yes", f"ControlPath={socket}", "ControlPersist=120"]
+            argv = [*self._ssh(), *(part for option in options for part in ("-o", option)), "-fN", host]
+            quiet = subprocess.DEVNULL
+            subprocess.run(argv, stdin=quiet, stdout=quiet, stderr=quiet, timeout=SSH_SECONDS, check=True)
+        return socket
+
+    def _ssh(self) -> list[str]:
+        return ["ssh", "-F", str(places().workspace(self.plan.site, self.name) / "ssh_config")]
 
     def grant(self, desktop: str = "desk", *options: str) -> dict[str, Any]:
         """Grant access as an operator does."""
