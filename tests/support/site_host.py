@@ -2,15 +2,13 @@
 
 import json
 import subprocess
-import time
 from types import TracebackType
 from typing import Self
 
-from deskyard.run import net_namespace
+from deskyard.run import hypervisor
 
 # TEST-NET-2 (RFC 5737) stands for the internet: it is routed to nowhere and is no private range.
 INTERNET_ADDRESS = "198.51.100.10"
-DEVICE = "dy-internet"
 SERVER = """
 import socket, sys
 listener = socket.create_server(("0.0.0.0", int(sys.argv[1])))
@@ -29,10 +27,8 @@ class SiteHost:
 
     def __enter__(self) -> Self:
         """Add the address and start the service, where the hypervisor's bridges are."""
-        self._inside = net_namespace.inside() if net_namespace.exists() else []
-        self._ip("link", "add", DEVICE, "type", "dummy")
-        self._ip("address", "add", f"{INTERNET_ADDRESS}/32", "dev", DEVICE)
-        self._ip("link", "set", DEVICE, "up")
+        self._inside = hypervisor.inside()
+        self._ip("address", "add", f"{INTERNET_ADDRESS}/32", "dev", "lo")
         argv = [*self._inside, "python3", "-u", "-c", SERVER, str(self.port)]
         self._server = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
         assert self._server.stdout is not None
@@ -45,8 +41,7 @@ class SiteHost:
         """Leave nothing behind."""
         self._server.terminate()
         self._server.wait(10)
-        self._ip("link", "delete", DEVICE)
-        time.sleep(0.1)
+        self._ip("address", "delete", f"{INTERNET_ADDRESS}/32", "dev", "lo")
 
     def private_addresses(self) -> list[str]:
         """Every IPv4 address of the host but loopback and the one that stands for the internet."""

@@ -15,6 +15,18 @@ with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=20) as s:
     print(s.recv(12).decode().strip())
 """
 
+BREAK_OFF = """
+import socket, sys
+address = (sys.argv[1], int(sys.argv[2]))
+for _ in range(12):
+    with socket.create_connection(address, timeout=20) as s:
+        s.recv(12)
+with socket.create_connection(address, timeout=20) as s:
+    s.sendall(s.recv(12))
+    offered = s.recv(1)
+    print("welcome" if offered and offered[0] > 0 else "shut out")
+"""
+
 # A WebSocket client in few lines, because the guest has no library for it.
 WEBSOCKET = """
 import base64, hashlib, os, socket, sys
@@ -49,6 +61,11 @@ def lan_address(host: Host) -> str:
 def test_vnc_answers_on_loopback(host: Host, defaults: dict[str, Any], eventually: Eventually) -> None:
     port = defaults["vnc_server_port"]
     eventually(lambda: _python(host, BANNER, "127.0.0.1", port).stdout.startswith("RFB 003."), "VNC answers")
+
+
+def test_viewers_that_break_off_do_not_shut_out_the_next(host: Host, defaults: dict[str, Any]) -> None:
+    # What a refused viewer gets begins like any banner: only the handshake's second message tells.
+    assert _python(host, BREAK_OFF, "127.0.0.1", defaults["vnc_server_port"]).stdout.strip() == "welcome"
 
 
 def test_vnc_is_closed_on_the_lan_address(host: Host, defaults: dict[str, Any], lan_address: str) -> None:
