@@ -51,6 +51,8 @@ class Neighbour:
         """Unplug it."""
         self._service.terminate()
         self._service.wait(10)
+        # A namespace takes its time to go, and with it its end of the cable.
+        _run(*hypervisor.inside(), "ip", "link", "delete", PORT)
         _run("ip", "netns", "delete", NAMESPACE)
 
     def connect(self, address: str, ports: tuple[int, ...]) -> dict[int, str]:
