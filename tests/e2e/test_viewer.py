@@ -44,7 +44,8 @@ def viewer(one: Running, door: Door) -> Iterator[Chrome]:
     with browser.browser(door) as driver:
         driver.get(link)
         eventually(lambda: "/d/desk/" in driver.current_url, "the way from the link to the viewer", driver)
-        eventually(lambda: bool(driver.find_elements(By.CSS_SELECTOR, "#desktop canvas")), "the canvas", driver)
+        connected = "#desktop-state[data-state=connected]"
+        eventually(lambda: bool(driver.find_elements(By.CSS_SELECTOR, connected)), "the connection", driver)
         yield driver
 
 
