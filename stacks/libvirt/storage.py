@@ -89,15 +89,36 @@ def remove_overlay(link: Any, name: str) -> None:
             return
         with gone_is_fine():
             found.delete()
-        in_pool = link.storagePoolLookupByName(POOL)
-        volumes = {volume.name(): volume for volume in in_pool.listAllVolumes()}
-        used = {backing for volume in volumes.values() if (backing := _backing(volume))}
-        for marker in [volume for name, volume in volumes.items() if name.endswith(MARKER)]:
-            image = volumes.get(marker.name().removesuffix(MARKER) + ".qcow2")
-            if image is None or image.path() not in used:
-                marker.delete()
-                if image is not None:
-                    image.delete()
+        _drop_unused_images(link.storagePoolLookupByName(POOL))
+
+
+def _drop_unused_images(in_pool: Any) -> None:
+    """Delete images that no overlay needs; none at all unless the list of disks is whole.
+
+    While somebody else works in the pool, libvirt's list may lack what is there: a missing overlay would make its
+    image look unused. Then the next removal tidies up.
+    """
+    volumes = {volume.name(): volume for volume in in_pool.listAllVolumes()}
+    try:
+        disks = {name: _backing(volume) for name, volume in volumes.items() if name.endswith(".qcow2")}
+    except libvirt.libvirtError:
+        return
+    if set(disks) != _disks_in_folder(in_pool):
+        return
+    for marker in [volume for name, volume in volumes.items() if name.endswith(MARKER)]:
+        image = volumes.get(marker.name().removesuffix(MARKER) + ".qcow2")
+        if image is None or image.path() not in disks.values():
+            for unused in [marker] if image is None else [marker, image]:
+                with gone_is_fine():
+                    unused.delete()
+
+
+def _disks_in_folder(in_pool: Any) -> set[str]:
+    try:
+        return {path.name for path in Path(POOL_PATH).iterdir() if path.suffix == ".qcow2"}
+    except PermissionError:
+        # An ordinary user may not look into the folder: a second look at the list is what is left.
+        return {volume.name() for volume in in_pool.listAllVolumes() if volume.name().endswith(".qcow2")}
 
 
 def _backing(volume: Any) -> str | None:
