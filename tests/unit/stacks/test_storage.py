@@ -23,7 +23,7 @@ class Volume:
     def path(self) -> str:
         return str(self._path)
 
-    def XMLDesc(self, _: int) -> str:  # noqa: N802 - libvirt's name
+    def XMLDesc(self, _: int) -> str:
         if not self._path.exists():
             raise libvirt.libvirtError("gone")
         store = f"<backingStore><path>{self._backing}</path></backingStore>" if self._backing else ""
@@ -39,7 +39,7 @@ class Pool:
     def __init__(self, *volumes: Volume) -> None:
         self._volumes = volumes
 
-    def listAllVolumes(self) -> list[Volume]:  # noqa: N802 - libvirt's name
+    def listAllVolumes(self) -> list[Volume]:
         return list(self._volumes)
 
 
