@@ -3,7 +3,6 @@
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from deskyard import toolchain
 from deskyard.run import access, declaration, workspace
@@ -19,11 +18,11 @@ EXAMPLE = Path("examples/one-desktop/Pulumi.demo.yaml")
 
 @dataclass(frozen=True)
 class Demo:
-    """What the demo made; `link` holds a one-use ticket."""
+    """What the demo made; `link` holds a one-use ticket that expires at a Unix time."""
 
     target: str
     link: str
-    ticket_expires: Any
+    ticket_expires: int
     certificate_authority: str
     seconds: dict[str, float]
 

@@ -1,6 +1,7 @@
 """The two commands of the README: see it, and see it tested."""
 
 from dataclasses import asdict
+from datetime import datetime
 
 from invoke import Collection, Context
 
@@ -40,9 +41,10 @@ def test(_: Context, fast: bool = False, yes: bool = False, match: str = "") -> 
 
 
 def _story(made: Demo) -> str:
+    expires = datetime.fromtimestamp(made.ticket_expires)
     steps = "\n".join(f"  {name:18} {seconds:7.1f} s" for name, seconds in made.seconds.items())
     return f"""
-Your desktop (the link works once, until {made.ticket_expires}):
+Your desktop (the link works once, until {expires:%H:%M}):
 
   {made.link}
 
