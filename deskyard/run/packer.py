@@ -36,7 +36,7 @@ class PackerBuild:
     def run(self) -> Path:
         """Build, and return the disk; raises `BuildError` that names the logs."""
         packer, output = str(locate("packer")), self.scratch / "output"
-        templates = self._stage(packer)
+        what = self.validate()
         log = self.logs / "packer.log"
         with log.open("w") as file:
 
@@ -49,7 +49,7 @@ class PackerBuild:
 
             try:
                 run(
-                    [packer, "build", "-color=false", *self._arguments(), str(templates)],
+                    [packer, "build", "-color=false", *what],
                     timeout=BUILD_SECONDS,
                     on_line=keep,
                     env={"PACKER_CACHE_DIR": str(self.scratch / "cache"), "CHECKPOINT_DISABLE": "1"},
@@ -62,6 +62,13 @@ class PackerBuild:
                     "image", self.logs.name, reason, "read the log, mend the cause, run it again"
                 ) from error
         return output / "disk.qcow2"
+
+    def validate(self) -> list[str]:
+        """Let Packer check templates and variables; answers the arguments of a build that passed."""
+        packer = str(locate("packer"))
+        what = [*self._arguments(), str(self._stage(packer))]
+        run([packer, "validate", *what], timeout=120, env={"CHECKPOINT_DISABLE": "1"})
+        return what
 
     def _stage(self, packer: str) -> Path:
         """Packer before 1.7 has its plugins built in and refuses a file that asks for them."""

@@ -5,7 +5,9 @@ from datetime import datetime
 
 from invoke import Collection, Context
 
+from deskyard import toolchain
 from deskyard.run.demo import NAME, Demo, prepare, run_demo
+from deskyard.run.host import require_programs
 from deskyard.run.progress import Timings, say
 from deskyard.tasks.check import pytest
 from deskyard.tasks.front import command, show
@@ -32,6 +34,9 @@ def demo(_: Context, yes: bool = False, json: bool = False) -> None:
 def test(_: Context, fast: bool = False, yes: bool = False, match: str = "") -> None:
     """Run everything CI runs: linters, unit and contract tests, images, two workspaces end to end."""
     chosen = ["-k", match] if match else []
+    require_programs()
+    for name in toolchain.TOOLS:
+        toolchain.get(name)
     pytest(*chosen)
     if fast:
         return

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from deskyard.toolchain import locate
+
 TREE = Path(__file__).parents[2]
 SHELL_SCRIPTS = [
     path
@@ -63,4 +65,4 @@ def test_ansible_lint_finds_nothing() -> None:
 
 
 def test_packer_templates_are_formatted() -> None:
-    passes("packer", "fmt", "-check", "packer", env={"CHECKPOINT_DISABLE": "1"})
+    passes(str(locate("packer")), "fmt", "-check", "packer", env={"CHECKPOINT_DISABLE": "1"})
