@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Literal, cast
 
 from deskyard.errors import ConfigError, HostError
-from deskyard.run.guest_boot import QEMU, Accelerator, cpu_arguments
+from deskyard.plan.workspace import Accelerator
+from deskyard.run.guest_boot import QEMU, cpu_arguments
 from deskyard.run.places import places
 from deskyard.run.progress import say
 

@@ -27,13 +27,17 @@ class Demo:
     seconds: dict[str, float]
 
 
-def prepare(timings: Timings) -> None:
-    """Programs, toolchain and images: what every workspace needs."""
+def equip(timings: Timings) -> None:
+    """Programs and toolchain: what builds and tests need."""
     with step("machine", timings):
         require_programs()
     with step("toolchain", timings):
         for name in toolchain.TOOLS:
             toolchain.get(name)
+
+
+def build_images(timings: Timings) -> None:
+    """The images every workspace needs."""
     for image in IMAGES:
         with step(f"image {image}", timings):
             build(image)
@@ -42,7 +46,8 @@ def prepare(timings: Timings) -> None:
 def run_demo() -> Demo:
     """Prepare everything, bring the workspace up, grant a session; what is there already is left as it is."""
     timings = Timings()
-    prepare(timings)
+    equip(timings)
+    build_images(timings)
     declare()
     with step("workspace", timings):
         state = workspace.up(NAME)

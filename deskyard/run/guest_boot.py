@@ -7,13 +7,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from deskyard.errors import BuildError, CommandError, HostError
+from deskyard.plan.workspace import Accelerator
 from deskyard.run.command import Result, run
 from deskyard.run.seed import write_seed
-
-Accelerator = Literal["kvm", "tcg"]
 
 QEMU = "qemu-system-x86_64"
 BOOT_SECONDS: dict[Accelerator, float] = {"kvm": 180, "tcg": 600}

@@ -21,7 +21,8 @@ PROGRAMS = (
     "ssh-keygen",
     "npm",
 )
-GIB = 1024**3
+MEMORY_FILE = Path("/proc/meminfo")
+MIB, GIB = 1024**2, 1024**3
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,9 @@ def host_state() -> HostState:
         root=os.geteuid() == 0,
         kvm_device=Path("/dev/kvm").exists(),
         cpus=os.cpu_count() or 1,
-        memory_available_gib=round(_available_memory() / GIB, 1),
+        memory_available_gib=round(available_memory_mib() * MIB / GIB, 1),
         disk_free_gib=round(shutil.disk_usage("/var/lib").free / GIB, 1),
-        missing=tuple(program for program in PROGRAMS if not _which(program)),
+        missing=tuple(program for program in PROGRAMS if not find_program(program)),
     )
 
 
@@ -58,13 +59,15 @@ def require_programs() -> None:
         raise HostError("programs", ", ".join(missing), "are not on this machine", remedy)
 
 
-def _which(program: str) -> str | None:
+def find_program(program: str) -> str | None:
+    """Where a program is, or None."""
     # An ordinary user's PATH may lack the folders of system programs.
     return shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 
 
-def _available_memory() -> int:
-    for line in Path("/proc/meminfo").read_text().splitlines():
+def available_memory_mib() -> int:
+    """Memory that new programs may take, MiB."""
+    for line in MEMORY_FILE.read_text().splitlines():
         if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
+            return int(line.split()[1]) // 1024
     return 0

@@ -16,12 +16,12 @@ from typing import Any
 from deskyard.errors import BuildError
 from deskyard.model.image import HYGIENE_ROLE, Image
 from deskyard.plan.image import BaseKind, digest, read_image, suite_folders
+from deskyard.plan.workspace import Accelerator
 from deskyard.run import gateway_bundle
 from deskyard.run.accelerator import accelerator
 from deskyard.run.artifact import get_artifacts
 from deskyard.run.base_disk import BaseDisk, base_choice, choose_base, get_base
 from deskyard.run.command import run
-from deskyard.run.guest_boot import Accelerator
 from deskyard.run.image_store import DISK, MANIFEST, BuiltImage, find, image_folder, load, require
 from deskyard.run.image_test import Verdict, check_image
 from deskyard.run.packer import PackerBuild, packer_version

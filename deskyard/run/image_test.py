@@ -8,8 +8,9 @@ from pathlib import Path
 from deskyard.errors import BuildError, CommandError
 from deskyard.model.image import Image
 from deskyard.plan.image import suite_folders
+from deskyard.plan.workspace import Accelerator
 from deskyard.run.command import run
-from deskyard.run.guest_boot import Accelerator, Guest, boot_guest
+from deskyard.run.guest_boot import Guest, boot_guest
 from deskyard.run.places import tree
 from deskyard.run.progress import Timings, say, step
 

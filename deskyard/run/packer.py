@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from deskyard.errors import BuildError, CommandError
+from deskyard.plan.workspace import Accelerator
 from deskyard.run.command import run
-from deskyard.run.guest_boot import Accelerator, make_key
+from deskyard.run.guest_boot import make_key
 from deskyard.run.places import tree
 from deskyard.run.progress import say
 from deskyard.run.seed import write_seed

@@ -16,14 +16,13 @@ from deskyard.plan.workspace import MachinePlan
 from deskyard.run import declaration, forward, hypervisor
 from deskyard.run.command import run
 from deskyard.run.declaration import Declared
+from deskyard.run.host import GIB, available_memory_mib, find_program
 
 PROGRAMS = ("socat", "ssh", "ip")
 PRIVATE_PROGRAMS = ("libvirtd", "virtlogd", "nsenter", "unshare", "dnsmasq", "slirp4netns", "ebtables", "iptables")
 IMAGES_FOLDER = Path("/var/lib/libvirt/images")
-MEMORY_FILE = Path("/proc/meminfo")
 # Disks are overlays that grow: what a new one needs at once is a part of its size.
 DISK_PART = 0.25
-MIB, GIB = 1024**2, 1024**3
 
 
 def check(declared: Declared) -> None:
@@ -53,7 +52,7 @@ def _programs() -> None:
     toolchain.locate("pulumi")
     needed = PROGRAMS if hypervisor.RUN_BY_SYSTEMD.exists() else PROGRAMS + PRIVATE_PROGRAMS
     for program in needed:
-        if shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is None:
+        if find_program(program) is None:
             raise HostError("program", program, "is not installed", "run ./inv host.prepare")
 
 
@@ -116,8 +115,7 @@ def _disk(declared: Declared, images_bytes: int) -> None:
 
 def _memory(new: list[MachinePlan]) -> None:
     needed = sum(machine.memory_mib for machine in new)
-    line = next(line for line in MEMORY_FILE.read_text().splitlines() if line.startswith("MemAvailable:"))
-    available = int(line.split()[1]) // 1024
+    available = available_memory_mib()
     if needed > available:
         reason = f"{available} MiB are available, {len(new)} machine(s) to start need {needed} MiB"
         raise HostError("memory", None, reason, "choose smaller tiers, fewer desktops, or stop other workspaces")

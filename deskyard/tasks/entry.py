@@ -5,9 +5,7 @@ from datetime import datetime
 
 from invoke import Collection, Context
 
-from deskyard import toolchain
-from deskyard.run.demo import NAME, Demo, prepare, run_demo
-from deskyard.run.host import require_programs
+from deskyard.run.demo import NAME, Demo, build_images, equip, run_demo
 from deskyard.run.progress import Timings, say
 from deskyard.tasks.check import pytest
 from deskyard.tasks.front import command, show
@@ -34,13 +32,12 @@ def demo(_: Context, yes: bool = False, json: bool = False) -> None:
 def test(_: Context, fast: bool = False, yes: bool = False, match: str = "") -> None:
     """Run everything CI runs: linters, unit and contract tests, images, two workspaces end to end."""
     chosen = ["-k", match] if match else []
-    require_programs()
-    for name in toolchain.TOOLS:
-        toolchain.get(name)
+    timings = Timings()
+    equip(timings)
     pytest(*chosen)
     if fast:
         return
-    prepare(Timings())
+    build_images(timings)
     say("==> tests on virtual machines")
     pytest("-m", "vm", *VM_TESTS, *chosen)
 

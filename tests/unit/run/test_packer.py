@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from deskyard.errors import BuildError, CommandError
+from deskyard.plan.workspace import Accelerator
 from deskyard.run import packer
 from deskyard.run.command import Result
-from deskyard.run.guest_boot import Accelerator
 from deskyard.run.packer import PackerBuild, packer_version
 from deskyard.run.places import tree
 

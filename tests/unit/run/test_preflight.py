@@ -10,7 +10,7 @@ import pytest
 
 from deskyard import toolchain
 from deskyard.errors import ConfigError, HostError
-from deskyard.run import declaration, preflight
+from deskyard.run import declaration, host, preflight
 from deskyard.run.declaration import Declared
 
 
@@ -63,14 +63,14 @@ def test_a_free_port_is_fine(declared: Declared) -> None:
 
 
 def test_too_little_disk_space_is_refused(declared: Declared, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=3 * preflight.GIB))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=3 * host.GIB))
     with pytest.raises(HostError, match="3 GiB are free, 2 new disk"):
-        preflight._disk(declared, preflight.GIB)
+        preflight._disk(declared, host.GIB)
 
 
 def test_too_little_memory_is_refused(declared: Declared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:    2097152 kB\n")
-    monkeypatch.setattr(preflight, "MEMORY_FILE", tmp_path / "meminfo")
+    monkeypatch.setattr(host, "MEMORY_FILE", tmp_path / "meminfo")
     with pytest.raises(HostError, match="2048 MiB are available"):
         preflight._memory(preflight._machines(declared))
 
