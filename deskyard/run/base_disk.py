@@ -15,6 +15,7 @@ from deskyard.plan.image import BaseChoice, BaseKind, base_kinds, bootstrap_pack
 from deskyard.run.bootstrap import bootstrap_disk
 from deskyard.run.command import run
 from deskyard.run.download import fetch, is_reachable
+from deskyard.run.lock import alone
 from deskyard.run.places import places, tree
 from deskyard.run.progress import Timings, say, step
 
@@ -55,17 +56,23 @@ def get_base(image: Image, kind: BaseKind, timings: Timings) -> BaseDisk:
     digest = base_digest(image, kind)
     folder = places().bases / f"{kind}-{digest}"
     disk = folder / "disk.qcow2"
-    if not disk.is_file():
-        places().bases.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".new-", dir=places().bases) as made:
-            new = Path(made) / "done"
-            new.mkdir()
-            _make(image, kind, Path(made), new / "disk.qcow2", timings)
-            (new / "base.json").write_text(json.dumps(_ingredients(image, kind), indent=2))
-            if folder.exists():
-                shutil.rmtree(folder)
-            new.replace(folder)
+    # Images that are built at once may start from the same base.
+    with alone(f"base-{digest}"):
+        if not disk.is_file():
+            _keep(image, kind, folder, timings)
     return BaseDisk(kind, digest, disk)
+
+
+def _keep(image: Image, kind: BaseKind, folder: Path, timings: Timings) -> None:
+    places().bases.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".new-", dir=places().bases) as made:
+        new = Path(made) / "done"
+        new.mkdir()
+        _make(image, kind, Path(made), new / "disk.qcow2", timings)
+        (new / "base.json").write_text(json.dumps(_ingredients(image, kind), indent=2))
+        if folder.exists():
+            shutil.rmtree(folder)
+        new.replace(folder)
 
 
 def base_digest(image: Image, kind: BaseKind) -> str:

@@ -5,13 +5,16 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from deskyard.errors import CommandError, HostError
 
 TAIL_LINES = 25
+_running: set[subprocess.Popen[str]] = set()
+_stopping = threading.Event()
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,10 @@ def run(
         )
     except FileNotFoundError as error:
         raise HostError("program", argv[0], "is not installed", "run ./inv host.prepare") from error
+    _running.add(process)
     try:
+        if _stopping.is_set():
+            raise KeyboardInterrupt
         if on_line is None:
             stdout, stderr = process.communicate(stdin, timeout=timeout)
         else:
@@ -68,11 +74,30 @@ def run(
     except BaseException:
         _end_group(process)
         raise
+    finally:
+        _running.discard(process)
+    if _stopping.is_set():
+        raise KeyboardInterrupt
     result = Result(tuple(argv), process.returncode, stdout, stderr, time.monotonic() - started)
     if check and result.code != 0:
         tail = "\n".join((result.stderr.strip() or result.stdout.strip()).splitlines()[-TAIL_LINES:])
         raise CommandError("command", " ".join(argv[:4]), f"exit code {result.code}\n{tail}", "mend the cause above")
     return result
+
+
+@contextmanager
+def stopping() -> Iterator[None]:
+    """End what other threads run, and let them start nothing more until the block is over.
+
+    Python hands Ctrl-C to the main thread alone; the others learn of it by this.
+    """
+    _stopping.set()
+    try:
+        for process in tuple(_running):
+            _end_group(process)
+        yield
+    finally:
+        _stopping.clear()
 
 
 def _follow(process: subprocess.Popen[str], stdin: str | None, timeout: float, on_line: Callable[[str], None]) -> str:

@@ -4,7 +4,10 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+
+_LABEL: ContextVar[str] = ContextVar("label", default="")
 
 
 @dataclass
@@ -16,7 +19,19 @@ class Timings:
 
 def say(text: str) -> None:
     """Print one line of progress."""
-    print(text, file=sys.stderr, flush=True)
+    # One write a line, so that the lines of work that goes on at once do not mix.
+    sys.stderr.write(f"{_LABEL.get()}{text}\n")
+    sys.stderr.flush()
+
+
+@contextmanager
+def labelled(name: str) -> Iterator[None]:
+    """Put `name` before each line of progress of this thread."""
+    token = _LABEL.set(f"[{name}] ")
+    try:
+        yield
+    finally:
+        _LABEL.reset(token)
 
 
 @contextmanager

@@ -51,6 +51,12 @@ def test_only_the_management_user_has_keys(host: Host, defaults: dict[str, Any])
     assert all('command="echo' in line for line in lines)
 
 
+def test_no_neighbour_is_asked_for_names(host: Host) -> None:
+    listeners = host.check_output("ss --no-header --udp --listening --numeric")
+    assert ":5355 " not in listeners, "LLMNR"
+    assert ":5353 " not in listeners, "mDNS"
+
+
 def test_nobody_has_a_password(host: Host) -> None:
     hashes = [line.split(":")[1] for line in host.file("/etc/shadow").content_string.splitlines()]
     assert all(value.startswith(("*", "!")) for value in hashes)
