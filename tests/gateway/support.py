@@ -119,6 +119,7 @@ class Gateway:
     redeem_per_minute: int = 10000
     viewer: Path | None = None  # the built viewer; three words stand for it else
     talk: Callable[[socket.socket], None] | None = None
+    names: dict[str, str] = field(default_factory=lambda: {"d1": "127.0.1.10", "d2": "127.0.1.11"})
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def start(self) -> None:
@@ -136,10 +137,7 @@ class Gateway:
         self.ports = {"desktop": vnc, "terminal": tty}
         self.authority = f"{HOSTNAME}:{door}"
         self.origin = f"https://{self.authority}"
-        self.names = {"d1": "127.0.1.10", "d2": "127.0.1.11"}
-        self.desktops = FakeDesktops(
-            [(address, port) for address in self.names.values() for port in (vnc, tty)], self.talk
-        )
+        self.desktops = self.play_desktops()
         self._write_assets()
         self.settings = settings.parse(json.dumps(self.document()))
         apply(self.settings, self.layout, Checks())
@@ -147,6 +145,11 @@ class Gateway:
         self.layout.proxy_file.write_text(self.weaken(self.layout.proxy_file.read_text()))
         self.start_service()
         self._start_proxy()
+
+    def play_desktops(self) -> FakeDesktops:
+        """Something that listens where the desktops would."""
+        ports = self.ports.values()
+        return FakeDesktops([(address, port) for address in self.names.values() for port in ports], self.talk)
 
     def document(self) -> dict[str, Any]:
         """The settings of a workspace whose network is loopback."""
