@@ -1,6 +1,7 @@
 """Tasks that check the tree: linters, schemas, tests."""
 
 import os
+import random
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ from invoke import Collection, Context, Exit
 from deskyard.errors import ConfigError
 from deskyard.model import schema
 from deskyard.run.places import tree
+from deskyard.run.progress import step
 from deskyard.tasks.front import command
 
 
@@ -49,7 +51,30 @@ def lock(_: Context) -> None:
     subprocess.run(argv, cwd=tree(), check=True, env={**os.environ, "UV_QUIET": "1"})
 
 
+def _deep_tests() -> None:
+    pytest("-m", "deep", "tests")
+
+
+# What takes longer than CI allows, in the order in which it is run.
+DEEP = {"tests": _deep_tests}
+
+
+@command(help={"seed": "what random samples start from (default: a new number)", "part": f"only: {', '.join(DEEP)}"})
+def deep(_: Context, seed: str = "", part: str = "") -> None:
+    """Run what takes longer than CI allows; CI runs seeded samples of it."""
+    if part and part not in DEEP:
+        raise ConfigError("part", part, "is no part of the deep checks", f"choose one of: {', '.join(DEEP)}")
+    if seed and not seed.isdecimal():
+        raise ConfigError("seed", seed, "is no whole number", "leave it out, or give the one that a run printed")
+    os.environ["DESKYARD_SEED"] = seed or str(random.SystemRandom().randrange(2**32))
+    for name, check in DEEP.items():
+        if part in ("", name):
+            with step(f"{name}, seed {os.environ['DESKYARD_SEED']}"):
+                check()
+
+
 ns = Collection("check")
+ns.add_task(deep)
 ns.add_task(lint)
 ns.add_task(schemas)
 ns.add_task(lock)

@@ -39,7 +39,7 @@ def test(_: Context, fast: bool = False, yes: bool = False, match: str = "") -> 
         return
     build_images(timings)
     say("==> tests on virtual machines")
-    pytest("-m", "vm", *VM_TESTS, *chosen)
+    pytest("-m", "vm and not deep", *VM_TESTS, *chosen)
 
 
 def _story(made: Demo) -> str:
