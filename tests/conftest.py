@@ -6,6 +6,8 @@ import random
 import pytest
 
 SEED = int(os.environ.get("DESKYARD_SEED") or random.SystemRandom().randrange(2**32))
+# The other processes of a parallel run start from the same seed.
+os.environ["DESKYARD_SEED"] = str(SEED)
 
 
 def pytest_report_header() -> str:

@@ -48,7 +48,7 @@ def lock(_: Context) -> None:
     uv = [sys.executable, "-m", "uv"] if not (path := tree() / ".venv/bin/uv").exists() else [str(path)]
     options = ["--universal", "--all-extras", "--generate-hashes", "--no-header", "--no-annotate"]
     argv = [*uv, "pip", "compile", "pyproject.toml", *options, "--python-version", "3.11", "-o", "requirements.lock"]
-    subprocess.run(argv, cwd=tree(), check=True, env={**os.environ, "UV_QUIET": "1"})
+    subprocess.run(argv, cwd=tree(), check=True, stdout=subprocess.DEVNULL)
 
 
 def _deep_tests() -> None:

@@ -13,6 +13,7 @@ from deskyard.tasks.front import command, show
 YES = "install missing system packages without asking (done by ./inv itself)"
 # The suites in tests/infra run inside guests: `image.build` and the end-to-end tests start them there.
 VM_TESTS = ("tests/provider", "tests/e2e")
+IN_PARALLEL = ("-n", "auto", "--dist", "worksteal")
 
 
 @command(help={"yes": YES, "json": "print JSON"})
@@ -34,7 +35,7 @@ def test(_: Context, fast: bool = False, yes: bool = False, match: str = "") -> 
     chosen = ["-k", match] if match else []
     timings = Timings()
     equip(timings)
-    pytest(*chosen)
+    pytest(*IN_PARALLEL, *chosen)
     if fast:
         return
     build_images(timings)

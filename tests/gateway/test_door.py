@@ -117,7 +117,8 @@ def test_without_cookie_there_is_no_upgrade(gateway: Gateway, path: str) -> None
         {"jti": "A" * 16 + "\n"},
         {"jti": "../" * 8},
     ],
-    ids=lambda changes: "-".join(f"{name}_{str(value)[:12]!r}" for name, value in changes.items()),
+    # Names without the values: times differ between the processes of a parallel run.
+    ids=lambda changes: "-".join(changes),
 )
 def test_signed_token_with_bad_claims_is_refused_with_401(gateway: Gateway, changes: dict[str, Any]) -> None:
     assert gateway.upgrade(cookie=signed(gateway, **changes)).status == 401
