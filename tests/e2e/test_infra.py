@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,31 +13,36 @@ from tests.support.workspaces import Running
 
 pytestmark = pytest.mark.vm
 SECONDS = 1800
+MACHINES = {"gateway": "gateway", "desk": "desktop"}  # host -> image
 
 
-@pytest.mark.parametrize(("host", "image"), [("gateway", "gateway"), ("desk", "desktop")])
-def test_a_live_machine_passes_the_suites_of_its_image(one: Running, host: str, image: str) -> None:
+@pytest.fixture(scope="module")
+def suites(one: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[int, str]]]:
+    """Exit code and output of each machine's suites: each machine is waited for, so they run at once."""
+    logs = {host: tmp_path_factory.mktemp("suites") / f"{host}.log" for host in MACHINES}
+    running = {host: _start(one, host, image, logs[host]) for host, image in MACHINES.items()}
+    try:
+        yield {host: (process.wait(SECONDS), logs[host].read_text()) for host, process in running.items()}
+    finally:
+        for process in running.values():
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.parametrize("host", MACHINES)
+def test_a_live_machine_passes_the_suites_of_its_image(suites: dict[str, tuple[int, str]], host: str) -> None:
+    code, output = suites[host]
+    assert code == 0, output[-8000:]
+
+
+def _start(one: Running, host: str, image: str, log: Path) -> subprocess.Popen[bytes]:
     config = places().workspace(one.plan.site, one.name) / "ssh_config"
-    suites = [folder for folder in suite_folders(read_image(tree(), image), tree()) if _for_live_machines(folder)]
-    assert suites
-    options = [
-        "-m",
-        "vm",
-        "-p",
-        "no:cacheprovider",
-        f"--hosts=ssh://{host}?controlpath={one.master(host)}",
-        f"--ssh-config={config}",
-        "--sudo",
-    ]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *options, *map(str, suites)],
-        cwd=tree(),
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-8000:]
+    folders = [folder for folder in suite_folders(read_image(tree(), image), tree()) if _for_live_machines(folder)]
+    assert folders
+    argv = [sys.executable, "-m", "pytest", "-q", "-m", "vm", "-p", "no:cacheprovider"]
+    argv += [f"--hosts=ssh://{host}?controlpath={one.master(host)}", f"--ssh-config={config}", "--sudo"]
+    with log.open("wb") as stream:
+        return subprocess.Popen([*argv, *map(str, folders)], cwd=tree(), stdout=stream, stderr=stream)
 
 
 def _for_live_machines(folder: Path) -> bool:
