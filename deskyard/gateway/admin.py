@@ -63,7 +63,7 @@ async def _dispatch(sessions: Sessions, request: dict[str, Any]) -> Any:
         case "revoke":
             return await sessions.revoke(request["id"], request["desktop"], request["all"], request["actor"])
         case "ping":
-            return {"digest": sessions.settings.digest}
+            return {"digest": sessions.settings.digest, "view": sessions.has_view()}
     raise GatewayError("command", request["command"], "is not known", "use deskyard-gateway")
 
 

@@ -23,7 +23,7 @@ def text(settings: Settings, layout: Layout) -> str:
             if SESSION_ID.match(session.id):
                 for route in session.routes:
                     servers.setdefault((session.desktop, route), []).append(session.id)
-    return render.backends(settings, servers)
+    return render.backends(settings, layout, servers)
 
 
 def ensure_revoked(layout: Layout) -> None:

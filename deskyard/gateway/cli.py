@@ -60,6 +60,12 @@ def _serve(options: argparse.Namespace, layout: Layout) -> None:
     serve(layout)
 
 
+def _view(options: argparse.Namespace, layout: Layout) -> None:
+    from deskyard.gateway import view
+
+    view.serve(layout)
+
+
 def _grant(options: argparse.Namespace, layout: Layout) -> Any:
     routes = [name for name in options.routes.split(",") if name] if options.routes is not None else None
     request = {"desktop": options.desktop, "routes": routes, "mode": options.mode, "ttl": options.ttl}
@@ -110,6 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     add("certificate", _certificate, "install the certificate chain (and key, if it comes with one) on standard input")
     add("backends", _backends, "write what HAProxy must know of live sessions (run before it starts or reloads)")
     add("serve", _serve, "run the session service (its unit does)")
+    add("view", _view, "carry VNC connections, and keep input from those who do not drive (its unit does)")
     grant = add("grant", _grant, "make a link that opens a session once")
     grant.add_argument("--desktop", required=True, help="name of the desktop")
     grant.add_argument("--routes", help="comma-separated: desktop, terminal (default: all that the mode allows)")

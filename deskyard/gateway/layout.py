@@ -18,9 +18,17 @@ class Layout:
     listen_address: str = ""  # empty: the gateway's uplink address
     listen_port: int = 443
     service_port: int = 8700
+    view_port: int = 8702  # where HAProxy finds the filter of VNC connections
+    refusals_port: int = 8703  # where HAProxy tells the session service what it answered
     redeem_per_minute: int = 60  # from one address
+    lease_seconds: int = 900  # a session that nobody renews for so long is over
+    driver_idle_seconds: float = 300  # a driver who does nothing for so long makes room for those who wait
+    driver_away_seconds: float = 10  # a driver without a connection for so long has left
+    streams_per_session: int = 4
+    streams_per_desktop: int = 32
     proxy_user: str = "haproxy"
     service_user: str = "deskyard-session"
+    view_user: str = "deskyard-view"
     proxy_chroot: str = "/var/lib/haproxy"
     trusts_system: bool = True  # services run under systemd and the NICs are there
 
@@ -108,6 +116,11 @@ class Layout:
     def admin_socket(self) -> Path:
         """Where `deskyard-gateway` talks to the session service."""
         return self.root / "run/deskyard-session/admin.sock"
+
+    @property
+    def streams_socket(self) -> Path:
+        """Where the filter of VNC connections asks the session service."""
+        return self.root / "run/deskyard-session/streams.sock"
 
     @property
     def assets(self) -> Path:

@@ -27,7 +27,7 @@ def backend(desktop: str, route: str) -> str:
 
 
 class Proxy:
-    """One HAProxy. `addresses` maps (desktop, route) to `address:port`."""
+    """One HAProxy. `addresses` maps (desktop, route) to the address and options of a session's server there."""
 
     def __init__(self, socket: Path, revoked_file: Path, addresses: dict[tuple[str, str], str]) -> None:
         self._socket = socket
@@ -45,10 +45,7 @@ class Proxy:
         return [int(words[0]) for words in lines if len(words) > 1 and words[0].isdigit() and words[1] == "worker"]
 
     async def admit(self, session: Session, workers: Sequence[int] | None = None) -> bool:
-        """Give a session its own servers; false if a worker did not take them, and must be asked again.
-
-        Always weight 0: no other session may ever fall through to them.
-        """
+        """Give a session its own servers; false if a worker did not take them, and must be asked again."""
         taken = True
         pids = workers if workers is not None else await self._workers_patiently()
         for pid in pids:
@@ -58,7 +55,7 @@ class Proxy:
                     continue
                 server = f"{backend(session.desktop, route)}/{session.id}"
                 # What they answer does not count: one that is stopping, or knows the server, says so.
-                for command in (f"add server {server} {address} weight 0", f"enable server {server}"):
+                for command in (f"add server {server} {address}", f"enable server {server}"):
                     taken = await self._tell(pid, command) is not None and taken
         return taken and bool(pids)
 

@@ -11,8 +11,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from deskyard.gateway.layout import Layout
 from deskyard.gateway.settings import Settings
 
-MAX_TTL_SECONDS = 24 * 3600
 SOCKET_PATHS = {"desktop": "/websockify", "terminal": "/ws"}
+FILTERED = "desktop"  # the route whose connections go through the filter
 
 
 def firewall(settings: Settings) -> str:
@@ -43,19 +43,44 @@ def haproxy(settings: Settings, layout: Layout, kids: Sequence[str], bundle: Pat
         layout=layout,
         kids=kids,
         bundle=bundle,
-        max_ttl=MAX_TTL_SECONDS,
         socket_routes=tuple(SOCKET_PATHS),
     )
 
 
-def backends(settings: Settings, sessions: Mapping[tuple[str, str], Sequence[str]]) -> str:
+def servers(settings: Settings, layout: Layout) -> dict[tuple[str, str], str]:
+    """Where HAProxy takes a session, by desktop and route: VNC to the filter, never to the desktop itself.
+
+    Always weight 0: no other session may ever fall through to it.
+    """
+    places = {
+        (desktop.name, route): (desktop, port)
+        for desktop in settings.desktops
+        for route, port in desktop.routes.items()
+    }
+    return {
+        (name, route): f"127.0.0.1:{layout.view_port} weight 0"
+        if route == FILTERED
+        else f"{desktop.address}:{port} weight 0 maxconn {layout.streams_per_session}"
+        for (name, route), (desktop, port) in places.items()
+    }
+
+
+def backends(settings: Settings, layout: Layout, sessions: Mapping[tuple[str, str], Sequence[str]]) -> str:
     """The backends: one per desktop and route, with one server per session id."""
     lists = {
         (desktop.name, route): list(sessions.get((desktop.name, route), ()))
         for desktop in settings.desktops
         for route in desktop.routes
     }
-    return _render("backends.cfg.j2", s=settings, sessions=lists, paths=SOCKET_PATHS)
+    return _render(
+        "backends.cfg.j2",
+        s=settings,
+        sessions=lists,
+        paths=SOCKET_PATHS,
+        addresses=servers(settings, layout),
+        filtered=FILTERED,
+        most=layout.streams_per_desktop,
+    )
 
 
 @cache

@@ -3,9 +3,7 @@
 import asyncio
 import contextlib
 import json
-import os
 import re
-import socket
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -18,7 +16,7 @@ from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from deskyard.gateway import admin, signing, tokens
+from deskyard.gateway import admin, render, signing, systemd, tokens
 from deskyard.gateway.audit import Audit
 from deskyard.gateway.errors import GatewayError
 from deskyard.gateway.layout import Layout
@@ -26,6 +24,7 @@ from deskyard.gateway.proxy import Proxy
 from deskyard.gateway.sessions import Sessions
 from deskyard.gateway.settings import parse
 from deskyard.gateway.store import Session, Store
+from deskyard.gateway.stream_line import StreamLine
 
 TICKET = re.compile(r"[A-Za-z0-9_-]{20,100}\Z")
 SWEEP_SECONDS = 0.5
@@ -35,17 +34,13 @@ NO_STORE = {"Cache-Control": "no-store"}
 def create(layout: Layout) -> Starlette:
     """The application; reads the settings in force once: `apply` restarts the service when they change."""
     settings = parse(layout.settings_file.read_text())
-    addresses = {
-        (desktop.name, route): f"{desktop.address}:{port}"
-        for desktop in settings.desktops
-        for route, port in desktop.routes.items()
-    }
     sessions = Sessions(
         settings,
         Store(layout.database),
-        Proxy(layout.master_socket, layout.revoked_file, addresses),
+        Proxy(layout.master_socket, layout.revoked_file, render.servers(settings, layout)),
         Audit(layout.audit_file),
         signing.newest(layout.signing_keys),
+        layout,
     )
     app = Starlette(
         routes=[
@@ -54,6 +49,8 @@ def create(layout: Layout) -> Starlette:
             Route("/redeem", _redeem, methods=["POST"]),
             Route("/d/{desktop}/", _page(layout, "viewer.html")),
             Route("/d/{desktop}/session", _session),
+            Route("/d/{desktop}/renew", _renew, methods=["POST"]),
+            Route("/d/{desktop}/drive", _drive, methods=["POST"]),
             Mount("/assets", StaticFiles(directory=layout.assets, check_dir=False)),
         ],
         lifespan=lambda app: _lifespan(app, layout),
@@ -67,14 +64,16 @@ def create(layout: Layout) -> Starlette:
 async def _lifespan(app: Starlette, layout: Layout) -> AsyncIterator[None]:
     sessions: Sessions = app.state.sessions
     line = await admin.serve(sessions, layout.admin_socket)
+    streams = await StreamLine(sessions, layout.view_user).serve(layout.streams_socket)
     await sessions.revoke_removed_desktops()
     sweeper = asyncio.create_task(_sweep(sessions))
-    _tell_systemd("READY=1")
+    systemd.notify("READY=1")
     try:
         yield
     finally:
         sweeper.cancel()
         line.close()
+        streams.close()
 
 
 async def _sweep(sessions: Sessions) -> None:
@@ -105,29 +104,67 @@ async def _redeem(request: Request) -> Response:
         session, token = await sessions.redeem(ticket, address)
     except GatewayError as error:
         return _refusal(error, 400 if error.field == "request" else 410 if error.field != "unknown" else 403)
+    return _with_cookie(session, token, sessions)
+
+
+async def _session(request: Request) -> Response:
+    sessions: Sessions = request.app.state.sessions
+    try:
+        session = _session_of(request)
+    except GatewayError as error:
+        return _refusal(error, 401)
+    return JSONResponse(_facts(session, sessions), headers=NO_STORE)
+
+
+async def _renew(request: Request) -> Response:
+    """The page asks while it is open; HAProxy has checked that it is a page of ours."""
+    sessions: Sessions = request.app.state.sessions
+    try:
+        session, token = sessions.renew(_session_of(request))
+    except GatewayError as error:
+        return _refusal(error, 401)
+    return _with_cookie(session, token, sessions)
+
+
+async def _drive(request: Request) -> Response:
+    """`{"action": "take"}` makes this session the driver, `{"action": "hand-over"}` lets the next one drive."""
+    sessions: Sessions = request.app.state.sessions
+    try:
+        session = _session_of(request)
+    except GatewayError as error:
+        return _refusal(error, 401)
+    try:
+        action = json.loads(await request.body())["action"]
+        {"take": sessions.streams.take, "hand-over": sessions.streams.hand_over}[action](session)
+    except (ValueError, KeyError, TypeError):
+        remedy = 'send {"action": "take"} or {"action": "hand-over"}'
+        return _refusal(GatewayError("request", None, "is malformed", remedy), 400)
+    except GatewayError as error:
+        return _refusal(error, 403 if error.field == "mode" else 409)
+    return JSONResponse(_facts(session, sessions), headers=NO_STORE)
+
+
+def _session_of(request: Request) -> Session:
+    """The live session behind the cookie; raises `GatewayError`."""
+    sessions: Sessions = request.app.state.sessions
+    desktop = request.path_params["desktop"]
+    token = request.cookies.get(tokens.cookie_name(desktop), "")
+    claims = tokens.verify(token, request.app.state.keys, sessions.settings.workspace)
+    return sessions.session_of(claims, desktop)
+
+
+def _with_cookie(session: Session, token: str, sessions: Sessions) -> Response:
     response = JSONResponse(_facts(session, sessions), headers=NO_STORE)
     response.set_cookie(
         tokens.cookie_name(session.desktop),
         token,
-        max_age=max(1, int(session.expires - time.time())),
+        max_age=max(1, int(session.ends - time.time())),
         path="/",
         secure=True,
         httponly=True,
         samesite="strict",
     )
     return response
-
-
-async def _session(request: Request) -> Response:
-    sessions: Sessions = request.app.state.sessions
-    desktop = request.path_params["desktop"]
-    token = request.cookies.get(tokens.cookie_name(desktop), "")
-    claims = tokens.verify(token, request.app.state.keys, sessions.settings.workspace)
-    try:
-        session = sessions.session_of(claims, desktop)
-    except GatewayError as error:
-        return _refusal(error, 401)
-    return JSONResponse(_facts(session, sessions), headers=NO_STORE)
 
 
 def _ticket(body: bytes) -> str:
@@ -149,6 +186,8 @@ def _facts(session: Session, sessions: Sessions) -> dict[str, Any]:
         "routes": list(session.routes),
         "mode": session.mode,
         "expires": int(session.expires),
+        "renew_before": int(session.ends),
+        **sessions.state_of(session),
     }
 
 
@@ -172,13 +211,3 @@ def serve(layout: Layout) -> None:
         loop="asyncio",
         ws="none",
     )
-
-
-def _tell_systemd(state: str) -> None:
-    """Say to the service manager, if one started us, that requests are answered from now on."""
-    address = os.environ.get("NOTIFY_SOCKET")
-    if not address:
-        return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
-        line.connect(f"\0{address[1:]}" if address.startswith("@") else address)
-        line.sendall(state.encode())

@@ -3,22 +3,21 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from deskyard.gateway import tokens
 from deskyard.gateway.audit import Audit
 from deskyard.gateway.errors import GatewayError
+from deskyard.gateway.grants import ASK_AGAIN, check_grant, why_not
+from deskyard.gateway.layout import Layout
 from deskyard.gateway.proxy import Proxy
-from deskyard.gateway.render import MAX_TTL_SECONDS
-from deskyard.gateway.settings import Desktop, Settings
+from deskyard.gateway.settings import Settings
 from deskyard.gateway.store import Session, Store, ticket_hash
+from deskyard.gateway.streams import Streams
 
 TICKET_SECONDS = 600
-MIN_TTL_SECONDS = 1
-MODES = ("drive", "view")
-VIEW_ROUTES = ("desktop",)
-ASK_AGAIN = "ask for a new link: access.grant"
+DESKTOP_ROUTE = "desktop"
 
 
 class Sessions:
@@ -31,9 +30,14 @@ class Sessions:
         proxy: Proxy,
         audit: Audit,
         signing_key: tuple[str, str],
+        layout: Layout,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.settings = settings
+        self.streams = Streams(store, layout, self._note, clock)
+        self.close_streams: Callable[[str], None] = lambda id: None
+        self.has_view: Callable[[], bool] = lambda: False
+        self._lease = layout.lease_seconds
         self._store = store
         self._proxy = proxy
         self._audit = audit
@@ -75,7 +79,7 @@ class Sessions:
     async def redeem(self, ticket: str, address: str) -> tuple[Session, str]:
         """Turn a ticket into a session and its signed token; raises `GatewayError` saying why not."""
         hashed, now = ticket_hash(ticket), self._clock()
-        session = self._store.redeem(hashed, address, now)
+        session = self._store.redeem(hashed, address, now, now + self._lease)
         if session is None:
             known = self._store.by_ticket(hashed)
             reason = why_not(known, now)
@@ -84,22 +88,93 @@ class Sessions:
         self._note("redeem", session, result="active", address=address)
         if not await self._proxy.admit(session):
             self._behind = True
-        return session, tokens.sign(session, self.settings.workspace, now, self._kid, self._key)
+        return session, self._token(session, now)
+
+    def renew(self, session: Session) -> tuple[Session, str]:
+        """A fresh token for a session that is used; it never outlives the grant."""
+        now = self._clock()
+        renewed = self._store.renew(session.id, now + self._lease, now)
+        if renewed is None:
+            raise GatewayError("none", None, "this session is over", ASK_AGAIN)
+        self._note("renew", renewed, result="active", until=int(renewed.ends))
+        return renewed, self._token(renewed, now)
 
     def session_of(self, claims: dict[str, Any] | None, desktop: str) -> Session:
         """The live session behind a verified cookie; raises `GatewayError` saying what became of it."""
         session = self._store.get(str(claims["jti"])) if claims and claims.get("desktop") == desktop else None
         if session is None:
             raise GatewayError("none", None, "this browser has no session for this desktop", ASK_AGAIN)
-        state = session.state(self._clock())
+        now = self._clock()
+        state = session.state(now)
         if state != "active":
             raise GatewayError(state, None, f"this session is {state}", ASK_AGAIN)
+        if claims is None or int(claims["exp"]) <= now:
+            raise GatewayError("none", None, "this cookie is over; a newer one was given out", ASK_AGAIN)
         return session
+
+    def state_of(self, session: Session) -> dict[str, Any]:
+        """What the page of a session shows: who drives, and whether the desktop answers."""
+        driver = self._store.get(self.streams.drivers.get(session.desktop, ""))
+        return {
+            "drives": self.streams.drives(session),
+            "driver": driver.actor if driver else None,
+            "watching": len(
+                {one.session.id for one in self.streams.open.values() if one.session.desktop == session.desktop}
+            ),
+            "answers": session.desktop not in self.streams.silent,
+        }
+
+    def open_stream(self, key: Hashable, id: str, desktop: str, address: str) -> tuple[str, int]:
+        """Where a new VNC connection of a session goes; raises `GatewayError` if it goes nowhere."""
+        session = self._store.get(id)
+        if not self._looks(session, desktop):
+            raise GatewayError("session", id, "is over, or not for this desktop", ASK_AGAIN)
+        assert session is not None
+        try:
+            self.streams.begin(key, session, address)
+        except GatewayError as error:
+            self._note("refuse", session, result="refused", address=address, reason=f"too many {error.field}")
+            raise
+        target = self.settings.desktop(desktop)
+        return target.address, target.routes[DESKTOP_ROUTE]
+
+    def resume_stream(self, key: Hashable, said: dict[str, Any]) -> bool:
+        """Take in a connection that is older than this process; false if it must end."""
+        session = self._store.get(said["session"])
+        if not self._looks(session, said["desktop"]):
+            return False
+        assert session is not None
+        self.streams.again(key, session, said["address"], said["since"], said["acted"])
+        return True
+
+    def end_stream(self, key: Hashable, said: dict[str, Any]) -> None:
+        """A VNC connection is over."""
+        self.streams.end(key)
+        if said["reason"] == "the desktop does not answer":
+            self.streams.silent.add(said["desktop"])
+        elif said["reason"] != "closed" and (session := self._store.get(said["session"])):
+            self._note("refuse", session, result="closed", address=said["address"], reason=said["reason"])
+
+    def _looks(self, session: Session | None, desktop: str) -> bool:
+        good = session is not None and session.state(self._clock()) == "active" and session.desktop == desktop
+        return good and session is not None and DESKTOP_ROUTE in session.routes
 
     def listing(self) -> list[dict[str, Any]]:
         """All sessions that are remembered, newest first."""
         now = self._clock()
-        return [describe(session, now) for session in self._store.all()]
+        return [{**describe(session, now), **self._use(session, now)} for session in self._store.all()]
+
+    def _use(self, session: Session, now: float) -> dict[str, Any]:
+        """What is being done with a session just now."""
+        streams = self.streams.of(session.id)
+        acted = max((stream.acted for stream in streams), default=0.0)
+        return {
+            "streams": len(streams),
+            "from": sorted({stream.address for stream in streams}),
+            "since": int(min(stream.since for stream in streams)) if streams else None,
+            "idle": int(now - max(acted, min(stream.since for stream in streams))) if streams else None,
+            "does": ("drives" if self.streams.drives(session) else "watches") if streams else None,
+        }
 
     async def revoke(self, id: str | None, desktop: str | None, everything: bool, actor: str) -> list[dict[str, Any]]:
         """Revoke one session, those of one desktop, or all: on disk first, then in HAProxy."""
@@ -127,7 +202,8 @@ class Sessions:
         async with self._closing:
             for session in self._store.to_close(now):
                 if await self._end(session) and session.revoked is None:
-                    self._note("expire", session, result="closed")
+                    self._note("expire", session, result="closed", reason=session.state(now))
+        self.streams.sweep({session.id for session in self._store.alive(now)})
         self._store.forget_old(now)
 
     async def _sync_workers(self, now: float) -> None:
@@ -154,10 +230,14 @@ class Sessions:
 
     async def _end(self, session: Session) -> bool:
         """Close the sockets of an ended session; false if HAProxy could not be asked, and the sweep must try again."""
+        self.close_streams(session.id)
         if await self._proxy.refuse(session, revoked=session.revoked is not None) == 0:
             return False
         self._store.close(session.id, self._clock())
         return True
+
+    def _token(self, session: Session, now: float) -> str:
+        return tokens.sign(session, self.settings.workspace, now, self._kid, self._key)
 
     def _note(self, event: str, session: Session, **facts: object) -> None:
         self._audit.note(
@@ -169,35 +249,6 @@ class Sessions:
             actor=session.actor,
             **facts,
         )
-
-
-def check_grant(desktop: Desktop, routes: Sequence[str] | None, mode: str, ttl: int) -> tuple[str, ...]:
-    """The routes to grant; raises `GatewayError` for what makes no sense."""
-    if mode not in MODES:
-        raise GatewayError("mode", mode, "is no mode", f"choose one of: {', '.join(MODES)}")
-    if not MIN_TTL_SECONDS <= ttl <= MAX_TTL_SECONDS:
-        reason = f"must be from {MIN_TTL_SECONDS} to {MAX_TTL_SECONDS} seconds"
-        raise GatewayError("ttl", ttl, reason, "choose a time within a day")
-    possible = VIEW_ROUTES if mode == "view" else tuple(desktop.routes)
-    chosen = tuple(possible) if routes is None else tuple(routes)
-    for route in chosen:
-        if route not in possible or route not in desktop.routes:
-            known = ", ".join(route for route in possible if route in desktop.routes)
-            raise GatewayError("routes", route, f"cannot be granted in mode {mode}", f"choose of: {known}")
-    if not chosen:
-        raise GatewayError("routes", "", "is empty", f"choose of: {', '.join(possible)}")
-    return tuple(sorted(set(chosen)))
-
-
-def why_not(session: Session | None, now: float) -> GatewayError:
-    """Why a ticket opens nothing; `field` is the word for programs."""
-    if session is None:
-        return GatewayError("unknown", None, "this link is not known here", ASK_AGAIN)
-    if session.revoked is not None:
-        return GatewayError("revoked", None, "this link was revoked", ASK_AGAIN)
-    if session.redeemed is not None:
-        return GatewayError("used", None, "this link was used already; a link opens once", ASK_AGAIN)
-    return GatewayError("expired", None, "this link has expired; links live for ten minutes", ASK_AGAIN)
 
 
 def describe(session: Session, now: float) -> dict[str, Any]:

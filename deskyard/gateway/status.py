@@ -14,6 +14,7 @@ UNITS = {
     "firewall": "deskyard-firewall.service",
     "dns": "deskyard-dns.service",
     "sessions": "deskyard-session.service",
+    "view": "deskyard-view.service",
     "proxy": "haproxy.service",
 }
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-State = Literal["granted", "lapsed", "active", "expired", "revoked"]
+State = Literal["granted", "lapsed", "active", "idle", "expired", "revoked"]
 
 SCHEMA = """
 create table if not exists sessions (
@@ -24,10 +24,18 @@ create table if not exists sessions (
     redeemed real,
     address text,
     revoked real,
-    closed real
-)
+    closed real,
+    lease real
+);
+create table if not exists drivers (
+    desktop text primary key,
+    session text not null,
+    since real not null
+);
 """
-COLUMNS = "id, desktop, routes, mode, actor, issued, expires, ticket_expires, redeemed, address, revoked, closed"
+COLUMNS = "id, desktop, routes, mode, actor, issued, expires, ticket_expires, redeemed, address, revoked, closed, lease"
+ENDS = "min(expires, coalesce(lease, expires))"
+ALIVE = f"redeemed is not null and revoked is null and {ENDS} > ?"
 KEEP_SECONDS = 30 * 24 * 3600
 
 
@@ -47,6 +55,12 @@ class Session:
     address: str | None = None
     revoked: float | None = None
     closed: float | None = None
+    lease: float | None = None  # until when its last cookie is good; a renewal moves it
+
+    @property
+    def ends(self) -> float:
+        """When it ends if nobody renews it."""
+        return self.expires if self.lease is None else min(self.lease, self.expires)
 
     def state(self, now: float) -> State:
         """What this session is at the time `now`."""
@@ -54,7 +68,9 @@ class Session:
             return "revoked"
         if self.redeemed is None:
             return "granted" if now < min(self.ticket_expires, self.expires) else "lapsed"
-        return "active" if now < self.expires else "expired"
+        if now >= self.expires:
+            return "expired"
+        return "active" if now < self.ends else "idle"
 
 
 def ticket_hash(ticket: str) -> str:
@@ -70,7 +86,10 @@ class Store:
         if not read_only:
             path.parent.mkdir(parents=True, exist_ok=True)
             with self._transaction() as db:
-                db.execute(SCHEMA)
+                for statement in SCHEMA.split(";"):
+                    db.execute(statement)
+                if "lease" not in [row[1] for row in db.execute("pragma table_info(sessions)")]:
+                    db.execute("alter table sessions add column lease real")
             path.chmod(0o600)
 
     def add(self, session: Session, hashed_ticket: str) -> None:
@@ -92,15 +111,34 @@ class Store:
                 ),
             )
 
-    def redeem(self, hashed_ticket: str, address: str, now: float) -> Session | None:
+    def redeem(self, hashed_ticket: str, address: str, now: float, lease: float | None = None) -> Session | None:
         """Turn a ticket into a session: one caller of any number at once gets it, all others get nothing."""
         with self._transaction() as db:
             won = db.execute(
-                "update sessions set redeemed = ?, address = ? where ticket_hash = ? and redeemed is null"
+                "update sessions set redeemed = ?, address = ?, lease = ? where ticket_hash = ? and redeemed is null"
                 " and revoked is null and ticket_expires > ? and expires > ?",
-                (now, address, hashed_ticket, now, now),
+                (now, address, lease, hashed_ticket, now, now),
             ).rowcount
             return self._one(db, "ticket_hash = ?", hashed_ticket) if won == 1 else None
+
+    def renew(self, id: str, lease: float, now: float) -> Session | None:
+        """Move the end of a session that is active; nothing if it is not."""
+        with self._transaction() as db:
+            text = f"update sessions set lease = ? where id = ? and {ALIVE}"
+            return self._one(db, "id = ?", id) if db.execute(text, (lease, id, now)).rowcount == 1 else None
+
+    def drivers(self) -> dict[str, tuple[str, float]]:
+        """Which session drives each desktop, and since when."""
+        with self._transaction() as db:
+            rows = db.execute("select desktop, session, since from drivers").fetchall()
+        return {desktop: (session, since) for desktop, session, since in rows}
+
+    def set_driver(self, desktop: str, session: str | None, now: float) -> None:
+        """Note who drives a desktop from now on; `None` for nobody."""
+        with self._transaction() as db:
+            db.execute("delete from drivers where desktop = ?", (desktop,))
+            if session is not None:
+                db.execute("insert into drivers values (?, ?, ?)", (desktop, session, now))
 
     def by_ticket(self, hashed_ticket: str) -> Session | None:
         """The grant that a ticket belongs to, whatever became of it."""
@@ -117,16 +155,16 @@ class Store:
         return self._many("1", "order by issued desc")
 
     def alive(self, now: float) -> list[Session]:
-        """Redeemed, not revoked, not expired."""
-        return self._many("redeemed is not null and revoked is null and expires > ?", "", now)
+        """Redeemed, not revoked, not over."""
+        return self._many(ALIVE, "", now)
 
     def revoked(self, now: float) -> list[Session]:
         """Revoked ones whose cookie would still be good."""
-        return self._many("revoked is not null and redeemed is not null and expires > ?", "", now)
+        return self._many(f"revoked is not null and redeemed is not null and {ENDS} > ?", "", now)
 
     def to_close(self, now: float) -> list[Session]:
         """Ended ones whose sockets were not yet closed for good."""
-        ended = "redeemed is not null and closed is null and (revoked is not null or expires <= ?)"
+        ended = f"redeemed is not null and closed is null and (revoked is not null or {ENDS} <= ?)"
         return self._many(ended, "", now)
 
     def revoke(self, ids: list[str], now: float) -> list[Session]:

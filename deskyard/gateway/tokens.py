@@ -30,7 +30,7 @@ def sign(session: Session, workspace: str, now: float, kid: str, key: str) -> st
         "mode": session.mode,
         "iat": int(now),
         "nbf": int(now),
-        "exp": int(session.expires),
+        "exp": int(session.ends),
     }
     return jwt.encode(claims, key, algorithm=ALGORITHM, headers={"kid": kid})
 

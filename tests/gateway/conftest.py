@@ -35,7 +35,7 @@ def run_gateway(running: Gateway) -> Iterator[Gateway]:
     try:
         running.start()
     except BaseException:
-        for log in ("haproxy.log", "service.log"):
+        for log in ("haproxy.log", "service.log", "view.log"):
             path = running.root / log
             print(path.read_text() if path.exists() else f"no {log}")
         running.stop()

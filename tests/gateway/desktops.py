@@ -7,15 +7,17 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 
+from tests.gateway.talkers import receive
+
 GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
 def echo(line: socket.socket) -> None:
-    """Say the own address, then send back what comes."""
+    """Say the own address, then send back what comes in frames."""
     address, port = line.getsockname()
     line.sendall(f"{address}:{port}|".encode())
-    while data := line.recv(4096):
-        line.sendall(data)
+    while True:
+        line.sendall(receive(line) + b"|")
 
 
 class FakeDesktops:

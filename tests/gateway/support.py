@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from deskyard.gateway.apply import apply
 from deskyard.gateway.certificate import install
 from deskyard.gateway.layout import Layout
 from deskyard.gateway.system import Answer, Machine
+from deskyard.gateway.websocket import PING, frame
 from tests.gateway.authority import Authority
 from tests.gateway.desktops import FakeDesktops
 
@@ -95,8 +96,8 @@ class Opened:
         return found
 
     def echo(self, text: str) -> str:
-        """Send and read back: the socket is alive."""
-        self.line.sendall(f"{text}|".encode())
+        """Send a ping and read it back: the socket is alive."""
+        self.line.sendall(frame(PING, text.encode()))
         return self.read_until(b"|").decode()
 
     def closes(self, seconds: float = WAIT_SECONDS) -> bool:
@@ -117,6 +118,7 @@ class Gateway:
     root: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="dygw.")))
     weaken: Callable[[str], str] = str
     redeem_per_minute: int = 10000
+    changes: dict[str, Any] = field(default_factory=dict)  # of the layout's numbers
     viewer: Path | None = None  # the built viewer; three words stand for it else
     talk: Callable[[socket.socket], None] | None = None
     names: dict[str, str] = field(default_factory=lambda: {"d1": "127.0.1.10", "d2": "127.0.1.11"})
@@ -124,15 +126,18 @@ class Gateway:
 
     def start(self) -> None:
         self.root.chmod(0o755)
-        door, service, vnc, tty = free_ports(4)
+        door, service, view, vnc, tty = free_ports(5)
         self.layout = Layout(
             root=self.root,
             program=self.root / "program",
             listen_address="127.0.0.1",
             listen_port=door,
             service_port=service,
+            view_port=view,
+            refusals_port=view + 1,
             trusts_system=False,
             redeem_per_minute=self.redeem_per_minute,
+            **self.changes,
         )
         self.ports = {"desktop": vnc, "terminal": tty}
         self.authority = f"{HOSTNAME}:{door}"
@@ -144,6 +149,7 @@ class Gateway:
         self._certify()
         self.layout.proxy_file.write_text(self.weaken(self.layout.proxy_file.read_text()))
         self.start_service()
+        self.start_view()
         self._start_proxy()
 
     def play_desktops(self) -> FakeDesktops:
@@ -285,14 +291,21 @@ class Gateway:
     # Parts.
 
     def start_service(self) -> subprocess.Popen[bytes]:
-        override = self.root / "layout.json"
-        moved = ("listen_address", "listen_port", "service_port", "trusts_system")
-        values = {name: getattr(self.layout, name) for name in moved}
-        override.write_text(json.dumps({**values, "root": str(self.root), "program": str(self.layout.program)}))
-        env = {**os.environ, "DESKYARD_GATEWAY_LAYOUT": str(override), "PYTHONPATH": str(TREE)}
-        process = self._spawn([sys.executable, "-m", "deskyard.gateway", "serve"], "service.log", env)
+        process = self._program("serve", "service.log")
         wait_for("the session service", self._service_answers)
         return process
+
+    def start_view(self) -> subprocess.Popen[bytes]:
+        process = self._program("view", "view.log")
+        wait_for("the filter", lambda: admin.ask(self.layout.admin_socket, {"command": "ping"})["view"])
+        return process
+
+    def _program(self, command: str, log: str) -> subprocess.Popen[bytes]:
+        """Start one of the gateway's own programs, here."""
+        override = self.root / "layout.json"
+        override.write_text(json.dumps(asdict(self.layout), default=str))
+        env = {**os.environ, "DESKYARD_GATEWAY_LAYOUT": str(override), "PYTHONPATH": str(TREE)}
+        return self._spawn([sys.executable, "-m", "deskyard.gateway", command], log, env)
 
     def _start_proxy(self) -> None:
         backends.write(self.settings, self.layout)

@@ -19,6 +19,11 @@ def send(line: socket.socket, data: bytes) -> None:
 
 def receive(line: socket.socket) -> bytes:
     """Read one WebSocket message of a client."""
+    return receive_frame(line)[1]
+
+
+def receive_frame(line: socket.socket) -> tuple[int, bytes]:
+    """Read one WebSocket frame of a client."""
     first, second = exactly(line, 2)
     size = second & 0x7F
     if size == 126:
@@ -29,7 +34,7 @@ def receive(line: socket.socket) -> bytes:
     data = bytes(byte ^ mask[n % 4] for n, byte in enumerate(exactly(line, size)))
     if first & 0x0F == 8:
         raise ConnectionError("closed by the browser")
-    return data
+    return first & 0x0F, data
 
 
 def exactly(line: socket.socket, size: int) -> bytes:
@@ -51,6 +56,10 @@ class Talker:
     pointers: int = 0
     typed: str = ""
     size: dict[str, int] = field(default_factory=dict)
+    kinds: list[int] = field(default_factory=list)  # of messages, in the order they came, update requests left out
+    encodings: list[int] = field(default_factory=list)
+    shared: list[int] = field(default_factory=list)
+    _buffers: dict[int, bytes] = field(default_factory=dict)
 
     def __call__(self, line: socket.socket) -> None:
         if line.getsockname()[1] == self.terminal_port():
@@ -68,13 +77,13 @@ class Talker:
                 send(line, message)
 
     def _desktop(self, line: socket.socket) -> None:
-        self._buffer = b""
+        self._buffers[line.fileno()] = b""
         send(line, b"RFB 003.008\n")
         self._take(line, 12)
         send(line, b"\x01\x01")  # one kind of security: none
         self._take(line, 1)
         send(line, b"\0\0\0\0")
-        self._take(line, 1)
+        self.shared.append(self._take(line, 1)[0])
         form = struct.pack(">BBBBHHHBBBxxx", 32, 24, 0, 1, 255, 255, 255, 16, 8, 0)
         name = b"<b>played</b>"
         send(line, struct.pack(">HH", WIDTH, HEIGHT) + form + struct.pack(">I", len(name)) + name)
@@ -90,11 +99,13 @@ class Talker:
                 self._other(line, kind)
 
     def _other(self, line: socket.socket, kind: int) -> None:
+        """Take in any other message, with lengths written down here a second time, from the protocol's description."""
+        self.kinds.append(kind)
         if kind == 0:
             self._take(line, 19)
         elif kind == 2:
             count = struct.unpack(">xH", self._take(line, 3))[0]
-            self._take(line, 4 * count)
+            self.encodings = list(struct.unpack(f">{count}i", self._take(line, 4 * count)))
         elif kind == 4:
             self.keys.append(struct.unpack(">BxxI", self._take(line, 7))[1])
         elif kind == 5:
@@ -102,14 +113,33 @@ class Talker:
             self.pointers += 1
         elif kind == 6:
             self._take(line, abs(struct.unpack(">xxxi", self._take(line, 7))[0]))
+        elif kind == 150:
+            self._take(line, 9)
+        elif kind == 248:
+            self._take(line, self._take(line, 8)[7])
+        elif kind == 250:
+            self._take(line, 3)
+        elif kind == 251:
+            self._take(line, 16 * self._take(line, 7)[5])
+        elif kind == 255:
+            self._take(line, 11)
         else:
             raise ConnectionError(f"unexpected message {kind}")
 
     def _take(self, line: socket.socket, size: int) -> bytes:
-        while len(self._buffer) < size:
-            self._buffer += receive(line)
-        taken, self._buffer = self._buffer[:size], self._buffer[size:]
-        return taken
+        buffer = self._buffers[line.fileno()]
+        while len(buffer) < size:
+            buffer += self._receive(line)
+        self._buffers[line.fileno()] = buffer[size:]
+        return buffer[:size]
+
+    def _receive(self, line: socket.socket) -> bytes:
+        """A message; a ping is answered on the way."""
+        while True:
+            opcode, data = receive_frame(line)
+            if opcode != 9:
+                return data
+            line.sendall(bytes([0x8A, len(data)]) + data)
 
     @staticmethod
     def _picture() -> bytes:

@@ -51,7 +51,7 @@ def folder() -> Iterator[Path]:
 @asynccontextmanager
 async def played(master: Master, folder: Path) -> AsyncIterator[Proxy]:
     server = await asyncio.start_unix_server(master, str(folder / "m.sock"))
-    addresses = {("d1", "desktop"): "10.0.0.1:6080", ("d1", "terminal"): "10.0.0.1:7681"}
+    addresses = {("d1", "desktop"): "10.0.0.1:6080 weight 0", ("d1", "terminal"): "10.0.0.1:7681 weight 0"}
     yield Proxy(folder / "m.sock", Path("/run/revoked.lst"), addresses)
     server.close()
 

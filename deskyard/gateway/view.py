@@ -1,0 +1,207 @@
+"""Carries every VNC connection, and lets through what acts on a desktop only from the session that drives it.
+
+A process of its own, so that connections outlive the session service. What the desktop says passes untouched; what a
+client says is cut into messages. Where a connection goes, and who drives, is the session service's word alone:
+HAProxy names the session, and the client has no say in either.
+"""
+
+import asyncio
+import contextlib
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from deskyard.gateway import systemd
+from deskyard.gateway.layout import Layout
+from deskyard.gateway.rfb import MessageReader
+from deskyard.gateway.view_link import Refused, ViewLink
+from deskyard.gateway.websocket import BINARY, CLOSE, CONTROL, FrameReader, ProtocolError, frame
+
+HEAD_LIMIT = 16384
+HEAD_SECONDS = 5
+CONNECT_SECONDS = 3
+CHUNK = 256 * 1024
+PROTOCOL_ERROR = 1002
+CLOSED = "closed"
+SILENT = "the desktop does not answer"
+REASONS = {401: "Unauthorized", 429: "Too Many Requests", 502: "Bad Gateway", 503: "Service Unavailable"}
+CARRIED = ("host", "upgrade", "connection", "sec-websocket-key", "sec-websocket-version", "sec-websocket-protocol")
+
+
+class Filter:
+    """One client's bytes on their way to a desktop."""
+
+    def __init__(self, may_act: Callable[[], bool]) -> None:
+        self.acted = 0.0  # when this client last acted
+        self.dropped = 0  # messages that were kept from the desktop
+        self._may_act = may_act
+        self._frames = FrameReader()
+        self._messages = MessageReader()
+
+    def feed(self, data: bytes) -> bytes:
+        """What of it goes on, as whole frames; raises `ProtocolError`."""
+        out: list[bytes] = []
+        for one in self._frames.feed(data):
+            if one.opcode in CONTROL:
+                out.append(frame(one.opcode, one.payload))
+                continue
+            passing = b"".join(
+                message.data for message in self._messages.feed(one.payload) if self._passes(message.acts)
+            )
+            if passing:
+                out.append(frame(BINARY, passing))
+        return b"".join(out)
+
+    def _passes(self, acts: bool) -> bool:
+        if not acts:
+            return True
+        if self._may_act():
+            self.acted = time.time()
+            return True
+        self.dropped += 1
+        return False
+
+
+@dataclass(eq=False)
+class Stream:
+    """One connection through the filter."""
+
+    number: int
+    session: str
+    desktop: str
+    address: str
+    filter: Filter
+    task: asyncio.Task[None] | None
+    since: float = field(default_factory=time.time)
+
+
+class View:
+    """All connections of a gateway."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.streams: dict[int, Stream] = {}
+        self.drivers: dict[str, str] = {}  # desktop -> session
+        self._count = 0
+        self._link = ViewLink(layout.streams_socket, self)
+
+    async def run(self, port: int) -> None:
+        """Serve on loopback until told to stop."""
+        server = await asyncio.start_server(self._handle, "127.0.0.1", port, limit=CHUNK, backlog=512)
+        keeper = asyncio.create_task(self._link.keep())
+        systemd.notify("READY=1")
+        async with server:
+            try:
+                await server.serve_forever()
+            finally:
+                keeper.cancel()
+
+    def close(self, session: str) -> None:
+        """End all connections of a session."""
+        for stream in list(self.streams.values()):
+            if stream.session == session and stream.task is not None:
+                stream.task.cancel()
+
+    async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await self._serve(reader, writer)
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # the other side left, or never said what it wanted
+        except asyncio.CancelledError:
+            writer.transport.abort()  # told to close: nothing that waits to be sent goes out any more
+        finally:
+            writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async with asyncio.timeout(HEAD_SECONDS):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        request, names = _parsed(head)
+        session, desktop = names.get("x-deskyard-session", ""), names.get("x-deskyard-desktop", "")
+        address, sieve = names.get("x-deskyard-address", ""), Filter(lambda: self.drives(session, desktop))
+        self._count += 1
+        stream = Stream(self._count, session, desktop, address, sieve, asyncio.current_task())
+        try:
+            where = await self._link.open(stream)
+        except Refused as refused:
+            writer.write(_answer(refused.status))
+            await writer.drain()
+            return
+        self.streams[stream.number] = stream
+        reason = CLOSED
+        try:
+            reason = await self._carry(stream, where, _forwarded(request, names), reader, writer)
+        finally:
+            del self.streams[stream.number]
+            self._link.closed(stream, reason)
+
+    def drives(self, session: str, desktop: str) -> bool:
+        """Whether what this session does reaches the desktop."""
+        return self.drivers.get(desktop) == session
+
+    async def _carry(
+        self,
+        stream: Stream,
+        where: tuple[str, int],
+        head: bytes,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> str:
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                far_reader, far_writer = await asyncio.open_connection(*where, limit=CHUNK)
+        except (OSError, TimeoutError):
+            writer.write(_answer(502))
+            await writer.drain()
+            return SILENT
+        up = asyncio.create_task(_sift(reader, far_writer, stream.filter))
+        down = asyncio.create_task(_pour(far_reader, writer))
+        try:
+            far_writer.write(head)
+            await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
+            error = up.exception() if up.done() else None
+        finally:
+            up.cancel()
+            down.cancel()
+            far_writer.close()
+        if not isinstance(error, ProtocolError):
+            return CLOSED
+        # The page learns that it was its own doing.
+        writer.write(bytes([0x80 | CLOSE, 2]) + PROTOCOL_ERROR.to_bytes(2, "big"))
+        print(f"connection ended: session={stream.session} reason={error}", file=sys.stderr, flush=True)
+        return str(error)
+
+
+async def _pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(CHUNK):
+            writer.write(data)
+            await writer.drain()
+
+
+async def _sift(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, sieve: Filter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(CHUNK):
+            writer.write(sieve.feed(data))
+            await writer.drain()
+
+
+def _parsed(head: str) -> tuple[str, dict[str, str]]:
+    request, *lines = head.split("\r\n")
+    pairs = (line.partition(":") for line in lines if line)
+    return request, {name.strip().lower(): value.strip() for name, _, value in pairs}
+
+
+def _forwarded(request: str, names: dict[str, str]) -> bytes:
+    """What the desktop gets to see: no session, and no compression that would hide messages."""
+    lines = [f"{name}: {names[name]}" for name in CARRIED if name in names]
+    return "\r\n".join([request, *lines, "", ""]).encode("latin-1")
+
+
+def _answer(status: int) -> bytes:
+    return f"HTTP/1.1 {status} {REASONS[status]}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode()
+
+
+def serve(layout: Layout) -> None:
+    """Serve until told to stop."""
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(View(layout).run(layout.view_port))

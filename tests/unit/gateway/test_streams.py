@@ -1,0 +1,135 @@
+"""One drives, the others watch; who leaves, sleeps or ends makes room."""
+
+from pathlib import Path
+
+import pytest
+
+from deskyard.gateway.errors import GatewayError
+from deskyard.gateway.layout import Layout
+from deskyard.gateway.store import Session, Store, ticket_hash
+from deskyard.gateway.streams import Streams
+from tests.unit.gateway.test_store import NOW, session
+
+LAYOUT = Layout()
+
+
+class Desk:
+    """Streams with a clock that a test moves, and sessions named by one letter."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now = NOW
+        self.store = Store(folder / "sessions.db")
+        self.notes: list[str] = []
+        self.told = 0
+        self.streams = self.restarted()
+
+    def restarted(self) -> Streams:
+        self.streams = Streams(self.store, LAYOUT, self._note, lambda: self.now, self._tell)
+        return self.streams
+
+    def join(self, letter: str, mode: str = "drive", streams: int = 1) -> Session:
+        one = session(id=letter * 24, mode=mode)
+        if self.store.get(one.id) is None:
+            self.store.add(one, ticket_hash(letter))
+        for _ in range(streams):
+            self.streams.begin((letter, len(self.streams.open)), one, "192.0.2.1")
+        return one
+
+    def leave(self, letter: str) -> None:
+        for key in [key for key in self.streams.open if isinstance(key, tuple) and key[0] == letter]:
+            self.streams.end(key)
+
+    def after(self, seconds: float, *alive: str) -> str | None:
+        """Who drives then; all sessions but those not named are alive."""
+        self.now += seconds
+        ids = {one.id for one in self.store.all()} if not alive else {letter * 24 for letter in alive}
+        self.streams.sweep(ids)
+        return self.streams.drivers.get("d1", "")[:1] or None
+
+    def _note(self, event: str, session: Session, **facts: object) -> None:
+        self.notes.append(f"{session.id[0]} {facts['result']} {facts['reason']}")
+
+    def _tell(self) -> None:
+        self.told += 1
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_first_who_may_drive_drives(desk: Desk) -> None:
+    desk.join("v", mode="view")
+    assert desk.after(0) is None
+    desk.join("a")
+    desk.join("b")
+    assert desk.after(0) == "a"
+    assert desk.notes == ["a drives first"]
+    assert desk.told == 1
+
+
+def test_drive_outlives_the_service_and_a_short_absence(desk: Desk) -> None:
+    desk.join("a")
+    desk.restarted()
+    desk.join("b")
+    assert desk.after(LAYOUT.driver_away_seconds - 1) == "a"
+    desk.join("a")
+    assert desk.after(60) == "a"
+
+
+def test_who_left_makes_room_for_who_waits_longest(desk: Desk) -> None:
+    for letter in "abc":
+        desk.now += 1
+        desk.join(letter)
+    desk.join("v", mode="view")
+    desk.leave("a")
+    assert desk.after(0) == "a"
+    assert desk.after(LAYOUT.driver_away_seconds) == "b"
+    desk.leave("b")
+    desk.leave("c")
+    desk.after(0)
+    assert desk.after(LAYOUT.driver_away_seconds) is None  # a viewer never drives
+    assert desk.notes[1:] == ["b drives left", "b nobody left"]
+
+
+def test_idle_driver_makes_room_only_if_somebody_waits(desk: Desk) -> None:
+    desk.join("a")
+    assert desk.after(LAYOUT.driver_idle_seconds + 1) == "a"
+    key = next(iter(desk.streams.open))
+    desk.streams.acted(key, desk.now)
+    desk.join("b")
+    assert desk.after(LAYOUT.driver_idle_seconds - 1) == "a"
+    assert desk.after(1) == "b"
+
+
+def test_ended_session_drives_no_more(desk: Desk) -> None:
+    desk.join("a")
+    desk.join("b")
+    assert desk.after(0, "b") == "b"
+
+
+def test_taking_and_handing_over(desk: Desk) -> None:
+    a, b, v = desk.join("a"), desk.join("b"), desk.join("v", mode="view")
+    desk.streams.take(b)
+    desk.streams.take(b)
+    assert desk.after(0) == "b"
+    for wrong in (lambda: desk.streams.take(v), lambda: desk.streams.hand_over(a)):
+        with pytest.raises(GatewayError):
+            wrong()
+    desk.streams.hand_over(b)
+    assert desk.after(0) == "a"
+    desk.leave("b")
+    desk.streams.hand_over(a)
+    assert desk.after(0) is None
+    assert desk.notes == ["a drives first", "b drives taken", "a drives handed over", "a nobody handed over"]
+
+
+def test_streams_are_counted_by_session_and_by_desktop(desk: Desk) -> None:
+    desk.join("a", streams=LAYOUT.streams_per_session)
+    with pytest.raises(GatewayError, match="in this session"):
+        desk.join("a")
+    letters = iter("bcdefghijklmnop")
+    while len(desk.streams.open) < LAYOUT.streams_per_desktop:
+        desk.join(next(letters), mode="view", streams=LAYOUT.streams_per_session)
+    with pytest.raises(GatewayError, match="to this desktop"):
+        desk.join("z", mode="view")
