@@ -32,9 +32,9 @@ class Part:
 
 def apply(settings: Settings, layout: Layout, system: System) -> dict[str, Any]:
     """Put `settings` into force; the result names what changed. Raises `GatewayError`, with the old ones in force."""
-    with _alone(layout):
+    with alone(layout):
         _check_interfaces(settings, layout, system)
-        kids = signing.ensure(layout.signing_keys, _group(layout))
+        kids = signing.ensure(layout.signing_keys, group(layout))
         parts = _parts(settings, layout, kids)
         with tempfile.TemporaryDirectory(prefix="deskyard-apply.") as folder:
             _check(settings, parts, layout, system, Path(folder))
@@ -48,7 +48,7 @@ def apply(settings: Settings, layout: Layout, system: System) -> dict[str, Any]:
 
 
 @contextmanager
-def _alone(layout: Layout) -> Iterator[None]:
+def alone(layout: Layout) -> Iterator[None]:
     """One `apply` at a time."""
     layout.etc.mkdir(parents=True, exist_ok=True)
     with (layout.etc / ".lock").open("w") as lock:
@@ -168,7 +168,7 @@ def _check_interfaces(settings: Settings, layout: Layout, system: System) -> Non
             raise GatewayError(f"{name}_mac", mac, reason, "check the NICs of this machine and its cloud-init data")
 
 
-def _group(layout: Layout) -> str | None:
+def group(layout: Layout) -> str | None:
     return layout.service_user if layout.trusts_system else None
 
 

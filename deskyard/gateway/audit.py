@@ -1,25 +1,159 @@
-"""One JSON line per decision; never a ticket, a cookie or a key."""
+"""What was decided, one JSON line each; every line holds the hash of the one before. Never a ticket, cookie or key.
 
+`audit.jsonl` grows until it is full and becomes `audit-<number of its first line>.jsonl`; the chain goes on in the next
+file. `audit.head` says which lines there must be: the first that is kept, and the last. A collector that remembers the
+number and hash of the last line it took can tell later that nothing before it was changed, head file or not.
+"""
+
+import hashlib
 import json
 import os
+import sys
 import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
+
+from deskyard.gateway.errors import GatewayError
+
+START = "0" * 64
+FULL_BYTES = 8 * 1024 * 1024
+KEEP_FILES = 24
+# What ends or refuses something happens even if it cannot be written down; what opens something does not.
+ENDING = ("expire", "recover", "refuse", "revoke")
+
+
+@dataclass(frozen=True)
+class Head:
+    """Which lines there are: from number `first`, whose predecessor had the hash `before`, to `last`."""
+
+    first: int = 1
+    before: str = START
+    last: int = 0
+    hash: str = START
 
 
 class Audit:
-    """Appends to one file; each line goes out in one write."""
+    """The only writer."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, full_bytes: int = FULL_BYTES, keep_files: int = KEEP_FILES) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
+        self._full_bytes = full_bytes
+        self._keep_files = keep_files
+        self._head = read_head(path)
+        self._recover()
 
     def note(self, event: str, **facts: object) -> None:
-        """Write down what happened."""
+        """Write down what happened; raises `GatewayError` if that cannot be and the event opens something."""
+        try:
+            self._write(event, facts)
+        except OSError as error:
+            print(f"audit cannot be written: {error}: {event} {facts}", file=sys.stderr, flush=True)
+            if event not in ENDING:
+                remedy = "make room on the gateway's disk"
+                raise GatewayError("audit", None, f"cannot be written: {error.strerror}", remedy) from error
+
+    def _write(self, event: str, facts: dict[str, object]) -> None:
+        if self._path.exists() and self._path.stat().st_size >= self._full_bytes:
+            self._turn_over()
         moment = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
-        line = json.dumps({"time": moment, "event": event, **facts}, sort_keys=False) + "\n"
+        number = self._head.last + 1
+        line = json.dumps({"seq": number, "time": moment, "event": event, **facts, "prev": self._head.hash}).encode()
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
         try:
-            os.write(descriptor, line.encode())
+            size = os.fstat(descriptor).st_size
+            try:
+                if os.write(descriptor, line + b"\n") != len(line) + 1:
+                    raise OSError("the disk is full")
+                os.fdatasync(descriptor)
+            except OSError:
+                os.ftruncate(descriptor, size)
+                raise
         finally:
             os.close(descriptor)
+        self._set_head(Head(self._head.first, self._head.before, number, digest(line)))
+
+    def _set_head(self, head: Head) -> None:
+        self._head = head
+        fresh = head_file(self._path).with_suffix(".new")
+        fresh.write_text(json.dumps(asdict(head)) + "\n")
+        fresh.replace(head_file(self._path))
+
+    def _turn_over(self) -> None:
+        """Begin a new file; drop the oldest one if there are too many."""
+        with self._path.open("rb") as stream:
+            first = json.loads(stream.readline())["seq"]
+        self._path.rename(self._path.with_name(f"{self._path.stem}-{first:012d}.jsonl"))
+        kept = files(self._path)
+        if len(kept) >= self._keep_files:
+            with kept[1].open("rb") as stream:
+                oldest = json.loads(stream.readline())
+            self._set_head(Head(oldest["seq"], oldest["prev"], self._head.last, self._head.hash))
+            kept[0].unlink()
+
+    def _recover(self) -> None:
+        """Take up the chain where the last process left it, also if it was cut off within a line."""
+        if not self._path.exists():
+            return
+        data = self._path.read_bytes()
+        whole, _, rest = data.rpartition(b"\n")
+        if rest:
+            os.truncate(self._path, len(data) - len(rest))
+        last = whole.rpartition(b"\n")[2]
+        try:
+            number = json.loads(last)["seq"] if last else 0
+        except (ValueError, KeyError, TypeError):
+            number = 0  # it was tampered with: the chain goes on from the head, and `verify` names the line
+        if number == self._head.last + 1:
+            # Written, but not yet in the head file.
+            self._set_head(Head(self._head.first, self._head.before, number, digest(last)))
+        if rest:
+            self.note("recover", result="cut", reason=f"{len(rest)} bytes of an unfinished line were dropped")
+
+
+def head_file(path: Path) -> Path:
+    """Where the head is kept."""
+    return path.with_suffix(".head")
+
+
+def read_head(path: Path) -> Head:
+    """The head; that of an empty chain if there is none."""
+    try:
+        return Head(**json.loads(head_file(path).read_text()))
+    except FileNotFoundError:
+        return Head()
+
+
+def files(path: Path) -> list[Path]:
+    """All files of the chain, oldest first."""
+    turned = sorted(path.parent.glob(f"{path.stem}-*.jsonl"))
+    return [*turned, path] if path.exists() else turned
+
+
+def digest(line: bytes) -> str:
+    """The hash of a line, without its end."""
+    return hashlib.sha256(line).hexdigest()
+
+
+def lines(path: Path) -> Iterator[tuple[Path, int, bytes]]:
+    """All lines with their file and their number in it."""
+    for file in files(path):
+        with file.open("rb") as stream:
+            for number, line in enumerate(stream, 1):
+                yield file, number, line.rstrip(b"\n")
+
+
+def events(path: Path, since: int = 0, last: int | None = None) -> list[dict[str, Any]]:
+    """The events after number `since`, at most the `last` ones; a line that is no JSON is left to `verify`."""
+    found: list[dict[str, Any]] = []
+    for _, _, line in lines(path):
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict) and event.get("seq", 0) > since:
+            found.append({**event, "hash": digest(line)})
+    return found if last is None else found[-last:]

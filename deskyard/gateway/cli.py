@@ -81,6 +81,31 @@ def _revoke(options: argparse.Namespace, layout: Layout) -> Any:
     return _ask(layout, {"command": "revoke", **request})
 
 
+def _keys(options: argparse.Namespace, layout: Layout) -> Any:
+    from deskyard.gateway import keys
+
+    settings = _settings(layout)
+    if options.action == "retire":
+        return keys.retire(settings, layout, Machine())
+    return keys.rotate(settings, layout, Machine(), at_once=options.at_once, actor=options.actor)
+
+
+def _audit(options: argparse.Namespace, layout: Layout) -> Any:
+    from deskyard.gateway import audit, audit_check
+
+    if not options.verify:
+        return audit.events(layout.audit_file, options.since, options.last)
+    known = None
+    if options.known:
+        number, _, digest = options.known.partition(":")
+        if not number.isdigit() or len(digest) != 64:
+            raise GatewayError("--known", options.known, "is no line", "write NUMBER:HASH as `audit` printed them")
+        known = (int(number), digest)
+    # A file that is just being turned over looks like a gap, once.
+    first = audit_check.verify(layout.audit_file, known)
+    return first if first["ok"] else audit_check.verify(layout.audit_file, known)
+
+
 def _status(options: argparse.Namespace, layout: Layout) -> Any:
     from deskyard.gateway.status import status
 
@@ -129,6 +154,15 @@ def _parser() -> argparse.ArgumentParser:
     revoke.add_argument("--desktop", help="all sessions of one desktop")
     revoke.add_argument("--all", action="store_true", help="all sessions")
     revoke.add_argument("--actor", default="root", help="who revokes, as the audit shall show it")
+    keys = add("keys", _keys, "change the key that signs sessions; sessions and their sockets go on")
+    keys.add_argument("action", choices=("rotate", "retire"), help="rotate, or drop old keys whose cookies are over")
+    keys.add_argument("--at-once", action="store_true", help="the old key is known to others: void its cookies now")
+    keys.add_argument("--actor", default="root", help="who asks, as the audit shall show it")
+    audit = add("audit", _audit, "print what was decided, or check that nothing of it was changed since")
+    audit.add_argument("--verify", action="store_true", help="check the chain; names every line that is wrong")
+    audit.add_argument("--known", help="NUMBER:HASH of a line that was collected before: it must still be there")
+    audit.add_argument("--since", type=int, default=0, help="only events after this number")
+    audit.add_argument("--last", type=int, help="only so many, the newest")
     status = add("status", _status, "say what works, with a real handshake to each route of each desktop")
     status.add_argument("--timeout", type=float, default=5, help="seconds to wait for each route (default: 5)")
     return parser

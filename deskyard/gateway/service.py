@@ -21,6 +21,7 @@ from deskyard.gateway.audit import Audit
 from deskyard.gateway.errors import GatewayError
 from deskyard.gateway.layout import Layout
 from deskyard.gateway.proxy import Proxy
+from deskyard.gateway.refusals import PERIOD_SECONDS, Refusals, listen
 from deskyard.gateway.sessions import Sessions
 from deskyard.gateway.settings import parse
 from deskyard.gateway.store import Session, Store
@@ -34,12 +35,13 @@ NO_STORE = {"Cache-Control": "no-store"}
 def create(layout: Layout) -> Starlette:
     """The application; reads the settings in force once: `apply` restarts the service when they change."""
     settings = parse(layout.settings_file.read_text())
+    audit, keys = Audit(layout.audit_file), signing.Ring(layout.signing_keys)
     sessions = Sessions(
         settings,
         Store(layout.database),
         Proxy(layout.master_socket, layout.revoked_file, render.servers(settings, layout)),
-        Audit(layout.audit_file),
-        signing.newest(layout.signing_keys),
+        audit,
+        keys,
         layout,
     )
     app = Starlette(
@@ -56,7 +58,8 @@ def create(layout: Layout) -> Starlette:
         lifespan=lambda app: _lifespan(app, layout),
     )
     app.state.sessions = sessions
-    app.state.keys = signing.public(layout.signing_keys)
+    app.state.keys = keys
+    app.state.refusals = Refusals(audit.note)
     return app
 
 
@@ -66,20 +69,27 @@ async def _lifespan(app: Starlette, layout: Layout) -> AsyncIterator[None]:
     line = await admin.serve(sessions, layout.admin_socket)
     streams = await StreamLine(sessions, layout.view_user).serve(layout.streams_socket)
     await sessions.revoke_removed_desktops()
-    sweeper = asyncio.create_task(_sweep(sessions))
+    refusals = await listen(app.state.refusals, layout.refusals_port)
+    sweeper = asyncio.create_task(_sweep(sessions, app.state.refusals))
     systemd.notify("READY=1")
     try:
         yield
     finally:
         sweeper.cancel()
+        refusals.close()
+        app.state.refusals.flush()
         line.close()
         streams.close()
 
 
-async def _sweep(sessions: Sessions) -> None:
+async def _sweep(sessions: Sessions, refusals: Refusals) -> None:
+    flushed = time.monotonic()
     while True:
         try:
             await sessions.sweep()
+            if time.monotonic() - flushed > PERIOD_SECONDS:
+                flushed = time.monotonic()
+                refusals.flush()
         except Exception as error:  # the sweep must outlive a full disk or a restarting HAProxy; nothing opens by it
             print(f"sweep failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
         await asyncio.sleep(SWEEP_SECONDS)
@@ -103,7 +113,7 @@ async def _redeem(request: Request) -> Response:
         ticket = _ticket(await request.body())
         session, token = await sessions.redeem(ticket, address)
     except GatewayError as error:
-        return _refusal(error, 400 if error.field == "request" else 410 if error.field != "unknown" else 403)
+        return _refusal(error, {"request": 400, "unknown": 403, "audit": 503}.get(error.field, 410))
     return _with_cookie(session, token, sessions)
 
 
@@ -149,7 +159,7 @@ def _session_of(request: Request) -> Session:
     sessions: Sessions = request.app.state.sessions
     desktop = request.path_params["desktop"]
     token = request.cookies.get(tokens.cookie_name(desktop), "")
-    claims = tokens.verify(token, request.app.state.keys, sessions.settings.workspace)
+    claims = tokens.verify(token, request.app.state.keys.public, sessions.settings.workspace)
     return sessions.session_of(claims, desktop)
 
 

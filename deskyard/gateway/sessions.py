@@ -13,6 +13,7 @@ from deskyard.gateway.grants import ASK_AGAIN, check_grant, why_not
 from deskyard.gateway.layout import Layout
 from deskyard.gateway.proxy import Proxy
 from deskyard.gateway.settings import Settings
+from deskyard.gateway.signing import Ring
 from deskyard.gateway.store import Session, Store, ticket_hash
 from deskyard.gateway.streams import Streams
 
@@ -29,7 +30,7 @@ class Sessions:
         store: Store,
         proxy: Proxy,
         audit: Audit,
-        signing_key: tuple[str, str],
+        keys: Ring,
         layout: Layout,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -41,7 +42,7 @@ class Sessions:
         self._store = store
         self._proxy = proxy
         self._audit = audit
-        self._kid, self._key = signing_key
+        self._keys = keys
         self._clock = clock
         self._synced: set[int] = set()
         self._behind = False  # a worker may lack a session: the sweep gives all of them all sessions again
@@ -83,7 +84,10 @@ class Sessions:
         if session is None:
             known = self._store.by_ticket(hashed)
             reason = why_not(known, now)
-            self._audit.note("refuse", session=known.id if known else None, address=address, reason=reason.field)
+            about = (
+                {"session": known.id, "desktop": known.desktop, "actor": known.actor} if known else {"session": None}
+            )
+            self._audit.note("refuse", **about, route="redeem", address=address, result="refused", reason=reason.field)
             raise reason
         self._note("redeem", session, result="active", address=address)
         if not await self._proxy.admit(session):
@@ -158,6 +162,13 @@ class Sessions:
     def _looks(self, session: Session | None, desktop: str) -> bool:
         good = session is not None and session.state(self._clock()) == "active" and session.desktop == desktop
         return good and session is not None and DESKTOP_ROUTE in session.routes
+
+    def use_keys(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Sign with the key that was just published."""
+        self._keys.reload()
+        reason = "asked for, the old one is void" if request["at_once"] else "asked for"
+        self._audit.note("keys", by=request["actor"], key=self._keys.kid, result="signs", reason=reason)
+        return {"signs": self._keys.kid}
 
     def listing(self) -> list[dict[str, Any]]:
         """All sessions that are remembered, newest first."""
@@ -237,7 +248,7 @@ class Sessions:
         return True
 
     def _token(self, session: Session, now: float) -> str:
-        return tokens.sign(session, self.settings.workspace, now, self._kid, self._key)
+        return tokens.sign(session, self.settings.workspace, now, self._keys.kid, self._keys.private)
 
     def _note(self, event: str, session: Session, **facts: object) -> None:
         self._audit.note(

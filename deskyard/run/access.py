@@ -3,6 +3,8 @@
 import getpass
 import json
 import re
+import time
+from collections.abc import Iterator
 from typing import Any
 
 from deskyard.errors import ConfigError, SiteError
@@ -11,6 +13,8 @@ from deskyard.run import declaration, workspace
 from deskyard.run.ssh_link import GATEWAY, SshLink
 
 ASK_SECONDS = 120.0
+FOLLOW_SECONDS = 2.0
+FOLLOW_AT_ONCE = 1000
 DURATION = re.compile(r"(?P<number>[1-9]\d{0,5})(?P<unit>[smhd])\Z")
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -45,6 +49,32 @@ def revoke(name: str, *, session: str | None = None, desktop: str | None = None,
         plan.desktop(desktop)
     arguments = [session] if session else ["--desktop", desktop] if desktop else ["--all"]
     return _ask(plan, ["revoke", *arguments, "--actor", _actor()])
+
+
+def rotate_keys(name: str, *, at_once: bool = False) -> Any:
+    """Sign sessions with a new key; those that are open go on, unless the old key is void at once."""
+    return _ask(_plan(name), ["keys", "rotate", "--actor", _actor(), *(["--at-once"] if at_once else [])])
+
+
+def audit(name: str, *, since: int = 0, last: int | None = None) -> Any:
+    """What was decided at the door of a workspace, oldest first."""
+    wanted = ["--since", str(since), *(["--last", str(last)] if last is not None else [])]
+    return _ask(_plan(name), ["audit", *wanted])
+
+
+def verify_audit(name: str, known: str | None = None) -> Any:
+    """Whether the audit is whole and unchanged; `known` is NUMBER:HASH of a line that was collected before."""
+    return _ask(_plan(name), ["audit", "--verify", *(["--known", known] if known else [])])
+
+
+def follow_audit(name: str, since: int, pause: float = FOLLOW_SECONDS) -> Iterator[Any]:
+    """Events after number `since`, as they come, for ever."""
+    plan = _plan(name)
+    while True:
+        for event in _ask(plan, ["audit", "--since", str(since), "--last", str(FOLLOW_AT_ONCE)]):
+            since = event["seq"]
+            yield event
+        time.sleep(pause)
 
 
 def seconds(ttl: str) -> int:

@@ -1,6 +1,11 @@
 """access.*: who may reach which desktop."""
 
-from invoke import Collection, Context
+from datetime import UTC, datetime
+from itertools import chain
+from json import dumps
+from typing import Any
+
+from invoke import Collection, Context, Exit
 
 from deskyard.run import access
 from deskyard.tasks.front import command, show
@@ -25,10 +30,21 @@ def grant(_: Context, target: str, routes: str = "", mode: str = "drive", ttl: s
 def list_(_: Context, workspace: str, json: bool = False) -> None:
     """Show the sessions of a workspace."""
     found = access.sessions(workspace)
-    lines = [
-        f"{one['id']}  {one['desktop']}  {','.join(one['routes'])}  {one['mode']}  {one['state']}" for one in found
-    ]
-    show(found, as_json=json, text="\n".join(lines) or "no sessions")
+    show(found, as_json=json, text="\n".join(map(_session_line, found)) or "no sessions")
+
+
+def _session_line(one: dict[str, Any]) -> str:
+    """Who, what, since when, from where, and what he does."""
+    words = [one["id"], one["actor"], one["desktop"], ",".join(one["routes"]), one["mode"], one["state"]]
+    if one["redeemed"]:
+        words.append(f"since {_clock(one['redeemed'])} from {one['address']}")
+    if one["does"]:
+        words.append(f"{one['does']}, idle {one['idle']} s")
+    return "  ".join(words)
+
+
+def _clock(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 @command(
@@ -48,6 +64,71 @@ def revoke(
     show(ended, as_json=json, text=f"revoked: {len(ended)}")
 
 
+@command(
+    name="rotate-keys",
+    help={
+        "workspace": "name of the workspace",
+        "at_once": "the old key is known to others: void its cookies now; whoever is in needs a new link",
+        "json": "print JSON",
+    },
+)
+def rotate_keys(_: Context, workspace: str, at_once: bool = False, json: bool = False) -> None:
+    """Sign sessions with a new key. Open desktops stay open."""
+    done = access.rotate_keys(workspace, at_once=at_once)
+    until = "" if at_once else f"; the old one is accepted until {_clock(done['old_until'])}"
+    show(done, as_json=json, text=f"signs with {done['signs']}{until}")
+
+
+@command(
+    help={
+        "workspace": "name of the workspace",
+        "verify": "check that no line was changed, deleted or put in since it was written",
+        "known": "with --verify: NUMBER:HASH of a line that was collected before",
+        "since": "only events after this number",
+        "last": "only so many, the newest (default: 100)",
+        "follow": "go on with what happens, until interrupted",
+        "json": "print JSON (one document, or with --follow one line for each event)",
+    }
+)
+def audit(
+    _: Context,
+    workspace: str,
+    verify: bool = False,
+    known: str = "",
+    since: int = 0,
+    last: int = 100,
+    follow: bool = False,
+    json: bool = False,
+) -> None:
+    """Show what was decided at the door: grants, redemptions, refusals, drivers, revocations."""
+    if verify or known:
+        checked = access.verify_audit(workspace, known or None)
+        text = [f"{one['file']} line {one['line']}: {one['problem']}" for one in checked["problems"]]
+        whole = f"whole: lines {checked['first']} to {checked['last']}, the last has the hash {checked['hash']}"
+        show(checked, as_json=json, text="\n".join(text) or whole)
+        if not checked["ok"]:
+            raise Exit(code=1)
+        return
+    found = access.audit(workspace, since=since, last=last)
+    if not follow:
+        show(found, as_json=json, text="\n".join(map(_event_line, found)) or "no events")
+        return
+    start = found[-1]["seq"] if found else since
+    for event in chain(found, access.follow_audit(workspace, start)):
+        print(dumps(event) if json else _event_line(event), flush=True)
+
+
+def _event_line(event: dict[str, Any]) -> str:
+    """One event as a person reads it."""
+    skipped = ("seq", "time", "event", "prev", "hash")
+    facts = "  ".join(f"{name}={_word(value)}" for name, value in event.items() if name not in skipped and value)
+    return f"{event['seq']}  {event['time']}  {event['event']}  {facts}"
+
+
+def _word(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
 ns = Collection("access")
-for one in (grant, list_, revoke):
+for one in (grant, list_, revoke, rotate_keys, audit):
     ns.add_task(one)

@@ -21,14 +21,14 @@ from deskyard.gateway import admin, backends, settings, tls
 from deskyard.gateway.apply import apply
 from deskyard.gateway.certificate import install
 from deskyard.gateway.layout import Layout
-from deskyard.gateway.system import Answer, Machine
+from deskyard.gateway.system import Answer, Machine, System
 from deskyard.gateway.websocket import PING, frame
 from tests.gateway.authority import Authority
 from tests.gateway.desktops import FakeDesktops
 
 TREE = Path(__file__).resolve().parents[2]
 HOSTNAME = "demo.desk.test"
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 60.0
 
 
 def wait_for(what: str, ready: Callable[[], Any], seconds: float = WAIT_SECONDS) -> Any:
@@ -75,6 +75,19 @@ class Checks:
 
     def mac(self, interface: str) -> str | None:
         return None
+
+
+class Reloading(Checks):
+    """Reloads for real."""
+
+    def __init__(self, gateway: "Gateway") -> None:
+        super().__init__()
+        self._gateway = gateway
+
+    def run(self, argv: Sequence[str]) -> Answer:
+        if argv[-1] == "haproxy.service":
+            self._gateway.reload()
+        return super().run(argv)
 
 
 @dataclass
@@ -284,6 +297,10 @@ class Gateway:
             return []
         lines = (line.split() for line in listing.splitlines())
         return [int(words[0]) for words in lines if len(words) > 1 and words[1] == "worker"]
+
+    def system(self) -> System:
+        """A system in which a reload of HAProxy is one of this gateway's HAProxy."""
+        return Reloading(self)
 
     def audit(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.layout.audit_file.read_text().splitlines()]

@@ -17,6 +17,7 @@ from deskyard.run import gateway_bundle
 from tests.gateway.conftest import run_gateway
 from tests.gateway.support import HOSTNAME, Gateway, wait_for
 from tests.gateway.talkers import COLOUR, Talker
+from tests.gateway.vnc_client import VncClient
 
 PIXEL = """
 const canvas = document.querySelector("#desktop canvas");
@@ -66,8 +67,9 @@ def driver(viewed: Gateway) -> Iterator[Any]:
 
 
 @pytest.fixture
-def browser(driver: Any) -> Iterator[Any]:
-    """A browser that knows nothing of the test before."""
+def browser(driver: Any, viewed: Gateway) -> Iterator[Any]:
+    """A browser that knows nothing of the test before, and desktops that nobody looks at."""
+    viewed.revoke(all=True)
     yield driver
     keep = os.environ.get("DESKYARD_SCREENSHOTS")
     if keep:
@@ -109,7 +111,7 @@ def test_link_shows_desktop_and_terminal_and_leaves_no_ticket_behind(
     assert granted["ticket"] not in browser.current_url
     wait_for("the terminal", lambda: "hello from the terminal" in text(browser, "terminal-screen"), 30)
     assert text(browser, "desktop-state") == "connected"
-    assert text(browser, "mode") == "drive"
+    wait_for("the drive", lambda: text(browser, "mode") == "drive")
     assert "No agent here yet" in text(browser, "chat")
     assert talker.size["columns"] > 60
     assert complaints(browser) == []
@@ -117,6 +119,7 @@ def test_link_shows_desktop_and_terminal_and_leaves_no_ticket_behind(
 
 def test_keys_reach_desktop_and_terminal(browser: Any, viewed: Gateway, talker: Talker) -> None:
     opened(browser, viewed)
+    wait_for("the drive", lambda: text(browser, "mode") == "drive")
     talker.keys.clear()
     canvas = browser.find_element(By.CSS_SELECTOR, "#desktop canvas")
     ActionChains(browser).click(canvas).send_keys("k").perform()
@@ -128,16 +131,61 @@ def test_keys_reach_desktop_and_terminal(browser: Any, viewed: Gateway, talker: 
     assert "echo over here" in talker.typed
 
 
-def test_view_only_sends_no_input_and_has_no_terminal(browser: Any, viewed: Gateway, talker: Talker) -> None:
+@pytest.mark.parametrize("honest", [True, False])
+def test_view_only_page_has_no_terminal_and_none_of_its_input_arrives(
+    browser: Any, viewed: Gateway, talker: Talker, honest: bool
+) -> None:
     opened(browser, viewed, mode="view")
+    if not honest:
+        # A page that was tampered with: it believes that it drives.
+        script = """
+        const real = window.fetch;
+        window.fetch = async (place, options) => {
+          const answer = await real(place, options);
+          if (place !== "session") return answer;
+          return Response.json({ ...(await answer.json()), mode: "drive", drives: true });
+        };
+        """
+        browser.execute_script(script)
+        wait_for("the page to believe it", lambda: text(browser, "mode") == "drive", 30)
     talker.keys.clear()
     before = talker.pointers
     canvas = browser.find_element(By.CSS_SELECTOR, "#desktop canvas")
     ActionChains(browser).click(canvas).send_keys("k").perform()
     time.sleep(1)  # long enough for what must not come
     assert (talker.keys, talker.pointers) == ([], before)
-    assert text(browser, "mode") == "view only"
+    assert text(browser, "mode") == ("view only" if honest else "drive")
     assert not browser.find_element(By.ID, "terminal").is_displayed()
+
+
+def test_take_over_and_hand_over_in_the_page(browser: Any, viewed: Gateway, talker: Talker) -> None:
+    granted = viewed.grant("d1", actor="alice")
+    _, cookie = viewed.session("d1", actor="bob")
+    other = VncClient(viewed, cookie)
+    browser.get(granted["url"])
+    wait_for("the picture", lambda: browser.execute_script(PIXEL) == list(COLOUR), 60)
+    wait_for("the word of the driver", lambda: text(browser, "mode") == "watching: bob drives", 30)
+    canvas, button = (
+        browser.find_element(By.CSS_SELECTOR, "#desktop canvas"),
+        browser.find_element(By.ID, "change-driver"),
+    )
+    talker.keys.clear()
+    ActionChains(browser).click(canvas).send_keys("k").perform()
+    button.click()
+    wait_for("the drive", lambda: text(browser, "mode") == "drive", 30)
+    assert talker.keys == []
+    ActionChains(browser).click(canvas).send_keys("j").perform()
+    wait_for("the key at the desktop", lambda: ord("j") in talker.keys)
+    headers = {"Cookie": cookie, "Origin": viewed.origin}
+    assert viewed.request("POST", "/d/d1/drive", '{"action": "take"}', headers)[0].status == 200
+    wait_for("the loss of the drive", lambda: "bob drives now" in text(browser, "notice"), 30)
+    assert text(browser, "mode") == "watching: bob drives"
+    button.click()
+    wait_for("the drive again", lambda: text(browser, "change-driver") == "Hand over", 30)
+    button.click()
+    wait_for("the other to drive", lambda: text(browser, "mode") == "watching: bob drives", 30)
+    assert other.status == 101
+    assert complaints(browser) == []
 
 
 def test_revoked_session_says_so_and_does_not_come_back(browser: Any, viewed: Gateway) -> None:

@@ -2,19 +2,34 @@
 import RFB from "@novnc/novnc";
 import { socketUrl } from "./session.js";
 
+let screen = null;
+let driving = false;
+
+// Whether keys and pointer are sent at all. The gateway refuses them from those who do not drive, whatever is said here.
+export function setDriving(value) {
+  driving = value;
+  if (screen && screen.viewOnly === value) {
+    screen.viewOnly = !value;
+    if (value) {
+      screen.focus();
+    }
+  }
+}
+
 // One connection; resolves when it is over, to whether it had been open.
-export function showDesktop(element, viewOnly, onConnected) {
+export function showDesktop(element, onConnected) {
   return new Promise((resolve) => {
     let opened = false;
     const rfb = new RFB(element, socketUrl("vnc"), { shared: true, wsProtocols: ["binary"] });
-    rfb.viewOnly = viewOnly;
+    screen = rfb;
+    rfb.viewOnly = !driving;
     rfb.scaleViewport = true;
     rfb.resizeSession = false;
     rfb.background = "#0d1113";
     rfb.addEventListener("connect", () => {
       opened = true;
       onConnected();
-      if (!viewOnly) {
+      if (driving) {
         rfb.focus();
       }
     });

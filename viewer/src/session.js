@@ -2,9 +2,12 @@
 export const REASONS = {
   none: "You have no session for this desktop",
   expired: "Your session has ended",
+  idle: "Your session has lapsed",
   revoked: "Your session was revoked",
   lapsed: "Your link was never opened in time",
 };
+const LOOK_EVERY = 2000;
+const LOOK_EVERY_HIDDEN = 20000;
 
 export class Ended extends Error {
   constructor(reason) {
@@ -13,9 +16,9 @@ export class Ended extends Error {
   }
 }
 
-// Resolves to the session's facts, throws Ended if it is over, any other error if the gateway does not answer.
-export async function session() {
-  const answer = await fetch("session", { cache: "no-store" });
+async function ask(place, body) {
+  const options = body ? { method: "POST", headers: { "Content-Type": "application/json" }, body } : {};
+  const answer = await fetch(place, { cache: "no-store", ...options });
   if (answer.status === 401) {
     throw new Ended((await answer.json()).error);
   }
@@ -23,6 +26,42 @@ export async function session() {
     throw new Error(`the gateway answers ${answer.status}`);
   }
   return answer.json();
+}
+
+// Resolves to the session's facts, throws Ended if it is over, any other error if the gateway does not answer.
+export const session = () => ask("session");
+
+// "take" or "hand-over"; resolves to the session's facts.
+export const drive = (action) => ask("drive", JSON.stringify({ action }));
+
+let wake = () => {};
+
+// Look at the session at once: something has changed that it tells of.
+export const lookNow = () => wake();
+
+function pause(milliseconds) {
+  return new Promise((resolve) => {
+    wake = resolve;
+    setTimeout(resolve, milliseconds);
+  });
+}
+
+// Looks at the session for as long as it lasts, and renews it in time; throws Ended.
+export async function follow(facts, onFacts) {
+  const lease = facts.renew_before * 1000 - Date.now();
+  for (let current = facts; ; ) {
+    onFacts(current);
+    await pause(document.hidden ? LOOK_EVERY_HIDDEN : LOOK_EVERY);
+    try {
+      const left = current.renew_before * 1000 - Date.now();
+      const renewable = current.renew_before < current.expires;
+      current = renewable && left < (lease * 2) / 3 ? await ask("renew", "{}") : await session();
+    } catch (error) {
+      if (error instanceof Ended) {
+        throw error;
+      }
+    }
+  }
 }
 
 export function socketUrl(place) {
@@ -34,22 +73,23 @@ export function socketUrl(place) {
 // Calls `connect` again and again, with growing pauses, until the session has ended.
 // `connect` resolves when its connection is over, to whether it had been open.
 export async function keepConnected(connect, onState) {
-  let pause = 500;
+  let wait = 500;
   for (;;) {
     onState("connecting");
     if (await connect()) {
-      pause = 500;
+      wait = 500;
     }
+    let silent = false;
     try {
-      await session();
+      silent = !(await session()).answers;
     } catch (error) {
       if (error instanceof Ended) {
         onState("ended");
         throw error;
       }
     }
-    onState("waiting");
-    await new Promise((resolve) => setTimeout(resolve, pause));
-    pause = Math.min(pause * 2, 8000);
+    onState(silent ? "silent" : "waiting");
+    await new Promise((resolve) => setTimeout(resolve, wait));
+    wait = Math.min(wait * 2, 8000);
   }
 }

@@ -1,9 +1,15 @@
 // The page of one desktop: desktop, terminal, a place for chat, and what the session allows.
-import { showDesktop } from "./desktop.js";
-import { Ended, keepConnected, session } from "./session.js";
+import { setDriving, showDesktop } from "./desktop.js";
+import { Ended, drive, follow, keepConnected, lookNow, session } from "./session.js";
 import { connectTerminal, createTerminal } from "./terminal.js";
 
-const TEXTS = { connecting: "connecting", connected: "connected", waiting: "waiting for the desktop", ended: "ended" };
+const TEXTS = {
+  connecting: "connecting",
+  connected: "connected",
+  waiting: "waiting for the desktop",
+  silent: "the desktop is not running: start it with workspace.up",
+  ended: "ended",
+};
 const part = (id) => document.getElementById(id);
 
 function state(id) {
@@ -16,6 +22,7 @@ function state(id) {
 
 function end(reason, message) {
   document.body.dataset.ended = reason;
+  document.body.dataset.error = reason;
   part("ended-title").textContent = message;
   part("ended-message").textContent = "The desktop itself keeps running; nothing on it was lost.";
   part("ended-remedy").textContent = "Ask for a new link, or run access.grant on the host.";
@@ -38,25 +45,63 @@ function remaining(expires) {
 function showFacts(facts) {
   document.title = `${facts.desktop} · ${facts.workspace}`;
   part("name").textContent = `${facts.desktop} · ${facts.workspace}`;
-  part("mode").textContent = facts.mode === "view" ? "view only" : "drive";
+  part("expires").textContent = remaining(facts.expires);
+}
+
+let drove = false;
+
+// Who drives: this page, another one, or nobody.
+function showDriver(facts) {
+  const may = facts.mode === "drive";
+  const who = facts.driver ?? "nobody";
+  setDriving(facts.drives);
+  part("mode").textContent = !may ? "view only" : facts.drives ? "drive" : `watching: ${who} drives`;
   part("mode").hidden = false;
-  const tick = () => {
-    part("expires").textContent = remaining(facts.expires);
-  };
-  tick();
-  setInterval(tick, 15000);
+  const button = part("change-driver");
+  button.hidden = !may || (facts.drives && facts.watching < 2);
+  button.textContent = facts.drives ? "Hand over" : "Take over";
+  button.dataset.action = facts.drives ? "hand-over" : "take";
+  if (drove && !facts.drives) {
+    part("notice").textContent = facts.driver ? `${who} drives now. You are watching.` : "Nobody drives now.";
+    part("notice").hidden = false;
+  } else if (facts.drives) {
+    part("notice").hidden = true;
+  }
+  drove = facts.drives;
+}
+
+function show(facts) {
+  showFacts(facts);
+  if (facts.routes.includes("desktop")) {
+    showDriver(facts);
+  }
+}
+
+async function changeDriver() {
+  const button = part("change-driver");
+  button.disabled = true;
+  try {
+    show(await drive(button.dataset.action));
+  } catch {
+    // What became of it shows at the next look at the session.
+  } finally {
+    button.disabled = false;
+  }
 }
 
 function run(facts) {
-  const viewOnly = facts.mode !== "drive";
-  const loops = [];
+  const loops = [follow(facts, show)];
   if (facts.routes.includes("desktop")) {
     const say = state("desktop-state");
-    loops.push(keepConnected(() => showDesktop(part("desktop"), viewOnly, () => say("connected")), say));
+    const opened = () => {
+      say("connected");
+      lookNow();
+    };
+    loops.push(keepConnected(() => showDesktop(part("desktop"), opened), say));
   } else {
     part("desktop-state").hidden = true;
   }
-  if (facts.routes.includes("terminal") && !viewOnly) {
+  if (facts.routes.includes("terminal") && facts.mode === "drive") {
     part("terminal").hidden = false;
     part("toggle-terminal").hidden = false;
     const say = state("terminal-state");
@@ -69,6 +114,7 @@ function run(facts) {
 function wire() {
   toggle(part("toggle-terminal"), part("terminal"));
   toggle(part("toggle-chat"), part("chat"));
+  part("change-driver").addEventListener("click", changeDriver);
   part("full-screen").addEventListener("click", () => {
     if (document.fullscreenElement) {
       document.exitFullscreen();
@@ -80,9 +126,7 @@ function wire() {
 
 try {
   wire();
-  const facts = await session();
-  showFacts(facts);
-  await run(facts);
+  await run(await session());
 } catch (error) {
   if (error instanceof Ended) {
     end(error.reason, error.message);

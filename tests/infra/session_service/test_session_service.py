@@ -4,6 +4,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 SETTINGS = "/etc/deskyard/settings.json"
 
 
@@ -24,11 +26,26 @@ def test_service_is_enabled_and_runs_only_with_settings(host: Any) -> None:
     assert service.is_running == host.file(SETTINGS).exists
 
 
-def test_account_cannot_log_in(host: Any, defaults: dict[str, Any]) -> None:
-    user = host.user(defaults["session_service_user"])
+@pytest.mark.parametrize("account", ["session_service_user", "session_service_view_user"])
+def test_account_cannot_log_in(host: Any, defaults: dict[str, Any], account: str) -> None:
+    user = host.user(defaults[account])
     assert user.shell == "/usr/sbin/nologin"
     assert user.uid < 1000
     assert host.check_output(f"getent shadow {user.name}").split(":")[1].startswith(("!", "*"))
+
+
+def test_filter_runs_as_its_own_user_and_reads_nothing_of_the_gateway(host: Any, defaults: dict[str, Any]) -> None:
+    user = defaults["session_service_view_user"]
+    assert host.service("deskyard-view.service").is_enabled
+    assert host.service("deskyard-keys.timer").is_enabled
+    if not host.service("deskyard-view.service").is_running:
+        return
+    pid = host.check_output("systemctl show -p MainPID --value deskyard-view.service")
+    assert host.check_output(f"stat -c %U /proc/{pid}") == user
+    assert host.check_output("ss -H -lnt sport = :8702").split()[3] == "127.0.0.1:8702"
+    for path in ("/etc/deskyard/signing", "/var/lib/deskyard", "/var/log/deskyard"):
+        seen = host.run(f"nsenter -t {pid} -m -- setpriv --reuid {user} --clear-groups ls {path}")
+        assert seen.rc != 0
 
 
 def test_gateway_without_settings_says_what_to_do(host: Any) -> None:
@@ -71,7 +88,7 @@ def test_secrets_are_for_those_who_need_them(host: Any) -> None:
         "/etc/deskyard/signing/k1.key": (0o640, "deskyard-session"),
         "/var/lib/deskyard/sessions.db": (0o600, "deskyard-session"),
         "/run/deskyard-session/admin.sock": (0o600, "deskyard-session"),
-        "/run/deskyard-session": (0o700, "deskyard-session"),
+        "/run/deskyard-session": (0o711, "deskyard-session"),
     }
     found = {path: (host.file(path).mode, host.file(path).group) for path in modes}
     assert found == modes

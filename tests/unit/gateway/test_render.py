@@ -40,7 +40,11 @@ def test_no_golden_file_is_left_over() -> None:
 
 
 def test_every_server_of_a_session_weighs_nothing() -> None:
-    servers = [line for line in render.backends(parsed(), Layout(), SESSIONS).splitlines() if line.strip().startswith("server ")]
+    servers = [
+        line
+        for line in render.backends(parsed(), Layout(), SESSIONS).splitlines()
+        if line.strip().startswith("server ")
+    ]
     assert len(servers) == 2
     assert all(" weight 0" in line for line in servers)
 

@@ -1,0 +1,155 @@
+"""The audit's chain: whatever is done to it afterwards shows, and is named by line."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from deskyard.gateway.audit import Audit, events, files, head_file
+from deskyard.gateway.audit_check import verify
+from deskyard.gateway.errors import GatewayError
+
+SMALL = 1200  # bytes: some lines to a file
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A chain of 40 lines in several files."""
+    path = tmp_path / "audit.jsonl"
+    audit = Audit(path, SMALL, 100)
+    for number in range(40):
+        audit.note("grant", session=f"s{number}", actor="alice", result="granted")
+    assert len(files(path)) > 3
+    return path
+
+
+def rewrite(path: Path, change: Callable[[list[bytes]], list[bytes]]) -> None:
+    path.write_bytes(b"".join(change(path.read_bytes().splitlines(keepends=True))))
+
+
+def test_untouched_chain_is_good_and_whole(path: Path) -> None:
+    checked = verify(path)
+    assert (checked["ok"], checked["lines"], checked["first"], checked["last"]) == (True, 40, 1, 40)
+    found = events(path)
+    assert [event["seq"] for event in found] == list(range(1, 41))
+    assert [one["hash"] for one in found[:-1]] == [one["prev"] for one in found[1:]]
+    assert [event["seq"] for event in events(path, since=37)] == [38, 39, 40]
+    assert {"time", "event", "session", "actor", "result"} <= set(found[0])
+
+
+@pytest.mark.parametrize("line", [1, 2, 3])
+@pytest.mark.parametrize("which", [0, 1, -1], ids=["oldest", "middle", "newest"])
+def test_changed_line_is_named(path: Path, which: int, line: int) -> None:
+    file = files(path)[which]
+    rewrite(file, lambda all: [*all[: line - 1], all[line - 1].replace(b"alice", b"mallo"), *all[line:]])
+    problems = verify(path)["problems"]
+    assert [(one["file"], one["line"]) for one in problems] == [(file.name, line)]
+
+
+def test_changed_last_line_is_named(path: Path) -> None:
+    rewrite(path, lambda all: [*all[:-1], all[-1].replace(b"alice", b"mallo")])
+    [problem] = verify(path)["problems"]
+    assert (problem["file"], "line 40 was changed" in problem["problem"]) == (path.name, True)
+
+
+@pytest.mark.parametrize("which", [0, 1, -1], ids=["oldest", "middle", "newest"])
+def test_deleted_line_is_named(path: Path, which: int) -> None:
+    file = files(path)[which]
+    gone = json.loads(file.read_bytes().splitlines()[1])["seq"]
+    rewrite(file, lambda all: [all[0], *all[2:]])
+    [problem] = verify(path)["problems"]
+    assert problem == {"file": file.name, "line": 2, "problem": f"lines {gone} to {gone} are missing before it"}
+
+
+@pytest.mark.parametrize("which", [0, 1, -1], ids=["oldest", "middle", "newest"])
+def test_deleted_file_is_named(path: Path, which: int) -> None:
+    file = files(path)[which]
+    gone = [json.loads(line)["seq"] for line in file.read_bytes().splitlines()]
+    file.unlink()
+    [problem] = verify(path)["problems"]
+    assert f"lines {gone[0]} to {gone[-1]} are missing" in problem["problem"]
+
+
+def test_truncated_end_is_seen(path: Path) -> None:
+    rewrite(path, lambda all: all[:-1])
+    [problem] = verify(path)["problems"]
+    assert problem["problem"] == "lines 40 to 40 are missing at the end"
+
+
+def test_reordered_lines_are_named(path: Path) -> None:
+    file = files(path)[0]
+    rewrite(file, lambda all: [all[1], all[0], *all[2:]])
+    named = {(one["file"], one["line"]) for one in verify(path)["problems"]}
+    assert {(file.name, 1), (file.name, 2)} <= named
+
+
+def test_line_that_is_put_in_is_named(path: Path) -> None:
+    file = files(path)[0]
+    rewrite(file, lambda all: [all[0], b'{"event": "nothing happened"}\n', *all[1:]])
+    assert ("is no line of the audit") in [one["problem"] for one in verify(path)["problems"]]
+
+
+def test_missing_head_is_seen(path: Path) -> None:
+    head_file(path).unlink()
+    assert [one["file"] for one in verify(path)["problems"]] == ["audit.head"]
+
+
+def test_chain_that_was_made_anew_is_seen_by_who_took_a_line_down(path: Path) -> None:
+    taken = events(path)[19]
+    assert verify(path, (taken["seq"], taken["hash"]))["ok"]
+    for file in (*files(path), head_file(path)):
+        file.unlink()
+    audit = Audit(path)
+    for _ in range(40):
+        audit.note("grant", actor="mallory")
+    assert verify(path)["ok"]  # by itself it cannot be told
+    assert not verify(path, (taken["seq"], taken["hash"]))["ok"]
+
+
+def test_chain_goes_on_after_a_restart_and_a_cut_line(path: Path) -> None:
+    Audit(path).note("revoke", session="s1")
+    with path.open("ab") as stream:
+        stream.write(b'{"seq": 42, "ti')
+    Audit(path).note("revoke", session="s2")
+    checked = verify(path)
+    assert (checked["ok"], checked["last"]) == (True, 43)
+    assert [event["event"] for event in events(path, since=40)] == ["revoke", "recover", "revoke"]
+
+
+def test_line_that_is_not_in_the_head_yet_is_kept(path: Path) -> None:
+    before = head_file(path).read_text()
+    Audit(path, SMALL, 100).note("grant")
+    head_file(path).write_text(before)
+    Audit(path, SMALL, 100).note("grant")
+    assert verify(path)["ok"]
+
+
+def test_restart_does_not_hide_what_was_cut_off(path: Path) -> None:
+    rewrite(path, lambda all: all[:-1])
+    Audit(path).note("grant")
+    [problem] = verify(path)["problems"]
+    assert problem["problem"] == "lines 40 to 40 are missing before it"
+
+
+def test_old_files_are_dropped_and_the_rest_is_good(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    audit = Audit(path, SMALL, 3)
+    for _ in range(60):
+        audit.note("grant", actor="alice")
+    assert len(files(path)) == 3
+    checked = verify(path)
+    assert checked["ok"]
+    assert checked["first"] > 1
+    files(path)[0].unlink()
+    assert not verify(path)["ok"]
+
+
+def test_nothing_opens_without_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    audit = Audit(tmp_path / "logs" / "audit.jsonl")
+    (tmp_path / "logs").rmdir()
+    for event in ("grant", "redeem", "renew", "driver"):
+        with pytest.raises(GatewayError, match="cannot be written"):
+            audit.note(event)
+    audit.note("revoke")  # what ends something happens all the same
+    assert "revoke" in capsys.readouterr().err
