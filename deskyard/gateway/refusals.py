@@ -18,7 +18,7 @@ LINE = re.compile(
 REFUSED = ("400", "401", "403", "405", "413", "421", "426", "429")
 EVERYBODY = "many"
 
-Key = tuple[str, str, str]
+Key = tuple[str, int, str]
 
 
 class Refusals(asyncio.DatagramProtocol):
@@ -34,34 +34,28 @@ class Refusals(asyncio.DatagramProtocol):
             found = LINE.match(line)
             place = WHERE.fullmatch(found["path"]) if found else None
             if found and place and found["status"] in REFUSED:
-                self._count(found, place)
+                session = found["session"] if len(found["session"]) > 1 else None
+                route = place["route"] or "redeem"
+                self.count(found["address"], int(found["status"]), found["check"], session, route, place["desktop"])
 
     def flush(self) -> None:
         """Write down how often it happened again; called once in a period."""
         counts, self._counts = self._counts, {}
         for (address, status, check), count in counts.items():
             if count > 1:
-                self._note(
-                    "refuse", address=address, status=int(status), result="refused", reason=check, again=count - 1
-                )
+                self._note("refuse", address=address, status=status, result="refused", reason=check, again=count - 1)
 
-    def _count(self, found: re.Match[str], place: re.Match[str]) -> None:
-        key = (found["address"], found["status"], found["check"])
+    def count(
+        self, address: str, status: int, check: str, session: str | None, route: str, desktop: str | None = None
+    ) -> None:
+        """One refusal; the first of its kind in a period is written down at once."""
+        key = (address, status, check)
         if key not in self._counts and len(self._counts) >= SOURCES:
-            key = (EVERYBODY, found["status"], found["check"])
+            key = (EVERYBODY, status, check)
         self._counts[key] = self._counts.get(key, 0) + 1
         if self._counts[key] == 1:
-            session = found["session"] if len(found["session"]) > 1 else None
-            self._note(
-                "refuse",
-                session=session,
-                desktop=place["desktop"],
-                route=place["route"],
-                address=key[0],
-                status=int(found["status"]),
-                result="refused",
-                reason=found["check"],
-            )
+            about = {"session": session, "desktop": desktop, "route": route, "address": key[0], "status": status}
+            self._note("refuse", **about, result="refused", reason=check)
 
 
 async def listen(refusals: Refusals, port: int) -> asyncio.DatagramTransport:

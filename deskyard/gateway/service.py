@@ -20,6 +20,7 @@ from deskyard.gateway import admin, render, signing, systemd, tokens
 from deskyard.gateway.audit import Audit
 from deskyard.gateway.errors import GatewayError
 from deskyard.gateway.layout import Layout
+from deskyard.gateway.pace import Pace
 from deskyard.gateway.proxy import Proxy
 from deskyard.gateway.refusals import PERIOD_SECONDS, Refusals, listen
 from deskyard.gateway.sessions import Sessions
@@ -60,6 +61,7 @@ def create(layout: Layout) -> Starlette:
     app.state.sessions = sessions
     app.state.keys = keys
     app.state.refusals = Refusals(audit.note)
+    app.state.pace = Pace(layout.redeem_per_minute)
     return app
 
 
@@ -109,6 +111,10 @@ async def _healthz(request: Request) -> Response:
 async def _redeem(request: Request) -> Response:
     sessions: Sessions = request.app.state.sessions
     address = request.headers.get("x-deskyard-address", "")
+    if request.app.state.pace.too_fast(address):
+        request.app.state.refusals.count(address, 429, "ticket", None, "redeem")
+        wait = GatewayError("rate", None, "too many links were opened from this address", "wait a minute")
+        return _refusal(wait, 429)
     try:
         ticket = _ticket(await request.body())
         session, token = await sessions.redeem(ticket, address)

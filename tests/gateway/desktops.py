@@ -36,6 +36,9 @@ class FakeDesktops:
 
     def close(self) -> None:
         for listener in self._listeners:
+            # Closing alone would leave the thread that waits in it one more connection.
+            with contextlib.suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
             listener.close()
 
     def hang_up(self) -> None:

@@ -243,7 +243,7 @@ class Gateway:
     ) -> tuple[http.client.HTTPResponse, bytes]:
         """One request over TLS, verified against the test's authority."""
         connection = http.client.HTTPConnection(HOSTNAME)
-        connection.sock = self._connect()
+        connection.sock = self.connect()
         connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
         given = {"Host": self.authority, **(headers or {})}
         if body is not None:
@@ -271,7 +271,7 @@ class Gateway:
 
     def raw(self, text: str) -> Opened:
         """Send a request as it is and read the head of the answer."""
-        line = self._connect()
+        line = self.connect()
         line.sendall(text.encode("latin-1"))
         head = b""
         while b"\r\n\r\n" not in head:
@@ -359,7 +359,7 @@ class Gateway:
             line.shutdown(socket.SHUT_WR)
             return line.makefile("r").read()
 
-    def _connect(self) -> ssl.SSLSocket:
+    def connect(self) -> ssl.SSLSocket:
         line = socket.create_connection(("127.0.0.1", self.layout.listen_port), 10)
         return self.trust.wrap_socket(line, server_hostname=HOSTNAME)
 

@@ -22,8 +22,12 @@ async function redeem(ticket) {
     body: JSON.stringify({ ticket }),
   });
   if (answer.status === 429) {
+    document.body.dataset.error = "rate";
     show("Too many attempts", "Links were opened too often from your address.", "Wait a minute and open it again.");
     return;
+  }
+  if (answer.status >= 500) {
+    throw new Error(`the gateway answers ${answer.status}`);
   }
   const facts = await answer.json();
   if (answer.ok) {
