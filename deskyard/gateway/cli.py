@@ -5,7 +5,7 @@ import json
 import sys
 from typing import Any
 
-from deskyard.gateway import files
+from deskyard.gateway import egress_cli, files
 from deskyard.gateway.errors import GatewayError
 from deskyard.gateway.layout import Layout, load
 from deskyard.gateway.settings import Settings, parse
@@ -122,6 +122,7 @@ def _parser() -> argparse.ArgumentParser:
     revoke.add_argument("--desktop", help="all sessions of one desktop")
     revoke.add_argument("--all", action="store_true", help="all sessions")
     revoke.add_argument("--actor", default="root", help="who revokes, as the audit shall show it")
+    egress_cli.add_commands(add)
     status = add("status", _status, "say what works, with a real handshake to each route of each desktop")
     status.add_argument("--timeout", type=float, default=5, help="seconds to wait for each route (default: 5)")
     return parser
