@@ -134,9 +134,6 @@ def _check(settings: Settings, parts: list[Part], layout: Layout, system: System
         files.write(bundle, tls.self_signed(key, settings.hostname) + key, 0o600)
         kids = signing.kids(layout.signing_keys)
         staged["proxy"].write_text(render.haproxy(settings, layout, kids, bundle))
-    servers = folder / "backends.cfg"
-    servers.write_text(backends.text(settings, layout))
-    backends.ensure_revoked(layout)
     checks = {
         "firewall": ("nft", "-c", "-f", str(staged["firewall"])),
         "dns": ("dnsmasq", "--test", f"--conf-file={staged['dns']}"),
@@ -144,6 +141,9 @@ def _check(settings: Settings, parts: list[Part], layout: Layout, system: System
     if "frontend" in staged["egress"].read_text():
         checks["egress"] = ("haproxy", "-c", "-f", str(staged["egress"]))
     if "proxy" in staged:
+        servers = folder / "backends.cfg"
+        servers.write_text(backends.text(settings, layout))
+        backends.ensure_revoked(layout)
         checks["proxy"] = ("haproxy", "-c", "-f", str(staged["proxy"]), "-f", str(servers))
     for name, argv in checks.items():
         answer = system.run(argv)

@@ -22,6 +22,7 @@ class Layout:
     proxy_user: str = "haproxy"
     service_user: str = "deskyard-session"
     egress_user: str = "deskyard-egress"
+    egress_group: str = "deskyard-egress"
     proxy_chroot: str = "/var/lib/haproxy"
     trusts_system: bool = True  # services run under systemd and the NICs are there
 

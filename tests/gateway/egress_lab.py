@@ -21,7 +21,7 @@ from tests.gateway.nets import Nets
 from tests.gateway.support import wait_for
 
 TREE = Path(__file__).resolve().parents[2]
-USER = "nobody"
+USER, GROUP = "nobody", "nogroup"
 GATEWAY, HOST, UPLINK, D1 = "10.80.1.1", "10.80.1.249", "10.80.1.250", "10.80.1.10"
 PUBLIC, OTHER, SECURE = "198.51.100.7", "198.51.100.8", "198.51.100.9"
 PRIVATE, METADATA = "10.99.0.1", "169.254.169.254"
@@ -78,7 +78,7 @@ class EgressLab:
         shim = self.run_folder / "bin/systemctl"
         shim.write_text(SYSTEMCTL.format(run=self.run_folder, root=self.root, python=sys.executable))
         shim.chmod(0o755)
-        layout = {"root": str(self.root), "egress_user": USER, "trusts_system": False}
+        layout = {"root": str(self.root), "egress_user": USER, "egress_group": GROUP, "trusts_system": False}
         (self.run_folder / "layout.json").write_text(json.dumps(layout))
         self.nets.__enter__()
         self.nets.run("gw", "sysctl", "-q", "-w", "net.ipv4.ip_forward=0", "net.ipv4.ip_nonlocal_bind=1")

@@ -10,7 +10,6 @@ from deskyard.model.site import Site
 from deskyard.model.workspace import Desktop, Workspace
 from deskyard.plan.workspace import plan_workspace
 
-
 Egress = Literal["open", "locked", "none"]
 
 
