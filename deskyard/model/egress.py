@@ -15,7 +15,7 @@ NEVER_REACHED = tuple(
 """Loopback, link-local, metadata, multicast: no site has a reason to open these."""
 
 
-def _normal(text: str) -> str:
+def normal_entry(text: str) -> str:
     """An entry in its one form: lower case, A-labels; raises `ValueError` with `reason -> remedy`."""
     text = text.strip().lower()
     if not text.isascii():
@@ -36,5 +36,5 @@ def _reachable(network: IPv4Network) -> IPv4Network:
     return network
 
 
-AllowEntry = Annotated[str, AfterValidator(_normal)]
+AllowEntry = Annotated[str, AfterValidator(normal_entry)]
 ReachableNetwork = Annotated[IPv4Network, AfterValidator(_reachable)]
