@@ -59,7 +59,7 @@ def undeclare(path: Path, entry: str) -> bool:
 
 def _config(text: str) -> dict[str, Any]:
     """The nodes of the configuration by key, which know where they stand."""
-    root = yaml.compose(text, yaml.SafeLoader)
+    root: Any = yaml.compose(text, yaml.SafeLoader)
     config = next(value for key, value in root.value if key.value == "config")
     return {key.value: value for key, value in config.value}
 

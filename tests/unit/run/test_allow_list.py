@@ -37,15 +37,15 @@ def path(tmp_path: Path) -> Path:
         ("", "a.example.org", "  deskyard:egress_allow:\n    - a.example.org\n"),
         ("", "*.example.org", '  deskyard:egress_allow:\n    - "*.example.org"\n'),
         (LISTED, "a.example.org", LISTED + "    - a.example.org\n"),
-        ("  deskyard:egress_allow: []\n", "a.b.c", "  deskyard:egress_allow: [a.b.c]\n"),
-        ("  deskyard:egress_allow: [x.org, 'y.org'] # both\n", "a.b.c", None),
+        ("  deskyard:egress_allow: []\n", "a.b.org", "  deskyard:egress_allow: [a.b.org]\n"),
+        ("  deskyard:egress_allow: [x.org, 'y.org'] # both\n", "a.b.org", None),
     ],
     ids=["no list", "wildcard", "list", "empty", "in brackets"],
 )
 def test_one_entry_more_and_back_again(path: Path, before: str, entry: str, after: str | None) -> None:
     path.write_text(HEAD + before + TAIL)
     assert declare(path, entry)
-    written = HEAD + (after or "  deskyard:egress_allow: [x.org, 'y.org', a.b.c] # both\n") + TAIL
+    written = HEAD + (after or "  deskyard:egress_allow: [x.org, 'y.org', a.b.org] # both\n") + TAIL
     assert path.read_text() == written
     assert not declare(path, entry)
     assert path.read_text() == written
