@@ -24,7 +24,7 @@ RULES = {
     "no-tls": "was asked for something else than TLS",
     "no-name": "was not asked for a name",
     "no-dns-name": "was asked for something that is no DNS name",
-    "port": "was asked for a port that the list does not hold",
+    "port": "is on the list, but not with this port",
     "unresolvable": "has no IPv4 address",
     "address": "has a private, metadata, multicast or host address",
     "direct": "is an address; only names can be allowed",
@@ -85,6 +85,9 @@ def from_firewall(logged: Logged, settings: Settings) -> Refusal | None:
     if packet[9] not in (TCP, UDP) or len(body) < 4:
         return _refusal(source, f"{target} (protocol {packet[9]})", _rule(target, 0, 0, settings), settings)
     port = struct.unpack_from(">H", body, 2)[0]
+    name = next((forward.name for forward in settings.egress_rules.forwards if forward.address == target), None)
+    if name and packet[9] == TCP:
+        return _refusal(source, f"{name}:{port}", "port", settings, f"{name}:{port}")
     rule = _rule(target, port, packet[9], settings)
     entry = "NAME" if port in WEB_PORTS else f"NAME:{port}"
     shown = f"{target}:{port}{'/udp' if packet[9] == UDP else ''}"

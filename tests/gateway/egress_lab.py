@@ -26,6 +26,7 @@ GATEWAY, HOST, UPLINK, D1 = "10.80.1.1", "10.80.1.249", "10.80.1.250", "10.80.1.
 PUBLIC, OTHER, SECURE = "198.51.100.7", "198.51.100.8", "198.51.100.9"
 PRIVATE, METADATA = "10.99.0.1", "169.254.169.254"
 OUTSIDE = (PUBLIC, OTHER, SECURE, PRIVATE, METADATA, "100.100.100.200", "192.168.9.9", "172.16.5.5")
+FILES = {"egress": "egress.cfg", "firewall": "firewall.nft", "dns": "dnsmasq.conf"}
 PORTS = (22, 80, 853, 8080)
 
 # What systemd does in a gateway, for the three units that the list of names is about.
@@ -60,14 +61,11 @@ exit 0
 class EgressLab:
     """One locked workspace; everything it started is gone at the end of the block."""
 
-    def __init__(
-        self, settings: gateway_settings.Settings, records: dict[str, Any], weaken: dict[str, Callable[[str], str]]
-    ) -> None:
+    def __init__(self, settings: gateway_settings.Settings, records: dict[str, Any]) -> None:
         self.settings = settings
         self.root = Path(tempfile.mkdtemp(prefix="dyegress."))
         self.run_folder = self.root / "lab"
         self.records = records
-        self.weaken = weaken
         self.nets = Nets(settings, OUTSIDE)
         self.processes: list[subprocess.Popen[str]] = []
 
@@ -82,12 +80,13 @@ class EgressLab:
         (self.run_folder / "layout.json").write_text(json.dumps(layout))
         self.nets.__enter__()
         self.nets.run("gw", "sysctl", "-q", "-w", "net.ipv4.ip_forward=0", "net.ipv4.ip_nonlocal_bind=1")
+        # The way back is there: only the gateway stands between a desktop and the world.
+        self.nets.run("host", "ip", "route", "add", "10.80.1.0/25", "via", UPLINK)
         self._start_outside()
-        self._popen("gw", sys.executable, "-m", "deskyard.gateway", "watch", output=self.run_folder / "watch.log")
+        self.popen("gw", sys.executable, "-m", "deskyard.gateway", "watch", output=self.run_folder / "watch.log")
         wait_for("the watcher", lambda: (self.root / "run/deskyard-egress-watch/events.sock").exists())
         self.apply(self.settings)
-        self._weaken()
-        self.guest = self._popen("d1", sys.executable, str(TREE / "tests/gateway/egress_guest.py"))
+        self.guest = self.popen("d1", sys.executable, str(TREE / "tests/gateway/egress_guest.py"))
         wait_for("the resolver", lambda: self.try_one(kind="dns", to=GATEWAY, port=53, name="gateway", seconds=1)[0])
         wait_for("the router", lambda: self.outcome("http", "allowed.test", seconds=2) == "answer")
 
@@ -109,7 +108,7 @@ class EgressLab:
 
     def cli(self, *arguments: str, stdin: str = "") -> Any:
         """Run the gateway's program; its JSON. An error comes back as {"error": ...}."""
-        done = self._run("gw", [sys.executable, "-m", "deskyard.gateway", *arguments], stdin)
+        done = self.run("gw", [sys.executable, "-m", "deskyard.gateway", *arguments], stdin)
         try:
             return json.loads(done.stdout)
         except ValueError:
@@ -169,7 +168,7 @@ class EgressLab:
         (self.run_folder / "server.pem").write_text(tls.self_signed(key, "secure.test") + key)
         self._write_plan()
         script = str(TREE / "tests/gateway/egress_outside.py")
-        outside = self._popen("host", sys.executable, script, str(self.run_folder / "plan.json"))
+        outside = self.popen("host", sys.executable, script, str(self.run_folder / "plan.json"))
         assert outside.stdout is not None
         assert outside.stdout.readline() == "ready\n"
 
@@ -187,31 +186,45 @@ class EgressLab:
         fresh.write_text(json.dumps(plan))
         fresh.replace(self.run_folder / "plan.json")
 
-    def _weaken(self) -> None:
-        """Put weaker files into force, by the same programs."""
-        for name, change in self.weaken.items():
-            path = self.root / "etc/deskyard" / name
-            text = change(path.read_text())
-            assert text != path.read_text(), f"nothing to weaken in {name}"
-            path.write_text(text)
-            if name == "firewall.nft":
-                self.nets.run("gw", "nft", "-f", str(path))
-            else:
-                unit = "reload-or-restart deskyard-egress" if name == "egress.cfg" else "restart deskyard-dns"
-                assert self._run("gw", ["systemctl", *f"{unit}.service".split()]).returncode == 0
+    @contextmanager
+    def weaker(self, **changes: Callable[[str], str]) -> Iterator[None]:
+        """Put weaker files (egress, firewall, dns) into force for the block, by the same programs."""
+        good: dict[str, str] = {}
+        try:
+            for name, change in changes.items():
+                good[name] = self._file(name).read_text()
+                weak = change(good[name])
+                assert weak != good[name], f"nothing to weaken in {name}"
+                self._put(name, weak)
+            yield
+        finally:
+            for name, text in good.items():
+                self._put(name, text)
+
+    def _file(self, name: str) -> Path:
+        return self.root / "etc/deskyard" / FILES[name]
+
+    def _put(self, name: str, text: str) -> None:
+        self._file(name).write_text(text)
+        if name == "firewall":
+            self.nets.run("gw", "nft", "-f", str(self._file(name)))
+            return
+        unit = "reload-or-restart deskyard-egress" if name == "egress" else "restart deskyard-dns"
+        done = self.run("gw", ["systemctl", *f"{unit}.service".split()])
+        assert done.returncode == 0, done.stderr + (self.run_folder / "egress.log").read_text()
 
     def environment(self) -> dict[str, str]:
         path = f"{self.run_folder}/bin:{os.environ['PATH']}"
         layout = str(self.run_folder / "layout.json")
         return {**os.environ, "PATH": path, "DESKYARD_GATEWAY_LAYOUT": layout, "PYTHONPATH": str(TREE)}
 
-    def _run(self, short: str, argv: list[str], stdin: str = "") -> subprocess.CompletedProcess[str]:
+    def run(self, short: str, argv: list[str], stdin: str = "") -> subprocess.CompletedProcess[str]:
         command = ["ip", "netns", "exec", self.nets.name(short), *argv]
         return subprocess.run(
             command, input=stdin, env=self.environment(), capture_output=True, text=True, timeout=120, check=False
         )
 
-    def _popen(self, short: str, *argv: str, output: Path | None = None) -> subprocess.Popen[str]:
+    def popen(self, short: str, *argv: str, output: Path | None = None) -> subprocess.Popen[str]:
         command = ["ip", "netns", "exec", self.nets.name(short), *argv]
         stream = output.open("w") if output else subprocess.PIPE
         process = subprocess.Popen(
@@ -246,18 +259,14 @@ def _end(pid: int) -> None:
 
 
 @contextmanager
-def run_lab(
-    settings: gateway_settings.Settings,
-    records: dict[str, Any],
-    weaken: dict[str, Callable[[str], str]] | None = None,
-) -> Iterator[EgressLab]:
+def run_lab(settings: gateway_settings.Settings, records: dict[str, Any]) -> Iterator[EgressLab]:
     """Start it; leave the test out, with the reason, where that cannot be."""
     if os.geteuid() != 0:
         pytest.skip("needs root: makes network namespaces")
     for program in ("haproxy", "nft", "dnsmasq"):
         if shutil.which(program) is None:
             pytest.skip(f"needs {program}")
-    lab = EgressLab(settings, dict(records), weaken or {})
+    lab = EgressLab(settings, dict(records))
     try:
         lab.start()
         yield lab

@@ -34,7 +34,8 @@ def resolver(plan_file: Path) -> None:
             at += 1 + data[at]
         name, kind = ".".join(parts).lower(), struct.unpack(">H", data[at + 1 : at + 3])[0]
         note(plan["asked"], name)
-        record = json.loads(plan_file.read_text())["records"].get(name, {})
+        record = json.loads(plan_file.read_text())["records"]
+        record = record.get(name) or record.get("*", {})
         addresses = record.get("A", []) if kind == 1 else record.get("AAAA", []) if kind == 28 else []
         if record.get("flips") and addresses:
             turn += 1
