@@ -119,6 +119,15 @@ class EgressLab:
         assert "error" not in answer, answer
         return answer
 
+    def reset(self) -> None:
+        """Put the list back as it was declared."""
+        grants = self.root / "var/lib/deskyard-egress/grants.json"
+        same = (self.root / "etc/deskyard/settings.json").read_text() == self.settings.as_json()
+        if same and json.loads(grants.read_text()) == {"granted": [], "withdrawn": []}:
+            return
+        grants.unlink()
+        self.apply(self.settings)
+
     def events(self) -> list[dict[str, str]]:
         """The refusals that were written down."""
         path = self.root / "var/log/deskyard-egress/refusals.jsonl"
@@ -254,8 +263,14 @@ def _end(pid: int) -> None:
     except ProcessLookupError:
         return
     end = time.monotonic() + 10
-    while Path(f"/proc/{pid}").exists() and time.monotonic() < end:
+    while _lives(pid) and time.monotonic() < end:
         time.sleep(0.01)
+
+
+def _lives(pid: int) -> bool:
+    """Whether a process that is not ours to wait for still runs."""
+    path = Path(f"/proc/{pid}/stat")
+    return path.exists() and path.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 @contextmanager
