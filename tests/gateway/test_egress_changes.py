@@ -176,6 +176,17 @@ def test_refusals_are_shown_as_they_happen(lab: EgressLab) -> None:
     assert "d1  second.test:80  list: is not on the list  -> ./inv egress.allow demo second.test" in done.stdout
 
 
+def test_new_connections_are_bounded_by_the_tier(lab: EgressLab) -> None:
+    many = [job("hello", "allowed.test") for _ in range(40)]
+    assert all(answered(lab.ask(many)))
+    slow = dict.fromkeys(lab.settings.egress_rules.rates, 2)
+    lab.apply(replace(lab.settings, egress_rules=replace(lab.settings.egress_rules, rates=slow)))
+    results = lab.ask(many)
+    assert 0 < sum(answered(results)) < len(many)
+    assert {one["outcome"] for one in results} == {"answer", "refused"}
+    wait_for("the event", lambda: "rate" in {one["rule"] for one in lab.events()})
+
+
 def test_the_router_that_dies_opens_nothing(lab: EgressLab) -> None:
     done: subprocess.CompletedProcess[str] = lab.run("gw", ["systemctl", "stop", "deskyard-egress.service"])
     assert done.returncode == 0

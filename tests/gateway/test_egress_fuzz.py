@@ -52,6 +52,17 @@ def test_server_names_pass_exactly_when_the_oracle_says_so(lab: EgressLab, count
     assert count * 0.05 < passed < count * 0.95
 
 
+@pytest.mark.parametrize(
+    ("was", "becomes"), [("-m end .", "-m end "), ("unless listed", "unless { always_true }")], ids=["dot", "list"]
+)
+def test_oracle_sees_a_weaker_router(lab: EgressLab, was: str, becomes: str, random_seed: int) -> None:
+    (given,) = batches(random_seed + 3, AT_ONCE)
+    wanted = [oracle.may_pass(name, EXACT, SUFFIXES) for name in given]
+    with lab.weaker(egress=lambda text: text.replace(was, becomes)):
+        found = answered(lab.ask([hello(name) for name in given]))
+    assert disagreements(given, wanted, found) != []
+
+
 @pytest.mark.parametrize("count", COUNTS)
 def test_hosts_pass_exactly_when_the_oracle_says_so(lab: EgressLab, count: int, random_seed: int) -> None:
     for given in batches(random_seed + 1, count):
