@@ -3,13 +3,14 @@
 import fcntl
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deskyard.gateway import backends, files, render, signing, tls
+from deskyard.gateway import backends, egress_grants, files, render, signing, tls
+from deskyard.gateway.egress_grants import Grants
 from deskyard.gateway.errors import GatewayError
 from deskyard.gateway.layout import Layout
 from deskyard.gateway.settings import Settings
@@ -35,16 +36,36 @@ def apply(settings: Settings, layout: Layout, system: System) -> dict[str, Any]:
     with alone(layout):
         _check_interfaces(settings, layout, system)
         kids = signing.ensure(layout.signing_keys, group(layout))
-        parts = _parts(settings, layout, kids)
-        with tempfile.TemporaryDirectory(prefix="deskyard-apply.") as folder:
-            _check(settings, parts, layout, system, Path(folder))
-        changed = [part for part in parts if _must_change(part, layout, system)]
-        _install(changed, layout, system)
+        kept = egress_grants.load(layout)
+        if files.read(layout.settings_file) != settings.as_json():
+            kept = kept.timed()
+        in_force = kept.effective(settings)
+        changed = _enforce(_parts(settings, in_force, layout, kids), settings, layout, system)
+        egress_grants.save(kept, layout)
         return {
             "changed": [part.name for part in changed],
             "digest": settings.digest,
             "needs_certificate": not layout.tls_bundle.exists(),
         }
+
+
+def change_list(edit: Callable[[Grants], Grants], settings: Settings, layout: Layout, system: System) -> list[str]:
+    """Put another list of allowed names into force; the names of what changed. Raises as `apply` does."""
+    with alone(layout):
+        grants = edit(egress_grants.load(layout))
+        in_force = grants.effective(settings)
+        changed = _enforce(_list_parts(in_force, layout), settings, layout, system)
+        egress_grants.save(grants, layout)
+        return [part.name for part in changed]
+
+
+def _enforce(parts: list[Part], settings: Settings, layout: Layout, system: System) -> list[Part]:
+    """Check all, then install what differs."""
+    with tempfile.TemporaryDirectory(prefix="deskyard-apply.") as folder:
+        _check(settings, parts, layout, system, Path(folder))
+    changed = [part for part in parts if _must_change(part, layout, system)]
+    _install(changed, layout, system)
+    return changed
 
 
 @contextmanager
@@ -56,16 +77,37 @@ def alone(layout: Layout) -> Iterator[None]:
         yield
 
 
-def _parts(settings: Settings, layout: Layout, kids: Sequence[str]) -> list[Part]:
+def _list_parts(in_force: Settings, layout: Layout) -> list[Part]:
+    """The files that hold the list of allowed names."""
+    rules = render.firewall(in_force, layout.egress_user)
+    return [
+        Part("firewall", layout.firewall_file, rules, (("nft", "-f", str(layout.firewall_file)),)),
+        Part("dns", layout.dns_file, render.dnsmasq(in_force), *_service("deskyard-dns.service")),
+        Part("egress", layout.egress_file, render.egress(in_force, layout), *_router(in_force)),
+    ]
+
+
+def _router(in_force: Settings) -> tuple[tuple[tuple[str, ...], ...], str | None]:
+    unit = "deskyard-egress.service"
+    if in_force.egress != "locked":
+        return (("systemctl", "stop", unit),), None
+    return (("systemctl", "reload-or-restart", unit),), unit
+
+
+def _parts(settings: Settings, in_force: Settings, layout: Layout, kids: Sequence[str]) -> list[Part]:
     """The files in the order they come into force: the firewall before anything it must guard."""
     forward = str(layout.forward_file)
     proxy: tuple[tuple[str, ...], ...] = (("systemctl", "reload-or-restart", "haproxy.service"),)
     has_certificate = layout.tls_bundle.exists()
     text = render.haproxy(settings, layout, kids, layout.tls_bundle)
+    firewall, dns, egress = _list_parts(in_force, layout)
     return [
-        Part("firewall", layout.firewall_file, render.firewall(settings), (("nft", "-f", str(layout.firewall_file)),)),
+        firewall,
         Part("forwarding", layout.forward_file, render.forwarding(settings), (("sysctl", "-q", "-p", forward),)),
-        Part("dns", layout.dns_file, render.dnsmasq(settings), *_service("deskyard-dns.service")),
+        # The unit of the router reads it each time it starts.
+        Part("egress_routes", layout.egress_routes_file, render.egress_routes(settings), ()),
+        dns,
+        egress,
         Part("settings", layout.settings_file, settings.as_json(), *_service("deskyard-session.service")),
         # Without a certificate there is no door at all: HAProxy starts when `certificate` has installed one.
         Part("proxy", layout.proxy_file, text, proxy if has_certificate else (), _unit(has_certificate)),
@@ -86,20 +128,23 @@ def _check(settings: Settings, parts: list[Part], layout: Layout, system: System
     for part in parts:
         staged[part.name].write_text(part.text)
     bundle = layout.tls_bundle
-    if not bundle.exists():
+    if "proxy" in staged and not bundle.exists():
         key = tls.ensure_key(layout.tls / "key.pem")
         bundle = folder / "bootstrap.pem"
         files.write(bundle, tls.self_signed(key, settings.hostname) + key, 0o600)
         kids = signing.kids(layout.signing_keys)
         staged["proxy"].write_text(render.haproxy(settings, layout, kids, bundle))
-    servers = folder / "backends.cfg"
-    servers.write_text(backends.text(settings, layout))
-    backends.ensure_revoked(layout)
     checks = {
         "firewall": ("nft", "-c", "-f", str(staged["firewall"])),
         "dns": ("dnsmasq", "--test", f"--conf-file={staged['dns']}"),
-        "proxy": ("haproxy", "-c", "-f", str(staged["proxy"]), "-f", str(servers)),
     }
+    if "frontend" in staged["egress"].read_text():
+        checks["egress"] = ("haproxy", "-c", "-f", str(staged["egress"]))
+    if "proxy" in staged:
+        servers = folder / "backends.cfg"
+        servers.write_text(backends.text(settings, layout))
+        backends.ensure_revoked(layout)
+        checks["proxy"] = ("haproxy", "-c", "-f", str(staged["proxy"]), "-f", str(servers))
     for name, argv in checks.items():
         answer = system.run(argv)
         if answer.code != 0:

@@ -5,7 +5,7 @@ import json
 import sys
 from typing import Any
 
-from deskyard.gateway import files
+from deskyard.gateway import egress_cli, files
 from deskyard.gateway.errors import GatewayError
 from deskyard.gateway.layout import Layout, load
 from deskyard.gateway.settings import Settings, parse
@@ -163,6 +163,7 @@ def _parser() -> argparse.ArgumentParser:
     audit.add_argument("--known", help="NUMBER:HASH of a line that was collected before: it must still be there")
     audit.add_argument("--since", type=int, default=0, help="only events after this number")
     audit.add_argument("--last", type=int, help="only so many, the newest")
+    egress_cli.add_commands(add)
     status = add("status", _status, "say what works, with a real handshake to each route of each desktop")
     status.add_argument("--timeout", type=float, default=5, help="seconds to wait for each route (default: 5)")
     return parser

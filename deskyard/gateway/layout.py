@@ -29,6 +29,8 @@ class Layout:
     proxy_user: str = "haproxy"
     service_user: str = "deskyard-session"
     view_user: str = "deskyard-view"
+    egress_user: str = "deskyard-egress"
+    egress_group: str = "deskyard-egress"
     proxy_chroot: str = "/var/lib/haproxy"
     trusts_system: bool = True  # services run under systemd and the NICs are there
 
@@ -121,6 +123,36 @@ class Layout:
     def streams_socket(self) -> Path:
         """Where the filter of VNC connections asks the session service."""
         return self.root / "run/deskyard-session/streams.sock"
+
+    @property
+    def egress_file(self) -> Path:
+        """The configuration of the second HAProxy, which carries what leaves a locked workspace."""
+        return self.etc / "egress.cfg"
+
+    @property
+    def egress_routes_file(self) -> Path:
+        """Makes the addresses of names with a port the gateway's own."""
+        return self.etc / "egress-routes"
+
+    @property
+    def egress_socket(self) -> Path:
+        """The master socket of the second HAProxy."""
+        return self.root / "run/deskyard-egress/master.sock"
+
+    @property
+    def egress_watch(self) -> Path:
+        """Root of the second HAProxy; holds nothing but the socket on which the watcher hears of refusals."""
+        return self.root / "run/deskyard-egress-watch"
+
+    @property
+    def grants_file(self) -> Path:
+        """What was allowed or forbidden since the settings came."""
+        return self.root / "var/lib/deskyard-egress/grants.json"
+
+    @property
+    def refusals_file(self) -> Path:
+        """One JSON line per refusal; the one before it has the ending .1."""
+        return self.root / "var/log/deskyard-egress/refusals.jsonl"
 
     @property
     def assets(self) -> Path:

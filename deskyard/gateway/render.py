@@ -8,17 +8,58 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from deskyard.gateway.egress_list import NAME, WEB_PORTS
 from deskyard.gateway.layout import Layout
 from deskyard.gateway.settings import Settings
 
+LOG_GROUP = 5
 SOCKET_PATHS = {"desktop": "/websockify", "terminal": "/ws"}
 FILTERED = "desktop"  # the route whose connections go through the filter
 
 
-def firewall(settings: Settings) -> str:
+def firewall(settings: Settings, egress_user: str = Layout.egress_user) -> str:
     """The whole nftables ruleset."""
-    denied = collapse_addresses(IPv4Network(network) for network in settings.denied_networks)
-    return _render("firewall.nft.j2", s=settings, denied=[str(network) for network in denied])
+    rules = settings.egress_rules
+    addresses = [settings.workspace_address, *(forward.address for forward in rules.forwards)]
+    web = [(address, port) for address in addresses for port in WEB_PORTS]
+    own = [(forward.address, port) for forward in rules.forwards for port in forward.ports]
+    return _render(
+        "firewall.nft.j2",
+        s=settings,
+        denied=_collapsed(settings.denied_networks),
+        exceptions=_collapsed(rules.exceptions),
+        ways_out=[f"{address} . {port}" for address, port in web + own],
+        egress_user=egress_user,
+        log_group=LOG_GROUP,
+    )
+
+
+def egress(settings: Settings, layout: Layout) -> str:
+    """The router of a locked workspace; without any frontend in other modes, so that its unit does not start."""
+    if settings.egress != "locked":
+        return f"# Written by deskyard-gateway apply. egress: {settings.egress}, so nothing is routed here.\n"
+    rules = settings.egress_rules
+    own = [settings.uplink_network, settings.workspace_network, *map(IPv4Network, rules.forward_networks)]
+    return _render(
+        "egress.cfg.j2",
+        s=settings,
+        layout=layout,
+        rules=rules,
+        addresses=[settings.workspace_address, *(forward.address for forward in rules.forwards)],
+        denied=_collapsed(settings.denied_networks),
+        exceptions=_collapsed(rules.exceptions),
+        own=[str(network) for network in own],
+        name_pattern=NAME,
+    )
+
+
+def egress_routes(settings: Settings) -> str:
+    """For `ip -batch`: the addresses of names with a port are the gateway's own."""
+    return "".join(f"route replace local {network} dev lo\n" for network in settings.egress_rules.forward_networks)
+
+
+def _collapsed(networks: Sequence[str]) -> list[str]:
+    return [str(network) for network in collapse_addresses(map(IPv4Network, networks))]
 
 
 def dnsmasq(settings: Settings) -> str:

@@ -9,16 +9,19 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
+from deskyard.gateway import egress_rules
+from deskyard.gateway.egress_rules import EgressRules
 from deskyard.gateway.errors import GatewayError
 
 LABEL = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?\Z")
 HOSTNAME = re.compile(r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}\Z")
 ROUTES = ("desktop", "terminal")
-EGRESS = ("open", "none")
+EGRESS = ("open", "locked", "none")
 REMEDY = "send the settings of the workspace's Plan unchanged"
 
 
@@ -48,6 +51,7 @@ class Settings:
     workspace_prefix: int
     egress: str
     denied_networks: tuple[str, ...]
+    egress_rules: EgressRules
     desktops: tuple[Desktop, ...]
 
     @property
@@ -59,6 +63,16 @@ class Settings:
     def workspace_network(self) -> IPv4Network:
         """The network of the desktops."""
         return IPv4Network((self.workspace_address, self.workspace_prefix), strict=False)
+
+    @cached_property
+    def denied(self) -> tuple[IPv4Network, ...]:
+        """Where no desktop may go."""
+        return tuple(map(IPv4Network, self.denied_networks))
+
+    @cached_property
+    def exception_networks(self) -> tuple[IPv4Network, ...]:
+        """Where desktops may go all the same."""
+        return tuple(map(IPv4Network, self.egress_rules.exceptions))
 
     @property
     def authority(self) -> str:
@@ -97,7 +111,8 @@ def parse(text: str) -> Settings:
     for index, network in enumerate(values["denied_networks"]):
         _require(_is_network(network), f"denied_networks[{index}]", network, "is no IPv4 network")
     desktops = tuple(_desktop(item, f"desktops[{index}]") for index, item in enumerate(values["desktops"]))
-    given = {**values, "desktops": desktops, "denied_networks": tuple(values["denied_networks"])}
+    rules = egress_rules.read(values["egress_rules"])
+    given = {**values, "desktops": desktops, "denied_networks": tuple(values["denied_networks"]), "egress_rules": rules}
     settings = Settings(**given)
     _check_whole(settings)
     return settings

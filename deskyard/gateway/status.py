@@ -16,12 +16,15 @@ UNITS = {
     "sessions": "deskyard-session.service",
     "view": "deskyard-view.service",
     "proxy": "haproxy.service",
+    "egress_watch": "deskyard-egress-watch.service",
 }
+LOCKED_UNITS = {"egress": "deskyard-egress.service"}
 
 
 def status(settings: Settings | None, layout: Layout, system: System, timeout: float) -> dict[str, Any]:
     """Ask every part; `ready` is true only if the gateway and every route of every desktop answer."""
-    services = {name: _unit(unit, system) for name, unit in UNITS.items()} if layout.trusts_system else {}
+    units = UNITS | (LOCKED_UNITS if settings is not None and settings.egress == "locked" else {})
+    services = {name: _unit(unit, system) for name, unit in units.items()} if layout.trusts_system else {}
     sessions = _service(layout)
     services["session_service"] = sessions["state"]
     expires = tls.expiry(layout.tls_bundle)

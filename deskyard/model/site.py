@@ -1,11 +1,13 @@
 """A site: one hypervisor estate."""
 
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
 from deskyard.model.base import Declaration, DnsLabel
+from deskyard.model.egress import ReachableNetwork
 from deskyard.model.tier import TIERS, Tier
 
 
@@ -31,6 +33,16 @@ class Site(Declaration):
         "auto", description="auto: kvm where a guest truly boots with it, else emulation."
     )
     certificate: Certificate | None = Field(None, description="Own certificate; else the site's own authority.")
+    egress_exceptions: tuple[ReachableNetwork, ...] = Field(
+        (),
+        max_length=50,
+        description="Private networks that desktops may reach all the same, such as that of an internal server.",
+    )
+    egress_denied: tuple[IPv4Network, ...] = Field(
+        (),
+        max_length=50,
+        description="Further networks that no desktop may reach: public addresses of the host and of your LAN.",
+    )
     tiers: dict[str, Tier] = Field(default_factory=dict, description="Further tiers of this site.")
 
     def all_tiers(self) -> dict[str, Tier]:

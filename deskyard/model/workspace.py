@@ -5,7 +5,9 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from deskyard.gateway.egress_list import MAX_ENTRIES
 from deskyard.model.base import Declaration, DnsLabel
+from deskyard.model.egress import AllowEntry
 
 PRIVATE_BLOCKS = tuple(IPv4Network(block) for block in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
 
@@ -37,8 +39,16 @@ class Workspace(Declaration):
         le=65535,
         description="TCP port on the site's listen address that leads to the gateway.",
     )
-    egress: Literal["open", "none"] = Field(
-        "open", description="open: the internet without private, metadata and host ranges. none: nothing."
+    egress: Literal["open", "locked", "none"] = Field(
+        "open",
+        description="open: the internet without private, metadata and host ranges. locked: only the names in "
+        "egress_allow. none: nothing.",
+    )
+    egress_allow: tuple[AllowEntry, ...] = Field(
+        (),
+        max_length=MAX_ENTRIES,
+        description="Names that a locked workspace reaches: docs.example.org, *.example.org (all names below it), "
+        "git.example.org:22 (another port than the web's 80 and 443).",
     )
     desktops: tuple[Desktop, ...] = Field(min_length=1, max_length=100, description="The desktops.")
 
@@ -50,6 +60,19 @@ class Workspace(Declaration):
         if not any(network.subnet_of(block) for block in PRIVATE_BLOCKS):
             raise ValueError("is not a private range -> take a /24 inside 10/8, 172.16/12 or 192.168/16")
         return network
+
+    @field_validator("egress_allow")
+    @classmethod
+    def _each_entry_once(cls, entries: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(entries))
+
+    @model_validator(mode="after")
+    def _list_has_its_mode(self) -> Self:
+        if self.egress_allow and self.egress != "locked":
+            raise ValueError(
+                f"egress_allow has no meaning with egress: {self.egress} -> write egress: locked, or remove the list"
+            )
+        return self
 
     @model_validator(mode="after")
     def _unique_desktops(self) -> Self:

@@ -1,4 +1,14 @@
-"""Where a desktop may never go, whatever its egress mode."""
+"""The way out of a workspace: where no desktop may go, which names have which address, how fast."""
+
+import hashlib
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+
+from deskyard.errors import ConfigError
+from deskyard.gateway import egress_list
+from deskyard.model.site import Site
+from deskyard.model.tier import Tier
+from deskyard.model.workspace import Workspace
 
 DENIED_NETWORKS = (
     "0.0.0.0/8",  # this network
@@ -13,3 +23,65 @@ DENIED_NETWORKS = (
     "198.18.0.0/15",  # benchmarking (RFC 2544), used inside companies
     "224.0.0.0/3",  # multicast, reserved, broadcast
 )
+FORWARD_NETWORKS = ((128, 26), (192, 27), (224, 28), (240, 29))
+"""The second half of the workspace's /24 without the uplink: first address and prefix of each part."""
+
+
+@dataclass(frozen=True)
+class ForwardPlan:
+    """A name with ports of its own, and the address by which desktops reach it at the gateway."""
+
+    name: str
+    address: str
+    ports: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class EgressPlan:
+    """What the gateway must know of the way out; `rates` maps a desktop's address to new connections per second."""
+
+    allow: tuple[str, ...]
+    forwards: tuple[ForwardPlan, ...]
+    forward_networks: tuple[str, ...]
+    exceptions: tuple[str, ...]
+    rates: dict[str, int]
+
+
+def denied_networks(site: Site) -> tuple[str, ...]:
+    """Where a desktop may never go, whatever its egress mode, and what the site adds."""
+    return (*DENIED_NETWORKS, *(str(network) for network in site.egress_denied))
+
+
+def plan_egress(workspace: Workspace, site: Site, tiers: dict[str, Tier]) -> EgressPlan:
+    """Work out the way out; `tiers` maps the address of each desktop to its tier."""
+    base = workspace.network.network_address
+    networks = tuple(f"{base + first}/{prefix}" for first, prefix in FORWARD_NETWORKS)
+    for exception in site.egress_exceptions:
+        if exception.overlaps(workspace.network):
+            reason = f"overlaps the network of workspace {workspace.name} ({workspace.network})"
+            raise ConfigError("egress_exceptions", str(exception), reason, "name a narrower network")
+    return EgressPlan(
+        allow=workspace.egress_allow,
+        forwards=_forwards(workspace, networks),
+        forward_networks=networks,
+        exceptions=tuple(str(network) for network in site.egress_exceptions),
+        rates={address: tier.connections_per_second for address, tier in tiers.items()},
+    )
+
+
+def _forwards(workspace: Workspace, networks: tuple[str, ...]) -> tuple[ForwardPlan, ...]:
+    """One address per name, chosen from the name so that it stays when others come and go."""
+    wanted: dict[str, set[int]] = {}
+    for entry in map(egress_list.parse, workspace.egress_allow):
+        if entry.needs_forward:
+            wanted.setdefault(entry.name, set()).update(entry.ports)
+    pool = [str(address) for network in networks for address in IPv4Network(network)]
+    if len(wanted) > len(pool):
+        reason = f"has {len(wanted)} names with a port of their own; a workspace has addresses for {len(pool)}"
+        raise ConfigError("egress_allow", None, reason, "take some away, or divide the work among workspaces")
+    taken: dict[str, str] = {}
+    for name in sorted(wanted):
+        start = int(hashlib.sha256(name.encode()).hexdigest()[:8], 16)
+        candidates = (pool[(start + probe) % len(pool)] for probe in range(len(pool)))
+        taken[name] = next(address for address in candidates if address not in taken.values())
+    return tuple(ForwardPlan(name, taken[name], tuple(sorted(wanted[name]))) for name in sorted(wanted))

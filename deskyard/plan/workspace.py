@@ -8,7 +8,7 @@ from typing import Any, Literal
 from deskyard.errors import ConfigError
 from deskyard.model.site import Site
 from deskyard.model.workspace import Desktop, Workspace
-from deskyard.plan.egress import DENIED_NETWORKS
+from deskyard.plan.egress import EgressPlan, denied_networks, plan_egress
 
 ROUTE_PORTS = {"desktop": 6080, "terminal": 7681}
 GATEWAY_VCPUS = 1
@@ -72,6 +72,7 @@ class GatewaySettings:
     workspace_prefix: int
     egress: str
     denied_networks: tuple[str, ...]
+    egress_rules: EgressPlan
     desktops: tuple[dict[str, Any], ...]
 
 
@@ -241,7 +242,8 @@ def _gateway(
         workspace_address=network.gateway_address,
         workspace_prefix=IPv4Network(network.cidr).prefixlen,
         egress=workspace.egress,
-        denied_networks=DENIED_NETWORKS,
+        denied_networks=denied_networks(site),
+        egress_rules=plan_egress(workspace, site, {d.address: site.all_tiers()[d.tier] for d in desktops}),
         desktops=tuple(
             {"name": d.name, "mac": d.mac, "address": d.address, "routes": dict(d.routes)} for d in desktops
         ),

@@ -88,12 +88,16 @@ def read_workspace(name: str) -> Workspace:
         known = ", ".join(stack_names()) or "none"
         remedy = f"write {near[0]!r}" if near else f"create the file (examples/ has some); known: {known}"
         raise ConfigError("workspace", name, f"{path} does not exist", remedy)
-    content = load_yaml(path) or {}
+    return check_content(name, load_yaml(path) or {}, path.name)
+
+
+def check_content(name: str, content: Any, source: str) -> Workspace:
+    """The workspace in what a stack file holds; raises `ConfigError` naming what is wrong."""
     config = content.get("config") or {}
     if not isinstance(config, dict):
-        raise ConfigError(f"{path.name}: config", None, "must map keys to values", "see examples/")
+        raise ConfigError(f"{source}: config", None, "must map keys to values", "see examples/")
     values = {key.removeprefix(f"{PROJECT}:"): value for key, value in config.items()}
-    return Workspace.check({"name": name, **values}, path.name)
+    return Workspace.check({"name": name, **values}, source)
 
 
 def from_config(name: str, get: Callable[[str], str | None]) -> Workspace:

@@ -66,6 +66,11 @@ def _other_workspaces(declared: Declared) -> None:
             reason = f"overlaps workspace {name!r} ({network})"
             remedy = "choose a /24 that no other workspace uses"
             raise ConfigError(f"Pulumi.{mine.name}.yaml: network", str(mine.network), reason, remedy)
+        opened = [one for one in declared.site.egress_exceptions if network is not None and one.overlaps(network)]
+        if opened:
+            reason = f"holds the network of workspace {name!r} ({network}), which no other workspace may reach"
+            remedy = "name narrower networks in the site's file"
+            raise ConfigError(f"site {declared.site.name}: egress_exceptions", str(opened[0]), reason, remedy)
         if port == mine.gateway_port:
             reason = f"is the gateway port of workspace {name!r} too"
             field = f"Pulumi.{mine.name}.yaml: gateway_port"

@@ -185,6 +185,7 @@ class Gateway:
             "workspace_prefix": 8,
             "egress": "open",
             "denied_networks": ["10.0.0.0/8", "169.254.0.0/16"],
+            "egress_rules": {"allow": [], "forwards": [], "forward_networks": [], "exceptions": [], "rates": {}},
             "desktops": [
                 {"name": name, "mac": f"52:54:00:00:01:{n:02x}", "address": address, "routes": self.ports}
                 for n, (name, address) in enumerate(self.names.items())

@@ -15,7 +15,17 @@ def inv(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_the_map_shows_every_collection() -> None:
     listed = inv("-l")
     assert listed.returncode == 0, listed.stderr
-    for task in ("demo", "test", "image.build", "workspace.up", "access.grant", "toolchain.get", "site.show", "bench"):
+    for task in (
+        "demo",
+        "test",
+        "image.build",
+        "workspace.up",
+        "access.grant",
+        "egress.allow",
+        "toolchain.get",
+        "site.show",
+        "bench",
+    ):
         assert f"  {task}" in listed.stdout, listed.stdout
 
 

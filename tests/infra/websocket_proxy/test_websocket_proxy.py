@@ -13,7 +13,10 @@ def has_door(host: Any) -> bool:
 
 def listening(host: Any) -> set[str]:
     lines = host.check_output("ss -H -lntp").splitlines()
-    return {line.split()[3] for line in lines if '"haproxy"' in line}
+    router = host.check_output("systemctl show -p ControlGroup --value deskyard-egress.service")
+    other = host.run(f"cat /sys/fs/cgroup{router}/cgroup.procs").stdout.split() if router else []
+    mine = [line for line in lines if '"haproxy"' in line and not any(f"pid={pid}," in line for pid in other)]
+    return {line.split()[3] for line in mine}
 
 
 def test_proxy_is_enabled_and_runs_only_with_settings_and_certificate(host: Any) -> None:

@@ -10,20 +10,23 @@ from deskyard.model.site import Site
 from deskyard.model.workspace import Desktop, Workspace
 from deskyard.plan.workspace import plan_workspace
 
+Egress = Literal["open", "locked", "none"]
 
-def document(egress: Literal["open", "none"] = "open") -> dict[str, Any]:
+
+def document(egress: Egress = "open", allow: tuple[str, ...] = (), site: Site | None = None) -> dict[str, Any]:
     """What the host sends to the gateway of a workspace with two desktops."""
     workspace = Workspace(
         name="demo",
         network=IPv4Network("10.80.1.0/24"),
         egress=egress,
+        egress_allow=allow,
         desktops=(Desktop(name="d1", host_number=10), Desktop(name="research-2", host_number=11)),
     )
-    plan = plan_workspace(workspace, Site(name="local", backend="libvirt"), "kvm")
+    plan = plan_workspace(workspace, site or Site(), "kvm")
     sent: dict[str, Any] = json.loads(json.dumps(asdict(plan.gateway.settings)))
     return sent
 
 
-def parsed(egress: Literal["open", "none"] = "open") -> settings.Settings:
+def parsed(egress: Egress = "open", allow: tuple[str, ...] = (), site: Site | None = None) -> settings.Settings:
     """The same, as the gateway understands it."""
-    return settings.parse(json.dumps(document(egress)))
+    return settings.parse(json.dumps(document(egress, allow, site)))

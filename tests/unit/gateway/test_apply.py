@@ -52,12 +52,21 @@ def snapshot(layout: Layout) -> dict[str, str]:
 def test_firewall_comes_first_and_everything_is_checked_before(layout: Layout) -> None:
     system = Notes()
     result = apply(parsed(), layout, system)
-    assert result["changed"] == ["firewall", "forwarding", "dns", "settings", "proxy"]
+    assert result["changed"] == ["firewall", "forwarding", "egress_routes", "dns", "egress", "settings", "proxy"]
     assert result["needs_certificate"] is True
     kinds = [
         command.split()[0] + (" check" if " -c " in command or "--test" in command else "") for command in system.ran
     ]
-    assert kinds == ["nft check", "dnsmasq check", "haproxy check", "nft", "sysctl", "systemctl", "systemctl"]
+    assert kinds == [
+        "nft check",
+        "dnsmasq check",
+        "haproxy check",
+        "nft",
+        "sysctl",
+        "systemctl",
+        "systemctl",
+        "systemctl",
+    ]
 
 
 def test_second_apply_changes_nothing(layout: Layout) -> None:
@@ -70,7 +79,7 @@ def test_second_apply_changes_nothing(layout: Layout) -> None:
 def test_only_what_changed_is_loaded(layout: Layout) -> None:
     apply(parsed("open"), layout, Notes())
     system = Notes()
-    assert apply(parsed("none"), layout, system)["changed"] == ["firewall", "forwarding", "dns", "settings"]
+    assert apply(parsed("none"), layout, system)["changed"] == ["firewall", "forwarding", "dns", "egress", "settings"]
 
 
 @pytest.mark.parametrize("checker", ["nft -c", "dnsmasq --test", "haproxy -c"])
@@ -93,7 +102,7 @@ def test_failed_load_puts_the_last_good_configuration_back(layout: Layout, loade
         apply(parsed("none"), layout, system)
     assert snapshot(layout) == before
     assert system.ran[-1].startswith(loader.split()[0]) or "systemctl" in system.ran[-1]
-    assert apply(parsed("none"), layout, Notes())["changed"] == ["firewall", "forwarding", "dns", "settings"]
+    assert apply(parsed("none"), layout, Notes())["changed"] == ["firewall", "forwarding", "dns", "egress", "settings"]
 
 
 def test_old_configuration_that_fails_too_is_said(layout: Layout) -> None:
@@ -114,7 +123,7 @@ def test_apply_that_was_cut_short_is_finished_by_the_next(layout: Layout) -> Non
     with pytest.raises(SystemExit):
         apply(parsed("none"), layout, PowerCut())
     system = Notes()
-    assert apply(parsed("none"), layout, system)["changed"] == ["firewall", "forwarding", "dns", "settings"]
+    assert apply(parsed("none"), layout, system)["changed"] == ["firewall", "forwarding", "dns", "egress", "settings"]
 
 
 def test_stopped_service_is_started_again(layout: Layout) -> None:

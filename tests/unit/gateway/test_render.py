@@ -1,21 +1,30 @@
 """Every generated file, whole, against golden files (`DESKYARD_GOLDEN=write` renews them)."""
 
 import os
+from ipaddress import IPv4Network
 from pathlib import Path
 
 import pytest
 
 from deskyard.gateway import render
 from deskyard.gateway.layout import Layout
+from deskyard.model.site import Site
 from tests.unit.gateway.support import parsed
 
 GOLDEN = Path(__file__).parent / "golden"
+ALLOW = ("docs.example.org", "*.example.net", "git.example.org:22", "git.example.org", "pages.example.org:80")
 SESSIONS = {("d1", "desktop"): ["AAAAAAAAAAAAAAAAAAAAAAAA", "BBBBBBBBBBBBBBBBBBBBBBBB"]}
 
 
 def rendered() -> dict[str, str]:
     layout = Layout()
+    locked = parsed("locked", ALLOW, Site(egress_exceptions=(IPv4Network("10.99.0.0/16"),)))
     return {
+        "firewall-locked.nft": render.firewall(locked),
+        "dnsmasq-locked.conf": render.dnsmasq(locked),
+        "forward-locked.conf": render.forwarding(locked),
+        "egress.cfg": render.egress(locked, layout),
+        "egress-routes": render.egress_routes(locked),
         "firewall-open.nft": render.firewall(parsed("open")),
         "firewall-none.nft": render.firewall(parsed("none")),
         "dnsmasq-open.conf": render.dnsmasq(parsed("open")),

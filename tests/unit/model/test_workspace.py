@@ -37,7 +37,8 @@ def test_a_minimal_declaration_is_accepted_with_safe_defaults() -> None:
         ({"network": "10.80.1.0/16"}, "network", "10.80.1.0/16", "", ""),
         ({"network": "10.80.0.0/16"}, "network", "10.80.0.0/16", "must be a /24", "10.80.1.0/24"),
         ({"network": "8.8.8.0/24"}, "network", "8.8.8.0/24", "not a private range", "inside 10/8"),
-        ({"egress": "all"}, "egress", "all", "'open' or 'none'", ""),
+        ({"egress": "all"}, "egress", "all", "'open', 'locked' or 'none'", ""),
+        ({"egress_allow": ["a.test"]}, "declaration", None, "no meaning with egress: open", "egress: locked"),
         ({"gateway_port": 80}, "gateway_port", 80, "greater than or equal to 1024", ""),
         ({"name": "UPPER"}, "name", "UPPER", "no DNS label", "research-1"),
     ],
@@ -53,6 +54,76 @@ def test_a_wrong_declaration_is_refused_with_field_value_reason_and_remedy(
     assert reason in error.reason
     assert remedy in error.remedy
     assert error.remedy
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason"),
+    [
+        ("..", "empty label"),
+        (".example.org", "empty label"),
+        ("example..org", "empty label"),
+        ("example.org.", "empty label"),
+        ("", "empty label"),
+        ("*.", "empty label"),
+        ("*.com", "whole top-level domain"),
+        ("*", "wildcard"),
+        ("*.*.org", "wildcard"),
+        ("a*.example.org", "wildcard"),
+        ("www.*.org", "wildcard"),
+        ("com", "two labels"),
+        ("192.0.2.7", "is an address"),
+        ("192.0.2.7:22", "is an address"),
+        ("[2001:db8::1]", "is an address"),
+        ("2001:db8::1", "is an address"),
+        ("0x7f000001", "is an address"),
+        ("https://example.org", "no DNS name"),
+        ("example.org/path", "no DNS name"),
+        ("under_score.example.org", "no DNS name"),
+        ("-a.example.org", "no DNS name"),
+        ("a b.example.org", "no DNS name"),
+        ("example.org\nother.org", "no DNS name"),
+        ("x" * 64 + ".org", "too long"),
+        ("a." * 130 + "org", "too long"),
+        ("example.org:", "no TCP port"),
+        ("example.org:0", "no TCP port"),
+        ("example.org:65536", "no TCP port"),
+        ("example.org:022", "no TCP port"),
+        ("*.example.org:22", "does not name the server"),
+        ("b\u00fc\u2028.example", "international"),
+    ],
+)
+def test_a_malformed_entry_is_refused_with_its_place_reason_and_remedy(entry: str, reason: str) -> None:
+    error = refusal(egress="locked", egress_allow=["good.example.org", entry])
+    assert "egress_allow[1]" in error.field
+    assert error.value == entry
+    assert reason in error.reason
+    assert error.remedy
+
+
+def test_entries_come_into_their_one_form() -> None:
+    given = [
+        "Docs.Example.ORG",
+        "*.Suffix.example.org",
+        "b\u00fccher.example",
+        "git.example.org:22",
+        "docs.example.org",
+    ]
+    workspace = Workspace.check({**GOOD, "egress": "locked", "egress_allow": given}, "Pulumi.demo.yaml")
+    assert workspace.egress_allow == (
+        "docs.example.org",
+        "*.suffix.example.org",
+        "xn--bcher-kva.example",
+        "git.example.org:22",
+    )
+
+
+def test_a_list_has_its_bound() -> None:
+    names = [f"n{number}.example.org" for number in range(4000)]
+    good = Workspace.check({**GOOD, "egress": "locked", "egress_allow": names}, "Pulumi.demo.yaml")
+    assert len(good.egress_allow) == 4000
+    error = refusal(egress="locked", egress_allow=[*names, "one.more.org"])
+    assert "egress_allow" in error.field
+    assert "4000" in error.reason
 
 
 def test_two_desktops_with_the_same_host_number_are_refused() -> None:

@@ -2,6 +2,7 @@
 
 import shutil
 import socket
+from dataclasses import replace
 from ipaddress import IPv4Network
 from pathlib import Path
 from types import SimpleNamespace
@@ -43,6 +44,13 @@ def test_port_of_another_workspace_is_refused(declared: Declared, tmp_path: Path
     _stack(tmp_path, "other", "10.80.2.0/24", declared.workspace.gateway_port)
     with pytest.raises(ConfigError, match="gateway port of workspace 'other'"):
         preflight._other_workspaces(declared)
+
+
+def test_an_exception_that_opens_another_workspace_is_refused(declared: Declared, tmp_path: Path) -> None:
+    _stack(tmp_path, "other", "10.80.2.0/24", 9999)
+    site = declared.site.model_copy(update={"egress_exceptions": (IPv4Network("10.80.2.128/25"),)})
+    with pytest.raises(ConfigError, match="network of workspace 'other'"):
+        preflight._other_workspaces(replace(declared, site=site))
 
 
 def test_a_broken_file_of_another_workspace_does_not_matter(declared: Declared, tmp_path: Path) -> None:

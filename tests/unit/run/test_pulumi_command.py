@@ -35,6 +35,7 @@ def test_failures_are_typed(tmp_path: Path, script: str, expected: type[Exceptio
         _engine(tmp_path, script).run([], str(tmp_path), {})
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_waits_until_the_engine_has_tidied_up(tmp_path: Path) -> None:
     script = f"trap 'sleep 1; touch {tmp_path}/tidy; exit 1' INT; touch {tmp_path}/up; while :; do sleep 0.1; done"
     threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()

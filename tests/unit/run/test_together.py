@@ -36,6 +36,7 @@ def test_a_failure_lets_the_others_finish_and_is_raised() -> None:
     assert done == ["two"]
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_an_interruption_ends_the_programs_of_all_and_starts_no_more(tmp_path: Path) -> None:
     notes = [tmp_path / name for name in ("one", "two")]
     started: list[str] = []

@@ -1,0 +1,95 @@
+"""egress.*: what the desktops of a locked workspace reach, and what was refused."""
+
+import json as json_format
+from typing import Any
+
+from invoke import Collection, Context
+
+from deskyard.run import access, egress
+from deskyard.tasks.front import command, show
+
+
+@command(
+    help={
+        "workspace": "name of the workspace",
+        "name": "docs.example.org, *.example.org (all names below it), git.example.org:22",
+        "for": "end by itself: 30m, 1h, 2d (default: 1h)",
+        "once": "end with the first connection that is made",
+        "always": "write it into the declaration too",
+        "json": "print JSON",
+    }
+)
+def allow(
+    _: Context,
+    workspace: str,
+    name: str,
+    for_: str = "",
+    once: bool = False,
+    always: bool = False,
+    json: bool = False,
+) -> None:
+    """Let the desktops of a locked workspace reach a name: for an hour, unless you say otherwise.
+
+    --once ends when the gateway has made the first connection for the name; what begins in the moment until its list
+    is in force again, less than a second, may pass too. An unused --once lasts until it is forbidden, or --for ends it.
+    """
+    bounded = for_ or not (once or always)
+    seconds = access.seconds(for_ or "1h") if bounded else None
+    state = egress.allow(workspace, name, seconds, once, always)
+    show(state, as_json=json, text=_text(state))
+
+
+@command(help={"workspace": "name of the workspace", "name": "the entry as egress.list shows it", "json": "print JSON"})
+def forbid(_: Context, workspace: str, name: str, json: bool = False) -> None:
+    """Take a name back, from the gateway at once and from the declaration. Open connections go on."""
+    state = egress.forbid(workspace, name)
+    show(state, as_json=json, text=_text(state))
+
+
+@command(name="list", help={"workspace": "name of the workspace", "json": "print JSON"})
+def list_(_: Context, workspace: str, json: bool = False) -> None:
+    """Show what the desktops of a workspace may reach, and until when."""
+    state = egress.allowed(workspace)
+    show(state, as_json=json, text=_text(state))
+
+
+@command(
+    help={
+        "workspace": "name of the workspace",
+        "follow": "go on with each refusal as it happens",
+        "json": "print one JSON document per line",
+    }
+)
+def denied(_: Context, workspace: str, follow: bool = False, json: bool = False) -> None:
+    """Show what was refused: which desktop, which name or address, which rule, and what would allow it."""
+    for one in egress.denied(workspace, follow):
+        print(json_format.dumps(one) if json else refusal_text(one), flush=True)
+
+
+def refusal_text(one: dict[str, str]) -> str:
+    """A refusal as a person reads it."""
+    allowing = f"\n    -> {one['allow']}" if one["allow"] else ""
+    return f"{one['time']}  {one['desktop']}  {one['target']}  {one['rule']}: {one['reason']}{allowing}"
+
+
+def _text(state: dict[str, Any]) -> str:
+    if state["egress"] != "locked":
+        return f"{state['workspace']}: egress is {state['egress']}, so there is no list"
+    lines = [f"{state['workspace']}: locked; {len(state['allowed'])} allowed"]
+    for one in state["allowed"]:
+        lines.append(f"  {one['entry']:40} {_source(one)}")
+    if state.get("written"):
+        lines.append("the declaration was changed too")
+    return "\n".join(lines)
+
+
+def _source(one: dict[str, Any]) -> str:
+    if one["declared"]:
+        return "declared"
+    ends = "once, " if one["once"] else ""
+    return f"{ends}{'until ' + one['until'] if one['until'] else 'until it is forbidden'} (by {one['actor']})"
+
+
+ns = Collection("egress")
+for one in (allow, forbid, list_, denied):
+    ns.add_task(one)

@@ -1,0 +1,142 @@
+"""Grants and refusals, without a gateway."""
+
+import itertools
+import json
+import struct
+from pathlib import Path
+
+import pytest
+
+from deskyard.gateway import egress_grants, egress_refusals
+from deskyard.gateway.egress_grants import Grant, Grants
+from deskyard.gateway.egress_nflog import Logged, packets
+from deskyard.gateway.egress_refusals import Carried, Log, Refusal
+from deskyard.gateway.errors import GatewayError
+from deskyard.gateway.layout import Layout
+from tests.unit.gateway.support import parsed
+
+D1 = bytes((10, 80, 1, 10))
+NEWS = Grant("news.example.org", 100, False, "ada", 0)
+
+
+def packet(target: tuple[int, ...], port: int, protocol: int = 6, source: bytes = D1) -> bytes:
+    head = struct.pack(">BBHHHBBH", 0x45, 0, 40, 0, 0, 64, protocol, 0) + source + bytes(target)
+    return head + struct.pack(">HH", 40000, port) + bytes(16)
+
+
+def rule(egress: str, target: tuple[int, ...], port: int, protocol: int = 6) -> tuple[str, str]:
+    settings = parsed("locked", ("a.example.org", "git.example.org:22")) if egress == "locked" else parsed("open")
+    if egress == "none":
+        settings = parsed("none")
+    found = egress_refusals.from_firewall(Logged("refused", packet(target, port, protocol)), settings)
+    assert found is not None
+    assert found.desktop == "d1"
+    return found.rule, found.allow
+
+
+@pytest.mark.parametrize(
+    ("egress", "target", "port", "protocol", "wanted"),
+    [
+        ("locked", (198, 51, 100, 7), 443, 6, ("direct", "./inv egress.allow demo NAME")),
+        ("locked", (198, 51, 100, 7), 22, 6, ("direct", "./inv egress.allow demo NAME:22")),
+        ("locked", (198, 51, 100, 7), 443, 17, ("quic", "")),
+        ("locked", (8, 8, 8, 8), 53, 17, ("resolver", "")),
+        ("locked", (8, 8, 8, 8), 853, 6, ("resolver", "")),
+        ("locked", (10, 80, 1, 1), 8700, 6, ("gateway", "")),
+        ("locked", (10, 80, 1, 250), 22, 6, ("gateway", "")),
+        ("locked", (10, 80, 1, 1), 443, 6, ("rate", "")),
+        ("locked", (198, 51, 100, 7), 0, 47, ("direct", "")),
+        ("open", (169, 254, 169, 254), 80, 6, ("denied", "")),
+        ("open", (198, 51, 100, 7), 80, 6, ("rate", "")),
+        ("none", (198, 51, 100, 7), 80, 6, ("egress", "")),
+    ],
+)
+def test_refused_packet_names_its_rule(
+    egress: str, target: tuple[int, ...], port: int, protocol: int, wanted: tuple[str, str]
+) -> None:
+    assert rule(egress, target, port, protocol) == wanted
+
+
+@pytest.mark.parametrize("data", [b"", b"\x45" * 19, bytes(60), b"\x60" + bytes(60), b"\x4f" + bytes(30)])
+def test_broken_packets_are_survived(data: bytes) -> None:
+    for prefix in ("refused", "name"):
+        egress_refusals.from_firewall(Logged(prefix, data), parsed("none"))
+
+
+@pytest.mark.parametrize("data", [b"", bytes(3), bytes(40), b"\xff" * 64, struct.pack("=IHHII", 24, 0x400, 0, 0, 0)])
+def test_broken_messages_of_the_kernel_are_survived(data: bytes) -> None:
+    list(packets(data))
+
+
+def test_lines_of_the_router_are_read_and_others_are_not() -> None:
+    settings = parsed("locked", ("a.example.org",))
+    refused = egress_refusals.from_router("tls 10.80.1.10 10.80.1.1 443 evil.test list -", settings)
+    assert isinstance(refused, Refusal)
+    assert (refused.desktop, refused.target, refused.rule) == ("d1", "evil.test:443", "list")
+    carried = egress_refusals.from_router("tls 10.80.1.10 10.80.1.1 443 a.example.org allowed 198.51.100.7", settings)
+    assert carried == Carried("a.example.org", 443)
+    for line in ("", "Proxy tls started.", "tls 1 2 x 4 5 6", "a b c 443 e f g h"):
+        assert egress_refusals.from_router(line, settings) is None
+
+
+def test_record_has_its_bound_and_is_read_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "refusals.jsonl"
+    log = Log(path, max_bytes=2000)
+    for number in range(100):
+        log.add(Refusal("", "d1", "", str(number), "list", "", ""))
+    assert sum(one.stat().st_size for one in tmp_path.iterdir()) <= 4000
+    targets = [int(json.loads(line)["target"]) for line in egress_refusals.read(path)]
+    assert targets == list(range(targets[0], 100))
+
+
+def test_following_goes_on_over_a_change_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "refusals.jsonl"
+    log = Log(path, max_bytes=1000)
+    written = itertools.count()
+
+    def more(_: float) -> None:
+        log.add(Refusal("", "d1", "", str(next(written)), "list", "", ""))
+
+    monkeypatch.setattr("deskyard.gateway.egress_refusals.time.sleep", more)
+    seen = [int(json.loads(line)["target"]) for line in itertools.islice(egress_refusals.follow(path), 40)]
+    assert seen == list(range(40))
+
+
+def test_grants_end_and_come_back_from_disk(tmp_path: Path) -> None:
+    layout = Layout(root=tmp_path)
+    grants = Grants().allowing(NEWS).allowing(Grant("b.example.org", None, True, "ada", 0))
+    egress_grants.save(grants, layout)
+    assert egress_grants.stored(layout.grants_file.read_text()) == grants
+    assert layout.grants_file.stat().st_mode & 0o777 == 0o600
+    assert [one.entry for one in grants.live(101).granted] == ["b.example.org"]
+    assert grants.next_end == 100
+    assert grants.used("b.example.org", 80).granted == (NEWS,)
+    assert grants.used("c.example.org", 80) == grants
+
+
+def test_grant_replaces_what_was_forbidden_and_the_other_way_round() -> None:
+    declared = ("news.example.org", "a.example.org")
+    forbidden = Grants().forbidding("news.example.org", declared)
+    assert forbidden.withdrawn == ("news.example.org",)
+    settings = parsed("locked", declared)
+    assert forbidden.effective(settings).egress_rules.allow == ("a.example.org",)
+    again = forbidden.allowing(NEWS)
+    assert again.withdrawn == ()
+    assert again.effective(settings).egress_rules.allow == declared
+    assert again.timed() == Grants((NEWS,))
+
+
+def test_names_with_a_port_get_free_addresses_until_there_is_none() -> None:
+    settings = parsed("locked", ("git.example.org:22",))
+    grants = Grants(tuple(Grant(f"n{number}.example.org:22", None, False, "ada", 0) for number in range(119)))
+    rules = grants.effective(settings).egress_rules
+    assert len({forward.address for forward in rules.forwards}) == 120
+    assert settings.egress_rules.forwards[0] in rules.forwards
+    with pytest.raises(GatewayError, match="no free address"):
+        grants.allowing(Grant("more.example.org:22", None, False, "ada", 0)).effective(settings)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 366 * 86_400])
+def test_grant_for_no_sensible_time_is_refused(seconds: int) -> None:
+    with pytest.raises(GatewayError, match="from a second to a year"):
+        egress_grants.grant("a.example.org", seconds, False, "ada")
