@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from deskyard.gateway.websocket import PING, frame, mask
 from tests.gateway.desktops import GUID
 
 CHUNK = bytes(64 * 1024)
@@ -77,7 +78,7 @@ async def close_all(lines: Sequence[Line]) -> None:
 
 
 class Desktop:
-    """Plays a desktop's port: upgrades anybody, then streams (first byte `s`) or echoes."""
+    """Plays a desktop's port: upgrades anybody, then streams (`s` and a number, bare or in a ping) or echoes."""
 
     def __init__(self) -> None:
         self._servers: list[asyncio.Server] = []
@@ -98,6 +99,8 @@ class Desktop:
             accept = base64.b64encode(hashlib.sha1(found.group(1) + GUID.encode()).digest()) if found else b""
             writer.write(SWITCH.format(accept.decode()).encode())
             while data := await reader.read(65536):
+                if data[0] == 0x80 | PING:
+                    data = mask(data[6:], data[2:6])
                 if data.startswith(b"s"):
                     await self._stream(writer, int(data[1:]))
                 else:
@@ -127,12 +130,13 @@ async def echo_times(target: Target, size: int, rounds: int) -> list[float]:
     return times
 
 
-async def stream_seconds(target: Target, chunks: int) -> float:
-    """Seconds until `chunks` of 64 KiB came."""
+async def stream_seconds(target: Target, chunks: int, *, framed: bool = False) -> float:
+    """Seconds until `chunks` of 64 KiB came; the filter of VNC connections wants to be asked in a frame."""
     loop = asyncio.get_running_loop()
     reader, writer = await target.open()
     started, left = loop.time(), chunks * len(CHUNK)
-    writer.write(f"s{chunks}".encode())
+    asked = f"s{chunks}".encode()
+    writer.write(frame(PING, asked) if framed else asked)
     while left > 0:
         data = await reader.read(1 << 20)
         if not data:
