@@ -81,6 +81,39 @@ def test_revoking_a_session_closes_its_socket_and_refuses_the_next(one: Running,
     assert door.refusal("/d/desk/vnc", cookie) == 401
 
 
+def test_the_list_says_who_does_what_from_where(one: Running, door: Door) -> None:
+    granted = one.grant("desk", "--mode", "view")
+    _, cookie = door.redeem(granted["url"])
+    with door.upgrade("/d/desk/vnc", cookie, subprotocols=["binary"]) as socket:
+        socket.recv(timeout=60)
+        listed = json.loads(one.inv("access.list", one.name, "--json").stdout)
+        mine = next(entry for entry in listed if entry["id"] == granted["id"])
+    assert (mine["does"], mine["streams"], mine["state"]) == ("watches", 1, "active")
+    assert mine["from"] == [mine["address"]]
+    assert mine["idle"] >= 0
+
+
+def test_keys_rotate_under_an_open_session(one: Running, door: Door) -> None:
+    _, cookie = door.redeem(one.grant("desk", "--mode", "view")["url"])
+    with door.upgrade("/d/desk/vnc", cookie, subprotocols=["binary"]) as socket:
+        socket.recv(timeout=60)
+        done = json.loads(one.inv("access.rotate-keys", one.name, "--json").stdout)
+        assert done["signs"] != done["accepted"][0]
+        assert door.refusal("/d/desk/vnc", cookie) == 101
+        socket.ping().wait(60)
+
+
+def test_the_audit_is_whole_and_names_what_was_done(one: Running, door: Door) -> None:
+    granted = one.grant()
+    door.redeem(granted["url"])
+    door.redeem(granted["url"])
+    one.inv("access.revoke", one.name, "--session", granted["id"])
+    events = json.loads(one.inv("access.audit", one.name, "--json").stdout)
+    mine = [event["event"] for event in events if event.get("session") == granted["id"]]
+    assert mine == ["grant", "redeem", "refuse", "revoke"]
+    assert json.loads(one.inv("access.audit", one.name, "--verify", "--json").stdout)["ok"]
+
+
 def test_the_certificate_is_the_sites(door: Door) -> None:
     with door.tls().wrap_socket(door.wire(), server_hostname="e2e-a.localhost") as wire:
         assert wire.version() in ("TLSv1.2", "TLSv1.3")

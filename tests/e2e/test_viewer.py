@@ -1,5 +1,6 @@
 """A person opens the link and works: pixels, keys, terminal. In a real browser."""
 
+import json
 import time
 from collections.abc import Callable, Iterator
 
@@ -18,6 +19,14 @@ from tests.support.workspaces import Running
 pytestmark = pytest.mark.vm
 SECONDS = 120
 TYPED_FILE = "/home/agent/typed"
+BELIEVE = """
+const real = window.fetch;
+window.fetch = async (place, options) => {
+  const answer = await real(place, options);
+  if (place !== "session") return answer;
+  return Response.json({ ...(await answer.json()), mode: "drive", drives: true });
+};
+"""
 
 
 def wallpaper() -> str:
@@ -37,6 +46,36 @@ def eventually(condition: Callable[[], bool], what: str, driver: Chrome) -> None
     raise AssertionError(f"{what} did not happen within {SECONDS} s; screenshot {picture}\n{console}")
 
 
+def says(driver: Chrome, id: str) -> str:
+    text: str = driver.find_element(By.ID, id).text
+    return text
+
+
+def watch(driver: Chrome, link: str) -> None:
+    """Open a link and wait for the picture."""
+    driver.get(link)
+    connected = "#desktop-state[data-state=connected]"
+    eventually(lambda: bool(driver.find_elements(By.CSS_SELECTOR, connected)), "the connection", driver)
+
+
+def window_to_type_in(one: Running, driver: Chrome) -> None:
+    """A terminal on the desktop that keeps the first line typed into it in a file."""
+    one.ssh("desk", f"sudo pkill -x head; sudo rm -f {TYPED_FILE}", check=False)
+    shell = f"head -n 1 > {TYPED_FILE}"
+    terminal = f"xfce4-terminal --disable-server --command \"sh -c '{shell}'\""
+    one.ssh("desk", f"sudo -u agent DISPLAY=:1 setsid {terminal} >/dev/null 2>&1 </dev/null &")
+    eventually(lambda: "head" in one.ssh("desk", "pgrep -a head", check=False).stdout, "a window to type in", driver)
+
+
+def type_line(driver: Chrome, line: str) -> None:
+    canvas = driver.find_element(By.CSS_SELECTOR, "#desktop canvas")
+    ActionChains(driver).click(canvas).pause(1).send_keys(line, Keys.ENTER).perform()
+
+
+def typed(one: Running) -> str:
+    return one.ssh("desk", f"sudo cat {TYPED_FILE}", check=False).stdout.strip()
+
+
 @pytest.fixture(scope="module")
 def viewer(one: Running, door: Door) -> Iterator[Chrome]:
     """A browser that opened a fresh link of e2e-a/desk and sees the desktop."""
@@ -46,6 +85,7 @@ def viewer(one: Running, door: Door) -> Iterator[Chrome]:
         eventually(lambda: "/d/desk/" in driver.current_url, "the way from the link to the viewer", driver)
         connected = "#desktop-state[data-state=connected]"
         eventually(lambda: bool(driver.find_elements(By.CSS_SELECTOR, connected)), "the connection", driver)
+        eventually(lambda: says(driver, "mode") == "drive", "the drive", driver)
         yield driver
 
 
@@ -68,18 +108,62 @@ def test_scripts_of_the_page_cannot_read_the_session(viewer: Chrome) -> None:
 
 
 def test_a_key_typed_in_the_browser_reaches_the_guest(viewer: Chrome, one: Running) -> None:
-    one.ssh("desk", f"sudo rm -f {TYPED_FILE}")
-    shell = f"head -n 1 > {TYPED_FILE}"
-    terminal = f"xfce4-terminal --disable-server --command \"sh -c '{shell}'\""
-    one.ssh("desk", f"sudo -u agent DISPLAY=:1 setsid {terminal} >/dev/null 2>&1 </dev/null &")
-    eventually(lambda: "head" in one.ssh("desk", "pgrep -a head", check=False).stdout, "a window to type in", viewer)
-    canvas = viewer.find_element(By.CSS_SELECTOR, "#desktop canvas")
-    ActionChains(viewer).click(canvas).pause(1).send_keys("deskyard42", Keys.ENTER).perform()
-    eventually(
-        lambda: one.ssh("desk", f"sudo cat {TYPED_FILE}", check=False).stdout.strip() == "deskyard42",
-        "the typed line in the guest",
-        viewer,
-    )
+    window_to_type_in(one, viewer)
+    type_line(viewer, "deskyard42")
+    eventually(lambda: typed(one) == "deskyard42", "the typed line in the guest", viewer)
+
+
+def test_what_a_view_only_page_sends_does_not_reach_the_guest(viewer: Chrome, one: Running, door: Door) -> None:
+    window_to_type_in(one, viewer)
+    with browser.browser(door) as other:
+        watch(other, one.grant("desk", "--mode", "view")["url"])
+        assert says(other, "mode") == "view only"
+        # Even if the page is made to believe that it drives.
+        other.execute_script(BELIEVE)
+        eventually(lambda: says(other, "mode") == "drive", "the page to believe it", other)
+        type_line(other, "viewer")
+    type_line(viewer, "driver")
+    eventually(lambda: typed(one) == "driver", "the driver's line alone", viewer)
+
+
+def test_the_drive_is_taken_and_handed_over(viewer: Chrome, one: Running, door: Door) -> None:
+    with browser.browser(door) as other:
+        watch(other, one.grant()["url"])
+        eventually(lambda: says(other, "mode").startswith("watching"), "the word that somebody else drives", other)
+        other.find_element(By.ID, "change-driver").click()
+        eventually(lambda: says(other, "mode") == "drive", "the drive", other)
+        eventually(lambda: "drives now" in says(viewer, "notice"), "the word to the former driver", viewer)
+        window_to_type_in(one, other)
+        type_line(viewer, "former")
+        type_line(other, "newcomer")
+        eventually(lambda: typed(one) == "newcomer", "the newcomer's line alone", other)
+        browser.keep(viewer.get_screenshot_as_png(), "viewer-watching")
+        other.find_element(By.ID, "change-driver").click()
+        eventually(lambda: says(viewer, "mode") == "drive", "the drive back", viewer)
+
+
+def test_revoking_ends_the_page_that_watches(viewer: Chrome, one: Running, door: Door) -> None:
+    granted = one.grant("desk", "--mode", "view")
+    with browser.browser(door) as other:
+        watch(other, granted["url"])
+        one.inv("access.revoke", one.name, "--session", granted["id"])
+        revoked = "body[data-error=revoked]"
+        eventually(lambda: bool(other.find_elements(By.CSS_SELECTOR, revoked)), "the word of the revocation", other)
+    assert says(viewer, "mode") == "drive"
+
+
+def test_the_picture_goes_on_while_the_gateway_reloads(viewer: Chrome, one: Running) -> None:
+    before = one.ssh("gateway", "sudo deskyard-gateway list").stdout
+    one.ssh("gateway", "sudo systemctl reload haproxy.service")
+    window_to_type_in(one, viewer)
+    type_line(viewer, "reloaded")
+    eventually(lambda: typed(one) == "reloaded", "a line typed after the reload", viewer)
+    opened = {entry["id"]: entry["since"] for entry in json.loads(before) if entry["streams"]}
+    after = {
+        entry["id"]: entry["since"] for entry in json.loads(one.ssh("gateway", "sudo deskyard-gateway list").stdout)
+    }
+    # The very same connections: none was made anew.
+    assert {id: after[id] for id in opened} == opened
 
 
 def test_the_terminal_echoes(viewer: Chrome) -> None:
