@@ -59,6 +59,8 @@ class Talker:
     kinds: list[int] = field(default_factory=list)  # of messages, in the order they came, update requests left out
     encodings: list[int] = field(default_factory=list)
     shared: list[int] = field(default_factory=list)
+    hostile: bytes = b""  # said instead of a picture
+    name: bytes = b"<b>played</b>"
     _buffers: dict[int, bytes] = field(default_factory=dict)
 
     def __call__(self, line: socket.socket) -> None:
@@ -85,15 +87,14 @@ class Talker:
         send(line, b"\0\0\0\0")
         self.shared.append(self._take(line, 1)[0])
         form = struct.pack(">BBBBHHHBBBxxx", 32, 24, 0, 1, 255, 255, 255, 16, 8, 0)
-        name = b"<b>played</b>"
-        send(line, struct.pack(">HH", WIDTH, HEIGHT) + form + struct.pack(">I", len(name)) + name)
+        send(line, struct.pack(">HH", WIDTH, HEIGHT) + form + struct.pack(">I", len(self.name)) + self.name)
         painted = False
         while True:
             kind = self._take(line, 1)[0]
             if kind == 3:
                 self._take(line, 9)
                 if not painted:
-                    send(line, self._picture())
+                    send(line, self.hostile or self._picture())
                     painted = True
             else:
                 self._other(line, kind)

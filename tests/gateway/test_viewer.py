@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -193,6 +194,33 @@ def test_revoked_session_says_so_and_does_not_come_back(browser: Any, viewed: Ga
     viewed.revoke(id)
     wait_for("the words", lambda: text(browser, "ended-title") == "Your session was revoked", 30)
     assert "Ask for a new link" in text(browser, "ended")
+
+
+HOSTILE = {
+    "clipboard": struct.pack(">Bxxxi", 3, 2**31 - 1) + b"A" * 1_000_000,
+    "rectangle": struct.pack(">BxHHHHHi", 0, 1, 0, 0, 65535, 65535, 0) + bytes(1_000_000),
+    "endless": struct.pack(">BxHHHHHi", 0, 65535, 0, 0, 1, 1, 0) + bytes(1_000_000),
+    "resize": struct.pack(">BxHHHHHi", 0, 1, 0, 0, 65535, 65535, -223),
+    "unknown": b"\x4d" * 1000,
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_page_survives_a_hostile_desktop(browser: Any, viewed: Gateway, talker: Talker, kind: str) -> None:
+    talker.shared.clear()
+    talker.hostile, talker.name = HOSTILE[kind], b"<img src=x onerror=document.body.dataset.owned=1>" * 50
+    try:
+        browser.get(viewed.grant("d1", routes=["desktop"])["url"])
+        wait_for("the answer of the desktop", lambda: talker.shared)
+        shown = "return document.getElementById('name')?.textContent"
+        wait_for("a page that still works", lambda: browser.execute_script(shown) == "d1 · demo", 30)
+        time.sleep(1)  # long enough for what must not come
+        assert browser.execute_script("return document.body.dataset.owned ?? null") is None
+        browser.find_element(By.ID, "toggle-chat").click()
+        assert not browser.find_element(By.ID, "chat").is_displayed()
+    finally:
+        talker.hostile, talker.name = b"", b"played"
+        talker.shared.clear()
 
 
 def test_desktop_that_goes_away_is_awaited(browser: Any, viewed: Gateway) -> None:

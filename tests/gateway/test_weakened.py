@@ -39,6 +39,16 @@ def other_route(gateway: Gateway) -> int:
     return gateway.upgrade("/d/d1/terminal", cookie).status
 
 
+def other_host(gateway: Gateway) -> int:
+    _, cookie = gateway.session("d1")
+    return gateway.upgrade(cookie=cookie, Host="evil.test").status
+
+
+def foreign_renewal(gateway: Gateway) -> int:
+    _, cookie = gateway.session("d1")
+    return gateway.request("POST", "/d/d1/renew", "{}", {"Cookie": cookie})[0].status
+
+
 def other_workspace(gateway: Gateway) -> int:
     return gateway.upgrade(cookie=signed(gateway, workspace="other")).status
 
@@ -51,8 +61,10 @@ def other_workspace(gateway: Gateway) -> int:
         (("!own_origin",), foreign_page, 403),
         (("!{ var(txn.routes)",), other_route, 403),
         (("jwt_payload_query('$.workspace')",), other_workspace, 403),
+        (("status 421",), other_host, 421),
+        (("is_change !own_origin",), foreign_renewal, 403),
     ],
-    ids=["signature", "expiry", "origin", "route", "workspace"],
+    ids=["signature", "expiry", "origin", "route", "workspace", "host", "change"],
 )
 def test_guard_that_is_taken_away_is_missed(
     gateway: Gateway, words: tuple[str, ...], attack: Callable[[Gateway], int], refused: int
