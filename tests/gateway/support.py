@@ -365,11 +365,14 @@ class Gateway:
         return self.trust.wrap_socket(line, server_hostname=HOSTNAME)
 
     def _certify(self) -> None:
-        authority = Authority()
+        self.issuer = Authority()
+        self.install_certificate(Checks())
+        self.trust = ssl.create_default_context(cadata=self.issuer.pem)
+
+    def install_certificate(self, system: System) -> None:
+        """A fresh one, as the site's authority gives them out."""
         key = tls.ensure_key(self.layout.tls / "key.pem")
-        chain = authority.sign(tls.request(key, HOSTNAME))
-        install(chain, self.settings, self.layout, Checks())
-        self.trust = ssl.create_default_context(cadata=authority.pem)
+        install(self.issuer.sign(tls.request(key, HOSTNAME)), self.settings, self.layout, system)
 
     def _write_assets(self) -> None:
         assets = self.layout.assets

@@ -132,25 +132,74 @@ def test_session_ends_in_time_and_takes_its_socket_along(gateway: Gateway) -> No
     assert states[granted["id"]] == "expired"
 
 
-def test_sockets_outlive_a_reload_and_revoking_reaches_the_old_worker(own_gateway: Gateway) -> None:
+@pytest.mark.parametrize("how", ["session", "desktop", "all"])
+def test_sockets_outlive_a_reload_and_revoking_reaches_the_old_worker(own_gateway: Gateway, how: str) -> None:
     gateway = own_gateway
     id, cookie = gateway.session("d1")
     _, other = gateway.session("d2")
-    old, bystander = gateway.upgrade("/d/d1/vnc", cookie), gateway.upgrade("/d/d2/vnc", other)
-    for opened in (old, bystander):
+    paths = ("/d/d1/vnc", "/d/d1/terminal")
+    old, bystander = [gateway.upgrade(path, cookie) for path in paths], gateway.upgrade("/d/d2/vnc", other)
+    for opened in (*old, bystander):
         opened.read_until(b"|")
     gateway.reload()
-    assert old.echo("after the reload") == "after the reload"
-    fresh = gateway.upgrade("/d/d1/vnc", cookie)
-    assert fresh.status == 101
-    fresh.read_until(b"|")
-    gateway.revoke(id)
-    assert old.closes()
-    assert fresh.closes()
-    assert bystander.echo("still here") == "still here"
+    assert [opened.echo("after the reload") for opened in old] == ["after the reload"] * 2
+    fresh = [gateway.upgrade(path, cookie) for path in paths]
+    for opened in fresh:
+        opened.read_until(b"|")
+    chosen: dict[str, dict[str, Any]] = {"session": {"id": id}, "desktop": {"desktop": "d1"}, "all": {"all": True}}
+    gateway.revoke(**chosen[how])
+    assert [opened.closes() for opened in (*old, *fresh)] == [True] * 4
+    if how == "all":
+        assert bystander.closes()
+    else:
+        assert bystander.echo("still here") == "still here"
     gateway.reload()
     assert gateway.upgrade("/d/d1/vnc", cookie).status == 401
-    assert gateway.upgrade("/d/d2/vnc", other).status == 101
+    assert gateway.upgrade("/d/d2/vnc", other).status == (401 if how == "all" else 101)
+
+
+def test_certificate_is_replaced_without_a_dropped_socket(own_gateway: Gateway) -> None:
+    gateway = own_gateway
+    _, cookie = gateway.session("d1")
+    sockets = [gateway.upgrade(path, cookie) for path in ("/d/d1/vnc", "/d/d1/terminal")]
+    for opened in sockets:
+        opened.read_until(b"|")
+    before = gateway.connect().getpeercert()
+    gateway.install_certificate(gateway.system())
+    after = gateway.connect().getpeercert()
+    assert before and after and before["serialNumber"] != after["serialNumber"]
+    assert [opened.echo("still here") for opened in sockets] == ["still here"] * 2
+
+
+def test_terminals_are_counted_by_session_and_by_desktop() -> None:
+    with run_gateway(Gateway(changes={"streams_per_session": 2, "streams_per_desktop": 3})) as gateway:
+        cookies = [gateway.session("d1")[1] for _ in range(2)]
+        opened = [gateway.upgrade("/d/d1/terminal", cookies[0]) for _ in range(2)]
+        # The third of a session waits for its turn, in vain.
+        assert gateway.upgrade("/d/d1/terminal", cookies[0]).status == 503
+        opened.append(gateway.upgrade("/d/d1/terminal", cookies[1]))
+        assert [one.status for one in opened] == [101] * 3
+        assert gateway.upgrade("/d/d1/terminal", cookies[1]).status == 429
+
+
+def test_list_says_who_does_what_since_when_from_where(gateway: Gateway) -> None:
+    id, cookie = gateway.session("d2", actor="alice", mode="view")
+    started = time.time()
+    opened = gateway.upgrade("/d/d2/vnc", cookie)
+    opened.read_until(b"|")
+    mine = next(one for one in gateway.listing() if one["id"] == id)
+    facts = {name: mine[name] for name in ("actor", "desktop", "mode", "state", "streams", "from", "does")}
+    assert facts == {
+        "actor": "alice",
+        "desktop": "d2",
+        "mode": "view",
+        "state": "active",
+        "streams": 1,
+        "from": ["127.0.0.1"],
+        "does": "watches",
+    }
+    assert mine["since"] >= int(started)
+    assert mine["idle"] >= 0
 
 
 def test_new_worker_learns_sessions_that_began_while_it_started(own_gateway: Gateway) -> None:

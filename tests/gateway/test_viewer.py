@@ -196,6 +196,20 @@ def test_revoked_session_says_so_and_does_not_come_back(browser: Any, viewed: Ga
     assert "Ask for a new link" in text(browser, "ended")
 
 
+def test_picture_goes_on_while_the_gateway_reloads(browser: Any, viewed: Gateway, talker: Talker) -> None:
+    opened(browser, viewed)
+    wait_for("the drive", lambda: text(browser, "mode") == "drive")
+    talker.keys.clear()
+    before = len(talker.shared)
+    viewed.reload()
+    canvas = browser.find_element(By.CSS_SELECTOR, "#desktop canvas")
+    ActionChains(browser).click(canvas).send_keys("r").perform()
+    wait_for("the key at the desktop", lambda: ord("r") in talker.keys)
+    assert len(talker.shared) == before  # the same connection
+    assert text(browser, "desktop-state") == "connected"
+    assert complaints(browser) == []
+
+
 HOSTILE = {
     "clipboard": struct.pack(">Bxxxi", 3, 2**31 - 1) + b"A" * 1_000_000,
     "rectangle": struct.pack(">BxHHHHHi", 0, 1, 0, 0, 65535, 65535, 0) + bytes(1_000_000),
@@ -234,15 +248,18 @@ def test_desktop_that_goes_away_is_awaited(browser: Any, viewed: Gateway) -> Non
     ("how", "title"),
     [
         ("used", "This link was used already"),
+        ("expired", "This link has expired"),
         ("revoked", "This link was revoked"),
         ("unknown", "This link is not known here"),
         ("none", "No desktop here"),
     ],
 )
 def test_link_that_opens_nothing_says_why(browser: Any, viewed: Gateway, how: str, title: str) -> None:
-    granted = viewed.grant("d1")
+    granted = viewed.grant("d1", ttl=1 if how == "expired" else 600)
     url = granted["url"]
-    if how == "used":
+    if how == "expired":
+        wait_for("the end of the ticket", lambda: time.time() > granted["ticket_expires"] + 1)
+    elif how == "used":
         viewed.redeem(granted["ticket"])
     elif how == "revoked":
         viewed.revoke(granted["id"])
