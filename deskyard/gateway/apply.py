@@ -164,7 +164,9 @@ def _install(changed: list[Part], layout: Layout, system: System) -> None:
     if not changed:
         return
     # If power fails between writing and loading, the next apply sees from this list what was left half done.
-    files.write(_pending_file(layout), json.dumps([part.name for part in changed]))
+    # What an earlier one left stays on the list, unless it is done now.
+    others = [name for name in _pending(layout) if name not in {part.name for part in changed}]
+    files.write(_pending_file(layout), json.dumps([*others, *(part.name for part in changed)]))
     old = {part.name: files.read(part.path) for part in changed}
     done: list[Part] = []
     for part in changed:
@@ -173,10 +175,10 @@ def _install(changed: list[Part], layout: Layout, system: System) -> None:
         failure = _activate(part, system)
         if failure is not None:
             trouble = _restore(done, old, system)
-            _pending_file(layout).unlink()
+            _leave_pending(others, layout)
             reason = f"could not be put into force: {failure}{trouble}"
             raise GatewayError(part.name, None, reason, REMEDY)
-    _pending_file(layout).unlink()
+    _leave_pending(others, layout)
 
 
 def _activate(part: Part, system: System) -> str | None:
@@ -219,6 +221,13 @@ def group(layout: Layout) -> str | None:
 
 def _pending_file(layout: Layout) -> Path:
     return layout.etc / ".pending.json"
+
+
+def _leave_pending(names: list[str], layout: Layout) -> None:
+    if names:
+        files.write(_pending_file(layout), json.dumps(names))
+    else:
+        _pending_file(layout).unlink()
 
 
 def _pending(layout: Layout) -> list[str]:

@@ -36,6 +36,8 @@ class Watcher:
         """Watch until the process is ended."""
         packets = egress_nflog.listen(LOG_GROUP)
         lines = self._open_socket()
+        # What ended while the gateway was off, or was left half done by a power cut, is put right first.
+        self._change(lambda grants: grants, even_if_same=True)
         with selectors.DefaultSelector() as selector:
             selector.register(packets, selectors.EVENT_READ)
             selector.register(lines, selectors.EVENT_READ)

@@ -62,6 +62,7 @@ def talk(line: socket.socket, plan: dict[str, Any], context: ssl.SSLContext | No
         while data := line.recv(65536):
             body = f"outside {local[0]}:{local[1]}\n"
             if data[:4] in (b"GET ", b"POST"):
+                body = body.strip() + (" upgrade" if b"pgrade: h2c" in data else "") + "\n"
                 body = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}"
             line.sendall(body.encode())
     except OSError:

@@ -3,6 +3,7 @@
 The numbers in names of tests are those of the threats in SPECIFICATION.md.
 """
 
+import json
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from deskyard.gateway.settings import Settings
+from tests.gateway.egress_guest import client_hello, query
 from tests.gateway.egress_lab import (
     D1,
     GATEWAY,
@@ -22,6 +24,7 @@ from tests.gateway.egress_lab import (
     PUBLIC,
     SECURE,
     UPLINK,
+    USER,
     EgressLab,
     job,
     run_lab,
@@ -148,6 +151,16 @@ def test_port_80_keeps_to_the_list_request_by_request(lab: EgressLab) -> None:
     assert "evil.test" not in [name for name in lab.asked() if name == "evil.test"]
 
 
+def test_port_80_takes_no_upgrade_along(lab: EgressLab) -> None:
+    say = b"GET / HTTP/1.1\r\nHost: allowed.test\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n".hex()
+    attempt = {"kind": "tcp", "to": GATEWAY, "port": 80, "say": say}
+    (kept,) = lab.ask([attempt])
+    assert kept["text"].endswith(f"outside {PUBLIC}:80\n")
+    with lab.weaker(egress=without("del-header")):
+        (weak,) = lab.ask([attempt])
+    assert weak["text"].endswith(" upgrade\n")
+
+
 # Names.
 
 
@@ -206,8 +219,6 @@ def test_25_a_dribbled_or_missing_hello_ends(lab: EgressLab) -> None:
 
 
 def test_25_hello_over_two_records_is_refused(lab: EgressLab) -> None:
-    from tests.gateway.egress_guest import client_hello
-
     whole = client_hello(b"allowed.test")[5:]
     split = b"".join(b"\x16\3\1" + len(part).to_bytes(2, "big") + part for part in (whole[:30], whole[30:]))
     (answer,) = lab.ask([{"kind": "tcp", "to": GATEWAY, "port": 443, "say": split.hex()}])
@@ -336,6 +347,7 @@ def test_21_26_names_are_answered_here_or_nowhere(lab: EgressLab) -> None:
 
 def test_every_refusal_is_an_event_with_the_way_to_allow_it(lab: EgressLab) -> None:
     (forward,) = lab.settings.egress_rules.forwards
+    over_tcp = query("over-tcp.test", 1)
     attempts = [
         job("hello", "news.test"),
         job("http", "papers.test"),
@@ -346,6 +358,7 @@ def test_every_refusal_is_an_event_with_the_way_to_allow_it(lab: EgressLab) -> N
         {"kind": "udp", "to": PUBLIC, "port": 853, "seconds": 0.2},
         {"kind": "tcp", "to": GATEWAY, "port": 2323},
         {"kind": "tcp", "to": forward.address, "port": 2424},
+        {"kind": "tcp", "to": GATEWAY, "port": 53, "say": (len(over_tcp).to_bytes(2, "big") + over_tcp).hex()},
     ]
     wanted = {
         ("news.test:443", "list"): "./inv egress.allow demo news.test",
@@ -356,6 +369,7 @@ def test_every_refusal_is_an_event_with_the_way_to_allow_it(lab: EgressLab) -> N
         (f"{PUBLIC}:443/udp", "quic"): "",
         (f"{PUBLIC}:853/udp", "resolver"): "",
         (f"{GATEWAY}:2323", "gateway"): "",
+        ("over-tcp.test", "name"): "./inv egress.allow demo over-tcp.test",
         ("git.test:2424", "port"): "./inv egress.allow demo git.test:2424",
     }
 
@@ -426,6 +440,40 @@ def test_either_guard_of_addresses_holds_alone(lab: EgressLab) -> None:
     assert not [hit for hit in lab.hits() if hit.startswith(PRIVATE)]
     with lab.weaker(egress=open_router, firewall=open_kernel):
         assert ports_of(lab, "private.test") == [True, True]
+
+
+CONNECT = """
+import json, socket, sys
+def ask(address, port):
+    try:
+        socket.create_connection((address, port), 2).close()
+        return True
+    except OSError:
+        return False
+print(json.dumps([ask(*one) for one in json.loads(sys.argv[1])]))
+"""
+
+
+@pytest.mark.parametrize("account", [USER, "root"])
+def test_only_the_router_reaches_the_world_and_only_its_ports(lab: EgressLab, account: str) -> None:
+    lab.nets.serve("gw", ("tcp", "127.0.0.1", 8700))
+    lab.nets.serve("d1", ("tcp", "", 6080), ("tcp", "", 9999))
+    mine = account == USER
+    wanted = {
+        (PUBLIC, 80): mine,
+        (PUBLIC, 443): mine,
+        (PUBLIC, 22): mine,  # for git.test:22
+        (PUBLIC, 8080): False,
+        (PRIVATE, 80): False,
+        (METADATA, 80): False,
+        (HOST, 80): False,
+        ("127.0.0.1", 8700): not mine,
+        (D1, 6080): not mine,
+        (D1, 9999): False,
+    }
+    argv = ["setpriv", f"--reuid={account}", "--clear-groups", "/usr/bin/python3", "-c", CONNECT]
+    found = json.loads(lab.nets.run("gw", *argv, json.dumps(list(wanted))))
+    assert dict(zip(wanted, found, strict=True)) == wanted
 
 
 def test_either_guard_of_dns_holds_alone(lab: EgressLab) -> None:

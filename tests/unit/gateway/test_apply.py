@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from deskyard.gateway.apply import apply
+from deskyard.gateway.apply import apply, change_list
 from deskyard.gateway.certificate import install
+from deskyard.gateway.egress_grants import Grant
 from deskyard.gateway.errors import GatewayError
 from deskyard.gateway.layout import Layout
 from deskyard.gateway.system import Answer
@@ -124,6 +125,23 @@ def test_apply_that_was_cut_short_is_finished_by_the_next(layout: Layout) -> Non
         apply(parsed("none"), layout, PowerCut())
     system = Notes()
     assert apply(parsed("none"), layout, system)["changed"] == ["firewall", "forwarding", "dns", "egress", "settings"]
+
+
+def test_change_of_the_list_leaves_to_the_next_apply_what_was_cut_short(layout: Layout) -> None:
+    apply(parsed("locked", ("a.example.org",)), layout, Notes())
+
+    class PowerCut(Notes):
+        def run(self, argv: Sequence[str]) -> Answer:
+            if "deskyard-session.service" in argv and "restart" in argv:
+                raise SystemExit
+            return super().run(argv)
+
+    other = parsed("locked", ("b.example.org",))
+    with pytest.raises(SystemExit):
+        apply(other, layout, PowerCut())
+    grant = Grant("c.example.org", None, False, "ada", 0)
+    assert change_list(lambda grants: grants.allowing(grant), other, layout, Notes()) == ["dns", "egress"]
+    assert apply(other, layout, Notes())["changed"] == ["settings"]
 
 
 def test_stopped_service_is_started_again(layout: Layout) -> None:

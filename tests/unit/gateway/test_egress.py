@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from deskyard.gateway import egress_grants, egress_refusals
+from deskyard.gateway.cli import main
 from deskyard.gateway.egress_grants import Grant, Grants
 from deskyard.gateway.egress_nflog import Logged, packets
 from deskyard.gateway.egress_refusals import Carried, Log, Refusal
@@ -140,3 +141,16 @@ def test_names_with_a_port_get_free_addresses_until_there_is_none() -> None:
 def test_grant_for_no_sensible_time_is_refused(seconds: int) -> None:
     with pytest.raises(GatewayError, match="from a second to a year"):
         egress_grants.grant("a.example.org", seconds, False, "ada")
+
+
+@pytest.mark.parametrize("command", [["allow", "a.example.org"], ["forbid", "a.example.org"]])
+def test_there_is_no_list_to_change_in_an_open_workspace(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layout = Layout(root=tmp_path)
+    layout.etc.mkdir(parents=True)
+    layout.settings_file.write_text(parsed("open").as_json())
+    (tmp_path / "layout.json").write_text(json.dumps({"root": str(tmp_path)}))
+    monkeypatch.setenv("DESKYARD_GATEWAY_LAYOUT", str(tmp_path / "layout.json"))
+    assert main(command) == 1
+    assert "there is no list" in json.loads(capsys.readouterr().out)["error"]["reason"]

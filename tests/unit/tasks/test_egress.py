@@ -1,0 +1,81 @@
+"""egress.*: what is asked of the gateway, and what a person reads."""
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from invoke import Context, Exit
+
+from deskyard.run import egress as run
+from deskyard.run import gateway_program
+from deskyard.tasks import egress
+
+STATE = {
+    "workspace": "demo",
+    "egress": "locked",
+    "allowed": [
+        {"entry": "a.example.org", "declared": True, "until": None, "once": False, "actor": None},
+        {"entry": "b.example.org", "declared": False, "until": "2026-01-01T00:00:00Z", "once": True, "actor": "ada"},
+        {"entry": "c.example.org", "declared": False, "until": None, "once": False, "actor": "ada"},
+    ],
+}
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """What the gateway was asked; nothing is declared and nothing runs."""
+    found: list[list[str]] = []
+
+    def ask(_: Any, arguments: list[str]) -> Any:
+        found.append(arguments)
+        return dict(STATE)
+
+    monkeypatch.setattr(gateway_program, "ask", ask)
+    monkeypatch.setattr(gateway_program, "actor", lambda: "ada")
+    monkeypatch.setattr(run, "_plan", lambda name: SimpleNamespace(name=name, site="local"))
+    monkeypatch.setattr(run, "declare", lambda path, entry: True)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments"),
+    [
+        ({}, ["--for", "3600"]),
+        ({"for_": "2d"}, ["--for", "172800"]),
+        ({"once": True}, ["--once"]),
+        ({"once": True, "for_": "5m"}, ["--for", "300", "--once"]),
+        ({"always": True}, []),
+    ],
+)
+def test_allowing_is_bounded_unless_it_was_said(
+    asked: list[list[str]], options: dict[str, Any], arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    egress.allow(Context(), "demo", "News.Example.ORG", **options)
+    assert asked == [["allow", "news.example.org", *arguments, "--actor", "ada"]]
+    printed = capsys.readouterr().out
+    assert ("declaration was changed" in printed) == bool(options.get("always"))
+
+
+def test_list_says_where_each_comes_from(asked: list[list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+    egress.list_(Context(), "demo")
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        "demo: locked; 3 allowed",
+        "a.example.org declared",
+        "b.example.org once, until 2026-01-01T00:00:00Z (by ada)",
+        "c.example.org until it is forbidden (by ada)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "reason"),
+    [("*.com", {}, "top-level"), ("a.example.org", {"always": True, "once": True}, "cannot end and stay")],
+)
+def test_what_makes_no_sense_is_refused_before_the_gateway_is_asked(
+    asked: list[list[str]], name: str, options: dict[str, Any], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(Exit):
+        egress.allow(Context(), "demo", name, json=True, **options)
+    assert reason in json.loads(capsys.readouterr().out)["error"]["reason"]
+    assert asked == []
