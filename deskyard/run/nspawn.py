@@ -92,6 +92,9 @@ class Yard:
 
     def destroy(self) -> None:
         """End everything that belongs to this folder; says nothing about what is not there."""
+        for master in self.folder.glob("*/cp"):
+            end = ["ssh", "-F", str(self.ssh_config), "-O", "exit", master.parent.name]
+            subprocess.run(end, capture_output=True, check=False, timeout=30)
         for root in _cgroup_roots():
             _end_cgroup(root / self.name)
         for mount in sorted(self.folder.glob("*/root")):
