@@ -6,6 +6,7 @@ Started by ansible/molecule/shared/create.yml and destroy.yml: python -m deskyar
 import json
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -47,13 +48,14 @@ dns()
 """
 
 
-def plan(egress: str, desktops: int) -> WorkspacePlan:
+def plan(egress: str, allow: Sequence[str], desktops: int) -> WorkspacePlan:
     """A small workspace; every address that the hosts and their tests use is its."""
     workspace = Workspace.model_validate(
         {
             "name": "molecule",
             "network": IPv4Network("10.80.9.0/24"),
             "egress": egress,
+            "egress_allow": tuple(allow),
             "desktops": tuple(Desktop(name=f"d{n}", host_number=9 + n) for n in range(1, desktops + 1)),
         }
     )
@@ -63,7 +65,7 @@ def plan(egress: str, desktops: int) -> WorkspacePlan:
 def create(folder: Path, platforms: list[dict[str, Any]]) -> None:
     """Boot the hosts, and leave beside them what converge.yml sends to the gateway."""
     wanted = next(platform for platform in platforms if platform["name"] == "gateway")
-    planned = plan(wanted.get("egress", "open"), wanted.get("desktops", 2))
+    planned = plan(wanted.get("egress", "open"), wanted.get("allow", ()), wanted.get("desktops", 2))
     settings = planned.gateway.settings
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder.chmod(0o700)  # Molecule made it

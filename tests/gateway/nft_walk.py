@@ -3,6 +3,7 @@
 Knows the expressions that a gateway's rules use and raises on any other, so that none is silently taken for a match.
 """
 
+import pwd
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -25,7 +26,7 @@ class Packet:
     icmp: str = ""
     state: str = "new"
     family: str = "ipv4"
-    user: int = 0
+    user: str = ""
 
 
 Test = Callable[[Packet], bool]
@@ -119,6 +120,8 @@ def _match(value: Mapping[str, Any], members: dict[str, Any], local: frozenset[s
         wanted = right["set"]
     else:
         wanted = right if isinstance(right, list) else [right]
+    if any(part.get("meta", {}).get("key") == "skuid" for part in parts):
+        wanted = [pwd.getpwuid(one).pw_name if isinstance(one, int) else one for one in wanted]
     tests = [_element(one, len(readers)) for one in wanted]
     unequal: bool = value["op"] == "!="
     if value["op"] not in ("==", "in", "!="):
@@ -139,6 +142,8 @@ def _reader(part: Mapping[str, Any], local: frozenset[str]) -> Callable[[Packet]
         keys = {"iif": "iif", "iifname": "iif", "oif": "oif", "oifname": "oif", "nfproto": "family", "l4proto": "proto"}
         name = {**keys, "skuid": "user"}[part["meta"]["key"]]
         return lambda packet: getattr(packet, name)
+    if "&" in part:
+        return lambda packet: None  # a look into the payload: these packets have none
     if "ct" in part and part["ct"]["key"] == "state":
         return lambda packet: packet.state
     if "fib" in part:
@@ -157,6 +162,8 @@ def _payload(protocol: str, wanted: str) -> Callable[[Packet], Any]:
         return lambda packet: getattr(packet, wanted) if packet.proto == protocol else None
     if protocol == "th" and wanted in ("sport", "dport"):
         return lambda packet: getattr(packet, wanted) if packet.proto in ("tcp", "udp") else None
+    if protocol == "tcp" and wanted == "doff":
+        return lambda packet: 5 if packet.proto == "tcp" else None
     if protocol == "icmp" and wanted == "type":
         return lambda packet: packet.icmp or None
     raise NotImplementedError(f"match on {protocol} {wanted}")

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
@@ -16,14 +17,20 @@ from typing import Any
 import pytest
 
 from deskyard.gateway import render
-from deskyard.gateway.settings import Settings
+from deskyard.gateway.settings import EGRESS, Settings
+from deskyard.model.site import Site
 from tests.gateway.nft_walk import Packet, Ruleset, parse
 from tests.unit.gateway.support import parsed
 
+ROUTER = "nobody"  # an account that every machine has
+ALLOW = ("allowed.test", "*.suffix.test", "git.test:22", "git.test:9418")
 STRANGER, HOST_MAC = "52:54:00:66:66:66", "52:54:00:77:77:77"
 PUBLIC = ("93.184.216.34", "8.8.8.8")
+SITE = Site(egress_exceptions=(IPv4Network("10.7.0.0/16"),), egress_denied=(IPv4Network("93.184.0.0/16"),))
 Service = dict[str, Any]
-TCP: list[Service] = [{"proto": "tcp", "dport": port} for port in (22, 53, 67, 80, 443, 6080, 7681, 8006, 8700, 9999)]
+TCP: list[Service] = [
+    {"proto": "tcp", "dport": port} for port in (22, 53, 67, 80, 443, 6080, 7681, 8006, 8700, 9418, 9999)
+]
 UDP: list[Service] = [{"proto": "udp", "dport": port} for port in (53, 67, 68, 443, 9999)]
 DHCP = [{"proto": "udp", "sport": 68, "dport": 67}, {"proto": "udp", "sport": 67, "dport": 68}]
 ICMP: list[Service] = [
@@ -50,6 +57,8 @@ def loaded(text: str, settings: Settings, folder: Path) -> Ruleset:
 
 def may(hook: str, packet: Packet, settings: Settings) -> bool:
     """What the Plan says of a packet."""
+    if packet.user == ROUTER and settings.egress == "locked":
+        return _routed(packet, settings)
     if "lo" in (packet.iif, packet.oif):
         return hook != "forward"
     if packet.family != "ipv4":
@@ -71,14 +80,38 @@ def _in(packet: Packet, settings: Settings) -> bool:
         inside = _within(packet.saddr, str(settings.workspace_network)) or packet.saddr == "0.0.0.0"
         return inside and packet.daddr in ("255.255.255.255", settings.workspace_address)
     asks = service in (("udp", 53), ("tcp", 53)) and packet.daddr == settings.workspace_address
+    if settings.egress == "locked" and packet.state == "new" and packet.proto == "tcp":
+        ways = {(one.address, port) for one in settings.egress_rules.forwards for port in (80, 443, *one.ports)}
+        ways |= {(settings.workspace_address, 80), (settings.workspace_address, 443)}
+        asks = asks or (packet.daddr, packet.dport) in ways
     return asks and (packet.mac, packet.saddr) in _desktops(settings)
+
+
+def _routed(packet: Packet, settings: Settings) -> bool:
+    """What the router of a locked workspace may do: ask the host for names, connect to public addresses."""
+    if packet.state in ("established", "related"):
+        return True
+    if packet.oif != "uplink" or packet.family != "ipv4" or packet.proto not in ("tcp", "udp"):
+        return False
+    if packet.daddr == settings.host_address:
+        return packet.dport == 53
+    ports = {80, 443, *(port for one in settings.egress_rules.forwards for port in one.ports)}
+    public = not _inside(packet.daddr, settings)
+    return public and packet.proto == "tcp" and packet.dport in ports and packet.state == "new"
+
+
+def _inside(address: str, settings: Settings) -> bool:
+    """Whether an address is one where nobody may go, the site's exceptions left out."""
+    if _within(address, str(settings.uplink_network)):
+        return True
+    excepted = any(_within(address, network) for network in settings.egress_rules.exceptions)
+    return not excepted and any(_within(address, network) for network in settings.denied_networks)
 
 
 def _through(packet: Packet, settings: Settings) -> bool:
     if settings.egress != "open" or (packet.iif, packet.oif, packet.state) != ("workspace", "uplink", "new"):
         return False
-    denied = [*settings.denied_networks, str(settings.uplink_network)]
-    if any(_within(packet.daddr, network) for network in denied):
+    if _inside(packet.daddr, settings):
         return False
     asked = packet.proto in ("tcp", "udp") or packet.icmp == "echo-request"
     return asked and (packet.mac, packet.saddr) in _desktops(settings)
@@ -117,7 +150,16 @@ def packets(settings: Settings) -> Iterator[tuple[str, Packet]]:
         *((HOST_MAC, address) for address in (settings.host_address, settings.uplink_address, *PUBLIC)),
     ]
     own = [settings.uplink_address, settings.workspace_address]
-    near = [*own, settings.host_address, first.address, second.address, unknown, "255.255.255.255", PUBLIC[0]]
+    near = [
+        *own,
+        *(one.address for one in settings.egress_rules.forwards),
+        settings.host_address,
+        first.address,
+        second.address,
+        unknown,
+        "255.255.255.255",
+        PUBLIC[0],
+    ]
     ways: dict[str, list[tuple[str, str]]] = {
         "input": [("lo", ""), ("uplink", ""), ("workspace", "")],
         "forward": list(itertools.product(("uplink", "workspace"), ("uplink", "workspace"))),
@@ -131,10 +173,13 @@ def packets(settings: Settings) -> Iterator[tuple[str, Packet]]:
             (hook, _packet(way, sent[0], near[0], one, "new", family="ipv6")) for way in pairs for one in SERVICES
         )
     # The way out knows many networks: both ends of each.
-    for daddr in (*_edges(settings), *PUBLIC):
+    for daddr in (*_edges(settings), *PUBLIC, settings.host_address):
         for service in SERVICES:
             yield "forward", _packet(("workspace", "uplink"), senders[0], daddr, service, "new")
             yield "output", _packet(("", "uplink"), ("", own[0]), daddr, service, "new")
+            for oif in ("lo", "uplink", "workspace"):
+                packet = _packet(("", oif), ("", own[0]), daddr, service, "new")
+                yield "output", replace(packet, user=ROUTER)
 
 
 def _packet(
@@ -144,7 +189,12 @@ def _packet(
 
 
 def _edges(settings: Settings) -> Iterator[str]:
-    for one in (*settings.denied_networks, str(settings.uplink_network), str(settings.workspace_network)):
+    for one in (
+        *settings.denied_networks,
+        *settings.egress_rules.exceptions,
+        str(settings.uplink_network),
+        str(settings.workspace_network),
+    ):
         network = IPv4Network(one)
         yield from (str(network.network_address), str(network.broadcast_address))
 
@@ -156,10 +206,11 @@ def differences(rules: Ruleset, settings: Settings) -> Iterator[str]:
             yield f"{hook}: {'passes' if passes else 'is refused'}: {packet}"
 
 
-@pytest.mark.parametrize("egress", ["open", "none"])
-def test_rules_accept_what_the_plan_allows_and_nothing_else(egress: Any, tmp_path: Path) -> None:
-    settings = parsed(egress)
-    found = differences(loaded(render.firewall(settings), settings, tmp_path), settings)
+@pytest.mark.parametrize("site", [Site(), SITE], ids=["plain", "exceptions"])
+@pytest.mark.parametrize("egress", EGRESS)
+def test_rules_accept_what_the_plan_allows_and_nothing_else(egress: Any, site: Site, tmp_path: Path) -> None:
+    settings = parsed(egress, ALLOW if egress == "locked" else (), site)
+    found = differences(loaded(render.firewall(settings, ROUTER), settings, tmp_path), settings)
     assert list(itertools.islice(found, 10)) == []
 
 
