@@ -4,14 +4,17 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import asdict
 
 from invoke import Collection, Context, Exit
 
 from deskyard.errors import ConfigError
 from deskyard.model import schema
+from deskyard.run.molecule import chosen, require, run_scenario, table, why_not
 from deskyard.run.places import tree
-from deskyard.run.progress import step
-from deskyard.tasks.front import command
+from deskyard.run.progress import say, step
+from deskyard.tasks.front import command, show
 
 
 def pytest(*arguments: str) -> None:
@@ -55,8 +58,73 @@ def _deep_tests() -> None:
     pytest("-m", "deep", "tests")
 
 
+@command(
+    help={
+        "role": "only this role of the gateway",
+        "scenario": "only the scenarios of this name: default or alternative",
+        "json": "print JSON",
+    }
+)
+def molecule(_: Context, role: str = "", scenario: str = "", json: bool = False) -> None:
+    """Run the gateway's roles on real systemd hosts: converge, idempotence, check mode, tests, nothing left behind."""
+    wanted = chosen(role, scenario)
+    require()
+    _molecule(wanted, as_json=json)
+
+
+def _molecule(wanted: Sequence[tuple[str, str]], *, as_json: bool = False) -> None:
+    outcomes = []
+    for role, scenario in wanted:
+        with step(f"{role}/{scenario}"):
+            outcomes.append(run_scenario(role, scenario))
+            if not outcomes[-1].passed:
+                say(f"{outcomes[-1].reason}\nlog: {outcomes[-1].log}")
+    show([asdict(one) for one in outcomes], as_json=as_json, text=table(outcomes))
+    if not all(one.passed for one in outcomes):
+        raise Exit(code=1)
+
+
+@command(
+    help={
+        "sample": "only so many mutants, chosen by the seed (default: all)",
+        "seconds": "begin no further mutant after so long",
+        "only": "only mutants whose text holds this",
+        "seed": "what the order starts from (default: a new number)",
+    }
+)
+def mutation(_: Context, sample: int = 0, seconds: int = 0, only: str = "", seed: str = "") -> None:
+    """Take every rule of the gateway away, one at a time: some test must notice."""
+    _mutation(f"--sample={sample}", f"--seconds={seconds}", f"--only={only}", *([f"--seed={seed}"] if seed else []))
+
+
+def _mutation(*arguments: str) -> None:
+    code = subprocess.run([sys.executable, "-m", "tests.mutation", *arguments], cwd=tree(), check=False).returncode
+    if code:
+        raise Exit(code=code)
+
+
+def molecule_sample() -> None:
+    """What CI can afford: the default scenario of one role, chosen by the seed."""
+    reason = why_not()
+    if reason:
+        say(f"==> no role on a host of its own: {reason}")
+        return
+    seed = int(os.environ.get("DESKYARD_SEED") or random.SystemRandom().randrange(2**32))
+    one = random.Random(seed).choice(chosen(scenario="default"))
+    say(f"==> one role on a host of its own, chosen by the seed {seed} (again with DESKYARD_SEED={seed})")
+    _molecule([one])
+
+
+def _deep_molecule() -> None:
+    reason = why_not()
+    if reason:
+        say(f"    left out: {reason}")
+        return
+    _molecule(chosen())
+
+
 # What takes longer than CI allows, in the order in which it is run.
-DEEP = {"tests": _deep_tests}
+DEEP = {"tests": _deep_tests, "molecule": _deep_molecule, "mutation": _mutation}
 
 
 @command(help={"seed": "what random samples start from (default: a new number)", "part": f"only: {', '.join(DEEP)}"})
@@ -78,3 +146,5 @@ ns.add_task(deep)
 ns.add_task(lint)
 ns.add_task(schemas)
 ns.add_task(lock)
+ns.add_task(molecule)
+ns.add_task(mutation)

@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 import yaml
 
-ROLES = sorted(path.parent.parent for path in Path(__file__).parents[2].glob("ansible/roles/*/tasks/main.yml"))
+from deskyard.run.molecule_tree import gateway_roles, scenarios, without_scenarios
+
+TREE = Path(__file__).resolve().parents[2]
+ROLES = sorted(path.parent.parent for path in TREE.glob("ansible/roles/*/tasks/main.yml"))
 
 
 def read(path: Path) -> Any:
@@ -24,6 +27,17 @@ def options(role: Path) -> dict[str, Any]:
 
 def test_there_are_roles() -> None:
     assert len(ROLES) >= 8
+
+
+def test_every_role_of_the_gateway_has_its_scenarios_and_its_suite() -> None:
+    assert gateway_roles()
+    assert without_scenarios() == []
+    for role, scenario in scenarios():
+        folder = TREE / "ansible/molecule" / role / scenario
+        verifier = read(folder / "molecule.yml")["verifier"]
+        suite = (folder / verifier["directory"]).resolve()
+        assert suite == TREE / "tests/infra" / role
+        assert (suite / verifier["additional_files_or_dirs"][0]).resolve().is_file()
 
 
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)

@@ -63,7 +63,7 @@ import json, socket, struct, sys
 mac = bytes.fromhex(open("/sys/class/net/eth0/address").read().strip().replace(":", "")) if len(sys.argv) < 2 else (
     bytes.fromhex(sys.argv[1].replace(":", "")))
 line = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-line.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+for option in (socket.SO_BROADCAST, socket.SO_REUSEADDR): line.setsockopt(socket.SOL_SOCKET, option, 1)
 line.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"eth0")
 line.bind(("", 68)); line.settimeout(2)
 head = struct.pack(">4BIHH", 1, 1, 6, 0, 7, 0, 0x8000) + bytes(16) + mac.ljust(16, b"\\0") + bytes(192)

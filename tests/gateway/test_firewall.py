@@ -105,7 +105,7 @@ def every_flow() -> list[Flow]:
 
 def test_allowed_flows_pass_and_all_others_are_refused(nets: tuple[Settings, Nets]) -> None:
     settings, built = nets
-    found = built.passes(every_flow(), seconds=1.5)
+    found = built.settled(every_flow(), 1.5, expected(settings))
     assert found == expected(settings), built.run("gw", "nft", "list", "ruleset")
 
 

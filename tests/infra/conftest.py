@@ -4,7 +4,6 @@ The guest is named by testinfra's own options, `--hosts=ssh://NAME --ssh-config=
 from the defaults of the role whose name the suite's folder has.
 """
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ import yaml
 
 HERE = Path(__file__).resolve().parent
 ROLES = HERE.parents[1] / "ansible/roles"
-READY_SECONDS = 300.0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,16 +43,3 @@ def defaults_of() -> Callable[[str], dict[str, Any]]:
 def defaults(request: pytest.FixtureRequest, defaults_of: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
     """The defaults of the suite's role."""
     return defaults_of(request.path.parent.name)
-
-
-@pytest.fixture(scope="session")
-def eventually() -> Callable[[Callable[[], bool], str], None]:
-    """Wait until a condition holds: an emulated desktop takes a minute to come up after SSH answers."""
-
-    def wait(condition: Callable[[], bool], what: str) -> None:
-        until = time.monotonic() + READY_SECONDS
-        while not condition():
-            assert time.monotonic() < until, f"not within {READY_SECONDS:.0f} s: {what}"
-            time.sleep(2)
-
-    return wait

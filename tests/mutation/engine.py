@@ -1,0 +1,267 @@
+"""Runs the lab's tests against weakened configurations: every mutant must be noticed.
+
+Each mutant gets a process of its own, forked from one that has imported everything. The lab renders through
+`deskyard.gateway.render`; there, and nowhere in the product, the mutant is put in.
+"""
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deskyard.gateway import render
+from tests.mutation.mutants import Mutant, mutants, mutated
+
+TREE = Path(__file__).resolve().parents[2]
+LIMIT_SECONDS = 240.0
+# What `apply` says when a program does not take its file.
+REFUSED = "refuses the new configuration"
+# The viewer is a browser's; tests of weakened rules are mutation runs of their own, and fail for want of the rule.
+LEFT_OUT = ("test_viewer*", "test_weakened*")
+NOT_THESE = "not weak and not without_rules"
+# Which tests look at what; a file that is not named here is tried on everything.
+DOOR = ("test_door*", "test_sessions*", "test_errors*", "test_keys*", "test_view*", "test_audit*")
+RELEVANT = {
+    "firewall.nft.j2": ("test_whole_ruleset*", "test_firewall*", "test_dns*", "test_egress.py", "test_egress_open*"),
+    "dnsmasq.conf.j2": ("test_dns*", "test_egress.py"),
+    "egress.cfg.j2": ("test_egress.py", "test_egress_*"),
+    "haproxy.cfg.j2": DOOR,
+    "backends.cfg.j2": DOOR,
+}
+
+CHECKS = {"nft": ["unshare", "-n", "nft", "-c", "-f", ""], "conf": ["dnsmasq", "--test", "--conf-file="]}
+
+
+@dataclass
+class Verdict:
+    """What became of a mutant: killed by a test, survived, invalid, or out of time."""
+
+    state: str
+    by: str = ""
+    seconds: float = 0.0
+
+
+@dataclass
+class Watch:
+    """Puts the tests in order, and sees which fails first and how long each takes."""
+
+    order: list[str]
+    only: int | None = None
+    failed: str = ""
+    refused: bool = False
+    passed: dict[str, float] = field(default_factory=dict)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Only what the engine chose, in its order; a file's tests all and as they are if it names none of them."""
+        places = {name: place for place, name in enumerate(self.order)}
+        if self.only is not None:
+            self.passed.update({one.nodeid: 1.0 for one in items})
+            del items[self.only :]
+        elif places:
+            items[:] = sorted((one for one in items if one.nodeid in places), key=lambda one: places[one.nodeid])
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed and not self.failed:
+            self.failed = report.nodeid
+            self.refused = REFUSED in str(report.longrepr)
+        elif report.when == "call" and report.passed:
+            self.passed[report.nodeid] = report.duration
+
+
+@dataclass
+class Engine:
+    """The lab's tests, what they render, and which of them killed before."""
+
+    folder: Path
+    tests: dict[str, dict[str, float]] = field(default_factory=dict)  # file -> test -> seconds
+    texts: dict[str, set[str]] = field(default_factory=dict)  # template -> what was rendered
+    kills: dict[str, Counter[str]] = field(default_factory=dict)  # template -> tests
+
+    def baseline(self, jobs: int, quick: bool) -> list[str]:
+        """Run the tests as they are; returns those that fail already. `quick`: no more than it takes to see a text."""
+        names = sorted(path.name for path in (TREE / "tests/gateway").glob("test_*.py"))
+        files = [name for name in names if not any(fnmatch(name, pattern) for pattern in LEFT_OUT)]
+        broken: list[str] = []
+
+        def done(name: str, answer: dict[str, Any] | None, _: float) -> None:
+            if answer is None or answer["failed"]:
+                broken.append(answer["failed"] if answer else f"{name}: out of time")
+                return
+            self.tests[name] = answer["passed"]
+            for template, texts in answer["texts"].items():
+                if not _looks_at(name, template):
+                    continue  # rendered, and never put into force
+                self.texts.setdefault(template, set()).update(texts)
+
+        enough = {next((name for name in files if fnmatch(name, patterns[0])), "") for patterns in RELEVANT.values()}
+        work: list[Any] = [
+            (name, [f"tests/gateway/{name}"], (int(name in enough) if quick else None)) for name in files
+        ]
+        self._run(work, jobs, done, time.monotonic() + 3600)
+        return broken
+
+    def all_mutants(self) -> list[Mutant]:
+        """Every change to anything that the lab renders; without those that the program itself refuses."""
+        found = {one for name, texts in self.texts.items() for text in texts for one in mutants(name, text)}
+        return sorted(found)
+
+    def judge(
+        self, chosen: Sequence[Mutant], jobs: int, until: float, say: Callable[[Mutant, Verdict], None]
+    ) -> dict[Mutant, Verdict]:
+        """Run the tests that could notice against each mutant, until the first does."""
+        verdicts: dict[Mutant, Verdict] = {}
+
+        def done(mutant: Mutant, answer: dict[str, Any] | None, seconds: float) -> None:
+            if answer is None:
+                verdict = Verdict("killed", "out of time: the lab hangs", seconds)
+            elif answer["refused"]:
+                verdict = Verdict("invalid", "", seconds)
+            elif answer["failed"]:
+                verdict = Verdict("killed", answer["failed"], seconds)
+                self.kills.setdefault(mutant.template, Counter())[answer["failed"]] += 1
+            elif not answer["passed"]:
+                verdict = Verdict("no test ran", "", seconds)
+            else:
+                verdict = Verdict("survived", "", seconds)
+            verdicts[mutant] = verdict
+            say(mutant, verdict)
+
+        work: list[tuple[Any, Any, Any]] = []
+        for mutant in chosen:
+            if not self._valid(mutant):
+                verdicts[mutant] = Verdict("invalid")
+                say(mutant, verdicts[mutant])
+            else:
+                work.append((mutant, lambda mutant=mutant: self._order(mutant.template), mutant))
+        self._run(work, jobs, done, until)
+        return verdicts
+
+    def _order(self, template: str) -> list[str]:
+        """Those that killed most first, then the quick ones."""
+        kills = self.kills.get(template, Counter())
+        seconds: dict[str, float] = {}
+        for name, tests in self.tests.items():
+            if _looks_at(name, template):
+                seconds.update(tests)
+        return sorted(seconds, key=lambda test: (-kills[test], seconds[test]))
+
+    def _valid(self, mutant: Mutant) -> bool:
+        """Whether the program that reads the text takes it; HAProxy is asked by the lab itself."""
+        check = CHECKS.get(mutant.template.removesuffix(".j2").rpartition(".")[2])
+        for text in self.texts[mutant.template]:
+            changed = mutated(mutant, mutant.template, text)
+            if check and changed != text:
+                path = self.folder / "check"
+                path.write_text(changed)
+                argv = [*check[:-1], check[-1] + str(path)]
+                return subprocess.run(argv, capture_output=True, check=False, timeout=30).returncode == 0
+        return True
+
+    def _run(self, work: Sequence[tuple[Any, Any, Mutant | int | None]], jobs: int, done: Any, until: float) -> None:
+        """Fork one process per piece of work, `jobs` at a time; what has not begun at `until` is left."""
+        waiting, running = list(work), {}  # type: list[Any], dict[int, tuple[Any, Path, float]]
+        while running or (waiting and time.monotonic() < until):
+            while waiting and len(running) < jobs and time.monotonic() < until:
+                key, tests, change = waiting.pop(0)
+                answer = self.folder / f"{len(waiting)}.json"
+                pid = self._fork(tests() if callable(tests) else tests, change, answer)
+                running[pid] = (key, answer, time.monotonic())
+            pid = _ended(running)
+            if pid:
+                key, answer, started = running.pop(pid)
+                _sweep(pid)
+                given = json.loads(answer.read_text()) if answer.exists() else None
+                done(key, given, time.monotonic() - started)
+
+    def _fork(self, tests: list[str], change: Mutant | int | None, answer: Path) -> int:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.setsid()
+                _child(tests, change, answer)
+            finally:
+                os._exit(0)
+        return pid
+
+
+def _looks_at(name: str, template: str) -> bool:
+    """Whether the tests of a file may notice what happens to a template."""
+    unknown = not any(fnmatch(name, pattern) for patterns in RELEVANT.values() for pattern in patterns)
+    return unknown or any(fnmatch(name, pattern) for pattern in RELEVANT.get(template, ("*",)))
+
+
+def _child(tests: list[str], change: Mutant | int | None, answer: Path) -> None:
+    """Run tests until one fails, and say which; `change` is a mutant, or says how many tests are enough."""
+    log = os.open(answer.with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    random.seed()  # else all children choose the same ports
+    os.chdir(TREE)
+    mutant = change if isinstance(change, Mutant) else None
+    original, texts = render._render, {}  # type: Any, dict[str, set[str]]
+
+    def rendered(template: str, **values: Any) -> str:
+        text: str = original(template, **values)
+        texts.setdefault(template, set()).add(text)
+        return mutated(mutant, template, text) if mutant else text
+
+    render._render = rendered
+    watch = Watch([test for test in tests if "::" in test], only=change if isinstance(change, int) else None)
+    files = list(dict.fromkeys(test.partition("::")[0] for test in tests))
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not deep and not vm", "-k", NOT_THESE]
+    with tempfile.TemporaryDirectory(prefix="dymut.") as folder:
+        # File by file: to collect them all takes longer than most mutants live.
+        for file in files:
+            pytest.main([*options, f"--basetemp={folder}/t", file], plugins=[watch])
+            if watch.failed:
+                break
+    found = {"failed": watch.failed, "refused": watch.refused, "passed": watch.passed}
+    answer.write_text(json.dumps({**found, "texts": {name: sorted(each) for name, each in texts.items()}}))
+
+
+def _ended(running: dict[int, tuple[Any, Path, float]]) -> int:
+    """The first that has ended, or was ended for taking too long."""
+    while True:
+        for pid, (_, _, started) in running.items():
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                return pid
+            if time.monotonic() - started > LIMIT_SECONDS:
+                os.killpg(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+                return pid
+        time.sleep(0.02)
+
+
+def _sweep(pid: int) -> None:
+    """Remove what a lab that was killed left behind."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+    for path in Path("/run/netns").glob(f"dygw{pid}n*"):
+        subprocess.run(["ip", "netns", "del", path.name], check=False, capture_output=True, timeout=30)
+
+
+@contextlib.contextmanager
+def engine() -> Iterator[Engine]:
+    """An engine with a folder of its own."""
+    folder = Path(tempfile.mkdtemp(prefix="deskyard-mutation."))
+    try:
+        yield Engine(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
