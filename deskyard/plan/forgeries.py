@@ -146,7 +146,7 @@ class Forger:
 
     def _layer2(self) -> list[Forgery]:
         def bare(mark: bytes) -> bytes:
-            return frames.ethernet(BROADCAST, self.mac, frames.EXPERIMENTAL, mark.ljust(46, b"\0"))
+            return frames.ethernet(BROADCAST, self.mac, frames.EXPERIMENTAL, mark)
 
         def inner(mark: bytes) -> bytes:
             return frames.ethernet(self.gateway_mac, self.mac, IPV4, self._udp(self.address, self.gateway, 53, mark))

@@ -11,8 +11,8 @@ MORE_FRAGMENTS = 0x2000
 
 
 def ethernet(target: str, source: str, kind: int, payload: bytes) -> bytes:
-    """A frame; `kind` is its EtherType."""
-    return _mac(target) + _mac(source) + struct.pack(">H", kind) + payload
+    """A frame, as long as the shortest; `kind` is its EtherType."""
+    return _mac(target) + _mac(source) + struct.pack(">H", kind) + payload.ljust(46, b"\0")
 
 
 def tagged(frame: bytes, *tags: tuple[int, int]) -> bytes:

@@ -88,6 +88,19 @@ def probes(plan: WorkspacePlan, facts: HostFacts, mark: str, against: WorkspaceP
     return tuple(made.probes)
 
 
+def between(plans: Sequence[WorkspacePlan], mark: str) -> tuple[Probe, ...]:
+    """From the first desktop of each workspace: everything of every other, and frames that nobody else may see."""
+    made = _Catalogue(plans[0], HostFacts(), mark, None)
+    places = {plan.name: [f"{name}/{nic}/in" for name, nics in watched(plan).items() for nic in nics] for plan in plans}
+    for ours in plans:
+        desktop = ours.desktops[0]
+        for theirs in plans:
+            if theirs.name != ours.name:
+                made.strangers(ours, desktop, theirs, FOREIGN_PORTS[:1])
+        made.shouting(ours, desktop, [place for name, found in places.items() if name != ours.name for place in found])
+    return tuple(made.probes)
+
+
 def watched(plan: WorkspacePlan) -> dict[str, tuple[str, ...]]:
     """The machines of a workspace that watch, and their interfaces."""
     desktops = {machine(plan, desktop.name): ("workspace",) for desktop in plan.desktops}
@@ -281,7 +294,17 @@ class _Catalogue:
                         witnesses=witnesses,
                     )
 
-    def strangers(self, ours: WorkspacePlan, desktop: DesktopPlan, theirs: WorkspacePlan) -> None:
+    def shouting(self, ours: WorkspacePlan, desktop: DesktopPlan, others: Sequence[str]) -> None:
+        """Lies to all, heard in no other workspace."""
+        start, guards = machine(ours, desktop.name), (f"bridge: {ours.network.bridge} is of this workspace alone",)
+        for one in forgeries(desktop, ours):
+            if one.to_all:
+                what, action = f"{one.what} -> other workspaces", partial(_frame, one.make)
+                self._put(start, "spoofing", what, action, "refused", guards, one.threats, (), tuple(others))
+
+    def strangers(
+        self, ours: WorkspacePlan, desktop: DesktopPlan, theirs: WorkspacePlan, ports: Sequence[int] = FOREIGN_PORTS
+    ) -> None:
         """Everything that belongs to another workspace."""
         rules = (
             "gateway: chain forward: ip daddr @denied jump refuse",
@@ -293,7 +316,7 @@ class _Catalogue:
         start = machine(ours, desktop.name)
         seen = tuple(f"{name}/{nic}/in" for name, nics in watched(theirs).items() for nic in nics)
         for address in addresses:
-            for port in FOREIGN_PORTS:
+            for port in ports:
                 action, what = _tcp(address, port), f"port {port} of {theirs.name} at {address}"
                 self._put(start, "workspaces", what, action, "refused", rules, (14,), ("open", "refused"))
             self._put(

@@ -206,6 +206,7 @@ class Simulated:
     weaken: Callable[[str], str] = str
     names: bool = False
     bound: bool = True
+    services: bool = True
     namespaces: dict[str, str] = field(default_factory=dict)
     bindings: list[Any] = field(default_factory=list)
     ports: dict[str, str] = field(default_factory=dict)
@@ -232,11 +233,16 @@ class Simulated:
             self._plug(desktop.name, "workspace", desktop.mac, plan.network, name, desktop.address, isolated)
             batch(self.namespaces[desktop.name], [f"route add default via {address}"])
         self.load_rules()
+        if self.services:
+            self._serve_ports()
+        if self.names:
+            self._serve_names()
+
+    def _serve_ports(self) -> None:
+        plan = self.plan
         routes = {22, *(port for desktop in plan.desktops for port in desktop.routes.values())}
         for namespace in self.namespaces.values():
             self.servers.append(self.site.serve(namespace, *sorted(routes | {80, 443, 8700, 9999})))
-        if self.names:
-            self._serve_names()
 
     def down(self) -> None:
         """As the stack's destruction does it, machines first."""
