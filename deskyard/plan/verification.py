@@ -27,7 +27,8 @@ OUTSIDE_TCP = {"HTTP by address": 80, "HTTPS by address": 443, "DNS over TLS": 8
 RESOLVERS = ("dns.google", "cloudflare-dns.com", "use-application-dns.net")
 
 GATEWAY = "gateway"
-HOST = "host"
+# The hypervisor's host, where its bridges are; and where people come from, which may be outside of its namespace.
+HOST, HERE = "host", "here"
 
 
 @dataclass(frozen=True)
@@ -165,20 +166,10 @@ class _Catalogue:
         gateway = self.plan.gateway
         name = gateway.settings.hostname
         door = {"do": "tls", "address": gateway.listen, "port": gateway.port, "name": name}
-        self._put(
-            HOST, "door", "the door answers over TLS", door, "reached", ("host: the forward",), (), ("handshake",)
-        )
-        ssh = _tcp(gateway.uplink_address, 22)
-        self._put(
-            HOST,
-            "door",
-            "the host manages its gateway",
-            ssh,
-            "reached",
-            ("gateway: chain input: tcp dport 22",),
-            (),
-            ("open",),
-        )
+        way = ("host: the forward to the gateway",)
+        self._put(HERE, "door", f"the door of {self.plan.name}", door, "reached", way, (), ("handshake",))
+        ssh, way = _tcp(gateway.uplink_address, 22), ("gateway: chain input: ip saddr host ... tcp dport 22 accept",)
+        self._put(HOST, "door", "the host manages its gateway", ssh, "reached", way, (), ("open",))
         rule = ("gateway: chain input: policy drop",)
         for port in (53, 80, 6080, 8700, 9999):
             action = _tcp(gateway.uplink_address, port)

@@ -19,7 +19,7 @@ import libvirt
 from deskyard.errors import CommandError, ConfigError, SiteError
 from deskyard.gateway import render, settings
 from deskyard.plan import ruleset
-from deskyard.plan.verification import GATEWAY, HOST, HostFacts
+from deskyard.plan.verification import GATEWAY, HERE, HOST, HostFacts
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.run import declaration, hypervisor, probing, readiness
 from deskyard.run import workspace as workspaces
@@ -105,8 +105,7 @@ def rules_in_force(plan: WorkspacePlan) -> dict[str, Any]:
             f"gateway: its settings are not the Plan's ({status.get('error') or status.get('digest')})"
         )
     found["wrong"] += [f"gateway: {name} is {state}" for name, state in _ailing(status)]
-    with hypervisor.connection() as link:
-        found["wrong"] += list(_hypervisor(link, plan))
+    found["wrong"] += _hypervisor_findings(plan)
     return found
 
 
@@ -143,8 +142,8 @@ def _start(plans: list[WorkspacePlan]) -> probing.Start:
     links = {plan.name: SshLink(plan.site, plan.name) for plan in plans}
 
     def start(name: str, program: str) -> list[str]:
-        if name == HOST:
-            return [*hypervisor.inside(), sys.executable, "-c", program]
+        if name in (HOST, HERE):
+            return [*(hypervisor.inside() if name == HOST else []), sys.executable, "-c", program]
         workspace, _, host = name.partition("/")
         return links[workspace].command(host, ["sudo", "-n", "python3", "-c", program])
 
@@ -159,6 +158,11 @@ def _ailing(status: dict[str, Any]) -> Iterator[tuple[str, str]]:
         for route, answer in routes.items():
             if not answer["ready"]:
                 yield f"route {route} of {desktop}", "silent"
+
+
+def _hypervisor_findings(plan: WorkspacePlan) -> list[str]:
+    with hypervisor.connection() as link:
+        return list(_hypervisor(link, plan))
 
 
 def _hypervisor(link: Any, plan: WorkspacePlan) -> Iterator[str]:

@@ -1,10 +1,12 @@
 """A site without machines: a real libvirtd of its own with its bridges, filters and NAT; namespaces play the guests."""
 
+import contextlib
 import itertools
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,7 +22,7 @@ import libvirt
 import pytest
 
 from deskyard.gateway import render, settings
-from deskyard.plan.verification import GATEWAY, HOST, machine
+from deskyard.plan.verification import GATEWAY, HERE, HOST, machine
 from deskyard.plan.workspace import FilterPlan, NetworkPlan, WorkspacePlan
 from stacks.libvirt.network import FilterKind, NetworkKind
 
@@ -36,11 +38,16 @@ umount -l /sys
 mount -t sysfs sysfs /sys
 mkdir "$1/etc" "$1/etc/qemu"
 cp -r /etc/libvirt/nwfilter "$1/etc/nwfilter"
-cp "$1/libvirtd.conf" "$1/etc/libvirtd.conf"
+cp "$1"/*.conf "$1/etc/"
 mount --bind "$1/etc" /etc/libvirt
 for folder in /run/libvirt /var/lib/libvirt /var/log/libvirt /var/cache/libvirt; do
   mkdir -p $folder; mount -t tmpfs tmpfs $folder
 done
+if [ -e /dev/kvm ]; then touch "$1/no-kvm"; mount --bind "$1/no-kvm" /dev/kvm; fi
+if [ -e "$1/virtlogd.conf" ]; then
+  mkdir "$1/log"; mount --bind "$1/log" /var/log/libvirt; mkdir -p /var/log/libvirt/qemu
+  virtlogd --daemon --config "$1/virtlogd.conf" --pid-file "$1/virtlogd.pid"
+fi
 exec libvirtd --pid-file "$1/libvirtd.pid"
 """
 CONFIG = 'unix_sock_dir = "{folder}/run"\nauth_unix_rw = "none"\nauth_unix_ro = "none"\n'
@@ -72,6 +79,7 @@ class Site:
 
     ports: Sequence[int] = (22, 8006, 16509)
     addresses: Sequence[str] = ()
+    log_bytes: int = 0  # if given, machines can run, with console logs of at most this size and two older ones
     number: int = field(default_factory=itertools.count(1).__next__)
     workspaces: "dict[str, Simulated]" = field(default_factory=dict)
     processes: list[subprocess.Popen[str]] = field(default_factory=list)
@@ -147,7 +155,7 @@ class Site:
 
     def start(self, name: str, program: str) -> list[str]:
         """How the probe program is started in one of the machines."""
-        namespace = self.namespace if name == HOST else self._namespace_of(name)
+        namespace = self.namespace if name in (HOST, HERE) else self._namespace_of(name)
         return ["ip", "netns", "exec", namespace, sys.executable, "-c", program]
 
     def _namespace_of(self, name: str) -> str:
@@ -159,6 +167,11 @@ class Site:
         self.ip("link set lo up", *(f"address add {one}/32 dev lo" for one in self.addresses))
         (self.folder / "run").mkdir()
         (self.folder / "libvirtd.conf").write_text(CONFIG.format(folder=self.folder))
+        if self.log_bytes:
+            limits = f"max_size = {self.log_bytes}\nmax_backups = 2\n"
+            (self.folder / "virtlogd.conf").write_text(limits)
+            qemu = 'namespaces = []\nsecurity_driver = "none"\nuser = "root"\ngroup = "root"\ncgroup_controllers = []\n'
+            (self.folder / "qemu.conf").write_text(qemu)
         script = ["unshare", "--mount", "sh", "-c", DAEMON, "libvirtd", str(self.folder)]
         self.log = (self.folder / "libvirtd.log").open("w+")
         argv = ["nsenter", f"--net=/run/netns/{self.namespace}", *script]
@@ -187,6 +200,9 @@ class Site:
         for process in self.processes:
             process.terminate()
             process.wait(20)
+        if (pid_file := self.folder / "virtlogd.pid").exists():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid_file.read_text()), signal.SIGTERM)
         if hasattr(self, "log"):
             self.log.close()
         subprocess.run(["ip", "netns", "delete", self.namespace], capture_output=True, timeout=30, check=False)

@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from deskyard.plan import ruleset
-from deskyard.plan.verification import HOST, HostFacts, Probe, probes
+from deskyard.plan.verification import HERE, HOST, HostFacts, Probe, probes
 from deskyard.plan.workspace import WorkspacePlan
 from tests.unit.plan.test_workspace import planned
 
@@ -34,6 +34,7 @@ def test_all_topics_are_tried_from_every_desktop() -> None:
     for desktop in ("demo/a", "demo/b"):
         assert {probe.topic for probe in found if probe.start == desktop} == topics
     assert {probe.topic for probe in found if probe.start == HOST} == {"door", "gateway"}
+    assert {probe.topic for probe in found if probe.start == HERE} == {"door"}
     assert {probe.topic for probe in found if probe.start == "other/desk"} == {"workspaces"}
 
 
