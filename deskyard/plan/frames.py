@@ -43,6 +43,13 @@ def udp(source_port: int, target_port: int, payload: bytes) -> bytes:
     return struct.pack(">HHHH", source_port, target_port, 8 + len(payload), 0) + payload
 
 
+def syn(source: str, target: str, ports: tuple[int, int], payload: bytes) -> bytes:
+    """A whole IPv4 packet that begins a TCP connection and already carries data, as fast open does."""
+    segment = struct.pack(">HHIIBBHHH", *ports, 0x44590000, 0, 5 << 4, 2, 64240, 0, 0) + payload
+    pseudo = IPv4Address(source).packed + IPv4Address(target).packed + struct.pack(">HH", TCP, len(segment))
+    return ipv4(source, target, TCP, segment[:16] + struct.pack(">H", checksum(pseudo + segment)) + segment[18:])
+
+
 def icmp(kind: int, code: int, rest: bytes, payload: bytes) -> bytes:
     """An ICMP message; `rest` are the four bytes after its checksum."""
     body = rest + payload

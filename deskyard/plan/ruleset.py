@@ -32,7 +32,7 @@ def _blocks(listing: str) -> list[list[str]]:
     blocks: list[list[str]] = []
     depth = 0
     for raw in joined.splitlines():
-        line = raw.strip()
+        line = raw.strip().rstrip(";")
         if not line:
             continue
         if line == "}":

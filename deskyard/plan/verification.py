@@ -4,6 +4,7 @@ import base64
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from ipaddress import IPv4Address, IPv4Network
 from typing import Any, Literal
 
 from deskyard.plan import frames
@@ -24,6 +25,9 @@ METADATA = ("169.254.169.254", "169.254.170.2", "100.100.100.200", "168.63.129.1
 LAN = ("10.255.255.1", "172.31.255.1", "192.168.255.1", "100.64.0.1", "198.18.0.1")
 OUTSIDE = {"DNS elsewhere": 53, "QUIC": 443, "DNS over TLS": 853, "Teredo": 3544, "VXLAN": 4789}
 OUTSIDE_TCP = {"HTTP by address": 80, "HTTPS by address": 443, "DNS over TLS": 853, "SSH": 22}
+# A name of RFC 6761 that nobody can have allowed; and so many allowed ones are asked for.
+DENIED_NAME, NAMES = "denied.invalid", 20
+SERVED = ("status 200", "status 204", "status 301", "status 302", "status 404")
 RESOLVERS = ("dns.google", "cloudflare-dns.com", "use-application-dns.net")
 
 GATEWAY = "gateway"
@@ -218,7 +222,8 @@ class _Catalogue:
                     continue  # what it does with names is the topic `egress`
                 what = f"port {port} of the gateway at {address}"
                 end: Expected = "reached" if fine else "refused"
-                self._add(desktop, "gateway", what, _tcp(address, port), end, rule, (14,), ("open", "refused"))
+                # A reset is what its firewall answers a desktop with.
+                self._add(desktop, "gateway", what, _tcp(address, port), end, rule, (14,), ("open",))
 
     def host(self, desktop: DesktopPlan) -> None:
         """Every address of the host, at every port that something listens on, and at the usual ones."""
@@ -232,8 +237,9 @@ class _Catalogue:
         for address in (*dict.fromkeys((own, *self.facts.addresses)),)[:HOST_ADDRESSES]:
             for port in ports:
                 action, what = _tcp(address, port), f"port {port} of the host at {address}"
-                self._add(desktop, "host", what, action, "refused", rules, (14,), ("open", "refused"))
-            self._outside(desktop, "host", f"a datagram to the host at {address}", address, 53, "refused", rules, (14,))
+                self._add(desktop, "host", what, action, "refused", rules, (14,), ("open",))
+            self._outside(desktop, "host", f"the host at {address}", (address, 53, "UDP"), "refused", rules, (14,))
+            self._outside(desktop, "host", f"the host at {address}", (address, 22, "TCP"), "refused", rules, (14,))
 
     def private_ranges(self, desktop: DesktopPlan) -> None:
         """Metadata services and private ranges, whether somebody answers there or not."""
@@ -241,9 +247,12 @@ class _Catalogue:
         for topic, addresses, case in (("metadata", METADATA, 15), ("lan", LAN, 14)):
             threats = (case,)
             for address in addresses:
+                if any(IPv4Address(address) in IPv4Network(one) for one in self._egress("exceptions")):
+                    continue  # the site opened it
                 action, what = _tcp(address, 80), f"{address} over HTTP"
                 self._add(desktop, topic, what, action, "refused", rules, threats, ("open",))
-                self._outside(desktop, topic, f"a datagram to {address}", address, 80, "refused", rules, threats)
+                for kind in ("UDP", "TCP"):
+                    self._outside(desktop, topic, address, (address, 80, kind), "refused", rules, threats)
 
     def egress(self, desktop: DesktopPlan) -> None:
         """The internet: open, or nothing leaves by address, whatever the protocol."""
@@ -252,13 +261,17 @@ class _Catalogue:
         if self._mode == "open":
             rules = ("gateway: chain forward: iifname workspace oifname uplink ... ct state new accept",)
         for what, port in OUTSIDE.items():
-            self._outside(desktop, "egress", f"{what} (UDP {port})", PUBLIC, port, end, rules, (20, 22, 26))
+            self._outside(desktop, "egress", what, (PUBLIC, port, "UDP"), end, rules, (20, 22, 26))
+        for what, port in OUTSIDE_TCP.items():
+            self._outside(desktop, "egress", what, (PUBLIC, port, "TCP"), end, rules, (20, 22))
         if self._mode == "open":
             return
         for what, port in OUTSIDE_TCP.items():
             action = _tcp(PUBLIC, port)
-            self._add(desktop, "egress", f"{what} (TCP {port})", action, "refused", rules, (20,), ("open",))
+            self._add(desktop, "egress", f"{what}, connected", action, "refused", rules, (20, 22), ("open",))
         self._names(desktop)
+        if self._mode == "locked":
+            self._locked(desktop)
 
     def spoofing(self, desktop: DesktopPlan) -> None:
         """Frames that lie, and protocols that nobody allowed."""
@@ -297,10 +310,7 @@ class _Catalogue:
         self, ours: WorkspacePlan, desktop: DesktopPlan, theirs: WorkspacePlan, ports: Sequence[int] = FOREIGN_PORTS
     ) -> None:
         """Everything that belongs to another workspace."""
-        rules = (
-            "gateway: chain forward: ip daddr @denied jump refuse",
-            "host: libvirt's rules between networks",
-        )
+        rules = ("gateway: chain forward: ip daddr @denied jump refuse", "host: libvirt's rules between networks")
         gateway = theirs.gateway
         addresses = [other.address for other in theirs.desktops[:STRANGERS]]
         addresses += [gateway.workspace_address, gateway.uplink_address, theirs.uplink.host_address or ""]
@@ -309,18 +319,13 @@ class _Catalogue:
         for address in addresses:
             for port in ports:
                 action, what = _tcp(address, port), f"port {port} of {theirs.name} at {address}"
-                self._put(start, "workspaces", what, action, "refused", rules, (14,), ("open", "refused"))
-            self._put(
-                start,
-                "workspaces",
-                f"a datagram to {theirs.name} at {address}",
-                partial(_udp, address, 4789),
-                "refused",
-                rules[:1],
-                (7, 9),
-                ("answered", "refused"),
-                (*seen, f"{machine(ours, GATEWAY)}/uplink/out"),
-            )
+                self._put(start, "workspaces", what, action, "refused", rules, (14,), ("open",))
+            leaving = (*seen, f"{machine(ours, GATEWAY)}/uplink/out")
+            what, datagram = f"{theirs.name} at {address}", partial(_udp, address, 4789)
+            ends = ("answered", "refused")
+            self._put(start, "workspaces", f"{what} (UDP)", datagram, "refused", rules[:1], (7, 9), ends, leaving)
+            begin = partial(_syn, ours, desktop, address, 22)
+            self._put(start, "workspaces", f"{what} (TCP)", begin, "refused", rules[:1], (9,), (), leaving)
 
     # Parts.
 
@@ -364,25 +369,55 @@ class _Catalogue:
         desktop: DesktopPlan,
         topic: str,
         what: str,
-        address: str,
-        port: int,
+        target: tuple[str, int, str],
         expected: Expected,
         guards: tuple[str, ...],
         threats: tuple[int, ...],
     ) -> None:
-        """A marked datagram that must, or must not, leave the gateway."""
-        leaving = (self._at(GATEWAY, "uplink/out"),)
+        """Something marked that must, or must not, leave the gateway: seen there, whoever answers or does not."""
+        address, port, kind = target
+        action = partial(_udp, address, port)
+        if kind == "TCP":
+            action = partial(_syn, self.plan, desktop, address, port)
         self._add(
             desktop,
             topic,
-            what,
-            partial(_udp, address, port),
+            f"{what} ({kind} {port})",
+            action,
             expected,
             guards,
             threats,
             reached_by=() if expected == "reached" else ("answered", "refused"),
-            witnesses=leaving,
+            witnesses=(self._at(GATEWAY, "uplink/out"),),
         )
+
+    def _egress(self, name: str) -> tuple[Any, ...]:
+        """A list of the way out's rules, which only a workspace with such rules has."""
+        return tuple(getattr(getattr(self.plan.gateway.settings, "egress_rules", None), name, ()))
+
+    def _locked(self, desktop: DesktopPlan) -> None:
+        """Allowed names are answered with the gateway's own addresses, and it lets no other name by."""
+        at = self.plan.gateway.workspace_address
+        answers = {name: at for name in self._egress("allow") if ":" not in name and not name.startswith("*.")}
+        answers.update({forward.name: forward.address for forward in self._egress("forwards")})
+        rule = ("gateway: dnsmasq: host-record",)
+        for name, address in list(answers.items())[:NAMES]:
+            what = f"{name} is answered"
+            self._add(desktop, "egress", what, _dns(at, name), "reached", rule, (), (address, at))
+        rule = ("gateway: haproxy: names of egress_allow alone",)
+        tricks = [DENIED_NAME, None]
+        for name in list(answers)[:1]:
+            tricks += [f"not{name}", f"{name}.{DENIED_NAME}"]
+        for trick in tricks:
+            hello = {"do": "tls", "address": at, "port": 443, "name": trick}
+            what = f"TLS for {trick or 'no name'}"
+            self._add(desktop, "egress", what, hello, "refused", rule, (24,), ("handshake",))
+        asked = f"GET / HTTP/1.1\r\nHost: {DENIED_NAME}\r\nConnection: close\r\n\r\n"
+        through = asked.replace("GET /", f"GET http://{PUBLIC}/")
+        tunnel = f"CONNECT {PUBLIC}:443 HTTP/1.1\r\nHost: {PUBLIC}:443\r\n\r\n"
+        for what, request, case in (("HTTP for", asked, 23), ("a proxy for", through, 16), ("CONNECT for", tunnel, 16)):
+            action = {"do": "http", "address": at, "port": 80, "request": request}
+            self._add(desktop, "egress", f"{what} {DENIED_NAME}", action, "refused", rule, (case,), SERVED)
 
     def _at(self, name: str, rest: str) -> str:
         return f"{machine(self.plan, name)}/{rest}"
@@ -422,6 +457,15 @@ def _ping(address: str, mark: bytes) -> dict[str, Any]:
 
 def _frame(make: Callable[[bytes], bytes], mark: bytes) -> dict[str, Any]:
     return {"do": "frame", "interface": "workspace", "frame": _text(make(mark))}
+
+
+def _syn(plan: WorkspacePlan, desktop: DesktopPlan, address: str, port: int, mark: bytes) -> dict[str, Any]:
+    """The beginning of a connection, with a mark: a reset may be the gateway's, so what arrives is what counts."""
+    # Other ports for other probes, or the gateway would take them for one connection.
+    own_port = 20_000 + int(mark[-MARK_DIGITS:], 16) % 40_000
+    packet = frames.syn(desktop.address, address, (own_port, port), mark)
+    sent = frames.ethernet(plan.gateway.workspace_mac, desktop.mac, frames.IPV4, packet)
+    return {"do": "frame", "interface": "workspace", "frame": _text(sent)}
 
 
 def _dns(address: str, name: str, kind: int = 1) -> dict[str, Any]:

@@ -9,12 +9,12 @@ from deskyard.model.site import Site as DeclaredSite
 from deskyard.model.workspace import Workspace
 from deskyard.plan import verification
 from deskyard.plan.forgeries import PUBLIC
-from deskyard.plan.verification import HERE, LAN, METADATA, HostFacts
+from deskyard.plan.verification import HERE, HOST_SERVICES, LAN, METADATA, HostFacts
 from deskyard.plan.workspace import WorkspacePlan, plan_workspace
 from deskyard.run.probing import Verdict, verify_probes
 from tests.isolation.site import LAYERS, Site
 
-HOST_PORTS = (22, 80, 443, 853, 8006, 16509)
+HOST_PORTS = (80, 443, 853, *HOST_SERVICES)
 
 Verify = Callable[..., list[Verdict]]
 

@@ -65,10 +65,12 @@ table ip open {{
 # Listens on TCP ports and answers what is sent there over UDP, on every address of a namespace.
 SERVICE = """
 import socket, sys, threading
-def serve(port):
-    listener = socket.create_server(("", port)); listener.listen(64)
+def serve(listener):
     while True: listener.accept()[0].close()
-for port in map(int, sys.argv[1:]): threading.Thread(target=serve, args=(port,)).start()
+for one in sys.argv[1:]:
+    address, _, port = one.rpartition(":")
+    listener = socket.create_server((address, int(port)), backlog=64)
+    threading.Thread(target=serve, args=(listener,)).start()
 print("ready", flush=True)
 """
 
@@ -119,8 +121,8 @@ class Site:
         assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
         return done.stdout
 
-    def serve(self, namespace: str, *ports: int) -> subprocess.Popen[str]:
-        """Listen on TCP ports in a namespace."""
+    def serve(self, namespace: str, *ports: int | str) -> subprocess.Popen[str]:
+        """Listen in a namespace on TCP ports, or on `address:port`."""
         argv = ["ip", "netns", "exec", namespace, sys.executable, "-c", SERVICE, *map(str, ports)]
         server = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
         assert server.stdout is not None
@@ -139,7 +141,7 @@ class Site:
         """Many workspaces with as many desktops as the first, whose filters are copied: libvirt takes seconds each."""
         made = []
         for plan in plans:
-            simulated = self.workspaces[plan.name] = Simulated(self, plan, bound=False, **options)
+            simulated = self.workspaces[plan.name] = Simulated(self, plan, bound=(), **options)
             simulated.up()
             made.append(simulated)
         rules = self.inside(self.namespace, "ebtables-save").partition("*nat")[2].partition("*")[0]
@@ -213,15 +215,14 @@ class Site:
 class Simulated:
     """A workspace of a site: all of the Plan's networks, filters and rules; namespaces in place of machines.
 
-    `layers` says which of the three layers are on; `weaken` changes the gateway's rules before they are loaded.
+    `layers` says which of the three layers are on, `bound` whose filters libvirt applies, which takes it seconds each.
     """
 
     site: Site
     plan: WorkspacePlan
     layers: frozenset[str] = LAYERS
-    weaken: Callable[[str], str] = str
     names: bool = False
-    bound: bool = True
+    bound: tuple[str, ...] = ("desktop", "gateway")
     services: bool = True
     namespaces: dict[str, str] = field(default_factory=dict)
     bindings: list[Any] = field(default_factory=list)
@@ -259,6 +260,7 @@ class Simulated:
         routes = {22, *(port for desktop in plan.desktops for port in desktop.routes.values())}
         for namespace in self.namespaces.values():
             self.servers.append(self.site.serve(namespace, *sorted(routes | {80, 443, 8700, 9999})))
+        self.servers.append(self.site.serve(self.namespaces[GATEWAY], f"{plan.gateway.uplink_address}:53"))
 
     def down(self) -> None:
         """As the stack's destruction does it, machines first."""
@@ -308,16 +310,17 @@ class Simulated:
                 self.site.ip(f"link set {port} type bridge_slave isolated {flag}")
         if ("filter" in layers) != ("filter" in self.layers):
             word = "-I" if "filter" in layers else "-D"
+            filtered = self.all_ports if "gateway" in self.bound or not self.bound else list(self.ports.values())[1:]
             hooks = [("PREROUTING", "-i", "libvirt-I-"), ("POSTROUTING", "-o", "libvirt-O-")]
-            for port in self.all_ports:
+            for port in filtered:
                 for chain, way, target in hooks:
                     argv = ["ebtables", "-t", "nat", word, chain, way, port, "-j", target + port]
                     self.site.inside(self.site.namespace, *argv)
         self.layers = layers
         self.load_rules()
 
-    def load_rules(self, weaken: Callable[[str], str] | None = None) -> None:
-        """Put the gateway's rules into force, as planned or weakened; without the layer, just a router."""
+    def load_rules(self, weaken: Callable[[str], str] = str) -> None:
+        """Put the gateway's rules into force, as planned or changed by `weaken`; without the layer, just a router."""
         space = self.namespaces[GATEWAY]
         # IPv6 stays on: the rules must refuse it without the kernel's help.
         lines = (SYSCTL.read_text() + render.forwarding(self.settings)).splitlines()
@@ -325,7 +328,7 @@ class Simulated:
         if "gateway" not in self.layers:
             kernel.append("net.ipv4.ip_forward=1")
         self.site.inside(space, "sysctl", "-q", "-w", *kernel)
-        rules = (weaken or self.weaken)(render.firewall(self.settings))
+        rules = weaken(render.firewall(self.settings))
         if "gateway" not in self.layers:
             rules = "flush ruleset\n" + NO_RULES.format(network=self.plan.network.cidr)
         self.site.inside(space, "nft", "-f", "-", stdin=rules)
@@ -354,7 +357,7 @@ class Simulated:
             f"link set {port} master {network.bridge}",
             f"link set {port} type bridge_slave isolated {'on' if isolated else 'off'}",
         )
-        if self.bound:
+        if ("gateway" if name == GATEWAY else "desktop") in self.bound:
             self.bindings.append(self.site.link.nwfilterBindingCreateXML(_binding(name, port, mac, rules, address), 0))
         self.site.ip(f"link set {port} up")
         prefix = network.cidr.partition("/")[2]

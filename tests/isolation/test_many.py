@@ -37,7 +37,7 @@ def leaks(site: Site, plans: list[WorkspacePlan]) -> list[Verdict]:
     mark = new_mark()
     probes = between(plans, mark)
     pairs = len(plans) * (len(plans) - 1)
-    assert len([probe for probe in probes if probe.topic == "workspaces"]) == pairs * 10
+    assert len([probe for probe in probes if probe.topic == "workspaces"]) == pairs * 15
     watch = {name: nics for plan in plans for name, nics in watched(plan).items()}
     verdicts = send(probes, watch, mark, site.start)
     silent = [verdict for verdict in verdicts if verdict.outcome.startswith("not sent")]

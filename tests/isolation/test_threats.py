@@ -117,15 +117,15 @@ def reaches(site: Site, namespace: str, address: str, port: int) -> bool:
 
 def test_reused_name_and_network_are_closed_to_the_old_owner(lab: Site) -> None:
     """A workspace is destroyed, another gets its name and network, and a machine of the old one is still plugged in."""
-    old = lab.add(planned("again", 5))
+    old = lab.add(planned("again", 5), bound=("desktop",))
     plan = old.plan
-    left, binding = old.namespaces.pop("one"), old.bindings.pop(2)
+    left, binding = old.namespaces.pop("one"), old.bindings.pop(0)
     binding.delete()
     lab.ip(f"link set {old.ports['one']} name stale")
     lab.remove("again")
     desktops = [{"name": "two"}, {"name": "three"}]
     try:
-        new = lab.add(planned("again", 5, desktops=desktops))
+        new = lab.add(planned("again", 5, desktops=desktops), bound=("desktop",))
         lab.ip(f"link set stale master {plan.network.bridge} up")
         target = new.plan.desktop("two").address
         assert not reaches(lab, left, target, 22)
