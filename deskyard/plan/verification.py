@@ -247,7 +247,8 @@ class _Catalogue:
         for topic, addresses, case in (("metadata", METADATA, 15), ("lan", LAN, 14)):
             threats = (case,)
             for address in addresses:
-                if any(IPv4Address(address) in IPv4Network(one) for one in self._egress("exceptions")):
+                exceptions = self.plan.gateway.settings.egress_rules.exceptions
+                if any(IPv4Address(address) in IPv4Network(one) for one in exceptions):
                     continue  # the site opened it
                 action, what = _tcp(address, 80), f"{address} over HTTP"
                 self._add(desktop, topic, what, action, "refused", rules, threats, ("open",))
@@ -391,15 +392,12 @@ class _Catalogue:
             witnesses=(self._at(GATEWAY, "uplink/out"),),
         )
 
-    def _egress(self, name: str) -> tuple[Any, ...]:
-        """A list of the way out's rules, which only a workspace with such rules has."""
-        return tuple(getattr(getattr(self.plan.gateway.settings, "egress_rules", None), name, ()))
-
     def _locked(self, desktop: DesktopPlan) -> None:
         """Allowed names are answered with the gateway's own addresses, and it lets no other name by."""
         at = self.plan.gateway.workspace_address
-        answers = {name: at for name in self._egress("allow") if ":" not in name and not name.startswith("*.")}
-        answers.update({forward.name: forward.address for forward in self._egress("forwards")})
+        rules = self.plan.gateway.settings.egress_rules
+        answers = {name: at for name in rules.allow if ":" not in name and not name.startswith("*.")}
+        answers.update({forward.name: forward.address for forward in rules.forwards})
         rule = ("gateway: dnsmasq: host-record",)
         for name, address in list(answers.items())[:NAMES]:
             what = f"{name} is answered"

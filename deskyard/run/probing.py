@@ -167,7 +167,10 @@ def send(
         for session in sessions.values():
             session.end()
     silent = {name: session.error for name, session in sessions.items() if session.error}
-    return [_verdict(n, probe, outcomes[n], seen, silent) for n, probe in enumerate(probes)]
+    places: dict[int, set[str]] = {}
+    for place, number in seen:
+        places.setdefault(number, set()).add(place)
+    return [_verdict(probe, outcomes[n], places.get(n, set()), silent) for n, probe in enumerate(probes)]
 
 
 def _kill(sessions: Sequence[_Session]) -> None:
@@ -176,11 +179,11 @@ def _kill(sessions: Sequence[_Session]) -> None:
             session.process.kill()
 
 
-def _verdict(number: int, probe: Probe, outcome: str, seen: set[tuple[str, int]], silent: Mapping[str, str]) -> Verdict:
+def _verdict(probe: Probe, outcome: str, seen: set[str], silent: Mapping[str, str]) -> Verdict:
     if probe.start in silent:
         return Verdict(probe, f"not sent: {silent[probe.start]}", ())
     blind = sorted({name for name in silent if any(place.startswith(f"{name}/") for place in probe.witnesses)})
-    by = tuple(sorted(place for place, of in seen if of == number and place in probe.witnesses))
+    by = tuple(sorted(seen & set(probe.witnesses)))
     if blind and not by:
         # Nobody watched where it must not arrive: that it was not seen means nothing.
         return Verdict(probe, f"not sent: {blind[0]} {silent[blind[0]]}", ())

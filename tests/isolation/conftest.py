@@ -26,14 +26,17 @@ def planned(name: str, number: int, **keys: Any) -> WorkspacePlan:
     return plan_workspace(Workspace.check(declared, "test"), DeclaredSite(), "kvm")
 
 
+LOCKED = planned("locked", 6, egress="locked", egress_allow=["docs.example.org", "git.example.org:22"])
+
+
 @pytest.fixture(scope="package")
 def lab() -> Iterator[Site]:
-    """Workspaces `a` and `b` (egress open) and `shut` (egress none), names served, everything on."""
+    """Workspaces `a` and `b` (egress open), `shut` (none) and `locked`, names served, everything on."""
     with pytest.MonkeyPatch.context() as patience, Site(ports=HOST_PORTS, addresses=(*METADATA, *LAN, PUBLIC)) as site:
         # Here nobody answers later than at once; emulated machines do.
         patience.setattr(verification, "WAIT_SECONDS", 1.5)
         first = site.add(planned("a", 1), names=True)
-        site.add_like(first, planned("b", 2), planned("shut", 3, egress="none"), names=True)
+        site.add_like(first, planned("b", 2), planned("shut", 3, egress="none"), LOCKED, names=True)
         yield site
 
 

@@ -328,7 +328,8 @@ class Simulated:
         if "gateway" not in self.layers:
             kernel.append("net.ipv4.ip_forward=1")
         self.site.inside(space, "sysctl", "-q", "-w", *kernel)
-        rules = weaken(render.firewall(self.settings))
+        # The router of names is no part of this site; its account is anybody's.
+        rules = weaken(render.firewall(self.settings, egress_user="nobody"))
         if "gateway" not in self.layers:
             rules = "flush ruleset\n" + NO_RULES.format(network=self.plan.network.cidr)
         self.site.inside(space, "nft", "-f", "-", stdin=rules)

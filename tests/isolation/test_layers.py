@@ -6,7 +6,7 @@ import pytest
 
 from deskyard.plan.verification import HostFacts
 from deskyard.run.probing import Verdict, verify_probes
-from tests.isolation.conftest import switched, verify
+from tests.isolation.conftest import planned, switched, verify
 from tests.isolation.site import LAYERS, Site
 
 Verdicts = Callable[[frozenset[str]], list[Verdict]]
@@ -59,25 +59,26 @@ def test_without_layers_every_probe_arrives(verdicts: Verdicts) -> None:
     assert [what for what, did in arrived.items() if not did] == []
 
 
-def test_egress_none_lets_nothing_out(lab: Site) -> None:
-    found = verify(lab, "shut")
-    assert {
-        "DNS elsewhere (UDP 53)",
-        "QUIC (UDP 443)",
-        "DNS over TLS (TCP 853)",
-        "SSH, connected",
-        "a tunnel in TXT questions",
-    } <= {verdict.probe.id.partition(": ")[2] for verdict in found}
-    failed = [verdict for verdict in found if not verdict.ok]
-    assert not failed, told(failed)
-
-
-def test_egress_none_is_what_keeps_it_in(lab: Site) -> None:
-    with switched(lab, LAYERS - {"gateway"}):
-        leaked = {one.probe.id.partition(": ")[2] for one in verify(lab, "shut") if not one.ok}
+@pytest.mark.parametrize("name", ["shut", "locked"])
+def test_nothing_leaves_by_address(lab: Site, name: str) -> None:
+    found = verify(lab, name)
     tried = {verdict.probe.id.partition(": ")[2] for verdict in found}
     assert {"DNS elsewhere (UDP 53)", "QUIC (UDP 443)", "DNS over TLS (TCP 853)", "SSH, connected"} <= tried
     assert "a tunnel in TXT questions" in tried
+    assert ("docs.example.org is answered" in tried) is (name == "locked")
+    failed = [verdict for verdict in found if not verdict.ok]
+    assert not failed, told(failed)
+    with switched(lab, LAYERS - {"gateway"}):
+        leaked = {one.probe.id.partition(": ")[2] for one in verify(lab, name) if not one.ok}
+    assert {"DNS elsewhere (UDP 53)", "QUIC (UDP 443)", "HTTPS by address (TCP 443)"} <= leaked
+
+
+def test_open_peers_talk_and_other_workspaces_do_not(lab: Site) -> None:
+    lab.add(planned("peers", 4, peers="open"), names=True, bound=("desktop",))
+    try:
+        found = verify(lab, "peers", "b")
+    finally:
+        lab.remove("peers")
     failed = [verdict for verdict in found if not verdict.ok]
     assert not failed, told(failed)
     reached = [one for one in found if one.probe.topic == "peers" and one.probe.expected == "reached"]

@@ -54,7 +54,7 @@ def own_values(plan: WorkspacePlan) -> list[str]:
 
 
 # The same examples in each run: a MAC has 24 free bits, and two names with the same one are a matter of preflight.
-@settings(derandomize=True, max_examples=120, deadline=None)
+@settings(derandomize=True, max_examples=60, deadline=None)
 @given(one=plans(), other=plans())
 def test_any_two_workspaces_share_nothing(one: WorkspacePlan, other: WorkspacePlan) -> None:
     # What preflight refuses: the same name, networks that overlap.
@@ -66,7 +66,7 @@ def test_any_two_workspaces_share_nothing(one: WorkspacePlan, other: WorkspacePl
         assert [value.pattern for value in whole if value.search(text)] == []
 
 
-@settings(derandomize=True, max_examples=60, deadline=None)
+@settings(derandomize=True, max_examples=40, deadline=None)
 @given(plan=plans())
 def test_within_one_workspace_nothing_is_given_twice(plan: WorkspacePlan) -> None:
     network, uplink = IPv4Network(plan.network.cidr), IPv4Network(plan.uplink.cidr)
