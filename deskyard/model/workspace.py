@@ -50,6 +50,9 @@ class Workspace(Declaration):
         description="Names that a locked workspace reaches: docs.example.org, *.example.org (all names below it), "
         "git.example.org:22 (another port than the web's 80 and 443).",
     )
+    peers: Literal["closed", "open"] = Field(
+        "closed", description="closed: desktops do not reach each other. open: desktops of this workspace may."
+    )
     desktops: tuple[Desktop, ...] = Field(min_length=1, max_length=100, description="The desktops.")
 
     @field_validator("network")

@@ -33,6 +33,16 @@ class NetworkPlan:
 
 
 @dataclass(frozen=True)
+class FilterPlan:
+    """What a NIC on the workspace network may send and get, enforced by the hypervisor frame by frame."""
+
+    name: str
+    kind: Literal["desktop", "desktop-peers", "gateway"]
+    gateway_mac: str
+    gateway_address: str
+
+
+@dataclass(frozen=True)
 class MachinePlan:
     """The hardware of a virtual machine; sizes in MiB and GiB."""
 
@@ -54,6 +64,7 @@ class DesktopPlan:
     mac: str
     address: str
     routes: dict[str, int]
+    isolated: bool
 
 
 @dataclass(frozen=True)
@@ -100,6 +111,8 @@ class WorkspacePlan:
     accelerator: Accelerator
     network: NetworkPlan
     uplink: NetworkPlan
+    desktop_filter: FilterPlan
+    gateway_filter: FilterPlan
     gateway: GatewayPlan
     desktops: tuple[DesktopPlan, ...]
 
@@ -125,7 +138,17 @@ def plan_workspace(workspace: Workspace, site: Site, accelerator: Accelerator) -
         for index, desktop in enumerate(workspace.desktops)
     )
     gateway = _gateway(workspace, site, network, uplink, desktops)
-    return WorkspacePlan(workspace.name, site.name, accelerator, network, uplink, gateway, desktops)
+    return WorkspacePlan(
+        name=workspace.name,
+        site=site.name,
+        accelerator=accelerator,
+        network=network,
+        uplink=uplink,
+        desktop_filter=_filter(network, gateway, "desktop-peers" if workspace.peers == "open" else "desktop"),
+        gateway_filter=_filter(network, gateway, "gateway"),
+        gateway=gateway,
+        desktops=desktops,
+    )
 
 
 def short_id(*parts: str) -> str:
@@ -171,6 +194,13 @@ def _networks(workspace: Workspace) -> tuple[NetworkPlan, NetworkPlan]:
     return network, uplink
 
 
+def _filter(
+    network: NetworkPlan, gateway: GatewayPlan, kind: Literal["desktop", "desktop-peers", "gateway"]
+) -> FilterPlan:
+    role = kind.partition("-")[0]
+    return FilterPlan(f"{network.name}-{role}", kind, gateway.workspace_mac, gateway.workspace_address)
+
+
 def _addresses(workspace: Workspace) -> dict[str, IPv4Address]:
     """Addresses that stay when other desktops come and go, save where two names collide."""
     numbers = {d.name: d.host_number for d in workspace.desktops if d.host_number is not None}
@@ -210,7 +240,8 @@ def _desktop(
         disk_gib=tier.disk_gib,
     )
     mac = mac_address(workspace.site, workspace.name, desktop.name)
-    return DesktopPlan(desktop.name, desktop.tier, machine, mac, str(address), dict(ROUTE_PORTS))
+    isolated = workspace.peers == "closed"
+    return DesktopPlan(desktop.name, desktop.tier, machine, mac, str(address), dict(ROUTE_PORTS), isolated)
 
 
 def vcpus(wanted: int, accelerator: Accelerator) -> int:

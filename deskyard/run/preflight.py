@@ -10,8 +10,9 @@ from ipaddress import IPv4Network
 from pathlib import Path
 
 from deskyard import toolchain
-from deskyard.errors import ConfigError, HostError
+from deskyard.errors import ConfigError, DeskyardError, HostError
 from deskyard.model.base import load_yaml
+from deskyard.plan.clash import shared
 from deskyard.plan.workspace import MachinePlan
 from deskyard.run import declaration, forward, hypervisor
 from deskyard.run.command import run
@@ -30,6 +31,7 @@ def check(declared: Declared) -> None:
     _programs()
     sources = declared.image_sources()
     _other_workspaces(declared)
+    _clashes(declared)
     _port(declared)
     images = sum(Path(source.disk).stat().st_size for source in sources.values())
     _disk(declared, images)
@@ -75,6 +77,23 @@ def _other_workspaces(declared: Declared) -> None:
             reason = f"is the gateway port of workspace {name!r} too"
             field = f"Pulumi.{mine.name}.yaml: gateway_port"
             raise ConfigError(field, mine.gateway_port, reason, "choose another port")
+
+
+def _clashes(declared: Declared) -> None:
+    """MACs and bridges are made from names: that two names make the same is rare, and refused."""
+    for name in declaration.stack_names():
+        if name == declared.workspace.name:
+            continue
+        try:
+            other = declaration.read(name)
+        except DeskyardError:
+            continue  # its own mistakes are not the matter here
+        if other.site.name != declared.site.name:
+            continue
+        for kind, values in shared(declared.plan, other.plan).items():
+            reason = f"has the {kind} {min(values)} in common with workspace {name!r}"
+            field = f"Pulumi.{declared.workspace.name}.yaml"
+            raise ConfigError(field, declared.workspace.name, reason, "rename the workspace or the desktop")
 
 
 def _network_and_port(name: str) -> tuple[IPv4Network | None, object]:

@@ -1,12 +1,12 @@
-"""workspace.*: preview, up, status, destroy."""
+"""workspace.*: preview, up, status, verify, destroy."""
 
 import sys
 from typing import Any
 
-from invoke import Collection, Context
+from invoke import Collection, Context, Exit
 
 from deskyard.errors import ConfigError
-from deskyard.run import workspace
+from deskyard.run import verification, workspace
 from deskyard.run.progress import Timings
 from deskyard.tasks.front import command, show
 
@@ -41,6 +41,21 @@ def status(_: Context, name: str, json: bool = False) -> None:
     show(state, as_json=json, text=_text(state))
 
 
+@command(
+    help={
+        "name": "workspace: Pulumi.NAME.yaml in stacks/workspace",
+        "against": "a second workspace that is up: neither may reach anything of the other",
+        "json": "print JSON",
+    }
+)
+def verify(_: Context, name: str, against: str = "", json: bool = False) -> None:
+    """Prove the isolation of a running workspace from inside its machines; changes nothing, exit code 1 if it fails."""
+    report = verification.verify(name, against or None)
+    show(report, as_json=json, text=verification.text(report))
+    if not report["ok"]:
+        raise Exit(code=1)
+
+
 @command(help={"name": "workspace: Pulumi.NAME.yaml in stacks/workspace", "yes": "do not ask"})
 def destroy(_: Context, name: str, yes: bool = False) -> None:
     """Delete a workspace with all its desktops AND THEIR DATA; the declaration stays."""
@@ -73,5 +88,5 @@ def _text(state: dict[str, Any]) -> str:
 
 
 ns = Collection("workspace")
-for one in (preview, up, status, destroy):
+for one in (preview, up, status, verify, destroy):
     ns.add_task(one)

@@ -23,7 +23,7 @@ class DesktopArgs:
 
 
 class Desktop(pulumi.ComponentResource):
-    """One NIC, on the workspace network: isolated port, bound to its address."""
+    """One NIC, on the workspace network: bound to its address, its port isolated unless peers are open."""
 
     uuid: pulumi.Output[str]
     console_log: pulumi.Output[str]
@@ -63,7 +63,7 @@ class Desktop(pulumi.ComponentResource):
                     "network": args.network.workspace,
                     "filter": args.network.desktop_filter,
                     "address": args.plan.address,
-                    "isolated": True,
+                    "isolated": args.plan.isolated,
                 }
             ],
             opts=child,

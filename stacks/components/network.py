@@ -4,16 +4,18 @@ from dataclasses import dataclass
 
 import pulumi
 
-from deskyard.plan.workspace import NetworkPlan
+from deskyard.plan.workspace import FilterPlan, NetworkPlan
 from stacks.libvirt import resources
 
 
 @dataclass(frozen=True)
 class NetworkArgs:
-    """The two networks of a workspace."""
+    """The two networks of a workspace, and the filters of the NICs on the first."""
 
     workspace: NetworkPlan
     uplink: NetworkPlan
+    desktop_filter: FilterPlan
+    gateway_filter: FilterPlan
 
 
 class Network(pulumi.ComponentResource):
@@ -29,16 +31,23 @@ class Network(pulumi.ComponentResource):
         child = pulumi.ResourceOptions(parent=self)
         self.workspace = _network(f"{name}-workspace", args.workspace, child).name
         self.uplink = _network(f"{name}-uplink", args.uplink, child).name
-        filters = {
-            kind: resources.Filter(f"{name}-{kind}-filter", name=f"{args.workspace.name}-{kind}", kind=kind, opts=child)
-            for kind in ("desktop", "gateway")
-        }
-        self.desktop_filter = filters["desktop"].name
-        self.gateway_filter = filters["gateway"].name
+        self.desktop_filter = _filter(f"{name}-desktop-filter", args.desktop_filter, child).name
+        self.gateway_filter = _filter(f"{name}-gateway-filter", args.gateway_filter, child).name
         self.register_outputs({"workspace": self.workspace, "uplink": self.uplink})
 
 
 def _network(name: str, plan: NetworkPlan, opts: pulumi.ResourceOptions) -> resources.Network:
     return resources.Network(
         name, name=plan.name, bridge=plan.bridge, cidr=plan.cidr, host_address=plan.host_address, opts=opts
+    )
+
+
+def _filter(name: str, plan: FilterPlan, opts: pulumi.ResourceOptions) -> resources.Filter:
+    return resources.Filter(
+        name,
+        name=plan.name,
+        kind=plan.kind,
+        gateway_mac=plan.gateway_mac,
+        gateway_address=plan.gateway_address,
+        opts=opts,
     )

@@ -34,7 +34,7 @@ class Workspace(pulumi.ComponentResource):
         super().__init__("deskyard:workspace:Workspace", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         plan = args.plan
-        network = Network(name, NetworkArgs(plan.network, plan.uplink), child)
+        network = Network(name, NetworkArgs(plan.network, plan.uplink, plan.desktop_filter, plan.gateway_filter), child)
         gateway = Gateway(
             f"{name}-gateway",
             GatewayArgs(

@@ -9,6 +9,9 @@ from xml.sax.saxutils import escape, quoteattr
 EMULATED_CPU = "<cpu mode='custom' match='exact'><model fallback='forbid'>Nehalem</model></cpu>"
 HOST_CPU = "<cpu mode='host-model'/>"
 GIB = 1024**3
+BROADCAST = "ff:ff:ff:ff:ff:ff"
+# The Plan's MAC addresses all start so; no group address does.
+MACHINES = "dstmacaddr='52:54:00:00:00:00' dstmacmask='ff:ff:ff:00:00:00'"
 
 
 def network(name: str, bridge: str, cidr: str, host_address: str | None) -> str:
@@ -21,12 +24,43 @@ def network(name: str, bridge: str, cidr: str, host_address: str | None) -> str:
     return f"<network>{head}<forward mode='nat'/>{ip}</network>"
 
 
-def desktop_filter(name: str) -> str:
-    """Own MAC and own IPv4 address only, no IPv6, no DHCP answers."""
-    no_dhcp_answers = (
-        "<rule action='drop' direction='out' priority='-900'><ip protocol='udp' srcportstart='67'/></rule>"
-    )
-    return f"<filter name={quoteattr(name)} chain='root'>{no_dhcp_answers}<filterref filter='clean-traffic'/></filter>"
+def desktop_filter(name: str, gateway_mac: str, gateway_address: str, *, peers: bool) -> str:
+    """A desktop talks to its gateway alone, as itself alone: every other frame is dropped, both ways.
+
+    So there is no IPv6, no multicast, no VLAN tag, no frame to or from a neighbour, even if all else is open. With
+    `peers`, IPv4 to and from other machines of the network passes too, but never an answer of a DHCP server.
+    """
+    own = "srcmacaddr='$MAC'"
+    own_arp = f"{own} arpsrcmacaddr='$MAC' arpsrcipaddr='$IP'"
+    to_gateway, from_gateway = f"dstmacaddr='{gateway_mac}'", f"srcmacaddr='{gateway_mac}'"
+    discovery = "protocol='udp' srcportstart='68' dstportstart='67'"
+    accepted = [
+        ("out", f"<arp {own_arp} dstmacaddr='{BROADCAST}' arpdstipaddr='{gateway_address}' opcode='Request'/>"),
+        ("out", f"<arp {own_arp} {to_gateway} arpdstipaddr='{gateway_address}'/>"),
+        ("out", f"<ip {own} {to_gateway} srcipaddr='$IP'/>"),
+        ("out", f"<ip {own} dstmacaddr='{BROADCAST}' srcipaddr='0.0.0.0' dstipaddr='255.255.255.255' {discovery}/>"),
+        ("out", f"<ip {own} dstmacaddr='{BROADCAST}' srcipaddr='$IP' dstipaddr='255.255.255.255' {discovery}/>"),
+        ("in", f"<arp {from_gateway} arpsrcmacaddr='{gateway_mac}' arpsrcipaddr='{gateway_address}'/>"),
+        ("in", f"<ip {from_gateway}/>"),
+    ]
+    rules = []
+    if peers:
+        rules.append(_rule("drop", "out", 100, "<ip protocol='udp' srcportstart='67'/>"))
+        accepted += [
+            ("out", f"<arp {own_arp} opcode='Request'/>"),
+            ("out", f"<arp {own_arp} opcode='Reply'/>"),
+            ("out", f"<ip {own} {MACHINES} srcipaddr='$IP'/>"),
+            ("in", "<arp opcode='Request'/>"),
+            ("in", "<arp opcode='Reply'/>"),
+            ("in", f"<ip {MACHINES}/>"),
+        ]
+    rules += [_rule("accept", direction, 200, match) for direction, match in accepted]
+    rules.append(_rule("drop", "inout", 900, "<mac/>"))
+    return f"<filter name={quoteattr(name)} chain='root'>{''.join(rules)}</filter>"
+
+
+def _rule(action: str, direction: str, priority: int, match: str) -> str:
+    return f"<rule action='{action}' direction='{direction}' priority='{priority}'>{match}</rule>"
 
 
 def gateway_filter(name: str) -> str:

@@ -63,7 +63,7 @@ class FilterKind(Kind):
     def create(self, link: Any, inputs: Values) -> tuple[str, Values]:
         """Define it; rules that an interrupted run left are written anew."""
         if self.read(link, inputs["name"], inputs) is None:
-            link.nwfilterDefineXML(_MAKERS[inputs["kind"]](inputs["name"]))
+            link.nwfilterDefineXML(_document(inputs["kind"], inputs))
         else:
             self.update(link, inputs["name"], inputs, inputs)
         return inputs["name"], {}
@@ -80,7 +80,7 @@ class FilterKind(Kind):
     def update(self, link: Any, identity: str, state: Values, inputs: Values) -> Values:
         """Write the rules anew; libvirt applies them to running machines at once."""
         uuid = link.nwfilterLookupByName(identity).UUIDString()
-        xml = _MAKERS[inputs["kind"]](identity)
+        xml = _document(inputs["kind"], inputs)
         link.nwfilterDefineXML(xml.replace(" chain='root'>", f" chain='root'><uuid>{uuid}</uuid>", 1))
         return {}
 
@@ -90,7 +90,19 @@ class FilterKind(Kind):
             link.nwfilterLookupByName(identity).undefine()
 
 
-_MAKERS = {"desktop": documents.desktop_filter, "gateway": documents.gateway_filter}
+KINDS = ("desktop", "desktop-peers", "gateway")
+
+
+def _document(kind: str, values: Values) -> str:
+    """The XML of a filter; a state of before a filter knew its gateway makes rules that no running one has."""
+    if kind == "gateway":
+        return documents.gateway_filter(values["name"])
+    return documents.desktop_filter(
+        values["name"],
+        values.get("gateway_mac") or "",
+        values.get("gateway_address") or "",
+        peers=kind == "desktop-peers",
+    )
 
 
 def _remove(network: Any) -> None:
@@ -102,8 +114,8 @@ def _remove(network: Any) -> None:
 def _kind_of(xml: str, state: Values) -> str:
     """The kind whose rules these are; `altered` if somebody changed them."""
     found = _rules(xml)
-    for kind, make in _MAKERS.items():
-        if _rules(make(state["name"])) == found:
+    for kind in KINDS:
+        if _rules(_document(kind, state)) == found:
             return kind
     return "altered"
 

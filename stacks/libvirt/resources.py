@@ -38,12 +38,22 @@ class Network(pulumi.CustomResource):
 
 
 class Filter(pulumi.CustomResource):
-    """What NICs may send; `kind` is `desktop` or `gateway`."""
+    """What NICs may send and get; `kind` is `desktop`, `desktop-peers` or `gateway`."""
 
     name: pulumi.Output[str]
 
-    def __init__(self, resource_name: str, *, name: str, kind: str, opts: pulumi.ResourceOptions) -> None:
-        super().__init__(f"{PREFIX}Filter", resource_name, {"name": name, "kind": kind}, opts)
+    def __init__(
+        self,
+        resource_name: str,
+        *,
+        name: str,
+        kind: str,
+        gateway_mac: str,
+        gateway_address: str,
+        opts: pulumi.ResourceOptions,
+    ) -> None:
+        inputs = {"name": name, "kind": kind, "gateway_mac": gateway_mac, "gateway_address": gateway_address}
+        super().__init__(f"{PREFIX}Filter", resource_name, inputs, opts)
 
 
 class Volume(pulumi.CustomResource):

@@ -1,7 +1,10 @@
 """Two workspaces on one machine, seen from inside their guests: what must work works, all else does not."""
 
+import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from ipaddress import ip_network
+from typing import Any
 
 import pytest
 
@@ -12,6 +15,8 @@ from tests.support.workspaces import Running
 
 pytestmark = pytest.mark.vm
 PORTS = (22, 53, 80, 443, 6080, 7681)
+VERIFY_SECONDS = 900
+DENIED = "ip daddr @denied jump refuse"
 
 
 @pytest.fixture(scope="module")
@@ -21,21 +26,58 @@ def site_host() -> Iterator[SiteHost]:
         yield host
 
 
-def addresses_of(running: Running) -> list[str]:
-    """Every address that belongs to a workspace: desktops, both sides of its gateway, the host's end of its uplink."""
-    plan = running.plan
-    assert plan.uplink.host_address
-    desktops = [desktop.address for desktop in plan.desktops]
-    return [*desktops, plan.gateway.workspace_address, plan.gateway.uplink_address, plan.uplink.host_address]
+def verified(one: Running, other: Running) -> tuple[int, dict[str, Any]]:
+    """What `workspace.verify` says of two workspaces: exit code and report."""
+    done = one.inv("workspace.verify", one.name, "--against", other.name, "--json", timeout=VERIFY_SECONDS, check=False)
+    try:
+        report: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        raise AssertionError(f"no report:\n{done.stdout}\n{done.stderr}") from None
+    assert "probes" in report, report
+    return done.returncode, report
 
 
-@pytest.mark.parametrize(("ours", "theirs"), [("e2e-a", "e2e-b"), ("e2e-b", "e2e-a")])
-def test_a_desktop_cannot_reach_anything_of_the_other_workspace(
-    workspaces: dict[str, Running], site_host: SiteHost, ours: str, theirs: str
-) -> None:
-    targets = [(address, port) for address in addresses_of(workspaces[theirs]) for port in (*PORTS, site_host.port)]
-    answers = probe.connect(workspaces[ours], "desk", targets)
-    assert {target: answer for target, answer in answers.items() if answer in ("open", "refused")} == {}
+def failures(report: dict[str, Any]) -> list[str]:
+    """What is wrong, for a person: rules first, then probes with the rules that should have stopped them."""
+    wrong = [rule for rules in report["rules"].values() for rule in rules["wrong"]]
+    probes = [one for one in report["probes"] if not one["ok"]]
+    return [*wrong, *(f"{one['id']}: {one['outcome']} {one['seen_by']} <- {one['guards']}" for one in probes)]
+
+
+@contextmanager
+def without_rule(running: Running, rule: str) -> Iterator[None]:
+    """One rule of the live gateway less; afterwards all are loaded anew."""
+    listed = running.ssh("gateway", "sudo nft -a list chain inet deskyard forward").stdout
+    handles = [line.rpartition("# handle ")[2] for line in listed.splitlines() if line.strip().startswith(rule)]
+    assert len(handles) == 1, listed
+    running.ssh("gateway", f"sudo nft delete rule inet deskyard forward handle {handles[0]}")
+    try:
+        yield
+    finally:
+        running.ssh("gateway", "sudo nft -f /etc/deskyard/firewall.nft")
+
+
+def test_two_live_workspaces_hold(one: Running, other: Running, site_host: SiteHost) -> None:
+    code, report = verified(one, other)
+    assert failures(report) == []
+    assert (code, report["ok"]) == (0, True)
+    expected = {"names", "watchers", "gateway", "host", "metadata", "lan", "egress", "spoofing", "workspaces", "door"}
+    assert set(report["topics"]) >= expected
+    assert any(f"port {site_host.port} of the host" in probe["id"] for probe in report["probes"])
+    for name, rules in report["rules"].items():
+        assert rules["live"] == rules["planned"], name
+        assert len(report["images"][name]) == 2
+
+
+def test_a_rule_removed_from_a_live_gateway_is_named(one: Running, other: Running, site_host: SiteHost) -> None:
+    with without_rule(one, DENIED):
+        code, report = verified(one, other)
+    assert (code, report["ok"]) == (1, False)
+    assert f"gateway: chain forward: {DENIED}: is missing" in report["rules"][one.name]["wrong"]
+    reached = [probe for probe in report["probes"] if not probe["ok"]]
+    assert {probe["topic"] for probe in reached} >= {"lan", "metadata"}, failures(report)
+    assert all(any(DENIED in guard for guard in probe["guards"]) for probe in reached), failures(report)
+    assert report["rules"][other.name]["wrong"] == []
 
 
 def neighbour(running: Running, isolated: bool) -> Neighbour:
@@ -43,37 +85,14 @@ def neighbour(running: Running, isolated: bool) -> Neighbour:
     return Neighbour(running.plan.network.bridge, str(network[9]), network.prefixlen, isolated)
 
 
-def test_a_desktop_and_its_neighbour_do_not_reach_each_other(one: Running) -> None:
+@pytest.mark.parametrize("isolated", [True, False], ids=["isolated", "by-the-filter-alone"])
+def test_a_desktop_and_its_neighbour_do_not_reach_each_other(one: Running, isolated: bool) -> None:
     desk = one.plan.desktop("desk")
-    with neighbour(one, isolated=True) as peer:
+    with neighbour(one, isolated=isolated) as peer:
         inward = peer.connect(desk.address, PORTS)
         outward = probe.connect(one, "desk", [(peer.address, LISTENING)])
     assert set(inward.values()) <= {"timeout", "unreachable"}
     assert set(outward.values()) <= {"timeout", "unreachable"}
-
-
-def test_port_isolation_is_what_keeps_neighbours_apart(one: Running) -> None:
-    desk = one.plan.desktop("desk")
-    with neighbour(one, isolated=False) as peer:
-        assert peer.connect(desk.address, (desk.routes["desktop"],)) == {desk.routes["desktop"]: "open"}
-
-
-def test_a_desktop_reaches_only_name_service_on_its_gateway(one: Running) -> None:
-    plan = one.plan
-    targets = [(plan.gateway.workspace_address, port) for port in PORTS]
-    targets += [(plan.gateway.uplink_address, port) for port in PORTS]
-    answers = probe.connect(one, "desk", targets)
-    reached = {target for target, answer in answers.items() if answer in ("open", "refused")}
-    assert reached == {f"{plan.gateway.workspace_address}:53"}
-
-
-def test_a_desktop_cannot_reach_services_of_the_host(one: Running, site_host: SiteHost) -> None:
-    control = probe.connect(one, "gateway", [(one.plan.uplink.host_address or "", site_host.port)])
-    targets = [(address, site_host.port) for address in site_host.private_addresses()]
-    targets.append(("169.254.169.254", 80))
-    answers = probe.connect(one, "desk", targets)
-    assert len(targets) >= 3
-    assert {target: answer for target, answer in answers.items() if answer in ("open", "refused")} == {}, control
 
 
 def test_egress_open_reaches_the_internet(one: Running, site_host: SiteHost) -> None:
@@ -81,30 +100,8 @@ def test_egress_open_reaches_the_internet(one: Running, site_host: SiteHost) -> 
     assert answers == {f"{site_host.internet_address}:{site_host.port}": "open"}
 
 
-def test_a_desktop_that_takes_another_address_gets_no_answer(one: Running) -> None:
-    gateway = one.plan.gateway.workspace_address
-    forged = gateway.rsplit(".", 1)[0] + ".9"
-    nic = one.ssh("desk", "ip -o -4 route get " + gateway).stdout.split(" dev ")[1].split()[0]
-    one.ssh("desk", f"sudo ip address add {forged}/32 dev {nic}")
-    try:
-        honest = probe.connect(one, "desk", [(gateway, 53)])
-        lying = probe.connect(one, "desk", [(gateway, 53)], source=forged)
-    finally:
-        one.ssh("desk", f"sudo ip address del {forged}/32 dev {nic}")
-    assert list(honest.values()) == ["open"]
-    assert set(lying.values()) <= {"timeout", "unreachable"}
-
-
 def test_a_desktop_has_no_ipv6_way_out(one: Running) -> None:
-    routes = one.ssh("desk", "ip -6 route show default").stdout
-    neighbours = one.ssh("desk", "ping -6 -c 2 -W 2 ff02::1%workspace || true").stdout
-    assert routes.strip() == ""
-    assert "bytes from fe80" not in neighbours.replace(_own_link_local(one), "")
-
-
-def _own_link_local(running: Running) -> str:
-    shown = running.ssh("desk", "ip -6 -o address show dev workspace scope link").stdout.split()
-    return f"bytes from {shown[3].split('/')[0]}" if len(shown) > 3 else "-"
+    assert one.ssh("desk", "ip -6 route show default").stdout.strip() == ""
 
 
 def test_the_host_has_no_address_on_the_workspace_network(one: Running, site_host: SiteHost) -> None:

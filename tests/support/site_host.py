@@ -1,14 +1,19 @@
 """The host of the virtual machines, given a service to be attacked and one address of the wide internet."""
 
+import contextlib
 import json
 import subprocess
 from types import TracebackType
 from typing import Self
 
+from deskyard.plan.forgeries import PUBLIC
+from deskyard.plan.verification import LAN, METADATA
 from deskyard.run import hypervisor
 
-# TEST-NET-2 (RFC 5737) stands for the internet: it is routed to nowhere and is no private range.
-INTERNET_ADDRESS = "198.51.100.10"
+# Stands for the internet, and is the verification's address of it: what is sent there stays here.
+INTERNET_ADDRESS = PUBLIC
+# What a weakened gateway would let out ends here as well.
+NOWHERE = (*LAN, *METADATA)
 SERVER = """
 import socket, sys
 listener = socket.create_server(("0.0.0.0", int(sys.argv[1])))
@@ -29,6 +34,8 @@ class SiteHost:
         """Add the address and start the service, where the hypervisor's bridges are."""
         self._inside = hypervisor.inside()
         self._ip("address", "add", f"{INTERNET_ADDRESS}/32", "dev", "lo")
+        for address in NOWHERE:
+            self._ip("route", "replace", "blackhole", f"{address}/32")
         argv = [*self._inside, "python3", "-u", "-c", SERVER, str(self.port)]
         self._server = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
         assert self._server.stdout is not None
@@ -42,6 +49,9 @@ class SiteHost:
         self._server.terminate()
         self._server.wait(10)
         self._ip("address", "delete", f"{INTERNET_ADDRESS}/32", "dev", "lo")
+        for address in NOWHERE:
+            with contextlib.suppress(subprocess.CalledProcessError):
+                self._ip("route", "delete", "blackhole", f"{address}/32")
 
     def private_addresses(self) -> list[str]:
         """Every IPv4 address of the host but loopback and the one that stands for the internet."""

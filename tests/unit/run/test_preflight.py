@@ -53,9 +53,20 @@ def test_an_exception_that_opens_another_workspace_is_refused(declared: Declared
         preflight._other_workspaces(replace(declared, site=site))
 
 
+def test_a_mac_that_another_workspace_has_is_refused(
+    declared: Declared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _stack(tmp_path, "other", "10.80.2.0/24", 18555)
+    preflight._clashes(declared)
+    monkeypatch.setattr("deskyard.plan.workspace.mac_address", lambda *parts: f"52:54:00:00:00:{len(parts):02x}")
+    with pytest.raises(ConfigError, match=r"MAC 52:54:00:00:00:0. in common with workspace 'other'"):
+        preflight._clashes(declaration.read("lab"))
+
+
 def test_a_broken_file_of_another_workspace_does_not_matter(declared: Declared, tmp_path: Path) -> None:
     (tmp_path / "Pulumi.other.yaml").write_text("config: 7\n")
     preflight._other_workspaces(declared)
+    preflight._clashes(declared)
 
 
 def test_a_port_that_a_stranger_holds_is_refused(declared: Declared) -> None:
