@@ -32,10 +32,13 @@ PORTS = (22, 80, 853, 8080)
 # What systemd does in a gateway, for the three units that the list of names is about.
 SYSTEMCTL = """#!/bin/sh
 alive() {{ [ -e "{run}/$1.pid" ] && kill -0 "$(cat "{run}/$1.pid")" 2>/dev/null; }}
+gone() {{ [ ! -e "/proc/$1" ] || grep -q ') Z ' "/proc/$1/stat"; }}
 end() {{
   alive "$1" || return 0
-  kill "$(cat "{run}/$1.pid")"
-  while alive "$1"; do sleep 0.01; done
+  # It takes its own file away before it lets go of its sockets.
+  pid=$(cat "{run}/$1.pid")
+  kill "$pid"
+  until gone "$pid"; do sleep 0.01; done
 }}
 case "$1 $2" in
 "restart deskyard-dns.service")
