@@ -59,7 +59,7 @@ def run_scenario(role: str, scenario: str) -> Outcome:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     log = folder.with_suffix(".log")
     clock = _Clock()
-    with log.open("w") as file:
+    with log.open("w", buffering=1) as file:
 
         def note(line: str) -> None:
             file.write(line + "\n")
