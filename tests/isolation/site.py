@@ -195,8 +195,9 @@ class Site:
                 time.sleep(0.05)
 
     def _remove(self) -> None:
-        for name in list(self.workspaces):
-            self.remove(name)
+        # One by one libvirt would take seconds for each network; all of it goes with the namespace.
+        for simulated in self.workspaces.values():
+            simulated.unplug()
         if hasattr(self, "link"):
             self.link.close()
         for process in self.processes:
@@ -207,6 +208,10 @@ class Site:
                 os.kill(int(pid_file.read_text()), signal.SIGTERM)
         if hasattr(self, "log"):
             self.log.close()
+        listed = subprocess.run(["ip", "netns", "pids", self.namespace], capture_output=True, text=True, check=False)
+        for pid in listed.stdout.split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGTERM)
         subprocess.run(["ip", "netns", "delete", self.namespace], capture_output=True, timeout=30, check=False)
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -262,18 +267,22 @@ class Simulated:
             self.servers.append(self.site.serve(namespace, *sorted(routes | {80, 443, 8700, 9999})))
         self.servers.append(self.site.serve(self.namespaces[GATEWAY], f"{plan.gateway.uplink_address}:53"))
 
-    def down(self) -> None:
-        """As the stack's destruction does it, machines first."""
+    def unplug(self) -> None:
+        """End its programs and pull its machines out."""
         if self.dnsmasq is not None:
             self.dnsmasq.terminate()
             self.dnsmasq.wait(10)
         for server in self.servers:
             server.terminate()
             server.wait(10)
-        for binding in self.bindings:
-            binding.delete()
         for namespace in self.namespaces.values():
             run("ip", "netns", "delete", namespace)
+
+    def down(self) -> None:
+        """As the stack's destruction does it, machines first."""
+        for binding in self.bindings:
+            binding.delete()
+        self.unplug()
         link, plan = self.site.link, self.plan
         for one in (plan.desktop_filter, plan.gateway_filter):
             FilterKind().delete(link, one.name, filter_inputs(one))
