@@ -6,9 +6,14 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from stacks.libvirt import documents
 from tests.gateway.support import wait_for
 from tests.isolation.site import Site
+
+# It starts a machine, if one without a system: a minute, and many on a busy host.
+pytestmark = pytest.mark.deep
 
 # What a BIOS starts: write 'A' to the first serial port for ever.
 FLOOD = bytes.fromhex("baf803 b041 ee ebfd")
