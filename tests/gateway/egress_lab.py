@@ -31,8 +31,8 @@ PORTS = (22, 80, 853, 8080)
 
 # What systemd does in a gateway, for the three units that the list of names is about.
 SYSTEMCTL = """#!/bin/sh
-alive() {{ [ -e "{run}/$1.pid" ] && kill -0 "$(cat "{run}/$1.pid")" 2>/dev/null; }}
 gone() {{ [ ! -e "/proc/$1" ] || grep -q ') Z ' "/proc/$1/stat"; }}
+alive() {{ [ -e "{run}/$1.pid" ] && ! gone "$(cat "{run}/$1.pid")"; }}
 end() {{
   alive "$1" || return 0
   # It takes its own file away before it lets go of its sockets.
