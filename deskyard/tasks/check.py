@@ -103,18 +103,6 @@ def _mutation(*arguments: str) -> None:
         raise Exit(code=code)
 
 
-def molecule_sample() -> None:
-    """What CI can afford: the default scenario of one role, chosen by the seed."""
-    reason = why_not()
-    if reason:
-        say(f"==> no role on a host of its own: {reason}")
-        return
-    seed = int(os.environ.get("DESKYARD_SEED") or random.SystemRandom().randrange(2**32))
-    one = random.Random(seed).choice(chosen(scenario="default"))
-    say(f"==> one role on a host of its own, chosen by the seed {seed} (again with DESKYARD_SEED={seed})")
-    _molecule([one])
-
-
 def _deep_molecule() -> None:
     reason = why_not()
     if reason:

@@ -7,7 +7,7 @@ from invoke import Collection, Context
 
 from deskyard.run.demo import NAME, Demo, build_images, equip, run_demo
 from deskyard.run.progress import Timings, say
-from deskyard.tasks.check import molecule_sample, pytest
+from deskyard.tasks.check import pytest
 from deskyard.tasks.front import command, show
 
 YES = "install missing system packages without asking (done by ./inv itself)"
@@ -38,8 +38,6 @@ def test(_: Context, fast: bool = False, yes: bool = False, match: str = "") -> 
     pytest(*IN_PARALLEL, *chosen)
     if fast:
         return
-    if not match:
-        molecule_sample()
     build_images(timings)
     say("==> tests on virtual machines")
     pytest("-m", "vm and not deep", *VM_TESTS, *chosen)
