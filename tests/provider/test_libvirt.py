@@ -24,6 +24,7 @@ pytestmark = pytest.mark.vm
 
 PREFIX = f"deskyard-test-{os.getpid()}"
 MAC = "52:54:00:fe:00:01"
+GATEWAY_MAC = "52:54:00:0f:0f:01"
 
 
 @dataclass
@@ -51,7 +52,8 @@ class Bench:
 
     def filter(self) -> Values:
         """A desktop's filter."""
-        return self.make(FilterKind(), {"name": f"{PREFIX}-filter", "kind": "desktop"})
+        gateway = {"gateway_mac": GATEWAY_MAC, "gateway_address": "10.99.1.1"}
+        return self.make(FilterKind(), {"name": f"{PREFIX}-filter", "kind": "desktop", **gateway})
 
     def disk(self, size_gib: int = 1) -> Values:
         """A disk on an empty image."""
