@@ -1,18 +1,13 @@
 """Grants, lists and revokes access to desktops: asks the gateway's session service over SSH."""
 
-import getpass
-import json
 import re
 import time
 from collections.abc import Iterator
 from typing import Any
 
-from deskyard.errors import ConfigError, SiteError
-from deskyard.plan.workspace import WorkspacePlan
-from deskyard.run import declaration, workspace
-from deskyard.run.ssh_link import GATEWAY, SshLink
+from deskyard.errors import ConfigError
+from deskyard.run import gateway_program
 
-ASK_SECONDS = 120.0
 FOLLOW_SECONDS = 2.0
 FOLLOW_AT_ONCE = 1000
 DURATION = re.compile(r"(?P<number>[1-9]\d{0,5})(?P<unit>[smhd])\Z")
@@ -24,18 +19,18 @@ def grant(target: str, routes: str | None = None, mode: str = "drive", ttl: str 
     name, _, desktop = target.partition("/")
     if not desktop:
         raise ConfigError("desktop", target, "names no desktop", "write WORKSPACE/DESKTOP")
-    plan = _plan(name)
+    plan = gateway_program.running(name)
     plan.desktop(desktop)
     arguments = ["grant", "--desktop", desktop, "--mode", mode, "--ttl", str(seconds(ttl))]
     if routes is not None:
         arguments += ["--routes", routes]
-    answer: dict[str, Any] = _ask(plan, [*arguments, "--actor", _actor()])
+    answer: dict[str, Any] = gateway_program.ask(plan, [*arguments, "--actor", gateway_program.actor()])
     return answer
 
 
 def sessions(name: str) -> Any:
     """The sessions of a workspace, without their secrets."""
-    return _ask(_plan(name), ["list"])
+    return gateway_program.ask(gateway_program.running(name), ["list"])
 
 
 def revoke(name: str, *, session: str | None = None, desktop: str | None = None, everything: bool = False) -> Any:
@@ -44,34 +39,39 @@ def revoke(name: str, *, session: str | None = None, desktop: str | None = None,
     if len(chosen) != 1:
         remedy = "give just one of --session ID, --desktop NAME, --all"
         raise ConfigError("access.revoke", None, "does not say which sessions", remedy)
-    plan = _plan(name)
+    plan = gateway_program.running(name)
     if desktop is not None:
         plan.desktop(desktop)
     arguments = [session] if session else ["--desktop", desktop] if desktop else ["--all"]
-    return _ask(plan, ["revoke", *arguments, "--actor", _actor()])
+    return gateway_program.ask(plan, ["revoke", *arguments, "--actor", gateway_program.actor()])
 
 
 def rotate_keys(name: str, *, at_once: bool = False) -> Any:
     """Sign sessions with a new key; those that are open go on, unless the old key is void at once."""
-    return _ask(_plan(name), ["keys", "rotate", "--actor", _actor(), *(["--at-once"] if at_once else [])])
+    return gateway_program.ask(
+        gateway_program.running(name),
+        ["keys", "rotate", "--actor", gateway_program.actor(), *(["--at-once"] if at_once else [])],
+    )
 
 
 def audit(name: str, *, since: int = 0, last: int | None = None) -> Any:
     """What was decided at the door of a workspace, oldest first."""
     wanted = ["--since", str(since), *(["--last", str(last)] if last is not None else [])]
-    return _ask(_plan(name), ["audit", *wanted])
+    return gateway_program.ask(gateway_program.running(name), ["audit", *wanted])
 
 
 def verify_audit(name: str, known: str | None = None) -> Any:
     """Whether the audit is whole and unchanged; `known` is NUMBER:HASH of a line that was collected before."""
-    return _ask(_plan(name), ["audit", "--verify", *(["--known", known] if known else [])])
+    return gateway_program.ask(
+        gateway_program.running(name), ["audit", "--verify", *(["--known", known] if known else [])]
+    )
 
 
 def follow_audit(name: str, since: int, pause: float = FOLLOW_SECONDS) -> Iterator[Any]:
     """Events after number `since`, as they come, for ever."""
-    plan = _plan(name)
+    plan = gateway_program.running(name)
     while True:
-        for event in _ask(plan, ["audit", "--since", str(since), "--last", str(FOLLOW_AT_ONCE)]):
+        for event in gateway_program.ask(plan, ["audit", "--since", str(since), "--last", str(FOLLOW_AT_ONCE)]):
             since = event["seq"]
             yield event
         time.sleep(pause)
@@ -83,29 +83,3 @@ def seconds(ttl: str) -> int:
     if match is None:
         raise ConfigError("--ttl", ttl, "is no duration", "write a number and s, m, h or d, such as 8h")
     return int(match["number"]) * UNITS[match["unit"]]
-
-
-def _plan(name: str) -> WorkspacePlan:
-    plan = declaration.read(name).plan
-    workspace.require_running(plan)
-    return plan
-
-
-def _ask(plan: WorkspacePlan, arguments: list[str]) -> Any:
-    ssh = SshLink(plan.site, plan.name)
-    answer = ssh.run(GATEWAY, ["sudo", "deskyard-gateway", *arguments], timeout=ASK_SECONDS, check=False)
-    try:
-        document = json.loads(answer.stdout)
-    except ValueError as error:
-        tail = answer.stderr.strip()[-500:]
-        reason = f"did not answer ({answer.code}): {tail}"
-        raise SiteError("gateway", plan.name, reason, f"see ./inv workspace.status {plan.name}") from error
-    if isinstance(document, dict) and "error" in document:
-        refused = document["error"]
-        raise ConfigError(refused["field"], refused["value"] or None, refused["reason"], refused["remedy"])
-    return document
-
-
-def _actor() -> str:
-    """Who asks, for the gateway's audit."""
-    return re.sub(r"[^A-Za-z0-9._-]", "_", getpass.getuser())[:32]
