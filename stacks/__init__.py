@@ -1,1 +1,1 @@
-"""Pulumi programs, components and the libvirt provider."""
+"""Pulumi programs, components and the provider of our own resources."""

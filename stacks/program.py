@@ -2,15 +2,23 @@
 
 import pulumi
 
-from deskyard.run.declaration import declared, from_config
+from deskyard.run.declaration import Declared, declared, from_config
 from stacks.components import Workspace, WorkspaceArgs
+from stacks.proxmox import ClusterWorkspace, ClusterWorkspaceArgs
 
 
 def workspace_program() -> None:
     """Read the stack's configuration, plan, and declare everything."""
     name = pulumi.get_stack()
     declaration = declared(from_config(name, pulumi.Config("deskyard").get))
-    workspace = Workspace(
+    workspace = (
+        _on_this_machine(name, declaration) if declaration.on_cluster is None else _on_cluster(name, declaration)
+    )
+    pulumi.export("url", workspace.url)
+
+
+def _on_this_machine(name: str, declaration: Declared) -> Workspace:
+    return Workspace(
         name,
         WorkspaceArgs(
             plan=declaration.plan,
@@ -20,4 +28,19 @@ def workspace_program() -> None:
             certificate=declaration.certificate(),
         ),
     )
-    pulumi.export("url", workspace.url)
+
+
+def _on_cluster(name: str, declaration: Declared, *, told: bool = True) -> ClusterWorkspace:
+    """Without `told` the gateway runs and hears nothing."""
+    assert declaration.on_cluster is not None
+    return ClusterWorkspace(
+        name,
+        ClusterWorkspaceArgs(
+            plan=declaration.plan,
+            on_cluster=declaration.on_cluster,
+            management_key=declaration.management_key(),
+            domain_name=declaration.site.domain,
+            certificate=declaration.certificate(),
+            told=told,
+        ),
+    )

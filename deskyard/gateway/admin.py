@@ -64,6 +64,8 @@ async def _dispatch(sessions: Sessions, request: dict[str, Any]) -> Any:
             return await sessions.revoke(request["id"], request["desktop"], request["all"], request["actor"])
         case "keys":
             return sessions.use_keys(request)
+        case "certificate":
+            return sessions.note_certificate(request["facts"])
         case "ping":
             return {"digest": sessions.settings.digest, "view": sessions.has_view()}
     raise GatewayError("command", request["command"], "is not known", "use deskyard-gateway")

@@ -79,7 +79,7 @@ def alone(layout: Layout) -> Iterator[None]:
 
 def _list_parts(in_force: Settings, layout: Layout) -> list[Part]:
     """The files that hold the list of allowed names."""
-    rules = render.firewall(in_force, layout.egress_user)
+    rules = render.firewall(in_force, layout.egress_user, layout.acme_user)
     return [
         Part("firewall", layout.firewall_file, rules, (("nft", "-f", str(layout.firewall_file)),)),
         Part("dns", layout.dns_file, render.dnsmasq(in_force), *_service("deskyard-dns.service")),
@@ -103,6 +103,8 @@ def _parts(settings: Settings, in_force: Settings, layout: Layout, kids: Sequenc
     firewall, dns, egress = _list_parts(in_force, layout)
     return [
         firewall,
+        # A restart ends no connection, and it ends only when the new daemon listens.
+        Part("ssh", layout.ssh_file, render.ssh(settings), (("systemctl", "try-restart", "ssh.service"),)),
         Part("forwarding", layout.forward_file, render.forwarding(settings), (("sysctl", "-q", "-p", forward),)),
         # The unit of the router reads it each time it starts.
         Part("egress_routes", layout.egress_routes_file, render.egress_routes(settings), ()),
@@ -145,6 +147,8 @@ def _check(settings: Settings, parts: list[Part], layout: Layout, system: System
         servers.write_text(backends.text(settings, layout))
         backends.ensure_revoked(layout)
         checks["proxy"] = ("haproxy", "-c", "-f", str(staged["proxy"]), "-f", str(servers))
+    if layout.trusts_system and "ssh" in staged:
+        checks["ssh"] = ("/usr/sbin/sshd", "-t", "-f", str(staged["ssh"]))
     for name, argv in checks.items():
         answer = system.run(argv)
         if answer.code != 0:

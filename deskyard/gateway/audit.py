@@ -22,7 +22,7 @@ START = "0" * 64
 FULL_BYTES = 8 * 1024 * 1024
 KEEP_FILES = 24
 # What ends or refuses something happens even if it cannot be written down; what opens something does not.
-ENDING = ("expire", "recover", "refuse", "revoke")
+ENDING = ("certificate", "expire", "recover", "refuse", "revoke")
 
 
 @dataclass(frozen=True)

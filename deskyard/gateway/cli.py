@@ -5,10 +5,10 @@ import json
 import sys
 from typing import Any
 
-from deskyard.gateway import egress_cli, files
+from deskyard.gateway import egress_cli
 from deskyard.gateway.errors import GatewayError
 from deskyard.gateway.layout import Layout, load
-from deskyard.gateway.settings import Settings, parse
+from deskyard.gateway.settings import in_force, parse
 from deskyard.gateway.system import Machine
 
 INPUT_LIMIT = 1024 * 1024
@@ -37,26 +37,38 @@ def _apply(options: argparse.Namespace, layout: Layout) -> Any:
 def _csr(options: argparse.Namespace, layout: Layout) -> Any:
     from deskyard.gateway import tls
 
-    settings = _settings(layout)
+    settings = in_force(layout)
     return tls.request(tls.ensure_key(layout.tls / "key.pem"), settings.hostname).rstrip()
 
 
 def _certificate(options: argparse.Namespace, layout: Layout) -> Any:
-    from deskyard.gateway.certificate import install
+    from deskyard.gateway import acme, certificate
 
-    return install(sys.stdin.read(INPUT_LIMIT), _settings(layout), layout, Machine())
+    settings, text = in_force(layout), sys.stdin.read(INPUT_LIMIT)
+    # What the host sends opens the door until the ACME server has given one.
+    if acme.in_force(settings, layout):
+        return {"changed": [], "reason": "the one that the ACME server gave is in force"}
+    done = certificate.install(text, settings, layout, Machine())
+    acme.start(settings, Machine())
+    return done
+
+
+def _renew(options: argparse.Namespace, layout: Layout) -> Any:
+    from deskyard.gateway.acme import renew
+
+    return renew(in_force(layout), layout, Machine(), at_once=options.at_once)
 
 
 def _backends(options: argparse.Namespace, layout: Layout) -> None:
     from deskyard.gateway import backends
 
-    backends.write(_settings(layout), layout)
+    backends.write(in_force(layout), layout)
 
 
 def _serve(options: argparse.Namespace, layout: Layout) -> None:
     from deskyard.gateway.service import serve
 
-    _settings(layout)
+    in_force(layout)
     serve(layout)
 
 
@@ -84,7 +96,7 @@ def _revoke(options: argparse.Namespace, layout: Layout) -> Any:
 def _keys(options: argparse.Namespace, layout: Layout) -> Any:
     from deskyard.gateway import keys
 
-    settings = _settings(layout)
+    settings = in_force(layout)
     if options.action == "retire":
         return keys.retire(settings, layout, Machine())
     return keys.rotate(settings, layout, Machine(), at_once=options.at_once, actor=options.actor)
@@ -109,7 +121,7 @@ def _audit(options: argparse.Namespace, layout: Layout) -> Any:
 def _status(options: argparse.Namespace, layout: Layout) -> Any:
     from deskyard.gateway.status import status
 
-    settings = _settings(layout) if layout.settings_file.exists() else None
+    settings = in_force(layout) if layout.settings_file.exists() else None
     return status(settings, layout, Machine(), options.timeout)
 
 
@@ -117,14 +129,6 @@ def _ask(layout: Layout, request: dict[str, Any]) -> Any:
     from deskyard.gateway import admin
 
     return admin.ask(layout.admin_socket, request)
-
-
-def _settings(layout: Layout) -> Settings:
-    text = files.read(layout.settings_file)
-    if text is None:
-        remedy = "send the settings with deskyard-gateway apply first"
-        raise GatewayError("settings", str(layout.settings_file), "are not there yet", remedy)
-    return parse(text)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -139,6 +143,8 @@ def _parser() -> argparse.ArgumentParser:
     add("apply", _apply, "put the settings on standard input into force")
     add("csr", _csr, "print a signing request for the gateway's own TLS key")
     add("certificate", _certificate, "install the certificate chain (and key, if it comes with one) on standard input")
+    renewal = add("renew", _renew, "get the certificate from the site's ACME server if it is time to (its unit does)")
+    renewal.add_argument("--at-once", action="store_true", help="whether it is time or not")
     add("backends", _backends, "write what HAProxy must know of live sessions (run before it starts or reloads)")
     add("serve", _serve, "run the session service (its unit does)")
     add("view", _view, "carry VNC connections, and keep input from those who do not drive (its unit does)")

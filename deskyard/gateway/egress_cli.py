@@ -6,10 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from deskyard.gateway import files
 from deskyard.gateway.errors import GatewayError
 from deskyard.gateway.layout import Layout
-from deskyard.gateway.settings import Settings, parse
+from deskyard.gateway.settings import Settings, in_force
 from deskyard.gateway.system import Machine
 
 Add = Callable[..., argparse.ArgumentParser]
@@ -58,7 +57,7 @@ def _forbid(options: argparse.Namespace, layout: Layout) -> Any:
 
 
 def _list(options: argparse.Namespace, layout: Layout) -> Any:
-    return _state(_settings(layout), layout)
+    return _state(in_force(layout), layout)
 
 
 def _denied(options: argparse.Namespace, layout: Layout) -> None:
@@ -114,16 +113,8 @@ def _moment(seconds: int) -> str:
 
 
 def _locked(layout: Layout) -> Settings:
-    settings = _settings(layout)
+    settings = in_force(layout)
     if settings.egress != "locked":
         reason = f"is {settings.egress}, so there is no list"
         raise GatewayError("egress", settings.workspace, reason, "declare egress: locked and bring the workspace up")
     return settings
-
-
-def _settings(layout: Layout) -> Settings:
-    text = files.read(layout.settings_file)
-    if text is None:
-        remedy = "send the settings with deskyard-gateway apply first"
-        raise GatewayError("settings", str(layout.settings_file), "are not there yet", remedy)
-    return parse(text)

@@ -1,5 +1,7 @@
 """Reloads the second HAProxy, and answers only when the new list is the one in force."""
 
+import contextlib
+import math
 import socket
 import time
 
@@ -7,21 +9,31 @@ from deskyard.gateway.errors import GatewayError
 from deskyard.gateway.layout import Layout
 
 RELOAD_SECONDS = 60.0
+ASK_SECONDS = 5.0  # a master that replaces itself forgets who was asking it
+ASK_AGAIN_SECONDS = 15.0
 PAUSE_SECONDS = 0.02
 REMEDY = "look at `journalctl -u deskyard-egress` in the gateway; the last good list is in force"
 
 
 def reload(layout: Layout) -> None:
     """Ask the master for a new worker and wait for it; raises `GatewayError` if none comes."""
-    before = _worker(layout)
-    _ask(layout, "reload")
     end = time.monotonic() + RELOAD_SECONDS
+    before: int | None = None
+    asked = -math.inf
     while True:
         found = _worker(layout)
-        if found is not None and found != before:
+        if before is not None and found not in (None, before):
             return
-        if time.monotonic() > end:
-            raise GatewayError("egress", None, "did not start with the new list", REMEDY)
+        before = before or found
+        now = time.monotonic()
+        if now > end:
+            reason = "its HAProxy does not answer" if before is None else "did not start with the new list"
+            raise GatewayError("egress", None, reason, REMEDY)
+        # Not before it is known which worker is the old one, or the old one would be taken for the new one.
+        if before is not None and now - asked > ASK_AGAIN_SECONDS:
+            asked = now
+            with contextlib.suppress(OSError):
+                _ask(layout, "reload")
         time.sleep(PAUSE_SECONDS)
 
 
@@ -38,7 +50,7 @@ def _worker(layout: Layout) -> int | None:
 
 def _ask(layout: Layout, command: str) -> str:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
-        line.settimeout(RELOAD_SECONDS)
+        line.settimeout(ASK_SECONDS)
         line.connect(str(layout.egress_socket))
         line.sendall(f"{command}\n".encode())
         # The master keeps the connection until the asking side says that it has no more to ask.

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
+from deskyard.gateway.checks import is_address, is_network, require
 from deskyard.gateway.egress_list import MAX_ENTRIES, WEB_PORTS, Entry, parse
 from deskyard.gateway.errors import GatewayError
 
-REMEDY = "send the settings of the workspace's Plan unchanged"
 NAMES_PER_LINE = 8  # HAProxy takes 64 words and 2,048 characters in a line
 
 
@@ -91,27 +91,27 @@ def read(document: Any) -> EgressRules:
     """Check the part of the settings; raises `GatewayError` naming the first wrong field."""
     where = "egress_rules"
     keys = {"allow", "forwards", "forward_networks", "exceptions", "rates"}
-    _require(isinstance(document, dict) and set(document) == keys, where, None, f"must have {', '.join(sorted(keys))}")
+    require(isinstance(document, dict) and set(document) == keys, where, None, f"must have {', '.join(sorted(keys))}")
     for key in ("allow", "forwards", "forward_networks", "exceptions"):
-        _require(isinstance(document[key], list), f"{where}.{key}", None, "must be a list")
-    _require(len(document["allow"]) <= MAX_ENTRIES, f"{where}.allow", None, f"has more than {MAX_ENTRIES} entries")
+        require(isinstance(document[key], list), f"{where}.{key}", None, "must be a list")
+    require(len(document["allow"]) <= MAX_ENTRIES, f"{where}.allow", None, f"has more than {MAX_ENTRIES} entries")
     for index, text in enumerate(document["allow"]):
         _entry(text, f"{where}.allow[{index}]")
     for key in ("forward_networks", "exceptions"):
         for index, network in enumerate(document[key]):
-            _require(_is_network(network), f"{where}.{key}[{index}]", network, "is no IPv4 network")
+            require(is_network(network), f"{where}.{key}[{index}]", network, "is no IPv4 network")
     pool = [IPv4Network(network) for network in document["forward_networks"]]
     forwards = tuple(_forward(one, pool, f"{where}.forwards[{n}]") for n, one in enumerate(document["forwards"]))
     needed = {(e.name, e.port) for e in map(parse, document["allow"]) if e.needs_forward}
     given = {(forward.name, port) for forward in forwards for port in forward.ports}
-    _require(needed == given, f"{where}.forwards", None, "are not those that the list needs")
+    require(needed == given, f"{where}.forwards", None, "are not those that the list needs")
     addresses = [forward.address for forward in forwards]
-    _require(len(addresses) == len(set(addresses)), f"{where}.forwards", None, "use an address twice")
+    require(len(addresses) == len(set(addresses)), f"{where}.forwards", None, "use an address twice")
     rates = document["rates"]
-    _require(isinstance(rates, dict), f"{where}.rates", None, "must map addresses to rates")
+    require(isinstance(rates, dict), f"{where}.rates", None, "must map addresses to rates")
     for address, rate in rates.items():
-        _require(_is_address(address), f"{where}.rates", address, "is no IPv4 address")
-        _require(type(rate) is int and 1 <= rate <= 100_000, f"{where}.rates.{address}", rate, "is no rate")
+        require(is_address(address), f"{where}.rates", address, "is no IPv4 address")
+        require(type(rate) is int and 1 <= rate <= 100_000, f"{where}.rates.{address}", rate, "is no rate")
     lists = {key: tuple(document[key]) for key in ("allow", "forward_networks", "exceptions")}
     return EgressRules(**lists, forwards=forwards, rates=dict(rates))
 
@@ -122,37 +122,18 @@ def _entry(text: Any, where: str) -> None:
     except ValueError as error:
         reason, _, remedy = str(error).partition(" -> ")
         raise GatewayError(where, text, reason, remedy) from error
-    _require(normal == text, where, text, "is no entry of an allow-list")
+    require(normal == text, where, text, "is no entry of an allow-list")
 
 
 def _forward(item: Any, pool: list[IPv4Network], where: str) -> Forward:
     good = isinstance(item, dict) and set(item) == {"name", "address", "ports"} and isinstance(item["ports"], list)
-    _require(good, where, None, "must have address, name, ports")
-    inside = _is_address(item["address"]) and any(IPv4Address(item["address"]) in network for network in pool)
-    _require(inside, f"{where}.address", item["address"], "is not in forward_networks")
-    _require(bool(item["ports"]), f"{where}.ports", None, "must hold a port")
+    require(good, where, None, "must have address, name, ports")
+    inside = is_address(item["address"]) and any(IPv4Address(item["address"]) in network for network in pool)
+    require(inside, f"{where}.address", item["address"], "is not in forward_networks")
+    require(bool(item["ports"]), f"{where}.ports", None, "must hold a port")
     return Forward(item["name"], item["address"], tuple(item["ports"]))
 
 
 def _portions(names: Iterable[str]) -> list[list[str]]:
     listed = sorted(set(names))
     return [listed[at : at + NAMES_PER_LINE] for at in range(0, len(listed), NAMES_PER_LINE)]
-
-
-def _require(good: bool, field: str, value: object, reason: str) -> None:
-    if not good:
-        raise GatewayError(field, value, reason, REMEDY)
-
-
-def _is_address(value: Any) -> bool:
-    try:
-        return isinstance(value, str) and str(IPv4Address(value)) == value
-    except ValueError:
-        return False
-
-
-def _is_network(value: Any) -> bool:
-    try:
-        return isinstance(value, str) and str(IPv4Network(value)) == value
-    except ValueError:
-        return False

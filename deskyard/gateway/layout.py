@@ -20,6 +20,9 @@ class Layout:
     service_port: int = 8700
     view_port: int = 8702  # where HAProxy finds the filter of VNC connections
     refusals_port: int = 8703  # where HAProxy tells the session service what it answered
+    acme_port: int = 8704  # where certbot answers on loopback while it asks for a certificate
+    challenge_port: int = 80  # where an ACME server looks for that answer
+    door_sockets: int = 12_000  # at once; two open files each, HAProxy's unit allows 40,000
     redeem_per_minute: int = 60  # from one address
     lease_seconds: int = 900  # a session that nobody renews for so long is over
     driver_idle_seconds: float = 300  # a driver who does nothing for so long makes room for those who wait
@@ -29,6 +32,8 @@ class Layout:
     proxy_user: str = "haproxy"
     service_user: str = "deskyard-session"
     view_user: str = "deskyard-view"
+    acme_user: str = "deskyard-acme"
+    acme_group: str = "deskyard-acme"
     egress_user: str = "deskyard-egress"
     egress_group: str = "deskyard-egress"
     proxy_chroot: str = "/var/lib/haproxy"
@@ -65,6 +70,11 @@ class Layout:
         return self.root / "etc/sysctl.d/70-deskyard-forward.conf"
 
     @property
+    def ssh_file(self) -> Path:
+        """Where SSH listens: not on the addresses that lead desktops to names with a port 22."""
+        return self.root / "etc/ssh/sshd_config.d/05-deskyard-gateway.conf"
+
+    @property
     def tls(self) -> Path:
         """Key and certificate of the door."""
         return self.etc / "tls"
@@ -73,6 +83,16 @@ class Layout:
     def tls_bundle(self) -> Path:
         """Certificate chain and key in one file, as HAProxy reads them."""
         return self.tls / "haproxy.pem"
+
+    @property
+    def acme(self) -> Path:
+        """What came of the last order of a certificate, and what certbot gets to see of this gateway."""
+        return self.root / "var/lib/deskyard-acme"
+
+    @property
+    def acme_client(self) -> Path:
+        """certbot's own: its account's key, its logs, and what it was given."""
+        return self.acme / "client"
 
     @property
     def signing_keys(self) -> Path:

@@ -17,7 +17,7 @@ SOCKET_PATHS = {"desktop": "/websockify", "terminal": "/ws"}
 FILTERED = "desktop"  # the route whose connections go through the filter
 
 
-def firewall(settings: Settings, egress_user: str = Layout.egress_user) -> str:
+def firewall(settings: Settings, egress_user: str = Layout.egress_user, acme_user: str = Layout.acme_user) -> str:
     """The whole nftables ruleset."""
     rules = settings.egress_rules
     addresses = [settings.workspace_address, *(forward.address for forward in rules.forwards)]
@@ -30,6 +30,7 @@ def firewall(settings: Settings, egress_user: str = Layout.egress_user) -> str:
         exceptions=_collapsed(rules.exceptions),
         ways_out=[f"{address} . {port}" for address, port in web + own],
         egress_user=egress_user,
+        acme_user=acme_user,
         log_group=LOG_GROUP,
     )
 
@@ -51,6 +52,11 @@ def egress(settings: Settings, layout: Layout) -> str:
         own=[str(network) for network in own],
         name_pattern=NAME,
     )
+
+
+def ssh(settings: Settings) -> str:
+    """For sshd: the uplink alone, so that port 22 of every other address is the router's to give."""
+    return f"# Written by deskyard-gateway apply.\nListenAddress {settings.uplink_address}\n"
 
 
 def egress_routes(settings: Settings) -> str:

@@ -29,7 +29,7 @@ from deskyard.gateway.store import Session, Store
 from deskyard.gateway.stream_line import StreamLine
 
 TICKET = re.compile(r"[A-Za-z0-9_-]{20,100}\Z")
-SWEEP_SECONDS = 0.5
+PAUSE_SECONDS = 0.5  # between two sweeps, however much happens
 NO_STORE = {"Cache-Control": "no-store"}
 
 
@@ -56,6 +56,7 @@ def create(layout: Layout) -> Starlette:
             Route("/d/{desktop}/drive", _drive, methods=["POST"]),
             Mount("/assets", StaticFiles(directory=layout.assets, check_dir=False)),
         ],
+        exception_handlers={GatewayError: _unauthorised},
         lifespan=lambda app: _lifespan(app, layout),
     )
     app.state.sessions = sessions
@@ -87,14 +88,18 @@ async def _lifespan(app: Starlette, layout: Layout) -> AsyncIterator[None]:
 async def _sweep(sessions: Sessions, refusals: Refusals) -> None:
     flushed = time.monotonic()
     while True:
+        sessions.woken.clear()
+        rest = 0.0
         try:
-            await sessions.sweep()
+            rest = await sessions.sweep()
             if time.monotonic() - flushed > PERIOD_SECONDS:
                 flushed = time.monotonic()
                 refusals.flush()
         except Exception as error:  # the sweep must outlive a full disk or a restarting HAProxy; nothing opens by it
             print(f"sweep failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-        await asyncio.sleep(SWEEP_SECONDS)
+        await asyncio.sleep(PAUSE_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(sessions.woken.wait(), rest - PAUSE_SECONDS)
 
 
 def _page(layout: Layout, name: str) -> Any:
@@ -124,31 +129,20 @@ async def _redeem(request: Request) -> Response:
 
 
 async def _session(request: Request) -> Response:
-    sessions: Sessions = request.app.state.sessions
-    try:
-        session = _session_of(request)
-    except GatewayError as error:
-        return _refusal(error, 401)
-    return JSONResponse(_facts(session, sessions), headers=NO_STORE)
+    return JSONResponse(_facts(_session_of(request), request.app.state.sessions), headers=NO_STORE)
 
 
 async def _renew(request: Request) -> Response:
     """The page asks while it is open; HAProxy has checked that it is a page of ours."""
     sessions: Sessions = request.app.state.sessions
-    try:
-        session, token = sessions.renew(_session_of(request))
-    except GatewayError as error:
-        return _refusal(error, 401)
+    session, token = sessions.renew(_session_of(request))
     return _with_cookie(session, token, sessions)
 
 
 async def _drive(request: Request) -> Response:
     """`{"action": "take"}` makes this session the driver, `{"action": "hand-over"}` lets the next one drive."""
     sessions: Sessions = request.app.state.sessions
-    try:
-        session = _session_of(request)
-    except GatewayError as error:
-        return _refusal(error, 401)
+    session = _session_of(request)
     try:
         action = json.loads(await request.body())["action"]
         {"take": sessions.streams.take, "hand-over": sessions.streams.hand_over}[action](session)
@@ -158,6 +152,12 @@ async def _drive(request: Request) -> Response:
     except GatewayError as error:
         return _refusal(error, 403 if error.field == "mode" else 409)
     return JSONResponse(_facts(session, sessions), headers=NO_STORE)
+
+
+async def _unauthorised(request: Request, error: Exception) -> Response:
+    """The answer to an error that no page expects: there is no session that may do this."""
+    assert isinstance(error, GatewayError)
+    return _refusal(error, 401)
 
 
 def _session_of(request: Request) -> Session:

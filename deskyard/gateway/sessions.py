@@ -18,6 +18,9 @@ from deskyard.gateway.store import Session, Store, ticket_hash
 from deskyard.gateway.streams import Streams
 
 TICKET_SECONDS = 600
+# A worker that is just starting read its files before this session began or ended: look for it so long.
+NEW_WORKER_SECONDS = 30.0
+LOOK_SECONDS = 5.0  # a clock that was set, a worker that nobody told of
 DESKTOP_ROUTE = "desktop"
 
 
@@ -45,6 +48,9 @@ class Sessions:
         self._keys = keys
         self._clock = clock
         self._synced: set[int] = set()
+        self.woken = asyncio.Event()
+        self.streams.wake = self.woken.set
+        self._hurry = 0.0  # until when the sweep does not rest
         self._behind = False  # a worker may lack a session: the sweep gives all of them all sessions again
         self._closing = asyncio.Lock()
 
@@ -90,6 +96,7 @@ class Sessions:
             self._audit.note("refuse", **about, route="redeem", address=address, result="refused", reason=reason.field)
             raise reason
         self._note("redeem", session, result="active", address=address)
+        self._hasten(now)
         if not await self._proxy.admit(session):
             self._behind = True
         return session, self._token(session, now)
@@ -170,6 +177,10 @@ class Sessions:
         self._audit.note("keys", by=request["actor"], key=self._keys.kid, result="signs", reason=reason)
         return {"signs": self._keys.kid}
 
+    def note_certificate(self, facts: dict[str, str]) -> None:
+        """Write down what came of ordering a certificate."""
+        self._audit.note("certificate", **facts)
+
     def listing(self) -> list[dict[str, Any]]:
         """All sessions that are remembered, newest first."""
         now = self._clock()
@@ -206,18 +217,38 @@ class Sessions:
         gone = [session.id for session in self._store.all() if session.desktop not in known]
         await self._revoke(gone, "deskyard-gateway", "the desktop was removed")
 
-    async def sweep(self) -> None:
-        """Bring HAProxy in line: new workers learn the sessions, ended sessions lose their sockets."""
+    async def sweep(self) -> float:
+        """Bring HAProxy in line: new workers learn the sessions, ended sessions lose their sockets.
+
+        Answers for how many seconds there is nothing more to do, unless `woken` is set.
+        """
         now = self._clock()
-        await self._sync_workers(now)
+        settled = await self._sync_workers(now)
         async with self._closing:
             for session in self._store.to_close(now):
-                if await self._end(session) and session.revoked is None:
+                ended = await self._end(session)
+                settled = settled and ended
+                if ended and session.revoked is None:
                     self._note("expire", session, result="closed", reason=session.state(now))
-        self.streams.sweep({session.id for session in self._store.alive(now)})
+        self._move_drives(now)
         self._store.forget_old(now)
+        return self._rest(now) if settled else 0.0
 
-    async def _sync_workers(self, now: float) -> None:
+    def _move_drives(self, now: float) -> None:
+        self.streams.sweep({session.id for session in self._store.alive(now)})
+
+    def _rest(self, now: float) -> float:
+        if now < self._hurry:
+            return 0.0
+        moments = [moment for moment in (self._store.next_end(now), self.streams.due()) if moment is not None]
+        return max(0.0, min([*moments, now + LOOK_SECONDS]) - now)
+
+    def _hasten(self, now: float) -> None:
+        self._hurry = now + NEW_WORKER_SECONDS
+        self.woken.set()
+
+    async def _sync_workers(self, now: float) -> bool:
+        """Tell new workers what they may lack; false if one did not take it, and must be asked again."""
         workers = await self._proxy.workers()
         behind, self._behind = self._behind, False
         fresh = [pid for pid in workers if behind or pid not in self._synced]
@@ -228,15 +259,18 @@ class Sessions:
             revoked = self._store.revoked(now)
             await asyncio.gather(*(self._proxy.refuse(session, revoked=True) for session in revoked))
         self._synced = set(workers) if taken else set()
+        return taken
 
     async def _revoke(self, ids: list[str], actor: str, reason: str) -> list[dict[str, Any]]:
         now = self._clock()
         ended = self._store.revoke(ids, now)
+        self._hasten(now)
         for session in ended:
             self._note("revoke", session, result="revoked", by=actor, reason=reason)
         live = [session for session in ended if session.redeemed is not None]
         async with self._closing:
             await asyncio.gather(*(self._end(session) for session in live))
+        self._move_drives(now)
         return [describe(session, now) for session in ended]
 
     async def _end(self, session: Session) -> bool:

@@ -7,22 +7,26 @@ Plan's code; a unit test holds the two together.
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
-from deskyard.gateway import egress_rules
+from deskyard.gateway import egress_rules, files
+from deskyard.gateway.checks import REMEDY, is_address, is_network, keys, matches, require
 from deskyard.gateway.egress_rules import EgressRules
 from deskyard.gateway.errors import GatewayError
+from deskyard.gateway.layout import Layout
 
 LABEL = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?\Z")
 HOSTNAME = re.compile(r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}\Z")
+DIRECTORY = re.compile(r"https://[a-z0-9][a-z0-9.-]{0,251}(?::([1-9][0-9]{0,4}))?(?:/[A-Za-z0-9._~/-]{0,200})?\Z")
+EMAIL = re.compile(r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9.-]{1,180}\Z")
+PEM_LIMIT = 64 * 1024
 ROUTES = ("desktop", "terminal")
 EGRESS = ("open", "locked", "none")
-REMEDY = "send the settings of the workspace's Plan unchanged"
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,21 @@ class Desktop:
 
 
 @dataclass(frozen=True)
+class Acme:
+    """The server that gives the door its certificate; `ca` is the PEM of its own authority, or empty."""
+
+    directory: str
+    email: str
+    ca: str
+
+    @property
+    def port(self) -> int:
+        """The server's TCP port."""
+        found = DIRECTORY.match(self.directory)
+        return int(found[1]) if found and found[1] else 443
+
+
+@dataclass(frozen=True)
 class Settings:
     """All a gateway has to know of its workspace; holds no secret."""
 
@@ -46,6 +65,8 @@ class Settings:
     uplink_address: str
     uplink_prefix: int
     host_address: str
+    resolvers: Sequence[str]
+    operators: Sequence[str]
     workspace_mac: str
     workspace_address: str
     workspace_prefix: int
@@ -53,6 +74,7 @@ class Settings:
     denied_networks: tuple[str, ...]
     egress_rules: EgressRules
     desktops: tuple[Desktop, ...]
+    acme: Acme | None
 
     @property
     def uplink_network(self) -> IPv4Network:
@@ -63,6 +85,12 @@ class Settings:
     def workspace_network(self) -> IPv4Network:
         """The network of the desktops."""
         return IPv4Network((self.workspace_address, self.workspace_prefix), strict=False)
+
+    @property
+    def operators_match(self) -> str:
+        """The networks whose machines may use SSH, as nft takes and lists them."""
+        operators = [one.removesuffix("/32") for one in self.operators]
+        return operators[0] if len(operators) == 1 else f"{{ {', '.join(operators)} }}"
 
     @cached_property
     def denied(self) -> tuple[IPv4Network, ...]:
@@ -97,51 +125,80 @@ class Settings:
         return hashlib.sha256(self.as_json().encode()).hexdigest()[:12]
 
 
+def in_force(layout: Layout) -> Settings:
+    """The settings that `apply` installed; raises `GatewayError` if there are none yet."""
+    text = files.read(layout.settings_file)
+    if text is None:
+        remedy = "send the settings with deskyard-gateway apply first"
+        raise GatewayError("settings", str(layout.settings_file), "are not there yet", remedy)
+    return parse(text)
+
+
 def parse(text: str) -> Settings:
     """Read and check the JSON document; raises `GatewayError` naming the first wrong field."""
     try:
         document = json.loads(text)
     except json.JSONDecodeError as error:
         raise GatewayError("settings", None, f"is not JSON: {error}", REMEDY) from error
-    values = _keys(document, "settings", {field.name for field in fields(Settings)})
+    values = keys(document, "settings", {field.name for field in fields(Settings)})
     for name, valid, reason in _SCALARS:
-        _require(valid(values[name]), name, values[name], reason)
-    _require(isinstance(values["denied_networks"], list), "denied_networks", None, "must be a list")
-    _require(isinstance(values["desktops"], list), "desktops", None, "must be a list")
+        require(valid(values[name]), name, values[name], reason)
+    require(isinstance(values["denied_networks"], list), "denied_networks", None, "must be a list")
+    require(isinstance(values["desktops"], list), "desktops", None, "must be a list")
     for index, network in enumerate(values["denied_networks"]):
-        _require(_is_network(network), f"denied_networks[{index}]", network, "is no IPv4 network")
+        require(is_network(network), f"denied_networks[{index}]", network, "is no IPv4 network")
     desktops = tuple(_desktop(item, f"desktops[{index}]") for index, item in enumerate(values["desktops"]))
     rules = egress_rules.read(values["egress_rules"])
-    given = {**values, "desktops": desktops, "denied_networks": tuple(values["denied_networks"]), "egress_rules": rules}
+    acme = _acme(values["acme"])
+    given = {
+        **values,
+        "acme": acme,
+        "desktops": desktops,
+        "denied_networks": tuple(values["denied_networks"]),
+        "egress_rules": rules,
+    }
     settings = Settings(**given)
     _check_whole(settings)
     return settings
 
 
 def _desktop(item: Any, where: str) -> Desktop:
-    values = _keys(item, where, {"name", "mac", "address", "routes"})
-    _require(_matches(LABEL, values["name"]), f"{where}.name", values["name"], "is no DNS label")
-    _require(_matches(MAC, values["mac"]), f"{where}.mac", values["mac"], "is no lower-case MAC address")
-    _require(_is_address(values["address"]), f"{where}.address", values["address"], "is no IPv4 address")
+    values = keys(item, where, {"name", "mac", "address", "routes"})
+    require(matches(LABEL, values["name"]), f"{where}.name", values["name"], "is no DNS label")
+    require(matches(MAC, values["mac"]), f"{where}.mac", values["mac"], "is no lower-case MAC address")
+    require(is_address(values["address"]), f"{where}.address", values["address"], "is no IPv4 address")
     routes = values["routes"]
-    _require(isinstance(routes, dict), f"{where}.routes", routes, "must map routes to ports")
+    require(isinstance(routes, dict), f"{where}.routes", routes, "must map routes to ports")
     for route, port in routes.items():
-        _require(route in ROUTES, f"{where}.routes", route, f"is no route; routes are {', '.join(ROUTES)}")
-        _require(_is_port(port), f"{where}.routes.{route}", port, "is no TCP port")
+        require(route in ROUTES, f"{where}.routes", route, f"is no route; routes are {', '.join(ROUTES)}")
+        require(_is_port(port), f"{where}.routes.{route}", port, "is no TCP port")
     return Desktop(values["name"], values["mac"], values["address"], dict(routes))
+
+
+def _acme(item: Any) -> Acme | None:
+    if item is None:
+        return None
+    values = keys(item, "acme", {"directory", "email", "ca"})
+    found = matches(DIRECTORY, values["directory"]) and Acme(**values).port <= 65535
+    require(found, "acme.directory", values["directory"], "is no https address")
+    require(matches(EMAIL, values["email"]), "acme.email", values["email"], "is no address of a mailbox")
+    pem = values["ca"]
+    good = isinstance(pem, str) and len(pem) <= PEM_LIMIT and (not pem or "-----BEGIN CERTIFICATE-----" in pem)
+    require(good, "acme.ca", None, "is no PEM certificate")
+    return Acme(**values)
 
 
 def _check_whole(settings: Settings) -> None:
     network = settings.workspace_network
-    _require(
+    require(
         not network.overlaps(settings.uplink_network),
         "workspace_address",
         settings.workspace_address,
         "is in a network that overlaps the uplink",
     )
     host = IPv4Address(settings.host_address)
-    _require(host in settings.uplink_network, "host_address", str(host), "is not in the uplink network")
-    _require(
+    require(host in settings.uplink_network, "host_address", str(host), "is not in the uplink network")
+    require(
         re.fullmatch(r"https://" + re.escape(settings.hostname) + r"(:[0-9]{1,5})?", settings.origin) is not None,
         "origin",
         settings.origin,
@@ -151,41 +208,10 @@ def _check_whole(settings: Settings) -> None:
     for index, desktop in enumerate(settings.desktops):
         where = f"desktops[{index}]"
         inside = IPv4Address(desktop.address) in network
-        _require(inside, f"{where}.address", desktop.address, f"is not in the workspace network {network}")
+        require(inside, f"{where}.address", desktop.address, f"is not in the workspace network {network}")
         for value in (desktop.name, desktop.mac, desktop.address):
-            _require(value not in seen, where, value, "is used twice")
+            require(value not in seen, where, value, "is used twice")
             seen.add(value)
-
-
-def _keys(document: Any, where: str, wanted: set[str]) -> dict[str, Any]:
-    _require(isinstance(document, dict), where, None, "must be an object")
-    missing, unknown = sorted(wanted - set(document)), sorted(set(document) - wanted)
-    _require(not missing, where, None, f"lacks {', '.join(missing)}")
-    _require(not unknown, where, None, f"has unknown keys: {', '.join(unknown)}")
-    return dict(document)
-
-
-def _require(good: bool, field: str, value: object, reason: str) -> None:
-    if not good:
-        raise GatewayError(field, value, reason, REMEDY)
-
-
-def _matches(pattern: re.Pattern[str], value: Any) -> bool:
-    return isinstance(value, str) and pattern.match(value) is not None
-
-
-def _is_address(value: Any) -> bool:
-    try:
-        return isinstance(value, str) and str(IPv4Address(value)) == value
-    except ValueError:
-        return False
-
-
-def _is_network(value: Any) -> bool:
-    try:
-        return isinstance(value, str) and str(IPv4Network(value)) == value
-    except ValueError:
-        return False
 
 
 def _is_prefix(value: Any) -> bool:
@@ -196,16 +222,28 @@ def _is_port(value: Any) -> bool:
     return type(value) is int and 1 <= value <= 65535
 
 
+def _are_networks(value: Any, least_prefix: int) -> bool:
+    """A list of networks, or of addresses if the prefix has to be 32; none is everything."""
+    if not isinstance(value, list) or not 1 <= len(value) <= 16 or not all(isinstance(one, str) for one in value):
+        return False
+    try:
+        return all(IPv4Network(one).prefixlen >= max(least_prefix, 1) for one in value)
+    except ValueError:
+        return False
+
+
 _SCALARS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
-    ("workspace", lambda value: _matches(LABEL, value), "is no DNS label"),
+    ("workspace", lambda value: matches(LABEL, value), "is no DNS label"),
     ("origin", lambda value: isinstance(value, str), "must be text"),
-    ("hostname", lambda value: _matches(HOSTNAME, value) and len(value) <= 253, "is no lower-case host name"),
-    ("uplink_mac", lambda value: _matches(MAC, value), "is no lower-case MAC address"),
-    ("uplink_address", _is_address, "is no IPv4 address"),
+    ("hostname", lambda value: matches(HOSTNAME, value) and len(value) <= 253, "is no lower-case host name"),
+    ("uplink_mac", lambda value: matches(MAC, value), "is no lower-case MAC address"),
+    ("uplink_address", is_address, "is no IPv4 address"),
     ("uplink_prefix", _is_prefix, "must be a whole number from 8 to 30"),
-    ("host_address", _is_address, "is no IPv4 address"),
-    ("workspace_mac", lambda value: _matches(MAC, value), "is no lower-case MAC address"),
-    ("workspace_address", _is_address, "is no IPv4 address"),
+    ("host_address", is_address, "is no IPv4 address"),
+    ("resolvers", lambda value: _are_networks(value, 32), "must be a list of one to sixteen IPv4 addresses"),
+    ("operators", lambda value: _are_networks(value, 0), "must be a list of one to sixteen IPv4 networks"),
+    ("workspace_mac", lambda value: matches(MAC, value), "is no lower-case MAC address"),
+    ("workspace_address", is_address, "is no IPv4 address"),
     ("workspace_prefix", _is_prefix, "must be a whole number from 8 to 30"),
     ("egress", lambda value: value in EGRESS, f"must be one of: {', '.join(EGRESS)}"),
 )

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import Any
 
-from deskyard.gateway import admin, probe, tls
+from deskyard.gateway import acme, admin, probe, tls
 from deskyard.gateway.errors import GatewayError
 from deskyard.gateway.layout import Layout
 from deskyard.gateway.settings import Settings
@@ -39,6 +39,7 @@ def status(settings: Settings | None, layout: Layout, system: System, timeout: f
         "digest": settings.digest if settings else None,
         "services": services,
         "certificate_expires": expires.isoformat() if expires else None,
+        "acme": acme.state(settings, layout) if settings else None,
         "desktops": desktops,
     }
 

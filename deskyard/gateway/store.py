@@ -158,6 +158,12 @@ class Store:
         """Redeemed, not revoked, not over."""
         return self._many(ALIVE, "", now)
 
+    def next_end(self, now: float) -> float | None:
+        """When the first of those that are alive ends, if nobody renews it."""
+        with self._transaction() as db:
+            row = db.execute(f"select min({ENDS}) from sessions where {ALIVE}", (now,)).fetchone()
+        return None if row[0] is None else float(row[0])
+
     def revoked(self, now: float) -> list[Session]:
         """Revoked ones whose cookie would still be good."""
         return self._many(f"revoked is not null and redeemed is not null and {ENDS} > ?", "", now)

@@ -32,16 +32,18 @@ class Note(Protocol):
 
 @dataclass
 class Streams:
-    """All VNC connections, and the drivers; `tell` is called whenever a driver changes."""
+    """All VNC connections, and the drivers; `tell` is called whenever a driver changes, `wake` for a connection."""
 
     store: Store
     layout: Layout
     note: Note
     clock: Callable[[], float] = time.time
     tell: Callable[[], None] = lambda: None
+    wake: Callable[[], None] = lambda: None
     open: dict[Hashable, Stream] = field(default_factory=dict)
     silent: set[str] = field(default_factory=set)  # desktops that did not answer the last connection
     _gone: dict[str, float] = field(default_factory=dict)  # desktop -> since when its driver is away
+    _over: set[str] = field(default_factory=set)  # sessions that ended, with connections
 
     def __post_init__(self) -> None:
         self._drivers = self.store.drivers()
@@ -67,10 +69,12 @@ class Streams:
         self.silent.discard(session.desktop)
         if session.mode == "drive" and session.desktop not in self._drivers:
             self._set(session.desktop, session, "first")
+        self.wake()
 
     def end(self, key: Hashable) -> None:
         """A connection is over."""
         self.open.pop(key, None)
+        self.wake()
 
     def acted(self, key: Hashable, at: float) -> None:
         """Its client typed or pointed."""
@@ -103,6 +107,8 @@ class Streams:
     def sweep(self, alive: set[str]) -> None:
         """Move on the drive of those who left, ended, or do nothing while somebody waits."""
         now = self.clock()
+        # Their connections are told to end, and may be here a moment longer.
+        self._over = {one.session.id for one in self.open.values()} - alive
         for desktop, (id, since) in list(self._drivers.items()):
             mine = self.of(id)
             if mine:
@@ -115,14 +121,31 @@ class Streams:
             elif now - max(since, *(one.acted for one in mine)) >= self.layout.driver_idle_seconds:
                 self._pass_on(desktop, "idle", free=False)
 
-    def _pass_on(self, desktop: str, reason: str, *, free: bool) -> None:
+    def due(self) -> float | None:
+        """When the next sweep moves a drive on, if nothing happens before."""
+        moments = []
+        for desktop, (id, since) in self._drivers.items():
+            mine = self.of(id)
+            if not mine:
+                moments.append(self._gone.get(desktop, self.clock()) + self.layout.driver_away_seconds)
+            elif self._waiting(desktop):
+                moments.append(max(since, *(one.acted for one in mine)) + self.layout.driver_idle_seconds)
+        return min(moments, default=None)
+
+    def _waiting(self, desktop: str) -> list[Stream]:
+        """The connections of others who may drive."""
         current = self.drivers.get(desktop)
-        waiting = [
+        return [
             stream
             for stream in self.open.values()
-            if stream.session.desktop == desktop and stream.session.mode == "drive" and stream.session.id != current
+            if stream.session.desktop == desktop
+            and stream.session.mode == "drive"
+            and stream.session.id != current
+            and stream.session.id not in self._over
         ]
-        if waiting:
+
+    def _pass_on(self, desktop: str, reason: str, *, free: bool) -> None:
+        if waiting := self._waiting(desktop):
             self._set(desktop, min(waiting, key=lambda stream: stream.since).session, reason)
         elif free:
             self._set(desktop, None, reason)

@@ -89,8 +89,31 @@ def check(text: str, own_key_pem: str | None, hostname: str) -> Pair:
 
 def expiry(bundle: Path) -> datetime | None:
     """When the installed certificate ends, or nothing if there is none."""
+    leaf = _installed(bundle)
+    return leaf.not_valid_after_utc if leaf else None
+
+
+def validity(bundle: Path) -> tuple[datetime, datetime] | None:
+    """From when to when the installed certificate is good."""
+    leaf = _installed(bundle)
+    return (leaf.not_valid_before_utc, leaf.not_valid_after_utc) if leaf else None
+
+
+def fingerprint(bundle: Path) -> str | None:
+    """Tells the installed certificate from all others."""
+    leaf = _installed(bundle)
+    return leaf.fingerprint(hashes.SHA256()).hex() if leaf else None
+
+
+def covers(bundle: Path, hostname: str) -> bool:
+    """Whether the installed certificate is for this name."""
+    leaf = _installed(bundle)
+    return leaf is not None and _covers(leaf, hostname)
+
+
+def _installed(bundle: Path) -> x509.Certificate | None:
     text = files.read(bundle)
-    return x509.load_pem_x509_certificates(text.encode())[0].not_valid_after_utc if text else None
+    return x509.load_pem_x509_certificates(text.encode())[0] if text else None
 
 
 def _check_link(child: x509.Certificate, parent: x509.Certificate) -> None:

@@ -59,19 +59,33 @@ def _explain(error: ValidationError, source: str, model: type[BaseModel]) -> Con
         key = str(first["loc"][-1])
         near = difflib.get_close_matches(key, _keys(model), 1)
         remedy = f"write {near[0]!r}" if near else f"remove it; known keys: {', '.join(sorted(_keys(model)))}"
-        return ConfigError(field, first["input"], "is not a known key", remedy)
+        # Its value is not shown: it may be a secret that somebody believed to belong here.
+        return ConfigError(field, None, "is not a known key", remedy)
     if kind == "missing":
         return ConfigError(field, None, "is required and missing", f"add {where}")
+    value = first["input"] if isinstance(first["input"], str | int | float | bool) else None
+    if not _may_be_shown(first["loc"], model):
+        value = None
     if kind == "string_pattern_mismatch" and first["ctx"]["pattern"] == DNS_LABEL:
         reason = "is no DNS label (lower-case letters, digits, hyphens; starts with a letter; at most 32)"
-        return ConfigError(field, first["input"], reason, "choose a name such as 'research-1'")
+        return ConfigError(field, value, reason, "choose a name such as 'research-1'")
     reason, _, remedy = first["msg"].removeprefix("Value error, ").partition(" -> ")
-    value = first["input"] if isinstance(first["input"], str | int | float | bool) else None
     return ConfigError(field, value, reason, remedy or "correct the value")
 
 
+def _may_be_shown(location: tuple[int | str, ...], model: type[BaseModel]) -> bool:
+    """False for what is in a field that keeps its value back (`repr=False`)."""
+    models = [model]
+    for part in location:
+        infos = [one.model_fields[part] for one in models if isinstance(part, str) and part in one.model_fields]
+        if not all(info.repr for info in infos):
+            return False
+        models = [found for info in infos for found in _models_in(info.annotation)] or models
+    return True
+
+
 def _keys(model: type[BaseModel], seen: frozenset[type[BaseModel]] = frozenset()) -> set[str]:
-    keys = set(model.model_fields)
+    keys = {info.alias or name for name, info in model.model_fields.items()}
     for info in model.model_fields.values():
         for part in _models_in(info.annotation):
             if part not in seen:

@@ -9,6 +9,10 @@ from deskyard.model.base import Declaration, DnsLabel
 HYGIENE_ROLE = "image_hygiene"
 
 RoleName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", description="A folder of ansible/roles.")]
+PackageName = Annotated[
+    str, Field(pattern=r"^[a-z0-9][a-z0-9+.-]+$", description="A package of the distribution, without a version.")
+]
+FolderName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", description="A folder beside image.yaml.")]
 
 
 class VendorBase(Declaration):
@@ -66,7 +70,7 @@ class Artifact(Declaration):
 
 
 class Image(Declaration):
-    """`images/<name>/image.yaml`."""
+    """`images/<name>/image.yaml` of an image that starts from a distribution."""
 
     name: DnsLabel = Field(description="Name of the image: the name of its folder.")
     version: str = Field(pattern=r"^\d+\.\d+\.\d+$", description="Version, three numbers.")
@@ -90,3 +94,40 @@ class Image(Declaration):
         if len(set(self.roles)) != len(self.roles):
             raise ValueError("a role is named twice -> name each role once")
         return self
+
+
+class CustomImage(Declaration):
+    """`images/<name>/image.yaml` of an image that starts from another image and adds to it."""
+
+    name: DnsLabel = Field(description="Name of the image: the name of its folder.")
+    version: str = Field(pattern=r"^\d+\.\d+\.\d+$", description="Version, three numbers.")
+    description: str = Field(description="What the image is, one sentence.")
+    parent: DnsLabel = Field(
+        alias="from", description="The image that this one starts from: desktop, or another custom image."
+    )
+    disk_gib: int | None = Field(
+        None, ge=3, le=40, description="Size of the disk, GiB; that of the image it starts from, or larger."
+    )
+    packages: tuple[PackageName, ...] = Field((), description="Debian packages to install.")
+    files: FolderName | None = Field(
+        None, description="Folder beside image.yaml whose content is copied to /, owned by root."
+    )
+    roles: tuple[RoleName, ...] = Field(
+        (),
+        description="Ansible roles, in order, after packages and files: folders of roles/ beside image.yaml or of "
+        f"ansible/roles. {HYGIENE_ROLE} runs at the end by itself.",
+    )
+
+    @model_validator(mode="after")
+    def _names_each_once(self) -> Self:
+        if HYGIENE_ROLE in self.roles:
+            raise ValueError(f"{HYGIENE_ROLE} runs at the end of every image by itself -> take it out of roles")
+        for key, names in (("role", self.roles), ("package", self.packages)):
+            if len(set(names)) != len(names):
+                raise ValueError(f"a {key} is named twice -> name each {key} once")
+        if self.parent == self.name:
+            raise ValueError("the image starts from itself -> write from: desktop")
+        return self
+
+
+AnyImage = Image | CustomImage

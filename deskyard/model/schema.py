@@ -4,7 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from deskyard.model.image import Image
+from pydantic.json_schema import models_json_schema
+
+from deskyard.model.image import CustomImage, Image
 from deskyard.model.site import Site
 from deskyard.model.workspace import Workspace
 
@@ -14,9 +16,22 @@ PREFIX = "deskyard:"
 def schemas() -> dict[str, dict[str, Any]]:
     """Every schema by the name of its file."""
     return {
-        "image.schema.json": _with_dialect(Image.model_json_schema()),
+        "image.schema.json": _with_dialect(image_schema()),
         "site.schema.json": _with_dialect(Site.model_json_schema()),
         "stack.schema.json": _with_dialect(stack_schema()),
+    }
+
+
+def image_schema() -> dict[str, Any]:
+    """The schema of `image.yaml`: with `from` that of a custom image, else that of one that starts from a base."""
+    _, schema = models_json_schema([(Image, "validation"), (CustomImage, "validation")])
+    return {
+        "title": "Image",
+        "type": "object",
+        "if": {"required": ["from"]},
+        "then": {"$ref": "#/$defs/CustomImage"},
+        "else": {"$ref": "#/$defs/Image"},
+        **schema,
     }
 
 

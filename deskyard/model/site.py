@@ -1,28 +1,58 @@
 """A site: one hypervisor estate."""
 
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from deskyard.errors import ConfigError
 from deskyard.model.base import Declaration, DnsLabel
 from deskyard.model.egress import ReachableNetwork
+from deskyard.model.proxmox import Cluster
 from deskyard.model.tier import TIERS, Tier
 
 
-class Certificate(Declaration):
-    """A certificate the operator brings, instead of one from the site's own authority."""
+class Acme(Declaration):
+    """A server that gives certificates to who answers on a name (RFC 8555), such as Let's Encrypt or step-ca."""
 
-    chain: Path = Field(description="PEM file: certificate, then its intermediates.")
-    key: Path = Field(description="PEM file with the private key.")
+    directory: str = Field(
+        pattern=r"^https://[a-z0-9]([a-z0-9.-]{0,250}[a-z0-9])?(:[1-9][0-9]{0,4})?(/[A-Za-z0-9._~/-]{0,200})?$",
+        description="The server's directory; whoever names it here agrees to the server's terms of use.",
+    )
+    email: str = Field(
+        pattern=r"^[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9.-]{1,180}$",
+        description="Whom the server tells of what needs attention.",
+    )
+    ca: Path | None = Field(
+        None, description="PEM file of the authority that signed the server's own certificate, if it is no public one."
+    )
+
+
+class Certificate(Declaration):
+    """A certificate of the operator's choice instead of one from the site's own authority: files, or a server."""
+
+    chain: Path | None = Field(None, description="PEM file: certificate, then its intermediates.")
+    key: Path | None = Field(None, description="PEM file with the private key.")
+    acme: Acme | None = Field(None, description="Instead of files: gateways order and renew their own from here.")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if self.acme is not None and (self.chain is not None or self.key is not None):
+            raise ValueError("acme and files are both given -> keep acme, or chain and key")
+        if self.acme is None and (self.chain is None or self.key is None):
+            raise ValueError("names no whole source -> give chain and key, or acme with directory and email")
+        return self
 
 
 class Site(Declaration):
     """Where workspaces run. The built-in site `local` is this machine with libvirt."""
 
     name: DnsLabel = Field("local", description="Name of the site.")
-    backend: Literal["libvirt"] = Field("libvirt", description="Hypervisor of the site.")
+    backend: Literal["libvirt", "proxmox"] = Field(
+        "libvirt", description="libvirt: this machine. proxmox: the cluster described below proxmox."
+    )
+    proxmox: Cluster | None = Field(None, description="The cluster of a site with backend proxmox.")
     domain: str = Field(
         "localhost",
         pattern=r"^[a-z0-9]([a-z0-9.-]{0,180}[a-z0-9])?$",
@@ -44,6 +74,40 @@ class Site(Declaration):
         description="Further networks that no desktop may reach: public addresses of the host and of your LAN.",
     )
     tiers: dict[str, Tier] = Field(default_factory=dict, description="Further tiers of this site.")
+
+    @model_validator(mode="after")
+    def _backend_is_described(self) -> Self:
+        if self.backend == "proxmox" and self.proxmox is None:
+            raise ValueError("backend proxmox needs its cluster -> add proxmox: with endpoint, uplink and zone")
+        if self.backend != "proxmox" and self.proxmox is not None:
+            raise ValueError("proxmox is described, but backend is libvirt -> write backend: proxmox")
+        return self
+
+    @model_validator(mode="after")
+    def _acme_reaches_the_gateway(self) -> Self:
+        if self.certificate is None or self.certificate.acme is None:
+            return self
+        if self.domain == "localhost" or self.domain.endswith(".localhost"):
+            reason = "certificate.acme cannot be with domain localhost: its server looks the name up, and finds itself"
+            raise ValueError(f"{reason} -> give the site a domain whose names lead to its gateways")
+        if self.backend == "libvirt" and IPv4Address(self.listen).is_loopback:
+            reason = f"certificate.acme cannot be with listen {self.listen}: its server could not ask the gateways"
+            raise ValueError(f"{reason} -> listen on an address that it reaches")
+        return self
+
+    @model_validator(mode="after")
+    def _caps_are_enforced(self) -> Self:
+        for name, tier in self.tiers.items():
+            if self.backend == "libvirt" and tier.needs_cluster:
+                raise ValueError(f"tier {name} caps disk or network, which backend libvirt cannot -> remove these caps")
+        return self
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster of a site with backend proxmox; raises `ConfigError` for a site without one."""
+        if self.proxmox is None:
+            raise ConfigError("site", self.name, "is no Proxmox VE cluster", "name a site with backend: proxmox")
+        return self.proxmox
 
     def all_tiers(self) -> dict[str, Tier]:
         """The built-in tiers and the site's own."""

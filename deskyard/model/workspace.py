@@ -1,13 +1,14 @@
 """A workspace: a tenant with its own network, gateway and desktops."""
 
 from ipaddress import IPv4Network
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from deskyard.gateway.egress_list import MAX_ENTRIES
 from deskyard.model.base import Declaration, DnsLabel
 from deskyard.model.egress import AllowEntry
+from deskyard.model.keys import MAX_KEYS, Encrypted, encrypted
 
 PRIVATE_BLOCKS = tuple(IPv4Network(block) for block in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
 
@@ -17,11 +18,18 @@ class Desktop(Declaration):
 
     name: DnsLabel = Field(description="Name of the desktop, unique in the workspace; a DNS label.")
     tier: str = Field("free", description="Tier that caps CPU, memory and disk: free, pro, max or one of the site.")
+    image: DnsLabel | None = Field(None, description="Image of this desktop; that of the workspace if left out.")
     host_number: int | None = Field(
         None,
         ge=10,
         le=126,
         description="Last part of the desktop's address; chosen from the name if left out.",
+    )
+    keys: tuple[DnsLabel, ...] = Field(
+        (),
+        max_length=MAX_KEYS,
+        repr=False,
+        description="Names of the workspace's keys that this desktop gets, besides shared_keys.",
     )
 
 
@@ -53,7 +61,20 @@ class Workspace(Declaration):
     peers: Literal["closed", "open"] = Field(
         "closed", description="closed: desktops do not reach each other. open: desktops of this workspace may."
     )
+    image: DnsLabel = Field(
+        "desktop", description="Image that new desktops are made from: desktop, or a custom image of images/."
+    )
     desktops: tuple[Desktop, ...] = Field(min_length=1, max_length=100, description="The desktops.")
+    keys: dict[DnsLabel, Encrypted] | None = Field(
+        None,
+        max_length=MAX_KEYS,
+        repr=False,
+        description="The owner's keys (anthropic, openai, any name), encrypted: ./inv desktop.set-key WORKSPACE NAME "
+        "writes them. A desktop gets those that it names, and those of shared_keys. {} takes all keys back.",
+    )
+    shared_keys: tuple[DnsLabel, ...] = Field(
+        (), max_length=MAX_KEYS, repr=False, description="Names of the keys that every desktop gets."
+    )
 
     @field_validator("network")
     @classmethod
@@ -68,6 +89,11 @@ class Workspace(Declaration):
     @classmethod
     def _each_entry_once(cls, entries: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(entries))
+
+    @field_validator("keys", mode="before")
+    @classmethod
+    def _no_key_in_plain_text(cls, keys: Any) -> Any:
+        return encrypted(keys)
 
     @model_validator(mode="after")
     def _list_has_its_mode(self) -> Self:
@@ -90,3 +116,22 @@ class Workspace(Declaration):
         if len(numbers) != len(set(numbers)):
             raise ValueError("two desktops have the same host_number -> give each its own or leave it out")
         return self
+
+    @model_validator(mode="after")
+    def _known_keys(self) -> Self:
+        known = ", ".join(self.keys or ()) or "none"
+        named = {f"keys of desktop {one.name!r}": one.keys for one in self.desktops}
+        named["shared_keys"] = self.shared_keys
+        for where, names in named.items():
+            for place, name in enumerate(names):
+                # It is not shown: somebody may have written the key itself where its name belongs.
+                if name not in (self.keys or {}):
+                    raise ValueError(
+                        f"{where}: entry {place + 1} names no key of this workspace (it has: {known}) -> "
+                        f"correct the name, or first ./inv desktop.set-key {self.name} NAME"
+                    )
+        return self
+
+    def keys_of(self, desktop: Desktop) -> tuple[str, ...]:
+        """The names of the keys that a desktop gets, in order."""
+        return tuple(sorted({*self.shared_keys, *desktop.keys}))

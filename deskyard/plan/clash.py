@@ -14,7 +14,6 @@ def shared(one: WorkspacePlan, other: WorkspacePlan) -> dict[str, set[str]]:
 
 def _claims(plan: WorkspacePlan) -> dict[str, set[str]]:
     gateway, desktops = plan.gateway, plan.desktops
-    machines = [gateway.machine, *(desktop.machine for desktop in desktops)]
     return {
         "address": {
             gateway.workspace_address,
@@ -24,7 +23,7 @@ def _claims(plan: WorkspacePlan) -> dict[str, set[str]]:
         },
         "MAC": {gateway.workspace_mac, gateway.uplink_mac, *(desktop.mac for desktop in desktops)},
         "bridge": {plan.network.bridge, plan.uplink.bridge},
-        "machine": {machine.domain for machine in machines},
+        "machine": {machine.domain for machine in plan.machines().values()},
         "network": {plan.network.name, plan.uplink.name},
         "filter": {plan.desktop_filter.name, plan.gateway_filter.name},
     }

@@ -1,5 +1,7 @@
 """What a machine learns at its first boot (cloud-init, NoCloud). Holds no secret."""
 
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +34,7 @@ def gateway_first_boot(gateway: GatewayPlan, management_key: str) -> FirstBoot:
         "dhcp4": False,
         "addresses": [f"{settings.uplink_address}/{settings.uplink_prefix}"],
         "routes": [{"to": "0.0.0.0/0", "via": settings.host_address}],
-        "nameservers": {"addresses": [settings.host_address]},
+        "nameservers": {"addresses": list(settings.resolvers)},
     }
     workspace = {
         **_nic(gateway.workspace_mac, "workspace"),
@@ -72,3 +74,31 @@ def _first_boot(instance: str, hostname: str, management_key: str, network: dict
         user_data=user_data,
         network_config={"version": 2, "ethernets": network},
     )
+
+
+@dataclass(frozen=True)
+class NamedNic:
+    """A NIC of a gateway by the name that all its rules use."""
+
+    name: str
+    mac: str
+    address: str
+    router: str | None = None
+    resolvers: tuple[str, ...] = ()
+
+
+def interface_files(nics: Sequence[NamedNic]) -> str:
+    """A script that names NICs and keeps cloud-init from naming them otherwise; in force after a restart.
+
+    For hypervisors whose own first boot cannot name NICs. It can run any number of times.
+    """
+    files = {"/etc/cloud/cloud.cfg.d/99-deskyard-network.cfg": "network: {config: disabled}\n"}
+    for nic in nics:
+        match = f"[Match]\nMACAddress={nic.mac}\n"
+        lines = [match, "[Network]", f"Address={nic.address}", "LinkLocalAddressing=no", "IPv6AcceptRA=no"]
+        lines += [f"Gateway={nic.router}"] if nic.router else []
+        lines += [f"DNS={resolver}" for resolver in nic.resolvers]
+        files[f"/etc/systemd/network/10-deskyard-{nic.name}.link"] = f"{match}\n[Link]\nName={nic.name}\n"
+        files[f"/etc/systemd/network/10-deskyard-{nic.name}.network"] = "\n".join(lines) + "\n"
+    writes = [f"printf %s {shlex.quote(text)} > {path}" for path, text in files.items()]
+    return "\n".join(["set -e", *writes, "rm -f /etc/systemd/network/10-cloud-init-*", "sync"]) + "\n"

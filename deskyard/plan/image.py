@@ -1,14 +1,17 @@
 """What an image is made from, and the digest that stands for it."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
 import yaml
 
 from deskyard.errors import ConfigError
-from deskyard.model.image import Image
+from deskyard.model.base import load_yaml
+from deskyard.model.image import AnyImage, CustomImage, Image
+from deskyard.plan.image_layer import layer_files
 
 BaseKind = Literal["vendor", "bootstrap"]
 BaseChoice = Literal["auto", "vendor", "bootstrap"]
@@ -23,26 +26,104 @@ MECHANISM = (
     "deskyard/run/boot_sector.py",
     "deskyard/run/bootstrap.py",
 )
-IGNORED_NAMES = {"__pycache__", "node_modules", ".pytest_cache", ".mypy_cache", ".ruff_cache", "dist"}
+# What custom images are made with beside it.
+CUSTOM_MECHANISM = ("ansible/roles/image_layer", "deskyard/run/image_layer.py")
+TESTS, LAYER_SUITE = "tests", "tests/infra/image_layer"
+IGNORED_NAMES = {".git", "__pycache__", "node_modules", ".pytest_cache", ".mypy_cache", ".ruff_cache", "dist"}
 DIGEST_LENGTH = 16
 
 
-def read_image(tree: Path, name: str) -> Image:
-    """The declaration of image `name`; raises `ConfigError` if there is none or it is wrong."""
+def read_image(tree: Path, name: str) -> AnyImage:
+    """The declaration of image `name`; raises `ConfigError` if there is none, or it or what it starts from is wrong."""
+    return lineage(tree, name)[0]
+
+
+def lineage(tree: Path, name: str) -> tuple[AnyImage, ...]:
+    """Image `name`, the one that it starts from, and so on; the last starts from a distribution."""
+    found = [_read(tree, name, "image")]
+    while isinstance(child := found[-1], CustomImage):
+        names = [image.name for image in found]
+        if child.parent in names:
+            circle = " -> ".join([*names[names.index(child.parent) :], child.parent])
+            raise ConfigError("from", child.parent, f"goes in a circle: {circle}", "start one of them from desktop")
+        found.append(_read(tree, child.parent, "from"))
+        _check_custom(child, found[-1], tree)
+    for child, parent in pairwise(found):
+        assert isinstance(child, CustomImage)
+        _check_disk(child, disk_gib(parent, tree))
+    return tuple(found)
+
+
+def base_image(tree: Path, name: str) -> Image:
+    """The image that a chain of custom images starts from in the end; `name` itself if it is none."""
+    root = lineage(tree, name)[-1]
+    assert isinstance(root, Image)
+    return root
+
+
+def disk_gib(image: AnyImage, tree: Path) -> int:
+    """Size of the image's disk: its own, else that of what it starts from."""
+    if isinstance(image, CustomImage) and image.disk_gib is None:
+        return disk_gib(_read(tree, image.parent, "from"), tree)
+    assert image.disk_gib is not None
+    return image.disk_gib
+
+
+def _read(tree: Path, name: str, field: str) -> AnyImage:
     path = tree / "images" / name / "image.yaml"
     if not path.is_file():
         known = ", ".join(image_names(tree))
-        raise ConfigError("image", name, "is not declared under images/", f"choose one of: {known}")
-    image = Image.read(path)
+        raise ConfigError(field, name, "is not declared under images/", f"choose one of: {known}")
+    values = load_yaml(path)
+    custom = isinstance(values, dict) and "from" in values
+    image: AnyImage = CustomImage.check(values, path.name) if custom else Image.check(values, path.name)
     if image.name != name:
         raise ConfigError("name", image.name, f"is not the name of its folder, {name}", f"write {name}")
+    if isinstance(image, Image):
+        _check_image(image, tree)
+    return image
+
+
+def _check_image(image: Image, tree: Path) -> None:
     for role in image.roles:
         if not (tree / "ansible/roles" / role / "tasks/main.yml").is_file():
             raise ConfigError("roles", role, "is no role of ansible/roles", "correct the name or write the role")
     for source in image.sources:
         if not (tree / source).exists():
             raise ConfigError("sources", source, "is not in the tree", "correct the path")
-    return image
+
+
+def check_start(parent: AnyImage) -> None:
+    """Raise `ConfigError` if no custom image can start from `parent`."""
+    if isinstance(parent, Image) and parent.bundle is not None:
+        reason = "is the image of gateways; a workspace has no other gateway than ours"
+        raise ConfigError("from", parent.name, reason, "write from: desktop")
+
+
+def _check_custom(image: CustomImage, parent: AnyImage, tree: Path) -> None:
+    check_start(parent)
+    for role in image.roles:
+        role_folder(image, role, tree)
+    layer_files(image, tree)
+
+
+def _check_disk(image: CustomImage, least: int) -> None:
+    if image.disk_gib is not None and image.disk_gib < least:
+        reason = f"is smaller than the disk of {image.parent}, {least} GiB, which cannot shrink"
+        raise ConfigError("disk_gib", image.disk_gib, reason, f"write {least} or more, or leave it out")
+
+
+def role_folder(image: CustomImage, role: str, tree: Path) -> Path:
+    """Where a role of a custom image is: in the image's own folder, else in ansible/roles."""
+    places = [tree / "images" / image.name / "roles" / role, tree / "ansible/roles" / role]
+    found = [place for place in places if (place / "tasks/main.yml").is_file()]
+    if not found:
+        reason = f"is a role neither of images/{image.name}/roles nor of ansible/roles"
+        raise ConfigError("roles", role, reason, "correct the name or write the role")
+    if len(found) > 1:
+        reason = f"is a role of images/{image.name}/roles and of ansible/roles"
+        raise ConfigError("roles", role, reason, "give your own another name")
+    return found[0]
 
 
 def image_names(tree: Path) -> list[str]:
@@ -50,23 +131,74 @@ def image_names(tree: Path) -> list[str]:
     return sorted(path.parent.name for path in (tree / "images").glob("*/image.yaml"))
 
 
-def digest(image: Image, tree: Path, base: BaseKind) -> str:
+def digest(image: AnyImage, tree: Path, base: BaseKind) -> str:
     """Stands for everything the image is made from: the same digest means the same image."""
-    state = hashlib.sha256(f"{image.name}\0{base}\0".encode())
-    for path in input_files(image, tree):
-        state.update(f"{path.relative_to(tree)}\0{path.stat().st_mode & 0o111:o}\0".encode())
-        state.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest_of(image.name, base, inputs(image, tree))
+
+
+def digest_of(name: str, base: BaseKind, found: Mapping[str, str]) -> str:
+    """The digest that image `name` has with these inputs."""
+    state = hashlib.sha256(f"{name}\0{base}\0".encode())
+    for path, fingerprint in found.items():
+        mode, checksum = fingerprint.split()
+        state.update(f"{path}\0{mode}\0".encode())
+        state.update(bytes.fromhex(checksum))
     return state.hexdigest()[:DIGEST_LENGTH]
 
 
-def input_files(image: Image, tree: Path) -> list[Path]:
-    """Every file that an image depends on, sorted."""
-    roots = [f"images/{image.name}", *(f"ansible/roles/{role}" for role in image.roles), *MECHANISM, *image.sources]
+def inputs(image: AnyImage, tree: Path) -> dict[str, str]:
+    """The fingerprint of every input by its path: who may run it (octal), then the sha256 of its content.
+
+    Those of a custom image hold those of the image that it starts from: what changes that one changes this one.
+    """
+    own = {str(path.relative_to(tree)): _fingerprint(path) for path in input_files(image, tree)}
+    if isinstance(image, Image):
+        return own
+    copied = {str(one.source.relative_to(tree)): one.fingerprint() for one in layer_files(image, tree)}
+    return dict(sorted({**inputs(_read(tree, image.parent, "from"), tree), **own, **copied}.items()))
+
+
+def _fingerprint(path: Path) -> str:
+    return f"{path.stat().st_mode & 0o111:o} {hashlib.sha256(path.read_bytes()).hexdigest()}"
+
+
+def input_kind(path: str) -> str:
+    """What an input is to the image: its declaration, one of its roles, the mechanism of all images, or a source."""
+    parts = path.split("/")
+    if parts[0] == "images":
+        if len(parts) > 4 and parts[2] == "roles":
+            return f"role {parts[3]}"
+        return "file" if len(parts) > 3 else "declaration"
+    if parts[:2] == ["ansible", "roles"]:
+        return f"role {parts[2]}"
+    return (
+        "mechanism"
+        if any(path == root or path.startswith(f"{root}/") for root in (*MECHANISM, *CUSTOM_MECHANISM))
+        else "source"
+    )
+
+
+def input_files(image: AnyImage, tree: Path) -> list[Path]:
+    """Every file that an image itself depends on, sorted; of a custom image without those that it copies to /."""
+    own = f"images/{image.name}"
+    if isinstance(image, Image):
+        roots = [own, *(f"ansible/roles/{role}" for role in image.roles), *MECHANISM, *image.sources]
+    else:
+        roots = [own, *(str(role_folder(image, role, tree).relative_to(tree)) for role in image.roles)]
+        roots += CUSTOM_MECHANISM
     found: set[Path] = set()
     for root in roots:
         path = tree / root
         found.update([path] if path.is_file() else _files_below(path))
+    if isinstance(image, CustomImage):
+        # Its tests are no part of it, as those of other images are not; what it copies is looked at more closely.
+        apart = {TESTS, image.files}
+        found = {path for path in found if not _is_below(path, tree / own, apart)}
     return sorted(found)
+
+
+def _is_below(path: Path, folder: Path, names: set[str | None]) -> bool:
+    return path.is_relative_to(folder) and path.relative_to(folder).parts[0] in names
 
 
 def _files_below(folder: Path) -> Iterable[Path]:
@@ -95,10 +227,29 @@ def base_kinds(choice: BaseChoice) -> tuple[BaseKind, ...]:
     return ("vendor", "bootstrap") if choice == "auto" else (choice,)
 
 
-def suite_folders(image: Image, tree: Path) -> list[Path]:
-    """The testinfra suites of the image's roles; raises `ConfigError` for a role without one."""
+def suite_folders(image: AnyImage, tree: Path) -> list[Path]:
+    """The testinfra suites of an image; raises `ConfigError` for a role without one."""
+    if isinstance(image, CustomImage):
+        return _custom_suites(image, tree)
     folders = [tree / "tests/infra" / role for role in image.roles]
     for folder in folders:
-        if not any(folder.glob("test_*.py")):
+        if not _has_tests(folder):
             raise ConfigError("roles", folder.name, "has no tests", f"write tests/infra/{folder.name}/test_*.py")
     return folders
+
+
+def _custom_suites(image: CustomImage, tree: Path) -> list[Path]:
+    """Those of what it starts from, that of packages and files, those of its roles, and its own."""
+    own = tree / "images" / image.name / TESTS
+    folders = [*suite_folders(_read(tree, image.parent, "from"), tree), tree / LAYER_SUITE]
+    for role in image.roles:
+        folder = tree / "tests/infra" / role
+        if _has_tests(folder):
+            folders.append(folder)
+        elif not _has_tests(own):
+            raise ConfigError("roles", role, "has no tests", f"write images/{image.name}/{TESTS}/test_*.py")
+    return list(dict.fromkeys([*folders, *([own] if _has_tests(own) else [])]))
+
+
+def _has_tests(folder: Path) -> bool:
+    return any(folder.glob("test_*.py"))

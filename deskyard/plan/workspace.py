@@ -10,11 +10,15 @@ from deskyard.model.site import Site
 from deskyard.model.workspace import Desktop, Workspace
 from deskyard.plan.egress import EgressPlan, denied_networks, plan_egress
 
+GATEWAY = "gateway"  # among the machines of a workspace; no desktop has this name
+GATEWAY_IMAGE, DESKTOP_IMAGE = "gateway", "desktop"
+IMAGES = (GATEWAY_IMAGE, DESKTOP_IMAGE)
 ROUTE_PORTS = {"desktop": 6080, "terminal": 7681}
 GATEWAY_VCPUS = 1
 GATEWAY_MEMORY_MIB = 768
 GATEWAY_DISK_GIB = 4
 FIRST_HOST, LAST_HOST = 10, 126
+HTTPS = 443
 UPLINK_HOST, UPLINK_GATEWAY = 249, 250
 
 Accelerator = Literal["kvm", "tcg"]
@@ -68,6 +72,19 @@ class DesktopPlan:
 
 
 @dataclass(frozen=True)
+class Door:
+    """Where a gateway stands in the network of its site: by default behind this machine, which leads a port to it."""
+
+    bridge: str
+    network: IPv4Network
+    address: str
+    router: str
+    resolvers: tuple[str, ...]
+    operators: tuple[str, ...]
+    port: int
+
+
+@dataclass(frozen=True)
 class GatewaySettings:
     """All a gateway has to know. It is sent to the gateway as JSON and holds no secret."""
 
@@ -78,6 +95,8 @@ class GatewaySettings:
     uplink_address: str
     uplink_prefix: int
     host_address: str
+    resolvers: tuple[str, ...]
+    operators: tuple[str, ...]
     workspace_mac: str
     workspace_address: str
     workspace_prefix: int
@@ -85,6 +104,7 @@ class GatewaySettings:
     denied_networks: tuple[str, ...]
     egress_rules: EgressPlan
     desktops: tuple[dict[str, Any], ...]
+    acme: dict[str, str] | None  # `ca` is the path of a file here, and its text when the gateway gets it
 
 
 @dataclass(frozen=True)
@@ -120,6 +140,10 @@ class WorkspacePlan:
         """The Plan as plain data, for `--json` and golden files."""
         return asdict(self)
 
+    def machines(self) -> dict[str, MachinePlan]:
+        """The machines of gateway and desktops, by name."""
+        return {GATEWAY: self.gateway.machine, **{desktop.name: desktop.machine for desktop in self.desktops}}
+
     def desktop(self, name: str) -> DesktopPlan:
         """The desktop called `name`; raises `ConfigError` with the known names."""
         for desktop in self.desktops:
@@ -129,15 +153,21 @@ class WorkspacePlan:
         raise ConfigError("desktop", name, f"is not in workspace {self.name}", f"choose one of: {known}")
 
 
-def plan_workspace(workspace: Workspace, site: Site, accelerator: Accelerator) -> WorkspacePlan:
-    """Work out the Plan; raises `ConfigError` for a tier the site does not have."""
+def plan_workspace(
+    workspace: Workspace, site: Site, accelerator: Accelerator, door: Door | None = None
+) -> WorkspacePlan:
+    """Work out the Plan; raises `ConfigError` for a tier the site does not have.
+
+    `door` is where the gateway stands if it has an address of the site's network; else this machine leads to it.
+    """
+    door = door or _private_door(workspace)
     addresses = _addresses(workspace)
-    network, uplink = _networks(workspace)
+    network, uplink = _networks(workspace, door)
     desktops = tuple(
         _desktop(desktop, index, workspace, site, accelerator, addresses[desktop.name])
         for index, desktop in enumerate(workspace.desktops)
     )
-    gateway = _gateway(workspace, site, network, uplink, desktops)
+    gateway = _gateway(workspace, site, network, door, desktops)
     return WorkspacePlan(
         name=workspace.name,
         site=site.name,
@@ -157,9 +187,12 @@ def short_id(*parts: str) -> str:
 
 
 def mac_address(*parts: str) -> str:
-    """The MAC address of a NIC, always the same for the same names; 52:54:00 is QEMU's prefix."""
+    """The MAC address of a NIC, always the same for the same names; 02 says that it is of local making.
+
+    All 40 bits behind it are used: with a vendor's prefix 24 would be left, and of 7,000 NICs two would be alike.
+    """
     digest = hashlib.sha256("/".join(parts).encode()).hexdigest()
-    return ":".join(["52", "54", "00", digest[0:2], digest[2:4], digest[4:6]])
+    return ":".join(["02", *(digest[at : at + 2] for at in range(0, 10, 2))])
 
 
 def desktop_subnet(network: IPv4Network) -> IPv4Network:
@@ -172,7 +205,22 @@ def uplink_subnet(network: IPv4Network) -> IPv4Network:
     return list(network.subnets(new_prefix=29))[-1]
 
 
-def _networks(workspace: Workspace) -> tuple[NetworkPlan, NetworkPlan]:
+def _private_door(workspace: Workspace) -> Door:
+    """A network of gateway and host alone, in the last eight addresses of the workspace's /24."""
+    base = workspace.network.network_address
+    host = str(base + UPLINK_HOST)
+    return Door(
+        bridge=f"dyu{short_id(workspace.site, workspace.name)}",
+        network=uplink_subnet(workspace.network),
+        address=str(base + UPLINK_GATEWAY),
+        router=host,
+        resolvers=(host,),
+        operators=(f"{host}/32",),
+        port=workspace.gateway_port,
+    )
+
+
+def _networks(workspace: Workspace, door: Door) -> tuple[NetworkPlan, NetworkPlan]:
     tag = short_id(workspace.site, workspace.name)
     base = workspace.network.network_address
     network = NetworkPlan(
@@ -186,10 +234,10 @@ def _networks(workspace: Workspace) -> tuple[NetworkPlan, NetworkPlan]:
     uplink = NetworkPlan(
         kind="uplink",
         name=f"deskyard-{workspace.name}.uplink",
-        bridge=f"dyu{tag}",
-        cidr=str(uplink_subnet(workspace.network)),
-        host_address=str(base + UPLINK_HOST),
-        gateway_address=str(base + UPLINK_GATEWAY),
+        bridge=door.bridge,
+        cidr=str(door.network),
+        host_address=door.router,
+        gateway_address=door.address,
     )
     return network, uplink
 
@@ -234,7 +282,7 @@ def _desktop(
     machine = MachinePlan(
         domain=f"deskyard-{workspace.name}.{desktop.name}",
         hostname=desktop.name,
-        image="desktop",
+        image=_image(desktop, index, workspace),
         vcpus=vcpus(tier.vcpus, accelerator),
         memory_mib=tier.memory_mib,
         disk_gib=tier.disk_gib,
@@ -244,31 +292,47 @@ def _desktop(
     return DesktopPlan(desktop.name, desktop.tier, machine, mac, str(address), dict(ROUTE_PORTS), isolated)
 
 
+def _image(desktop: Desktop, index: int, workspace: Workspace) -> str:
+    image = desktop.image or workspace.image
+    if image == GATEWAY_IMAGE:
+        field = "image" if desktop.image is None else f"desktops[{index}].image"
+        raise ConfigError(field, image, "is no image of desktops", f"choose {DESKTOP_IMAGE} or a custom image")
+    return image
+
+
 def vcpus(wanted: int, accelerator: Accelerator) -> int:
     """QEMU's emulation panics recent kernels with more than one CPU, so emulated machines get one."""
     return 1 if accelerator == "tcg" else wanted
+
+
+def _acme(site: Site) -> dict[str, str] | None:
+    acme = site.certificate.acme if site.certificate else None
+    if acme is None:
+        return None
+    return {"directory": acme.directory, "email": acme.email, "ca": str(acme.ca or "")}
 
 
 def _gateway(
     workspace: Workspace,
     site: Site,
     network: NetworkPlan,
-    uplink: NetworkPlan,
+    door: Door,
     desktops: tuple[DesktopPlan, ...],
 ) -> GatewayPlan:
     hostname = f"{workspace.name}.{site.domain}"
-    origin = f"https://{hostname}:{workspace.gateway_port}"
+    origin = f"https://{hostname}" if door.port == HTTPS else f"https://{hostname}:{door.port}"
     uplink_mac = mac_address(workspace.site, workspace.name, "", "uplink")
     workspace_mac = mac_address(workspace.site, workspace.name, "", "workspace")
-    assert uplink.host_address is not None
     settings = GatewaySettings(
         workspace=workspace.name,
         origin=origin,
         hostname=hostname,
         uplink_mac=uplink_mac,
-        uplink_address=uplink.gateway_address,
-        uplink_prefix=IPv4Network(uplink.cidr).prefixlen,
-        host_address=uplink.host_address,
+        uplink_address=door.address,
+        uplink_prefix=door.network.prefixlen,
+        host_address=door.router,
+        resolvers=door.resolvers,
+        operators=door.operators,
         workspace_mac=workspace_mac,
         workspace_address=network.gateway_address,
         workspace_prefix=IPv4Network(network.cidr).prefixlen,
@@ -278,11 +342,12 @@ def _gateway(
         desktops=tuple(
             {"name": d.name, "mac": d.mac, "address": d.address, "routes": dict(d.routes)} for d in desktops
         ),
+        acme=_acme(site),
     )
     machine = MachinePlan(
         domain=f"deskyard-{workspace.name}.gateway",
         hostname=f"{workspace.name}-gateway",
-        image="gateway",
+        image=GATEWAY_IMAGE,
         vcpus=GATEWAY_VCPUS,
         memory_mib=GATEWAY_MEMORY_MIB,
         disk_gib=GATEWAY_DISK_GIB,
@@ -291,10 +356,10 @@ def _gateway(
         machine=machine,
         uplink_mac=uplink_mac,
         workspace_mac=workspace_mac,
-        uplink_address=uplink.gateway_address,
+        uplink_address=door.address,
         workspace_address=network.gateway_address,
         listen=site.listen,
-        port=workspace.gateway_port,
+        port=door.port,
         url=origin,
         settings=settings,
     )

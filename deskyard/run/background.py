@@ -106,6 +106,11 @@ class Background:
         return record if isinstance(record, dict) and {"pid", "started", "argv"} <= record.keys() else None
 
 
+def is_gone(host: str, pid: int) -> bool:
+    """True if this process of this machine has ended; of another machine's nothing is known."""
+    return host == os.uname().nodename and start_time(pid) is None
+
+
 def start_time(pid: int) -> int | None:
     """When the process started, in clock ticks after boot; None if it is gone or a zombie."""
     try:

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from deskyard.plan.workspace import IMAGES
 from deskyard.run import declaration, workspace
 from deskyard.run.accelerator import accelerator
-from deskyard.run.demo import EXAMPLE, IMAGES
+from deskyard.run.demo import EXAMPLE
 from deskyard.run.guest_boot import boot_guest
 from deskyard.run.image_build import build
 from deskyard.run.image_store import require

@@ -13,9 +13,14 @@ from deskyard.errors import ConfigError
 from deskyard.model.base import load_yaml
 from deskyard.model.site import Site
 from deskyard.model.workspace import Workspace
-from deskyard.plan.workspace import WorkspacePlan, plan_workspace
+from deskyard.plan.cluster import ClusterView
+from deskyard.plan.image import image_names
+from deskyard.plan.proxmox import ClusterPlan, plan_on_cluster
+from deskyard.plan.workspace import IMAGES, WorkspacePlan, plan_workspace
+from deskyard.proxmox.client import connect
 from deskyard.run import image_store
 from deskyard.run.accelerator import accelerator
+from deskyard.run.cluster_machines import look
 from deskyard.run.management_key import public_key
 from deskyard.run.places import tree
 
@@ -24,6 +29,8 @@ if TYPE_CHECKING:
 
 PROJECT = "deskyard"
 STACKS_VARIABLE = "DESKYARD_STACKS"
+# What the program is not told: keys go to desktops that run, and to nobody else.
+NOT_FOR_THE_PROGRAM = {"keys", "shared_keys"}
 
 
 @dataclass(frozen=True)
@@ -33,11 +40,12 @@ class Declared:
     workspace: Workspace
     site: Site
     plan: WorkspacePlan
+    # Where and how a cluster has it; None on libvirt.
+    on_cluster: ClusterPlan | None = None
 
     def image_names(self) -> set[str]:
         """The images that the Plan needs."""
-        machines = [self.plan.gateway.machine, *(desktop.machine for desktop in self.plan.desktops)]
-        return {machine.image for machine in machines}
+        return {machine.image for machine in self.plan.machines().values()}
 
     def image_sources(self) -> "dict[str, ImageSource]":
         """The built images by name; raises `ConfigError` for one that is not built."""
@@ -51,13 +59,16 @@ class Declared:
         return public_key(self.site.name)
 
     def certificate(self) -> dict[str, str] | None:
-        """The operator's certificate, with a digest so that a renewed file is noticed."""
+        """The operator's files, with a digest so that a renewed one is noticed."""
         brought = self.site.certificate
         if brought is None:
             return None
-        content = b"".join(_read(path) for path in (brought.chain, brought.key))
-        digest = hashlib.sha256(content).hexdigest()
-        return {"chain": str(brought.chain), "key": str(brought.key), "digest": digest}
+        named = {"chain": brought.chain, "key": brought.key, "acme_ca": brought.acme.ca if brought.acme else None}
+        files = {name: path for name, path in named.items() if path is not None}
+        if not files:
+            return None
+        digest = hashlib.sha256(b"".join(map(_read, files.values()))).hexdigest()
+        return {**{name: str(path) for name, path in files.items()}, "digest": digest}
 
 
 def stacks_folder() -> Path:
@@ -102,15 +113,28 @@ def check_content(name: str, content: Any, source: str) -> Workspace:
 
 def from_config(name: str, get: Callable[[str], str | None]) -> Workspace:
     """The same from Pulumi's configuration, whose values are text or JSON."""
-    found = {key: get(key) for key in Workspace.model_fields if key != "name"}
+    found = {key: get(key) for key in Workspace.model_fields if key not in {"name", *NOT_FOR_THE_PROGRAM}}
     values = {key: _value(text) for key, text in found.items() if text is not None}
+    values["desktops"] = [_without(one, NOT_FOR_THE_PROGRAM) for one in values.get("desktops", ())]
     return Workspace.check({"name": name, **values}, f"Pulumi.{name}.yaml")
 
 
 def declared(workspace: Workspace) -> Declared:
-    """Add the site and the Plan."""
+    """Add the site and the Plan; a cluster is asked what it has, because others plan on it too."""
     site = read_site(workspace.site)
+    if site.backend == "proxmox":
+        plan, on_cluster = plan_on_cluster(workspace, site, observe(site, workspace))
+        return Declared(workspace, site, plan, on_cluster)
     return Declared(workspace, site, plan_workspace(workspace, site, accelerator(site.accelerator)))
+
+
+def observe(site: Site, workspace: Workspace | None = None) -> ClusterView:
+    """What the cluster of a site shows now, with the templates of the workspace's images as they are in this tree."""
+    own = {desktop.image or workspace.image for desktop in workspace.desktops} if workspace else set()
+    # A desktop that exists needs its image no more: that is checked before a new one is made.
+    declared_here = image_names(tree())
+    names = sorted({*IMAGES, *own})
+    return look(connect(site), {name: image_store.digests(name) if name in declared_here else () for name in names})
 
 
 def read_site(name: str) -> Site:
@@ -125,6 +149,10 @@ def read_site(name: str) -> Site:
     if name == Site.model_fields["name"].default:
         return Site()
     raise ConfigError("site", name, f"{path} does not exist", "create it, or leave the site out to use 'local'")
+
+
+def _without(desktop: Any, names: set[str]) -> Any:
+    return {key: value for key, value in desktop.items() if key not in names} if isinstance(desktop, dict) else desktop
 
 
 def _value(text: str) -> Any:

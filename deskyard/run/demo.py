@@ -1,11 +1,13 @@
 """The demo: workspace `demo` with one desktop, from nothing to a link."""
 
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from deskyard import toolchain
+from deskyard.plan.workspace import IMAGES
 from deskyard.run import access, declaration, workspace
 from deskyard.run.host import require_programs
 from deskyard.run.image_build import build
@@ -14,7 +16,6 @@ from deskyard.run.progress import Timings, say, step
 from deskyard.run.together import together
 
 NAME = "demo"
-IMAGES = ("gateway", "desktop")
 EXAMPLE = Path("examples/one-desktop/Pulumi.demo.yaml")
 
 
@@ -29,12 +30,12 @@ class Demo:
     seconds: dict[str, float]
 
 
-def equip(timings: Timings) -> None:
-    """Programs and toolchain: what builds and tests need."""
+def equip(timings: Timings, tools: Iterable[str] = toolchain.BASIC) -> None:
+    """Programs and toolchain: what builds need, or what tests need beside it."""
     with step("machine", timings):
         require_programs()
     with step("toolchain", timings):
-        for name in toolchain.TOOLS:
+        for name in tools:
             toolchain.get(name)
 
 

@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 from deskyard.errors import ConfigError, SiteError
@@ -39,7 +39,7 @@ def allowed(name: str) -> dict[str, Any]:
     return state
 
 
-def denied(name: str, follow: bool) -> Iterator[dict[str, str]]:
+def denied(name: str, follow: bool) -> Generator[dict[str, str], None, None]:
     """What was refused, oldest first; with `follow` each refusal as it happens, until interrupted."""
     plan = gateway_program.running(name)
     ssh = SshLink(plan.site, plan.name)
@@ -49,9 +49,10 @@ def denied(name: str, follow: bool) -> Iterator[dict[str, str]]:
         try:
             for line in process.stdout:
                 yield json.loads(line)
-        finally:
+        except BaseException:  # whoever reads stops: so does the connection, which would follow for ever
             process.terminate()
-    if process.returncode > 0:
+            raise
+    if process.returncode != 0:
         reason = f"the gateway did not say what it refused ({process.returncode})"
         raise SiteError("gateway", name, reason, f"see ./inv workspace.status {name}")
 

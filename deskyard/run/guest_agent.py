@@ -1,24 +1,18 @@
 """Talks to the QEMU guest agent: the channel that needs no network and no trust on first use."""
 
 import base64
-import contextlib
 import json
-import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import libvirt
 import libvirt_qemu
 
 from deskyard.errors import SiteError
+from deskyard.run.agent_answer import HOST_KEY, MAX_BYTES, ed25519_key, understood, wait_for
 
 ANSWER_SECONDS = 10
-# An answer is data of a guest that may be hostile: never keep more than this of it.
-MAX_BYTES = 65_536
-# A key of this kind is 51 bytes that start with its name; nothing else is written into known_hosts.
-ED25519 = re.compile(r"AAAAC3NzaC1lZDI1NTE5AAAAI[A-Za-z0-9+/]{43}")
-HOST_KEY = "/etc/ssh/ssh_host_ed25519_key.pub"
 
 
 def answers(machine: Any) -> bool:
@@ -32,17 +26,12 @@ def answers(machine: Any) -> bool:
 
 def wait(machine: Any, seconds: float, pause: Callable[[float], None] = time.sleep) -> None:
     """Wait until the agent answers; raises `SiteError` if it does not in time."""
-    deadline = time.monotonic() + seconds
-    while not answers(machine):
-        if time.monotonic() > deadline:
-            reason = f"the guest agent did not answer within {seconds:.0f} s"
-            raise SiteError("machine", machine.name(), reason, "read its console log, then run the command again")
-        pause(2)
+    wait_for(lambda: answers(machine), machine.name(), seconds, pause)
 
 
 def read_file(machine: Any, path: str) -> str:
     """The text of a small file of the guest."""
-    with _understood(machine):
+    with understood(machine.name()):
         handle = int(_call(machine, "guest-file-open", {"path": path, "mode": "r"}))
         try:
             answer = _call(machine, "guest-file-read", {"handle": handle, "count": MAX_BYTES})
@@ -55,7 +44,7 @@ def execute(machine: Any, argv: Sequence[str], seconds: float = 30) -> tuple[int
     """Run a program in the guest; returns its exit code and output."""
     arguments = {"path": argv[0], "arg": list(argv[1:]), "capture-output": True}
     deadline = time.monotonic() + seconds
-    with _understood(machine):
+    with understood(machine.name()):
         pid = int(_call(machine, "guest-exec", arguments)["pid"])
         while not (status := _call(machine, "guest-exec-status", {"pid": pid}))["exited"]:
             if time.monotonic() > deadline:
@@ -67,21 +56,7 @@ def execute(machine: Any, argv: Sequence[str], seconds: float = 30) -> tuple[int
 
 def host_key(machine: Any) -> str:
     """The guest's SSH host key: `ssh-ed25519 AAAA...`."""
-    words = read_file(machine, HOST_KEY).split()
-    if len(words) < 2 or words[0] != "ssh-ed25519" or not ED25519.fullmatch(words[1]):
-        reason = "the guest has no ed25519 SSH host key"
-        raise SiteError("machine", machine.name(), reason, "rebuild the image; its first boot makes the key")
-    return f"{words[0]} {words[1]}"
-
-
-@contextlib.contextmanager
-def _understood(machine: Any) -> Iterator[None]:
-    """An answer of another form than the agent's is an error of that machine, never one of this program."""
-    try:
-        yield
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        reason = f"guest agent: an answer that makes no sense ({type(error).__name__})"
-        raise SiteError("machine", machine.name(), reason, "see what runs in it") from error
+    return ed25519_key(read_file(machine, HOST_KEY), machine.name())
 
 
 def _text(encoded: str) -> str:
@@ -95,5 +70,5 @@ def _call(machine: Any, command: str, arguments: dict[str, Any], seconds: int = 
         answer = libvirt_qemu.qemuAgentCommand(machine, request, seconds, 0)
     except libvirt.libvirtError as error:
         raise SiteError("machine", machine.name(), f"guest agent: {error}", "see whether it has booted") from error
-    with _understood(machine):
+    with understood(machine.name()):
         return json.loads(answer)["return"]

@@ -10,7 +10,10 @@ from pathlib import Path
 
 from deskyard.errors import BuildError, CommandError, HostError
 from deskyard.plan.workspace import Accelerator
+from deskyard.run.build_evidence import TEST_CONSOLE, TEST_QEMU, TEST_SCREEN, save_screen
+from deskyard.run.build_scratch import SSH_CONFIG
 from deskyard.run.command import Result, run
+from deskyard.run.qemu_machine import Machine
 from deskyard.run.seed import write_seed
 
 QEMU = "qemu-system-x86_64"
@@ -78,14 +81,18 @@ def boot_guest(
     user: str,
     memory_mib: int = 2048,
     hostname: str = "image-test",
+    logs: Path | None = None,
+    keep: bool = False,
 ) -> Iterator[Guest]:
     """Boot `disk` below an overlay in `folder` and wait for SSH as `user`; raises `BuildError` if it does not come.
 
-    The console stays in `folder/console.log`.
+    What the guest says on its console goes to `logs` (by default `folder`), and so does its screen if the block fails;
+    with `keep` it then goes on running.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    key, port = make_key(folder), free_port()
-    overlay, seed, console = folder / "overlay.qcow2", folder / "seed.iso", folder / "console.log"
+    logs = logs or folder
+    key, port, machine = make_key(folder), free_port(), Machine(folder)
+    overlay, seed, console = folder / "overlay.qcow2", folder / "seed.iso", logs / TEST_CONSOLE
     run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", str(disk), "-F", "qcow2", str(overlay)], timeout=60)
     # Larger than the image, as a tier's disk is: so its growth is seen.
     run(["qemu-img", "resize", "-q", str(overlay), f"+{GROWTH_GIB}G"], timeout=60)
@@ -96,12 +103,26 @@ def boot_guest(
         user_data={"ssh_authorized_keys": [public]},
         network_config=NETWORK,
     )
-    ssh_config = _ssh_config(folder, key, port, user)
-    argv = [QEMU, *cpu_arguments(accelerator), "-m", str(memory_mib), *_devices(overlay, seed, console, port)]
-    with _process(argv, folder / "qemu.log") as process:
-        seconds = _await_ssh(process, ssh_config, console, BOOT_SECONDS[accelerator])
-        with _process(["ssh", "-F", str(ssh_config), "-M", "-N", NAME], folder / "ssh.log"):
-            yield Guest(folder, console, ssh_config, seconds)
+    ssh_config = folder / SSH_CONFIG
+    write_ssh_config(ssh_config, key, port, user)
+    argv = [
+        "sh",
+        "-c",
+        machine.starting(QEMU),
+        QEMU,
+        *cpu_arguments(accelerator),
+        "-m",
+        str(memory_mib),
+        *_devices(overlay, seed, console, port),
+    ]
+    with _process(argv, logs / TEST_QEMU, keep=keep) as process:
+        try:
+            seconds = _await_ssh(process, ssh_config, console, BOOT_SECONDS[accelerator])
+            with _process(["ssh", "-F", str(ssh_config), "-M", "-N", NAME], folder / "ssh.log"):
+                yield Guest(folder, console, ssh_config, seconds)
+        except Exception:
+            save_screen(machine, logs / TEST_SCREEN)
+            raise
 
 
 def _devices(overlay: Path, seed: Path, console: Path, port: int) -> list[str]:
@@ -119,8 +140,8 @@ def _devices(overlay: Path, seed: Path, console: Path, port: int) -> list[str]:
     ]
 
 
-def _ssh_config(folder: Path, key: Path, port: int, user: str) -> Path:
-    path = folder / "ssh_config"
+def write_ssh_config(path: Path, key: Path, port: int, user: str) -> None:
+    """Write a configuration of SSH that knows the guest at a loopback port as `guest`."""
     path.write_text(
         f"Host {NAME}\n"
         "  HostName 127.0.0.1\n"
@@ -132,16 +153,16 @@ def _ssh_config(folder: Path, key: Path, port: int, user: str) -> Path:
         "  ConnectTimeout 20\n"
         # The guest makes its host key at this very boot; the first answer on this loopback port is the guest's.
         "  StrictHostKeyChecking accept-new\n"
-        f"  UserKnownHostsFile {folder}/known_hosts\n"
+        f"  UserKnownHostsFile {path.parent}/known_hosts\n"
         "  LogLevel ERROR\n"
         # One connection for all commands: a key exchange costs an emulated guest seconds.
-        f"  ControlPath {folder}/mux\n"
+        f"  ControlPath {path.parent}/mux\n"
     )
-    return path
 
 
 @contextmanager
-def _process(argv: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def _process(argv: Sequence[str], log: Path, *, keep: bool = False) -> Iterator[subprocess.Popen[bytes]]:
+    """A program that ends with the block; with `keep`, a block that fails, not one that is interrupted, leaves it."""
     with log.open("wb") as output:
         try:
             process = subprocess.Popen(
@@ -149,22 +170,31 @@ def _process(argv: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]
             )
         except FileNotFoundError as error:
             raise HostError("program", argv[0], "is not installed", "run ./inv host.prepare") from error
+    kept = False
     try:
         yield process
+    except Exception:
+        kept = keep
+        raise
     finally:
-        process.terminate()
-        try:
-            process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(timeout=10)
+        if not kept:
+            _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(timeout=10)
 
 
 def _await_ssh(process: subprocess.Popen[bytes], ssh_config: Path, console: Path, seconds: float) -> float:
     started = time.monotonic()
     while time.monotonic() - started < seconds:
         if process.poll() is not None:
-            reason = f"the virtual machine ended at once; QEMU's words are in {console.with_name('qemu.log')}"
+            reason = f"the virtual machine ended at once; QEMU's words are in {console.with_name(TEST_QEMU)}"
             raise BuildError("boot", console.parent.name, reason, "mend what QEMU names")
         try:
             argv = ["ssh", "-F", str(ssh_config), "-o", "ControlPath=none", NAME, "true"]

@@ -8,6 +8,7 @@ job's seconds.
 
 import base64
 import contextlib
+import fcntl
 import json
 import signal
 import socket
@@ -21,10 +22,29 @@ from typing import Any
 
 EVERY_PROTOCOL = 0x0003
 SEEN_LEAVING = 4  # PACKET_OUTGOING
+HARDWARE_ADDRESS = 0x8927  # SIOCGIFHWADDR
 PROMISCUOUS = struct.Struct("iHH8s")
 INDEX_DIGITS = 4
 COPIES = 3
 WORKERS = 96
+# What the Plan calls a NIC of this machine -> what the machine calls it.
+DEVICES: dict[str, str] = {}
+
+
+def device(name: str, mac: str) -> str:
+    """The NIC with this MAC address: by the Plan's name if it has it, else by the one that it has here."""
+    with socket.socket() as line:
+        found = [one for _, one in sorted(socket.if_nameindex()) if hardware_address(line, one) == mac.lower()]
+    return name if name in found else next(iter(found), name)
+
+
+def hardware_address(line: socket.socket, interface: str) -> str:
+    """The MAC address of an interface; nothing if it has just gone."""
+    try:
+        told = fcntl.ioctl(line, HARDWARE_ADDRESS, struct.pack("256s", interface.encode()))
+    except OSError:
+        return ""
+    return told[18:24].hex(":")
 
 
 class Watcher(threading.Thread):
@@ -36,8 +56,8 @@ class Watcher(threading.Thread):
         self.seen: set[tuple[str, str, int]] = set()
         self.line = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(EVERY_PROTOCOL))
         self.line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
-        self.line.bind((interface, EVERY_PROTOCOL))
-        member = PROMISCUOUS.pack(socket.if_nametoindex(interface), 1, 0, b"")
+        self.line.bind((DEVICES[interface], EVERY_PROTOCOL))
+        member = PROMISCUOUS.pack(socket.if_nametoindex(DEVICES[interface]), 1, 0, b"")
         self.line.setsockopt(263, 1, member)  # SOL_PACKET, PACKET_ADD_MEMBERSHIP: gone with the socket
 
     def run(self) -> None:
@@ -91,7 +111,7 @@ def ping(probe: dict[str, Any]) -> str:
 def frame(probe: dict[str, Any]) -> str:
     """Put a frame on the wire as it is, past the own network stack."""
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as line:
-        line.bind((probe["interface"], 0))
+        line.bind((DEVICES[probe["interface"]], 0))
         for _ in range(COPIES):
             line.send(base64.b64decode(probe["frame"]))
             time.sleep(0.02)
@@ -170,6 +190,7 @@ def main() -> None:
     """One job."""
     job = json.loads(sys.stdin.readline())
     signal.alarm(job["seconds"])
+    DEVICES.update({name: device(name, mac) for name, mac in job["watch"].items()})
     watchers = [Watcher(interface, job["mark"].encode()) for interface in job["watch"]]
     for watcher in watchers:
         watcher.start()

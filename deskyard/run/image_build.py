@@ -5,24 +5,31 @@ import hashlib
 import importlib.metadata
 import json
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from deskyard.errors import BuildError
-from deskyard.model.image import HYGIENE_ROLE, Image
-from deskyard.plan.image import BaseKind, digest, read_image, suite_folders
+from deskyard.errors import BuildError, DeskyardError
+from deskyard.model.image import HYGIENE_ROLE, AnyImage, CustomImage, Image
+from deskyard.plan.image import BaseKind, base_image, digest, digest_of, inputs, read_image, suite_folders
+from deskyard.plan.npm_lock import bundled
 from deskyard.plan.workspace import Accelerator
 from deskyard.run import gateway_bundle
 from deskyard.run.accelerator import accelerator
 from deskyard.run.artifact import get_artifacts
 from deskyard.run.base_disk import BaseDisk, base_choice, choose_base, get_base
+from deskyard.run.build_evidence import listing
+from deskyard.run.build_scratch import scratch_folder
+from deskyard.run.build_space import require_space
 from deskyard.run.command import run
-from deskyard.run.image_store import DISK, MANIFEST, BuiltImage, find, image_folder, load, require
+from deskyard.run.image_layer import kind_of, layer_variables, own_roles, parent_disk
+from deskyard.run.image_seal import seal
+from deskyard.run.image_signature import ensure_key
+from deskyard.run.image_store import DISK, BuiltImage, find, image_folder, load, require
 from deskyard.run.image_test import Verdict, check_image
 from deskyard.run.packer import PackerBuild, packer_version
 from deskyard.run.places import places, tree
@@ -32,59 +39,96 @@ from deskyard.toolchain import locate
 CONVERT_SECONDS = 1800.0
 
 
-def build(name: str, *, force: bool = False) -> BuiltImage:
-    """Find the image built from the current sources, or build it; a failure leaves logs and no image."""
+def build(name: str, *, force: bool = False, keep: bool = False) -> BuiltImage:
+    """Find the image built from the current sources, or build it; a failure leaves logs and no image.
+
+    With `keep`, the virtual machine in which it failed goes on running.
+    """
     built = None if force else find(name)
     if built is not None:
         say(f"image {name} {built.digest} is built: {built.disk}")
         return built
     image = read_image(tree(), name)
     suite_folders(image, tree())
+    # A key that cannot sign would be found out at the very end.
+    ensure_key()
+    parent = build(image.parent) if isinstance(image, CustomImage) else None
     with _alone(name):
-        kind = choose_base(image, base_choice())
+        kind = kind_of(parent) if parent else choose_base(base_image(tree(), name), base_choice())
         image_digest = digest(image, tree(), kind)
         logs = _log_folder(name)
+        require_space(image, places())
         say(f"building image {name} {image_digest}; logs in {logs}")
-        with tempfile.TemporaryDirectory(prefix=".new-", dir=places().images) as scratch:
-            result = _build(image, kind, image_digest, Path(scratch), logs)
+        with _naming_evidence(logs), scratch_folder(".new-", keep=keep) as scratch:
+            result = _build(image, parent, kind, image_digest, scratch, logs, keep=keep)
     say(f"image {name} {image_digest} is built and tested: {result.disk}")
     return result
 
 
-def test(name: str) -> Verdict:
-    """Boot the built image and run its tests again."""
+def test(name: str, *, keep: bool = False) -> Verdict:
+    """Boot the built image and run its tests again; with `keep`, a machine that fails them goes on running."""
     built = require(name)
     image = read_image(tree(), name)
-    with tempfile.TemporaryDirectory(prefix=".test-", dir=places().images) as scratch:
-        link = Path(scratch) / DISK
+    logs = _log_folder(name)
+    with _naming_evidence(logs), scratch_folder(".test-", keep=keep) as scratch:
+        link = scratch / DISK
         link.symlink_to(built.disk)
-        return check_image(image, link, accelerator("auto"), _log_folder(name), Timings())
+        return check_image(image, link, accelerator("auto"), logs, Timings(), keep=keep)
 
 
-def _build(image: Image, kind: BaseKind, image_digest: str, scratch: Path, logs: Path) -> BuiltImage:
+@contextmanager
+def _naming_evidence(logs: Path) -> Iterator[None]:
+    """Let a failure name what was kept of it."""
+    try:
+        yield
+    except DeskyardError as error:
+        reason = f"{error.reason}\n{listing(logs)}"
+        raise BuildError(error.field, error.value, reason, error.remedy) from error
+
+
+def _build(
+    image: AnyImage,
+    parent: BuiltImage | None,
+    kind: BaseKind,
+    image_digest: str,
+    scratch: Path,
+    logs: Path,
+    *,
+    keep: bool = False,
+) -> BuiltImage:
     timings = Timings()
-    base = get_base(image, kind, timings)
-    variables = _ansible_variables(image, kind, scratch, timings)
     how = accelerator("auto")
+    if isinstance(image, Image):
+        base = get_base(image, kind, timings)
+        packer = PackerBuild(base.disk, how, _ansible_variables(image, kind, scratch, timings), scratch, logs, keep)
+    else:
+        assert parent is not None
+        base = parent_disk(image, parent, scratch)
+        variables = layer_variables(image, scratch)
+        packer = PackerBuild(
+            base.disk, how, variables, scratch, logs, keep, from_image=True, own_roles=own_roles(image)
+        )
     with step(f"build with Packer ({how})", timings):
-        disk = PackerBuild(base.disk, how, variables, scratch, logs).run()
+        disk = packer.run()
     _require_same_sources(image, kind, image_digest)
-    verdict = check_image(image, disk, how, logs, timings)
+    verdict = check_image(image, disk, how, logs, timings, keep=keep)
     finished = scratch / "finished"
     finished.mkdir()
     with step("compress the disk", timings):
         argv = ["qemu-img", "convert", "-c", "-o", "compression_type=zstd", "-O", "qcow2"]
         run([*argv, str(disk), str(finished / DISK)], timeout=CONVERT_SECONDS)
-    _require_same_sources(image, kind, image_digest)
     manifest = _manifest(image, image_digest, base, how, verdict, timings, finished / DISK)
-    (finished / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
+    manifest["inputs"] = _require_same_sources(image, kind, image_digest)
+    seal(finished, manifest)
     return _keep(image.name, image_digest, finished)
 
 
-def _require_same_sources(image: Image, kind: BaseKind, image_digest: str) -> None:
-    """What was edited meanwhile may or may not be in the disk: then the digest would lie."""
-    if digest(image, tree(), kind) != image_digest:
+def _require_same_sources(image: AnyImage, kind: BaseKind, image_digest: str) -> dict[str, str]:
+    """The inputs; what was edited meanwhile may or may not be in the disk: then the digest would lie."""
+    found = inputs(image, tree())
+    if digest_of(image.name, kind, found) != image_digest:
         raise BuildError("image", image.name, "its sources changed during the build", "build it again")
+    return found
 
 
 def _ansible_variables(image: Image, kind: BaseKind, scratch: Path, timings: Timings) -> dict[str, Any]:
@@ -106,7 +150,7 @@ def _ansible_variables(image: Image, kind: BaseKind, scratch: Path, timings: Tim
 
 
 def _manifest(
-    image: Image,
+    image: AnyImage,
     image_digest: str,
     base: BaseDisk,
     how: Accelerator,
@@ -125,12 +169,24 @@ def _manifest(
         "built_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "git_commit": _git_commit(),
         "base": {"kind": base.kind, "digest": base.digest},
+        **({"from": image.parent} if isinstance(image, CustomImage) else {}),
         "accelerator": how,
         "tools": _tool_versions(),
         "seconds": {name: round(seconds, 1) for name, seconds in timings.steps.items()},
         "boot_seconds": round(verdict.boot_seconds, 1),
-        "packages": verdict.packages,
+        "artifacts": {artifact.name: artifact.version for artifact in base_image(tree(), image.name).artifacts},
+        "npm": _npm_packages(base_image(tree(), image.name)),
+        **asdict(verdict.inventory),
+        "boot": asdict(verdict.measures) if verdict.measures else None,
+        "hygiene": [asdict(check) for check in verdict.hygiene],
     }
+
+
+def _npm_packages(image: Image) -> dict[str, dict[str, str]]:
+    """What the gateway's viewer is bundled from; npm installs exactly what the lock names."""
+    if image.bundle != "gateway":
+        return {}
+    return bundled(json.loads((tree() / "viewer/package-lock.json").read_text()))
 
 
 def _tool_versions() -> dict[str, str]:

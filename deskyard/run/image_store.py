@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from deskyard.errors import ConfigError
-from deskyard.plan.image import base_kinds, digest, read_image
+from deskyard.plan.image import base_kinds, digest_of, image_names, inputs, read_image
 from deskyard.run.base_disk import base_choice
 from deskyard.run.places import places, tree
 
-DISK, MANIFEST = "disk.qcow2", "manifest.json"
+DISK, MANIFEST, SBOM, SIGNATURE = "disk.qcow2", "manifest.json", "sbom.cdx.json", "manifest.json.minisig"
+SHORTEST_DIGEST = 4
 
 
 @dataclass(frozen=True)
@@ -25,12 +26,14 @@ class BuiltImage:
 
 def find(name: str) -> BuiltImage | None:
     """The image built from the current sources, if there is one."""
+    return next((built for one in digests(name) if (built := load(name, one)) is not None), None)
+
+
+def digests(name: str) -> list[str]:
+    """The digests that the image has if it is built from the current sources, the preferred one first."""
     image = read_image(tree(), name)
-    for kind in base_kinds(base_choice()):
-        built = load(name, digest(image, tree(), kind))
-        if built is not None:
-            return built
-    return None
+    found = inputs(image, tree())
+    return [digest_of(image.name, kind, found) for kind in base_kinds(base_choice())]
 
 
 def require(name: str) -> BuiltImage:
@@ -49,13 +52,64 @@ def load(name: str, image_digest: str) -> BuiltImage | None:
     except (FileNotFoundError, ValueError):
         return None
     disk = folder / DISK
-    return BuiltImage(name, image_digest, disk, manifest) if disk.is_file() else None
+    whole = disk.is_file() and isinstance(manifest, dict)
+    return BuiltImage(name, image_digest, disk, manifest) if whole else None
 
 
 def all_built(name: str) -> list[BuiltImage]:
     """Every build of an image that is kept, the newest first."""
     found = [load(name, path.parent.name) for path in (places().images / name).glob(f"*/{MANIFEST}")]
-    return sorted((b for b in found if b is not None), key=lambda b: str(b.manifest["built_at"]), reverse=True)
+    return sorted((b for b in found if b is not None), key=lambda b: str(b.manifest.get("built_at")), reverse=True)
+
+
+def choose(reference: str) -> BuiltImage:
+    """The build that `reference` names; raises `ConfigError` if there is none, or it is not whole."""
+    name, image_digest = locate(reference)
+    built = load(name, image_digest)
+    if built is None:
+        reason = f"lacks its disk, or its {MANIFEST} cannot be read"
+        raise ConfigError("image", reference, reason, f"run ./inv image.build {name}")
+    return built
+
+
+def locate(reference: str) -> tuple[str, str]:
+    """The name and digest of the build that `reference` names, whole or not; raises `ConfigError` if there is none.
+
+    It is NAME (the build of the current sources, else the newest), DIGEST or the beginning of one, or NAME@DIGEST.
+    """
+    kept = _kept()
+    name, at, beginning = reference.rpartition("@")
+    if not at and beginning in {*image_names(tree()), *(one for one, _ in kept)}:
+        return beginning, _best(beginning, kept)
+    fitting = [one for one in kept if one[1].startswith(beginning) and name in ("", one[0])]
+    if len(beginning) < SHORTEST_DIGEST or not fitting:
+        remedy = f"choose one of: {_listing(kept)}" if kept else "run ./inv image.build NAME"
+        raise ConfigError("image", reference, "is no image that was built here", remedy)
+    if len(fitting) > 1:
+        raise ConfigError("image", reference, "is more than one image", f"choose one of: {_listing(fitting)}")
+    return fitting[0]
+
+
+def _best(name: str, kept: list[tuple[str, str]]) -> str:
+    current = digests(name) if name in image_names(tree()) else []
+    newest = [built.digest for built in all_built(name)]
+    for image_digest in (*(one for one in current if (name, one) in kept), *newest):
+        return image_digest
+    broken = [one for one in kept if one[0] == name]
+    if len(broken) == 1:
+        return broken[0][1]
+    remedy = f"choose one of: {_listing(broken)}" if broken else f"run ./inv image.build {name}"
+    raise ConfigError("image", name, "is not built", remedy)
+
+
+def _kept() -> list[tuple[str, str]]:
+    """Name and digest of every folder of a build, whole or not; builds that are going on have hidden ones."""
+    folders = [path for path in places().images.glob("*/*") if path.is_dir() and path.parent.name[0] != "."]
+    return sorted((path.parent.name, path.name) for path in folders)
+
+
+def _listing(builds: list[tuple[str, str]]) -> str:
+    return ", ".join("@".join(build) for build in builds)
 
 
 def image_folder(name: str, image_digest: str) -> Path:

@@ -1,4 +1,4 @@
-"""The hosts of a Molecule scenario: the gateway of a small Plan, its first desktop, and the world outside.
+"""The hosts of a Molecule scenario: the gateway of a small Plan with its first desktop, or a hypervisor; and outside.
 
 Started by ansible/molecule/shared/create.yml and destroy.yml: python -m deskyard.run.molecule_hosts create FOLDER
 """
@@ -15,14 +15,17 @@ from typing import Any
 from deskyard.gateway import tls
 from deskyard.model.site import Site
 from deskyard.model.workspace import Desktop, Workspace
-from deskyard.plan.workspace import DesktopPlan, GatewaySettings, WorkspacePlan, plan_workspace
-from deskyard.run.molecule_tree import bundle, gateway_roles, host_tree
+from deskyard.plan.egress import denied_networks
+from deskyard.plan.workspace import DesktopPlan, GatewaySettings, WorkspacePlan, mac_address, plan_workspace
+from deskyard.run.molecule_tree import HYPERVISOR, bundle, gateway_roles, host_tree
 from deskyard.run.nspawn import Host, Nic, Yard
 
 # What a desktop may and may not reach beyond the gateway; the machine outside plays them all. No address for
 # documentation: dnsmasq takes those for rebinding.
 PUBLIC, METADATA, PRIVATE = "93.184.216.34", "169.254.169.254", "10.99.0.1"
 OUTSIDE_NAME = "outside.test"
+# A hypervisor, who manages it, and what its site opens to workspaces.
+ADMINISTRATOR, HYPERVISOR_ADDRESS, OPENED = "192.0.2.1", "192.0.2.2", "10.98.7.0/24"
 OUTSIDE_PORTS = (22, 80, 443, 8006)
 
 # Answers "hello" on every port, and questions for a name.
@@ -63,12 +66,62 @@ def plan(egress: str, allow: Sequence[str], desktops: int) -> WorkspacePlan:
 
 
 def create(folder: Path, platforms: list[dict[str, Any]]) -> None:
-    """Boot the hosts, and leave beside them what converge.yml sends to the gateway."""
+    """Boot the hosts, and leave beside them what converge.yml gives them."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder.chmod(0o700)  # Molecule made it
+    hypervisor = next((platform for platform in platforms if platform["name"] == HYPERVISOR), None)
+    if hypervisor is not None:
+        _create_hypervisor(folder, hypervisor.get("variables", {}), hypervisor.get("files", {}))
+    else:
+        _create_gateway(folder, platforms)
+
+
+def _create_hypervisor(folder: Path, variables: dict[str, Any], files: dict[str, str]) -> None:
+    """A host with an administrator on one side, and a gateway on the other that the machine outside plays.
+
+    `files` are what a real one has before the role comes.
+    """
+    site = Site.check({"name": "local", "egress_exceptions": [OPENED]}, "molecule")
+    planned = plan("open", (), 1)
+    values = {
+        "hypervisor_denied_networks": denied_networks(site),
+        "hypervisor_egress_exceptions": [OPENED],
+        **variables,
+    }
+    (folder / "variables.json").write_text(json.dumps(values))
+    prefix = planned.uplink.cidr.partition("/")[2]
+    uplink = [f"Address={planned.uplink.host_address}/{prefix}"]
+    management = [f"Address={HYPERVISOR_ADDRESS}/24", f"Gateway={ADMINISTRATOR}"]
+    host = Host(
+        HYPERVISOR,
+        (
+            Nic("eth0", mac_address("molecule", "management"), "management", _network("eth0", management)),
+            # In place of the bridge that libvirt would make.
+            Nic(
+                planned.uplink.bridge,
+                mac_address("molecule", "uplink"),
+                "uplink",
+                _network(planned.uplink.bridge, uplink),
+            ),
+        ),
+    )
+    machine = {
+        "lo": [f"{address}/32" for address in (PUBLIC, METADATA, PRIVATE)],
+        "management": [f"{ADMINISTRATOR}/24"],
+        "uplink": [f"{planned.gateway.uplink_address}/{prefix}"],
+    }
+    outside = ["python3", "-c", OUTSIDE, PUBLIC, OUTSIDE_NAME, *map(str, OUTSIDE_PORTS)]
+    Yard(folder).create(host_tree(), machine, [host], shlex.join(outside))
+    for path, text in files.items():
+        file = folder / HYPERVISOR / "root" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+
+def _create_gateway(folder: Path, platforms: list[dict[str, Any]]) -> None:
     wanted = next(platform for platform in platforms if platform["name"] == "gateway")
     planned = plan(wanted.get("egress", "open"), wanted.get("allow", ()), wanted.get("desktops", 2))
     settings = planned.gateway.settings
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    folder.chmod(0o700)  # Molecule made it
     (folder / "settings.json").write_text(json.dumps(asdict(settings)))
     key = tls.ensure_key(folder / "tls.key")
     (folder / "certificate.pem").write_text(tls.self_signed(key, settings.hostname) + key)

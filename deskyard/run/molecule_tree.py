@@ -7,7 +7,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from deskyard.plan.image import IGNORED_NAMES, read_image, role_packages
+import yaml
+
+from deskyard.plan.image import IGNORED_NAMES, base_image, role_packages
 from deskyard.run import gateway_bundle
 from deskyard.run.bootstrap import apt_sources
 from deskyard.run.command import run
@@ -16,6 +18,7 @@ from deskyard.run.places import places, tree
 
 # The image's other roles are about machines that boot by themselves: cloud-init, ssh, what a disk must not hold.
 LEFT_OUT = {"guest_base", "image_hygiene"}
+HYPERVISOR = "hypervisor"
 HOST_PACKAGES = (
     "ca-certificates",
     "curl",
@@ -40,14 +43,22 @@ chroot "$1" systemctl --quiet mask apt-daily.timer apt-daily-upgrade.timer syste
 
 def gateway_roles() -> list[str]:
     """The roles of the gateway image that make it a gateway, in their order."""
-    return [role for role in read_image(tree(), "gateway").roles if role not in LEFT_OUT]
+    return [role for role in base_image(tree(), "gateway").roles if role not in LEFT_OUT]
+
+
+def hypervisor_packages() -> tuple[str, ...]:
+    """What the role of the hypervisor installs, whichever kind it makes."""
+    defaults = yaml.safe_load((tree() / "ansible/roles" / HYPERVISOR / "defaults/main.yml").read_text())
+    lists = [value for name, value in defaults.items() if name.endswith("_packages") and isinstance(value, list)]
+    return tuple(sorted({package for packages in lists for package in packages}))
 
 
 def host_tree() -> Path:
     """The root that all hosts share, made at first use: the roles really install, and need no network for it."""
-    image = read_image(tree(), "gateway")
+    image = base_image(tree(), "gateway")
     base = image.base.bootstrap
-    offered = role_packages(image.model_copy(update={"roles": tuple(gateway_roles())}), tree())
+    gateways = role_packages(image.model_copy(update={"roles": tuple(gateway_roles())}), tree())
+    offered = sorted({*gateways, *hypervisor_packages()})
     # Downloaded, not installed: that is what the roles are there for.
     fetch = f'chroot "$1" apt-get install -qq -y --no-install-recommends --download-only {" ".join(offered)}'
     argv = ["mmdebstrap", "--variant=minbase", "--skip=cleanup/apt", "--aptopt=APT::Install-Recommends false"]
@@ -57,21 +68,21 @@ def host_tree() -> Path:
         run([*argv, base.suite, str(destination), *apt_sources(base)], timeout=1800)
         destination.chmod(0o755)
 
-    return _cached("tree", repr((argv, base.suite, apt_sources(base))), make)
+    return cached("tree", repr((argv, base.suite, apt_sources(base))), make)
 
 
 def bundle() -> Path:
     """The gateway's program with its viewer, as the role installs it."""
     state = hashlib.sha256()
-    for source in read_image(tree(), "gateway").sources:
+    for source in base_image(tree(), "gateway").sources:
         files = [tree() / source] if (tree() / source).is_file() else sorted((tree() / source).rglob("*"))
         for path in files:
             if path.is_file() and not IGNORED_NAMES.intersection(path.parts):
                 state.update(f"{path.relative_to(tree())}\0".encode() + path.read_bytes())
-    return _cached("bundle", state.hexdigest(), gateway_bundle.build)
+    return cached("bundle", state.hexdigest(), gateway_bundle.build)
 
 
-def _cached(kind: str, ingredients: str, make: Callable[[Path], None]) -> Path:
+def cached(kind: str, ingredients: str, make: Callable[[Path], None]) -> Path:
     """A folder that is whole or absent, named by what it is made from."""
     root = places().cache / "molecule"
     root.mkdir(parents=True, exist_ok=True)

@@ -1,19 +1,26 @@
 """Runs Packer: a base disk and the roles of an image become a disk."""
 
 import json
+import os
 import re
 import shutil
+import stat
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from deskyard.errors import BuildError, CommandError
 from deskyard.plan.workspace import Accelerator
+from deskyard.run.build_evidence import CONSOLE, FAILING_TASK, LOG, SCREEN, failing_task, save_screen
+from deskyard.run.build_scratch import SSH_CONFIG
 from deskyard.run.command import run
-from deskyard.run.guest_boot import make_key
+from deskyard.run.guest_boot import QEMU, make_key, write_ssh_config
+from deskyard.run.host import find_program
 from deskyard.run.places import tree
 from deskyard.run.progress import say
+from deskyard.run.qemu_machine import Machine
 from deskyard.run.seed import write_seed
 from deskyard.toolchain import locate
 
@@ -21,48 +28,86 @@ PLUGINS_FILE = "plugins.pkr.hcl"
 FIRST_WITH_PLUGINS = (1, 7)
 BUILD_SECONDS = 5400.0
 CPUS: dict[Accelerator, tuple[int, str]] = {"kvm": (2, "host"), "tcg": (1, "Nehalem")}
+# An image lets no root in and starts what its roles made. In a build VM root has to come in, and what a service writes
+# would be in every machine made from the new image. All of it is below /run, so nothing of it gets into the image.
+OPEN_IMAGE = r"""
+drop_in() { mkdir -p "/run/systemd/system/$1.d"; cat >"/run/systemd/system/$1.d/deskyard-build.conf"; }
+for unit in $(find /etc/systemd/system -maxdepth 1 -type f \( -name '*.service' -o -name '*.timer' \)); do
+  printf '[Unit]\nConditionPathExists=/run/no-build-vm\n' | drop_in "${unit##*/}"
+done
+printf '[Service]\nExecStart=\nExecStart=/usr/sbin/sshd -D -o PermitRootLogin=prohibit-password\n' | drop_in ssh.service
+systemctl daemon-reload
+"""
 SHOWN = re.compile(r"(TASK|RUNNING HANDLER) \[(?P<task>.*?)\]")
 
 
 @dataclass(frozen=True)
 class PackerBuild:
-    """One run of Packer. `scratch` is thrown away afterwards, `logs` is kept."""
+    """One run of Packer. `scratch` is thrown away afterwards, `logs` is kept.
+
+    With `from_image` the disk is that of an image of ours; `own_roles` is looked into before ansible/roles.
+    """
 
     base_disk: Path
     accelerator: Accelerator
     variables: dict[str, Any]
     scratch: Path
     logs: Path
+    keep: bool = False
+    from_image: bool = False
+    own_roles: Path | None = None
 
     def run(self) -> Path:
-        """Build, and return the disk; raises `BuildError` that names the logs."""
-        packer, output = str(locate("packer")), self.scratch / "output"
+        """Build, and return the disk; raises `BuildError` if it fails, and keeps what helps to find out why.
+
+        With `keep` the machine of a failed build goes on running.
+        """
+        packer, output, machine = str(locate("packer")), self.scratch / "output", Machine(self.scratch)
         what = self.validate()
-        log = self.logs / "packer.log"
-        with log.open("w") as file:
-
-            def keep(line: str) -> None:
-                file.write(line + "\n")
-                file.flush()
-                shown = SHOWN.search(line)
-                if shown:
-                    say(f"    {shown['task']}")
-
-            try:
-                run(
-                    [packer, "build", "-color=false", *what],
-                    timeout=BUILD_SECONDS,
-                    on_line=keep,
-                    env={"PACKER_CACHE_DIR": str(self.scratch / "cache"), "CHECKPOINT_DISABLE": "1"},
-                )
-            except CommandError as error:
-                said = [line for line in log.read_text().splitlines() if "fatal:" in line or "rror" in line][-3:]
-                cause = "\n".join(said) or error.reason
-                reason = f"Packer failed:\n{cause}\n  log: {log}\n  console: {self.logs / 'console.log'}"
-                raise BuildError(
-                    "image", self.logs.name, reason, "read the log, mend the cause, run it again"
-                ) from error
+        # Left to itself, Packer ends the machine before anybody could look at its screen.
+        argv = [packer, "build", "-color=false", "-on-error=abort", *what]
+        failed = False
+        try:
+            with (self.logs / LOG).open("w") as file:
+                run(argv, timeout=BUILD_SECONDS, on_line=partial(_keep_line, file), env=self._environment(machine))
+        except CommandError as error:
+            failed = True
+            save_screen(machine, self.logs / SCREEN)
+            self._write_way_in(machine)
+            raise self._error(error) from error
+        finally:
+            if not (failed and self.keep):
+                machine.end()
         return output / "disk.qcow2"
+
+    def _path(self, machine: Machine) -> str:
+        """PATH with a QEMU that can be asked for its screen: what Packer is told is part of the image's digest."""
+        program = self.scratch / "bin" / QEMU
+        program.parent.mkdir()
+        real = find_program(QEMU) or QEMU
+        program.write_text(
+            "#!/bin/sh\n"
+            # Packer lets its pipes through: held by a machine that outlives it, its output would never end.
+            "exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-\n"
+            f"{machine.starting(real)}\n"
+        )
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        return f"{program.parent}:{os.environ.get('PATH', os.defpath)}"
+
+    def _write_way_in(self, machine: Machine) -> None:
+        if self.keep and (port := machine.ssh_port()):
+            write_ssh_config(self.scratch / SSH_CONFIG, self.scratch / "key", port, "root")
+
+    def _error(self, error: CommandError) -> BuildError:
+        lines = (self.logs / LOG).read_text().splitlines()
+        task = failing_task(lines)
+        if task is not None:
+            (self.logs / FAILING_TASK).write_text(task.output + "\n")
+            reason = f"task {task.name!r} failed:\n{task.gist}"
+        else:
+            said = [line for line in lines if "fatal:" in line or "rror" in line][-3:]
+            reason = "Packer failed:\n" + ("\n".join(said) or error.reason)
+        return BuildError("image", self.logs.name, reason, "mend the cause and run it again")
 
     def validate(self) -> list[str]:
         """Let Packer check templates and variables; answers the arguments of a build that passed."""
@@ -70,6 +115,17 @@ class PackerBuild:
         what = [*self._arguments(), str(self._stage(packer))]
         run([packer, "validate", *what], timeout=120, env={"CHECKPOINT_DISABLE": "1"})
         return what
+
+    def _environment(self, machine: Machine) -> dict[str, str]:
+        env = {
+            "PACKER_CACHE_DIR": str(self.scratch / "cache"),
+            "CHECKPOINT_DISABLE": "1",
+            "PATH": self._path(machine),
+        }
+        if self.own_roles is not None:
+            # Packer hands its environment on to Ansible, which prefers this to the setting of ansible.cfg.
+            env["ANSIBLE_ROLES_PATH"] = f"{self.own_roles}:{tree() / 'ansible/roles'}"
+        return env
 
     def _stage(self, packer: str) -> Path:
         """Packer before 1.7 has its plugins built in and refuses a file that asks for them."""
@@ -91,6 +147,7 @@ class PackerBuild:
                 "ssh_genkeytypes": ["ed25519"],
                 "manage_etc_hosts": True,
                 "users": [{"name": "root", "ssh_authorized_keys": [key.with_suffix(".pub").read_text().strip()]}],
+                **({"bootcmd": [["sh", "-ec", OPEN_IMAGE]]} if self.from_image else {}),
             },
         )
         variables = self.scratch / "variables.json"
@@ -101,7 +158,7 @@ class PackerBuild:
             "seed": seed,
             "private_key": key,
             "output": self.scratch / "output",
-            "console": self.logs / "console.log",
+            "console": self.logs / CONSOLE,
             "accelerator": self.accelerator,
             "cpus": cpus,
             "cpu_model": cpu_model,
@@ -110,6 +167,14 @@ class PackerBuild:
             "ansible_variables": variables,
         }
         return [f"-var={name}={value}" for name, value in values.items()]
+
+
+def _keep_line(file: TextIO, line: str) -> None:
+    file.write(line + "\n")
+    file.flush()
+    shown = SHOWN.search(line)
+    if shown:
+        say(f"    {shown['task']}")
 
 
 def packer_version(packer: str) -> tuple[int, ...]:

@@ -10,14 +10,17 @@ from ipaddress import IPv4Network
 from pathlib import Path
 
 from deskyard import toolchain
-from deskyard.errors import ConfigError, DeskyardError, HostError
+from deskyard.errors import ConfigError, DeskyardError, HostError, SiteError
 from deskyard.model.base import load_yaml
 from deskyard.plan.clash import shared
-from deskyard.plan.workspace import MachinePlan
+from deskyard.plan.image import disk_gib, image_names, read_image
+from deskyard.plan.workspace import GATEWAY, MachinePlan
+from deskyard.proxmox.client import connect
 from deskyard.run import declaration, forward, hypervisor
 from deskyard.run.command import run
 from deskyard.run.declaration import Declared
 from deskyard.run.host import GIB, available_memory_mib, find_program
+from deskyard.run.places import tree
 
 PROGRAMS = ("socat", "ssh", "ip")
 PRIVATE_PROGRAMS = ("libvirtd", "virtlogd", "nsenter", "unshare", "dnsmasq", "slirp4netns", "ebtables", "iptables")
@@ -30,6 +33,7 @@ def check(declared: Declared) -> None:
     """All that can be known without the hypervisor: programs, images, other workspaces, the port."""
     _programs()
     sources = declared.image_sources()
+    _image_disks(declared)
     _other_workspaces(declared)
     _clashes(declared)
     _port(declared)
@@ -37,17 +41,56 @@ def check(declared: Declared) -> None:
     _disk(declared, images)
 
 
+def check_on_cluster(declared: Declared) -> None:
+    """What a site of backend proxmox needs besides what planning has found: tools, templates, networks of others."""
+    for tool in ("pulumi", "proxmoxve"):
+        toolchain.locate(tool)
+    assert declared.on_cluster is not None
+    for machine in declared.on_cluster.machines():
+        # A gateway follows its image; a desktop that exists needs no template.
+        if machine.template == 0 and machine.owner.machine == GATEWAY:
+            reason = f"no template of the gateway as it is in this tree is published for node {machine.node}"
+            raise ConfigError(
+                f"site {declared.site.name}",
+                None,
+                reason,
+                f"run ./inv image.publish gateway --site {declared.site.name}",
+            )
+    _image_disks(declared)
+    if declared.site.cluster.uplink.network.overlaps(declared.workspace.network):
+        reason = f"overlaps the uplink of site {declared.site.name} ({declared.site.cluster.uplink.network})"
+        field = f"Pulumi.{declared.workspace.name}.yaml: network"
+        raise ConfigError(field, str(declared.workspace.network), reason, "choose another /24")
+    _other_workspaces(declared)
+    _cluster_firewall(declared)
+
+
+def _image_disks(declared: Declared) -> None:
+    """A desktop's disk starts as its image's and may grow, never shrink."""
+    known = image_names(tree())
+    for index, desktop in enumerate(declared.plan.desktops):
+        machine = desktop.machine
+        needed = disk_gib(read_image(tree(), machine.image), tree()) if machine.image in known else 0
+        if machine.disk_gib < needed:
+            field = f"Pulumi.{declared.workspace.name}.yaml: desktops[{index}].tier"
+            reason = f"has disks of {machine.disk_gib} GiB, image {machine.image} needs {needed} GiB"
+            raise ConfigError(field, desktop.tier, reason, "choose a larger tier, or an image with a smaller disk_gib")
+
+
+def _cluster_firewall(declared: Declared) -> None:
+    """Without the datacenter's switch the rules of machines are kept and shown, but not in force."""
+    if not int(connect(declared.site).get("cluster/firewall/options").get("enable") or 0):
+        reason = "the datacenter's firewall is off: no rule of any machine would be in force"
+        remedy = "pvesh set /cluster/firewall/options --enable 1   # allow SSH and 8006 from your network first"
+        raise SiteError("firewall", declared.site.name, reason, remedy)
+
+
 def check_with_hypervisor(declared: Declared) -> None:
     """What the running hypervisor knows: memory in use, networks and routes of this machine."""
     with hypervisor.connection() as link:
         known = {domain.name(): bool(domain.isActive()) for domain in link.listAllDomains()}
-    _memory([machine for machine in _machines(declared) if not known.get(machine.domain)])
+    _memory([machine for machine in declared.plan.machines().values() if not known.get(machine.domain)])
     _routes(declared)
-
-
-def _machines(declared: Declared) -> list[MachinePlan]:
-    plan = declared.plan
-    return [plan.gateway.machine, *(desktop.machine for desktop in plan.desktops)]
 
 
 def _programs() -> None:
@@ -73,7 +116,7 @@ def _other_workspaces(declared: Declared) -> None:
             reason = f"holds the network of workspace {name!r} ({network}), which no other workspace may reach"
             remedy = "name narrower networks in the site's file"
             raise ConfigError(f"site {declared.site.name}: egress_exceptions", str(opened[0]), reason, remedy)
-        if port == mine.gateway_port:
+        if port == mine.gateway_port and declared.on_cluster is None:
             reason = f"is the gateway port of workspace {name!r} too"
             field = f"Pulumi.{mine.name}.yaml: gateway_port"
             raise ConfigError(field, mine.gateway_port, reason, "choose another port")
@@ -127,7 +170,7 @@ def _port(declared: Declared) -> None:
 def _disk(declared: Declared, images_bytes: int) -> None:
     folder = IMAGES_FOLDER if IMAGES_FOLDER.exists() else Path("/")
     there = {path.name for path in (folder / "deskyard").glob("*")} if os.access(folder, os.R_OK) else set()
-    new = [machine for machine in _machines(declared) if f"{machine.domain}.qcow2" not in there]
+    new = [machine for machine in declared.plan.machines().values() if f"{machine.domain}.qcow2" not in there]
     if not new:
         return
     needed = images_bytes + sum(int(machine.disk_gib * GIB * DISK_PART) for machine in new)

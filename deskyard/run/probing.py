@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from deskyard.plan.verification import MARK_START, HostFacts, Probe, probes, watched
+from deskyard.plan.verification import probes
+from deskyard.plan.verification_probe import MARK_START, HostFacts, Probe, watched
 from deskyard.plan.workspace import WorkspacePlan
 from deskyard.run import guest_probe
 
@@ -128,7 +129,7 @@ def new_mark() -> str:
 
 
 def send(
-    probes: Sequence[Probe], watch: Mapping[str, Sequence[str]], mark: str, start: Start, seconds: int = RUN_SECONDS
+    probes: Sequence[Probe], watch: Mapping[str, Mapping[str, str]], mark: str, start: Start, seconds: int = RUN_SECONDS
 ) -> list[Verdict]:
     """Send all probes from their machines at once, with all watchers watching; nothing is left behind."""
     names = list(dict.fromkeys([*watch, *(probe.start for probe in probes)]))
@@ -145,7 +146,7 @@ def send(
     sessions = {}
     for name in names:
         groups = [[probes[n].action for n in group[name]] for group in order]
-        job = {"watch": list(watch.get(name, ())), "mark": mark, "seconds": seconds, "groups": groups}
+        job = {"watch": dict(watch.get(name, {})), "mark": mark, "seconds": seconds, "groups": groups}
         sessions[name] = _Session(name, start(name, loader), job, source)
     clock = threading.Timer(seconds + 30, _kill, [list(sessions.values())])
     clock.daemon = True

@@ -6,7 +6,7 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,8 +16,12 @@ from pulumi.automation import errors, events
 
 from deskyard import toolchain
 from deskyard.errors import ConfigError, HostError, SiteError
-from deskyard.run.background import start_time
+from deskyard.model.site import Site
+from deskyard.run import checkpoint, cluster_link, declaration
+from deskyard.run.background import is_gone
+from deskyard.run.command import Result, run
 from deskyard.run.declaration import PROJECT, stacks_folder
+from deskyard.run.leftovers import VM, Known, known
 from deskyard.run.lock import alone
 from deskyard.run.management_key import write_secret
 from deskyard.run.places import places, tree
@@ -26,13 +30,17 @@ from deskyard.run.pulumi_command import EngineCommand
 
 T = TypeVar("T")
 PASSPHRASE_VARIABLES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE")
-RESOURCE_PREFIX = "deskyard:libvirt:"
-DISK_TYPE = f"{RESOURCE_PREFIX}Volume"
+ENGINE_SECONDS = 300.0
+RESOURCES = ("deskyard:libvirt:", "deskyard:proxmox:", "proxmoxve:")
+# What holds a desktop's data, by the end of its name: a disk on libvirt, the machine with its disk on a cluster.
+DATA = {"deskyard:libvirt:Volume": "-disk", VM: "-machine"}
+PARTS = ("-disk", "-machine", "-power")
+GONE = frozenset({"delete", "replace", "delete-replaced", "create-replacement"})
 LOCK_HOLDER = re.compile(r"@(?P<host>\S+) \(pid (?P<pid>\d+)\)")
 # What the provider's server adds to the text of an error.
 TRACE = re.compile(r":\n\s+File \".*", re.DOTALL)
 PREAMBLE = re.compile(r"^.*?(?:Unexpected <class '[\w.]+'>: |rpc error: code = \w+ desc = )", re.DOTALL)
-PROTECTED = re.compile(r"::([a-z0-9-]+)-disk\" cannot be deleted\s+because it is protected")
+PROTECTED = re.compile(r"::([a-z0-9-]+)-(?:disk|machine|power)\" cannot be deleted\s+because it is protected")
 VERBS = {"create": "creating", "update": "updating", "delete": "removing", "replace": "replacing"}
 
 
@@ -44,6 +52,8 @@ class Change:
     type: str
     name: str
     urn: str
+    # Properties that differ, with how: "add", "delete-replace", ...
+    differences: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def changes_something(self) -> bool:
@@ -53,12 +63,18 @@ class Change:
     @property
     def is_disk(self) -> bool:
         """True if data is in it."""
-        return self.type == DISK_TYPE and "-desktop-" in self.name
+        return self.type in DATA and "-desktop-" in self.name
+
+    @property
+    def desktop(self) -> str:
+        """The desktop whose data is in it."""
+        return self.name.partition("-desktop-")[2].removesuffix(DATA.get(self.type, ""))
 
     @property
     def loses_data(self) -> bool:
-        """True if a desktop's disk goes away."""
-        return self.is_disk and self.operation in {"delete", "replace", "delete-replaced", "create-replacement"}
+        """True if a desktop's disk goes away, or one of the disks of its machine."""
+        taken = any(name.startswith("disks") and how.startswith("delete") for name, how in self.differences.items())
+        return self.is_disk and (self.operation in GONE or taken)
 
 
 @dataclass
@@ -79,9 +95,10 @@ class _Watcher:
 
     def _step(self, metadata: events.StepEventMetadata) -> None:
         name = metadata.urn.rpartition("::")[2]
-        change = Change(str(getattr(metadata.op, "value", metadata.op)), metadata.type, name, metadata.urn)
+        differences = {key: _word(one.diff_kind) for key, one in (metadata.detailed_diff or {}).items()}
+        change = Change(_word(metadata.op), metadata.type, name, metadata.urn, differences)
         self.changes.append(change)
-        if not self.quiet and change.type.startswith(RESOURCE_PREFIX) and change.operation in VERBS:
+        if not self.quiet and change.type.startswith(RESOURCES) and change.operation in VERBS:
             say(f"    {VERBS[change.operation]} {change.name}")
 
 
@@ -90,6 +107,11 @@ class WorkspaceStack:
 
     def __init__(self, name: str) -> None:
         self.name = name
+
+    @functools.cached_property
+    def _environment(self) -> dict[str, str]:
+        """Worked out once: it reads the declaration, and on a cluster asks for the API's certificate."""
+        return environment(declaration.read_site(declaration.read_workspace(self.name).site))
 
     def exists(self) -> bool:
         """True if the backend knows the stack."""
@@ -100,7 +122,15 @@ class WorkspaceStack:
         watcher = _Watcher(quiet=True)
         stack = self._select()
         self._engine(watcher, stack, lambda: stack.preview(refresh=True, on_event=watcher))
-        return [change for change in watcher.changes if change.type.startswith(RESOURCE_PREFIX)]
+        return [change for change in watcher.changes if change.type.startswith(RESOURCES)]
+
+    def changes(self) -> list[Change]:
+        """What `up` would change, drift included; touches nothing."""
+        return [change for change in self.preview() if change.changes_something]
+
+    def on_cluster(self) -> Known:
+        """What the state holds on a cluster."""
+        return known(self.resources())
 
     def up(self) -> dict[str, Any]:
         """Bring everything to what is declared; returns the stack's outputs."""
@@ -118,47 +148,64 @@ class WorkspaceStack:
         self.unprotect()
         self._engine(watcher, stack, lambda: stack.destroy(refresh=True, on_event=watcher))
         stack.workspace.remove_stack(self.name, preserve_config=True)
+        del self._selected
 
     def unprotect(self, desktop: str | None = None) -> None:
-        """Lift the protection of one desktop's disk, or of all."""
+        """Lift the protection of one desktop's data, or of all."""
         stack = self._select()
-        state = stack.export_stack()
+        state = self._export(stack)
         for resource in (state.deployment or {}).get("resources", []):
-            wanted = desktop is None or resource["urn"].endswith(f"::{self.name}-desktop-{desktop}-disk")
+            name = resource["urn"].rpartition("::")[2]
+            wanted = desktop is None or name in {f"{self.name}-desktop-{desktop}{part}" for part in PARTS}
             if wanted and resource.get("protect"):
                 resource["protect"] = False
         with _clear_errors(self.name):
             _past_stale_lock(stack, lambda: stack.import_stack(state))
 
     def desktops_with_disks(self) -> set[str]:
-        """Desktops whose disks Pulumi remembers."""
-        prefix = f"{self.name}-desktop-"
-        names = (resource["urn"].rpartition("::")[2] for resource in self.resources())
-        return {
-            name.removeprefix(prefix).removesuffix("-disk")
-            for name in names
-            if name.startswith(prefix) and name.endswith("-disk")
-        }
+        """Desktops whose data Pulumi remembers."""
+        kept = (Change("same", r["type"], r["urn"].rpartition("::")[2], r["urn"]) for r in self.resources())
+        return {change.desktop for change in kept if change.is_disk}
 
     def outputs(self) -> dict[str, Any]:
         """What the last `up` exported."""
-        return {key: output.value for key, output in self._select().outputs().items()}
+        stack = self._select()
+        with _clear_errors(self.name):
+            return {key: output.value for key, output in stack.outputs().items()}
 
     def resources(self) -> list[dict[str, Any]]:
         """The resources as Pulumi remembers them."""
-        deployment = self._select().export_stack().deployment or {}
+        deployment = self._export(self._select()).deployment or {}
         return [resource for resource in deployment.get("resources", []) if resource.get("custom")]
 
     def check_passphrase(self) -> None:
         """Raise `ConfigError` if the passphrase does not open the stack."""
-        self._select()
+        self._export(self._select())
+
+    def engine(self, *arguments: str, stdin: str | None = None) -> Result:
+        """Run one command of the engine on this stack: for secrets, which the Automation API puts on command lines."""
+        argv = [_command().command, "--non-interactive", *arguments, "--stack", self.name]
+        env = {**self._environment, "PULUMI_HOME": str(_home())}
+        return run(argv, timeout=ENGINE_SECONDS, stdin=stdin, env=env, cwd=stacks_folder(), check=False)
 
     def _select(self) -> automation.Stack:
         with _clear_errors(self.name):
-            stack = automation.Stack.create_or_select(self.name, self._workspace())
-            # Opens the encrypted state: a wrong passphrase is found here, before anything is touched.
-            stack.export_stack()
-        return stack
+            checkpoint.mend({**os.environ, **self._environment}["PULUMI_BACKEND_URL"], self.name)
+            return self._selected
+
+    @functools.cached_property
+    def _selected(self) -> automation.Stack:
+        """Once for all that is done with it: to look whether it is there starts the engine."""
+        workspace = self._workspace()
+        try:
+            return automation.Stack.select(self.name, workspace)
+        except errors.StackNotFoundError:
+            return automation.Stack.create_or_select(self.name, workspace)
+
+    def _export(self, stack: automation.Stack) -> automation.Deployment:
+        """The state as Pulumi has it; a wrong passphrase is found here too, before anything is touched."""
+        with _clear_errors(self.name):
+            return stack.export_stack()
 
     def _workspace(self) -> automation.LocalWorkspace:
         # The program is imported late: it needs components, which need Pulumi's runtime.
@@ -174,7 +221,7 @@ class WorkspaceStack:
                 work_dir=str(folder),
                 program=workspace_program,
                 pulumi_home=str(_home()),
-                env_vars=environment(),
+                env_vars=self._environment,
                 secrets_provider="passphrase",
                 pulumi_command=_command(),
                 **options,
@@ -182,7 +229,7 @@ class WorkspaceStack:
 
     def _forget_pending(self, stack: automation.Stack) -> None:
         """Steps that a killed run had begun: each is safe to begin again, since creation adopts what is half made."""
-        state = stack.export_stack()
+        state = self._export(stack)
         deployment = state.deployment or {}
         pending = deployment.get("pending_operations")
         if pending:
@@ -197,15 +244,17 @@ class WorkspaceStack:
             return _past_stale_lock(stack, work)
 
 
-def environment() -> dict[str, str]:
+def environment(site: Site) -> dict[str, str]:
     """What Pulumi needs in its environment: backend, passphrase, the provider on PATH; no questions, no updates."""
+    plugin = cluster_link.plugin_environment(site) if site.backend == "proxmox" else {}
     set_up = {
-        "PATH": f"{tree() / 'stacks' / 'libvirt'}{os.pathsep}{os.environ.get('PATH', '')}",
+        "PATH": f"{tree() / 'stacks' / 'provider'}{os.pathsep}{os.environ.get('PATH', '')}",
         # The provider runs with the Python that runs us, wherever the stacks folder lies.
         "DESKYARD_PYTHON": sys.executable,
         "PULUMI_SKIP_UPDATE_CHECK": "true",
         "PULUMI_AUTOMATION_API_SKIP_VERSION_CHECK": "true",
         "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+        **plugin,
     }
     if not os.environ.get("PULUMI_BACKEND_URL"):
         backend = places().pulumi / "backend"
@@ -227,6 +276,7 @@ def _passphrase_file() -> Path:
 def _home() -> Path:
     home = places().pulumi / "home"
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    toolchain.offer_plugins(home)
     return home
 
 
@@ -253,8 +303,7 @@ def _past_stale_lock(stack: automation.Stack, work: Callable[[], T]) -> T:
 def _stale(message: str) -> bool:
     """True if all processes that hold the lock ran on this machine and are gone."""
     holders = LOCK_HOLDER.findall(message)
-    here = os.uname().nodename
-    return bool(holders) and all(host == here and start_time(int(pid)) is None for host, pid in holders)
+    return bool(holders) and all(is_gone(host, int(pid)) for host, pid in holders)
 
 
 @contextlib.contextmanager
@@ -278,12 +327,17 @@ def _clear_errors(name: str, watcher: _Watcher | None = None) -> Iterator[None]:
         raise SiteError("workspace", name, reason, "mend the cause, then run the same command again") from error
 
 
-def _data_would_go(name: str, disks: list[str]) -> ConfigError:
+def _data_would_go(name: str, protected: list[str]) -> ConfigError:
     """Pulumi's own protection spoke: say it in our words."""
-    desktops = sorted({disk.removeprefix(f"{name}-desktop-") for disk in disks})
+    desktops = sorted({one.removeprefix(f"{name}-desktop-") for one in protected})
     reason = f"this run would delete the disk of: {', '.join(desktops)}"
     remedy = f"declare it again, or name it: ./inv workspace.up {name} --remove {desktops[0]}"
     return ConfigError("desktops", None, reason, remedy)
+
+
+def _word(value: object) -> str:
+    """The text of one of the engine's own words."""
+    return str(getattr(value, "value", value))
 
 
 def _clean(message: str) -> str:

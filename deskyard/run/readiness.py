@@ -1,7 +1,6 @@
 """Waits until a workspace answers: every route of every desktop, asked by the gateway with real handshakes."""
 
 import json
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,11 +8,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import libvirt
-
 from deskyard.errors import CommandError, SiteError
 from deskyard.plan.workspace import WorkspacePlan
-from deskyard.run import guest_agent, hypervisor
+from deskyard.run.machines import machines_of
 from deskyard.run.places import places
 from deskyard.run.progress import say
 from deskyard.run.ssh_link import GATEWAY, SshLink
@@ -22,7 +19,6 @@ from deskyard.run.ssh_link import GATEWAY, SshLink
 SECONDS = {"kvm": 300.0, "tcg": 1500.0}
 PAUSE_SECONDS = 4.0
 STATUS_SECONDS = 120.0
-CONSOLE_LOGS = Path("/var/log/libvirt/qemu")
 
 
 @dataclass
@@ -64,27 +60,25 @@ def ask(plan: WorkspacePlan) -> dict[str, Any]:
     """The gateway's status, or what keeps it from answering."""
     ssh = SshLink(plan.site, plan.name)
     if not ssh.pinned(GATEWAY):
-        return _silent("it has not been set up yet")
+        return silent("it has not been set up yet")
     try:
         answer = ssh.run(GATEWAY, ["sudo", "deskyard-gateway", "status"], timeout=STATUS_SECONDS)
         status: dict[str, Any] = json.loads(answer.stdout)
         return status
     except (SiteError, CommandError) as error:
-        return _silent(error.reason)
+        return silent(error.reason)
     except ValueError:
-        return _silent("the answer is not JSON")
+        return silent("the answer is not JSON")
 
 
-def _silent(reason: str) -> dict[str, Any]:
+def silent(reason: str) -> dict[str, Any]:
+    """The status of a gateway that does not answer."""
     return {"ready": False, "gateway_ready": False, "error": reason, "desktops": {}}
 
 
 def stopped_machines(plan: WorkspacePlan) -> list[str]:
     """Machines of the workspace that do not run."""
-    names = [plan.gateway.machine.domain, *(desktop.machine.domain for desktop in plan.desktops)]
-    with hypervisor.connection() as link:
-        running = {domain.name() for domain in link.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)}
-    return [name for name in names if name not in running]
+    return machines_of(plan).stopped()
 
 
 def keep_evidence(plan: WorkspacePlan) -> Path:
@@ -92,27 +86,22 @@ def keep_evidence(plan: WorkspacePlan) -> Path:
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     folder = places().workspace(plan.site, plan.name) / "failures" / stamp
     folder.mkdir(parents=True, exist_ok=True)
-    with hypervisor.connection() as link:
-        for domain in [plan.gateway.machine.domain, *(desktop.machine.domain for desktop in plan.desktops)]:
-            _copy_console(domain, folder)
-            try:
-                _screenshot(link, domain, folder)
-            except (libvirt.libvirtError, OSError) as error:
-                (folder / f"{domain}.screenshot-error.txt").write_text(f"{error}\n")
+    machines_of(plan).keep_evidence(folder)
     return folder
 
 
 def _pin_desktops(plan: WorkspacePlan, seen: _Seen) -> None:
-    ssh = SshLink(plan.site, plan.name)
-    with hypervisor.connection() as link:
-        for desktop in plan.desktops:
-            if desktop.name in seen.pinned:
-                continue
-            try:
-                ssh.pin(desktop.name, guest_agent.host_key(link.lookupByName(desktop.machine.domain)))
-            except (SiteError, libvirt.libvirtError):
-                continue
-            seen.pinned.add(desktop.name)
+    waiting = [desktop for desktop in plan.desktops if desktop.name not in seen.pinned]
+    if not waiting:
+        # On a cluster each look at the machines is a call.
+        return
+    ssh, machines = SshLink(plan.site, plan.name), machines_of(plan)
+    for desktop in waiting:
+        try:
+            ssh.pin(desktop.name, machines.host_key(desktop.machine.domain))
+        except SiteError:
+            continue
+        seen.pinned.add(desktop.name)
 
 
 def _news(status: dict[str, Any], seen: _Seen) -> list[tuple[str, str]]:
@@ -135,21 +124,3 @@ def _missing(plan: WorkspacePlan, status: dict[str, Any], seen: _Seen) -> str:
         if desktop.name not in seen.pinned:
             parts.append(f"{desktop.name}/guest agent")
     return ", ".join(parts)
-
-
-def _copy_console(domain: str, folder: Path) -> None:
-    source = CONSOLE_LOGS / f"{domain}-console.log"
-    try:
-        shutil.copyfile(source, folder / source.name)
-    except OSError as error:
-        (folder / source.name).write_text(f"{source}: {error.strerror}\n")
-
-
-def _screenshot(link: Any, domain: str, folder: Path) -> None:
-    stream = link.newStream()
-    kind = link.lookupByName(domain).screenshot(stream, 0)
-    suffix = {"image/png": "png", "image/x-portable-pixmap": "ppm"}.get(kind, "image")
-    with (folder / f"{domain}.{suffix}").open("wb") as file:
-        while chunk := stream.recv(1 << 18):
-            file.write(chunk)
-    stream.finish()

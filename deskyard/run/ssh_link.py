@@ -2,12 +2,13 @@
 
 import os
 import shlex
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from deskyard.errors import CommandError, SiteError
-from deskyard.run import hypervisor
+from deskyard.run import declaration, hypervisor
 from deskyard.run.command import Result, run
 from deskyard.run.management_key import private_key_file
 from deskyard.run.places import places
@@ -89,16 +90,16 @@ class SshLink:
 
     def wait(self, host: str, seconds: float, pause: Callable[[float], None]) -> None:
         """Wait until `host` lets us in; raises the last `SiteError` if it does not in time."""
-        waited = 0.0
+        # A try can take a minute by itself.
+        deadline = time.monotonic() + seconds
         while True:
             try:
                 self.run(host, ["true"], timeout=CONNECT_SECONDS + 30)
                 return
             except (SiteError, CommandError):
-                if waited > seconds:
+                if time.monotonic() > deadline:
                     raise
             pause(2)
-            waited += 2
 
 
 def host_alias(workspace: str, host: str) -> str:
@@ -109,7 +110,8 @@ def host_alias(workspace: str, host: str) -> str:
 def _config(link: SshLink, gateway_address: str, desktops: Sequence[tuple[str, str]]) -> str:
     lines = ["# Written by Deskyard; use it with ssh -F.", f"Host {GATEWAY}", f"  HostName {gateway_address}"]
     lines.append(f"  HostKeyAlias {host_alias(link.workspace, GATEWAY)}")
-    inside = hypervisor.inside()
+    # A cluster's gateway is where this machine's own network leads; those of libvirt may be in a namespace.
+    inside = hypervisor.inside() if declaration.read_site(link.site).backend == "libvirt" else []
     if inside:
         lines.append(f"  ProxyCommand {shlex.join(inside)} socat - TCP:%h:%p")
     for name, address in desktops:

@@ -1,25 +1,41 @@
 """What can be done with a workspace: preview, up, status, destroy."""
 
 import contextlib
+import random
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any
-from xml.etree import ElementTree
+from typing import Any, TypeVar
 
 import libvirt
 
 from deskyard.errors import ConfigError, SiteError
-from deskyard.plan.workspace import WorkspacePlan
-from deskyard.run import certificate_authority, declaration, forward, hypervisor, preflight, readiness
+from deskyard.model.site import Site
+from deskyard.plan.workspace import HTTPS, WorkspacePlan
+from deskyard.proxmox import retry
+from deskyard.run import (
+    certificate_authority,
+    declaration,
+    forward,
+    hypervisor,
+    key_delivery,
+    leftovers,
+    preflight,
+    readiness,
+)
 from deskyard.run.accelerator import accelerator
 from deskyard.run.declaration import Declared
 from deskyard.run.forward import Forward
+from deskyard.run.machines import machines_of
 from deskyard.run.places import places
 from deskyard.run.progress import Timings, say, step
 from deskyard.run.pulumi_stack import Change, WorkspaceStack
 from deskyard.run.ssh_link import SshLink
+
+T = TypeVar("T")
+TRIES, PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 4, 5.0, 20.0
 
 
 def preview(name: str) -> dict[str, Any]:
@@ -40,7 +56,7 @@ def up(
     remove: Sequence[str] = (),
     on_route: Callable[[str, str], None] | None = None,
 ) -> dict[str, Any]:
-    """Bring a workspace to what is declared, and wait until every route of every desktop answers.
+    """Bring a workspace to what is declared, wait until every route of every desktop answers, and deliver its keys.
 
     `on_route` is told each desktop and route when it first answers.
 
@@ -49,31 +65,36 @@ def up(
     with step("check", timings):
         declared = _checked(name)
         stack = WorkspaceStack(name)
+        if declared.on_cluster is not None:
+            leftovers.clear(declared.site, name, stack.on_cluster())
         _release(declared, stack, remove)
-        steps = [change for change in stack.preview() if change.changes_something]
+        steps = _again(declared.site, stack, stack.changes)
         _guard_data(name, steps, remove)
+        keys = key_delivery.wanted(declared, stack)
     if steps:
         with step("machines", timings):
-            stack.up()
+            _again(declared.site, stack, stack.up)
+        if declared.on_cluster is not None:
+            # Somebody may have been faster with an id, and so with an address.
+            declared = declaration.read(name)
     with step("routes", timings):
         _connect(declared)
         gateway = readiness.wait(declared.plan, on_route=on_route)
-    return _state(declared.plan, _machine_states(declared.plan), gateway)
+    if keys is not None:
+        with step("keys", timings):
+            key_delivery.deliver(declared.plan, keys)
+    return _state(declared.plan, machines_of(declared.plan).states(), gateway)
 
 
-def status(name: str) -> dict[str, Any]:
-    """How the workspace is: address of the door, machines, routes."""
+def status(name: str, *, drift: bool = False) -> dict[str, Any]:
+    """How the workspace is: address of the door, machines, routes; with `drift`, what was changed by hand."""
     plan = declaration.read(name).plan
-    machines = _machine_states(plan) if hypervisor.answers() else {}
-    gateway: dict[str, Any] = {
-        "ready": False,
-        "gateway_ready": False,
-        "error": "its machine does not run",
-        "desktops": {},
-    }
+    machines = machines_of(plan).states()
+    gateway = readiness.silent("its machine does not run")
     if machines.get(plan.gateway.machine.domain, {}).get("state") == "running":
         gateway = readiness.ask(plan)
-    return _state(plan, machines, gateway)
+    found = _state(plan, machines, gateway)
+    return {**found, "drift": [asdict(one) for one in WorkspaceStack(name).changes()]} if drift else found
 
 
 def _state(plan: WorkspacePlan, machines: dict[str, dict[str, Any]], gateway: dict[str, Any]) -> dict[str, Any]:
@@ -83,7 +104,8 @@ def _state(plan: WorkspacePlan, machines: dict[str, dict[str, Any]], gateway: di
         "site": plan.site,
         "url": plan.gateway.url,
         "ready": bool(gateway.get("ready")),
-        "door_open": forward.is_open(plan.site, plan.name),
+        # A gateway with an address of its own needs no way through this machine.
+        "door_open": plan.gateway.port == HTTPS or forward.is_open(plan.site, plan.name),
         "certificate_authority": str(certificate_authority.certificate_file(plan.site)),
         "ssh_config": str(SshLink(plan.site, plan.name).config),
         "gateway": {
@@ -112,10 +134,13 @@ def destroy(name: str) -> None:
     site = declaration.read_site(workspace.site)
     if stack.exists():
         stack.check_passphrase()
-        hypervisor.up(accelerator(site.accelerator))
-        forward.close(site.name, name)
-        _pull_plugs(name)
-        stack.destroy()
+        if site.backend == "libvirt":
+            hypervisor.up(accelerator(site.accelerator))
+            forward.close(site.name, name)
+            _pull_plugs(name)
+        else:
+            leftovers.clear(site, name, stack.on_cluster())
+        _again(site, stack, stack.destroy)
     else:
         say(f"    workspace {name} has no machines")
     shutil.rmtree(places().workspace(site.name, name), ignore_errors=True)
@@ -123,6 +148,9 @@ def destroy(name: str) -> None:
 
 def _checked(name: str) -> Declared:
     declared = declaration.read(name)
+    if declared.on_cluster is not None:
+        preflight.check_on_cluster(declared)
+        return declared
     preflight.check(declared)
     hypervisor.up(declared.plan.accelerator)
     preflight.check_with_hypervisor(declared)
@@ -131,8 +159,7 @@ def _checked(name: str) -> Declared:
 
 def _guard_data(name: str, steps: Sequence[Change], remove: Sequence[str]) -> None:
     """Stop a run that would take a desktop's disk away, unless that desktop was named."""
-    prefix = f"{name}-desktop-"
-    lost = sorted({change.name.removeprefix(prefix).removesuffix("-disk") for change in steps if change.loses_data})
+    lost = sorted({change.desktop for change in steps if change.loses_data})
     unnamed = [desktop for desktop in lost if desktop not in remove]
     if unnamed:
         reason = f"this run would delete the disk of: {', '.join(unnamed)}"
@@ -140,8 +167,30 @@ def _guard_data(name: str, steps: Sequence[Change], remove: Sequence[str]) -> No
         raise ConfigError("desktops", None, reason, remedy)
 
 
+def _again(site: Site, stack: WorkspaceStack, work: Callable[[], T]) -> T:
+    """Do it; on a cluster again after what passes: a lock that was not had, a node that was away, an id just taken.
+
+    Each time the cluster is looked at and planned on anew, and what the last try left is cleared.
+    """
+    pauses = retry.pauses(PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, TRIES if site.backend == "proxmox" else 1)
+    again = False
+    while True:
+        try:
+            if again:
+                leftovers.clear(site, stack.name, stack.on_cluster())
+            return work()
+        except SiteError as error:
+            pause = next(pauses, None)
+            if pause is None or not retry.passes(error.reason):
+                raise
+            say(f"    trying again in some seconds: {error.reason.strip().splitlines()[-1][:200]}")
+        # Clients that failed in the same moment, for the same lock, do not come again in the same moment.
+        time.sleep(pause * random.uniform(1, 1.5))
+        again = True
+
+
 def _release(declared: Declared, stack: WorkspaceStack, remove: Sequence[str]) -> None:
-    """Lift the protection of the disks that the user named."""
+    """Lift the protection of the disks that the user named; one that an interrupted run has removed is no mistake."""
     if not remove:
         return
     declared_names = {desktop.name for desktop in declared.workspace.desktops}
@@ -149,42 +198,20 @@ def _release(declared: Declared, stack: WorkspaceStack, remove: Sequence[str]) -
     for desktop in remove:
         if desktop in declared_names:
             raise ConfigError("--remove", desktop, "is still declared", "take it out of the declaration first")
-        if desktop not in known:
-            raise ConfigError("--remove", desktop, "is no desktop of this workspace", "check the name")
     for desktop in remove:
-        stack.unprotect(desktop)
+        if desktop in known:
+            stack.unprotect(desktop)
+        else:
+            say(f"    --remove {desktop}: there is no such desktop (any more)")
 
 
 def _connect(declared: Declared) -> None:
     plan = declared.plan
     desktops = [(desktop.name, desktop.address) for desktop in plan.desktops]
     SshLink(plan.site, plan.name).write_config(plan.gateway.uplink_address, desktops)
+    if declared.on_cluster is not None:
+        return
     Forward(plan.site, plan.name, plan.gateway.listen, plan.gateway.port, plan.gateway.uplink_address).open()
-
-
-def _machine_states(plan: WorkspacePlan) -> dict[str, dict[str, Any]]:
-    names = [plan.gateway.machine.domain, *(desktop.machine.domain for desktop in plan.desktops)]
-    states: dict[str, dict[str, Any]] = {}
-    with hypervisor.connection() as link:
-        for domain in link.listAllDomains():
-            if domain.name() in names:
-                states[domain.name()] = _machine_state(domain)
-    return states
-
-
-def _machine_state(domain: Any) -> dict[str, Any]:
-    active = bool(domain.isActive())
-    later = _hardware(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
-    now = _hardware(domain.XMLDesc(0)) if active else later
-    return {"state": "running" if active else "stopped", "restart_needed": now != later, **later}
-
-
-def _hardware(xml: str) -> dict[str, int]:
-    root = ElementTree.fromstring(xml)
-    return {
-        "vcpus": int(root.findtext("vcpu") or 0),
-        "memory_mib": int(root.findtext("memory") or 0) // 1024,
-    }
 
 
 def _pull_plugs(name: str) -> None:
@@ -198,5 +225,6 @@ def _pull_plugs(name: str) -> None:
 
 def require_running(plan: WorkspacePlan) -> None:
     """Raise `SiteError` unless the gateway runs."""
-    if not hypervisor.answers() or plan.gateway.machine.domain in readiness.stopped_machines(plan):
+    here = declaration.read_site(plan.site).backend == "libvirt"
+    if (here and not hypervisor.answers()) or plan.gateway.machine.domain in readiness.stopped_machines(plan):
         raise SiteError("workspace", plan.name, "is not up", f"run ./inv workspace.up {plan.name}")

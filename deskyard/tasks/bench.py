@@ -12,6 +12,7 @@ from deskyard.run.places import tree
 from deskyard.tasks.front import command, show
 
 SOCKETS = 2000
+WORKSPACES, DESKTOPS = 1000, 5
 
 
 @command(help={"clean": "build the images anew instead of quoting their manifests", "json": "print JSON"})
@@ -27,8 +28,27 @@ def gateway(_: Context, sockets: int = SOCKETS, json: bool = False) -> None:
     """Measure the door, as ratios against direct connections and nginx (if installed) in the same run."""
     if not 1 <= sockets <= 20000:
         raise ConfigError("sockets", sockets, "must be from 1 to 20000", "choose another number")
-    # It shares the laboratory of the gateway's tests, so it lives with them.
-    argv = [sys.executable, "-m", "tests.bench.gateway", str(sockets), *(["--json"] if json else [])]
+    _measured("gateway", str(sockets), json=json)
+
+
+@command(help={"workspaces": "how many workspaces on the site", "desktops": "desktops of each", "json": "print JSON"})
+def fleet(_: Context, workspaces: int = WORKSPACES, desktops: int = DESKTOPS, json: bool = False) -> None:
+    """Plan a fleet on a cluster on paper: nothing is given twice; how time and memory grow, as ratios of one run."""
+    for field, value, most in (("workspaces", workspaces, 2000), ("desktops", desktops, 60)):
+        if not 1 <= value <= most:
+            raise ConfigError(field, value, f"must be from 1 to {most}", "choose another number")
+    _measured("fleet", str(workspaces), str(desktops), json=json)
+
+
+@command(help={"json": "print JSON"})
+def state(_: Context, json: bool = False) -> None:
+    """Make workspaces on a fake cluster: time, calls and what the state costs, kept in files and in a database."""
+    _measured("state", json=json)
+
+
+def _measured(name: str, *arguments: str, json: bool) -> None:
+    """Run one of `tests/bench`: they share the laboratory and the clusters of the tests, so they live with them."""
+    argv = [sys.executable, "-m", f"tests.bench.{name}", *arguments, *(["--json"] if json else [])]
     code = subprocess.run(argv, cwd=tree(), check=False).returncode
     if code:
         raise Exit(code=code)
@@ -36,4 +56,6 @@ def gateway(_: Context, sockets: int = SOCKETS, json: bool = False) -> None:
 
 ns = Collection("bench")
 ns.add_task(desktop, default=True)
+ns.add_task(fleet)
 ns.add_task(gateway)
+ns.add_task(state)

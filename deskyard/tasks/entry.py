@@ -9,11 +9,13 @@ from deskyard.run.demo import NAME, Demo, build_images, equip, run_demo
 from deskyard.run.progress import Timings, say
 from deskyard.tasks.check import pytest
 from deskyard.tasks.front import command, show
+from deskyard.toolchain import TEST_TOOLS, TOOLS
 
 YES = "install missing system packages without asking (done by ./inv itself)"
 # The suites in tests/infra run inside guests: `image.build` and the end-to-end tests start them there.
 VM_TESTS = ("tests/provider", "tests/e2e")
 IN_PARALLEL = ("-n", "auto", "--dist", "worksteal")
+SLOWEST = ("--durations=25", "--durations-min=10")
 
 
 @command(help={"yes": YES, "json": "print JSON"})
@@ -34,13 +36,13 @@ def test(_: Context, fast: bool = False, yes: bool = False, match: str = "") -> 
     """Run everything CI runs: linters, unit and contract tests, images, two workspaces end to end."""
     chosen = ["-k", match] if match else []
     timings = Timings()
-    equip(timings)
-    pytest(*IN_PARALLEL, *chosen)
+    equip(timings, (*TOOLS, *TEST_TOOLS))
+    pytest(*IN_PARALLEL, *SLOWEST, *chosen)
     if fast:
         return
     build_images(timings)
     say("==> tests on virtual machines")
-    pytest("-m", "vm and not deep", *VM_TESTS, *chosen)
+    pytest("-m", "vm and not deep", *VM_TESTS, *SLOWEST, *chosen)
 
 
 def _story(made: Demo) -> str:

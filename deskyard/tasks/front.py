@@ -2,8 +2,11 @@
 
 import functools
 import json
+import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
 from invoke import Exit, task
@@ -21,7 +24,8 @@ def command(*args: Any, **options: Any) -> Callable[[Callable[P, T]], Any]:
         @functools.wraps(body)
         def guarded(*positional: P.args, **named: P.kwargs) -> T:
             try:
-                return body(*positional, **named)
+                with _ended_as_by_ctrl_c():
+                    return body(*positional, **named)
             except DeskyardError as error:
                 if named.get("json"):
                     show({"error": error.as_dict()}, as_json=True)
@@ -34,6 +38,25 @@ def command(*args: Any, **options: Any) -> Callable[[Callable[P, T]], Any]:
         return task(*args, **options)(guarded)
 
     return decorate
+
+
+@contextmanager
+def _ended_as_by_ctrl_c() -> Iterator[None]:
+    """SIGTERM, and a terminal that is closed, end a command as Ctrl-C does: it ends its programs and tidies up."""
+    caught = [sign for sign in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(sign) is signal.SIG_DFL]
+    if threading.current_thread() is not threading.main_thread():
+        caught = []
+    for sign in caught:
+        signal.signal(sign, _interrupt)
+    try:
+        yield
+    finally:
+        for sign in caught:
+            signal.signal(sign, signal.SIG_DFL)
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
 
 
 def show(state: Any, *, as_json: bool, text: str | None = None) -> None:

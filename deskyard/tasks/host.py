@@ -4,6 +4,7 @@ from dataclasses import asdict
 
 from invoke import Collection, Context
 
+from deskyard.run import declaration, host_configure
 from deskyard.run.host import host_state, require_programs
 from deskyard.tasks.front import command
 from deskyard.tasks.front import show as show_state
@@ -14,6 +15,13 @@ def prepare(_: Context, yes: bool = False) -> None:
     """Make sure this machine has what Deskyard needs; ./inv installs the packages before it comes here."""
     require_programs()
     print("this machine has all it needs")
+
+
+@command(help={"site": "name of the site whose host this machine is", "check": "only say what would change"})
+def configure(_: Context, site: str = "local", check: bool = False) -> None:
+    """Make this machine a libvirt host: packages, libvirtd, and rules that protect it from its workspaces."""
+    host_configure.configure(declaration.read_site(site), check=check)
+    print("nothing was changed" if check else f"this machine is a host of site {site}")
 
 
 @command(default=True, help={"json": "print JSON"})
@@ -32,5 +40,6 @@ def show(_: Context, json: bool = False) -> None:
 
 
 ns = Collection("host")
+ns.add_task(configure)
 ns.add_task(prepare)
 ns.add_task(show)

@@ -1,27 +1,64 @@
-"""Golden images: build, list, test."""
+"""Golden images: build, compare, list, make new ones, publish, scan, show, sign, test, verify."""
 
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
-from invoke import Collection
+from invoke import Collection, Exit
 
+from deskyard.errors import ConfigError
+from deskyard.plan import image_diff, image_facts
 from deskyard.plan.image import image_names
-from deskyard.run import image_build, image_store
+from deskyard.plan.vex import vex as vex_document
+from deskyard.plan.vulnerability import SEVERITIES, at_least
+from deskyard.run import (
+    declaration,
+    image_build,
+    image_new,
+    image_publish,
+    image_scan,
+    image_seal,
+    image_signature,
+    image_store,
+)
+from deskyard.run.image_forecast import forecast
 from deskyard.run.places import tree
+from deskyard.tasks import image_text
 from deskyard.tasks.front import command, show
+
+LONG_LISTS = ("packages", "architectures", "licences", "inputs", "hygiene", "sources", "installed_kib", "npm")
+WHICH = "NAME (the build of the current sources, else the newest), DIGEST or its beginning, or NAME@DIGEST"
+KEY = "file with the public key of whoever built it (default: your own); as minisign writes it"
 
 
 @command(
     positional=["name"],
     help={
-        "name": "desktop or gateway",
+        "name": "desktop, gateway or a custom image",
         "force": "build even if an image of these sources exists",
-        "json": "print the manifest (without packages) as JSON",
+        "explain": "only say whether it would be built and which inputs differ from those of the newest build",
+        "dry_run": "only say what would be done",
+        "keep": "leave the virtual machine running in which the build fails, and say how to get in and how to end it",
+        "json": "print the manifest (without its long lists) as JSON; what is only said as JSON too",
     },
 )
-def build(_context: Any, name: str, force: bool = False, json: bool = False) -> None:
+def build(
+    _context: Any,
+    name: str,
+    force: bool = False,
+    explain: bool = False,
+    dry_run: bool = False,
+    keep: bool = False,
+    json: bool = False,
+) -> None:
     """Build an image and test it, or find it unchanged."""
-    built = image_build.build(name, force=force)
-    summary = {key: value for key, value in built.manifest.items() if key != "packages"}
+    if explain or dry_run:
+        coming = forecast(name, force=force)
+        show(asdict(coming), as_json=json, text=image_text.forecast(coming, changes=explain, steps=dry_run))
+        return
+    built = image_build.build(name, force=force, keep=keep)
+    summary = {key: value for key, value in built.manifest.items() if key not in LONG_LISTS}
     show({**summary, "disk": str(built.disk)}, as_json=json, text=str(built.disk))
 
 
@@ -36,12 +73,133 @@ def list_(_context: Any, json: bool = False) -> None:
     show(rows, as_json=json, text="\n".join([f"{'NAME':<12}{'VERSION':<10}{'DIGEST':<20}DISK", *lines]))
 
 
-@command(positional=["name"], help={"name": "desktop or gateway", "json": "print as JSON"})
-def test(_context: Any, name: str, json: bool = False) -> None:
+@command(
+    positional=["name"],
+    help={"name": "name of the new image", "from": "the image that it starts from", "json": "print as JSON"},
+)
+def new(_context: Any, name: str, from_: str = "desktop", json: bool = False) -> None:
+    """Make the folder of a custom image, images/NAME, with a declaration that builds as it is."""
+    folder = image_new.new(name, from_)
+    show({"name": name, "folder": str(folder)}, as_json=json, text=f"{folder}/image.yaml; now ./inv image.build {name}")
+
+
+@command(
+    positional=["first", "second"],
+    help={
+        "first": WHICH,
+        "second": "what it is compared with, named in the same way",
+        "json": "print as JSON",
+    },
+)
+def diff(_context: Any, first: str, second: str, json: bool = False) -> None:
+    """Compare two built images: size, tools, Debian packages, inputs."""
+    difference = image_diff.diff(image_store.choose(first).manifest, image_store.choose(second).manifest)
+    show(asdict(difference), as_json=json, text=image_text.diff(difference))
+
+
+@command(positional=["name"], help={"name": WHICH, "json": "print as JSON"})
+def hygiene(_context: Any, name: str, json: bool = False) -> None:
+    """Show what was looked for in an image's disk before its first boot; a finding fails a build."""
+    built = image_store.choose(name)
+    checks = built.manifest.get("hygiene")
+    state = {"name": built.name, "digest": built.digest, "recorded": checks is not None, "checks": checks or []}
+    show(state, as_json=json, text=image_text.hygiene(built.name, checks))
+
+
+@command(positional=["name"], help={"name": WHICH})
+def sbom(_context: Any, name: str) -> None:
+    """Print an image's bill of materials: CycloneDX 1.6, in JSON; each Debian package with its version and licences."""
+    print(image_seal.bill_of_materials(image_store.choose(name)), end="")
+
+
+@command(
+    positional=["name"],
+    help={
+        "name": WHICH,
+        "data": "file of the OSV format (JSON, or a zip of it) or of Debian's security tracker; none is fetched",
+        "command": "scanner that reads CycloneDX and prints it: grype, trivy, or a command line",
+        "fail_on": f"end with code 1 if a finding is of this severity or above: {', '.join(SEVERITIES)}",
+        "vex": "write the findings to this file as CycloneDX 1.6",
+        "json": "print as JSON",
+    },
+)
+def scan(
+    _context: Any, name: str, data: str = "", command: str = "", fail_on: str = "", vex: str = "", json: bool = False
+) -> None:
+    """Match an image's bill of materials with known vulnerabilities."""
+    if fail_on and fail_on not in SEVERITIES:
+        raise ConfigError("fail-on", fail_on, "is no severity", f"choose one of: {', '.join(SEVERITIES)}")
+    found = image_scan.scan(image_store.choose(name), Path(data) if data else None, command or None)
+    if vex:
+        Path(vex).write_text(vex_document(found.bom, found.findings, datetime.fromisoformat(found.scanned_at)))
+    state = {key: value for key, value in asdict(found).items() if key != "bom"}
+    show(state, as_json=json, text=image_text.scan(found))
+    if fail_on and at_least(found.findings, fail_on):
+        raise Exit(code=1)
+
+
+@command(name="show", positional=["name"], help={"name": WHICH, "json": "print as JSON"})
+def show_(_context: Any, name: str, json: bool = False) -> None:
+    """Show what a built image costs: its size and that of its packages, its boot, its memory when idle."""
+    found = image_facts.facts(image_store.choose(name).manifest)
+    show(asdict(found), as_json=json, text=image_text.facts(found))
+
+
+@command(positional=["name"], help={"name": WHICH, "json": "print as JSON"})
+def sign(_context: Any, name: str, json: bool = False) -> None:
+    """Sign an image that was built before images were signed, or with another key; it gets its bill of materials."""
+    built = image_seal.seal_again(name)
+    public = image_signature.public_key_file()
+    state = {"name": built.name, "digest": built.digest, "public_key": str(public)}
+    show(state, as_json=json, text=f"{built.name}@{built.digest} is signed; whoever is given it needs {public}")
+
+
+@command(
+    positional=["name"],
+    help={
+        "name": WHICH,
+        "key": KEY,
+        "json": "print as JSON",
+    },
+)
+def verify(_context: Any, name: str, key: str = "", json: bool = False) -> None:
+    """Check an image's signature, manifest, disk and bill of materials against each other; code 1 if one is wrong."""
+    found = image_seal.verify(name, Path(key) if key else None)
+    show({**asdict(found), "passed": found.passed}, as_json=json, text=image_text.verification(found))
+    if not found.passed:
+        raise Exit(code=1)
+
+
+@command(
+    positional=["name"],
+    help={
+        "name": "desktop, gateway or a custom image",
+        "keep": "leave the virtual machine running if the image fails, and say how to get in and how to end it",
+        "json": "print as JSON",
+    },
+)
+def test(_context: Any, name: str, keep: bool = False, json: bool = False) -> None:
     """Boot a built image in a throw-away virtual machine and run the tests of its roles."""
-    verdict = image_build.test(name)
+    verdict = image_build.test(name, keep=keep)
     state = {"name": name, "passed": True, "boot_seconds": round(verdict.boot_seconds, 1)}
     show(state, as_json=json, text=f"image {name} passes its tests")
+
+
+@command(
+    positional=["name"],
+    help={
+        "name": "desktop, gateway or a custom image",
+        "site": "a site with backend proxmox",
+        "key": KEY,
+        "dry_run": "only say what would be made and removed",
+        "json": "print JSON",
+    },
+)
+def publish(_context: Any, name: str, site: str, key: str = "", dry_run: bool = False, json: bool = False) -> None:
+    """Bring a built, signed image into a Proxmox VE cluster as a template; what is there already is left alone."""
+    key_file = Path(key) if key else None
+    done = image_publish.publish(name, declaration.read_site(site), key_file=key_file, dry_run=dry_run)
+    show({**asdict(done), "changed": done.changed}, as_json=json, text=image_text.publication(done))
 
 
 def _row(name: str) -> dict[str, Any]:
@@ -58,5 +216,14 @@ def _row(name: str) -> dict[str, Any]:
 
 ns = Collection("image")
 ns.add_task(build)
+ns.add_task(diff)
+ns.add_task(hygiene)
 ns.add_task(list_, name="list")
+ns.add_task(new)
+ns.add_task(publish)
+ns.add_task(sbom)
+ns.add_task(scan)
+ns.add_task(show_, name="show")
+ns.add_task(sign)
 ns.add_task(test)
+ns.add_task(verify)

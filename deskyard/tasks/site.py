@@ -1,13 +1,18 @@
-"""site.*: the hypervisor of this machine."""
+"""site.*: the hypervisor of this machine, and what clusters are fit for."""
 
 from dataclasses import asdict
 
-from invoke import Collection, Context
+from invoke import Collection, Context, Exit
 
-from deskyard.run import declaration, hypervisor
+from deskyard.errors import ConfigError
+from deskyard.proxmox import privileges
+from deskyard.proxmox.doctor import examine, report
+from deskyard.run import declaration, hypervisor, image_publish
 from deskyard.run.accelerator import accelerator
 from deskyard.run.hypervisor import HypervisorState
 from deskyard.tasks.front import command, show
+
+RELEASE, USER = "9.0", "deskyard@pve"
 
 
 @command(help={"json": "print JSON"})
@@ -29,6 +34,47 @@ def show_(_: Context, json: bool = False) -> None:
     _show(hypervisor.state(), json)
 
 
+@command(positional=["name"], help={"name": "a site with backend proxmox", "json": "print JSON"})
+def check(_: Context, name: str, json: bool = False) -> None:
+    """Examine a Proxmox VE cluster without changing anything; exit code 1 if something has to be mended."""
+    findings = examine(declaration.read_site(name))
+    show([asdict(one) for one in findings], as_json=json, text=report(findings))
+    if any(one.state == "error" for one in findings):
+        raise Exit(code=1)
+
+
+@command(
+    positional=["name"],
+    help={
+        "name": "a site with backend proxmox",
+        "release": f"version of Proxmox VE (default: {RELEASE})",
+        "user": f"user of the token (default: {USER})",
+        "json": "print the roles as JSON, as the Ansible role hypervisor takes them",
+    },
+)
+def roles(_: Context, name: str, release: str = RELEASE, user: str = USER, json: bool = False) -> None:
+    """Print the commands that give a token exactly the privileges that are needed; asks no cluster."""
+    cluster = declaration.read_site(name).cluster
+    numbers = release.split(".")
+    if len(numbers) < 2 or not all(number.isdecimal() for number in numbers):
+        raise ConfigError("release", release, "is no version", f"write it as {RELEASE}")
+    version = (int(numbers[0]), int(numbers[1]))
+    lines = [f"pveum user add {user}", *privileges.commands(cluster, version, user)]
+    token = f"pveum user token add {user} deskyard --privsep 0   # prints the secret once, for token_file"
+    show(privileges.plain(cluster, version), as_json=json, text="\n".join([*lines, token]))
+
+
+@command(positional=["name"], help={"name": "a site with backend proxmox", "json": "print JSON"})
+def images(_: Context, name: str, json: bool = False) -> None:
+    """Show what is published at a site: finished templates, and drafts of unfinished ones."""
+    rows = image_publish.listed(declaration.read_site(name))
+    lines = [
+        f"{row['image']:<12}{row['digest']:<20}{row['node']:<16}{row['vmid']:<10}{'draft' if row['draft'] else ''}"
+        for row in rows
+    ]
+    show(rows, as_json=json, text="\n".join([f"{'IMAGE':<12}{'DIGEST':<20}{'NODE':<16}{'ID':<10}", *lines]))
+
+
 def _show(state: HypervisorState, as_json: bool) -> None:
     kind = f"private, in network namespace {state.namespace}" if state.private else "the system's"
     running = f"libvirt {state.version}, {kind}" if state.running else "nothing answers"
@@ -38,5 +84,5 @@ def _show(state: HypervisorState, as_json: bool) -> None:
 
 
 ns = Collection("site")
-for one in (up, down, show_):
+for one in (up, down, show_, check, images, roles):
     ns.add_task(one)

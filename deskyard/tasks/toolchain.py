@@ -1,19 +1,27 @@
-"""Tasks of the toolchain: pulumi, packer and the provider."""
+"""Tasks of the toolchain: pulumi, packer, and the plugin of Proxmox VE."""
 
 from dataclasses import asdict
 
 from invoke import Collection, Context
 
+from deskyard.errors import ConfigError
 from deskyard.tasks.front import command, show
-from deskyard.toolchain import TOOLS, FoundTool, find
+from deskyard.toolchain import BASIC, TOOLS, FoundTool, find
 from deskyard.toolchain import get as get_tool
 
 
-@command(help={"tool": "pulumi or packer; all if left out"})
-def get(_: Context, tool: str = "") -> None:
+@command(
+    help={
+        "tool": "pulumi, packer, or proxmoxve, which only sites of that backend need; pulumi and packer if left out",
+        "sha256": "checksum of the official release you trust, where none is pinned (proxmoxve)",
+    }
+)
+def get(_: Context, tool: str = "", sha256: str = "") -> None:
     """Find the programs that Deskyard drives, or get what is missing: release, Go modules, distribution."""
-    for name in [tool] if tool else list(TOOLS):
-        print(describe(get_tool(name)))
+    if sha256 and not tool:
+        raise ConfigError("sha256", sha256, "is given for no tool", "add --tool proxmoxve")
+    for name in [tool] if tool else BASIC:
+        print(describe(get_tool(name, sha256 or None)))
 
 
 @command(name="show", default=True, help={"json": "print JSON"})
@@ -22,7 +30,7 @@ def show_(_: Context, json: bool = False) -> None:
     found = {name: find(name) for name in TOOLS}
     state = {name: asdict(tool) if tool else {"name": name, "missing": True} for name, tool in found.items()}
     lines = [
-        describe(tool) if tool else f"{name:8} missing -> ./inv toolchain.get --tool {name}"
+        describe(tool) if tool else f"{name:9} missing -> ./inv toolchain.get --tool {name}"
         for name, tool in found.items()
     ]
     show(state, as_json=json, text="\n".join(lines))
@@ -30,7 +38,7 @@ def show_(_: Context, json: bool = False) -> None:
 
 def describe(tool: FoundTool) -> str:
     """One line for people."""
-    return f"{tool.name:8} {tool.version:10} {tool.source:12} {tool.path}"
+    return f"{tool.name:9} {tool.version:10} {tool.source:12} {tool.path}"
 
 
 ns = Collection("toolchain")

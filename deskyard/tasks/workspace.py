@@ -34,11 +34,19 @@ def up(_: Context, name: str, remove: list[str] | None = None, json: bool = Fals
     show({**state, "seconds": timings.steps}, as_json=json, text=_text(state))
 
 
-@command(help={"name": "workspace: Pulumi.NAME.yaml in stacks/workspace", "json": "print JSON"})
-def status(_: Context, name: str, json: bool = False) -> None:
+@command(
+    help={
+        "name": "workspace: Pulumi.NAME.yaml in stacks/workspace",
+        "drift": "look for what was changed by hand as well; exit code 1 if anything was",
+        "json": "print JSON",
+    }
+)
+def status(_: Context, name: str, drift: bool = False, json: bool = False) -> None:
     """Show the door, the machines and the routes of a workspace."""
-    state = workspace.status(name)
+    state = workspace.status(name, drift=drift)
     show(state, as_json=json, text=_text(state))
+    if state.get("drift"):
+        raise Exit(code=1)
 
 
 @command(
@@ -84,6 +92,11 @@ def _text(state: dict[str, Any]) -> str:
         note = "  (a restart gives it its new size)" if desktop["restart_needed"] else ""
         head = f"  {desktop['name']}  {desktop['tier']}  {desktop['address']}  {desktop['state']}"
         lines.append(f"{head}  {routes}{note}")
+    for one in state.get("drift", []):
+        what = ", ".join(one["differences"]) or "as a whole"
+        lines.append(f"  drift: {one['name']}: {what}  (./inv workspace.up mends it)")
+    if state.get("drift") == []:
+        lines.append("  drift: none")
     return "\n".join(lines)
 
 

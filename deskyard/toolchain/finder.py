@@ -4,16 +4,18 @@ import functools
 import os
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from deskyard.errors import CommandError, ConfigError, DeskyardError, HostError
 from deskyard.run.command import run
-from deskyard.run.places import places, tree
+from deskyard.run.lock import alone
+from deskyard.run.places import places
 from deskyard.run.progress import say, step
+from deskyard.toolchain.go_build import build
 from deskyard.toolchain.release import download
-from deskyard.toolchain.tool import TOOLS, FoundTool, GoModule, Source, Tool
+from deskyard.toolchain.tool import TEST_TOOLS, TOOLS, FoundTool, Source, Tool
 
-GO_BUILD_SECONDS = 2400
 INSTALL_SECONDS = 900
 
 
@@ -34,8 +36,8 @@ def locate(name: str) -> Path:
 def find(name: str) -> FoundTool | None:
     """The tool on PATH if its version is good, else the cached one, else nothing."""
     tool = _tool(name)
-    on_path = shutil.which(name)
-    if on_path and (version := _version(Path(on_path))) and _accepts(tool, version):
+    on_path = shutil.which(tool.file)
+    if on_path and (version := _version(tool, Path(on_path))) and _accepts(tool, version):
         return FoundTool(name, version, "PATH", Path(on_path))
     sources: tuple[Source, ...] = ("release", "go modules")
     for source in sources:
@@ -45,15 +47,22 @@ def find(name: str) -> FoundTool | None:
     return None
 
 
-def get(name: str) -> FoundTool:
+def get(name: str, sha256: str | None = None) -> FoundTool:
     """Find the tool or get it: official release, then Go modules, then the distribution's package.
 
-    Raises `HostError` that says what each way answered.
+    `sha256` is the release's checksum where none is pinned. Raises `HostError` that says what each way answered.
     """
     found = find(name)
     if found is not None:
         return found
-    tool = _tool(name)
+    tool = _trusting(_tool(name), sha256)
+    # Two runs would build in the same folder; the second one finds what the first one got.
+    with alone(f"toolchain-{name}"):
+        return find(name) or _got(tool)
+
+
+def _got(tool: Tool) -> FoundTool:
+    name = tool.name
     answers: list[str] = []
     for source, way in (
         ("official release", _from_release),
@@ -70,23 +79,37 @@ def get(name: str) -> FoundTool:
         if found is not None:
             locate.cache_clear()
             return found
+        answers.append(f"{source}: has none")
     reason = "could not be got\n" + "\n".join(answers)
     raise HostError("tool", name, reason, f"install {name} >= {'.'.join(map(str, tool.minimum))} and put it on PATH")
 
 
 def _tool(name: str) -> Tool:
-    if name not in TOOLS:
-        raise ConfigError("tool", name, "is not known", f"choose one of: {', '.join(TOOLS)}")
-    return TOOLS[name]
+    known = {**TOOLS, **TEST_TOOLS}
+    if name not in known:
+        raise ConfigError("tool", name, "is not known", f"choose one of: {', '.join(known)}")
+    return known[name]
+
+
+def _trusting(tool: Tool, sha256: str | None) -> Tool:
+    if sha256 is None:
+        return tool
+    if tool.release is None:
+        raise ConfigError("sha256", sha256, f"is of no use: {tool.name} has no release", "leave it out")
+    if tool.release.sha256 is not None:
+        raise ConfigError("sha256", sha256, f"is pinned for {tool.name}", "leave it out")
+    if not re.fullmatch(r"[0-9a-f]{64}", sha256):
+        raise ConfigError("sha256", sha256, "is no SHA-256 checksum", "give 64 digits, 0-9 and a-f")
+    return replace(tool, release=replace(tool.release, sha256=sha256))
 
 
 def _cached(tool: Tool, source: Source) -> Path:
-    return places().toolchain / f"{tool.name}-{tool.version}-{source.replace(' ', '-')}" / tool.name
+    return places().toolchain / f"{tool.name}-{tool.version}-{source.replace(' ', '-')}" / tool.file
 
 
-def _version(program: Path) -> str | None:
+def _version(tool: Tool, program: Path) -> str | None:
     try:
-        text = run([str(program), "version"], timeout=60, env={"CHECKPOINT_DISABLE": "1"}).stdout
+        text = run([str(program), tool.version_argument], timeout=60, env={"CHECKPOINT_DISABLE": "1"}).stdout
     except DeskyardError:
         return None
     match = re.search(r"v?(\d+\.\d+\.\d+)", text)
@@ -99,37 +122,18 @@ def _accepts(tool: Tool, version: str) -> bool:
 
 
 def _from_release(tool: Tool) -> FoundTool | None:
+    if tool.release is None:
+        return None
     path = download(tool.release, _cached(tool, "release").parent)
     return FoundTool(tool.name, tool.version, "release", path)
 
 
 def _from_go(tool: Tool) -> FoundTool | None:
-    module = tool.go_module
-    if module is None:
+    if tool.go_module is None:
         return None
     target = _cached(tool, "go modules")
-    _go_build(module, tool.version, target)
+    build(tool.go_module, tool.version, target)
     return FoundTool(tool.name, tool.version, "go modules", target)
-
-
-def _go_build(module: GoModule, version: str, target: Path) -> None:
-    """Build outside the tree: go writes into the module folder it builds from."""
-    workshop = target.parent.with_name(target.parent.name + ".building")
-    shutil.rmtree(workshop, ignore_errors=True)
-    shutil.copytree(tree() / module.folder, workshop)
-    flags = f"-s -w -X {module.version_variable}=v{version}"
-    argv = ["go", "build", "-mod=mod", "-trimpath", "-ldflags", flags, "-o", target.name, module.package]
-    try:
-        run(argv, cwd=workshop, timeout=GO_BUILD_SECONDS, on_line=_go_progress)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        (workshop / target.name).replace(target)
-    finally:
-        shutil.rmtree(workshop, ignore_errors=True)
-
-
-def _go_progress(line: str) -> None:
-    if not line.startswith("go: downloading"):
-        say(f"    {line}")
 
 
 def _from_distribution(tool: Tool) -> FoundTool | None:

@@ -6,6 +6,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from deskyard.errors import HostError
 from deskyard.run.download import fetch
 from deskyard.toolchain.tool import Release
 
@@ -16,6 +17,9 @@ def download(release: Release, folder: Path) -> Path:
     The program's neighbours in the archive are kept: Pulumi finds its language hosts beside itself. Raises
     `HostError` if the release cannot be reached or is not the pinned one.
     """
+    if release.sha256 is None:
+        reason = "no checksum is pinned for it"
+        raise HostError("release", release.url, reason, "give the one you trust: ./inv toolchain.get --sha256 ...")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as workshop:
         archive = Path(workshop) / "archive"

@@ -10,33 +10,49 @@ Source = Literal["PATH", "release", "go modules", "distribution"]
 
 @dataclass(frozen=True)
 class Release:
-    """An official release archive; `member` is the program inside it."""
+    """An official release archive; `member` is the program inside it. Without a checksum its user has to give one."""
 
     url: str
-    sha256: str
+    sha256: str | None
     member: str
 
 
 @dataclass(frozen=True)
 class GoModule:
-    """A module folder of this tree from which `go build` makes the program."""
+    """A module folder of this tree from which `go build` makes the program.
+
+    `generator` is run first, with these arguments, where the program carries files that are written by the build.
+    """
 
     folder: str
     package: str
     version_variable: str
+    generator: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Tool:
-    """A program, pinned. `minimum` and `below` bound what is accepted from PATH."""
+    """A program, pinned. `minimum` and `below` bound what is accepted from PATH.
+
+    `on_demand`: only some sites need it, so it is got when it is named. `plugin`: Pulumi's engine starts it.
+    """
 
     name: str
     version: str
     minimum: tuple[int, ...]
     below: tuple[int, ...]
-    release: Release
+    release: Release | None = None
     go_module: GoModule | None = None
     distribution_package: str | None = None
+    program: str = ""
+    version_argument: str = "version"
+    on_demand: bool = False
+    plugin: bool = False
+
+    @property
+    def file(self) -> str:
+        """The name of the program's file."""
+        return self.program or self.name
 
 
 @dataclass(frozen=True)
@@ -81,4 +97,45 @@ PACKER = Tool(
     distribution_package="packer",
 )
 
-TOOLS = MappingProxyType({tool.name: tool for tool in (PULUMI, PACKER)})
+# Plays the ACME server in tests; nothing else needs it.
+PEBBLE = Tool(
+    name="pebble",
+    version="2.10.1",
+    minimum=(2, 8),
+    below=(3,),
+    go_module=GoModule(
+        folder="tools/pebble",
+        package="github.com/letsencrypt/pebble/v2/cmd/pebble",
+        version_variable="main.version",
+    ),
+)
+
+# Pulumi's package for Proxmox VE: PyPI's pulumi-proxmoxve asks for the plugin of exactly its own version.
+# The checksum of its release could not be looked up, and none is pinned unseen: whoever prefers the release to the
+# build, which go.sum verifies, names the checksum they trust.
+PROXMOXVE = Tool(
+    name="proxmoxve",
+    version="8.6.0",
+    minimum=(8, 6, 0),
+    below=(8, 6, 1),
+    release=Release(
+        url="https://github.com/muhlba91/pulumi-proxmoxve/releases/download/v8.6.0/"
+        "pulumi-resource-proxmoxve-v8.6.0-linux-amd64.tar.gz",
+        sha256=None,
+        member="pulumi-resource-proxmoxve",
+    ),
+    go_module=GoModule(
+        folder="tools/proxmoxve",
+        package="./plugin",
+        version_variable="deskyard.dev/tools/proxmoxve.Version",
+        generator=("./generate", "schema", "--out", "plugin"),
+    ),
+    program="pulumi-resource-proxmoxve",
+    version_argument="-version",
+    on_demand=True,
+    plugin=True,
+)
+
+TOOLS = MappingProxyType({tool.name: tool for tool in (PULUMI, PACKER, PROXMOXVE)})
+BASIC = tuple(tool.name for tool in TOOLS.values() if not tool.on_demand)
+TEST_TOOLS = MappingProxyType({PEBBLE.name: PEBBLE})

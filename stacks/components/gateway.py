@@ -8,6 +8,7 @@ import pulumi
 from deskyard.plan.first_boot import FirstBoot
 from deskyard.plan.workspace import GatewayPlan
 from stacks.components.image import ImageSource
+from stacks.components.machine import machine
 from stacks.components.network import Network
 from stacks.libvirt import resources
 
@@ -34,7 +35,10 @@ class Gateway(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: GatewayArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("deskyard:workspace:Gateway", name, None, opts)
-        domain = self._machine(name, args)
+        child = pulumi.ResourceOptions(parent=self)
+        domain = machine(
+            name, args.plan.machine, args.accelerator, args.image, args.first_boot, _interfaces(args), child
+        )
         settings = resources.GatewaySettings(
             f"{name}-settings",
             site=args.site,
@@ -44,43 +48,11 @@ class Gateway(pulumi.ComponentResource):
             domain_name=args.domain_name,
             settings=asdict(args.plan.settings),
             certificate=args.certificate,
-            opts=pulumi.ResourceOptions(parent=self),
+            opts=child,
         )
         self.url = pulumi.Output.from_input(args.plan.url)
         self.host_key = settings.host_key
         self.register_outputs({"url": self.url, "host_key": self.host_key})
-
-    def _machine(self, name: str, args: GatewayArgs) -> resources.Domain:
-        child = pulumi.ResourceOptions(parent=self)
-        machine = args.plan.machine
-        disk = resources.Volume(
-            f"{name}-disk",
-            name=f"{machine.domain}.qcow2",
-            image=args.image.name,
-            digest=args.image.digest,
-            source=args.image.disk,
-            size_gib=machine.disk_gib,
-            opts=child,
-        )
-        seed = resources.Seed(
-            f"{name}-seed",
-            name=f"{machine.domain}-seed.iso",
-            meta_data=args.first_boot.meta_data,
-            user_data=args.first_boot.user_data,
-            network_config=args.first_boot.network_config,
-            opts=child,
-        )
-        return resources.Domain(
-            f"{name}-machine",
-            name=machine.domain,
-            vcpus=machine.vcpus,
-            memory_mib=machine.memory_mib,
-            accelerator=args.accelerator,
-            disk=disk.path,
-            seed=seed.path,
-            interfaces=_interfaces(args),
-            opts=child,
-        )
 
 
 def _interfaces(args: GatewayArgs) -> list[resources.Interface]:

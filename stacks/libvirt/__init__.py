@@ -1,1 +1,1 @@
-"""The resource provider for libvirt: `deskyard:libvirt:*`."""
+"""Resources of libvirt: `deskyard:libvirt:*`."""

@@ -11,7 +11,7 @@ HOST_CPU = "<cpu mode='host-model'/>"
 GIB = 1024**3
 BROADCAST = "ff:ff:ff:ff:ff:ff"
 # The Plan's MAC addresses all start so; no group address does.
-MACHINES = "dstmacaddr='52:54:00:00:00:00' dstmacmask='ff:ff:ff:00:00:00'"
+MACHINES = "dstmacaddr='02:00:00:00:00:00' dstmacmask='ff:00:00:00:00:00'"
 
 
 def network(name: str, bridge: str, cidr: str, host_address: str | None) -> str:

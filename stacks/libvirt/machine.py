@@ -6,8 +6,9 @@ from xml.etree import ElementTree
 import libvirt
 
 from stacks.libvirt import documents
-from stacks.libvirt.kind import CANCELLATION, Kind, gone_is_fine
-from stacks.libvirt.values import Values
+from stacks.libvirt.link import gone_is_fine
+from stacks.provider.kind import CANCELLATION, Kind
+from stacks.provider.values import Values
 
 SHUTDOWN_SECONDS = 60
 

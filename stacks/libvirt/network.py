@@ -4,8 +4,9 @@ from typing import Any, ClassVar
 from xml.etree import ElementTree
 
 from stacks.libvirt import documents
-from stacks.libvirt.kind import Kind, gone_is_fine
-from stacks.libvirt.values import Values
+from stacks.libvirt.link import gone_is_fine
+from stacks.provider.kind import Kind
+from stacks.provider.values import Values
 
 
 class NetworkKind(Kind):

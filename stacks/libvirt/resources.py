@@ -1,9 +1,11 @@
 """The provider's resources, typed for programs. All inputs are plain values or Outputs of other resources."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any, TypedDict, Unpack
 
 import pulumi
+
+from stacks.provider import resources
 
 PREFIX = "deskyard:libvirt:"
 
@@ -134,33 +136,16 @@ class Domain(pulumi.CustomResource):
         super().__init__(f"{PREFIX}Domain", resource_name, {**inputs, **outputs}, opts)
 
 
-class GatewaySettings(pulumi.CustomResource):
-    """What a running gateway knows, and its certificate; `machine` makes a new gateway get them again."""
-
-    host_key: pulumi.Output[str]
-    certificate_expires: pulumi.Output[str]
+class GatewaySettings(resources.GatewaySettings):
+    """The settings of a gateway of libvirt; `machine` is another for each new one."""
 
     def __init__(
         self,
         resource_name: str,
         *,
-        site: str,
-        workspace: str,
         domain: pulumi.Input[str],
         machine: pulumi.Input[str],
-        domain_name: str,
-        settings: Mapping[str, Any],
-        certificate: Mapping[str, str] | None,
         opts: pulumi.ResourceOptions,
+        **told: Unpack[resources.Told],
     ) -> None:
-        inputs = {
-            "site": site,
-            "workspace": workspace,
-            "domain": domain,
-            "machine": machine,
-            "domain_name": domain_name,
-            "settings": dict(settings),
-            "certificate": certificate,
-        }
-        outputs = {"host_key": None, "certificate_expires": None}
-        super().__init__(f"{PREFIX}GatewaySettings", resource_name, {**inputs, **outputs}, opts)
+        super().__init__(PREFIX, resource_name, {"domain": domain, "machine": machine}, told, opts)

@@ -11,7 +11,8 @@ import libvirt
 from deskyard.errors import SiteError
 from deskyard.run.lock import alone
 from stacks.libvirt import documents
-from stacks.libvirt.kind import CANCELLATION, POOL, POOL_PATH, gone_is_fine
+from stacks.libvirt.link import POOL, POOL_PATH, gone_is_fine
+from stacks.provider.kind import CANCELLATION
 
 CHUNK = 1 << 18
 LOOKUPS = 20

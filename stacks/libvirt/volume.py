@@ -8,8 +8,9 @@ import libvirt
 
 from deskyard.run.seed import write_seed
 from stacks.libvirt import documents, storage
-from stacks.libvirt.kind import Kind, gone_is_fine
-from stacks.libvirt.values import Values
+from stacks.libvirt.link import gone_is_fine
+from stacks.provider.kind import Kind
+from stacks.provider.values import Values
 
 
 class VolumeKind(Kind):

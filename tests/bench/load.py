@@ -17,7 +17,7 @@ SWITCH = (
     "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {}\r\n\r\n"
 )
 KEY = re.compile(rb"sec-websocket-key: *([^\r]+)", re.IGNORECASE)
-OPEN_AT_ONCE = 64
+OPEN_AT_ONCE = 32  # each handshake has ten seconds, also where the processor is shared
 HEAD_SECONDS = 30.0
 
 Line = tuple[asyncio.StreamReader, asyncio.StreamWriter]

@@ -5,12 +5,14 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pulumi
 import pytest
 
 from deskyard.model.site import Site
 from deskyard.model.workspace import Workspace as Declaration
 from deskyard.plan.workspace import WorkspacePlan, plan_workspace
 from stacks.components import ImageSource, Workspace, WorkspaceArgs
+from stacks.libvirt import resources
 from tests.components.conftest import Recorder, run
 
 GOLDEN = Path(__file__).parent / "golden" / "two_desktops.json"
@@ -85,6 +87,39 @@ def test_machines_never_exceed_their_tier(graph: Recorder, plan: WorkspacePlan) 
         machine = domains[f"lab-desktop-{desktop.name}-machine"]
         assert (machine["vcpus"], machine["memory_mib"]) == (tier.vcpus, tier.memory_mib)
         assert disks[f"lab-desktop-{desktop.name}-disk"]["size_gib"] == tier.disk_gib
+
+
+def test_each_desktops_disk_is_made_from_its_own_image(recorder: Recorder) -> None:
+    values = {"network": "10.80.7.0/24", "desktops": [{"name": "dev1"}, {"name": "dev2", "image": "mine"}]}
+    plan = plan_workspace(Declaration.check({"name": "lab", **values}, "test"), Site(), "kvm")
+    names = ("gateway", "desktop", "mine")
+    images = {name: ImageSource(name, f"{name}-digest", f"/images/{name}.qcow2") for name in names}
+    run(lambda: Workspace("lab", WorkspaceArgs(plan, images, KEY, "localhost")))
+    disks = {name: (one["image"], one["digest"], one["source"]) for name, one in recorder.of_type("Volume").items()}
+    assert disks == {
+        "lab-gateway-disk": ("gateway", "gateway-digest", "/images/gateway.qcow2"),
+        "lab-desktop-dev1-disk": ("desktop", "desktop-digest", "/images/desktop.qcow2"),
+        "lab-desktop-dev2-disk": ("mine", "mine-digest", "/images/mine.qcow2"),
+    }
+
+
+def test_desktops_disk_follows_no_other_image_and_the_gateways_does(
+    recorder: Recorder, plan: WorkspacePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, pulumi.ResourceOptions] = {}
+    make = resources.Volume.__init__
+
+    def noted(self: resources.Volume, resource_name: str, **values: Any) -> None:
+        seen[resource_name] = values["opts"]
+        make(self, resource_name, **values)
+
+    monkeypatch.setattr(resources.Volume, "__init__", noted)
+    images = {name: ImageSource(name, f"{name}-digest", f"/images/{name}.qcow2") for name in ("gateway", "desktop")}
+    run(lambda: Workspace("lab", WorkspaceArgs(plan, images, KEY, "localhost")))
+    ignored = {name: (bool(opts.protect), set(opts.ignore_changes or [])) for name, opts in seen.items()}
+    kept = (True, {"image", "digest", "source"})
+    assert ignored.pop("lab-gateway-disk") == (False, set())
+    assert ignored == {"lab-desktop-dev1-disk": kept, "lab-desktop-dev2-disk": kept}
 
 
 def _nics(graph: Recorder) -> dict[str, list[dict[str, Any]]]:

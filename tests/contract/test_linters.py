@@ -1,14 +1,9 @@
 """Linters are tests: a missing one skips on a person's machine and fails in CI."""
 
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
-
 from deskyard.toolchain import locate
+from tests.support.linters import passes
 
 TREE = Path(__file__).parents[2]
 SHELL_SCRIPTS = [
@@ -16,24 +11,6 @@ SHELL_SCRIPTS = [
     for path in (TREE / "inv", TREE / ".ci/run", *TREE.glob("**/*.sh"))
     if path.exists() and not {".venv", "node_modules"} & set(path.parts)
 ]
-
-
-def passes(*argv: str, cwd: Path = TREE, env: dict[str, str] | None = None) -> None:
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    if shutil.which(argv[0], path=path) is None:
-        if os.environ.get("CI"):
-            pytest.fail(f"{argv[0]} is not installed")
-        pytest.skip(f"{argv[0]} is not installed")
-    result = subprocess.run(
-        argv,
-        cwd=cwd,
-        env={**os.environ, "PATH": path, **(env or {})},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_ruff_finds_nothing() -> None:

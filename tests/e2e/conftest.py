@@ -11,10 +11,19 @@ from deskyard.run.places import places
 from tests.support.door import Door
 from tests.support.workspaces import Declared, Running, bring_up, plan, take_down
 
+# What the locked workspace may reach.
+ALLOWED = (
+    "docs.example.org",
+    "*.pages.example.org",
+    "git.example.org:22",
+    "git.example.org:9876",
+    "rebinding.example.org",
+)
+
 
 @pytest.fixture(scope="session")
 def workspaces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Running]]:
-    """Workspaces e2e-a and e2e-b, up, with one desktop each; destroyed at the end.
+    """Workspaces e2e-a (egress open) and e2e-b (locked), up, with one desktop each; destroyed at the end.
 
     `DESKYARD_E2E_KEEP=FOLDER` keeps them (and their declarations there) for the next run: for working on the tests.
     """
@@ -23,7 +32,7 @@ def workspaces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, R
     folder.mkdir(exist_ok=True)
     declared = [
         Declared("e2e-a", "10.91.1.0/24", 18443, ("desk",), folder),
-        Declared("e2e-b", "10.91.2.0/24", 18444, ("desk",), folder),
+        Declared("e2e-b", "10.91.2.0/24", 18444, ("desk",), folder, egress_allow=ALLOWED),
     ]
     try:
         bring_up(declared)

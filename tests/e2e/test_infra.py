@@ -13,6 +13,7 @@ from tests.support.workspaces import Running
 
 pytestmark = pytest.mark.vm
 SECONDS = 1800
+CONNECT_SECONDS = 180  # four emulated machines that start their sessions keep each other waiting
 MACHINES = {"gateway": "gateway", "desk": "desktop"}  # host -> image
 
 
@@ -40,7 +41,11 @@ def _start(one: Running, host: str, image: str, log: Path) -> subprocess.Popen[b
     folders = [folder for folder in suite_folders(read_image(tree(), image), tree()) if _for_live_machines(folder)]
     assert folders
     argv = [sys.executable, "-m", "pytest", "-q", "-m", "vm", "-p", "no:cacheprovider"]
-    argv += [f"--hosts=ssh://{host}?controlpath={one.master(host)}", f"--ssh-config={config}", "--sudo"]
+    # Testinfra takes no path of a shared connection, and its option for arguments of ssh does nothing: without this
+    # file each command would be greeted anew, which costs an emulated machine seconds.
+    shared = log.with_suffix(".ssh_config")
+    shared.write_text(f"Host {host}\n  ControlPath {one.master(host)}\nHost *\nInclude {config}\n")
+    argv += [f"--hosts=ssh://{host}?timeout={CONNECT_SECONDS}", f"--ssh-config={shared}", "--sudo"]
     with log.open("wb") as stream:
         return subprocess.Popen([*argv, *map(str, folders)], cwd=tree(), stdout=stream, stderr=stream)
 

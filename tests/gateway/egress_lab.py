@@ -18,7 +18,7 @@ import pytest
 from deskyard.gateway import settings as gateway_settings
 from deskyard.gateway import tls
 from tests.gateway.nets import Nets
-from tests.gateway.support import wait_for
+from tests.gateway.support import search_path, wait_for
 
 TREE = Path(__file__).resolve().parents[2]
 USER, GROUP = "nobody", "nogroup"
@@ -228,7 +228,7 @@ class EgressLab:
     def environment(self) -> dict[str, str]:
         path = f"{self.run_folder}/bin:{os.environ['PATH']}"
         layout = str(self.run_folder / "layout.json")
-        return {**os.environ, "PATH": path, "DESKYARD_GATEWAY_LAYOUT": layout, "PYTHONPATH": str(TREE)}
+        return {**os.environ, "PATH": path, "DESKYARD_GATEWAY_LAYOUT": layout, "PYTHONPATH": search_path()}
 
     def run(self, short: str, argv: list[str], stdin: str = "") -> subprocess.CompletedProcess[str]:
         command = ["ip", "netns", "exec", self.nets.name(short), *argv]

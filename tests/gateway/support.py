@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import random
+import resource
 import shutil
 import socket
 import ssl
@@ -29,6 +30,11 @@ from tests.gateway.desktops import FakeDesktops
 TREE = Path(__file__).resolve().parents[2]
 HOSTNAME = "demo.desk.test"
 WAIT_SECONDS = 60.0
+
+
+def search_path() -> str:
+    """Where a program of the gateway finds this tree, before what the caller searches."""
+    return os.pathsep.join(filter(None, (str(TREE), os.environ.get("PYTHONPATH"))))
 
 
 def wait_for(what: str, ready: Callable[[], Any], seconds: float = WAIT_SECONDS) -> Any:
@@ -58,6 +64,11 @@ def free_ports(count: int) -> list[int]:
     return found
 
 
+def most_sockets() -> int:
+    """How many sockets a door can hold here: HAProxy wants two open files for each, and does not start without."""
+    return min(Layout.door_sockets, (resource.getrlimit(resource.RLIMIT_NOFILE)[1] - 200) // 2)
+
+
 class Checks:
     """Runs the checking programs for real, and only notes what would touch this machine."""
 
@@ -70,7 +81,7 @@ class Checks:
         self.ran.append(tuple(argv))
         if self.failing and self.failing in " ".join(argv):
             return Answer(1, "made to fail")
-        checking = "-c" in argv or "--test" in argv
+        checking = "-c" in argv or "--test" in argv or argv[0] == "setpriv"
         return self._machine.run(argv) if checking else Answer(0, "active")
 
     def mac(self, interface: str) -> str | None:
@@ -150,7 +161,7 @@ class Gateway:
             refusals_port=view + 1,
             trusts_system=False,
             redeem_per_minute=self.redeem_per_minute,
-            **self.changes,
+            **{"door_sockets": most_sockets(), **self.changes},
         )
         self.ports = {"desktop": vnc, "terminal": tty}
         self.authority = f"{HOSTNAME}:{door}"
@@ -180,12 +191,15 @@ class Gateway:
             "uplink_address": "192.0.2.250",
             "uplink_prefix": 29,
             "host_address": "192.0.2.249",
+            "resolvers": ["192.0.2.249"],
+            "operators": ["192.0.2.249/32"],
             "workspace_mac": "52:54:00:00:00:02",
             "workspace_address": "127.0.0.1",
             "workspace_prefix": 8,
             "egress": "open",
             "denied_networks": ["10.0.0.0/8", "169.254.0.0/16"],
             "egress_rules": {"allow": [], "forwards": [], "forward_networks": [], "exceptions": [], "rates": {}},
+            "acme": None,
             "desktops": [
                 {"name": name, "mac": f"52:54:00:00:01:{n:02x}", "address": address, "routes": self.ports}
                 for n, (name, address) in enumerate(self.names.items())
@@ -322,7 +336,7 @@ class Gateway:
         """Start one of the gateway's own programs, here."""
         override = self.root / "layout.json"
         override.write_text(json.dumps(asdict(self.layout), default=str))
-        env = {**os.environ, "DESKYARD_GATEWAY_LAYOUT": str(override), "PYTHONPATH": str(TREE)}
+        env = {**os.environ, "DESKYARD_GATEWAY_LAYOUT": str(override), "PYTHONPATH": search_path()}
         return self._spawn([sys.executable, "-m", "deskyard.gateway", command], log, env)
 
     def _start_proxy(self) -> None:

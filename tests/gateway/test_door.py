@@ -74,6 +74,13 @@ def test_desktop_sees_neither_cookie_nor_forged_headers(gateway: Gateway) -> Non
     assert "authorization" not in seen
 
 
+@pytest.mark.parametrize("path", ["/d/d1/vnc", "/d/d1/terminal"])
+def test_no_header_that_only_the_door_sets_comes_from_a_client(gateway: Gateway, path: str) -> None:
+    _, cookie = gateway.session("d1")
+    assert gateway.upgrade(path, cookie, X_Deskyard_Session="forged", X_Deskyard_Other="forged").status == 101
+    assert "forged" not in gateway.desktops.requests[-1]
+
+
 def test_upgrade_passes_nothing_a_browser_would_keep(gateway: Gateway) -> None:
     _, cookie = gateway.session("d1")
     head = gateway.upgrade("/d/d1/vnc", cookie).head.lower()

@@ -239,6 +239,7 @@ CASE_16 = {
     "absolute form": "GET http://evil.test/ HTTP/1.1\r\nHost: allowed.test\r\n\r\n",
     "absolute form, Host first": "GET http://evil.test/ HTTP/1.1\r\nHost: evil.test\r\n\r\n",
     "other port": "GET / HTTP/1.1\r\nHost: allowed.test:22\r\n\r\n",
+    "port 0": "GET / HTTP/1.1\r\nHost: allowed.test:0\r\n\r\n",
     "user in front": "GET / HTTP/1.1\r\nHost: allowed.test@evil.test\r\n\r\n",
     "two hosts": "GET / HTTP/1.1\r\nHost: allowed.test\r\nHost: evil.test\r\n\r\n",
     "no host": "GET / HTTP/1.1\r\n\r\n",

@@ -18,6 +18,7 @@ from deskyard.run import gateway_bundle
 from tests.gateway.conftest import run_gateway
 from tests.gateway.support import HOSTNAME, Gateway, wait_for
 from tests.gateway.talkers import COLOUR, Talker
+from tests.gateway.test_weakened import without
 from tests.gateway.vnc_client import VncClient
 
 PIXEL = """
@@ -234,6 +235,43 @@ def test_page_survives_a_hostile_desktop(browser: Any, viewed: Gateway, talker: 
         assert not browser.find_element(By.ID, "chat").is_displayed()
     finally:
         talker.hostile, talker.name = b"", b"played"
+        talker.shared.clear()
+
+
+# A page that shows the name that a desktop gives itself as if it were a part of the page.
+TRUSTING = """
+const Event = window.CustomEvent;
+window.CustomEvent = class extends Event {
+  constructor(type, options) {
+    super(type, options);
+    if (type === "desktopname") document.body.insertAdjacentHTML("beforeend", options.detail.name);
+  }
+};
+"""
+
+
+@pytest.mark.parametrize("policy", [True, False], ids=["with the policy", "without any"])
+def test_40_page_that_trusts_a_desktop_is_owned_by_it_if_no_policy_holds(
+    browser: Any, viewed: Gateway, talker: Talker, tmp_path: Path, policy: bool
+) -> None:
+    assert viewed.viewer is not None
+    shutil.copytree(viewed.viewer, tmp_path / "assets")
+    script = tmp_path / "assets/viewer.js"
+    script.write_text(TRUSTING + script.read_text())
+    talker.name = b"<img src=x onerror=document.body.dataset.owned=1>"
+    weaken = str if policy else without("Content-Security-Policy")
+    try:
+        with run_gateway(Gateway(viewer=tmp_path / "assets", talk=talker, weaken=weaken)) as weak:
+            browser.get(weak.grant("d1", routes=["desktop"])["url"])
+            wait_for("the name", lambda: browser.execute_script("return document.querySelector('img[src=x]') !== null"))
+            owned = "return document.body.dataset.owned ?? null"
+            if policy:
+                time.sleep(1)  # long enough for what must not come
+                assert browser.execute_script(owned) is None
+            else:
+                wait_for("the desktop's script", lambda: browser.execute_script(owned) == "1")
+    finally:
+        talker.name = b"played"
         talker.shared.clear()
 
 

@@ -18,9 +18,10 @@ import pytest
 
 from deskyard.gateway import render
 from deskyard.gateway.settings import EGRESS, Settings
+from deskyard.gateway.settings import parse as parse_settings
 from deskyard.model.site import Site
 from tests.gateway.nft_walk import Packet, Ruleset, parse
-from tests.unit.gateway.support import parsed
+from tests.unit.gateway.support import document, parsed
 
 ROUTER = "nobody"  # an account that every machine has
 ALLOW = ("allowed.test", "*.suffix.test", "git.test:22", "git.test:9418")
@@ -180,6 +181,8 @@ def packets(settings: Settings) -> Iterator[tuple[str, Packet]]:
             for oif in ("lo", "uplink", "workspace"):
                 packet = _packet(("", oif), ("", own[0]), daddr, service, "new")
                 yield "output", replace(packet, user=ROUTER)
+    for daddr, (service, state) in itertools.product((PUBLIC[0], settings.host_address), ASKED):
+        yield "output", replace(_packet(("", "uplink"), ("", own[0]), daddr, service, state), user=ROUTER)
 
 
 def _packet(
@@ -210,6 +213,15 @@ def differences(rules: Ruleset, settings: Settings) -> Iterator[str]:
 @pytest.mark.parametrize("egress", EGRESS)
 def test_rules_accept_what_the_plan_allows_and_nothing_else(egress: Any, site: Site, tmp_path: Path) -> None:
     settings = parsed(egress, ALLOW if egress == "locked" else (), site)
+    found = differences(loaded(render.firewall(settings, ROUTER), settings, tmp_path), settings)
+    assert list(itertools.islice(found, 10)) == []
+
+
+@pytest.mark.parametrize("egress", ["open", "locked"])
+def test_exceptions_that_no_plan_would_make_do_not_open_the_gateways_own_networks(egress: Any, tmp_path: Path) -> None:
+    made = document(egress, ALLOW if egress == "locked" else ())
+    made["egress_rules"]["exceptions"] = ["10.0.0.0/8"]
+    settings = parse_settings(json.dumps(made))
     found = differences(loaded(render.firewall(settings, ROUTER), settings, tmp_path), settings)
     assert list(itertools.islice(found, 10)) == []
 

@@ -16,8 +16,8 @@ ROLES = HERE.parents[1] / "ansible/roles"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that names a disk which has not been booted."""
-    parser.addoption("--infra-disk", default=None, help="raw disk of an image that was never booted")
+    """Add the option that names the image that the guest was made from."""
+    parser.addoption("--infra-image", default=None, help="name of the image that the guest was made from")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -22,7 +22,7 @@ import libvirt
 import pytest
 
 from deskyard.gateway import render, settings
-from deskyard.plan.verification import GATEWAY, HERE, HOST, machine
+from deskyard.plan.verification_probe import GATEWAY, HERE, HOST, machine
 from deskyard.plan.workspace import FilterPlan, NetworkPlan, WorkspacePlan
 from stacks.libvirt.network import FilterKind, NetworkKind
 

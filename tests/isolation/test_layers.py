@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from deskyard.plan.verification import HostFacts
+from deskyard.plan.verification_probe import HostFacts
 from deskyard.run.probing import Verdict, verify_probes
 from tests.isolation.conftest import planned, switched, verify
-from tests.isolation.site import LAYERS, Site
+from tests.isolation.site import LAYERS, Site, batch
 
 Verdicts = Callable[[frozenset[str]], list[Verdict]]
 NOTHING: frozenset[str] = frozenset()
@@ -83,6 +83,26 @@ def test_open_peers_talk_and_other_workspaces_do_not(lab: Site) -> None:
     assert not failed, told(failed)
     reached = [one for one in found if one.probe.topic == "peers" and one.probe.expected == "reached"]
     assert len(reached) >= 8
+
+
+def test_a_machine_may_call_its_nic_otherwise(lab: Site) -> None:
+    """On a cluster nobody names the NICs of desktops: they are found by the MAC addresses of the Plan."""
+    machine = lab.workspaces["shut"]
+    namespace, router = machine.namespaces["one"], machine.plan.gateway.workspace_address
+
+    def rename(old: str, new: str) -> None:
+        lines = [f"link set {old} down", f"link set {old} name {new}", f"link set {new} up"]
+        batch(namespace, [*lines, f"route add default via {router}"])
+
+    rename("workspace", "eth0")
+    try:
+        found = verify(lab, "shut")
+    finally:
+        rename("eth0", "workspace")
+    failed = [verdict for verdict in found if not verdict.ok]
+    assert not failed, told(failed)
+    assert any(one.probe.forged and one.probe.start == "shut/one" for one in found)
+    assert any(one.seen_by == ("shut/one/workspace/in",) for one in found)
 
 
 def test_a_machine_that_cannot_be_asked_is_no_success(lab: Site) -> None:

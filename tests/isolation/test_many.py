@@ -6,8 +6,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from deskyard.plan import verification
-from deskyard.plan.verification import between, watched
+from deskyard.plan import verification_probe
+from deskyard.plan.verification import between
+from deskyard.plan.verification_probe import watched
 from deskyard.plan.workspace import WorkspacePlan
 from deskyard.run.probing import Verdict, new_mark, send
 from tests.isolation.conftest import planned
@@ -26,7 +27,7 @@ def crowd(count: int, seed: int) -> Iterator[tuple[Site, list[WorkspacePlan]]]:
         for number in chance.sample(range(10, 600), count)
     ]
     with pytest.MonkeyPatch.context() as patience, Site() as site:
-        patience.setattr(verification, "WAIT_SECONDS", 1.5)
+        patience.setattr(verification_probe, "WAIT_SECONDS", 1.5)
         first = site.add(plans[0], services=False)
         site.add_like(first, *plans[1:], services=False)
         yield site, plans

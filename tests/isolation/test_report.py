@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from deskyard.errors import ConfigError
-from deskyard.plan.verification import HERE, HostFacts
+from deskyard.plan.verification_probe import HERE, HostFacts
 from deskyard.run import declaration, hypervisor, probing, readiness, verification, workspace
 from deskyard.run.command import Result
 from deskyard.run.ssh_link import SshLink
+from deskyard.run.verification_libvirt import LibvirtUnderlay, host_facts
 from stacks.libvirt.network import FilterKind
 from tests.isolation.conftest import HOST_PORTS, planned
 from tests.isolation.site import Site, filter_inputs
@@ -27,6 +28,9 @@ def live(lab: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Site:
         said = lab.inside(lab.workspaces[link.workspace].namespaces[host], *remote[2:], stdin=stdin)
         return Result(tuple(remote), 0, said, "", 0.0)
 
+    def declared(name: str) -> Any:
+        return SimpleNamespace(plan=lab.workspaces[name].plan, on_cluster=None)
+
     def status(plan: Any) -> dict[str, Any]:
         return {"digest": lab.workspaces[plan.name].settings.digest, "services": {"dns": "active"}, "desktops": {}}
 
@@ -36,17 +40,17 @@ def live(lab: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Site:
 
     verify_probes = probing.verify_probes
     monkeypatch.setenv("DESKYARD_HOME", str(tmp_path))
-    monkeypatch.setattr(declaration, "read", lambda name: SimpleNamespace(plan=lab.workspaces[name].plan))
+    monkeypatch.setattr(declaration, "read", declared)
     monkeypatch.setattr(workspace, "require_running", lambda plan: None)
     monkeypatch.setattr(SshLink, "run", ssh)
     monkeypatch.setattr(readiness, "ask", status)
     monkeypatch.setattr(probing, "verify_probes", sent)
     hosts = tuple(one.plan.uplink.host_address or "" for one in lab.workspaces.values())
-    monkeypatch.setattr(verification, "host_facts", lambda plans: HostFacts(hosts, HOST_PORTS))
-    monkeypatch.setattr(verification, "_versions", lambda: {"libvirt": "0"})
-    monkeypatch.setattr(verification, "_images", lambda plan: {})
+    monkeypatch.setattr(LibvirtUnderlay, "facts", lambda underlay, plans: HostFacts(hosts, HOST_PORTS))
+    monkeypatch.setattr(LibvirtUnderlay, "versions", lambda underlay: {"libvirt": "0"})
+    monkeypatch.setattr(LibvirtUnderlay, "images", lambda underlay: {})
     # No machines of libvirt here: what it says of them is tried on real ones.
-    monkeypatch.setattr(verification, "_hypervisor_findings", lambda plan: [])
+    monkeypatch.setattr(LibvirtUnderlay, "findings", lambda underlay: [])
     return lab
 
 
@@ -81,7 +85,7 @@ def test_a_rule_that_nothing_falls_through_is_missed_all_the_same(live: Site) ->
     weak = live.workspaces["a"]
     weak.load_rules(lambda rules: rules.replace("policy drop;", "policy accept;", 1))
     try:
-        wrong = verification.rules_in_force(weak.plan)["wrong"]
+        wrong = verification.rules_in_force(weak.plan, LibvirtUnderlay(weak.plan))["wrong"]
     finally:
         weak.load_rules()
     assert any("policy drop: is missing" in one for one in wrong)
@@ -114,7 +118,7 @@ def test_addresses_and_ports_of_the_host_are_what_its_kernel_says(lab: Site, mon
     enter = ["ip", "netns", "exec", lab.namespace]
     monkeypatch.setattr(hypervisor, "inside", lambda: enter)
     plans = [lab.workspaces["b"].plan]
-    facts = verification.host_facts(plans)
+    facts = host_facts(plans)
     assert facts.addresses[0] == plans[0].uplink.host_address
     assert not {"127.0.0.1", "198.51.100.10"} & set(facts.addresses)
     assert {*HOST_PORTS, 53} <= set(facts.ports)

@@ -1,7 +1,6 @@
 """Take every rule of the gateway away, one at a time: some test must fail. Prints the score and the survivors."""
 
 import argparse
-import json
 import os
 import random
 import sys
@@ -13,9 +12,9 @@ import yaml
 
 from tests.mutation.engine import Engine, Verdict, engine
 from tests.mutation.mutants import Mutant
+from tests.mutation.record import Record
 
 EXPLAINED = Path(__file__).with_name("survivors.yaml")
-AIM = 0.98
 
 
 def explained() -> dict[str, str]:
@@ -29,35 +28,46 @@ def main(argv: list[str]) -> int:
     options = _options(argv)
     started = time.monotonic()
     with engine() as lab:
-        print(f"seed {options.seed}; first the tests as they are", flush=True)
-        broken = lab.baseline(options.jobs, options.quick)
-        if broken:
-            print("these tests fail without any mutant:", *broken, sep="\n  ")
-            return 1
+        record = Record(Path(options.record) if options.record else None)
+        known = record.baseline()
+        if known:
+            lab.tests, lab.texts = known
+        else:
+            print(f"seed {options.seed}; first the tests as they are", flush=True)
+            broken = lab.baseline(options.jobs, options.quick)
+            if broken:
+                print("these tests fail without any mutant:", *broken, sep="\n  ")
+                return 1
+            if not options.quick:
+                record.keep_baseline(lab.tests, lab.texts)
         every = lab.all_mutants()
         chosen = [mutant for mutant in every if options.only in str(mutant)]
         random.Random(options.seed).shuffle(chosen)
         chosen = chosen[: options.sample or None]
         print(f"{len(every)} mutants, {len(chosen)} chosen, {time.monotonic() - started:.0f} s so far", flush=True)
-        verdicts = _judge(lab, chosen, options)
+        verdicts = _judge(lab, chosen, record, options)
     whole = not options.only and len(verdicts) == len(every)
-    if options.json:
-        found = [{"mutant": str(mutant), **vars(verdict)} for mutant, verdict in sorted(verdicts.items())]
-        Path(options.json).write_text(json.dumps(found, indent=2))
     return _report(verdicts, every, whole, time.monotonic() - started)
 
 
-def _judge(lab: Engine, chosen: list[Mutant], options: argparse.Namespace) -> dict[Mutant, Verdict]:
-    count = 0
+def _judge(lab: Engine, chosen: list[Mutant], record: Record, options: argparse.Namespace) -> dict[Mutant, Verdict]:
+    known = record.verdicts(chosen)
+    count = len(known)
+    for mutant, verdict in known.items():
+        lab.kills.setdefault(mutant.template, Counter())[verdict.by] += bool(verdict.by)
+    if known:
+        print(f"{count} of them were judged before, by tests that are as they were", flush=True)
 
     def say(mutant: Mutant, verdict: Verdict) -> None:
         nonlocal count
         count += 1
+        record.add(mutant, verdict)
         by = f" by {verdict.by.rpartition('/')[2]}" if verdict.by else ""
         print(f"[{count}/{len(chosen)}] {verdict.state}{by}, {verdict.seconds:.1f} s: {mutant}", flush=True)
 
     until = time.monotonic() + (options.seconds or float("inf"))
-    return lab.judge(chosen, options.jobs, until, say)
+    judged = lab.judge([mutant for mutant in chosen if mutant not in known], options.jobs, until, say)
+    return {**known, **judged}
 
 
 def _report(verdicts: dict[Mutant, Verdict], every: list[Mutant], whole: bool, seconds: float) -> int:
@@ -95,7 +105,7 @@ def _options(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--only", default="", help="only mutants whose text holds this")
     parser.add_argument("--seconds", type=float, default=0, help="begin no further mutant after so long")
     parser.add_argument("--jobs", type=int, default=2, help="how many at a time (default: 2)")
-    parser.add_argument("--json", default="", help="write all verdicts to this file")
+    parser.add_argument("--record", default="", help="write verdicts to this file; verdicts that are in it stand")
     seed = int(os.environ.get("DESKYARD_SEED") or random.SystemRandom().randrange(2**32))
     parser.add_argument("--seed", type=int, default=seed, help="what the order starts from")
     return parser.parse_args(argv)

@@ -7,15 +7,30 @@ differs between two runs (ports, folders), and what is done to it.
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 
-# What a lab chooses anew each time.
+# What differs from lab to lab, or from run to run: a rule is the same rule wherever its workspace lies.
 CHANGING = (
     (re.compile(r"/tmp/[^\s:\"]*"), "/tmp/LAB"),
-    (re.compile(r"(127\.\d+\.\d+\.\d+):\d+"), r"\1:PORT"),
-    (re.compile(r"(\.test):\d+"), r"\1:PORT"),
+    (re.compile(r"\b\d+\.\d+\.\d+\.\d+(?:/\d+)?"), "ADDRESS"),
+    (re.compile(r"ADDRESS(?:,? ADDRESS)+"), "ADDRESS"),
+    (re.compile(r"(ADDRESS:|ADDRESS \. |\.test:)\d+"), r"\1PORT"),
+    (re.compile(r"\b[0-9a-f]{2}(?::[0-9a-f]{2}){5}\b"), "MAC"),
+    (re.compile(r"(var\(txn\.name\) -m (?:str|end)) .+"), r"\1 NAMES"),
+    (re.compile(r"(-m (?:str|end)) (?:\.?[a-z0-9.-]+\.(?:test|example|org)\b ?)+"), r"\1 NAMES"),
+    (re.compile(r"(set-var\(txn\.name\)) str\([^)]*\)"), r"\1 str(NAME)"),
+    (re.compile(r"(host-record=|dhcp-host=MAC,ADDRESS,)[^,]+"), r"\1NAME"),
+    (re.compile(r"\bforward_\d+_\d+_\d+_\d+"), "forward_ADDRESS"),
+    (re.compile(r"\bbe_[a-z0-9-]+?_(desktop|terminal)\b"), r"be_DESKTOP_\1"),
+    (re.compile(r"rate over \d+/second burst \d+"), "rate over N/second burst N"),
     (re.compile(r"\bserver [A-Za-z0-9_-]{16,40} "), "server SESSION "),
 )
+
+ELEMENTS = "elements ="
+
+# Lines that a loop renders, one for each thing of a lab: the first two stand for all.
+LOOPED = ("acl listed var(txn.name)", "host-record=", "dhcp-host=")
 
 Operators = Callable[[str], Iterator[tuple[str, str]]]
 
@@ -38,7 +53,9 @@ class Mutant:
 def mutants(template: str, text: str) -> Iterator[Mutant]:
     """Every change that can be made to one rendered text."""
     for block, line, nth in _lines(template, text):
-        for change, _ in _operators(template)(block, line.strip()):
+        if nth > 1 and line.strip().startswith(LOOPED):
+            continue
+        for change in _changes(template, block, line):
             yield Mutant(template, block, normal(line), nth, change)
 
 
@@ -50,15 +67,17 @@ def mutated(mutant: Mutant, template: str, text: str) -> str:
     for (block, line, nth), original in zip(_lines(template, text), text.splitlines(), strict=True):
         changed = original
         if (block, normal(line), nth) == (mutant.block, mutant.line, mutant.nth):
-            changes = dict(_operators(template)(block, line.strip()))
-            changed = changes.get(mutant.change, original)
+            changed = _changes(template, block, line).get(mutant.change, original)
         made.append(changed)
     return "\n".join(made) + "\n"
 
 
+@cache
 def normal(line: str) -> str:
     """The line as it is in every run."""
     line = line.strip()
+    if line.startswith(ELEMENTS):
+        return ELEMENTS
     for pattern, replacement in CHANGING:
         line = pattern.sub(replacement, line)
     return line
@@ -83,6 +102,14 @@ HEADERS = {
 }
 
 
+def _changes(template: str, block: str, line: str) -> dict[str, str]:
+    """What may be done to a line, by what it is called in every lab."""
+    found: dict[str, str] = {}
+    for change, text in _operators(template)(block, line.strip()):
+        found.setdefault(normal(change), text)
+    return found
+
+
 def _operators(template: str) -> Callable[[str, str], Iterator[tuple[str, str]]]:
     return OPERATORS.get(_kind(template), lambda block, line: iter(()))
 
@@ -98,7 +125,7 @@ DECLARATIONS = ("#", "}", "chain ", "set ", "map ", "size ", "flags ", "timeout 
 TERM = re.compile(
     r'(?:[io]if(?:name)? (?:"[^"]*"|\{[^}]*\})'
     r"|(?:ether [sd]addr|ip [sd]addr|(?:tcp|udp|th) [sd]port)(?: \. (?:ip [sd]addr|(?:tcp|udp|th) [sd]port))*"
-    r" (?:!= )?(?:@\w+|\{[^}]*\}|\S+)"
+    r" (?:!= )?(?:@\w+|\{[^}]*\}|(?!limit\b)\S+)"
     r"|meta (?:l4proto|nfproto|mark) (?:\{[^}]*\}|\S+)"
     r"|icmp type (?:\{[^}]*\}|\S+)"
     r"|ct (?:state|status|mark) (?:\{[^}]*\}|\S+)"
@@ -108,13 +135,9 @@ TERM = re.compile(
 
 def nft(block: str, line: str) -> Iterator[tuple[str, str]]:
     """Take a rule away, or one of the conditions of a rule that lets something pass; open a chain; thin out a set."""
-    if (
-        not block
-        or not line
-        or line.startswith(("#", "}", "chain ", "set ", "map ", "size ", "flags ", "timeout ", "auto-merge"))
-    ):
+    if not block or not line or line.startswith(DECLARATIONS):
         return
-    if line.startswith("elements ="):
+    if line.startswith(ELEMENTS):
         yield from _without_elements(line)
     elif "policy drop" in line:
         yield "policy accept", line.replace("policy drop", "policy accept")
@@ -127,10 +150,10 @@ def nft(block: str, line: str) -> Iterator[tuple[str, str]]:
 
 
 def _without_elements(line: str) -> Iterator[tuple[str, str]]:
+    """A set's elements are data, which differ from lab to lab: what counts is that none is left out."""
     elements = [one.strip() for one in line[line.index("{") + 1 : line.rindex("}")].split(",")]
-    for element in elements:
-        kept = ", ".join(one for one in elements if one != element)
-        yield f"without {element}", f"elements = {{ {kept} }}" if kept else ""
+    for change, kept in (("without the first element", elements[1:]), ("without the last element", elements[:-1])):
+        yield change, f"elements = {{ {', '.join(kept)} }}" if kept else ""
 
 
 # HAProxy
@@ -152,7 +175,8 @@ def haproxy(block: str, line: str) -> Iterator[tuple[str, str]]:
     if line.startswith("acl "):
         name = line.split()[1]
         yield "always true", f"acl {name} always_true"
-        yield "always false", f"acl {name} always_false"
+        if not line.endswith(" always_false"):
+            yield "always false", f"acl {name} always_false"
     else:
         yield "removed", ""
         yield from _conditions(line)

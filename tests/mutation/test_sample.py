@@ -41,15 +41,15 @@ def changes(template: str, text: str) -> set[tuple[str, str]]:
 
 
 def test_every_rule_of_a_firewall_is_taken_away_and_widened() -> None:
-    accept = 'iifname "uplink" ip daddr 10.0.0.1 tcp dport 443 accept'
+    accept = 'iifname "uplink" ip daddr ADDRESS tcp dport 443 accept'
     found = changes("firewall.nft.j2", FIREWALL)
     assert {change for line, change in found if line == accept} == {
         "removed",
         'without `iifname "uplink"`',
-        "without `ip daddr 10.0.0.1`",
+        "without `ip daddr ADDRESS`",
         "without `tcp dport 443`",
     }
-    assert {change for _, change in found} >= {"policy accept", "without 10.0.0.2 . 22"}
+    assert {change for _, change in found} >= {"policy accept", "without the first element", "without the last element"}
     assert ("counter drop", "removed") in found
 
 
@@ -86,15 +86,7 @@ def test_a_sample_of_mutants_is_noticed(random_seed: int) -> None:
     for program in ("haproxy", "nft", "dnsmasq"):
         if shutil.which(program) is None:
             pytest.skip(f"needs {program}")
-    argv = [
-        sys.executable,
-        "-m",
-        "tests.mutation",
-        "--quick",
-        "--jobs=1",
-        f"--sample={MUTANTS}",
-        f"--seconds={SECONDS}",
-    ]
+    argv = [sys.executable, "-m", "tests.mutation", "--quick", "--jobs=1"]
     done = subprocess.run(
         [*argv, f"--sample={MUTANTS}", f"--seconds={SECONDS}", f"--seed={random_seed}"],
         cwd=TREE,

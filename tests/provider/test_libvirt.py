@@ -13,12 +13,12 @@ import pytest
 from deskyard.run import hypervisor
 from deskyard.run.accelerator import accelerator
 from stacks.libvirt import storage
-from stacks.libvirt.kind import Kind
 from stacks.libvirt.machine import DomainKind
 from stacks.libvirt.network import FilterKind, NetworkKind
-from stacks.libvirt.provider import changes
-from stacks.libvirt.values import Values
 from stacks.libvirt.volume import SeedKind, VolumeKind
+from stacks.provider.kind import Kind
+from stacks.provider.provider import changes
+from stacks.provider.values import Values
 
 pytestmark = pytest.mark.vm
 

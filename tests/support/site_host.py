@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from deskyard.plan.forgeries import PUBLIC
-from deskyard.plan.verification import LAN, METADATA
+from deskyard.plan.verification_beyond import LAN, METADATA
 from deskyard.run import hypervisor
 
 # Stands for the internet, and is the verification's address of it: what is sent there stays here.

@@ -16,7 +16,7 @@ from deskyard.plan.workspace import Accelerator, WorkspacePlan, plan_workspace
 from deskyard.run.places import places, tree
 
 UP_SECONDS = 2400
-SSH_SECONDS = 120
+SSH_SECONDS = 240
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Declared:
     gateway_port: int
     desktops: tuple[str, ...]
     folder: Path
+    egress_allow: tuple[str, ...] | None = None  # the list of a locked workspace; none: egress is open
 
     def write(self) -> None:
         """Write the stack file, keeping what Pulumi added to it."""
@@ -38,10 +39,12 @@ class Declared:
 
     def values(self) -> dict[str, Any]:
         """The keys of the declaration."""
+        locked = {} if self.egress_allow is None else {"egress": "locked", "egress_allow": list(self.egress_allow)}
         return {
             "network": self.network,
             "gateway_port": self.gateway_port,
             "desktops": [{"name": name} for name in self.desktops],
+            **locked,
         }
 
 
@@ -57,9 +60,11 @@ class Running:
         """Its name."""
         return self.declared.name
 
-    def inv(self, *arguments: str, timeout: float = 300, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def inv(
+        self, *arguments: str, timeout: float = 300, check: bool = True, stdin: str = ""
+    ) -> subprocess.CompletedProcess[str]:
         """Run a task of ./inv on the test's stacks folder."""
-        return inv(self.declared.folder, *arguments, timeout=timeout, check=check)
+        return inv(self.declared.folder, *arguments, timeout=timeout, check=check, stdin=stdin)
 
     def ssh(self, host: str, command: str, stdin: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a command in a guest: `gateway` or a desktop's name."""
@@ -79,7 +84,8 @@ class Running:
             [*self._ssh(), "-o", f"ControlPath={socket}", "-O", "check", host], capture_output=True, check=False
         )
         if alive.returncode:
-            options = ["ControlMaster=yes", f"ControlPath={socket}", "ControlPersist=120"]
+            patience = ["ConnectTimeout=180", "ServerAliveCountMax=20"]
+            options = ["ControlMaster=yes", f"ControlPath={socket}", "ControlPersist=120", *patience]
             argv = [*self._ssh(), *(part for option in options for part in ("-o", option)), "-fN", host]
             quiet = subprocess.DEVNULL
             subprocess.run(argv, stdin=quiet, stdout=quiet, stderr=quiet, timeout=SSH_SECONDS, check=True)
@@ -95,11 +101,14 @@ class Running:
         return granted
 
 
-def inv(folder: Path, *arguments: str, timeout: float = 300, check: bool = True) -> subprocess.CompletedProcess[str]:
+def inv(
+    folder: Path, *arguments: str, timeout: float = 300, check: bool = True, stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
     """Run ./inv with the stacks and the Pulumi state of the test."""
     env = {**os.environ, "DESKYARD_STACKS": str(folder), "PULUMI_BACKEND_URL": f"file://{folder}"}
+    argv = ["./inv", *arguments]
     done = subprocess.run(
-        ["./inv", *arguments], cwd=tree(), env=env, capture_output=True, text=True, timeout=timeout, check=False
+        argv, cwd=tree(), env=env, input=stdin, capture_output=True, text=True, timeout=timeout, check=False
     )
     assert not check or done.returncode == 0, f"./inv {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
     return done

@@ -26,7 +26,7 @@ def test_service_is_enabled_and_runs_only_with_settings(host: Any) -> None:
     assert service.is_running == host.file(SETTINGS).exists
 
 
-@pytest.mark.parametrize("account", ["session_service_user", "session_service_view_user"])
+@pytest.mark.parametrize("account", ["session_service_user", "session_service_view_user", "session_service_acme_user"])
 def test_account_cannot_log_in(host: Any, defaults: dict[str, Any], account: str) -> None:
     user = host.user(defaults[account])
     assert user.shell == "/usr/sbin/nologin"
@@ -46,6 +46,14 @@ def test_filter_runs_as_its_own_user_and_reads_nothing_of_the_gateway(host: Any,
     for path in ("/etc/deskyard/signing", "/var/lib/deskyard", "/var/log/deskyard"):
         seen = host.run(f"nsenter -t {pid} -m -- setpriv --reuid {user} --clear-groups ls {path}")
         assert seen.rc != 0
+
+
+def test_certificates_are_renewed_by_our_timer_alone(host: Any) -> None:
+    assert host.service("deskyard-renew.timer").is_enabled
+    assert host.check_output("systemctl is-enabled certbot.timer || true") == "masked"
+    if host.file(SETTINGS).exists:
+        answer = json.loads(host.check_output("deskyard-gateway renew"))
+        assert "ACME" in answer["reason"]
 
 
 def test_gateway_without_settings_says_what_to_do(host: Any) -> None:
@@ -78,6 +86,13 @@ def test_service_is_reached_on_loopback_alone(host: Any, eventually: Callable[[C
     ports = "ss -H -lntp sport = :8700"
     eventually(lambda: bool(host.check_output(ports)), "the session service")
     assert {line.split()[3] for line in host.check_output(ports).splitlines()} == {"127.0.0.1:8700"}
+
+
+def test_ssh_listens_on_the_uplink_alone(host: Any) -> None:
+    if not host.file(SETTINGS).exists:
+        return
+    uplink = json.loads(host.file(SETTINGS).content_string)["uplink_address"]
+    assert {line.split()[3] for line in host.check_output("ss -H -lnt sport = :22").splitlines()} == {f"{uplink}:22"}
 
 
 def test_secrets_are_for_those_who_need_them(host: Any) -> None:

@@ -53,16 +53,19 @@ def snapshot(layout: Layout) -> dict[str, str]:
 def test_firewall_comes_first_and_everything_is_checked_before(layout: Layout) -> None:
     system = Notes()
     result = apply(parsed(), layout, system)
-    assert result["changed"] == ["firewall", "forwarding", "egress_routes", "dns", "egress", "settings", "proxy"]
+    assert result["changed"] == ["firewall", "ssh", "forwarding", "egress_routes", "dns", "egress", "settings", "proxy"]
     assert result["needs_certificate"] is True
     kinds = [
-        command.split()[0] + (" check" if " -c " in command or "--test" in command else "") for command in system.ran
+        Path(command.split()[0]).name + (" check" if {"-c", "-t", "--test"} & set(command.split()) else "")
+        for command in system.ran
     ]
     assert kinds == [
         "nft check",
         "dnsmasq check",
         "haproxy check",
+        "sshd check",
         "nft",
+        "systemctl",
         "sysctl",
         "systemctl",
         "systemctl",

@@ -24,6 +24,7 @@ def rendered() -> dict[str, str]:
         "dnsmasq-locked.conf": render.dnsmasq(locked),
         "forward-locked.conf": render.forwarding(locked),
         "egress.cfg": render.egress(locked, layout),
+        "ssh.conf": render.ssh(locked),
         "egress-routes": render.egress_routes(locked),
         "firewall-open.nft": render.firewall(parsed("open")),
         "firewall-none.nft": render.firewall(parsed("none")),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from deskyard.gateway import render
 from deskyard.gateway.errors import GatewayError
 from deskyard.gateway.settings import Settings, parse
 from deskyard.plan.workspace import GatewaySettings
@@ -87,8 +88,49 @@ def test_wrong_settings_are_refused_with_their_field(path: tuple[Any, ...], valu
     assert caught.value.remedy
 
 
+@pytest.mark.parametrize(
+    ("value", "field"),
+    [
+        ({}, "acme"),
+        ("https://acme.test/", "acme"),
+        ({"directory": "http://acme.test/", "email": "a@b.test", "ca": ""}, "acme.directory"),
+        ({"directory": "https://acme.test:99999/", "email": "a@b.test", "ca": ""}, "acme.directory"),
+        ({"directory": "https://acme.test/\n", "email": "a@b.test", "ca": ""}, "acme.directory"),
+        ({"directory": "https://acme.test/", "email": "--help", "ca": ""}, "acme.email"),
+        ({"directory": "https://acme.test/", "email": "a@b.test", "ca": "/etc/shadow"}, "acme.ca"),
+        ({"directory": "https://acme.test/", "email": "a@b.test", "ca": None}, "acme.ca"),
+    ],
+)
+def test_wrong_acme_server_is_refused_with_its_field(value: Any, field: str) -> None:
+    with pytest.raises(GatewayError) as caught:
+        parse(json.dumps({**document(), "acme": value}))
+    assert caught.value.field == field
+
+
 @pytest.mark.parametrize("text", ["", "[]", "null", "{", '{"workspace": "demo"}'])
 def test_what_is_no_settings_document_is_refused(text: str) -> None:
     with pytest.raises(GatewayError) as caught:
         parse(text)
     assert caught.value.field == "settings"
+
+
+def test_operators_and_resolvers_of_a_site_are_each_let_through_and_no_other() -> None:
+    sent = {**document(), "resolvers": ["192.0.2.2", "192.0.2.3"], "operators": ["192.0.2.0/24", "198.51.100.7/32"]}
+    settings = parse(json.dumps(sent))
+    rules = render.firewall(settings)
+    assert "ip saddr { 192.0.2.0/24, 198.51.100.7 } ip daddr" in rules
+    assert [f"ip daddr {one} udp dport 53" in rules for one in ("192.0.2.2", "192.0.2.3", settings.host_address)] == [
+        True,
+        True,
+        False,
+    ]
+    assert [line for line in render.dnsmasq(settings).splitlines() if line.startswith("server=")] == [
+        "server=192.0.2.2",
+        "server=192.0.2.3",
+    ]
+
+
+@pytest.mark.parametrize("operators", [[], ["0.0.0.0/0"], "192.0.2.1", ["x"], [1]])
+def test_operators_that_are_everybody_or_nothing_are_refused(operators: Any) -> None:
+    with pytest.raises(GatewayError, match="operators"):
+        parse(json.dumps({**document(), "operators": operators}))

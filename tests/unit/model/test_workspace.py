@@ -26,8 +26,8 @@ def test_a_minimal_declaration_is_accepted_with_safe_defaults() -> None:
 @pytest.mark.parametrize(
     ("changes", "field", "value", "reason", "remedy"),
     [
-        ({"netwrok": "x"}, "netwrok", "x", "not a known key", "network"),
-        ({"desktops": [{"name": "desk", "teir": "free"}]}, "desktops[0].teir", "free", "not a known key", "tier"),
+        ({"netwrok": "x"}, "netwrok", None, "not a known key", "network"),
+        ({"desktops": [{"name": "desk", "teir": "free"}]}, "desktops[0].teir", None, "not a known key", "tier"),
         ({"desktops": [{"name": "My Desk"}]}, "desktops[0].name", "My Desk", "no DNS label", "research-1"),
         ({"desktops": [{"name": "desk_1"}]}, "desktops[0].name", "desk_1", "no DNS label", "research-1"),
         ({"desktops": [{"name": "-desk"}]}, "desktops[0].name", "-desk", "no DNS label", "research-1"),

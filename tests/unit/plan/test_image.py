@@ -1,5 +1,7 @@
 """What an image is made from, and the digest that stands for it."""
 
+import hashlib
+import json
 from pathlib import Path
 
 import pytest
@@ -9,11 +11,15 @@ from deskyard.errors import ConfigError
 from deskyard.model.image import Image
 from deskyard.plan.image import (
     MECHANISM,
+    base_image,
     base_kinds,
     bootstrap_packages,
     digest,
+    digest_of,
     image_names,
     input_files,
+    input_kind,
+    inputs,
     read_image,
     role_packages,
     suite_folders,
@@ -50,12 +56,12 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def digest_of(tree: Path) -> str:
+def small_digest(tree: Path) -> str:
     return digest(read_image(tree, "small"), tree, "bootstrap")
 
 
 def test_same_sources_have_the_same_digest(tree: Path) -> None:
-    assert digest_of(tree) == digest_of(tree)
+    assert small_digest(tree) == small_digest(tree)
 
 
 @pytest.mark.parametrize(
@@ -70,16 +76,16 @@ def test_same_sources_have_the_same_digest(tree: Path) -> None:
     ],
 )
 def test_digest_follows_every_input(tree: Path, path: str) -> None:
-    before = digest_of(tree)
+    before = small_digest(tree)
     write(tree / path, "screen_packages: [vnc, sudo, more]\n")
-    assert digest_of(tree) != before
+    assert small_digest(tree) != before
 
 
 @pytest.mark.parametrize("path", ["ansible/roles/other/defaults/main.yml", "ansible/roles/screen/__pycache__/x.pyc"])
 def test_digest_ignores_what_the_image_does_not_use(tree: Path, path: str) -> None:
-    before = digest_of(tree)
+    before = small_digest(tree)
     write(tree / path, "changed: true")
-    assert digest_of(tree) == before
+    assert small_digest(tree) == before
 
 
 def test_digest_differs_between_kinds_of_base(tree: Path) -> None:
@@ -89,9 +95,46 @@ def test_digest_differs_between_kinds_of_base(tree: Path) -> None:
 
 def test_renaming_a_file_changes_the_digest(tree: Path) -> None:
     write(tree / "images/small/a.txt", "same")
-    before = digest_of(tree)
+    before = small_digest(tree)
     (tree / "images/small/a.txt").rename(tree / "images/small/b.txt")
-    assert digest_of(tree) != before
+    assert small_digest(tree) != before
+
+
+def test_digest_follows_from_the_recorded_inputs_alone(tree: Path) -> None:
+    recorded = json.loads(json.dumps(inputs(read_image(tree, "small"), tree)))
+    assert digest_of("small", "bootstrap", recorded) == small_digest(tree)
+    assert digest_of("other", "bootstrap", recorded) != small_digest(tree)
+
+
+def test_digest_of_the_same_sources_stays_the_same_for_ever(tree: Path) -> None:
+    """Another way to make it would rebuild every image, and leave published templates without their builds."""
+    assert digest_of("small", "bootstrap", {"a": f"0 {'0' * 64}", "b": f"111 {'1' * 64}"}) == "1a862d66ad05b8a2"
+
+
+def test_fingerprint_tells_content_from_permission(tree: Path) -> None:
+    script = tree / "images/small/run.sh"
+    write(script, "#!/bin/sh\n")
+    script.chmod(0o644)
+    plain = inputs(read_image(tree, "small"), tree)["images/small/run.sh"]
+    script.chmod(0o755)
+    runnable = inputs(read_image(tree, "small"), tree)["images/small/run.sh"]
+    checksum = hashlib.sha256(b"#!/bin/sh\n").hexdigest()
+    assert (plain, runnable) == (f"0 {checksum}", f"111 {checksum}")
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("images/small/image.yaml", "declaration"),
+        ("ansible/roles/screen/tasks/main.yml", "role screen"),
+        ("ansible/image.yml", "mechanism"),
+        ("packer/base/prepare.sh", "mechanism"),
+        ("packer-like/file", "source"),
+        ("deskyard/gateway/service.py", "source"),
+    ],
+)
+def test_input_is_told_by_its_kind(path: str, kind: str) -> None:
+    assert input_kind(path) == kind
 
 
 def test_declared_sources_are_inputs(tree: Path) -> None:
@@ -104,7 +147,7 @@ def test_declared_sources_are_inputs(tree: Path) -> None:
 
 
 def test_packages_are_those_of_the_used_roles_and_of_the_base(tree: Path) -> None:
-    image = read_image(tree, "small")
+    image = base_image(tree, "small")
     assert role_packages(image, tree) == ("sudo", "vnc")
     assert bootstrap_packages(image, tree) == ("linux", "sudo", "vnc")
 
@@ -160,7 +203,7 @@ def test_role_without_tests_is_refused(tree: Path) -> None:
 @pytest.mark.parametrize("name", image_names(Path(__file__).parents[3]))
 def test_committed_images_are_sound(name: str) -> None:
     root = Path(__file__).parents[3]
-    image = read_image(root, name)
+    image = base_image(root, name)
     first = (root / "images" / name / "image.yaml").read_text().splitlines()[0]
     assert first == "# yaml-language-server: $schema=../../schemas/image.schema.json"
     assert image.roles

@@ -1,11 +1,13 @@
 """The probes of a workspace: all that is promised is tried, within bounds, and each names who stops it."""
 
 import base64
+from dataclasses import replace
 
 import pytest
 
 from deskyard.plan import ruleset
-from deskyard.plan.verification import HERE, HOST, HostFacts, Probe, probes
+from deskyard.plan.verification import probes
+from deskyard.plan.verification_probe import HERE, HOST, HostFacts, Probe
 from deskyard.plan.workspace import WorkspacePlan
 from tests.unit.plan.test_workspace import planned
 
@@ -61,6 +63,16 @@ def test_open_peers_are_reached_and_closed_ones_are_not() -> None:
         found = tried(planned({"name": "a"}, {"name": "b"}, peers=peers))
         direct = [probe for probe in found if probe.topic == "peers" and "by way of the gateway" not in probe.id]
         assert {probe.expected for probe in direct} == {expected}
+
+
+@pytest.mark.parametrize(("acme", "expected"), [(None, "refused"), ({"directory": "https://acme.test/dir"}, "reached")])
+def test_port_80_of_the_gateway_is_open_to_ask_for_its_certificate_and_else_closed(
+    acme: dict[str, str] | None, expected: str
+) -> None:
+    plan = planned()
+    plan = replace(plan, gateway=replace(plan.gateway, settings=replace(plan.gateway.settings, acme=acme)))
+    door = [probe for probe in tried(plan) if probe.start == HOST and probe.action.get("port") == 80]
+    assert [probe.expected for probe in door] == [expected]
 
 
 @pytest.mark.parametrize(("egress", "expected"), [("open", "reached"), ("none", "refused")])

@@ -96,3 +96,25 @@ def test_bridge_names_fit_the_kernels_limit() -> None:
     assert len(plan.network.bridge) <= 15
     assert len(plan.uplink.bridge) <= 15
     assert plan.network.bridge != plan.uplink.bridge
+
+
+def test_desktop_has_its_own_image_else_that_of_the_workspace() -> None:
+    plain = planned({"name": "a"}, {"name": "b", "image": "mine"})
+    assert {name: machine.image for name, machine in plain.machines().items()} == {
+        "gateway": "gateway",
+        "a": "desktop",
+        "b": "mine",
+    }
+    all_of_them = planned({"name": "a"}, {"name": "b", "image": "desktop"}, image="mine")
+    assert [desktop.machine.image for desktop in all_of_them.desktops] == ["mine", "desktop"]
+
+
+@pytest.mark.parametrize(
+    ("workspace", "desktop", "field"),
+    [({}, {"image": "gateway"}, "desktops[0].image"), ({"image": "gateway"}, {}, "image")],
+    ids=["desktop", "workspace"],
+)
+def test_gateways_image_is_no_desktops(workspace: dict[str, Any], desktop: dict[str, str], field: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        planned({"name": "a", **desktop}, **workspace)
+    assert caught.value.field == field

@@ -6,7 +6,7 @@ import pytest
 
 from deskyard.errors import ConfigError, HostError
 from deskyard.model.image import Image
-from deskyard.plan.image import read_image
+from deskyard.plan.image import base_image
 from deskyard.run import base_disk
 from deskyard.run.base_disk import base_choice, base_digest, choose_base, get_base
 from deskyard.run.places import tree
@@ -15,7 +15,7 @@ from deskyard.run.progress import Timings
 
 @pytest.fixture
 def image() -> Image:
-    return read_image(tree(), "desktop")
+    return base_image(tree(), "desktop")
 
 
 def test_choice_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

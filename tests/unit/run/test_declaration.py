@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from deskyard.errors import ConfigError
-from deskyard.run import declaration
+from deskyard.model.site import Site
+from deskyard.model.workspace import Workspace
+from deskyard.run import declaration, image_store
 
 GOOD = "config:\n  deskyard:network: 10.80.1.0/24\n  deskyard:desktops:\n    - name: dev1\n"
 
@@ -22,6 +24,24 @@ def test_file_and_pulumi_configuration_give_the_same_workspace(stacks: Path) -> 
     (stacks / "Pulumi.lab.yaml").write_text(GOOD)
     config = {"network": "10.80.1.0/24", "desktops": '[{"name": "dev1"}]'}
     assert declaration.read_workspace("lab") == declaration.from_config("lab", config.get)
+
+
+def test_the_program_is_not_told_of_keys(stacks: Path) -> None:
+    config = {
+        "network": "10.80.1.0/24",
+        "desktops": '[{"name": "dev1", "keys": ["anthropic"]}]',
+        "keys": '{"anthropic": "canary-11d0"}',
+        "shared_keys": '["anthropic"]',
+    }
+    asked: list[str] = []
+
+    def get(key: str) -> str | None:
+        asked.append(key)
+        return config.get(key)
+
+    told = declaration.from_config("lab", get)
+    assert (told.keys, told.shared_keys, told.desktops[0].keys) == (None, (), ())
+    assert "network" in asked and not {"keys", "shared_keys"} & set(asked)
 
 
 def test_plan_is_made_for_the_named_site(stacks: Path) -> None:
@@ -55,3 +75,17 @@ def test_an_unknown_workspace_is_answered_with_the_nearest_name(stacks: Path) ->
     with pytest.raises(ConfigError, match=r"Pulumi\.reserch\.yaml") as caught:
         declaration.read("reserch")
     assert "'research'" in caught.value.remedy
+
+
+def test_cluster_is_asked_for_the_templates_of_the_images_that_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, object]] = []
+    monkeypatch.setattr(declaration, "connect", lambda _: None)
+    monkeypatch.setattr(declaration, "look", lambda _, digests: asked.append(dict(digests)))
+    monkeypatch.setattr(declaration, "image_names", lambda _: ["desktop", "gateway", "mine"])
+    monkeypatch.setattr(image_store, "digests", lambda name: [f"{name}-digest"])
+    desktops = [{"name": "a"}, {"name": "b", "image": "mine"}, {"name": "c", "image": "gone"}]
+    values = {"name": "lab", "network": "10.80.1.0/24", "desktops": desktops}
+    declaration.observe(Site(), Workspace.check(values, "test"))
+    known = {name: [f"{name}-digest"] for name in ("desktop", "gateway", "mine")}
+    # A desktop may live on when its image is declared no more.
+    assert asked == [{**known, "gone": ()}]

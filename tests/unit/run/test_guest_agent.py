@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from deskyard.errors import SiteError
-from deskyard.run import guest_agent
+from deskyard.run import agent_answer, guest_agent
 
 BLOB = base64.b64encode(b"\0\0\0\x0bssh-ed25519\0\0\0\x20" + bytes(range(32))).decode()
 KEY = f"ssh-ed25519 {BLOB}"
@@ -53,6 +53,7 @@ def test_the_key_of_an_honest_guest_is_read(monkeypatch: pytest.MonkeyPatch) -> 
         {"guest-file-open": 7, "guest-file-read": "no JSON at all"},
         {"guest-file-open": 7, "guest-file-read": [1, 2]},
         {"guest-file-open": {"a": 1}},
+        {"guest-file-open": float("inf")},
         {"guest-file-open": 7, "guest-file-read": {"buf-b64": 5}},
         file(""),
         file(f"ssh-rsa {BLOB}"),
@@ -74,13 +75,13 @@ def test_a_hostile_answer_is_an_error_of_that_guest(monkeypatch: pytest.MonkeyPa
 
 def test_the_form_of_the_key_is_what_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     answering(monkeypatch, file("ssh-ed25519 *"))
-    monkeypatch.setattr(guest_agent, "ED25519", re.compile(".*"))
+    monkeypatch.setattr(agent_answer, "ED25519", re.compile(".*"))
     assert guest_agent.host_key(Guest()) == "ssh-ed25519 *"
 
 
 def test_no_more_than_the_bound_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     answering(monkeypatch, file("x" * 10_000_000))
-    assert len(guest_agent.read_file(Guest(), "/etc/anything")) <= guest_agent.MAX_BYTES
+    assert len(guest_agent.read_file(Guest(), "/etc/anything")) <= agent_answer.MAX_BYTES
 
 
 def test_no_guest_is_asked_for_its_address(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,18 +1,23 @@
 """An image counts as built when everything succeeded, and not before."""
 
 import fcntl
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from deskyard.errors import BuildError
-from deskyard.run import image_build, image_store
+from deskyard.errors import BuildError, ConfigError, HostError
+from deskyard.plan.image import base_image, digest_of, inputs
+from deskyard.run import gateway_bundle, image_build, image_store
 from deskyard.run.base_disk import BaseDisk
+from deskyard.run.guest_inventory import Inventory
+from deskyard.run.image_seal import verify
+from deskyard.run.image_signature import secret_key_file
 from deskyard.run.image_test import Verdict
 from deskyard.run.packer import PackerBuild
-from deskyard.run.places import places
+from deskyard.run.places import places, tree
 
 
 class Stages:
@@ -41,9 +46,9 @@ def stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stages:
         disk.write_bytes(b"disk")
         return disk
 
-    def check(*_arguments: Any) -> Verdict:
+    def check(*_arguments: Any, **_options: Any) -> Verdict:
         stages.pass_through("tests")
-        return Verdict({"sudo": "1"}, 1.0)
+        return Verdict(Inventory({"id": "debian", "version": "13"}, {"sudo": "1"}, {"sudo": "amd64"}), 1.0)
 
     def convert(argv: list[str], **_options: Any) -> None:
         stages.pass_through("convert")
@@ -69,6 +74,28 @@ def test_built_image_is_found_and_described(stages: Stages) -> None:
         assert built.manifest[key]
     assert built.manifest["packages"] == {"sudo": "1"}
     assert json.loads((built.disk.parent / "manifest.json").read_text()) == built.manifest
+
+
+def test_bill_of_materials_lies_beside_the_manifest_that_holds_its_sum(stages: Stages) -> None:
+    built = image_build.build("desktop")
+    text = (built.disk.parent / "sbom.cdx.json").read_bytes()
+    assert built.manifest["sbom"] == {"file": "sbom.cdx.json", "sha256": hashlib.sha256(text).hexdigest()}
+    components = {one["name"]: one["purl"] for one in json.loads(text)["components"]}
+    assert components.pop("sudo") == "pkg:deb/debian/sudo@1?arch=amd64&distro=debian-13"
+    assert components.keys() == {artifact.name for artifact in base_image(tree(), "desktop").artifacts}
+
+
+def test_built_image_verifies(stages: Stages) -> None:
+    image_build.build("desktop")
+    assert verify("desktop").passed
+
+
+def test_key_that_cannot_sign_is_found_out_before_the_build(stages: Stages) -> None:
+    secret_key_file().parent.mkdir(parents=True)
+    secret_key_file().write_text("no key")
+    with pytest.raises(ConfigError, match="secret key"):
+        image_build.build("desktop")
+    assert stages.ran == []
 
 
 def test_unchanged_image_is_not_built_again(stages: Stages) -> None:
@@ -116,8 +143,40 @@ def test_second_build_at_the_same_time_is_refused(stages: Stages) -> None:
 
 
 def test_sources_that_change_during_the_build_spoil_it(stages: Stages, monkeypatch: pytest.MonkeyPatch) -> None:
-    digests = iter(["1" * 16, "2" * 16])
-    monkeypatch.setattr(image_build, "digest", lambda *_: next(digests))
+    def edited(*_: Any) -> dict[str, str]:
+        found = inputs(*_)
+        return {**found, "ansible/image.yml": "0 " + "0" * 64} if "packer" in stages.ran else found
+
+    monkeypatch.setattr(image_build, "inputs", edited)
     with pytest.raises(BuildError, match="changed"):
-        image_build.build("desktop", force=True)
+        image_build.build("desktop")
     assert image_store.all_built("desktop") == []
+
+
+def test_manifest_records_the_inputs_that_its_digest_stands_for(stages: Stages) -> None:
+    built = image_build.build("desktop")
+    assert digest_of("desktop", "bootstrap", built.manifest["inputs"]) == built.digest
+
+
+def test_manifest_of_the_gateway_names_the_npm_packages_of_its_viewer(
+    stages: Stages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway_bundle, "build", lambda _: None)
+    assert "@novnc/novnc" in {one["name"] for one in image_build.build("gateway").manifest["npm"].values()}
+    assert image_build.build("desktop").manifest["npm"] == {}
+
+
+def test_failure_names_what_was_kept_of_it(stages: Stages) -> None:
+    stages.fails["tests"] = BuildError("image", "desktop", "broke", "mend it")
+    with pytest.raises(BuildError, match="broke\n  logs: "):
+        image_build.build("desktop")
+
+
+def test_full_disk_is_found_out_before_the_build(stages: Stages, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise HostError("disk space", "/", "is full", "free some space")
+
+    monkeypatch.setattr(image_build, "require_space", full)
+    with pytest.raises(HostError):
+        image_build.build("desktop")
+    assert stages.ran == []

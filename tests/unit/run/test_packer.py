@@ -2,15 +2,23 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from deskyard.errors import BuildError, CommandError
 from deskyard.plan.workspace import Accelerator
 from deskyard.run import packer
-from deskyard.run.command import Result
+from deskyard.run.command import Result, run
 from deskyard.run.packer import PackerBuild, packer_version
 from deskyard.run.places import tree
+
+FAILURE = (
+    "    qemu.image: TASK [browser : Install the browser] ****",
+    '    qemu.image: fatal: [default]: FAILED! => {"msg": "no such package", "stderr": "E: the role broke"}',
+    "    qemu.image:",
+    '==> qemu.image: Step "StepProvision" failed, aborting...',
+)
 
 
 class FakeRun:
@@ -20,6 +28,7 @@ class FakeRun:
         self.version = version
         self.calls: list[list[str]] = []
         self.staged: set[str] = set()
+        self.env: dict[str, str] = {}
         self.fails = False
 
     def __call__(self, argv: list[str], **options: object) -> Result:
@@ -27,9 +36,11 @@ class FakeRun:
         if argv[1] == "version":
             return Result(tuple(argv), 0, f"Packer v{self.version}\n", "", 0.0)
         if argv[1] == "build":
+            self.env = dict(options["env"])  # type: ignore[call-overload]
             self.staged = {path.name for path in Path(argv[-1]).iterdir()}
             if self.fails:
-                options["on_line"]("fatal: [default]: FAILED! => the role broke")  # type: ignore[operator]
+                for line in FAILURE:
+                    options["on_line"](line)  # type: ignore[operator]
                 raise CommandError("command", "packer", "exit code 1", "mend it")
         return Result(tuple(argv), 0, "", "", 0.0)
 
@@ -40,7 +51,12 @@ class FakeRun:
 
 
 def build_with(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, version: str, accelerator: Accelerator = "tcg", fails: bool = False
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    version: str,
+    accelerator: Accelerator = "tcg",
+    fails: bool = False,
+    **options: Any,
 ) -> FakeRun:
     fake = FakeRun(version)
     fake.fails = fails
@@ -49,7 +65,7 @@ def build_with(
     scratch, logs = folder / "scratch", folder / "logs"
     scratch.mkdir()
     logs.mkdir()
-    PackerBuild(folder / "base.qcow2", accelerator, {"image_roles": ["guest_base"]}, scratch, logs).run()
+    PackerBuild(folder / "base.qcow2", accelerator, {"image_roles": ["guest_base"]}, scratch, logs, **options).run()
     return fake
 
 
@@ -87,11 +103,20 @@ def test_roles_get_their_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert json.loads(Path(values["ansible_variables"]).read_text()) == {"image_roles": ["guest_base"]}
 
 
-def test_failure_names_cause_and_logs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_failure_names_the_task_and_what_it_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(BuildError) as caught:
         build_with(monkeypatch, tmp_path, "1.6.6", fails=True)
-    for part in ("the role broke", str(tmp_path / "logs/packer.log"), str(tmp_path / "logs/console.log")):
+    for part in ("browser : Install the browser", "no such package", "E: the role broke"):
         assert part in caught.value.reason
+    assert "no such package" in (tmp_path / "logs/failing-task.log").read_text()
+
+
+def test_failed_machine_is_not_ended_by_packer_and_qemu_can_be_asked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fake = build_with(monkeypatch, tmp_path, "1.6.6")
+    assert "-on-error=abort" in next(argv for argv in fake.calls if argv[1] == "build")
+    assert "-qmp" in (tmp_path / "scratch/bin/qemu-system-x86_64").read_text()
 
 
 def test_version_is_read_as_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,3 +128,41 @@ def test_variables_are_those_the_template_declares(monkeypatch: pytest.MonkeyPat
     declared = (tree() / "packer/variables.pkr.hcl").read_text()
     for name in build_with(monkeypatch, tmp_path, "1.6.6").values():
         assert f'variable "{name}"' in declared
+
+
+def seeds(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The user-data of the build VMs that follow."""
+    seen: list[dict[str, Any]] = []
+    monkeypatch.setattr(packer, "write_seed", lambda _, **content: seen.append(content["user_data"]))
+    return seen
+
+
+def test_image_of_ours_is_opened_for_the_build_and_keeps_nothing_of_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen = seeds(monkeypatch)
+    build_with(monkeypatch, tmp_path, "1.6.6", from_image=True)
+    [[shell, option, script]] = seen[0]["bootcmd"]
+    assert (shell, option) == ("sh", "-ec")
+    written = tmp_path / "etc", tmp_path / "run"
+    written[0].mkdir()
+    (written[0] / "screen.service").write_text("")
+    (written[0] / "alias.service").symlink_to("/dev/null")
+    there = script.replace("/etc/systemd/system", str(written[0])).replace("/run/systemd/system", str(written[1]))
+    run(["sh", "-ec", there.replace("systemctl", "true")], timeout=30)
+    made = {path.parent.name: path.read_text() for path in written[1].glob("*/deskyard-build.conf")}
+    assert made.keys() == {"screen.service.d", "ssh.service.d"}
+    assert "ConditionPathExists" in made["screen.service.d"]
+    assert "PermitRootLogin=prohibit-password" in made["ssh.service.d"]
+
+
+def test_base_disk_is_opened_by_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen = seeds(monkeypatch)
+    fake = build_with(monkeypatch, tmp_path, "1.6.6")
+    assert "bootcmd" not in seen[0]
+    assert "ANSIBLE_ROLES_PATH" not in fake.env
+
+
+def test_own_roles_are_found_before_those_of_the_tree(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake = build_with(monkeypatch, tmp_path, "1.6.6", own_roles=tmp_path / "roles")
+    assert fake.env["ANSIBLE_ROLES_PATH"].split(":") == [str(tmp_path / "roles"), str(tree() / "ansible/roles")]

@@ -11,8 +11,9 @@ import pytest
 
 from deskyard import toolchain
 from deskyard.errors import ConfigError, HostError
-from deskyard.run import declaration, host, preflight
+from deskyard.run import declaration, host, image_store, preflight
 from deskyard.run.declaration import Declared
+from deskyard.run.image_store import BuiltImage
 
 
 @pytest.fixture
@@ -91,7 +92,7 @@ def test_too_little_memory_is_refused(declared: Declared, tmp_path: Path, monkey
     (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:    2097152 kB\n")
     monkeypatch.setattr(host, "MEMORY_FILE", tmp_path / "meminfo")
     with pytest.raises(HostError, match="2048 MiB are available"):
-        preflight._memory(preflight._machines(declared))
+        preflight._memory(list(declared.plan.machines().values()))
 
 
 def test_a_network_this_machine_routes_to_is_refused(declared: Declared, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,3 +106,60 @@ def test_a_missing_program_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda program, path: None)
     with pytest.raises(HostError, match="socat"):
         preflight._programs()
+
+
+def _with_images(folder: Path, **images: str) -> Declared:
+    """A workspace whose desktops have these images."""
+    desktops = ", ".join(f"{{name: {name}, image: {image}}}" for name, image in images.items())
+    text = f"config:\n  deskyard:network: 10.80.1.0/24\n  deskyard:desktops: [{desktops}]\n"
+    (folder / "Pulumi.lab.yaml").write_text(text)
+    return declaration.read("lab")
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The images that count as built from the current sources."""
+    names = {"gateway", "desktop"}
+
+    def find(name: str) -> BuiltImage | None:
+        return BuiltImage(name, f"{name}-digest", Path(f"/{name}.qcow2"), {}) if name in names else None
+
+    monkeypatch.setattr(image_store, "find", find)
+    return names
+
+
+def test_image_that_is_not_built_is_named_with_the_command_that_builds_it(
+    declared: Declared, tmp_path: Path, built: set[str]
+) -> None:
+    wanted = _with_images(tmp_path, a="desktop", b="mine")
+    with pytest.raises(ConfigError) as caught:
+        wanted.image_sources()
+    assert (caught.value.value, caught.value.remedy) == ("mine", "run ./inv image.build mine")
+    built.add("mine")
+    assert {source.disk for source in wanted.image_sources().values()} == {
+        "/desktop.qcow2",
+        "/gateway.qcow2",
+        "/mine.qcow2",
+    }
+
+
+def test_image_that_no_desktop_has_need_not_be_built(declared: Declared, tmp_path: Path, built: set[str]) -> None:
+    built.remove("desktop")
+    built.add("mine")
+    assert _with_images(tmp_path, a="mine").image_sources().keys() == {"gateway", "mine"}
+
+
+def test_image_that_nobody_declared_is_refused(declared: Declared, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="not declared under images/"):
+        _with_images(tmp_path, a="absent").image_sources()
+
+
+def test_image_larger_than_the_disks_of_a_tier_is_refused(
+    declared: Declared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = _with_images(tmp_path, a="desktop")
+    preflight._image_disks(wanted)
+    monkeypatch.setattr(preflight, "disk_gib", lambda *_: 21)
+    with pytest.raises(ConfigError, match="disks of 20 GiB, image desktop needs 21 GiB") as caught:
+        preflight._image_disks(wanted)
+    assert caught.value.field == "Pulumi.lab.yaml: desktops[0].tier"

@@ -1,10 +1,12 @@
 """SSH: one config, host keys pinned and never trusted on first use."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from deskyard.run import hypervisor
+from deskyard.errors import SiteError
+from deskyard.run import hypervisor, ssh_link
 from deskyard.run.ssh_link import SshLink
 
 
@@ -43,3 +45,19 @@ def test_a_new_key_replaces_the_old_one_of_that_host_only(link: SshLink) -> None
 
 def test_remote_arguments_are_quoted(link: SshLink) -> None:
     assert link.command("gateway", ["echo", "a b; reboot"])[-1] == "echo 'a b; reboot'"
+
+
+def test_waiting_ends_when_its_time_is_over_however_long_a_try_takes(
+    link: SshLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, each = [0.0], 90.0
+
+    def hang(*_: object, **__: object) -> None:
+        clock[0] += each
+        raise SiteError("machine", "lab/gateway", "cannot be reached over SSH: timed out", "see its console")
+
+    monkeypatch.setattr(SshLink, "run", hang)
+    monkeypatch.setattr(ssh_link, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    with pytest.raises(SiteError, match="timed out"):
+        link.wait("gateway", 600, lambda _: None)
+    assert 600 <= clock[0] <= 600 + 2 * each

@@ -1,11 +1,19 @@
 """The guard of data, and small parts of access."""
 
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
+from pulumi import automation
 from pulumi.automation import CommandResult, errors
 
-from deskyard.errors import ConfigError
-from deskyard.run import access, workspace
-from deskyard.run.pulumi_stack import Change, _clean, _clear_errors, _stale
+from deskyard.errors import ConfigError, SiteError
+from deskyard.run import access, cluster_link, declaration, leftovers, pulumi_stack, workspace
+from deskyard.run.pulumi_stack import Change, WorkspaceStack, _clean, _clear_errors, _stale
+from tests.support import paper_cluster
 
 DISK = "deskyard:libvirt:Volume"
 
@@ -35,6 +43,104 @@ def test_a_gateway_may_be_replaced_and_a_disk_may_grow() -> None:
     workspace._guard_data("lab", steps, [])
 
 
+class Stack:
+    """Knows one desktop, and notes whose protection is lifted."""
+
+    def __init__(self) -> None:
+        self.lifted: list[str] = []
+
+    def desktops_with_disks(self) -> set[str]:
+        return {"dev1"}
+
+    def unprotect(self, desktop: str) -> None:
+        self.lifted.append(desktop)
+
+
+def test_a_named_desktop_that_is_gone_already_stops_no_run_that_is_begun_again() -> None:
+    stack: Any = Stack()
+    declared: Any = SimpleNamespace(workspace=SimpleNamespace(desktops=[]))
+    workspace._release(declared, stack, ["dev0", "dev1"])
+    assert stack.lifted == ["dev1"]
+
+
+class Cluster:
+    """Work that fails so many times; notes pauses and clearings."""
+
+    name = "lab"
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, reason: str, failures: int) -> None:
+        self.reason, self.failures, self.tries, self.cleared = reason, failures, 0, 0
+        self.pauses: list[float] = []
+        monkeypatch.setattr(leftovers, "clear", self._clear)
+        monkeypatch.setattr(time, "sleep", self.pauses.append)
+
+    def on_cluster(self) -> None:
+        return None
+
+    def work(self) -> None:
+        self.tries += 1
+        self._fail()
+
+    def run(self, backend: str = "proxmox") -> None:
+        site: Any = SimpleNamespace(backend=backend)
+        stack: Any = self
+        workspace._again(site, stack, self.work)
+
+    def _clear(self, *_: Any) -> None:
+        self.cleared += 1
+
+    def _fail(self) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise SiteError("workspace", "lab", self.reason, "mend it")
+
+
+LOCKED, BACKED_UP = "got lock request timeout", "received an HTTP 500 response - Reason: VM is locked (backup)"
+
+
+def test_what_passes_is_tried_again_after_growing_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch, LOCKED, failures=3)
+    cluster.run()
+    assert (cluster.tries, cluster.cleared) == (4, 3)
+    assert all(one <= pause <= 1.5 * one for one, pause in zip((5, 10, 20), cluster.pauses, strict=True))
+
+
+def test_what_does_not_pass_is_told_after_a_bounded_number_of_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch, LOCKED, failures=1000)
+    with pytest.raises(SiteError, match="lock request timeout"):
+        cluster.run()
+    assert cluster.tries == workspace.TRIES
+
+
+def test_a_lock_that_somebody_holds_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch, BACKED_UP, failures=1)
+    with pytest.raises(SiteError, match="locked"):
+        cluster.run()
+    assert (cluster.tries, cluster.pauses) == (1, [])
+
+
+def test_on_this_machine_nothing_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch, LOCKED, failures=1)
+    with pytest.raises(SiteError, match="lock request timeout"):
+        cluster.run(backend="libvirt")
+    assert cluster.tries == 1
+
+
+def test_a_lock_that_is_not_had_while_clearing_is_waited_for_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch, LOCKED, failures=2)
+    monkeypatch.setattr(leftovers, "clear", lambda *_: cluster._fail())
+    cluster.run()
+    assert (cluster.tries, len(cluster.pauses)) == (2, 2)
+
+
+def test_a_desktop_that_is_still_declared_keeps_its_protection() -> None:
+    stack: Any = Stack()
+    declared: Any = SimpleNamespace(workspace=SimpleNamespace(desktops=[SimpleNamespace(name="dev1")]))
+    with pytest.raises(ConfigError, match="is still declared"):
+        workspace._release(declared, stack, ["dev0", "dev1"])
+    assert stack.lifted == []
+
+
 def test_pulumis_own_protection_is_said_in_our_words() -> None:
     urn = "urn:pulumi:lab::deskyard::a$b::lab-desktop-dev1-disk"
     text = f'error: resource "{urn}" cannot be deleted\nbecause it is protected.'
@@ -60,3 +166,26 @@ def test_a_provider_error_is_shown_without_its_trace() -> None:
 
 def test_a_lock_of_another_machine_is_never_lifted() -> None:
     assert not _stale("created by root@another-machine (pid 4194999) at 2026")
+
+
+def test_a_stack_asks_once_whom_its_plugin_trusts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.yaml").touch()
+    given: list[Mapping[str, str]] = []
+
+    def open_workspace(env_vars: Mapping[str, str], **_: object) -> SimpleNamespace:
+        given.append(env_vars)
+        return SimpleNamespace(list_stacks=list)
+
+    answers = iter([{"ROOTS": "api.pem"}])
+    monkeypatch.setenv("DESKYARD_STACKS", str(tmp_path))
+    monkeypatch.setenv("DESKYARD_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(declaration, "read_workspace", paper_cluster.workspace)
+    monkeypatch.setattr(declaration, "read_site", lambda name: paper_cluster.rack())
+    monkeypatch.setattr(cluster_link, "plugin_environment", lambda site: next(answers))
+    monkeypatch.setattr(pulumi_stack, "_home", lambda: tmp_path)
+    monkeypatch.setattr(pulumi_stack, "_command", lambda: None)
+    monkeypatch.setattr(automation, "LocalWorkspace", open_workspace)
+    stack = WorkspaceStack("lab")
+    assert not stack.exists()
+    assert not stack.exists()
+    assert [env["ROOTS"] for env in given] == ["api.pem"] * 2

@@ -4,10 +4,13 @@ from typing import Any
 
 import pytest
 
+from stacks.libvirt.gateway_settings import LibvirtGatewaySettingsKind
 from stacks.libvirt.machine import DomainKind
-from stacks.libvirt.provider import changes
-from stacks.libvirt.values import Unknown, to_pulumi, to_python
 from stacks.libvirt.volume import VolumeKind
+from stacks.provider.kind import Kind
+from stacks.provider.provider import changes
+from stacks.provider.values import Unknown, to_pulumi, to_python
+from stacks.proxmox.gateway_settings import ClusterGatewaySettingsKind
 
 NIC = {"mac": "52:54:00:00:00:01", "network": "lab", "filter": "f", "address": "10.0.0.2", "isolated": True}
 MACHINE: dict[str, Any] = {
@@ -60,6 +63,14 @@ def test_a_new_image_is_ignored_where_the_program_says_so() -> None:
 @pytest.mark.parametrize(("before", "after", "refused"), [(20, 40, False), (20, 20, False), (40, 20, True)])
 def test_a_disk_may_grow_and_never_shrink(before: int, after: int, refused: bool) -> None:
     assert bool(VolumeKind().check({"size_gib": before}, {"size_gib": after})) is refused
+
+
+@pytest.mark.parametrize(
+    ("kind", "machine"), [(LibvirtGatewaySettingsKind(), "domain"), (ClusterGatewaySettingsKind(), "vm_id")]
+)
+def test_settings_belong_to_one_gateway_and_are_else_changed_in_place(kind: Kind, machine: str) -> None:
+    changed = ["site", "workspace", machine, "settings", "certificate", "domain_name"]
+    assert kind.needs_replacement({}, {}, changed) == changed[:3]
 
 
 def test_values_survive_the_wire() -> None:

@@ -1,0 +1,113 @@
+"""Which ids, tags and addresses of a cluster a workspace takes. Pure, and the same for the same names.
+
+Each is a number that Proxmox VE itself gives to one only: the id of a machine, or the name of a VNet. What has no such
+guard of its own is worked out from one that has: the address of a gateway from its machine's id, the tag of a VNet from
+its name. So two operators who plan at once may want the same, but only one gets it; the other looks and plans again.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+
+from deskyard.errors import ConfigError
+from deskyard.model.proxmox import Cluster
+from deskyard.plan.cluster import ClusterView, Owner, pool_of
+from deskyard.plan.workspace import GATEWAY
+
+DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+VNET_PREFIX = "dy"
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What a workspace takes: ids by machine, the gateway's address, its VNet with its tag."""
+
+    vm_ids: Mapping[str, int]
+    uplink_address: str
+    vnet: str
+    tag: int
+
+
+def claim(site: str, cluster: Cluster, workspace: str, desktops: Iterable[str], view: ClusterView) -> Claims:
+    """Keep what the workspace has, and choose the rest among what is free; raises `ConfigError` if nothing is."""
+    taken = {machine.vm_id for machine in view.machines}
+    vm_ids: dict[str, int] = {}
+    for machine in (GATEWAY, *sorted(desktops)):
+        owner = Owner(site, workspace, machine)
+        owned = view.machine_of(owner)
+        ids = _gateway_ids(cluster) if machine == GATEWAY else _desktop_ids(cluster)
+        if owned is not None and (machine != GATEWAY or owned.vm_id in ids):
+            vm_ids[machine] = owned.vm_id
+            continue
+        chosen = _free(ids, taken, owner.tag)
+        if chosen is None:
+            field = "proxmox.uplink" if machine == GATEWAY else "proxmox.vm_ids"
+            reason = f"has nothing free for {machine} of {workspace}: all {len(ids)} are taken"
+            raise ConfigError(f"site {site}: {field}", None, reason, "widen first..last, or destroy a workspace")
+        vm_ids[machine] = chosen
+        taken.add(chosen)
+    vnet, tag = _vnet(site, cluster, workspace, view)
+    return Claims(vm_ids, str(uplink_address(cluster, vm_ids[GATEWAY])), vnet, tag)
+
+
+def uplink_address(cluster: Cluster, vm_id: int) -> IPv4Address:
+    """The address of the gateway with this id: the last id has the first address."""
+    return cluster.uplink.first + (cluster.vm_ids.last - vm_id)
+
+
+def vnet_name(tag: int) -> str:
+    """The VNet with this tag: a letter first, at most eight characters, another for each tag."""
+    text = ""
+    while tag:
+        tag, digit = divmod(tag, len(DIGITS))
+        text = DIGITS[digit] + text
+    return f"{VNET_PREFIX}{text or '0'}"
+
+
+def _gateway_ids(cluster: Cluster) -> range:
+    """As many of the last ids as there are addresses, but no more than half: templates take the first."""
+    ids, uplink = cluster.vm_ids, cluster.uplink
+    addresses = int(uplink.last) - int(uplink.first) + 1
+    return range(ids.last - min(addresses, (ids.last - ids.first + 1) // 2) + 1, ids.last + 1)
+
+
+def _desktop_ids(cluster: Cluster) -> range:
+    return range(cluster.vm_ids.first, _gateway_ids(cluster).start)
+
+
+def _vnet(site: str, cluster: Cluster, workspace: str, view: ClusterView) -> tuple[str, int]:
+    zone, alias = cluster.zone, pool_of(site, workspace)
+    tags = range(zone.first_tag, zone.last_tag + 1)
+    names = {vnet_name(tag): tag for vnet in view.vnets if (tag := _tag_in(vnet.name, tags)) is not None}
+    for vnet in view.vnets:
+        if vnet.alias == alias and vnet.zone == zone.name and vnet.name in names:
+            return vnet.name, names[vnet.name]
+    # A tag is used once in the whole cluster, whatever the zone: zones may share wires.
+    taken = {vnet.tag for vnet in view.vnets if vnet.tag is not None} | set(names.values())
+    chosen = _free(tags, taken, alias)
+    if chosen is None:
+        reason = f"has no free tag for {workspace}: all {len(tags)} are taken"
+        raise ConfigError(f"site {site}: proxmox.zone", None, reason, "widen first_tag..last_tag")
+    return vnet_name(chosen), chosen
+
+
+def _tag_in(name: str, tags: range) -> int | None:
+    """The tag that this name stands for, if it is one of ours."""
+    if not name.startswith(VNET_PREFIX):
+        return None
+    try:
+        tag = int(name.removeprefix(VNET_PREFIX), len(DIGITS))
+    except ValueError:
+        return None
+    return tag if tag in tags and vnet_name(tag) == name else None
+
+
+def _free(numbers: range, taken: set[int], name: str) -> int | None:
+    """The first free number from one that the name chooses."""
+    if not numbers:
+        return None
+    start = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") % len(numbers)
+    return next(
+        (n for probe in range(len(numbers)) if (n := numbers[(start + probe) % len(numbers)]) not in taken), None
+    )

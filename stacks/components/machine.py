@@ -1,0 +1,51 @@
+"""A machine of libvirt: its disk, what its first boot reads, and itself. Decides nothing."""
+
+from collections.abc import Sequence
+
+import pulumi
+
+from deskyard.plan.first_boot import FirstBoot
+from deskyard.plan.workspace import MachinePlan
+from stacks.components.image import ImageSource
+from stacks.libvirt import resources
+
+
+def machine(
+    name: str,
+    plan: MachinePlan,
+    accelerator: str,
+    image: ImageSource,
+    first_boot: FirstBoot,
+    interfaces: Sequence[resources.Interface],
+    opts: pulumi.ResourceOptions,
+    disk_opts: pulumi.ResourceOptions | None = None,
+) -> resources.Domain:
+    """The resources of one machine, all below the component that `opts` names; its disk may have more options."""
+    disk = resources.Volume(
+        f"{name}-disk",
+        name=f"{plan.domain}.qcow2",
+        image=image.name,
+        digest=image.digest,
+        source=image.disk,
+        size_gib=plan.disk_gib,
+        opts=pulumi.ResourceOptions.merge(opts, disk_opts),
+    )
+    seed = resources.Seed(
+        f"{name}-seed",
+        name=f"{plan.domain}-seed.iso",
+        meta_data=first_boot.meta_data,
+        user_data=first_boot.user_data,
+        network_config=first_boot.network_config,
+        opts=opts,
+    )
+    return resources.Domain(
+        f"{name}-machine",
+        name=plan.domain,
+        vcpus=plan.vcpus,
+        memory_mib=plan.memory_mib,
+        accelerator=accelerator,
+        disk=disk.path,
+        seed=seed.path,
+        interfaces=interfaces,
+        opts=opts,
+    )

@@ -1,0 +1,1 @@
+"""The provider of Deskyard's own resources: `deskyard:<backend>:*`."""

@@ -1,0 +1,26 @@
+"""Serves the provider to Pulumi's engine."""
+
+import os
+import sys
+import threading
+import time
+
+from pulumi.provider.experimental.server import main
+
+from stacks.provider.kind import CANCELLATION
+from stacks.provider.provider import VERSION, DeskyardProvider
+
+LAST_WORDS_SECONDS = 3.0
+
+
+def _end_with(parent: int) -> None:
+    """An engine that is killed cannot end us: end when it is gone, so that nothing goes on behind the next run."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    CANCELLATION.cancel()
+    time.sleep(LAST_WORDS_SECONDS)
+    os._exit(1)
+
+
+threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+main(sys.argv[1:], VERSION, DeskyardProvider())

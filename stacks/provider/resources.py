@@ -1,0 +1,34 @@
+"""The resource that every backend has, typed for programs."""
+
+from collections.abc import Mapping
+from typing import Any, TypedDict
+
+import pulumi
+
+
+class Told(TypedDict):
+    """What every gateway is told, and whose it is."""
+
+    site: str
+    workspace: str
+    domain_name: str
+    settings: dict[str, Any]
+    certificate: Mapping[str, str] | None
+
+
+class GatewaySettings(pulumi.CustomResource):
+    """What a running gateway knows, and its certificate; a change of `machine` makes a new gateway get them again."""
+
+    host_key: pulumi.Output[str]
+    certificate_expires: pulumi.Output[str]
+
+    def __init__(
+        self,
+        prefix: str,
+        resource_name: str,
+        machine: Mapping[str, pulumi.Input[Any]],
+        told: Told,
+        opts: pulumi.ResourceOptions,
+    ) -> None:
+        outputs = {"host_key": None, "certificate_expires": None}
+        super().__init__(f"{prefix}GatewaySettings", resource_name, {**told, **machine, **outputs}, opts)

@@ -1,0 +1,52 @@
+"""The VNet of a workspace, in force on all nodes. The zone is the site's, and so is there before."""
+
+from dataclasses import dataclass
+
+import pulumi
+from pulumi_proxmoxve import sdn
+
+from deskyard.plan.proxmox import VnetPlan
+from deskyard.plan.workspace import short_id
+from stacks.proxmox.resources import AppliedNetwork
+
+
+@dataclass(frozen=True)
+class ClusterNetworkArgs:
+    """A VNet of a site."""
+
+    plan: VnetPlan
+    site: str
+
+
+class ClusterNetwork(pulumi.ComponentResource):
+    """A VNet whose ports are isolated from each other unless peers are open."""
+
+    vnet: pulumi.Output[str]
+    applied: AppliedNetwork
+
+    def __init__(self, name: str, args: ClusterNetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("deskyard:workspace:Network", name, None, opts)
+        plan = args.plan
+        # What is removed has to be put into force as well, and this is removed last.
+        cleared = sdn.Applier(
+            f"{name}-cleared", on_create=False, on_destroy=True, opts=pulumi.ResourceOptions(parent=self)
+        )
+        vnet = sdn.Vnet(
+            f"{name}-vnet",
+            resource_id=plan.name,
+            zone=plan.zone,
+            tag=plan.tag,
+            alias=plan.alias,
+            isolate_ports=plan.isolated,
+            vlan_aware=False,
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[cleared], delete_before_replace=True),
+        )
+        self.applied = AppliedNetwork(
+            f"{name}-applied",
+            site=args.site,
+            vnet=vnet.resource_id,
+            digest=short_id(plan.name, plan.zone, str(plan.tag), plan.alias, str(plan.isolated)),
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self.vnet = vnet.resource_id
+        self.register_outputs({"vnet": self.vnet})

@@ -1,0 +1,56 @@
+"""The images of examples/ are sound as they stand: copied to images/ they are accepted, with all that they name."""
+
+import json
+import shutil
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from deskyard.model.image import CustomImage
+from deskyard.model.schema import schemas
+from deskyard.plan.image import inputs, read_image, suite_folders
+from deskyard.plan.image_layer import layer_files
+
+TREE = Path(__file__).parents[2]
+EXAMPLES = sorted((TREE / "examples/images").iterdir())
+
+
+def in_a_tree(example: Path, folder: Path) -> CustomImage:
+    """Copy an example to where a user copies it: beside the images of the tree."""
+    shutil.copytree(TREE / "images/desktop", folder / "images/desktop")
+    shutil.copytree(example, folder / "images" / example.name, symlinks=True)
+    for part in ("ansible", "deskyard", "packer", "tests", "viewer"):
+        (folder / part).symlink_to(TREE / part)
+    image = read_image(folder, example.name)
+    assert isinstance(image, CustomImage)
+    return image
+
+
+def test_there_are_examples() -> None:
+    assert EXAMPLES
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+class TestExample:
+    def test_schema_holds_and_is_named_for_editors(self, example: Path) -> None:
+        text = (example / "image.yaml").read_text()
+        schema = text.splitlines()[0].removeprefix("# yaml-language-server: $schema=")
+        assert (example / schema).resolve() == TREE / "schemas/image.schema.json"
+        jsonschema.validate(json.loads(json.dumps(yaml.safe_load(text))), schemas()["image.schema.json"])
+
+    def test_copied_to_images_it_is_accepted_with_all_that_it_names(self, example: Path, tmp_path: Path) -> None:
+        image = in_a_tree(example, tmp_path)
+        assert image.packages
+        assert image.roles
+        assert layer_files(image, tmp_path)
+        assert tmp_path / "images" / example.name / "tests" in suite_folders(image, tmp_path)
+        assert f"images/{example.name}/image.yaml" in inputs(image, tmp_path)
+
+    def test_without_a_part_that_it_names_it_is_refused(self, example: Path, tmp_path: Path) -> None:
+        (copy := tmp_path / "copy").mkdir()
+        shutil.copytree(example, copy / example.name, symlinks=True)
+        shutil.rmtree(copy / example.name / "roles")
+        with pytest.raises(Exception, match="is a role neither of"):
+            in_a_tree(copy / example.name, tmp_path)

@@ -1,0 +1,37 @@
+"""One workspace of three real systems for the tests of this folder."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deskyard.run import hypervisor, key_delivery
+from deskyard.run.places import places
+from tests.desktop.lab import Lab, planned
+from tests.desktop.owner import Owner
+
+
+@pytest.fixture(scope="package")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A gateway with desktops `desk` and `other`, reached as those of a site on this machine are."""
+    if os.geteuid() != 0:
+        pytest.skip("containers need root")
+    folder, cache = tmp_path_factory.mktemp("lab"), places().cache
+    cache.mkdir(parents=True, exist_ok=True)
+    (folder / "home").mkdir()
+    # The tree of the hosts is kept for all runs; everything else is this run's.
+    (folder / "home" / "cache").symlink_to(cache)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DESKYARD_HOME", str(folder / "home"))
+        lab = Lab(folder / "yard", planned("desk", "other"))
+        patch.setattr(hypervisor, "inside", lab.inside)
+        with lab:
+            yield lab
+
+
+@pytest.fixture
+def owner(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Owner:
+    """Who has the keys; the desktops of the lab have none yet."""
+    key_delivery.deliver(lab.plan, {"desk": {}, "other": {}})
+    return Owner(lab, tmp_path, monkeypatch, capsys)

@@ -1,0 +1,83 @@
+"""An owner at work on the workspace of the lab: a stack file, Pulumi's own engine, and the tasks of ./inv."""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+
+from deskyard.run import declaration, readiness, workspace
+from deskyard.run.pulumi_stack import WorkspaceStack
+from tests.desktop.lab import NETWORK, Lab
+from tests.support.inv import Told, inv
+
+
+class Owner:
+    """Declares workspace `lab`; its machines are those of the lab, so `up` finds nothing to change about them."""
+
+    def __init__(self, lab: Lab, folder: Path, patch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self.lab, self.folder, self._patch, self._capsys = lab, folder, patch, capsys
+        self.said: list[str] = []
+        patch.setenv("DESKYARD_STACKS", str(folder))
+        patch.setenv("DESKYARD_ACCELERATOR", "kvm")
+        patch.setenv("PULUMI_BACKEND_URL", f"file://{folder}")
+        patch.setenv("PULUMI_CONFIG_PASSPHRASE", "test")
+        machines = SimpleNamespace(states=dict)
+        for place, name, value in (
+            (workspace, "_checked", declaration.read),
+            (workspace, "_connect", lambda _: None),
+            (workspace, "machines_of", lambda _: machines),
+            (workspace, "require_running", lambda _: None),
+            (WorkspaceStack, "changes", lambda _: []),
+            (readiness, "wait", lambda *_, **__: readiness.silent("nobody asked it")),
+        ):
+            patch.setattr(place, name, value)
+
+    @property
+    def file(self) -> Path:
+        """The stack file."""
+        return self.folder / "Pulumi.lab.yaml"
+
+    def declare(self, shared: Sequence[str] = (), **desktops: Sequence[str]) -> None:
+        """Say which desktop gets which keys; the keys that were set stay."""
+        before = yaml.safe_load(self.file.read_text()) if self.file.exists() else {"config": {}}
+        config = {
+            "deskyard:network": NETWORK,
+            "deskyard:shared_keys": list(shared),
+            "deskyard:desktops": [{"name": name, "keys": list(keys)} for name, keys in desktops.items()],
+        }
+        self.file.write_text(yaml.safe_dump({**before, "config": {**before["config"], **config}}))
+
+    def take_back(self, name: str) -> None:
+        """Take a key out of the file."""
+        content = yaml.safe_load(self.file.read_text())
+        del content["config"]["deskyard:keys"][name]
+        self.file.write_text(yaml.safe_dump(content))
+
+    def inv(self, *arguments: str, stdin: str = "") -> Told:
+        """Run a task; what it says is kept."""
+        self._patch.setattr("sys.stdin", io.StringIO(stdin))
+        told = inv(self._capsys, *arguments)
+        self.said += [told.out, told.err]
+        return told
+
+    def set_key(self, name: str, value: str) -> Any:
+        """Encrypt a key."""
+        told = self.inv("desktop.set-key", "lab", name, "--json", stdin=f"{value}\n")
+        assert told.code == 0, told.err
+        return told.document
+
+    def up(self) -> str:
+        """`workspace.up`; what it says of its progress."""
+        told = self.inv("workspace.up", "lab", "--json")
+        assert told.code == 0, told.err
+        return told.err
+
+    def keys(self, desktop: str) -> Any:
+        """`desktop.keys`."""
+        told = self.inv("desktop.keys", f"lab/{desktop}", "--json")
+        assert told.code == 0, told.err
+        return told.document

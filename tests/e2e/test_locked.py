@@ -1,0 +1,114 @@
+"""A locked workspace, seen from inside its desktop: the names on its list, and nothing else of the outside."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support import probe
+from tests.support.outside import BODY, Outside
+from tests.support.site_host import SiteHost
+from tests.support.workspaces import Running
+
+pytestmark = pytest.mark.vm
+VERIFY_SECONDS = 900
+LATER = "later.example.org"
+REBINDING = "rebinding.example.org"
+CERTIFICATE = "/tmp/outside.pem"
+NAMES = {
+    name: SiteHost.internet_address
+    for name in ("docs.example.org", "one.pages.example.org", "git.example.org", LATER, "docs.example.org.evil.test")
+}
+
+
+@pytest.fixture(scope="module")
+def site_host() -> Iterator[SiteHost]:
+    """The host of the virtual machines, with one address of the wide internet."""
+    with SiteHost() as host:
+        yield host
+
+
+@pytest.fixture(scope="module")
+def locked(other: Running, site_host: SiteHost, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """The locked workspace, with an outside that answers every name; one of them points inside."""
+    names = {**NAMES, REBINDING: site_host.private_addresses()[0]}
+    with Outside(other.plan, names, site_host.internet_address, tmp_path_factory.mktemp("outside")) as outside:
+        other.ssh("desk", f"cat > {CERTIFICATE}", stdin=outside.certificate.read_text())
+        yield other
+
+
+def fetch(locked: Running, url: str, *options: str) -> str:
+    """What curl in the desktop makes of a URL: its exit code, the status and the start of the body."""
+    words = " ".join(options)
+    script = f"curl -s -m 20 --cacert {CERTIFICATE} {words} -w '\\n%{{http_code}}' '{url}'; echo \" exit $?\""
+    return locked.ssh("desk", script).stdout
+
+
+def at_the_gateway(locked: Running, name: str) -> str:
+    """The option that leads a name that does not exist in there to the gateway all the same."""
+    return f"--connect-to {name}::{locked.plan.gateway.workspace_address}:"
+
+
+@pytest.mark.parametrize("name", ["docs.example.org", "one.pages.example.org"])
+def test_a_name_on_the_list_is_reached_with_tls_end_to_end(locked: Running, name: str) -> None:
+    assert fetch(locked, f"https://{name}/").split() == [*BODY.split(), name, "200", "exit", "0"]
+    assert fetch(locked, f"http://{name}/").split() == [*BODY.split(), name, "200", "exit", "0"]
+
+
+def test_a_name_on_the_list_has_the_gateways_address_and_others_do_not_exist(locked: Running) -> None:
+    answer = locked.ssh("desk", "getent ahosts docs.example.org").stdout
+    assert {line.split()[0] for line in answer.splitlines()} == {locked.plan.gateway.workspace_address}
+    for name in (LATER, "pages.example.org", "docs.example.org.evil.test"):
+        assert locked.ssh("desk", f"getent ahosts {name}", check=False).returncode == 2, name
+
+
+def test_a_name_that_is_not_on_the_list_is_refused_with_a_page_and_at_once(locked: Running) -> None:
+    page = fetch(locked, f"http://{LATER}/", at_the_gateway(locked, LATER))
+    assert "403 exit 0" in page
+    assert f"./inv egress.allow {locked.name} {LATER}" in page
+    # The connection is closed before any answer of a server: 35 is curl's word for that; 28 would be a hang.
+    assert fetch(locked, f"https://{LATER}/", at_the_gateway(locked, LATER)).split() == ["000", "exit", "35"]
+
+
+def test_an_allowed_name_that_points_inside_is_refused(locked: Running) -> None:
+    assert "403 exit 0" in fetch(locked, f"http://{REBINDING}/")
+
+
+def test_addresses_and_other_resolvers_are_refused(locked: Running, site_host: SiteHost) -> None:
+    outside = site_host.internet_address
+    answers = probe.connect(locked, "desk", [(outside, port) for port in (53, 80, 443, 853, site_host.port)])
+    assert set(answers.values()) == {"refused"}
+
+
+def test_ports_of_its_own_lead_to_these_ports_alone(locked: Running, site_host: SiteHost) -> None:
+    lead = locked.ssh("desk", "getent ahostsv4 git.example.org").stdout.split()[0]
+    answers = probe.connect(locked, "desk", [(lead, site_host.port), (lead, 22), (lead, 23)])
+    # 22 is the router's here, although the gateway itself is managed over SSH.
+    assert answers == {f"{lead}:{site_host.port}": "open", f"{lead}:22": "open", f"{lead}:23": "refused"}
+
+
+def test_a_refusal_is_told_and_what_it_suggests_allows_the_name(locked: Running) -> None:
+    fetch(locked, f"http://{LATER}/", at_the_gateway(locked, LATER))
+    told = [json.loads(line) for line in locked.inv("egress.denied", locked.name, "--json").stdout.splitlines()]
+    mine = [one for one in told if one["target"] == f"{LATER}:80"]
+    assert mine, told[-5:]
+    assert mine[-1]["desktop"] == "desk"
+    assert mine[-1]["allow"] == f"./inv egress.allow {locked.name} {LATER}"
+    locked.inv("egress.allow", locked.name, LATER)
+    try:
+        assert fetch(locked, f"https://{LATER}/").split() == [*BODY.split(), LATER, "200", "exit", "0"]
+    finally:
+        locked.inv("egress.forbid", locked.name, LATER)
+    # The desktop's own resolver may remember the name for a while; the router does not.
+    assert fetch(locked, f"https://{LATER}/", at_the_gateway(locked, LATER)).split() == ["000", "exit", "35"]
+
+
+def test_a_locked_workspace_holds(locked: Running, one: Running) -> None:
+    done = locked.inv(
+        "workspace.verify", locked.name, "--against", one.name, "--json", timeout=VERIFY_SECONDS, check=False
+    )
+    report = json.loads(done.stdout)
+    wrong = [rule for rules in report["rules"].values() for rule in rules["wrong"]]
+    wrong += [f"{one['id']}: {one['outcome']} {one['seen_by']}" for one in report["probes"] if not one["ok"]]
+    assert wrong == []
+    assert (done.returncode, report["ok"]) == (0, True)

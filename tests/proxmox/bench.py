@@ -1,0 +1,153 @@
+"""A site that starts from the same moments again and again: nothing there yet, or one workspace that is up."""
+
+import contextlib
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+from deskyard.run.management_key import public_key
+from tests.proxmox.client_process import ClientProcess
+from tests.proxmox.rack import SITE, Rack
+from tests.support.pve.memory import Memory
+
+NAME, DESKTOPS = "lab", ("dev1", "dev2")
+# What Proxmox VE makes anew for each machine.
+OF_CHANCE = ("vmgenid", "smbios1", "meta", "digest")
+IDS_OF_CHANCE = ("pulumi:providers:", "proxmoxve:sdn/applier:")
+VOLUME = re.compile(r"(vm-\d+-disk)-\d+")
+
+
+class Moment:
+    """The cluster, and what the client has on its disk."""
+
+    def __init__(self, rack: Rack, name: str) -> None:
+        self._rack, self._kept = rack, rack.folder / "moments" / name
+        self._cluster = Memory(rack.peer)
+        for part in (_state(rack), rack.stacks):
+            shutil.copytree(part, self._kept / part.name, symlinks=True)
+
+    def back(self) -> None:
+        """Be there again."""
+        self._cluster.put_back()
+        for part in (_state(self._rack), self._rack.stacks):
+            shutil.rmtree(part)
+            shutil.copytree(self._kept / part.name, part, symlinks=True)
+        self._rack.peer.fake.calls.clear()
+        self._rack.peer.fake.faults.on_call = None
+
+
+class Bench:
+    """A rack with its moments; the second is made when it is first asked for."""
+
+    def __init__(self, rack: Rack) -> None:
+        self.rack = rack
+        # Made once, so that all runs put the same into their machines.
+        public_key(SITE)
+        self._empty, self._left = Moment(rack, "empty"), rack.peer.fake.left()
+        self._up: Moment | None = None
+        # What the build lacks whose commands are run: see weakened.py.
+        self.lacking: tuple[str, ...] = ()
+
+    def empty(self) -> None:
+        """Nothing is there."""
+        self._empty.back()
+
+    def up(self) -> None:
+        """One workspace with two desktops is there."""
+        if self._up is None:
+            self.empty()
+            self.rack.declare(NAME, *DESKTOPS)
+            self.run("up")
+            self._up = Moment(self.rack, "up")
+        self._up.back()
+
+    def start(self, command: str, **named: Any) -> ClientProcess:
+        """Begin a command on the workspace."""
+        return ClientProcess(self.rack, self.lacking, command, NAME, **named)
+
+    def run(self, command: str, **named: Any) -> Any:
+        """Run a command, which has to succeed; what it answers."""
+        process = self.start(command, **named)
+        ending = process.wait()
+        assert ending.error == "", f"{command}: {ending.error}\n{process.tail()}"
+        return ending.answer
+
+    def settled(self, *desktops: str) -> None:
+        """Fail unless the workspace is as declared: each machine once, all guarded and running, nothing to be done."""
+        found = self.rack.machines(NAME)
+        assert sorted(found) == sorted(["gateway", *desktops])
+        assert {vm.status for vm in found.values()} == {"running"}
+        ids = {vm.vmid for vm in found.values()}
+        fake = self.rack.peer.fake
+        assert fake.pools[f"deskyard.{SITE}.{NAME}"] == ids
+        assert {vm.vmid for vm in fake.vms if not vm.template} == ids
+        assert {vm_id for vm_id, conf in fake._fw()["guests"].items() if any(conf.values())} == ids
+        volumes = [one for store in fake.storages.values() for one in store["volumes"].values()]
+        # The disk, and the drive of cloud-init.
+        assert sorted(one["vmid"] for one in volumes if one.get("vmid") in ids) == sorted([*ids, *ids])
+        assert [one["alias"] for one in fake.sdn["vnets"].values()] == [f"deskyard.{SITE}.{NAME}"]
+        assert fake.sdn == fake.sdn_running
+        assert self.run("preview")["steps"] == []
+
+    def gone(self) -> None:
+        """Fail unless nothing of the workspace is left."""
+        assert self.rack.peer.fake.left() == self._left
+
+    def remembered(self) -> str:
+        """What Pulumi's state says of the workspace, without what is of chance; with who holds its lock."""
+        backend = _state(self.rack) / "pulumi" / "backend"
+        found = [str(path) for path in sorted(backend.rglob("locks/**/*.json"))]
+        for path in sorted(backend.rglob(f"stacks/**/{NAME}.json")):
+            # It is written in place, and may be half written or just be gone.
+            with contextlib.suppress(FileNotFoundError):
+                text = path.read_text()
+                try:
+                    found += _deployed(json.loads(text))
+                except ValueError:
+                    found.append(text)
+        return json.dumps(found, sort_keys=True, indent=1)
+
+    def outcome(self) -> str:
+        """The cluster and the state without what is of chance, to be compared."""
+        fake = self.rack.peer.fake
+        machines = {
+            name: [
+                vm.vmid,
+                vm.status,
+                {key: VOLUME.sub(r"\1", str(value)) for key, value in vm.config.items() if key not in OF_CHANCE},
+                fake._fw()["guests"].get(vm.vmid),
+            ]
+            for name, vm in sorted(self.rack.machines(NAME).items())
+        }
+        left = {kind: VOLUME.sub(r"\1", str(sorted(names))) for kind, names in sorted(fake.left().items())}
+        return json.dumps([machines, left, json.loads(self.remembered())], default=str, sort_keys=True, indent=1)
+
+
+def _deployed(state: dict[str, Any]) -> list[Any]:
+    """The resources of a state with what they were given, and the steps that were begun."""
+    latest = state.get("checkpoint", {}).get("latest") or {}
+    kept = [
+        [
+            one["urn"],
+            None if one["type"].startswith(IDS_OF_CHANCE) else one.get("id"),
+            one.get("protect"),
+            one.get("delete"),
+            _without_chance(one.get("inputs")),
+        ]
+        for one in latest.get("resources", [])
+    ]
+    begun = [[one["type"], one["resource"]["urn"]] for one in latest.get("pending_operations") or []]
+    return [*sorted(kept, key=str), *sorted(begun)]
+
+
+def _without_chance(value: Any) -> Any:
+    """Nothing is encrypted twice with the same text."""
+    if isinstance(value, dict):
+        return {key: "" if key == "ciphertext" else _without_chance(one) for key, one in value.items()}
+    return [_without_chance(one) for one in value] if isinstance(value, list) else value
+
+
+def _state(rack: Rack) -> Path:
+    return rack.folder / "home" / "state"

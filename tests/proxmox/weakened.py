@@ -1,0 +1,75 @@
+"""Builds with one guard taken away, by what is lacking: a test that does not fail on them would prove nothing."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pulumi
+
+from deskyard.plan import placement, proxmox
+from deskyard.plan.cluster import ClusterView
+from deskyard.plan.proxmox_firewall import FirewallPlan, desktop_firewall
+from deskyard.proxmox import retry
+from deskyard.run import leftovers, preflight, pulumi_stack, workspace
+from deskyard.run.pulumi_stack import Change, WorkspaceStack
+from stacks.proxmox import machine
+from stacks.proxmox.machine import Machine
+
+Piece = tuple[Any, str, Any]
+_firewall, _up = Machine._firewall, WorkspaceStack.up
+
+
+def _begun_before_its_firewall(self: Machine, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+    _firewall(self, opts)
+    return []
+
+
+def _all_nodes(_: Any, view: ClusterView) -> list[Any]:
+    return sorted(view.nodes, key=lambda one: one.name)
+
+
+def _without_neighbours(plan: Any, desktop: Any) -> FirewallPlan:
+    whole = desktop_firewall(plan, desktop)
+    return replace(whole, rules=tuple(one for one in whole.rules if one.comment not in ("neighbours", "private")))
+
+
+def _unrefreshed(self: WorkspaceStack) -> list[Change]:
+    watcher, stack = pulumi_stack._Watcher(quiet=True), self._select()
+    self._engine(watcher, stack, lambda: stack.preview(on_event=watcher))
+    return [change for change in watcher.changes if change.type.startswith(pulumi_stack.RESOURCES)]
+
+
+def _unprotected(self: WorkspaceStack) -> dict[str, Any]:
+    self.unprotect()
+    return _up(self)
+
+
+WITHOUT: dict[str, Piece] = {
+    "clearing": (leftovers, "clear", lambda *_: []),
+    "lifting of stale locks": (pulumi_stack, "_stale", lambda _: False),
+    "another try": (workspace, "TRIES", 1),
+    "telling apart what passes": (retry, "passes", lambda _: True),
+    "one try of a clone": (machine, "CLONE_TRIES", 2),
+    "order of firewall and start": (Machine, "_firewall", _begun_before_its_firewall),
+    "rule about neighbours": (proxmox, "desktop_firewall", _without_neighbours),
+    "look at nodes": (placement, "usable_nodes", _all_nodes),
+    "look at the firewall's switch": (preflight, "_cluster_firewall", lambda _: None),
+    "look before a change": (WorkspaceStack, "preview", _unrefreshed),
+    "guard of data": (workspace, "_guard_data", lambda *_: None),
+    "protection in the state": (WorkspaceStack, "up", _unprotected),
+}
+
+
+@contextmanager
+def without(*names: str) -> Iterator[None]:
+    """The build without these, while the block lasts."""
+    pieces = [WITHOUT[name] for name in names]
+    before = [getattr(place, name) for place, name, _ in pieces]
+    for place, name, value in pieces:
+        setattr(place, name, value)
+    try:
+        yield
+    finally:
+        for (place, name, _), value in zip(pieces, before, strict=True):
+            setattr(place, name, value)

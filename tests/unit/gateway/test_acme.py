@@ -1,0 +1,68 @@
+"""What opens for an ACME server, and only for it; and when a certificate is ordered."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deskyard.gateway import acme, files, render, tls
+from deskyard.gateway.layout import Layout
+from deskyard.gateway.settings import Acme, Settings
+from tests.unit.gateway.support import Egress, parsed
+from tests.unit.gateway.test_apply import Notes
+
+SERVER = Acme("https://acme.test:8443/dir", "admin@desk.test", "")
+OPENED = (
+    'iifname "uplink" ip daddr {uplink} tcp dport 80 jump https',
+    'meta skuid "deskyard-acme" jump from_acme',
+    'oifname "uplink" tcp dport 8443 ct state new accept',
+    'oifname "uplink" ip daddr {host} udp dport 53 accept',
+)
+
+
+def with_server(egress: Egress = "none") -> Settings:
+    return replace(parsed(egress), acme=SERVER)
+
+
+@pytest.mark.parametrize("egress", ["none", "locked"])
+def test_firewall_opens_for_the_server_and_for_certbot_alone(egress: Egress) -> None:
+    settings = with_server(egress)
+    lines = [line.format(uplink=settings.uplink_address, host=settings.host_address) for line in OPENED]
+    rules = [line.strip() for line in render.firewall(settings).splitlines()]
+    closed = [line.strip() for line in render.firewall(parsed(egress)).splitlines()]
+    assert [line for line in lines if line not in rules] == []
+    assert [line for line in lines[:3] if line in closed] == []
+    # Nothing else may go out on new ground: the rest of the rules is the same.
+    assert {line for line in rules if "accept" in line} - {line for line in closed if "accept" in line} <= {
+        *lines,
+        'oif "lo" accept',
+        f'oifname "uplink" ip daddr {settings.host_address} tcp dport 53 accept',
+    }
+
+
+def test_door_has_a_port_80_only_with_a_server(tmp_path: Path) -> None:
+    layout = Layout(root=tmp_path)
+    settings = with_server()
+    bundle = layout.tls_bundle
+    assert f"bind {settings.uplink_address}:80\n" in render.haproxy(settings, layout, ["k1"], bundle)
+    assert ":80\n" not in render.haproxy(parsed(), layout, ["k1"], bundle)
+
+
+@pytest.mark.parametrize(("directory", "port"), [("https://a.test/dir", 443), ("https://a.test:14000/dir", 14000)])
+def test_port_of_the_server_is_that_of_its_directory(directory: str, port: int) -> None:
+    assert replace(SERVER, directory=directory).port == port
+
+
+def test_certificate_of_another_source_is_no_reason_to_wait(tmp_path: Path) -> None:
+    layout, settings = Layout(root=tmp_path, service_user="root"), with_server()
+    assert not acme.in_force(settings, layout)
+    key = tls.ensure_key(layout.tls / "key.pem")
+    files.write(layout.tls_bundle, tls.self_signed(key, settings.hostname) + key, 0o600)
+    assert not acme.in_force(settings, layout)
+    record = acme.Record(certificate=tls.fingerprint(layout.tls_bundle), directory=SERVER.directory)
+    acme._save(record, layout)
+    assert acme.in_force(settings, layout)
+    assert not acme.in_force(replace(settings, hostname="other.test"), layout)
+    assert not acme.in_force(replace(settings, acme=replace(SERVER, directory="https://b.test/")), layout)
+    assert not acme.in_force(parsed(), layout)
+    assert acme.renew(settings, layout, Notes())["reason"] == "it is not time yet"

@@ -1,0 +1,144 @@
+"""The sweep of sessions rests until something is due, and is woken by what happens."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deskyard.gateway import signing
+from deskyard.gateway.audit import Audit
+from deskyard.gateway.layout import Layout
+from deskyard.gateway.sessions import LOOK_SECONDS, NEW_WORKER_SECONDS, Sessions
+from deskyard.gateway.store import Session, Store, ticket_hash
+from tests.unit.gateway.support import parsed
+from tests.unit.gateway.test_store import NOW, session
+
+LAYOUT = Layout()
+LONG = NEW_WORKER_SECONDS + 1
+
+
+class Workers:
+    """HAProxy with one worker that does what it is told, or does not answer."""
+
+    def __init__(self) -> None:
+        self.deaf = False
+        self.pids = [8]
+        self.admitted: list[str] = []
+        self.refused: list[str] = []
+
+    async def workers(self) -> list[int]:
+        return self.pids
+
+    async def admit(self, one: Session, workers: Sequence[int] | None = None) -> bool:
+        self.admitted.append(one.id)
+        return not self.deaf
+
+    async def refuse(self, one: Session, *, revoked: bool) -> int:
+        self.refused.append(one.id)
+        return 0 if self.deaf else 1
+
+
+class Desk:
+    """Sessions with a clock that a test moves."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now, self.proxy, self.store = NOW, Workers(), Store(folder / "sessions.db")
+        layout = Layout(root=folder)
+        signing.ensure(layout.signing_keys, None)
+        keys, audit = signing.Ring(layout.signing_keys), Audit(layout.audit_file)
+        proxy: Any = self.proxy
+        self.sessions = Sessions(parsed(), self.store, proxy, audit, keys, layout, lambda: self.now)
+
+    def join(self, letter: str = "A", **changes: object) -> Session:
+        """A session that is in use."""
+        self.store.add(session(id=letter * 24, **changes), ticket_hash(letter))
+        found, _ = asyncio.run(self.sessions.redeem(letter, "192.0.2.1"))
+        return found
+
+    def rest(self) -> float:
+        """Sweep; for how long there is nothing to do after it."""
+        return asyncio.run(self.sessions.sweep())
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_gateway_without_sessions_rests(desk: Desk) -> None:
+    assert desk.rest() == LOOK_SECONDS
+
+
+def test_new_session_is_brought_to_workers_that_just_start(desk: Desk) -> None:
+    desk.join()
+    assert desk.sessions.woken.is_set()
+    assert desk.rest() == 0
+    desk.proxy.pids = [8, 9]
+    desk.rest()
+    assert desk.proxy.admitted[-1] == "A" * 24
+    desk.now += LONG
+    assert desk.rest() == LOOK_SECONDS
+
+
+def test_end_of_a_session_is_met_to_the_moment(desk: Desk) -> None:
+    one = desk.join()
+    desk.now = one.ends - 2
+    assert desk.rest() == pytest.approx(2)
+    assert desk.proxy.refused == []
+    desk.now = one.ends
+    desk.rest()
+    assert desk.proxy.refused == [one.id]
+
+
+def test_socket_that_could_not_be_closed_is_tried_again_at_once(desk: Desk) -> None:
+    one = desk.join()
+    desk.now, desk.proxy.deaf = one.ends + LONG, True
+    assert desk.rest() == 0
+    desk.proxy.deaf = False
+    assert desk.rest() == LOOK_SECONDS
+    assert desk.proxy.refused == [one.id, one.id]
+
+
+def test_worker_that_did_not_take_a_session_is_asked_again_at_once(desk: Desk) -> None:
+    desk.join()
+    desk.now += LONG
+    desk.rest()
+    desk.proxy.pids, desk.proxy.deaf = [9], True
+    assert desk.rest() == 0
+    desk.proxy.deaf = False
+    assert desk.rest() == LOOK_SECONDS
+
+
+def test_revoking_wakes_the_sweep_and_moves_the_drive_at_once(desk: Desk) -> None:
+    first, second = desk.join("A"), desk.join("B")
+    desk.sessions.streams.begin(1, first, "192.0.2.1")
+    desk.sessions.streams.begin(2, second, "192.0.2.1")
+    desk.now += LONG
+    desk.sessions.woken.clear()
+    asyncio.run(desk.sessions.revoke(first.id, None, False, "tester"))
+    assert desk.sessions.woken.is_set()
+    assert desk.sessions.streams.drives(second)
+
+
+def test_drive_never_passes_to_a_session_that_ended_too(desk: Desk) -> None:
+    for n, letter in enumerate("AB"):
+        desk.sessions.streams.begin(n, desk.join(letter), "192.0.2.1")
+    asyncio.run(desk.sessions.revoke(None, None, True, "tester"))
+    assert desk.sessions.streams.drivers == {}
+
+
+def test_driver_who_leaves_and_one_who_sleeps_are_due(desk: Desk) -> None:
+    streams = desk.sessions.streams
+    first = desk.join("A", expires=NOW + 36000)
+    streams.begin(1, first, "192.0.2.1")
+    desk.now += LONG
+    assert streams.due() is None  # nobody waits
+    streams.begin(2, desk.join("B", expires=NOW + 36000), "192.0.2.1")
+    assert streams.due() == NOW + LAYOUT.driver_idle_seconds
+    desk.sessions.woken.clear()
+    streams.end(1)
+    assert desk.sessions.woken.is_set()
+    desk.rest()
+    assert streams.due() == desk.now + LAYOUT.driver_away_seconds

@@ -1,0 +1,37 @@
+"""A tier is a cap: no way of writing a declaration gets a desktop more than its tier has."""
+
+from typing import Any
+
+import pytest
+
+from deskyard.errors import ConfigError
+from deskyard.model.tier import TIERS, Tier
+from tests.support.paper_cluster import PaperCluster, workspace
+
+WHOLE: dict[str, Any] = {"vcpus": 2, "memory_mib": 4096, "disk_gib": 20}
+
+
+@pytest.mark.parametrize("field", WHOLE)
+@pytest.mark.parametrize("value", [0, -1, 2.5, float("inf"), float("nan"), 10**9, "4 GiB", "0x10", "1e3", None, [4]])
+def test_what_is_no_size_is_refused(field: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=field):
+        Tier.check({**WHOLE, field: value}, "site.yaml")
+
+
+@pytest.mark.parametrize("extra", [{"vcpus": 16}, {"memory_mib": 65536}, {"disk_gib": 400}, {"cores": 16}])
+def test_a_desktop_cannot_ask_for_more_than_its_tier(extra: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(extra))):
+        workspace("lab", desktops=[{"name": "dev1", **extra}])
+
+
+@pytest.mark.parametrize("tier", ["huge", "Free", "free ", "", "free,max", 4])
+def test_a_tier_that_the_site_does_not_have_is_refused(tier: object) -> None:
+    with pytest.raises(ConfigError, match="tier"):
+        PaperCluster().plan(workspace("lab", desktops=[{"name": "dev1", "tier": tier}]))
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_the_machine_on_the_cluster_has_its_tier_and_no_more(tier: str) -> None:
+    _, on_cluster = PaperCluster().plan(workspace("lab", desktops=[{"name": "dev1", "tier": tier}]))
+    machine, caps = on_cluster.desktops["dev1"].machine, TIERS[tier]
+    assert (machine.vcpus, machine.memory_mib, machine.disk_gib) == (caps.vcpus, caps.memory_mib, caps.disk_gib)
