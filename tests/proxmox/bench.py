@@ -9,7 +9,7 @@ from typing import Any
 
 from deskyard.run.management_key import public_key
 from tests.proxmox.client_process import ClientProcess
-from tests.proxmox.rack import SITE, Rack
+from tests.proxmox.rack import SITE, Rack, watched
 from tests.support.pve.memory import Memory
 
 NAME, DESKTOPS = "lab", ("dev1", "dev2")
@@ -47,6 +47,8 @@ class Bench:
         public_key(SITE)
         self._empty, self._left = Moment(rack, "empty"), rack.peer.fake.left()
         self._up: Moment | None = None
+        # The calls that made it.
+        self.making: list[Any] = []
         # What the build lacks whose commands are run: see weakened.py.
         self.lacking: tuple[str, ...] = ()
 
@@ -59,7 +61,8 @@ class Bench:
         if self._up is None:
             self.empty()
             self.rack.declare(NAME, *DESKTOPS)
-            self.run("up")
+            with watched(self.rack.peer) as self.making:
+                self.run("up")
             self._up = Moment(self.rack, "up")
         self._up.back()
 

@@ -37,6 +37,7 @@ def hold(url: str, stack: str, pid: int) -> None:
     subprocess.run(argv, input=insert, text=True, check=True, timeout=60, capture_output=True)
 
 
+@pytest.mark.deep  # the next one also makes a workspace whose state is in a database
 def test_a_workspace_whose_state_is_in_a_database_is_made_left_alone_and_removed(rack: Rack, url: str) -> None:
     before = rack.peer.fake.left()
     stack = rack.up("lab", "dev1")

@@ -7,63 +7,66 @@ import pytest
 from deskyard.errors import ConfigError, SiteError
 from deskyard.run import workspace
 from deskyard.run.pulumi_command import EngineCommand
-from tests.proxmox.rack import SECRET_CANARY, Rack, changed, watched
+from deskyard.run.pulumi_stack import WorkspaceStack
+from tests.proxmox.bench import DESKTOPS, NAME, Bench
+from tests.proxmox.rack import SECRET_CANARY, changed, watched
 
 # Measured: 134 calls for a gateway and two desktops. What a machine costs must not creep up.
 CALLS_PER_WORKSPACE, CALLS_PER_DESKTOP = 80, 45
 
 
-def test_a_workspace_is_made_left_alone_changed_and_removed(rack: Rack) -> None:
+def test_a_workspace_is_made_left_alone_changed_and_removed(bench: Bench) -> None:
+    bench.empty()
+    rack = bench.rack
     before = rack.peer.fake.left()
     with watched(rack.peer) as calls:
-        stack = rack.up("lab", "dev1", "dev2")
+        stack = rack.up(NAME, "dev1", "dev2")
     assert len(calls) <= CALLS_PER_WORKSPACE + 2 * CALLS_PER_DESKTOP
-    assert rack.machines("lab").keys() == {"gateway", "dev1", "dev2"}
-    assert {vm.status for vm in rack.machines("lab").values()} == {"running"}
+    assert rack.machines(NAME).keys() == {"gateway", "dev1", "dev2"}
+    assert {vm.status for vm in rack.machines(NAME).values()} == {"running"}
 
     with watched(rack.peer) as calls:
         assert changed(stack.preview()) == []
     assert [call for call in calls if call.writes] == []
 
-    rack.declare("lab", "dev1:pro", "dev2")
+    rack.declare(NAME, "dev1:pro", "dev2")
     assert changed(stack.preview()) == [("update", "lab-desktop-dev1-machine"), ("update", "lab-desktop-dev1-power")]
-    rack.up("lab", "dev1:pro", "dev2")
+    rack.up(NAME, "dev1:pro", "dev2")
     dev1 = rack.root.ask("GET", f"{rack.node_path('lab', 'dev1')}/config")
     assert (dev1["cores"], int(dev1["memory"])) == (4, 8192)
     assert "size=40G" in dev1["scsi0"]
     # Nobody's work is cut off for it: the machine goes on as it is until it is restarted.
     assert [call for call in rack.peer.fake.calls if call.path.endswith(("/reboot", "/shutdown", "/stop"))] == []
-    shown = {desktop["name"]: desktop for desktop in workspace.status("lab")["desktops"]}
+    shown = {desktop["name"]: desktop for desktop in workspace.status(NAME)["desktops"]}
     assert (shown["dev1"]["state"], shown["dev1"]["restart_needed"]) == ("running", True)
     assert (shown["dev2"]["state"], shown["dev2"]["restart_needed"]) == ("running", False)
     assert changed(stack.preview()) == []
 
-    workspace.destroy("lab")
+    workspace.destroy(NAME)
     assert rack.peer.fake.left() == before
 
 
-def test_what_one_workspace_does_touches_nothing_of_another(rack: Rack) -> None:
-    before = rack.peer.fake.left()
-    rack.up("one", "a")
-    seen = rack.snapshot("one")
+def test_what_one_workspace_does_touches_nothing_of_another(bench: Bench) -> None:
+    bench.up()
+    rack = bench.rack
+    seen, before = rack.snapshot(NAME), rack.peer.fake.left()
     rack.up("two", "a", "b")
     rack.up("two", "b", "c", remove=["a"])
     assert rack.machines("two").keys() == {"gateway", "b", "c"}
-    assert rack.snapshot("one") == seen
-    ids = {vm.vmid for vm in rack.machines("one").values()}
+    assert rack.snapshot(NAME) == seen
+    ids = {vm.vmid for vm in rack.machines(NAME).values()}
     with watched(rack.peer) as calls:
         workspace.destroy("two")
     assert [call for call in calls if call.writes and any(f"/{vm_id}" in call.path for vm_id in ids)] == []
-    assert rack.snapshot("one") == seen
-    workspace.destroy("one")
+    assert rack.snapshot(NAME) == seen
     assert rack.peer.fake.left() == before
 
 
-def test_no_machine_runs_before_its_firewall_is_there(rack: Rack) -> None:
-    with watched(rack.peer) as calls:
-        rack.up("lab", "dev1")
-    for vm in rack.machines("lab").values():
-        mine = [call for call in calls if call.writes and f"/{vm.vmid}/" in call.path]
+def test_no_machine_runs_before_its_firewall_is_there(bench: Bench) -> None:
+    bench.up()
+    rack = bench.rack
+    for vm in rack.machines(NAME).values():
+        mine = [call for call in bench.making if call.writes and f"/{vm.vmid}/" in call.path]
         started = next(call.number for call in mine if call.path.endswith("/status/start"))
         guards = [call.number for call in mine if "/firewall/" in call.path]
         assert guards
@@ -76,22 +79,24 @@ def test_no_machine_runs_before_its_firewall_is_there(rack: Rack) -> None:
         assert all("firewall=1" in nic for nic in nics)
 
 
-def test_a_desktop_that_is_not_named_is_never_removed(rack: Rack) -> None:
-    rack.up("lab", "dev1", "dev2")
-    seen = rack.snapshot("lab")
+def test_a_desktop_that_is_not_named_is_never_removed(bench: Bench) -> None:
+    bench.up()
+    rack = bench.rack
+    seen = rack.snapshot(NAME)
     with pytest.raises(ConfigError, match=r"disk of: dev2(.|\n)*--remove dev2"):
-        rack.up("lab", "dev1")
-    assert rack.snapshot("lab") == seen
+        rack.up(NAME, "dev1")
+    assert rack.snapshot(NAME) == seen
     # Also past the guard, by the engine itself.
     with pytest.raises(ConfigError, match="disk of: dev2"):
-        rack.declare("lab", "dev1").up()
-    assert rack.snapshot("lab") == seen
-    assert {vm.config.get("protection") for n, vm in rack.machines("lab").items() if n != "gateway"} <= {1, "1"}
+        rack.declare(NAME, "dev1").up()
+    assert rack.snapshot(NAME) == seen
+    assert {vm.config.get("protection") for n, vm in rack.machines(NAME).items() if n != "gateway"} <= {1, "1"}
 
 
-def test_a_new_image_replaces_the_gateway_and_no_desktop(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
-    stack = rack.up("lab", "dev1")
-    dev1 = rack.machines("lab")["dev1"]
+def test_a_new_image_replaces_the_gateway_and_no_desktop(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.up()
+    rack, stack = bench.rack, WorkspaceStack(NAME)
+    desktops = {name: rack.machines(NAME)[name] for name in DESKTOPS}
     for number, node in enumerate(sorted(rack.peer.fake.nodes)):
         for offset, image in enumerate(("gateway", "desktop")):
             rack.publish(node, 20_100 + number * 10 + offset, image, "newer")
@@ -99,44 +104,50 @@ def test_a_new_image_replaces_the_gateway_and_no_desktop(rack: Rack, monkeypatch
     touched = changed(stack.preview())
     assert touched
     assert all(name.startswith("lab-gateway-") for _, name in touched)
-    rack.up("lab", "dev1")
-    assert rack.machines("lab")["dev1"] is dev1
-    gateway = rack.machines("lab")["gateway"]
+    rack.up(NAME, *DESKTOPS)
+    gateway = rack.machines(NAME).pop("gateway")
+    assert all(rack.machines(NAME)[name] is vm for name, vm in desktops.items())
     conf = rack.peer.fake._fw()["guests"][gateway.vmid]
-    assert (gateway.status, conf["options"]["policy_in"], len(conf["rules"])) == ("running", "DROP", 11)
+    planned = rack.plan(NAME).on_cluster
+    assert planned is not None
+    rules = len(planned.gateway.firewall.rules)
+    assert (gateway.status, conf["options"]["policy_in"], len(conf["rules"])) == ("running", "DROP", rules)
     assert changed(stack.preview()) == []
 
 
-def test_what_is_changed_by_hand_is_reported_and_mended(rack: Rack) -> None:
-    stack = rack.up("lab", "dev1")
-    path = rack.node_path("lab", "dev1")
+def test_what_is_changed_by_hand_is_reported_and_mended(bench: Bench) -> None:
+    bench.up()
+    rack, stack = bench.rack, WorkspaceStack(NAME)
+    path = rack.node_path(NAME, "dev1")
     rack.root.ask("DELETE", f"{path}/firewall/rules/2")
     rack.root.ask("PUT", f"{path}/config", net1="virtio,bridge=vmbr0")
     assert rack.root.put(f"{path}/firewall/options", data={"policy_out": "ACCEPT"}).status_code == 200
-    drift = {one["name"] for one in workspace.status("lab", drift=True)["drift"]}
+    drift = {one["name"] for one in workspace.status(NAME, drift=True)["drift"]}
     assert drift == {"lab-desktop-dev1-rules", "lab-desktop-dev1-machine", "lab-desktop-dev1-firewall"}
-    rack.up("lab", "dev1")
+    rack.up(NAME, *DESKTOPS)
     assert "net1" not in rack.root.ask("GET", f"{path}/config")
-    conf = rack.peer.fake._fw()["guests"][rack.machines("lab")["dev1"].vmid]
+    conf = rack.peer.fake._fw()["guests"][rack.machines(NAME)["dev1"].vmid]
     assert [rule["comment"] for rule in conf["rules"]][2] == "neighbours"
     assert conf["options"]["policy_out"] == "DROP"
-    assert workspace.status("lab", drift=True)["drift"] == []
+    assert workspace.status(NAME, drift=True)["drift"] == []
     assert changed(stack.preview()) == []
 
 
-def test_a_machine_that_the_state_does_not_know_is_never_touched(rack: Rack) -> None:
-    rack.up("lab", "dev1")
-    seen = rack.snapshot("lab")
-    rack.forget("lab")
+def test_a_machine_that_the_state_does_not_know_is_never_touched(bench: Bench) -> None:
+    bench.up()
+    rack = bench.rack
+    seen = rack.snapshot(NAME)
+    rack.forget(NAME)
     with pytest.raises(SiteError, match="state does not know it"):
-        rack.up("lab", "dev1")
-    assert rack.snapshot("lab") == seen
+        rack.up(NAME, *DESKTOPS)
+    assert rack.snapshot(NAME) == seen
 
 
 def test_the_engine_is_started_a_few_times_and_a_wrong_passphrase_is_found_before_anything_is_touched(
-    rack: Rack, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stack = rack.up("lab", "dev1")
+    bench.up()
+    rack, stack = bench.rack, WorkspaceStack(NAME)
     runs: list[str] = []
     run = EngineCommand.run
 
@@ -145,7 +156,7 @@ def test_the_engine_is_started_a_few_times_and_a_wrong_passphrase_is_found_befor
         return run(self, args, *rest, **named)
 
     monkeypatch.setattr(EngineCommand, "run", noted)
-    workspace.up("lab")
+    workspace.up(NAME)
     # Each of them opens the state, which takes the better part of a second by design of its encryption.
     assert runs == ["stack select", "stack export", "preview"]
 
@@ -153,21 +164,23 @@ def test_the_engine_is_started_a_few_times_and_a_wrong_passphrase_is_found_befor
     with watched(rack.peer) as calls:
         for work in (workspace.preview, workspace.up, workspace.destroy):
             with pytest.raises(ConfigError, match="does not open this workspace's state"):
-                work("lab")
+                work(NAME)
         for asked in (stack.preview, stack.up, stack.destroy, stack.unprotect):
             with pytest.raises(ConfigError, match="does not open this workspace's state"):
                 asked()
     assert [call for call in calls if call.writes] == []
 
 
-def test_the_token_is_in_nothing_that_is_kept_or_shown(rack: Rack, capfd: pytest.CaptureFixture[str]) -> None:
-    rack.up("lab", "dev1")
+def test_the_token_is_in_nothing_that_is_kept_or_shown(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+    bench.empty()
+    rack = bench.rack
+    rack.up(NAME, "dev1")
     shown = capfd.readouterr()
     kept = [path for path in (rack.folder / "home").rglob("*") if path.is_file() and "cache" not in path.parts]
-    assert any("lab" in path.name for path in kept)
+    assert any(NAME in path.name for path in kept)
     secret = SECRET_CANARY.encode()
     assert [str(path) for path in [*kept, *rack.stacks.rglob("*.yaml")] if secret in path.read_bytes()] == []
     assert SECRET_CANARY not in shown.out + shown.err
     assert [str(call) for call in rack.peer.fake.calls if SECRET_CANARY in str(call)] == []
-    assert SECRET_CANARY not in rack.snapshot("lab")
-    assert "PRIVATE KEY" not in rack.snapshot("lab")
+    assert SECRET_CANARY not in rack.snapshot(NAME)
+    assert "PRIVATE KEY" not in rack.snapshot(NAME)
