@@ -66,7 +66,11 @@ def _judge(lab: Engine, chosen: list[Mutant], record: Record, options: argparse.
         print(f"[{count}/{len(chosen)}] {verdict.state}{by}, {verdict.seconds:.1f} s: {mutant}", flush=True)
 
     until = time.monotonic() + (options.seconds or float("inf"))
-    judged = lab.judge([mutant for mutant in chosen if mutant not in known], options.jobs, until, say)
+    left = [mutant for mutant in chosen if mutant not in known]
+    if options.within:
+        # Only all tests can say that an explanation is out of date.
+        left = [mutant for mutant in left if str(mutant) not in explained()]
+    judged = lab.judge(left, options.jobs, until, say, options.within)
     return {**known, **judged}
 
 
@@ -89,7 +93,7 @@ def _report(verdicts: dict[Mutant, Verdict], every: list[Mutant], whole: bool, s
     judged_now = {str(mutant) for mutant in verdicts}
     killed_now = sorted((known.keys() & judged_now) - survived)
     for title, found in (
-        ("survives, NOT explained", unexplained),
+        ("survives or is not noticed yet, NOT explained", unexplained),
         ("explained, but no such mutant exists", gone),
         ("explained, but it no longer survives", killed_now),
     ):
@@ -104,6 +108,7 @@ def _options(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="trust that the tests pass without any mutant")
     parser.add_argument("--only", default="", help="only mutants whose text holds this")
     parser.add_argument("--seconds", type=float, default=0, help="begin no further mutant after so long")
+    parser.add_argument("--within", type=float, default=0, help="only the tests that see most, as many as take so long")
     parser.add_argument("--jobs", type=int, default=2, help="how many at a time (default: 2)")
     parser.add_argument("--record", default="", help="write verdicts to this file; verdicts that are in it stand")
     seed = int(os.environ.get("DESKYARD_SEED") or random.SystemRandom().randrange(2**32))

@@ -13,10 +13,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +49,10 @@ CHECKS = {"nft": ["unshare", "-n", "nft", "-c", "-f", ""], "conf": ["dnsmasq", "
 
 @dataclass
 class Verdict:
-    """What became of a mutant: killed by a test, survived, invalid, or without an answer, which is no kill."""
+    """What became of a mutant: killed by a test, survived, invalid, or without an answer, which is no kill.
+
+    Unnoticed is one that only some of the tests were tried on.
+    """
 
     state: str
     by: str = ""
@@ -123,9 +128,17 @@ class Engine:
         return sorted(found)
 
     def judge(
-        self, chosen: Sequence[Mutant], jobs: int, until: float, say: Callable[[Mutant, Verdict], None]
+        self,
+        chosen: Sequence[Mutant],
+        jobs: int,
+        until: float,
+        say: Callable[[Mutant, Verdict], None],
+        within: float = 0.0,
     ) -> dict[Mutant, Verdict]:
-        """Run the tests that could notice against each mutant, until the first does."""
+        """Run the tests that could notice against each mutant, until the first does.
+
+        `within`: only those that see most, as many as take so many seconds; 0 for all.
+        """
         verdicts: dict[Mutant, Verdict] = {}
 
         def done(mutant: Mutant, answer: dict[str, Any] | None, seconds: float) -> None:
@@ -140,7 +153,7 @@ class Engine:
             elif not answer["passed"]:
                 verdict = Verdict("no test ran", "", seconds)
             else:
-                verdict = Verdict("survived", "", seconds)
+                verdict = Verdict("unnoticed" if within else "survived", "", seconds)
             verdicts[mutant] = verdict
             say(mutant, verdict)
 
@@ -150,20 +163,23 @@ class Engine:
                 verdicts[mutant] = Verdict("invalid")
                 say(mutant, verdicts[mutant])
             else:
-                work.append((mutant, lambda mutant=mutant: self._order(mutant.template), mutant))
+                work.append((mutant, lambda mutant=mutant: self._order(mutant.template, within), mutant))
         self._run(work, jobs, done, until)
         return verdicts
 
-    def _order(self, template: str) -> list[str]:
+    def _order(self, template: str, within: float) -> list[str]:
         """Those that killed most first, then those of the files that see most, then the quick ones."""
         kills = self.kills.get(template, Counter())
         places: dict[str, tuple[int, float]] = {}
+        took: dict[str, float] = {}
         for name, tests in self.tests.items():
             if _looks_at(name, template):
                 patterns = RELEVANT.get(template, ())
                 place = next((at for at, pattern in enumerate(patterns) if fnmatch(name, pattern)), len(patterns))
                 places.update({test: (place, seconds) for test, seconds in tests.items()})
-        return sorted(places, key=lambda test: (-kills[test], places[test]))
+                took.update(tests)
+        order = sorted(places, key=lambda test: (-kills[test], places[test]))
+        return order if not within else order[: bisect([*accumulate(took[test] for test in order)], within)]
 
     def _valid(self, mutant: Mutant) -> bool:
         """Whether the program that reads the text takes it; HAProxy is asked by the lab itself."""

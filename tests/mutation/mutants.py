@@ -25,6 +25,9 @@ CHANGING = (
     (re.compile(r"\bbe_[a-z0-9-]+?_(desktop|terminal)\b"), r"be_DESKTOP_\1"),
     (re.compile(r"rate over \d+/second burst \d+"), "rate over N/second burst N"),
     (re.compile(r"\bserver [A-Za-z0-9_-]{16,40} "), "server SESSION "),
+    (re.compile(r'skuid "[a-z-]+"'), 'skuid "USER"'),
+    (re.compile(r"dport \{ \d+(?:, \d+)* \}"), "dport { PORTS }"),
+    (re.compile(r"(be_conn gt|-m int 1:|maxconn) ?\d+"), r"\1 N"),
 )
 
 ELEMENTS = "elements ="
@@ -90,6 +93,8 @@ def _lines(template: str, text: str) -> Iterator[tuple[str, str, int]]:
     for line in text.splitlines():
         if header.match(line):
             block = normal(line).rstrip(" {")
+            # Blocks that a loop renders are one block: what is done to a line is done to all of them.
+            seen = {key: count for key, count in seen.items() if key[0] != block}
         key = (block, normal(line))
         yield block, line, seen.get(key, 0)
         seen[key] = seen.get(key, 0) + 1

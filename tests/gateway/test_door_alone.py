@@ -1,0 +1,97 @@
+"""What the door refuses by itself, where the session service or the filter behind it would refuse as well."""
+
+import json
+import socket
+
+import pytest
+
+from tests.gateway.conftest import run_gateway
+from tests.gateway.support import HOSTNAME, Gateway, wait_for
+from tests.gateway.test_door import signed
+
+OTHER_CLIENT = "127.0.0.9"
+
+
+def last_line(gateway: Gateway, before: int) -> str:
+    """What HAProxy wrote of the request that was made since."""
+    log = gateway.root / "haproxy.log"
+    return str(wait_for("a line of the log", lambda: log.read_text()[before:].strip())).splitlines()[-1]
+
+
+def written(gateway: Gateway) -> int:
+    """How much HAProxy has written."""
+    return len((gateway.root / "haproxy.log").read_text())
+
+
+@pytest.mark.parametrize("path", ["/redeem", "/d/d1/renew", "/d/d1/drive"])
+def test_change_that_says_no_origin_ends_at_the_door(gateway: Gateway, path: str) -> None:
+    before = written(gateway)
+    assert gateway.request("POST", path, "{}")[0].status == 403
+    line = last_line(gateway, before)
+    assert "check=origin" in line
+    assert "server=<NOSRV>" in line
+
+
+def test_one_who_redeems_too_often_is_stopped_at_the_door() -> None:
+    with run_gateway(Gateway(redeem_per_minute=5)) as gateway:
+        statuses, before = [], 0
+        for _ in range(7):
+            before = written(gateway)
+            statuses.append(gateway.redeem("no-such-ticket")[0])
+        assert statuses[-1] == 429
+        line = last_line(gateway, before)
+        assert "check=ticket" in line
+        assert "server=<NOSRV>" in line
+        # Only redemptions count: the page itself can be had.
+        assert gateway.request("GET", "/")[0].status == 200
+
+
+@pytest.mark.parametrize("desktop", ["d1", "d2"])
+def test_session_that_nobody_began_has_no_server_among_those_of_others(own_gateway: Gateway, desktop: str) -> None:
+    gateway = own_gateway
+    for name in ("d1", "d2", "d1", "d2"):
+        gateway.session(name)
+    gateway.reload()
+    cookie = signed(gateway, desktop=desktop).replace("-d1=", f"-{desktop}=", 1)
+    for route in ("vnc", "terminal"):
+        assert gateway.upgrade(f"/d/{desktop}/{route}", cookie).status == 503
+
+
+@pytest.mark.parametrize("desktop", ["d1", "d2"])
+def test_too_many_streams_are_told_as_such(desktop: str) -> None:
+    with run_gateway(Gateway(changes={"streams_per_session": 1})) as gateway:
+        _, cookie = gateway.session(desktop)
+        first = gateway.upgrade(f"/d/{desktop}/vnc", cookie)
+        assert first.status == 101
+        second = gateway.upgrade(f"/d/{desktop}/vnc", cookie)
+        assert second.status == 429
+        assert '"error":"streams"' in second.rest.decode()
+
+
+def test_client_is_listed_with_the_address_that_it_came_from(gateway: Gateway) -> None:
+    id, cookie = gateway.session("d2")
+    line = socket.create_connection(("127.0.0.1", gateway.layout.listen_port), 10, source_address=(OTHER_CLIENT, 0))
+    lines = [
+        f"GET /d/d2/vnc HTTP/1.1\r\nHost: {gateway.authority}\r\nUpgrade: websocket\r\nConnection: Upgrade",
+        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
+        f"Origin: {gateway.origin}\r\nCookie: {cookie}",
+        "X-Deskyard-Address: 192.0.2.99\r\n\r\n",
+    ]
+    with gateway.trust.wrap_socket(line, server_hostname=HOSTNAME) as wrapped:
+        wrapped.sendall("\r\n".join(lines).encode())
+        assert b" 101 " in wrapped.recv(4096)
+        mine = next(one for one in gateway.listing() if one["id"] == id)
+        assert mine["from"] == [OTHER_CLIENT]
+
+
+def test_program_that_changes_something_gets_json_while_the_service_is_down() -> None:
+    with run_gateway(Gateway()) as gateway:
+        service = gateway.processes[0]
+        service.terminate()
+        service.wait(20)
+        answer, body = gateway.request("POST", "/redeem", "{}", {"Origin": gateway.origin, "Accept": "text/html"})
+        assert answer.status == 503
+        assert json.loads(body)["error"] == "service"
+        answer, body = gateway.request("GET", "/", None, {"Accept": "text/html"})
+        assert answer.status == 503
+        assert b"<!doctype html>" in body.lower()

@@ -1,0 +1,49 @@
+"""Names with a port of their own: an address that must not be reached is refused there as on the ports of the web."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.gateway.egress_lab import D1, PUBLIC, EgressLab, run_lab
+from tests.gateway.support import wait_for
+from tests.gateway.test_egress import REBINDING, V6, answered, fast
+from tests.unit.gateway.support import parsed
+
+INSIDE = ("loopback.test", "metadata.test", "private.test", "private3.test", "this-network.test", "multicast.test")
+OWN = ("gateway.test", "uplink.test", "host.test", "desktop.test", "forward.test")
+RULES = {
+    **dict.fromkeys((*INSIDE, *OWN), "address"),
+    # Its only addresses are of IPv6, or it has none.
+    **dict.fromkeys((*V6, "nothing.test"), "unresolvable"),
+}
+RECORDS = {
+    **{name: {"A": [REBINDING[name]]} for name in (*INSIDE, *OWN)},
+    **{name: {"AAAA": [address]} for name, address in V6.items()},
+    "nothing.test": {"A": []},
+    "*": {"A": [PUBLIC]},
+}
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[EgressLab]:
+    """A locked gateway with a port of its own for each of these names."""
+    names = ("allowed.test", "git.test:22", *(f"{name}:22" for name in RULES))
+    with run_lab(fast(parsed("locked", names)), RECORDS) as running:
+        yield running
+
+
+def test_a_name_with_a_port_that_points_inside_is_refused_with_its_reason(lab: EgressLab) -> None:
+    addresses = {forward.name: forward.address for forward in lab.settings.egress_rules.forwards}
+    assert answered(lab.ask([{"kind": "tcp", "to": addresses["git.test"], "port": 22}])) == [True]
+    before = lab.hits()
+    jobs = [{"kind": "tcp", "to": addresses[name], "port": 22} for name in RULES]
+
+    def told() -> dict[str, str]:
+        assert answered(lab.ask(jobs)) == [False] * len(jobs)
+        time.sleep(0.5)
+        return {one["target"]: one["rule"] for one in lab.events() if one["address"] == D1}
+
+    wanted = {f"{name}:22": rule for name, rule in RULES.items()}
+    wait_for("the events", lambda: wanted.items() <= told().items(), 20)
+    assert lab.hits() == before

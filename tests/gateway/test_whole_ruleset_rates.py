@@ -1,0 +1,50 @@
+"""The rates of the ruleset against the Plan: whose packets count, toward what, and what happens beyond."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deskyard.gateway import render
+from deskyard.gateway.settings import Settings, parse
+from tests.unit.gateway.support import document
+
+RATES = {"10.80.1.10": 20, "10.80.1.11": 100}
+
+
+def kernel_rules(settings: Settings, folder: Path) -> dict[str, list[list[dict[str, Any]]]]:
+    """The rules of each chain as the kernel took them."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: makes a network namespace")
+    (folder / "rules.nft").write_text(render.firewall(settings, "nobody", "daemon"))
+    load = f"ip link set lo up; nft -f {folder}/rules.nft && nft -j list ruleset"
+    done = subprocess.run(["unshare", "-n", "sh", "-c", load], capture_output=True, text=True, check=True, timeout=30)
+    chains: dict[str, list[list[dict[str, Any]]]] = {}
+    for entry in json.loads(done.stdout)["nftables"]:
+        if "rule" in entry:
+            chains.setdefault(entry["rule"]["chain"], []).append(entry["rule"]["expr"])
+    return chains
+
+
+@pytest.mark.parametrize("egress", ["open", "locked"])
+def test_new_connections_of_each_desktop_count_toward_its_own_rate(egress: Any, tmp_path: Path) -> None:
+    made = document(egress, ("allowed.test",) if egress == "locked" else ())
+    assert made["egress_rules"]["rates"].keys() == RATES.keys()
+    made["egress_rules"]["rates"] = RATES
+    found = {}
+    for rule in kernel_rules(parse(json.dumps(made)), tmp_path)["rate"]:
+        states, senders = [part["match"] for part in rule if "match" in part]
+        assert (states["left"], states["right"]) == ({"ct": {"key": "state"}}, "new")
+        assert (senders["op"], senders["left"]) == ("==", {"payload": {"protocol": "ip", "field": "saddr"}})
+        (counted,) = [part["set"] for part in rule if "set" in part]
+        assert (counted["op"], counted["elem"]) == ("update", senders["left"])
+        ((limit,),) = [[one["limit"] for one in counted["stmt"]]]
+        assert (limit["per"], limit["inv"]) == ("second", True)
+        assert rule[-1] == {"jump": {"target": "refuse"}}
+        wanted = senders["right"]
+        for address in wanted["set"] if isinstance(wanted, dict) else [wanted]:
+            found[address] = (limit["rate"], limit["burst"])
+    assert found == {address: (rate, 2 * rate) for address, rate in RATES.items()}
