@@ -2,6 +2,7 @@
 
 import json
 import socket
+import ssl
 
 import pytest
 
@@ -95,3 +96,17 @@ def test_program_that_changes_something_gets_json_while_the_service_is_down() ->
         answer, body = gateway.request("GET", "/", None, {"Accept": "text/html"})
         assert answer.status == 503
         assert b"<!doctype html>" in body.lower()
+
+
+def test_sessions_of_two_desktops_do_not_get_in_each_others_way(gateway: Gateway) -> None:
+    first, second = gateway.session("d1")[1], gateway.session("d2")[1]
+    for cookies in (f"{first}; {second}", f"{second}; {first}"):
+        assert [gateway.upgrade(f"/d/{name}/vnc", cookies).status for name in ("d1", "d2")] == [101, 101]
+
+
+def test_browser_that_offers_another_protocol_gets_the_one_that_the_door_reads(gateway: Gateway) -> None:
+    context = ssl.create_default_context(cadata=gateway.issuer.pem)
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    line = socket.create_connection(("127.0.0.1", gateway.layout.listen_port), 10)
+    with context.wrap_socket(line, server_hostname=HOSTNAME) as wrapped:
+        assert wrapped.selected_alpn_protocol() == "http/1.1"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from deskyard.gateway import render
-from deskyard.gateway.settings import Settings, parse
+from deskyard.gateway.settings import EGRESS, Settings, parse
 from tests.unit.gateway.support import document
 
 RATES = {"10.80.1.10": 20, "10.80.1.11": 100}
@@ -48,3 +48,24 @@ def test_new_connections_of_each_desktop_count_toward_its_own_rate(egress: Any, 
         for address in wanted["set"] if isinstance(wanted, dict) else [wanted]:
             found[address] = (limit["rate"], limit["burst"])
     assert found == {address: (rate, 2 * rate) for address, rate in RATES.items()}
+
+
+def test_in_a_locked_workspace_what_goes_to_the_router_counts_and_nothing_else(tmp_path: Path) -> None:
+    rules = kernel_rules(parse(json.dumps(document("locked", ("allowed.test",)))), tmp_path)["from_workspace"]
+    (counted,) = [rule for rule in rules if {"jump": {"target": "rate"}} in rule]
+    (accepted,) = [
+        rule for rule in rules if {"accept": None} in rule and counted[:-1] == [p for p in rule if p in counted]
+    ]
+    assert len(counted) > 1
+    assert rules.index(counted) < rules.index(accepted)
+
+
+@pytest.mark.parametrize("egress", EGRESS)
+@pytest.mark.parametrize("hook", ["input", "output"])
+def test_what_is_dropped_at_the_end_is_told_a_few_times_a_second(hook: str, egress: Any, tmp_path: Path) -> None:
+    told, dropped = kernel_rules(parse(json.dumps(document(egress))), tmp_path)[hook][-2:]
+    assert [next(iter(part)) for part in told] == ["limit", "log"]
+    assert (told[0]["limit"]["per"], told[0]["limit"].get("inv", False)) == ("second", False)
+    assert hook in told[1]["log"]["prefix"]
+    assert "drop" in dropped[-1]
+    assert not any("match" in part for part in dropped)
