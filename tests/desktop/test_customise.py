@@ -1,4 +1,4 @@
-"""What customises a desktop reaches it over SSH, is applied again, and takes nothing from the agent that lives there."""
+"""What customises a desktop comes over SSH, is applied again, and takes nothing from the agent that lives there."""
 
 import os
 import signal
