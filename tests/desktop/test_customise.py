@@ -106,7 +106,7 @@ def test_what_the_agent_changed_is_kept_listed_and_only_overwritten_with_a_backu
     own = folder(owner.folder / "own", {f"home/{name}": "1\n" for name in names})
     owner.customise(desk=own)
     owner.customised("lab/desk")
-    lab.do("desk", "cd; echo mine | tee changed dropped-but-changed >/dev/null; rm deleted", user="agent")
+    lab.do("desk", "cd ~agent; echo mine | tee changed dropped-but-changed >/dev/null; rm deleted", user="agent")
     after = {"same": "1\n", "updated": "2\n", "changed": "2\n", "deleted": "1\n", "added": "1\n"}
     folder(own, {f"home/{name}": text for name, text in after.items()})
     expected = {
@@ -154,10 +154,36 @@ def test_a_planted_link_leads_root_nowhere(lab: Lab, owner: Owner) -> None:
     assert lab.do("desk", "ls -lR /etc | sha256sum; cat /etc/passwd /etc/hosts").stdout == kept
 
 
+NO_FOLLOW = ("FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW", "FOLDER = os.O_RDONLY | os.O_DIRECTORY")
+AS_AGENT = ("    os.seteuid(account.pw_uid)", "    pass")
+
+
+@pytest.mark.parametrize(
+    ("without", "written"),
+    [([], False), ([NO_FOLLOW], False), ([AS_AGENT], False), ([NO_FOLLOW, AS_AGENT], True)],
+    ids=["whole", "links are followed", "root writes", "neither"],
+)
+def test_either_of_two_walls_holds_against_a_link_and_without_both_it_is_followed(
+    lab: Lab, owner: Owner, monkeypatch: pytest.MonkeyPatch, without: list[tuple[str, str]], written: bool
+) -> None:
+    source = Path(customise_delivery.customise_program.__file__).read_text()
+    for part, weaker in without:
+        assert part in source
+        source = source.replace(part, weaker)
+    (owner.folder / "program.py").write_text(source)
+    monkeypatch.setattr(customise_delivery.customise_program, "__file__", str(owner.folder / "program.py"))
+    lab.do("desk", "rm -rf /etc/deskyard-target; install -d -m 0755 /etc/deskyard-target")
+    lab.do("desk", "ln -s /etc/deskyard-target ~agent/d", user="agent")
+    owner.customise(desk=folder(owner.folder / "own", {"home/d/planted": "evil\n"}))
+    done = states(owner.customised("lab/desk", "--overwrite")["desk"])
+    assert done == {"d/planted": "new" if written else "kept"}
+    assert (lab.root("desk") / "etc/deskyard-target/planted").exists() == written
+
+
 SWAP = """
-cd; mkdir -p real
+cd ~agent
 timeout 60 sh -c 'while [ ! -e stop ]; do
-  rm -f d; ln -s /etc/deskyard-target d; rm -f d; mkdir d; rm -rf d
+  rm -rf d; ln -s /etc/deskyard-target d; echo >>swaps; rm -f d; mkdir d
 done' >/dev/null 2>&1 &
 """
 
@@ -165,15 +191,16 @@ done' >/dev/null 2>&1 &
 def test_a_link_that_is_swapped_in_while_files_are_laid_leads_root_nowhere(lab: Lab, owner: Owner) -> None:
     own = folder(owner.folder / "own", {})
     owner.customise(desk=own)
-    lab.do("desk", "install -d -m 0755 /etc/deskyard-target")
+    lab.do("desk", "rm -rf /etc/deskyard-target; install -d -m 0755 /etc/deskyard-target")
     lab.do("desk", SWAP, user="agent")
     try:
-        for number in range(6):
-            folder(own, {f"home/d/{one}": f"{number}" for one in range(60)})
+        for number in range(4):
+            folder(own, {f"home/d/{one}": f"{number}" for one in range(100)})
             # Whatever becomes of it: the agent works against it.
             owner.inv("desktop.customise", "lab/desk", "--overwrite", "--json")
     finally:
-        lab.do("desk", "touch ~/stop; sleep 0.5", user="agent")
+        lab.do("desk", "touch ~agent/stop; sleep 0.5", user="agent")
+    assert int(lab.do("desk", "wc -l <~agent/swaps").stdout) > 100
     assert list((lab.root("desk") / "etc/deskyard-target").iterdir()) == []
     assert lab.do("desk", f"find {customisation.HOME} -not -user agent").stdout == ""
 
@@ -188,7 +215,7 @@ def test_a_first_boot_that_fails_is_shown_tried_again_and_then_done(lab: Lab, ow
     assert "first-boot-desktop.log" in error["remedy"]
     assert (lab.root("desk") / HOME / "a").exists()
 
-    lab.do("desk", "touch ~/ready", user="agent")
+    lab.do("desk", "touch ~agent/ready", user="agent")
     due = owner.customised("lab/desk", "--dry-run")["desk"]["scripts"]
     assert due == [{"script": "first-boot", "of": "desktop", "state": "due"}]
     runs = [owner.customised("lab/desk", *options)["desk"]["scripts"][0]["state"] for options in ((), (), ("--again",))]
