@@ -363,7 +363,9 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     except KeyError:
         return {"error": f"there is no account {request['account']}"}
     try:
-        with alone(Path(request["state"])):
+        # A dry run makes no folder either.
+        fresh = request["do"] == "begin" and request["dry"] and not os.path.lexists(request["state"])
+        with contextlib.nullcontext() if fresh else alone(Path(request["state"])):
             memory = Memory(Path(request["state"]) / "applied.json").load()
             home = os.open(account.pw_dir, FOLDER)
             try:

@@ -25,7 +25,7 @@ rm -rf /etc/systemd/system/*.service.d /etc/systemd/system/web-terminal.service
 cp -r /etc/skel {customisation.HOME}
 chown -R agent:agent {customisation.HOME}
 """
-TERMINAL = "[Service]\nUser=agent\nExecStart=/bin/sleep infinity\n"
+TERMINAL = "[Service]\nType=exec\nUser=agent\nExecStart=/bin/sleep infinity\n"
 
 
 @pytest.fixture(autouse=True)
@@ -144,7 +144,9 @@ def test_a_planted_link_leads_root_nowhere(lab: Lab, owner: Owner) -> None:
     owner.customise(desk=own)
     kept = lab.do("desk", "ls -lR /etc | sha256sum; cat /etc/passwd /etc/hosts").stdout
     lab.do(
-        "desk", "cd; ln -s /etc .config; ln -s /etc/hosts hosts; ln -s /etc/passwd .fine.deskyard-part", user="agent"
+        "desk",
+        "cd ~agent; ln -s /etc .config; ln -s /etc/hosts hosts; ln -s /etc/passwd .fine.deskyard-part",
+        user="agent",
     )
     done = states(owner.customised("lab/desk")["desk"])
     assert done == {".config/passwd": "kept", "hosts": "kept", "fine": "new"}
@@ -242,6 +244,32 @@ def test_an_interrupted_apply_goes_on_at_the_next(lab: Lab, owner: Owner, monkey
     assert sorted(path.name for path in home.glob("f*")) == ["f0", "f1"]
     assert states(owner.customised("lab/desk")["desk"]) == dict.fromkeys(("f2", "f3", "f4", "f5"), "new")
     assert states(owner.customised("lab/desk")["desk"]) == {}
+
+
+def test_a_program_that_is_killed_on_the_desktop_loses_nothing(lab: Lab, owner: Owner) -> None:
+    own = folder(owner.folder / "own", {f"home/all/{number}": "1" for number in range(400)})
+    owner.customise(desk=own)
+    lab.do("desk", "mkdir ~agent/all; echo mine >~agent/all/399", user="agent")
+    last = lab.root("desk") / HOME / "all"
+    killed: list[int] = []
+
+    def kill() -> None:
+        deadline = time.monotonic() + 60
+        while len(list(last.iterdir())) < 20 and time.monotonic() < deadline:
+            time.sleep(0.005)
+        killed.append(lab.do("desk", "kill -9 $(pgrep -f '^python3 -I -c')", check=False).returncode)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    told = owner.inv("desktop.customise", "lab/desk")
+    thread.join(timeout=120)
+    assert (told.code, killed) == (1, [0]), told.err
+    assert 20 <= len(list(last.glob("[0-9]*"))) < 400
+    folder(own, {f"home/all/{number}": "2" for number in range(400)})
+    done = states(owner.customised("lab/desk")["desk"])
+    assert [path for path, state in done.items() if state == "kept"] == ["all/399"]
+    found = {path.name: path.read_text() for path in last.iterdir()}
+    assert found == {**{str(number): "2" for number in range(399)}, "399": "mine\n"}
 
 
 def test_a_script_whose_starter_went_away_runs_to_its_end_and_is_not_run_twice(lab: Lab, owner: Owner) -> None:

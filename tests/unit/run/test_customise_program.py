@@ -80,6 +80,8 @@ def test_files_are_brought_left_alone_changed_and_removed_with_their_folders(des
 
 
 def test_a_dry_run_tells_all_that_and_touches_nothing(desktop: Desktop) -> None:
+    assert desktop.begin({"a": "1"}, dry=True) == {"a": "new"}
+    assert not desktop.state.exists() and list(desktop.home.iterdir()) == []
     desktop.apply({"a": "1", "b": "1", "c": "1"})
     (desktop.home / "c").write_text("mine")
     before = desktop.text(), (desktop.state / "applied.json").read_text()
