@@ -1,6 +1,7 @@
 """Brings desktops what customises them: files for the agent's home, its environment, and its owner's scripts."""
 
 import base64
+import secrets
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -146,17 +147,20 @@ def _scripts(plan: WorkspacePlan, desktop: str, shall: Customisation, how: How, 
             yield ScriptState(script.name, script.of, "done")
             continue
         if not how.dry_run:
-            _run(plan, desktop, shall, script)
+            once = script.name == FIRST_BOOT and not how.again
+            _run(plan, desktop, shall, script, once)
         yield ScriptState(script.name, script.of, "due" if how.dry_run else "ran")
 
 
-def _run(plan: WorkspacePlan, desktop: str, shall: Customisation, script: Script) -> None:
+def _run(plan: WorkspacePlan, desktop: str, shall: Customisation, script: Script, once: bool) -> None:
     say(f"    {desktop}: {script.name} of the {script.of} runs, for at most {script.seconds} s")
     request = {
         "account": customisation.ACCOUNT,
         "state": customisation.STATE,
         "script": script.title,
         "text": script.text,
+        "once": once,
+        "run": secrets.token_hex(16),
         "seconds": script.seconds,
         "environment": dict(shall.environment),
     }

@@ -29,8 +29,13 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def run(account: pwd.struct_passwd, folder: Path, request: dict[str, Any]) -> dict[str, Any]:
-    """Run the script in the account's home; that it ended well, and what it said, stays in `folder`."""
-    program = folder / request["script"]
+    """Run the script in the account's home; that it ended well, and what it said, stays in `folder`.
+
+    Who asks may have lost the way here and ask again: what has ended well in the meantime is not run again.
+    """
+    program, done = folder / request["script"], folder / f"{request['script']}.done"
+    if done.exists() and (request["once"] or done.read_text() == request["run"]):
+        return {"code": 0, "in_time": True, "output": ""}
     put(program, request["text"], 0o755)
     variables = {"HOME": account.pw_dir, "USER": account.pw_name, "LOGNAME": account.pw_name, "LANG": "C.UTF-8"}
     variables |= {"SHELL": account.pw_shell, "PATH": SYSTEM_PATH, **request["environment"]}
@@ -52,7 +57,7 @@ def run(account: pwd.struct_passwd, folder: Path, request: dict[str, Any]) -> di
     said = without_keys(output.decode("utf-8", "replace"))
     put(folder / f"{request['script']}.log", said, 0o644)
     if in_time and process.returncode == 0:
-        put(folder / f"{request['script']}.done", "", 0o644)
+        put(done, request["run"], 0o644)
     return {"code": process.returncode, "in_time": in_time, "output": said[-MAX_TOLD:]}
 
 

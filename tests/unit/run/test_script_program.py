@@ -27,6 +27,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def ran(state: Path, body: str, seconds: float = 20.0, **environment: str) -> dict[str, Any]:
     request = {"account": "agent", "state": str(state), "script": "first-boot-desktop", "seconds": seconds}
+    request |= {"once": False, "run": "1"}
     return script_program.answer({**request, "text": f"#!/bin/sh\n{body}\n", "environment": environment})
 
 
@@ -71,6 +72,14 @@ def test_a_key_that_it_says_is_not_kept(state: Path, tmp_path: Path) -> None:
     assert "my key is ***" in found["output"]
 
 
+def test_one_that_ended_well_is_not_run_again_for_the_same_asking(state: Path, tmp_path: Path) -> None:
+    request = {"account": "agent", "state": str(state), "script": "x", "seconds": 20, "environment": {}}
+    request |= {"text": "#!/bin/sh\necho >>ran\n"}
+    asked = [(False, "1"), (False, "1"), (True, "2"), (False, "3"), (False, "3")]
+    assert [script_program.answer({**request, "once": once, "run": run})["code"] for once, run in asked] == [0] * 5
+    assert (tmp_path / "home/ran").read_text() == "\n" * 2
+
+
 def test_two_do_not_run_at_once(state: Path) -> None:
     with script_program.alone(state):
         assert "still at work" in ran(state, "true")["error"]
@@ -78,6 +87,7 @@ def test_two_do_not_run_at_once(state: Path) -> None:
 
 def test_one_that_nothing_can_run_is_an_error(state: Path) -> None:
     request = {"account": "agent", "state": str(state), "script": "x", "seconds": 5, "environment": {}}
+    request |= {"once": True, "run": "1"}
     assert "No such file" in script_program.answer({**request, "text": "#!/no/such/shell\n"})["error"]
 
 
