@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from deskyard.plan import customisation
-from deskyard.run import customise_delivery, desktop_program
+from deskyard.run import customise_delivery, customise_program, desktop_program
 from tests.desktop.lab import Lab
 from tests.desktop.owner import Owner
 
@@ -76,7 +76,6 @@ def test_up_brings_files_environment_and_scripts_and_the_next_changes_nothing(la
         "agent:agent 644",
     ]
     assert (home / "ran-all").read_text() == (home / "ran-own").read_text() == "agent /home/agent vi\n"
-    assert (lab.root("desk") / customisation.STATE.lstrip("/") / "scripts/first-boot-own.log").exists() is False
     assert lab.do("desk", f"cat {customisation.STATE}/scripts/first-boot-desktop.log").stdout == "said by own\n"
     # Sessions of the agent have the environment, others do not; so has a service after its next start.
     show = "sh -lc 'echo \"${EDITOR:-none} ${LEVEL:-none}\"'"
@@ -168,12 +167,12 @@ AS_AGENT = ("    os.seteuid(account.pw_uid)", "    pass")
 def test_either_of_two_walls_holds_against_a_link_and_without_both_it_is_followed(
     lab: Lab, owner: Owner, monkeypatch: pytest.MonkeyPatch, without: list[tuple[str, str]], written: bool
 ) -> None:
-    source = Path(customise_delivery.customise_program.__file__).read_text()
+    source = Path(customise_program.__file__).read_text()
     for part, weaker in without:
         assert part in source
         source = source.replace(part, weaker)
     (owner.folder / "program.py").write_text(source)
-    monkeypatch.setattr(customise_delivery.customise_program, "__file__", str(owner.folder / "program.py"))
+    monkeypatch.setattr(customise_program, "__file__", str(owner.folder / "program.py"))
     lab.do("desk", "rm -rf /etc/deskyard-target; install -d -m 0755 /etc/deskyard-target")
     lab.do("desk", "ln -s /etc/deskyard-target ~agent/d", user="agent")
     owner.customise(desk=folder(owner.folder / "own", {"home/d/planted": "evil\n"}))
@@ -303,7 +302,7 @@ def test_a_script_whose_starter_went_away_runs_to_its_end_and_is_not_run_twice(l
 
 
 def test_half_a_request_changes_nothing(lab: Lab, owner: Owner) -> None:
-    source = Path(customise_delivery.customise_program.__file__).read_text()
+    source = Path(customise_program.__file__).read_text()
     remote = ["sudo", "-n", "python3", "-I", "-c", desktop_program.START, str(len(source))]
     done = lab.link.run("desk", remote, timeout=60, stdin=f'{source}{{"do": "begin", ', check=False)
     assert done.code != 0 and not (lab.root("desk") / customisation.STATE.lstrip("/")).exists()
