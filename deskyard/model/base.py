@@ -77,7 +77,8 @@ def _may_be_shown(location: tuple[int | str, ...], model: type[BaseModel]) -> bo
     """False for what is in a field that keeps its value back (`repr=False`)."""
     models = [model]
     for part in location:
-        infos = [one.model_fields[part] for one in models if isinstance(part, str) and part in one.model_fields]
+        fields = [(name, info) for one in models for name, info in one.model_fields.items()]
+        infos = [info for name, info in fields if part in (name, info.alias)]
         if not all(info.repr for info in infos):
             return False
         models = [found for info in infos for found in _models_in(info.annotation)] or models

@@ -7,6 +7,7 @@ from pydantic import Field, field_validator, model_validator
 
 from deskyard.gateway.egress_list import MAX_ENTRIES
 from deskyard.model.base import Declaration, DnsLabel
+from deskyard.model.customise import Customise
 from deskyard.model.egress import AllowEntry
 from deskyard.model.keys import MAX_KEYS, Encrypted, encrypted
 
@@ -30,6 +31,9 @@ class Desktop(Declaration):
         max_length=MAX_KEYS,
         repr=False,
         description="Names of the workspace's keys that this desktop gets, besides shared_keys.",
+    )
+    customise: Customise | None = Field(
+        None, description="Files, environment and scripts of this desktop, laid over those of the workspace."
     )
 
 
@@ -75,6 +79,7 @@ class Workspace(Declaration):
     shared_keys: tuple[DnsLabel, ...] = Field(
         (), max_length=MAX_KEYS, repr=False, description="Names of the keys that every desktop gets."
     )
+    customise: Customise | None = Field(None, description="Files, environment and scripts of every desktop.")
 
     @field_validator("network")
     @classmethod

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 PROJECT = "deskyard"
 STACKS_VARIABLE = "DESKYARD_STACKS"
-# What the program is not told: keys go to desktops that run, and to nobody else.
-NOT_FOR_THE_PROGRAM = {"keys", "shared_keys"}
+# What the program is not told: keys and what customises go to desktops that run, and to nobody else.
+NOT_FOR_THE_PROGRAM = {"keys", "shared_keys", "customise"}
 
 
 @dataclass(frozen=True)

@@ -33,17 +33,19 @@ def ask(
     *,
     hidden: Collection[str] = (),
     reach_seconds: float | None = None,
+    run_seconds: float = RUN_SECONDS,
 ) -> dict[str, Any]:
     """What `program` answers to `request` on a desktop; raises `SiteError`, which shows nothing that is `hidden`.
 
-    A desktop that cannot be reached is tried again for `reach_seconds` (some minutes).
+    A desktop that cannot be reached is tried again for `reach_seconds` (some minutes); once it is, the program has
+    `run_seconds`.
     """
     source = Path(program.__file__ or "").read_text()
     told = f"{source}{json.dumps(request)}\n"
     patience = REACH_SECONDS if reach_seconds is None else reach_seconds
     remote = ["sudo", "-n", "python3", "-I", "-c", START, str(len(source))]
     try:
-        answer = _run(SshLink(plan.site, plan.name), desktop, remote, told, time.monotonic() + patience)
+        answer = _run(SshLink(plan.site, plan.name), desktop, remote, told, time.monotonic() + patience, run_seconds)
     except SiteError as error:
         raise SiteError(error.field, error.value, _shown(error.reason, hidden), error.remedy) from None
     found = _understood(answer.stdout)
@@ -71,11 +73,11 @@ def _understood(text: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _run(link: SshLink, desktop: str, remote: Sequence[str], stdin: str, deadline: float) -> Result:
+def _run(link: SshLink, desktop: str, remote: Sequence[str], stdin: str, deadline: float, run_seconds: float) -> Result:
     """Try until it can be reached: what is asked of a desktop can be asked twice."""
     while True:
         try:
-            return link.run(desktop, remote, timeout=RUN_SECONDS, stdin=stdin, check=False)
+            return link.run(desktop, remote, timeout=run_seconds, stdin=stdin, check=False)
         except SiteError:
             if time.monotonic() > deadline:
                 raise

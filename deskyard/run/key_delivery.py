@@ -1,20 +1,19 @@
 """Brings the owner's keys to the desktops that they name, and takes back what a desktop shall not have any more."""
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
 from pathlib import Path
 
 from deskyard.errors import CommandError, SiteError
 from deskyard.plan import key_file
 from deskyard.plan.workspace import WorkspacePlan
-from deskyard.run import command, desktop_program, key_program, stack_secrets
+from deskyard.run import desktop_program, key_program, stack_secrets
 from deskyard.run.declaration import Declared
+from deskyard.run.desktops_at_once import at_once
 from deskyard.run.places import places
 from deskyard.run.progress import say
 from deskyard.run.pulumi_stack import WorkspaceStack
 
-# A gateway's SSH server drops some of more than ten strangers at a time.
-AT_ONCE = 4
 MARK = "keys-delivered"
 OUTCOMES = ("unchanged", "changed", "removed")
 
@@ -44,21 +43,10 @@ def deliver(plan: WorkspacePlan, keys: Keys) -> dict[str, str]:
     if any(keys.values()):
         mark.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         mark.touch()
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        running = {desktop: pool.submit(_bring, plan, desktop, keys[desktop]) for desktop in keys}
-        try:
-            wait(running.values())
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            with command.stopping():
-                pool.shutdown(wait=True)
-            raise
-    failures = [failure for one in running.values() if (failure := one.exception())]
-    if failures:
-        raise failures[0]
+    done = at_once({desktop: partial(_bring, plan, desktop, values) for desktop, values in keys.items()})
     if not any(keys.values()):
         mark.unlink(missing_ok=True)
-    return {desktop: one.result() for desktop, one in running.items()}
+    return done
 
 
 def request(**what: str | None) -> dict[str, str | None]:

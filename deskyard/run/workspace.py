@@ -17,6 +17,7 @@ from deskyard.plan.workspace import HTTPS, WorkspacePlan
 from deskyard.proxmox import retry
 from deskyard.run import (
     certificate_authority,
+    customise_delivery,
     declaration,
     forward,
     hypervisor,
@@ -26,6 +27,7 @@ from deskyard.run import (
     readiness,
 )
 from deskyard.run.accelerator import accelerator
+from deskyard.run.customise_delivery import How
 from deskyard.run.declaration import Declared
 from deskyard.run.forward import Forward
 from deskyard.run.machines import machines_of
@@ -56,7 +58,7 @@ def up(
     remove: Sequence[str] = (),
     on_route: Callable[[str, str], None] | None = None,
 ) -> dict[str, Any]:
-    """Bring a workspace to what is declared, wait until every route of every desktop answers, and deliver its keys.
+    """Bring a workspace to what is declared, wait until every route of every desktop answers, deliver keys, customise.
 
     `on_route` is told each desktop and route when it first answers.
 
@@ -71,6 +73,7 @@ def up(
         steps = _again(declared.site, stack, stack.changes)
         _guard_data(name, steps, remove)
         keys = key_delivery.wanted(declared, stack)
+        customised = customise_delivery.wanted(declared)
     if steps:
         with step("machines", timings):
             _again(declared.site, stack, stack.up)
@@ -83,6 +86,9 @@ def up(
     if keys is not None:
         with step("keys", timings):
             key_delivery.deliver(declared.plan, keys)
+    if customised:
+        with step("customise", timings):
+            customise_delivery.apply(declared.plan, customised, How())
     return _state(declared.plan, machines_of(declared.plan).states(), gateway)
 
 

@@ -6,7 +6,9 @@ from typing import Any
 
 from invoke import Collection, Context
 
+from deskyard.run import customise as owner_customise
 from deskyard.run import keys as owner_keys
+from deskyard.run.customise_delivery import How
 from deskyard.tasks.front import command, show
 
 
@@ -34,6 +36,36 @@ def keys(_: Context, target: str, json: bool = False) -> None:
     show(found, as_json=json, text=_text(found))
 
 
+@command(
+    help={
+        "target": "WORKSPACE, or WORKSPACE/DESKTOP",
+        "dry_run": "say per file what would be done; touches nothing",
+        "again": "run first-boot once more",
+        "overwrite": "put files over what was changed on the desktop, and keep that beside as FILE.deskyard-kept",
+        "json": "print JSON",
+    }
+)
+def customise(
+    _: Context, target: str, dry_run: bool = False, again: bool = False, overwrite: bool = False, json: bool = False
+) -> None:
+    """Bring desktops their owner's files, environment and scripts, without reinstalling; keeps what they changed."""
+    found = owner_customise.customise(target, How(dry_run, again, overwrite))
+    show(found, as_json=json, text=_customised(found))
+
+
+def _customised(found: dict[str, Any]) -> str:
+    lines = []
+    for one in found["desktops"]:
+        lines.append(f"{one['desktop']}  {one['unchanged']} unchanged")
+        for file in one["files"]:
+            why = f"  ({file['reason']})" if file["reason"] else ""
+            lines.append(f"  {file['state']:>11}  {file['path']}{why}")
+        if one["environment"] != "unchanged":
+            lines.append(f"  {one['environment']:>11}  the environment")
+        lines += [f"  {script['state']:>11}  {script['script']} of the {script['of']}" for script in one["scripts"]]
+    return "\n".join(lines) or "nothing customises a desktop"
+
+
 def _text(found: dict[str, Any]) -> str:
     lines = [f"{row['name']}  {row['variable']}  {row['fingerprint'] or '-'}  {row['state']}" for row in found["keys"]]
     if not found["guarded"]:
@@ -44,5 +76,5 @@ def _text(found: dict[str, Any]) -> str:
 
 
 ns = Collection("desktop")
-for one in (set_key, keys):
+for one in (set_key, keys, customise):
     ns.add_task(one)

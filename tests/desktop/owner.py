@@ -51,6 +51,18 @@ class Owner:
         }
         self.file.write_text(yaml.safe_dump({**before, "config": {**before["config"], **config}}))
 
+    def customise(self, workspace: Path | None = None, **desktops: Path) -> None:
+        """Say what customises all desktops, and each of them."""
+        self.declare(desk=[], other=[])
+        content = yaml.safe_load(self.file.read_text())
+        content["config"].pop("deskyard:customise", None)
+        if workspace is not None:
+            content["config"]["deskyard:customise"] = {"from": str(workspace.relative_to(self.folder))}
+        for one in content["config"]["deskyard:desktops"]:
+            if one["name"] in desktops:
+                one["customise"] = {"from": str(desktops[one["name"]].relative_to(self.folder)), "script_seconds": 60}
+        self.file.write_text(yaml.safe_dump(content))
+
     def take_back(self, name: str) -> None:
         """Take a key out of the file."""
         content = yaml.safe_load(self.file.read_text())
@@ -75,6 +87,12 @@ class Owner:
         told = self.inv("workspace.up", "lab", "--json")
         assert told.code == 0, told.err
         return told.err
+
+    def customised(self, target: str, *options: str) -> dict[str, Any]:
+        """`desktop.customise`; what became of each desktop, by name."""
+        told = self.inv("desktop.customise", target, *options, "--json")
+        assert told.code == 0, told.err
+        return {one["desktop"]: one for one in told.document["desktops"]}
 
     def keys(self, desktop: str) -> Any:
         """`desktop.keys`."""

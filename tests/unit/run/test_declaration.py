@@ -26,12 +26,13 @@ def test_file_and_pulumi_configuration_give_the_same_workspace(stacks: Path) -> 
     assert declaration.read_workspace("lab") == declaration.from_config("lab", config.get)
 
 
-def test_the_program_is_not_told_of_keys(stacks: Path) -> None:
+def test_the_program_is_not_told_of_keys_and_of_what_customises(stacks: Path) -> None:
     config = {
         "network": "10.80.1.0/24",
-        "desktops": '[{"name": "dev1", "keys": ["anthropic"]}]',
+        "desktops": '[{"name": "dev1", "keys": ["anthropic"], "customise": {"from": "canary-11d0"}}]',
         "keys": '{"anthropic": "canary-11d0"}',
         "shared_keys": '["anthropic"]',
+        "customise": '{"from": "canary-11d0"}',
     }
     asked: list[str] = []
 
@@ -41,7 +42,8 @@ def test_the_program_is_not_told_of_keys(stacks: Path) -> None:
 
     told = declaration.from_config("lab", get)
     assert (told.keys, told.shared_keys, told.desktops[0].keys) == (None, (), ())
-    assert "network" in asked and not {"keys", "shared_keys"} & set(asked)
+    assert (told.customise, told.desktops[0].customise) == (None, None)
+    assert "network" in asked and not {"keys", "shared_keys", "customise"} & set(asked)
 
 
 def test_plan_is_made_for_the_named_site(stacks: Path) -> None:

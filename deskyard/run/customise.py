@@ -1,0 +1,24 @@
+"""What an owner does to customise desktops again without a new image, a new desktop or a whole `up`."""
+
+from dataclasses import asdict
+from typing import Any
+
+from deskyard.run import customise_delivery, declaration, workspace
+from deskyard.run.customise_delivery import How
+
+
+def customise(target: str, how: How) -> dict[str, Any]:
+    """Customise WORKSPACE/DESKTOP, or all desktops of WORKSPACE; what became of every file and script."""
+    name, slash, desktop = target.partition("/")
+    declared = declaration.read(name)
+    if slash:
+        declared.plan.desktop(desktop)
+    shall = customise_delivery.wanted(declared, desktop if slash else None)
+    if shall:
+        workspace.require_running(declared.plan)
+    reports = customise_delivery.apply(declared.plan, shall, how)
+    return {
+        "workspace": name,
+        "dry_run": how.dry_run,
+        "desktops": [asdict(reports[one]) for one in shall],
+    }

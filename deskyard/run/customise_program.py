@@ -1,0 +1,384 @@
+"""Runs as root on a desktop: lays the owner's files into the agent's home, and never over what was changed there.
+
+Sent over standard input and run by `python3`, so it knows only the standard library of Python 3.10 and later. It reads
+a request (one line of JSON) and answers one line of JSON. Without the whole request it does nothing. In the home it
+acts as the agent's account and goes through no link: whatever the agent planted there, root writes nowhere else.
+"""
+
+import base64
+import contextlib
+import ctypes
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import pwd
+import shutil
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+BUSY_SECONDS = 60.0
+MAX_BYTES = 65 << 20
+OTHER = "other"
+SKELETON = "/etc/skel"
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+NOREPLACE, EXCHANGE = 1, 2
+CHANGED, BEFORE = "it was changed on the desktop", "it was there before"
+GONE, IN_THE_WAY = "it was removed on the desktop", "a link, or what is no folder of the account, is on its way"
+
+
+@dataclass
+class Memory:
+    """What was applied before: the mark of each file, marks that a run was about to bring, folders that were made."""
+
+    path: Path
+    files: dict[str, str] = field(default_factory=dict)
+    coming: dict[str, list[str]] = field(default_factory=dict)
+    folders: list[str] = field(default_factory=list)
+
+    def load(self) -> "Memory":
+        """Read it; nothing is remembered if there is none, and then nothing on the desktop counts as ours."""
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            kept = json.loads(self.path.read_text())
+            self.files, self.coming, self.folders = dict(kept["files"]), dict(kept["coming"]), list(kept["folders"])
+        return self
+
+    def ours(self, path: str) -> set[str]:
+        """The marks by which a file is known to be as we left it."""
+        return {*self.coming.get(path, ()), *([self.files[path]] if path in self.files else ())}
+
+    def save(self) -> None:
+        """Write it as a whole."""
+        kept = {"files": self.files, "coming": self.coming, "folders": sorted(set(self.folders))}
+        put(self.path, json.dumps(kept, sort_keys=True), 0o600)
+
+
+def renamed(parent: int, old: str, new: str, flag: int) -> None:
+    """Rename in one folder so that what is called `new` is not lost: it stays, or changes places with `old`."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.renameat2(parent, os.fsencode(old), parent, os.fsencode(new), flag) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), new)
+
+
+def mark(content: bytes, executable: bool) -> str:
+    """What tells a file from any other."""
+    return ("x" if executable else "-") + hashlib.sha256(content).hexdigest()
+
+
+def seen(parent: int | None, name: str) -> str | None:
+    """The mark of a plain file, `OTHER` for what is none, nothing if there is nothing."""
+    try:
+        facts = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        if not stat.S_ISREG(facts.st_mode) or facts.st_size > MAX_BYTES:
+            return OTHER
+        handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=parent)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return OTHER
+    with os.fdopen(handle, "rb") as file:
+        return mark(file.read(MAX_BYTES), bool(facts.st_mode & stat.S_IXUSR))
+
+
+class Blocked(Exception):
+    """What is on the way to a file is no folder that may be entered."""
+
+
+@contextlib.contextmanager
+def way(home: int, path: str, make: list[str] | None = None) -> Iterator[tuple[int, str]]:
+    """The folder of a file, entered part by part through no link, and the file's name; `make` notes what it makes."""
+    *parts, name = path.split("/")
+    handle, private = os.dup(home), parts[:1] in ([".ssh"], [".gnupg"])
+    try:
+        for number, part in enumerate(parts):
+            try:
+                if make is not None:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(part, 0o700 if private else 0o755, dir_fd=handle)
+                        make.append("/".join(parts[: number + 1]))
+                below = os.open(part, FOLDER, dir_fd=handle)
+            except (NotADirectoryError, PermissionError):
+                raise Blocked from None
+            except OSError as error:
+                if error.errno == errno.ELOOP:
+                    raise Blocked from None
+                raise
+            os.close(handle)
+            handle = below
+        yield handle, name
+    finally:
+        os.close(handle)
+
+
+def pristine(path: str) -> str | None:
+    """The mark of what every new account gets: nobody has written it, so nobody loses it."""
+    return seen(None, f"{SKELETON}/{path}")
+
+
+def judged(has: str | None, wanted: str, memory: Memory, path: str) -> tuple[str, str]:
+    """What becomes of a file that shall be `wanted`, and why it stays if it does."""
+    known = path in memory.files
+    if has == wanted:
+        return "unchanged", ""
+    if has is None:
+        return ("kept", GONE) if known else ("new", "")
+    if has in memory.ours(path) or has == pristine(path):
+        return "changed", ""
+    return "kept", CHANGED if known else BEFORE
+
+
+def look(home: int, path: str, wanted: str, memory: Memory, overwrite: bool) -> tuple[str, str]:
+    """What would become of a file."""
+    try:
+        with way(home, path) as (parent, name):
+            state, reason = judged(seen(parent, name), wanted, memory, path)
+    except FileNotFoundError:
+        state, reason = judged(None, wanted, memory, path)
+    except Blocked:
+        return "kept", IN_THE_WAY
+    if state == "kept" and overwrite:
+        return ("new", "") if reason == GONE else ("overwritten", reason)
+    return state, reason
+
+
+def lay(home: int, path: str, told: dict[str, Any], memory: Memory, overwrite: bool) -> tuple[str, str]:
+    """Bring one file, in one step; what was there and is not ours stays, here or beside."""
+    wanted = told["mark"]
+    state, reason = look(home, path, wanted, memory, overwrite)
+    if state not in ("new", "changed", "overwritten"):
+        return state, reason
+    known = {*memory.ours(path), wanted, pristine(path)}
+    try:
+        with way(home, path, memory.folders) as (parent, name):
+            part, swap = f".{name}.deskyard-part", f".{name}.deskyard-swap"
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(part, dir_fd=parent)
+            settle(parent, swap, name, known)
+            write(parent, part, base64.b64decode(told["content"]), told["mode"])
+            renamed(parent, part, swap, NOREPLACE)
+            try:
+                renamed(parent, swap, name, NOREPLACE)
+            except FileExistsError:
+                renamed(parent, swap, name, EXCHANGE)
+                # What was there a moment ago may be no longer what was looked at.
+                if settle(parent, swap, name, known):
+                    state, reason = "overwritten", reason or CHANGED
+            os.fsync(parent)
+    except (Blocked, PermissionError):
+        return "kept", IN_THE_WAY
+    return state, reason
+
+
+def write(parent: int, name: str, content: bytes, mode: int) -> None:
+    """A new file, on the disk."""
+    handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=parent)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+        os.fchmod(handle, mode)
+        file.flush()
+        os.fsync(handle)
+
+
+def settle(parent: int, swap: str, name: str, known: Collection[str | None]) -> bool:
+    """Take away what has made room: if it is `known` it is deleted, else it stays beside, and this says so."""
+    found = seen(parent, swap)
+    if found is None or found in known:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(swap, dir_fd=parent)
+        return False
+    for number in range(1, 1000):
+        with contextlib.suppress(FileExistsError):
+            renamed(parent, swap, f"{name}.deskyard-kept{'' if number == 1 else f'-{number}'}", NOREPLACE)
+            return True
+    raise OSError(errno.EEXIST, "too many kept files", name)
+
+
+def clear(home: int, path: str, ours: Collection[str], dry: bool) -> tuple[str, str] | None:
+    """Remove a file that is wanted no more, if it is still ours; what its owner changed is theirs from now on."""
+    try:
+        with way(home, path) as (parent, name):
+            swap = f".{name}.deskyard-swap"
+            if not dry:
+                settle(parent, swap, name, ours)
+            has = seen(parent, name)
+            if has is None:
+                return None
+            if has not in ours:
+                return "kept", CHANGED
+            if not dry:
+                renamed(parent, name, swap, NOREPLACE)
+                if settle(parent, swap, name, ours):
+                    return "kept", CHANGED
+            return "removed", ""
+    except FileNotFoundError:
+        return None
+    except (Blocked, PermissionError):
+        return "kept", IN_THE_WAY
+
+
+def tidy(home: int, memory: Memory) -> None:
+    """Remove the folders that we made and nobody uses."""
+    for folder in sorted(set(memory.folders), key=len, reverse=True):
+        try:
+            with way(home, folder) as (parent, name):
+                os.rmdir(name, dir_fd=parent)
+        except (OSError, Blocked) as error:
+            if not isinstance(error, FileNotFoundError):
+                continue
+        memory.folders = [one for one in memory.folders if one != folder]
+
+
+@contextlib.contextmanager
+def acting_as(account: pwd.struct_passwd) -> Iterator[None]:
+    """Be that account for the kernel; its processes cannot touch this one, whose real account stays root's."""
+    if os.geteuid() == account.pw_uid:
+        yield
+        return
+    groups, gid, mask = os.getgroups(), os.getegid(), os.umask(0o022)
+    os.setgroups([])
+    os.setegid(account.pw_gid)
+    os.seteuid(account.pw_uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(gid)
+        os.setgroups(groups)
+        os.umask(mask)
+
+
+def put(path: Path, text: str | None, mode: int) -> str:
+    """Make a file of root's what it shall be, in one step; without `text` there shall be none."""
+    if text is None:
+        if not os.path.lexists(path):
+            return "unchanged"
+        path.unlink()
+        return "removed"
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    handle = os.open(path.parent, FOLDER)
+    try:
+        with contextlib.suppress(OSError):
+            facts = os.stat(path.name, dir_fd=handle, follow_symlinks=False)
+            plain = stat.S_ISREG(facts.st_mode) and stat.S_IMODE(facts.st_mode) == mode
+            if plain and facts.st_uid == os.geteuid() and path.read_text() == text:
+                return "unchanged"
+        draft = f".{path.name}.new"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(draft, dir_fd=handle)
+        write(handle, draft, text.encode(), mode)
+        os.rename(draft, path.name, src_dir_fd=handle, dst_dir_fd=handle)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    return "changed"
+
+
+def begin(home: int, account: pwd.struct_passwd, memory: Memory, request: dict[str, Any]) -> dict[str, Any]:
+    """What has to be brought. Unless it is dry: what is wanted no more goes, what is there already counts as ours."""
+    wanted, dry = request["files"], request["dry"]
+    states: dict[str, tuple[str, str]] = {}
+    with acting_as(account):
+        for path in sorted({*memory.files, *memory.coming} - {*wanted}):
+            if done := clear(home, path, memory.ours(path), dry):
+                states[path] = done
+            if not dry:
+                memory.files.pop(path, None)
+                memory.coming.pop(path, None)
+        if not dry:
+            tidy(home, memory)
+        for path, one in wanted.items():
+            states[path] = look(home, path, one, memory, request["overwrite"])
+            if states[path][0] == "unchanged":
+                memory.files[path] = one
+                memory.coming.pop(path, None)
+    environment = settings(request["system"], dry)
+    if not dry:
+        memory.save()
+    shown = {path: state for path, state in states.items() if state[0] != "unchanged"}
+    ended = sorted(one.stem for one in (memory.path.parent / "scripts").glob("*.done"))
+    return {"files": shown, "environment": environment, "done": ended}
+
+
+def settings(system: dict[str, str | None], dry: bool) -> str:
+    """Bring the files of the environment, and let systemd read them."""
+    if dry:
+        has = {path: Path(path).read_text() if os.path.lexists(path) else None for path in system}
+        found = {path: "changed" if text else "removed" for path, text in system.items() if has[path] != text}
+        return next(iter(found.values()), "unchanged")
+    done = [one for one in (put(Path(path), text, 0o644) for path, text in system.items()) if one != "unchanged"]
+    if done and shutil.which("systemctl"):
+        subprocess.run(["systemctl", "daemon-reload"], capture_output=True, timeout=90, check=False)
+    return done[0] if done else "unchanged"
+
+
+def bring(home: int, account: pwd.struct_passwd, memory: Memory, request: dict[str, Any]) -> dict[str, Any]:
+    """Lay some files; their marks are noted before they are written: the next run then knows what a killed one did."""
+    states: dict[str, tuple[str, str]] = {}
+    for path, told in request["files"].items():
+        memory.coming.setdefault(path, []).append(told["mark"])
+    memory.save()
+    try:
+        with acting_as(account):
+            for path, told in request["files"].items():
+                states[path] = lay(home, path, told, memory, request["overwrite"])
+                if states[path][0] != "kept":
+                    memory.files[path] = told["mark"]
+                memory.coming.pop(path)
+    finally:
+        memory.save()
+    return {"files": states}
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Keep other runs out; one that takes long is not waited for."""
+    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    handle, end = os.open(folder, FOLDER), time.monotonic() + BUSY_SECONDS
+    try:
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    raise OSError(errno.EBUSY, "another run, or a script of one, is still at work") from None
+            time.sleep(0.2)
+        yield
+    finally:
+        os.close(handle)
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """Do what is asked."""
+    try:
+        account = pwd.getpwnam(request["account"])
+    except KeyError:
+        return {"error": f"there is no account {request['account']}"}
+    try:
+        # A dry run makes no folder either.
+        fresh = request["do"] == "begin" and request["dry"] and not os.path.lexists(request["state"])
+        with contextlib.nullcontext() if fresh else alone(Path(request["state"])):
+            memory = Memory(Path(request["state"]) / "applied.json").load()
+            home = os.open(account.pw_dir, FOLDER)
+            try:
+                return {"begin": begin, "bring": bring}[request["do"]](home, account, memory, request)
+            finally:
+                os.close(home)
+    except OSError as error:
+        return {"error": f"{error.filename or request['state']}: {error.strerror}"}
+
+
+if __name__ == "__main__":
+    try:
+        wanted = json.loads(sys.stdin.readline())
+    except ValueError:
+        sys.exit("the request did not arrive as a whole")
+    print(json.dumps(answer(wanted)))
