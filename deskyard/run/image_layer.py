@@ -41,6 +41,7 @@ def layer_variables(image: CustomImage, scratch: Path) -> dict[str, Any]:
         "image_layer_archive": str(_archive(image, scratch)) if image.files else "",
         # The build VM is thrown away: services start when the image does. A role without services has no such variable.
         **{f"{role}_start": False for role in image.roles},
+        **image.variables,
     }
 
 
