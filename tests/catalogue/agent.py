@@ -45,7 +45,9 @@ class Agent:
     def have_model(self, key: str) -> None:
         """Run a model that answers who has this key, and no other."""
         (self.bench.root / "root/model_server.py").write_text(Path(model_server.__file__).read_text())
-        self.bench.do("systemctl stop model.service 2>/dev/null; systemctl reset-failed model.service 2>/dev/null; true")
+        self.bench.do(
+            "systemctl stop model.service 2>/dev/null; systemctl reset-failed model.service 2>/dev/null; true"
+        )
         program = f"python3 /root/model_server.py {MODEL_PORT} {key} {MODEL_LOG}"
         self.bench.do(f"rm -f {MODEL_LOG}; systemd-run --quiet --unit=model.service {program}")
 

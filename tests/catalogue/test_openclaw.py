@@ -46,7 +46,9 @@ def test_task_is_done_by_the_agents_shell(agent: Agent, eventually: Eventually) 
     eventually(lambda: KEY in agent.environment() and agent.ready(), "the key")
     answer = agent.do("Please run `echo made by $(id -un) > /home/agent/made.txt; cat /home/agent/made.txt` for me.")
     assert "The command said: made by agent" in answer
-    assert agent.bench.do("stat -c %U /home/agent/made.txt; cat /home/agent/made.txt").stdout == "agent\nmade by agent\n"
+    assert (
+        agent.bench.do("stat -c %U /home/agent/made.txt; cat /home/agent/made.txt").stdout == "agent\nmade by agent\n"
+    )
     assert set(agent.asked()) == {"/v1/chat/completions known"}
 
 

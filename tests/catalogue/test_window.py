@@ -26,7 +26,7 @@ def test_window_lets_its_owner_into_the_folder(bench: Workbench, page: str) -> N
 
 def test_window_with_another_password_asks_for_it(bench: Workbench, page: str) -> None:
     other = Path(page).with_name("other.html")
-    bench.do(f"sed 's/value=\"[0-9a-f]*\"/value=\"wrong\"/' {page} >{other}", user="agent")
+    bench.do(f'sed \'s/value="[0-9a-f]*"/value="wrong"/\' {page} >{other}', user="agent")
     shown = bench.do(f"{LOOK} file://{other}", user="agent", seconds=180).stdout
     assert "monaco-workbench" not in shown
     assert 'type="password"' in shown

@@ -1,7 +1,7 @@
 """A model of the smallest kind, behind the API of OpenAI (chat completions): it does what the task says in backquotes.
 
-`run `command`` in a task makes it call the agent's tool `exec` with that command; what the tool answered, it says. Knows
-only the standard library, for it runs on the host whose agent asks it: python3 model_server.py PORT KEY [LOG]
+`run `command`` in a task makes it call the agent's tool `exec` with that command; what the tool answered, it says. It
+knows only the standard library, for it runs on the host whose agent asks it: python3 model_server.py PORT KEY [LOG]
 """
 
 import json

@@ -83,11 +83,9 @@ def test_secret_is_in_no_other_file_of_ours(host: Host, configuration: dict[str,
     secret = host.file(SECRET).content_string.strip().split("=")[1]
     assert configuration["gateway"]["auth"]["token"] == "${OPENCLAW_GATEWAY_TOKEN}"
     # On standard input: a command line is no place for it.
-    found = host.run(
-        "sed 's/.*=//' %s | grep --recursive --files-with-matches --fixed-strings --file=- /etc /usr/local /opt/openclaw/"
-        "package.json /proc/[0-9]*/cmdline 2>/dev/null",
-        SECRET,
-    )
+    places = "/etc /usr/local /opt/openclaw/package.json /proc/[0-9]*/cmdline"
+    search = f"grep --recursive --files-with-matches --fixed-strings --file=- {places} 2>/dev/null"
+    found = host.run(f"sed 's/.*=//' {SECRET} | {search}")
     assert found.stdout.split() == [SECRET]
     assert secret not in host.check_output("systemctl show agent-openclaw.service")
 

@@ -6,10 +6,11 @@ from testinfra.host import Host
 CONVERT = """
 set -eu
 cd "$(mktemp -d)"
+profile="-env:UserInstallation=file://$PWD/profile"
+convert() { soffice --headless --norestore "$profile" --convert-to "$2" "document.$1" >&2; }
 printf '%s\\n' "$1" >"document.$2"
-soffice --headless --norestore "-env:UserInstallation=file://$PWD/profile" --convert-to "$3" --outdir . "document.$2" >&2
-[ "$3" = pdf ] || soffice --headless --norestore "-env:UserInstallation=file://$PWD/profile" --convert-to pdf --outdir . \\
-  "document.$3" >&2
+convert "$2" "$3"
+convert "$3" pdf
 head -c 5 document.pdf
 rm -rf "$PWD"
 """
@@ -18,7 +19,8 @@ SLIDE = (
     ' xmlns:office="urn:oasis:names:tc:opendocument:xmlns:office:1.0"'
     ' xmlns:draw="urn:oasis:names:tc:opendocument:xmlns:drawing:1.0"'
     ' office:mimetype="application/vnd.oasis.opendocument.presentation">'
-    '<office:body><office:presentation><draw:page draw:name="one"/></office:presentation></office:body></office:document>'
+    '<office:body><office:presentation><draw:page draw:name="one"/></office:presentation></office:body>'
+    "</office:document>"
 )
 
 
@@ -28,7 +30,7 @@ SLIDE = (
     ids=["Writer", "Calc", "Impress"],
 )
 def test_document_becomes_a_pdf(host: Host, text: str, kind: str, by_way_of: str) -> None:
-    made = host.run("sudo -u agent -i sh -c %s sh %s %s %s", CONVERT, text, kind, by_way_of)
+    made = host.run("sudo -H -u agent sh -c %s sh %s %s %s", CONVERT, text, kind, by_way_of)
     assert made.stdout == "%PDF-", made.stderr
 
 
