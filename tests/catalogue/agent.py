@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,14 @@ class Agent:
     def started(self) -> str:
         """Stands for the run of the service."""
         return self.bench.do(f"systemctl show --property=InvocationID {SERVICE}").stdout
+
+    def restarted_since(self, run: str) -> Callable[[], bool]:
+        """Whether the service runs anew."""
+        return lambda: self.started() != run
+
+    def has(self, key: str) -> Callable[[], bool]:
+        """Whether the running service has the key of the model, and its gateway lets its owner in."""
+        return lambda: f"LOCAL_API_KEY={key}\n" in self.environment() and self.ready()
 
     def ready(self) -> bool:
         """Whether its gateway lets its owner in."""

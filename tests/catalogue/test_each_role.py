@@ -43,7 +43,7 @@ def test_roles_take_no_package_that_the_desktop_has() -> None:
         return set((yaml.safe_load(path.read_text()) or {}).get(f"{role}_packages", []))
 
     desktop = read_image(tree(), "desktop")
-    has = set().union(*(packages(role) for role in desktop.roles))
+    has = {package for role in desktop.roles for package in packages(role)}
     assert not packages("developer_tools") & has
 
 

@@ -30,20 +30,20 @@ def test_key_reaches_the_service_rotates_and_goes(agent: Agent, eventually: Even
     for key in (KEY, NEXT):
         before = agent.started()
         assert agent.bring(local=key) == "changed"
-        eventually(lambda before=before: agent.started() != before, "a restart")  # type: ignore[misc]
-        eventually(lambda key=key: f"LOCAL_API_KEY={key}\n" in agent.environment(), "the key")  # type: ignore[misc]
+        eventually(agent.restarted_since(before), "a restart")
+        eventually(agent.has(key), "the key")
     assert KEY not in agent.environment()
     before = agent.started()
     assert agent.bring(local=NEXT) == "unchanged"
     assert agent.bring() == "removed"
-    eventually(lambda: agent.started() != before, "a restart")
+    eventually(agent.restarted_since(before), "a restart")
     eventually(lambda: "LOCAL_API_KEY" not in agent.environment(), "no key")
 
 
 def test_task_is_done_by_the_agents_shell(agent: Agent, eventually: Eventually) -> None:
     agent.have_model(KEY)
     agent.bring(local=KEY)
-    eventually(lambda: KEY in agent.environment() and agent.ready(), "the key")
+    eventually(agent.has(KEY), "the key")
     answer = agent.do("Please run `echo made by $(id -un) > /home/agent/made.txt; cat /home/agent/made.txt` for me.")
     assert "The command said: made by agent" in answer
     assert (
@@ -55,7 +55,7 @@ def test_task_is_done_by_the_agents_shell(agent: Agent, eventually: Eventually) 
 def test_task_without_the_right_key_fails_and_says_so(agent: Agent, eventually: Eventually) -> None:
     agent.have_model(KEY)
     agent.bring(local=NEXT)
-    eventually(lambda: NEXT in agent.environment() and agent.ready(), "the key")
+    eventually(agent.has(NEXT), "the key")
     answer = agent.do("Please run `touch /home/agent/never.txt`.")
     assert "The command said" not in answer
     assert set(agent.asked()) == {"/v1/chat/completions unknown"}
@@ -65,7 +65,7 @@ def test_task_without_the_right_key_fails_and_says_so(agent: Agent, eventually: 
 def test_what_the_agent_starts_is_within_its_limits(agent: Agent, eventually: Eventually) -> None:
     agent.have_model(KEY)
     agent.bring(local=KEY)
-    eventually(lambda: KEY in agent.environment() and agent.ready(), "the key")
+    eventually(agent.has(KEY), "the key")
     assert f"/{SERVICE}" in agent.do("Please run `cat /proc/self/cgroup`.")
 
 

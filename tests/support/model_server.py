@@ -72,7 +72,7 @@ class Model(BaseHTTPRequestHandler):
             self.wfile.write(f"data: {line}\n\n".encode())
         self.wfile.write(b"data: [DONE]\n\n")
 
-    def log_message(self, *_: Any) -> None:
+    def log_message(self, *_: object) -> None:
         """Say nothing."""
 
     def _send(self, status: int, kind: str) -> None:
