@@ -1,6 +1,6 @@
 """An image: what a golden disk is made of."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -116,6 +116,9 @@ class CustomImage(Declaration):
         (),
         description="Ansible roles, in order, after packages and files: folders of roles/ beside image.yaml or of "
         f"ansible/roles. {HYGIENE_ROLE} runs at the end by itself.",
+    )
+    variables: dict[str, Any] = Field(
+        {}, description="Variables of its roles, as meta/argument_specs.yml documents them. No secrets."
     )
 
     @model_validator(mode="after")

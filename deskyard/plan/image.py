@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import yaml
 
@@ -102,9 +102,29 @@ def check_start(parent: AnyImage) -> None:
 
 def _check_custom(image: CustomImage, parent: AnyImage, tree: Path) -> None:
     check_start(parent)
+    documented: dict[str, dict[str, Any]] = {}
     for role in image.roles:
-        role_folder(image, role, tree)
+        documented.update(_options(role_folder(image, role, tree)))
+    for name, value in image.variables.items():
+        _check_variable(name, value, documented)
     layer_files(image, tree)
+
+
+def _options(role: Path) -> dict[str, dict[str, Any]]:
+    """What a role documents about its variables."""
+    path = role / "meta/argument_specs.yml"
+    specs = yaml.safe_load(path.read_text()) if path.is_file() else None
+    return dict(specs["argument_specs"]["main"].get("options", {})) if specs else {}
+
+
+def _check_variable(name: str, value: Any, documented: Mapping[str, Mapping[str, Any]]) -> None:
+    field = f"variables.{name}"
+    if name not in documented:
+        reason = "is a variable of none of the image's roles"
+        raise ConfigError(field, value, reason, "see meta/argument_specs.yml of the role, and name the role in roles")
+    choices = documented[name].get("choices")
+    if choices and value not in choices:
+        raise ConfigError(field, value, "is not one of the role's choices", f"write one of: {', '.join(choices)}")
 
 
 def _check_disk(image: CustomImage, least: int) -> None:

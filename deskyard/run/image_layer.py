@@ -39,6 +39,9 @@ def layer_variables(image: CustomImage, scratch: Path) -> dict[str, Any]:
         "image_layer_refresh_packages": bool(image.packages or image.roles),
         "image_layer_packages": list(image.packages),
         "image_layer_archive": str(_archive(image, scratch)) if image.files else "",
+        # The build VM is thrown away: services start when the image does. A role without services has no such variable.
+        **{f"{role}_start": False for role in image.roles},
+        **image.variables,
     }
 
 

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from deskyard.errors import ConfigError
+from deskyard.model.image import CustomImage
 from deskyard.plan.image import (
     CUSTOM_MECHANISM,
     MECHANISM,
@@ -242,3 +243,39 @@ def test_role_without_a_test_is_refused(tree: Path) -> None:
         suite_folders(read_image(tree, "mine"), tree)
     declare(tree, **{**MINE, "roles": ["screen"]})
     assert suite_folders(read_image(tree, "mine"), tree)[-1] == tree / "tests/infra/screen"
+
+
+CHOICE = {"type": "str", "default": "round", "choices": ["round", "square"], "description": "Its shape."}
+
+
+@pytest.fixture
+def documented(tree: Path) -> Path:
+    """The role `screen` with a variable that it documents."""
+    options = {"screen_shape": CHOICE, "screen_size": {"type": "int", "default": 1, "description": "Its size."}}
+    specs = {"argument_specs": {"main": {"short_description": "A screen", "options": options}}}
+    write(tree / "ansible/roles/screen/meta/argument_specs.yml", yaml.safe_dump(specs))
+    return tree
+
+
+def test_documented_variable_of_a_role_is_part_of_the_image(documented: Path) -> None:
+    before = digest_of(documented, "mine")
+    declare(documented, **MINE, variables={"screen_shape": "square", "screen_size": 3})
+    image = read_image(documented, "mine")
+    assert isinstance(image, CustomImage)
+    assert image.variables == {"screen_shape": "square", "screen_size": 3}
+    assert digest_of(documented, "mine") != before
+
+
+@pytest.mark.parametrize(
+    ("variables", "reason"),
+    [
+        ({"screen_colour": "red"}, "is a variable of none of the image's roles"),
+        ({"guest_base_start": True}, "is a variable of none of the image's roles"),
+        ({"screen_shape": "flat"}, "(?s)is not one of the role.s choices.*round, square"),
+    ],
+    ids=["unknown", "of another role", "no choice"],
+)
+def test_variable_that_no_role_would_take_is_refused(documented: Path, variables: dict[str, Any], reason: str) -> None:
+    declare(documented, **MINE, variables=variables)
+    with pytest.raises(ConfigError, match=reason):
+        read_image(documented, "mine")

@@ -217,3 +217,13 @@ def test_own_roles_are_named_only_if_one_is_used(tree: Path) -> None:
     (tree / "images/mine/roles/own/tasks/main.yml").write_text("[]")
     assert image_layer.own_roles(image.model_copy(update={"roles": ("browser", "own")})) == tree / "images/mine/roles"
     assert image_layer.own_roles(image.model_copy(update={"roles": ("browser",)})) is None
+
+
+def test_roles_get_their_variables_and_start_no_service(tree: Path, tmp_path: Path) -> None:
+    declaration = tree / "images/mine/image.yaml"
+    declaration.write_text(declaration.read_text() + "roles: [editor]\nvariables: {editor_kind: vscode}\n")
+    image = read_image(tree, "mine")
+    assert isinstance(image, CustomImage)
+    variables = image_layer.layer_variables(image, tmp_path)
+    assert variables["image_roles"] == ["image_layer", "editor"]
+    assert (variables["editor_kind"], variables["editor_start"]) == ("vscode", False)
