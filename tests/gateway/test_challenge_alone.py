@@ -21,7 +21,8 @@ def ordering() -> Iterator[OrderingGateway]:
     ports = free_ports(2)
     where = {"acme_port": ports[0], "challenge_port": ports[1], "acme_user": "nobody", "acme_group": "nogroup"}
     named = Acme("https://acme.test:8443/dir", "admin@desk.test", "")
-    with run_gateway(OrderingGateway(server=named, changes=where)) as gateway:
+    gateway = OrderingGateway(server=named, changes=where)
+    with run_gateway(gateway):
         yield gateway
 
 

@@ -35,7 +35,7 @@ REFUSED = "refuses the new configuration"
 LEFT_OUT = ("test_viewer*", "test_half_open*", "test_weakened*")
 NOT_THESE = "not weak and not without_rules"
 # Which tests look at what, those that see most first; a file that is not named here is tried on everything.
-DOOR = ("test_door*", "test_sessions*", "test_errors*", "test_keys*", "test_view*", "test_audit*")
+DOOR = ("test_door*", "test_challenge*", "test_sessions*", "test_errors*", "test_keys*", "test_view*", "test_audit*")
 RELEVANT = {
     "firewall.nft.j2": ("test_whole_ruleset*", "test_firewall*", "test_dns*", "test_egress.py", "test_egress_open*"),
     "dnsmasq.conf.j2": ("test_dns*", "test_egress.py"),

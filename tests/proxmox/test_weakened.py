@@ -94,11 +94,13 @@ def test_12_neighbours_on_two_nodes_would_reach_each_other(bench: Bench, lacking
 @pytest.mark.deep
 def test_60_what_is_changed_by_hand_would_not_be_seen(rack: Rack) -> None:
     with without("look before a change"), pytest.raises(AssertionError):
-        test_workspace.test_what_is_changed_by_hand_is_reported_and_mended(rack)
+        test_workspace.test_what_is_changed_by_hand_is_reported_and_mended(Bench(rack))
 
 
 @pytest.mark.deep
 def test_a_desktop_that_is_not_named_would_lose_its_disk(rack: Rack) -> None:
     """Either guard holds alone (see the test); without both it is gone."""
-    with without("guard of data", "protection in the state"), pytest.raises((AssertionError, pytest.fail.Exception)):
-        test_workspace.test_a_desktop_that_is_not_named_is_never_removed(rack)
+    bench = Bench(rack)
+    bench.lacking = ("guard of data", "protection in the state")
+    with without(*bench.lacking), pytest.raises((AssertionError, pytest.fail.Exception)):
+        test_workspace.test_a_desktop_that_is_not_named_is_never_removed(bench)
