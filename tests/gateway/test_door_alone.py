@@ -110,3 +110,12 @@ def test_browser_that_offers_another_protocol_gets_the_one_that_the_door_reads(g
     line = socket.create_connection(("127.0.0.1", gateway.layout.listen_port), 10)
     with context.wrap_socket(line, server_hostname=HOSTNAME) as wrapped:
         assert wrapped.selected_alpn_protocol() == "http/1.1"
+
+
+def test_terminal_sees_neither_the_session_nor_what_else_a_browser_knows(gateway: Gateway) -> None:
+    _, cookie = gateway.session("d1")
+    assert gateway.upgrade("/d/d1/terminal", f"{cookie}; other=canary", Authorization="Basic canary").status == 101
+    request = gateway.desktops.requests[-1]
+    assert request.startswith("GET /ws ")
+    assert "canary" not in request
+    assert cookie.partition("=")[2] not in request

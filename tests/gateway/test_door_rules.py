@@ -28,7 +28,8 @@ def test_path_of_an_unknown_shape_is_not_written_down(gateway: Gateway, path: st
     log = gateway.root / "haproxy.log"
     before = len(log.read_text())
     assert gateway.request("GET", path)[0].status == 404
-    written = log.read_text()[before:]
+    # It is written once the answer is out.
+    written = wait_for("a line of the log", lambda: log.read_text()[before:])
     assert "path=BAD" in written
     assert "canary" not in written
 
