@@ -12,17 +12,11 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from deskyard.plan.sbom import sbom
+from tests.unit.plan.manifest import HEAD
 
 TREE = Path(__file__).parents[3]
 MANIFEST: dict[str, Any] = {
-    "name": "desktop",
-    "version": "0.1.0",
-    "digest": "a" * 16,
-    "sha256": "b" * 64,
-    "built_at": "2026-11-20T10:00:00+00:00",
-    "git_commit": "c" * 40,
-    "artifacts": {"ttyd": "1.7.7"},
-    "distribution": {"id": "debian", "version": "13"},
+    **HEAD,
     "packages": {"adduser": "3.152", "libstdc++6": "14.2.0-19", "sudo": "1:1.9.16p2-3+deb13u1"},
     "architectures": {"adduser": "all", "libstdc++6": "amd64", "sudo": "amd64"},
     "licences": {"adduser": ["GPL-2+", "MIT"]},
