@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,9 @@ from tests.unit.gateway.support import parsed
 
 GATEWAY, HOST = "10.80.1.1", "10.80.1.249"
 UPSTREAM = {"good.test": "93.184.216.34", "private.test": "192.168.7.7", "loop.test": "127.0.0.1"}
+A, PTR, AAAA = 1, 12, 28
 
-# Asks for the A record of each name; prints {name: [return code, address or null]}.
+# Asks for a record of each name; prints {name: [return code, address or null]}.
 ASK = """
 import json, socket, struct, sys
 found = {}
@@ -29,7 +30,8 @@ for name in json.loads(sys.argv[2]):
     line = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); line.settimeout(2)
     question = b"".join(bytes([len(part)]) + part.encode() for part in name.split(".")) + bytes(1)
     try:
-        line.sendto(struct.pack(">6H", 7, 256, 1, 0, 0, 0) + question + struct.pack(">2H", 1, 1), (sys.argv[1], 53))
+        asked = question + struct.pack(">2H", int(sys.argv[3]), 1)
+        line.sendto(struct.pack(">6H", 7, 256, 1, 0, 0, 0) + asked, (sys.argv[1], 53))
         data = line.recv(512)
         count = struct.unpack(">H", data[6:8])[0]
         found[name] = [data[3] & 15, socket.inet_ntoa(data[-4:]) if count else None]
@@ -38,7 +40,7 @@ for name in json.loads(sys.argv[2]):
 print(json.dumps(found))
 """
 
-# Answers A questions from a table and notes every name it was asked.
+# Answers from a table, IPv6 addresses as well, and notes every name it was asked.
 UPSTREAM_SERVER = """
 import json, socket, struct, sys
 table = json.loads(sys.argv[2])
@@ -51,13 +53,14 @@ while True:
         parts.append(data[at + 1 : at + 1 + data[at]].decode()); at += 1 + data[at]
     name, kind = ".".join(parts).lower(), struct.unpack(">H", data[at + 1 : at + 3])[0]
     print(name, flush=True)
-    address = table.get(name) if kind == 1 else None
-    head = data[:2] + struct.pack(">5H", 0x8180, 1, 1 if address else 0, 0, 0)
-    record = struct.pack(">3HIH", 0xC00C, 1, 1, 60, 4) + socket.inet_aton(address) if address else b""
+    data4 = socket.inet_aton(table.get(name, "0.0.0.0"))
+    content = {1: data4, 28: bytes.fromhex("26062800") + bytes(8) + data4}.get(kind, b"") if name in table else b""
+    head = data[:2] + struct.pack(">5H", 0x8180, 1, 1 if content else 0, 0, 0)
+    record = struct.pack(">3HIH", 0xC00C, kind, 1, 60, len(content)) + content if content else b""
     line.sendto(head + data[12 : at + 5] + record, sender)
 """
 
-# Broadcasts DHCPDISCOVER and prints what is offered: {address, router, dns} or null.
+# Broadcasts DHCPDISCOVER, or DHCPREQUEST for an address it had, and prints the answer: {address, router, dns} or null.
 DISCOVER = """
 import json, socket, struct, sys
 mac = bytes.fromhex(open("/sys/class/net/eth0/address").read().strip().replace(":", "")) if len(sys.argv) < 2 else (
@@ -67,7 +70,8 @@ for option in (socket.SO_BROADCAST, socket.SO_REUSEADDR): line.setsockopt(socket
 line.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"eth0")
 line.bind(("", 68)); line.settimeout(2)
 head = struct.pack(">4BIHH", 1, 1, 6, 0, 7, 0, 0x8000) + bytes(16) + mac.ljust(16, b"\\0") + bytes(192)
-line.sendto(head + b"\\x63\\x82\\x53\\x63" + bytes([53, 1, 1, 55, 3, 1, 3, 6, 255]), ("255.255.255.255", 67))
+had = bytes([53, 1, 3, 50, 4]) + socket.inet_aton(sys.argv[2]) if len(sys.argv) > 2 else bytes([53, 1, 1])
+line.sendto(head + b"\\x63\\x82\\x53\\x63" + had + bytes([55, 3, 1, 3, 6, 255]), ("255.255.255.255", 67))
 try:
     data = line.recv(1500)
 except OSError:
@@ -81,14 +85,14 @@ print(json.dumps({"address": socket.inet_ntoa(data[16:20]), "router": socket.ine
 
 
 @contextmanager
-def served(settings: Settings, folder: Path) -> Iterator[Nets]:
+def served(settings: Settings, folder: Path, weaken: Callable[[str], str] = str) -> Iterator[Nets]:
     """Real dnsmasq behind real rules; the file `asked` holds the names that the host was asked for."""
     if os.geteuid() != 0:
         pytest.skip("needs root: makes network namespaces")
     if shutil.which("dnsmasq") is None:
         pytest.skip("needs dnsmasq")
     text = render.dnsmasq(settings).replace("/var/lib/deskyard-dns/leases", str(folder / "leases"))
-    (folder / "dnsmasq.conf").write_text(text.replace("user=dnsmasq", "user=root"))
+    (folder / "dnsmasq.conf").write_text(weaken(text.replace("user=dnsmasq", "user=root")))
     with Nets(settings) as nets:
         nets.load(render.firewall(settings), folder)
         started = ["dnsmasq", "--keep-in-foreground", f"--conf-file={folder}/dnsmasq.conf"]
@@ -107,8 +111,8 @@ def spawn(nets: Nets, short: str, argv: list[str], stream: Any) -> None:
     nets.servers.append(subprocess.Popen(command, stdout=stream, stderr=subprocess.DEVNULL, text=True))
 
 
-def answers(nets: Nets, *names: str) -> dict[str, Any]:
-    output = nets.run("d1", sys.executable, "-c", ASK, GATEWAY, json.dumps(names))
+def answers(nets: Nets, *names: str, kind: int = A) -> dict[str, Any]:
+    output = nets.run("d1", sys.executable, "-c", ASK, GATEWAY, json.dumps(names), str(kind))
     found: dict[str, Any] = json.loads(output)
     return found
 

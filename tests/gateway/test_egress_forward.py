@@ -1,25 +1,28 @@
 """Names with a port of their own: an address that must not be reached is refused there as on the ports of the web."""
 
+import json
 import time
 from collections.abc import Iterator
 
 import pytest
 
+from deskyard.gateway.settings import parse
 from tests.gateway.egress_lab import D1, PUBLIC, EgressLab, run_lab
 from tests.gateway.support import wait_for
 from tests.gateway.test_egress import REBINDING, V6, answered, fast
-from tests.unit.gateway.support import parsed
+from tests.unit.gateway.support import document
 
-INSIDE = ("loopback.test", "metadata.test", "private.test", "private3.test", "this-network.test", "multicast.test")
+INSIDE = ("loopback.test", "metadata.test", "private2.test", "private3.test", "this-network.test", "multicast.test")
 OWN = ("gateway.test", "uplink.test", "host.test", "desktop.test", "forward.test")
 RULES = {
     **dict.fromkeys((*INSIDE, *OWN), "address"),
     # Its only addresses are of IPv6, or it has none.
-    **dict.fromkeys((*V6, "nothing.test"), "unresolvable"),
+    **dict.fromkeys((*V6, "mapped-public.test", "nothing.test"), "unresolvable"),
 }
 RECORDS = {
     **{name: {"A": [REBINDING[name]]} for name in (*INSIDE, *OWN)},
     **{name: {"AAAA": [address]} for name, address in V6.items()},
+    "mapped-public.test": {"AAAA": [f"::ffff:{PUBLIC}"]},
     "nothing.test": {"A": []},
     "*": {"A": [PUBLIC]},
 }
@@ -27,9 +30,10 @@ RECORDS = {
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[EgressLab]:
-    """A locked gateway with a port of its own for each of these names."""
-    names = ("allowed.test", "git.test:22", *(f"{name}:22" for name in RULES))
-    with run_lab(fast(parsed("locked", names)), RECORDS) as running:
+    """A locked gateway with a port of its own for each name, and exceptions of its own network, which no Plan makes."""
+    made = document("locked", ("allowed.test", "git.test:22", *(f"{name}:22" for name in RULES)))
+    made["egress_rules"]["exceptions"] = ["10.0.0.0/8"]
+    with run_lab(fast(parse(json.dumps(made))), RECORDS) as running:
         yield running
 
 

@@ -56,7 +56,9 @@ def test_in_a_locked_workspace_what_goes_to_the_router_counts_and_nothing_else(t
     (accepted,) = [
         rule for rule in rules if {"accept": None} in rule and counted[:-1] == [p for p in rule if p in counted]
     ]
-    assert len(counted) > 1
+    # Nobody uses up the rate of another: what counts is what would be let in.
+    new = {"match": {"op": "in", "left": {"ct": {"key": "state"}}, "right": "new"}}
+    assert [part for part in accepted if part not in counted] == [new, {"accept": None}]
     assert rules.index(counted) < rules.index(accepted)
 
 
@@ -69,3 +71,24 @@ def test_what_is_dropped_at_the_end_is_told_a_few_times_a_second(hook: str, egre
     assert hook in told[1]["log"]["prefix"]
     assert "drop" in dropped[-1]
     assert not any("match" in part for part in dropped)
+
+
+@pytest.mark.parametrize("egress", EGRESS)
+def test_who_knocks_too_often_at_the_door_is_dropped_by_its_own_address(egress: Any, tmp_path: Path) -> None:
+    counted, accepted = kernel_rules(parse(json.dumps(document(egress))), tmp_path)["https"]
+    new = {"match": {"op": "in", "left": {"ct": {"key": "state"}}, "right": "new"}}
+    source = {"payload": {"protocol": "ip", "field": "saddr"}}
+    assert counted[0] == accepted[0] == new
+    assert counted[1]["set"]["elem"] == source
+    ((limit,),) = [[one["limit"] for one in counted[1]["set"]["stmt"]]]
+    assert (limit["per"], limit["inv"]) == ("second", True)
+    assert "drop" in counted[-1]
+    assert "accept" in accepted[-1]
+
+
+@pytest.mark.parametrize("egress", EGRESS)
+def test_desktops_have_no_share_of_what_the_gateway_tells_of_strangers(egress: Any, tmp_path: Path) -> None:
+    rules = kernel_rules(parse(json.dumps(document(egress))), tmp_path)["input"]
+    told = next(index for index, rule in enumerate(rules) if any("log" in part for part in rule))
+    workspace = {"match": {"op": "==", "left": {"meta": {"key": "iifname"}}, "right": "workspace"}}
+    assert [workspace, {"drop": None}] in [[part for part in rule if "counter" not in part] for rule in rules[:told]]

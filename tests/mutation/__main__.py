@@ -31,7 +31,7 @@ def main(argv: list[str]) -> int:
         record = Record(Path(options.record) if options.record else None)
         known = record.baseline()
         if known:
-            lab.tests, lab.texts = known
+            lab.tests, lab.rendered = known
         else:
             print(f"seed {options.seed}; first the tests as they are", flush=True)
             broken = lab.baseline(options.jobs, options.quick)
@@ -39,7 +39,7 @@ def main(argv: list[str]) -> int:
                 print("these tests fail without any mutant:", *broken, sep="\n  ")
                 return 1
             if not options.quick:
-                record.keep_baseline(lab.tests, lab.texts)
+                record.keep_baseline(lab.tests, lab.rendered)
         every = lab.all_mutants()
         chosen = [mutant for mutant in every if options.only in str(mutant)]
         random.Random(options.seed).shuffle(chosen)

@@ -37,9 +37,12 @@ NOT_THESE = "not weak and not without_rules"
 # Which tests look at what, those that see most first; a file that is not named here is tried on everything.
 DOOR = ("test_door*", "test_challenge*", "test_sessions*", "test_errors*", "test_keys*", "test_view*", "test_audit*")
 RELEVANT = {
-    "firewall.nft.j2": ("test_whole_ruleset*", "test_firewall*", "test_dns*", "test_egress.py", "test_egress_open*"),
-    "dnsmasq.conf.j2": ("test_dns*", "test_egress.py"),
-    "egress.cfg.j2": ("test_egress.py", "test_egress_*"),
+    "firewall.nft.j2": (
+        *("test_whole_ruleset*", "test_firewall_refusals*", "test_firewall*", "test_dns*", "test_egress_source*"),
+        *("test_egress.py", "test_egress_open*"),
+    ),
+    "dnsmasq.conf.j2": ("test_dns_guards*", "test_dns*", "test_egress.py"),
+    "egress.cfg.j2": ("test_egress_reasons*", "test_egress_forward*", "test_egress.py", "test_egress_*"),
     "haproxy.cfg.j2": DOOR,
     "backends.cfg.j2": DOOR,
 }
@@ -95,12 +98,15 @@ class Engine:
     """The lab's tests, what they render, and which of them killed before."""
 
     folder: Path
+    quick: bool = False  # only part of what the tests render was seen
     tests: dict[str, dict[str, float]] = field(default_factory=dict)  # file -> test -> seconds
-    texts: dict[str, set[str]] = field(default_factory=dict)  # template -> what was rendered
+    rendered: dict[str, dict[str, list[str]]] = field(default_factory=dict)  # file -> template -> texts
     kills: dict[str, Counter[str]] = field(default_factory=dict)  # template -> tests
+    changes: dict[str, frozenset[Mutant]] = field(default_factory=dict)  # file -> what could be done to its texts
 
     def baseline(self, jobs: int, quick: bool) -> list[str]:
         """Run the tests as they are; returns those that fail already. `quick`: no more than it takes to see a text."""
+        self.quick = quick
         names = sorted(path.name for path in (TREE / "tests/gateway").glob("test_*.py"))
         files = [name for name in names if not any(fnmatch(name, pattern) for pattern in LEFT_OUT)]
         broken: list[str] = []
@@ -110,10 +116,8 @@ class Engine:
                 broken.append(answer["failed"] if answer else f"{name}: no answer")
                 return
             self.tests[name] = answer["passed"]
-            for template, texts in answer["texts"].items():
-                if not _looks_at(name, template):
-                    continue  # rendered, and never put into force
-                self.texts.setdefault(template, set()).update(texts)
+            # What else it renders it never puts into force.
+            self.rendered[name] = {one: texts for one, texts in answer["texts"].items() if _looks_at(name, one)}
 
         enough = {next((name for name in files if fnmatch(name, patterns[0])), "") for patterns in RELEVANT.values()}
         work: list[Any] = [
@@ -124,8 +128,7 @@ class Engine:
 
     def all_mutants(self) -> list[Mutant]:
         """Every change to anything that the lab renders; without those that the program itself refuses."""
-        found = {one for name, texts in self.texts.items() for text in texts for one in mutants(name, text)}
-        return sorted(found)
+        return sorted({one for name in self.rendered for one in self._changes_of(name)})
 
     def judge(
         self,
@@ -163,17 +166,25 @@ class Engine:
                 verdicts[mutant] = Verdict("invalid")
                 say(mutant, verdicts[mutant])
             else:
-                work.append((mutant, lambda mutant=mutant: self._order(mutant.template, within), mutant))
+                work.append((mutant, lambda mutant=mutant: self._order(mutant, within), mutant))
         self._run(work, jobs, done, until)
         return verdicts
 
-    def _order(self, template: str, within: float) -> list[str]:
+    def _changes_of(self, name: str) -> frozenset[Mutant]:
+        """The mutants of what a file's tests render: no other changes anything for them."""
+        if name not in self.changes:
+            texts = [(one, text) for one, texts in self.rendered.get(name, {}).items() for text in texts]
+            self.changes[name] = frozenset(one for template, text in texts for one in mutants(template, text))
+        return self.changes[name]
+
+    def _order(self, mutant: Mutant, within: float) -> list[str]:
         """Those that killed most first, then those of the files that see most, then the quick ones."""
+        template = mutant.template
         kills = self.kills.get(template, Counter())
         places: dict[str, tuple[int, float]] = {}
         took: dict[str, float] = {}
         for name, tests in self.tests.items():
-            if _looks_at(name, template):
+            if _looks_at(name, template) and (self.quick or mutant in self._changes_of(name)):
                 patterns = RELEVANT.get(template, ())
                 place = next((at for at, pattern in enumerate(patterns) if fnmatch(name, pattern)), len(patterns))
                 places.update({test: (place, seconds) for test, seconds in tests.items()})
@@ -186,7 +197,7 @@ class Engine:
         check = CHECKS.get(mutant.template.removesuffix(".j2").rpartition(".")[2])
         if check is None:
             return True
-        for text in self.texts[mutant.template]:
+        for text in {text for each in self.rendered.values() for text in each.get(mutant.template, ())}:
             changed = mutated(mutant, mutant.template, text)
             if changed != text:
                 path = self.folder / "check"

@@ -28,7 +28,7 @@ CHANGING = (
     (re.compile(r'skuid "[a-z-]+"'), 'skuid "USER"'),
     (re.compile(r"dport \{ \d+(?:, \d+)* \}"), "dport { PORTS }"),
     (re.compile(r"(be_conn gt|redeem_rate\) gt|-m int 1:|maxconn) ?\d+"), r"\1 N"),
-    (re.compile(r"dport \d{5}\b"), "dport PORT"),
+    (re.compile(r"dport \d{4,5}\b"), "dport PORT"),
 )
 
 ELEMENTS = "elements ="

@@ -17,25 +17,24 @@ STANDING = ("killed", "invalid", "survived")
 class Record:
     """Verdicts of one or several runs, a JSON document per line.
 
-    A kill stands as long as the gateway, the lab and the file of the test that killed are what they were: to add a
-    test elsewhere brings no mutant back to life. That a mutant survived stands as long as all tests are what they
-    were. What had no answer is tried again.
+    A kill stands as long as the mutant's template, the gateway's programs, the lab and the file of the test that killed
+    are what they were: to add a test elsewhere brings no mutant back to life. That a mutant survived stands as long as
+    all tests are what they were. What had no answer is tried again.
     """
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
 
-    def baseline(self) -> tuple[dict[str, dict[str, float]], dict[str, set[str]]] | None:
+    def baseline(self) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, list[str]]]] | None:
         """What the tests as they are passed and rendered, if they and the gateway are what they were then."""
         for found in self._lines():
-            if found.get("baseline") == _digest(*_tests()):
-                return found["tests"], {name: set(texts) for name, texts in found["texts"].items()}
+            if found.get("baseline") == _digest("*.j2", *_tests()) and "rendered" in found:
+                return found["tests"], found["rendered"]
         return None
 
-    def keep_baseline(self, tests: dict[str, dict[str, float]], texts: dict[str, set[str]]) -> None:
+    def keep_baseline(self, tests: dict[str, dict[str, float]], rendered: dict[str, dict[str, list[str]]]) -> None:
         """Write down what the tests as they are passed and rendered."""
-        rendered = {name: sorted(each) for name, each in texts.items()}
-        self._write({"baseline": _digest(*_tests()), "tests": tests, "texts": rendered})
+        self._write({"baseline": _digest("*.j2", *_tests()), "tests": tests, "rendered": rendered})
 
     def verdicts(self, among: Iterable[Mutant]) -> dict[Mutant, Verdict]:
         """What became of those of the mutants whose verdict stands."""
@@ -44,13 +43,13 @@ class Record:
             if "mutant" not in found:
                 continue
             verdict = Verdict(found["state"], found["by"], found["seconds"])
-            if verdict.state in STANDING and found["digest"] == _rests_on(verdict):
+            if verdict.state in STANDING and found["digest"] == _rests_on(found["mutant"], verdict):
                 known[found["mutant"]] = verdict
         return {mutant: known[str(mutant)] for mutant in among if str(mutant) in known}
 
     def add(self, mutant: Mutant, verdict: Verdict) -> None:
         """Write one verdict down at once."""
-        self._write({"mutant": str(mutant), **asdict(verdict), "digest": _rests_on(verdict)})
+        self._write({"mutant": str(mutant), **asdict(verdict), "digest": _rests_on(str(mutant), verdict)})
 
     def _lines(self) -> list[dict[str, Any]]:
         if self.path is None or not self.path.exists():
@@ -63,8 +62,8 @@ class Record:
                 out.write(json.dumps(line) + "\n")
 
 
-def _rests_on(verdict: Verdict) -> str:
-    return _digest(*(_tests() if verdict.state == "survived" else [verdict.by]))
+def _rests_on(mutant: str, verdict: Verdict) -> str:
+    return _digest(mutant.partition(" ")[0], *(_tests() if verdict.state == "survived" else [verdict.by]))
 
 
 def _tests() -> list[str]:
@@ -72,9 +71,10 @@ def _tests() -> list[str]:
 
 
 @cache
-def _digest(*tests: str) -> str:
-    """What a verdict by these tests rests on: the gateway, the lab and the tests' files."""
-    files = [path for path in (TREE / "deskyard/gateway").rglob("*") if path.suffix in (".py", ".j2", ".html")]
+def _digest(template: str, *tests: str) -> str:
+    """What a verdict on a template by these tests rests on: the gateway, the lab and the tests' files."""
+    files = [path for path in (TREE / "deskyard/gateway").rglob("*") if path.suffix in (".py", ".html")]
+    files += (TREE / "deskyard/gateway/templates").glob(template)
     files += [path for path in (TREE / "tests/gateway").glob("*.py") if not path.name.startswith("test_")]
     files += [TREE / test.partition("::")[0] for test in tests if test]
     digest = hashlib.sha256()

@@ -1,0 +1,84 @@
+"""Why the router refuses, told right for each way to be refused; what it carries is told as no refusal."""
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from deskyard.gateway.settings import parse
+from tests.gateway.egress_lab import D1, GATEWAY, HOST, PRIVATE, PUBLIC, EgressLab, job, run_lab
+from tests.gateway.support import wait_for
+from tests.gateway.test_egress import V6, answered, fast
+from tests.unit.gateway.support import document
+
+# In the site's exceptions: only the router itself keeps a desktop from these.
+OWN = {"gateway.test": GATEWAY, "uplink.test": "10.80.1.250", "host.test": HOST, "desktop.test": D1}
+WITHOUT_IPV4 = {**V6, "mapped-public.test": f"::ffff:{PUBLIC}"}
+INSIDE = {"metadata.test": "169.254.169.254", "excepted.test": PRIVATE}
+LONG = f"{'a.' * 130}suffix.test"
+RECORDS = {
+    **{name: {"A": [address]} for name, address in {**OWN, **INSIDE}.items()},
+    **{name: {"AAAA": [address]} for name, address in WITHOUT_IPV4.items()},
+    "nothing.test": {"A": []},
+    "*": {"A": [PUBLIC]},
+}
+ADDRESSED = {**dict.fromkeys((*OWN, "metadata.test"), "address"), **dict.fromkeys(WITHOUT_IPV4, "unresolvable")}
+BY_NAME = {**ADDRESSED, "nothing.test": "unresolvable", "evil.test": "list"}
+NAMELESS = {"a_b.suffix.test": "no-dns-name", LONG: "no-dns-name"}
+CARRIED = ("allowed.test", "excepted.test")
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[EgressLab]:
+    """A locked gateway whose site excepts even the gateway's own network, which no Plan would."""
+    names = ("allowed.test", "*.suffix.test", "excepted.test", "nothing.test", *ADDRESSED)
+    made = document("locked", names)
+    made["egress_rules"]["exceptions"] = ["10.0.0.0/8"]
+    with run_lab(fast(parse(json.dumps(made))), RECORDS) as running:
+        yield running
+
+
+def refused(lab: EgressLab, attempts: list[dict[str, object]], wanted: set[tuple[str, str]]) -> None:
+    """Nothing of this gets through, and each is told with its reason."""
+    before, reached = len(lab.events()), lab.hits()
+
+    def told() -> set[tuple[str, str]]:
+        return {(one["target"], one["rule"]) for one in lab.events()[before:] if one["address"] == D1}
+
+    assert not any(answered(lab.ask(attempts)))
+    wait_for("the events", lambda: wanted <= told(), 20)
+    assert told() == wanted
+    assert lab.hits() == reached
+
+
+def test_tls_is_refused_with_the_reason(lab: EgressLab) -> None:
+    attempts = [job("hello", name) for name in (*BY_NAME, *NAMELESS, None)]
+    attempts.append({"kind": "tcp", "to": GATEWAY, "port": 443, "say": b"SSH-2.0-x\r\n".hex()})
+    wanted = {(f"{name}:443", rule) for name, rule in BY_NAME.items()}
+    refused(lab, attempts, wanted | {(f"{GATEWAY}:443", rule) for rule in ("no-dns-name", "no-name", "no-tls")})
+
+
+def test_http_is_refused_with_the_reason(lab: EgressLab) -> None:
+    attempts = [job("http", name) for name in (*BY_NAME, *NAMELESS, "allowed.test:22")]
+    attempts.append({"kind": "tcp", "to": GATEWAY, "port": 80, "say": b"GET / HTTP/1.0\r\n\r\n".hex()})
+    wanted = {(f"{name}:80", rule) for name, rule in BY_NAME.items()} | {("allowed.test:80", "port")}
+    refused(lab, attempts, wanted | {(f"{GATEWAY}:80", rule) for rule in ("no-dns-name", "no-name")})
+
+
+@pytest.mark.parametrize("method", ["CONNECT", "TRACE"])
+def test_methods_of_proxies_are_none_of_the_routers(lab: EgressLab, method: str) -> None:
+    target = "allowed.test:80" if method == "CONNECT" else "/"
+    say = f"{method} {target} HTTP/1.1\r\nHost: allowed.test:80\r\n\r\n"
+    (answer,) = lab.ask([{"kind": "tcp", "to": GATEWAY, "port": 80, "say": say.encode().hex()}])
+    assert answer["text"].startswith("HTTP/1.1 405")
+
+
+def test_what_is_carried_is_told_as_no_refusal(lab: EgressLab) -> None:
+    before = len(lab.events())
+    assert all(answered(lab.ask([job(kind, name) for kind in ("hello", "http") for name in CARRIED])))
+    # Events come in order: once a later one is there, an earlier one would be.
+    lab.ask([job("hello", "evil.test")])
+    wait_for("the event", lambda: len(lab.events()) > before, 20)
+    time.sleep(0.5)
+    assert {one["target"] for one in lab.events()[before:]} == {"evil.test:443"}
