@@ -25,7 +25,7 @@ RECORDS = {
 }
 ADDRESSED = {**dict.fromkeys((*OWN, "metadata.test"), "address"), **dict.fromkeys(WITHOUT_IPV4, "unresolvable")}
 BY_NAME = {**ADDRESSED, "nothing.test": "unresolvable", "evil.test": "list"}
-NAMELESS = {"a_b.suffix.test": "no-dns-name", LONG: "no-dns-name"}
+NAMELESS = {"a_b.suffix.test": "no-dns-name", "allowed.test_": "no-dns-name", LONG: "no-dns-name"}
 CARRIED = ("allowed.test", "excepted.test")
 
 
