@@ -7,6 +7,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from deskyard.gateway import keys, signing
+from deskyard.gateway.render import SOCKET_PATHS
 from tests.gateway.conftest import run_gateway
 from tests.gateway.support import Gateway
 from tests.gateway.test_door import claims, signed
@@ -128,3 +129,10 @@ def test_without_the_filter_the_gateway_is_told_to_be_away_and_not_the_desktop()
         opened = gateway.upgrade("/d/d1/vnc", cookie)
         assert opened.status == 503
         assert '"error":"service"' in opened.rest.decode()
+
+
+@pytest.mark.parametrize("desktop", ["d1", "d2"])
+@pytest.mark.parametrize(("place", "route"), [("vnc", "desktop"), ("terminal", "terminal")])
+def test_desktop_is_asked_at_the_path_that_it_knows(gateway: Gateway, desktop: str, place: str, route: str) -> None:
+    assert gateway.upgrade(f"/d/{desktop}/{place}", gateway.session(desktop)[1]).status == 101
+    assert gateway.desktops.requests[-1].startswith(f"GET {SOCKET_PATHS[route]} HTTP/1.1\r\n")
