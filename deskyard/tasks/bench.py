@@ -7,6 +7,7 @@ from dataclasses import asdict
 from invoke import Collection, Context, Exit
 
 from deskyard.errors import ConfigError
+from deskyard.run import image_bench
 from deskyard.run.bench import measure
 from deskyard.run.places import tree
 from deskyard.tasks.front import command, show
@@ -21,6 +22,20 @@ def desktop(_: Context, clean: bool = False, json: bool = False) -> None:
     figures = measure(clean)
     lines = [f"{figure.ratio:9.3f} x  {figure.seconds:9.2f} s  {figure.name}" for figure in figures]
     show([asdict(figure) for figure in figures], as_json=json, text="\n".join(lines))
+
+
+@command(positional=["name"], help={"name": "the image to build", "json": "print JSON"})
+def image(_: Context, name: str = "desktop", json: bool = False) -> None:
+    """Build an image three times in a copy of the tree: from nothing, with one role changed, with nothing changed."""
+    figures = image_bench.measure(name)
+    show([asdict(figure) for figure in figures], as_json=json, text="\n".join(map(_line, figures)))
+
+
+def _line(figure: image_bench.Figure) -> str:
+    ratio = f"{figure.ratio:7.3f} x" if figure.ratio is not None else " " * 9
+    last = f"last {figure.last:g}" if figure.last is not None else ""
+    value = f"{figure.value:9.2f} {figure.unit}"
+    return f"{ratio}  {value:13}  {last:13}  {figure.name}{f' (aim {figure.aim})' if figure.aim else ''}"
 
 
 @command(help={"sockets": "how many idle WebSockets to hold", "json": "print JSON"})
@@ -58,4 +73,5 @@ ns = Collection("bench")
 ns.add_task(desktop, default=True)
 ns.add_task(fleet)
 ns.add_task(gateway)
+ns.add_task(image)
 ns.add_task(state)
