@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import Generator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
 from deskyard.errors import ConfigError, SiteError
@@ -95,7 +96,7 @@ def _fail(target: str, cause: str, said: str) -> NoReturn:
     match cause:
         case "no agent":
             reason = "has no agent: its image was made without one"
-            remedy = f"declare a desktop with `image: {_images_with_agent()}` (docs/catalogue.md)"
+            remedy = f"declare a desktop with `image: {' or '.join(images_with_agent(tree()))}` (docs/catalogue.md)"
         case "not up":
             reason, remedy = f"has an agent that does not run{after}", f"{there} systemctl status {UNIT}"
         case "refused":
@@ -106,22 +107,20 @@ def _fail(target: str, cause: str, said: str) -> NoReturn:
             remedy = f"{there} openclaw config set {HTTP_SETTING} true"
         case "agent":
             reason = f"its agent could not do it{after}"
-            remedy = (
-                f"see ./inv desktop.keys {target} for the key of its model; without one, desktop.set-key {name} NAME"
-            )
+            remedy = f"see ./inv desktop.keys {target} for the key of its model; desktop.set-key {name} NAME sets one"
         case _:
             reason, remedy = f"its agent broke off{after}", f"{there} journalctl -u {UNIT}"
     raise SiteError("agent", target, reason, remedy)
 
 
-def _images_with_agent() -> str:
+def images_with_agent(tree: Path) -> list[str]:
     """The declared images that have one."""
     found = []
-    for name in image_names(tree()):
+    for name in image_names(tree):
         # One that is wrong has none.
         with contextlib.suppress(ConfigError):
-            found += [name] if any(ROLE in image.roles for image in lineage(tree(), name)) else []
-    return " or ".join(found)
+            found += [name] if any(ROLE in image.roles for image in lineage(tree, name)) else []
+    return found
 
 
 def _printable(text: str) -> str:
