@@ -23,7 +23,7 @@ MAX_TEXT = 1 << 20
 MAX_SECONDS = 7 * 86_400
 # Without a colon: what has one may be a name of OpenClaw's own.
 SESSION = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z")
-ENDS = ("done", "failed", "timeout", "stopped")
+ENDS = ("done", "failed", "timeout")
 HTTP_SETTING = "gateway.http.endpoints.chatCompletions.enabled"
 
 
@@ -105,11 +105,16 @@ def _fail(target: str, cause: str, said: str) -> NoReturn:
         case "closed":
             reason = "has an agent that takes no tasks over HTTP: its configuration is older, or was changed"
             remedy = f"{there} openclaw config set {HTTP_SETTING} true"
+        case "key":
+            reason = f"has an agent without the right key of its model{after}"
+            remedy = (
+                f"see ./inv desktop.keys {target}; ./inv desktop.set-key {name} NAME sets one, workspace.up brings it"
+            )
         case "agent":
-            reason = f"its agent could not do it{after}"
-            remedy = f"see ./inv desktop.keys {target} for the key of its model; desktop.set-key {name} NAME sets one"
+            reason = f"has an agent that could not do it{after}"
+            remedy = f"{there} journalctl -u {UNIT}; ./inv desktop.keys {target} shows its keys"
         case _:
-            reason, remedy = f"its agent broke off{after}", f"{there} journalctl -u {UNIT}"
+            reason, remedy = f"has an agent that broke off{after}", f"{there} journalctl -u {UNIT}"
     raise SiteError("agent", target, reason, remedy)
 
 

@@ -178,7 +178,8 @@ def run(request: dict[str, Any], watch: Watch) -> None:
     say("begin")
     for event in events(answer):
         if "error" in event:
-            raise Failed("agent", complaint(event))
+            known = dict(event["error"]).get("type") != "authentication_error"
+            raise Failed("agent" if known else "key", complaint(event))
         for choice in event.get("choices") or ():
             for piece in pieces(choice.get("delta", {}).get("content") or ""):
                 say("text", text=piece)

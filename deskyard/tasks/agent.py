@@ -88,20 +88,22 @@ def task(
 
 def _followed(wanted: agent_task.Task, json: bool) -> str:
     """Print what happens as it happens; the status that it ended with."""
-    status, open_line = "failed", False
-    # Whatever happens here ends what runs there.
-    with closing(agent_task.events(wanted)) as events:
-        for event in events:
-            status = event.get("status", status)
-            if json:
-                print(json_format.dumps(event), flush=True)
-            elif event["event"] == "begin":
-                print(f"conversation {event['session']}", file=sys.stderr, flush=True)
-            elif event["event"] == "text" and event["text"]:
-                print(_printable(event["text"]), end="", flush=True)
-                open_line = not event["text"].endswith("\n")
-    if open_line:
-        print(flush=True)
+    status, in_line = "failed", False
+    try:
+        # Whatever happens here ends what runs there.
+        with closing(agent_task.events(wanted)) as events:
+            for event in events:
+                status = event.get("status", status)
+                if json:
+                    print(json_format.dumps(event), flush=True)
+                elif event["event"] == "begin":
+                    print(f"conversation {event['session']}", file=sys.stderr, flush=True)
+                elif text := event.get("text"):
+                    print(_printable(text), end="", flush=True)
+                    in_line = not text.endswith("\n")
+    finally:
+        if in_line:
+            print(flush=True)
     return status
 
 

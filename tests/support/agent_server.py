@@ -1,7 +1,7 @@
 """Stands for OpenClaw's gateway as far as a task needs it: it streams, and notices who hangs up.
 
-What it does, the task says: "count" answers in pieces, "hang" begins and says no more, "fail", "cut", "escape", "off",
-"nonsense". It knows only the standard library, for it runs on hosts: agent_server.py SECRET_FILE LOG --port PORT
+What it does, the task says: "count" answers in pieces, "hang" begins and says no more, "fail", "key", "cut", "escape",
+"off", "nonsense". It knows only the standard library, for it runs on hosts: agent_server.py SECRET_FILE LOG --port PORT
 """
 
 import json
@@ -36,9 +36,12 @@ class Gateway(BaseHTTPRequestHandler):
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         self._delta({"role": "assistant"})
-        for word, turn in {"count": self._count, "hang": self._hang, "fail": self._fail}.items():
+        for word, turn in {"count": self._count, "hang": self._hang}.items():
             if word in text:
                 turn()
+        for word, kind in {"fail": "api_error", "key": "authentication_error"}.items():
+            if word in text:
+                self._fail(kind)
         if "escape" in text:
             self._delta({"content": "a\x1b[2Jb\x9bc\rd\te\n"})
         if "nonsense" in text:
@@ -65,8 +68,8 @@ class Gateway(BaseHTTPRequestHandler):
             pass
         self._note("hung up")
 
-    def _fail(self) -> None:
-        self._chunk(f"data: {json.dumps({'error': {'message': 'no such model', 'type': 'api_error'}})}\n\n")
+    def _fail(self, kind: str) -> None:
+        self._chunk(f"data: {json.dumps({'error': {'message': 'no such model', 'type': kind}})}\n\n")
 
     def _delta(self, delta: dict[str, Any]) -> None:
         event = {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}

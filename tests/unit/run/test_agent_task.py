@@ -95,6 +95,7 @@ def test_task_without_a_session_is_a_conversation_of_its_own(desktop: Desktop) -
     ("text", "reason", "remedy"),
     [
         ("fail", "no such model", "desktop.keys lab/dev1"),
+        ("key", "right key of its model: no such model", "desktop.set-key lab NAME"),
         ("off", "over HTTP", agent_task.HTTP_SETTING),
         ("cut", "IncompleteRead|in the middle", "journalctl"),
         ("nonsense", "makes no sense", "journalctl"),
