@@ -20,8 +20,8 @@ from deskyard.run.command import end_group
 from deskyard.run.desktop_program import START
 from deskyard.run.ssh_link import CONNECT_SECONDS, NO_CONNECTION, SshLink
 
-# So long a program may take to end once nobody listens any more.
-END_SECONDS = 20.0
+# So long a program may take to end once nobody listens any more; emulated desktops are slow.
+END_SECONDS = 60.0
 # A program gets this much more than it asked for before it is ended from here.
 SLACK_SECONDS = 2 * CONNECT_SECONDS
 # What is longer is no line of ours.
