@@ -104,7 +104,7 @@ def _fail(target: str, cause: str, said: str) -> NoReturn:
             remedy = f"{there} sudo systemctl restart agent-openclaw-secret {UNIT}"
         case "closed":
             reason = "has an agent that takes no tasks over HTTP: its configuration is older, or was changed"
-            remedy = f"{there} openclaw config set {HTTP_SETTING} true"
+            remedy = f"{there} openclaw config set {HTTP_SETTING} true && sudo systemctl restart {UNIT}"
         case "key":
             reason = f"has an agent without the right key of its model{after}"
             remedy = (
