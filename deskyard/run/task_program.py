@@ -24,6 +24,9 @@ from typing import Any
 HOST = "127.0.0.1"
 TOKEN = "OPENCLAW_GATEWAY_TOKEN"
 PORT = re.compile(r"--port[ =](\d{1,5})\b")
+# How it says that the model's vendor refused the key, and that there is none.
+KEY_ERRORS = ("authentication_error", "permission_error")
+NO_KEY = re.compile(r"\bAPI key\b|\bsecret reference\b", re.IGNORECASE)
 # After a start, or a change of keys, its gateway is not there at once; emulated desktops need minutes.
 START_SECONDS = 300.0
 PAUSE_SECONDS = 1.0
@@ -178,8 +181,8 @@ def run(request: dict[str, Any], watch: Watch) -> None:
     say("begin")
     for event in events(answer):
         if "error" in event:
-            known = dict(event["error"]).get("type") != "authentication_error"
-            raise Failed("agent" if known else "key", complaint(event))
+            said = complaint(event)
+            raise Failed("key" if event["error"].get("type") in KEY_ERRORS or NO_KEY.search(said) else "agent", said)
         for choice in event.get("choices") or ():
             for piece in pieces(choice.get("delta", {}).get("content") or ""):
                 say("text", text=piece)

@@ -17,7 +17,7 @@ from deskyard.tasks.front import command
 TIMEOUT, STOPPED = 124, 130
 
 
-class _Unless(Argument):  # type: ignore[misc]
+class _Unless(Argument):
     """A positional argument that may be left out if another one is given."""
 
     def __init__(self, other: Argument, **options: Any) -> None:
@@ -34,7 +34,7 @@ class _Unless(Argument):  # type: ignore[misc]
         self.set_value(given)
 
 
-class _TextOrFile(Task):  # type: ignore[misc]
+class _TextOrFile(Task[Any]):
     """A task whose `text` may stand in a `file` instead."""
 
     def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Argument]:
@@ -70,7 +70,7 @@ def task(
         status = _followed(wanted, json)
     except (DeskyardError, KeyboardInterrupt) as error:
         stopped = isinstance(error, KeyboardInterrupt)
-        end = {"event": "end", "status": "stopped" if stopped else "failed"}
+        end: dict[str, Any] = {"event": "end", "status": "stopped" if stopped else "failed"}
         end |= {"seconds": round(time.monotonic() - started, 1)}
         if isinstance(error, DeskyardError):
             end |= {"error": error.as_dict()}

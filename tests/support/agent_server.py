@@ -1,7 +1,8 @@
 """Stands for OpenClaw's gateway as far as a task needs it: it streams, and notices who hangs up.
 
-What it does, the task says: "count" answers in pieces, "hang" begins and says no more, "fail", "key", "cut", "escape",
-"off", "nonsense". It knows only the standard library, for it runs on hosts: agent_server.py SECRET_FILE LOG --port PORT
+What it does, the task says: "count" answers in pieces, "hang" begins and says no more, "fail", "wrong" and "missing" are
+errors, "cut", "escape", "off", "nonsense". It knows only the standard library, for it runs on hosts:
+python3 agent_server.py SECRET_FILE LOG --port PORT
 """
 
 import json
@@ -13,6 +14,15 @@ from typing import Any
 
 PIECES = ("one ", "two ", "three\n")
 PAUSE_SECONDS = 0.4
+# As the real one says them.
+ERRORS = {
+    "fail": {"message": "internal error", "type": "api_error"},
+    "wrong": {"message": "401 Incorrect API key provided", "type": "authentication_error"},
+    "missing": {
+        "message": "Secret owner provider:local is configured but unavailable (secret reference was not found).",
+        "type": "api_error",
+    },
+}
 
 
 class Gateway(BaseHTTPRequestHandler):
@@ -39,9 +49,9 @@ class Gateway(BaseHTTPRequestHandler):
         for word, turn in {"count": self._count, "hang": self._hang}.items():
             if word in text:
                 turn()
-        for word, kind in {"fail": "api_error", "key": "authentication_error"}.items():
+        for word, error in ERRORS.items():
             if word in text:
-                self._fail(kind)
+                self._chunk(f"data: {json.dumps({'error': error})}\n\n")
         if "escape" in text:
             self._delta({"content": "a\x1b[2Jb\x9bc\rd\te\n"})
         if "nonsense" in text:
@@ -67,9 +77,6 @@ class Gateway(BaseHTTPRequestHandler):
         while self.rfile.read(1):
             pass
         self._note("hung up")
-
-    def _fail(self, kind: str) -> None:
-        self._chunk(f"data: {json.dumps({'error': {'message': 'no such model', 'type': kind}})}\n\n")
 
     def _delta(self, delta: dict[str, Any]) -> None:
         event = {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}

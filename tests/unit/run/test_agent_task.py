@@ -94,8 +94,9 @@ def test_task_without_a_session_is_a_conversation_of_its_own(desktop: Desktop) -
 @pytest.mark.parametrize(
     ("text", "reason", "remedy"),
     [
-        ("fail", "no such model", "desktop.keys lab/dev1"),
-        ("key", "right key of its model: no such model", "desktop.set-key lab NAME"),
+        ("fail", "could not do it: internal error", "desktop.keys lab/dev1"),
+        ("wrong", "right key of its model: 401 Incorrect", "desktop.set-key lab NAME"),
+        ("missing", "right key of its model: Secret owner", "desktop.set-key lab NAME"),
         ("off", "over HTTP", agent_task.HTTP_SETTING),
         ("cut", "IncompleteRead|in the middle", "journalctl"),
         ("nonsense", "makes no sense", "journalctl"),
