@@ -21,8 +21,8 @@ ROLE = "agent_openclaw"
 UNIT, SECRET = "agent-openclaw.service", "/etc/deskyard/agent-openclaw.env"
 MAX_TEXT = 1 << 20
 MAX_SECONDS = 7 * 86_400
-# Without a colon: what has one may be a name of OpenClaw's own.
-SESSION = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z")
+# Without a colon, and none of these two: such names are OpenClaw's own.
+SESSION = re.compile(r"(?!(?:global|unknown)\Z)[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z")
 ENDS = ("done", "failed", "timeout")
 HTTP_SETTING = "gateway.http.endpoints.chatCompletions.enabled"
 

@@ -1,7 +1,7 @@
 """Stands for OpenClaw's gateway as far as a task needs it: it streams, and notices who hangs up.
 
-What it does, the task says: "count" answers in pieces, "hang" begins and says no more, "fail", "wrong" and "missing" are
-errors, "cut", "escape", "off", "nonsense". It knows only the standard library, for it runs on hosts:
+What it does, the task says: "count" answers in pieces, "hang" begins and says no more, "fail", "wrong" and "missing"
+are errors, "cut", "escape", "off", "nonsense". It knows only the standard library, for it runs on hosts:
 python3 agent_server.py SECRET_FILE LOG --port PORT
 """
 

@@ -231,6 +231,7 @@ def test_program_that_outlasts_its_time_is_cut_off(desktop: Desktop, monkeypatch
         ("text", {"text": "a\udc80"}),
         ("--session", {"session": "agent:main:main"}),
         ("--session", {"session": "Report"}),
+        ("--session", {"session": "global"}),
         ("--session", {"session": "a\n"}),
         ("--session", {"session": "x" * 65}),
         ("--timeout", {"seconds": 0}),
