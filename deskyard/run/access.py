@@ -77,9 +77,9 @@ def follow_audit(name: str, since: int, pause: float = FOLLOW_SECONDS) -> Iterat
         time.sleep(pause)
 
 
-def seconds(ttl: str) -> int:
+def seconds(ttl: str, field: str = "--ttl") -> int:
     """A duration such as 90s, 30m, 8h, 2d in seconds."""
     match = DURATION.match(ttl)
     if match is None:
-        raise ConfigError("--ttl", ttl, "is no duration", "write a number and s, m, h or d, such as 8h")
+        raise ConfigError(field, ttl, "is no duration", "write a number and s, m, h or d, such as 8h")
     return int(match["number"]) * UNITS[match["unit"]]

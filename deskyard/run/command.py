@@ -68,11 +68,11 @@ def run(
         else:
             stdout, stderr = _follow(process, stdin, timeout, on_line), ""
     except subprocess.TimeoutExpired as error:
-        _end_group(process)
+        end_group(process)
         reason = f"did not end within {timeout:.0f} s"
         raise CommandError("command", " ".join(argv[:4]), reason, "see the log, then run it again") from error
     except BaseException:
-        _end_group(process)
+        end_group(process)
         raise
     finally:
         _running.discard(process)
@@ -94,7 +94,7 @@ def stopping() -> Iterator[None]:
     _stopping.set()
     try:
         for process in tuple(_running):
-            _end_group(process)
+            end_group(process)
         yield
     finally:
         _stopping.clear()
@@ -106,7 +106,7 @@ def _follow(process: subprocess.Popen[str], stdin: str | None, timeout: float, o
 
     def expire() -> None:
         expired.set()
-        _end_group(process)
+        end_group(process)
 
     timer = threading.Timer(timeout, expire)
     timer.start()
@@ -126,7 +126,8 @@ def _follow(process: subprocess.Popen[str], stdin: str | None, timeout: float, o
     return "".join(lines)
 
 
-def _end_group(process: subprocess.Popen[str]) -> None:
+def end_group(process: subprocess.Popen[str]) -> None:
+    """End a program and all of its group, which it has to lead."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, sign)

@@ -229,8 +229,11 @@ def _pull_plugs(name: str) -> None:
                     domain.destroy()
 
 
-def require_running(plan: WorkspacePlan) -> None:
-    """Raise `SiteError` unless the gateway runs."""
-    here = declaration.read_site(plan.site).backend == "libvirt"
-    if (here and not hypervisor.answers()) or plan.gateway.machine.domain in readiness.stopped_machines(plan):
+def require_running(plan: WorkspacePlan, desktop: str | None = None) -> None:
+    """Raise `SiteError` unless the gateway runs, and with it the desktop if one is named."""
+    dead = declaration.read_site(plan.site).backend == "libvirt" and not hypervisor.answers()
+    stopped = [] if dead else readiness.stopped_machines(plan)
+    if dead or plan.gateway.machine.domain in stopped:
         raise SiteError("workspace", plan.name, "is not up", f"run ./inv workspace.up {plan.name}")
+    if desktop is not None and plan.desktop(desktop).machine.domain in stopped:
+        raise SiteError("desktop", f"{plan.name}/{desktop}", "does not run", f"run ./inv workspace.up {plan.name}")

@@ -30,7 +30,7 @@ class Owner:
             (workspace, "_checked", declaration.read),
             (workspace, "_connect", lambda _: None),
             (workspace, "machines_of", lambda _: machines),
-            (workspace, "require_running", lambda _: None),
+            (workspace, "require_running", lambda *_: None),
             (WorkspaceStack, "changes", lambda _: []),
             (readiness, "wait", lambda *_, **__: readiness.silent("nobody asked it")),
         ):

@@ -11,8 +11,18 @@ from pulumi import automation
 from pulumi.automation import CommandResult, errors
 
 from deskyard.errors import ConfigError, SiteError
-from deskyard.run import access, cluster_link, declaration, leftovers, pulumi_stack, workspace
+from deskyard.run import (
+    access,
+    cluster_link,
+    declaration,
+    hypervisor,
+    leftovers,
+    pulumi_stack,
+    readiness,
+    workspace,
+)
 from deskyard.run.pulumi_stack import Change, WorkspaceStack, _clean, _clear_errors, _stale
+from tests.desktop.lab import planned
 from tests.support import paper_cluster
 
 DISK = "deskyard:libvirt:Volume"
@@ -189,3 +199,27 @@ def test_a_stack_asks_once_whom_its_plugin_trusts(monkeypatch: pytest.MonkeyPatc
     assert not stack.exists()
     assert not stack.exists()
     assert [env["ROOTS"] for env in given] == ["api.pem"] * 2
+
+
+@pytest.mark.parametrize(
+    ("stopped", "desktop", "what"),
+    [
+        ([], "dev1", None),
+        (["dev2"], "dev1", None),
+        (["dev1"], None, None),
+        (["dev1"], "dev1", "lab/dev1'?: does not run"),
+        (["gateway", "dev1"], "dev1", "lab'?: is not up"),
+    ],
+)
+def test_what_is_asked_for_has_to_run(
+    monkeypatch: pytest.MonkeyPatch, stopped: list[str], desktop: str | None, what: str | None
+) -> None:
+    plan = planned("dev1", "dev2")
+    machines = {one.name: one.machine.domain for one in plan.desktops} | {"gateway": plan.gateway.machine.domain}
+    monkeypatch.setattr(hypervisor, "answers", lambda: True)
+    monkeypatch.setattr(readiness, "stopped_machines", lambda _: [machines[name] for name in stopped])
+    if what is None:
+        workspace.require_running(plan, desktop)
+        return
+    with pytest.raises(SiteError, match=what):
+        workspace.require_running(plan, desktop)
