@@ -142,6 +142,13 @@ def image_variables(image: AnyImage, tree: Path) -> dict[str, Any]:
     return variables_of(lineage(tree, image.name), _known(image, tree))
 
 
+def role_settings(role: str, tree: Path, name: str | None = None) -> dict[str, Any]:
+    """The defaults of a role of ansible/roles, with what image `name` and what it starts from have otherwise."""
+    folder = tree / "ansible/roles" / role
+    defaults = yaml.safe_load((folder / "defaults/main.yml").read_text()) or {}
+    return {**defaults, **(variables_of(lineage(tree, name), documented([folder])) if name else {})}
+
+
 def _check_disk(image: CustomImage, least: int) -> None:
     if image.disk_gib is not None and image.disk_gib < least:
         reason = f"is smaller than the disk of {image.parent}, {least} GiB, which cannot shrink"
