@@ -5,7 +5,16 @@ from dataclasses import dataclass
 
 from deskyard.model.image import HYGIENE_ROLE, AnyImage, CustomImage, Image
 from deskyard.model.image_base import Base
-from deskyard.plan.image import BaseChoice, base_kinds, digest_of, inputs, kinds_of, read_image, suite_folders
+from deskyard.plan.image import (
+    BaseChoice,
+    base_image,
+    base_kinds,
+    digest_of,
+    inputs,
+    kinds_of,
+    read_image,
+    suite_folders,
+)
 from deskyard.plan.image_diff import InputChange, input_changes
 from deskyard.run.base_disk import VARIABLE, base_choice
 from deskyard.run.image_signature import secret_key_file
@@ -65,7 +74,8 @@ def _steps(image: AnyImage, now: Mapping[str, str]) -> Iterator[str]:
     yield "boot the image and run its tests"
     yield "compress the disk"
     yield f"write its bill of materials and its manifest, and sign them with {secret_key_file()}"
-    folders = [image_folder(image.name, digest_of(image.name, kind, now)) for kind in base_kinds(base_choice())]
+    kinds = kinds_of(base_image(tree(), image.name).base, base_choice())
+    folders = [image_folder(image.name, digest_of(image.name, kind, now)) for kind in kinds]
     yield f"keep it as {' or '.join(map(str, folders))}"
 
 

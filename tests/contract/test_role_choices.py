@@ -1,4 +1,4 @@
-"""What roles do for a choice that cannot be installed everywhere: rendered, and their scripts run on what they touch."""
+"""What roles do for a choice that cannot be had everywhere: rendered, and their scripts run on what they touch."""
 
 import os
 import shutil

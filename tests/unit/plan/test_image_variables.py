@@ -39,8 +39,9 @@ def declare(tree: Path, name: str, **values: Any) -> None:
     (folder / "image.yaml").write_text(yaml.safe_dump({**common, **values}))
 
 
-def root(tree: Path, base: str = "debian-13", **values: Any) -> None:
-    declare(tree, "desktop", **{"disk_gib": 8, "base": {"name": base}, "roles": FEW, **values})
+def root(tree: Path, base: str | dict[str, Any] = "debian-13", **values: Any) -> None:
+    start = {"name": base} if isinstance(base, str) else base
+    declare(tree, "desktop", **{"disk_gib": 8, "base": start, "roles": FEW, **values})
 
 
 def told(tree: Path, name: str = "desktop") -> dict[str, Any]:
