@@ -137,7 +137,7 @@ def test_file_that_is_no_key_is_refused(tmp_path: Path) -> None:
 def around(apt: Path, script: str) -> str:
     """Run a script where /etc/apt is a folder of the test's, and /run is empty."""
     inside = f'mount --bind "{apt}" /etc/apt && mount -t tmpfs none /run && {script}'
-    return subprocess.run(["unshare", "--mount", "sh", "-ec", inside], **TEXT).stdout
+    return str(subprocess.run(["unshare", "--mount", "sh", "-ec", inside], **TEXT).stdout)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
