@@ -2,45 +2,21 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from deskyard.model.base import Declaration, DnsLabel
+from deskyard.model.image_base import Base, NamedBase
 
 HYGIENE_ROLE = "image_hygiene"
+VARIABLES = "Variables of its roles, as meta/argument_specs.yml documents them. No secrets."
 
 RoleName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", description="A folder of ansible/roles.")]
 PackageName = Annotated[
     str, Field(pattern=r"^[a-z0-9][a-z0-9+.-]+$", description="A package of the distribution, without a version.")
 ]
+# A name is looked up where the file is read; for editors either form is right.
+AnyBase = Annotated[Base, BeforeValidator(lambda value: value, json_schema_input_type=Base | NamedBase)]
 FolderName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", description="A folder beside image.yaml.")]
-
-
-class VendorBase(Declaration):
-    """A cloud image of the distribution."""
-
-    url: str = Field(pattern=r"^https://", description="Where the qcow2 is; a dated build, never `latest`.")
-    sha512: str = Field(pattern=r"^[0-9a-f]{128}$", description="Its checksum.")
-
-    @model_validator(mode="after")
-    def _is_pinned(self) -> Self:
-        if "/latest/" in self.url:
-            raise ValueError("the vendor image is not pinned -> write the URL of a dated build")
-        return self
-
-
-class BootstrapBase(Declaration):
-    """A disk bootstrapped from the distribution's packages, where vendor images cannot be had."""
-
-    suite: str = Field(pattern=r"^[a-z]+$", description="Debian suite.")
-    mirror: str = Field(pattern=r"^https?://", description="Debian mirror.")
-    packages: tuple[str, ...] = Field(min_length=1, description="What makes it a bootable cloud guest.")
-
-
-class Base(Declaration):
-    """The disk a build starts from: the vendor's, else a bootstrapped one."""
-
-    vendor: VendorBase
-    bootstrap: BootstrapBase
 
 
 class ReleaseFile(Declaration):
@@ -66,7 +42,9 @@ class Artifact(Declaration):
     name: DnsLabel = Field(description="Name of the program.")
     version: str = Field(description="Its version.")
     release: ReleaseFile = Field(description="The project's own binary.")
-    source: SourceRelease = Field(description="What to build it from where the binary cannot be had.")
+    source: SourceRelease | None = Field(
+        None, description="What to build it from where the binary cannot be had; with a base that is bootstrapped."
+    )
 
 
 class Image(Declaration):
@@ -77,10 +55,11 @@ class Image(Declaration):
     description: str = Field(description="What the image is, one sentence.")
     architecture: Literal["x86_64"] = Field("x86_64", description="CPU architecture.")
     disk_gib: int = Field(ge=3, le=40, description="Size of the disk, GiB; a desktop's disk grows to its tier's.")
-    base: Base = Field(description="What the build starts from.")
+    base: AnyBase = Field(description="What the build starts from: a base of images/bases by its name, or one's own.")
     roles: tuple[RoleName, ...] = Field(
         min_length=1, description=f"Ansible roles, in order; {HYGIENE_ROLE} is the last."
     )
+    variables: dict[str, Any] = Field({}, description=VARIABLES)
     artifacts: tuple[Artifact, ...] = Field((), description="Programs that no package holds.")
     bundle: Literal["gateway"] | None = Field(
         None, description="What the host builds and hands to the roles: the gateway's service and its viewer."
@@ -117,9 +96,7 @@ class CustomImage(Declaration):
         description="Ansible roles, in order, after packages and files: folders of roles/ beside image.yaml or of "
         f"ansible/roles. {HYGIENE_ROLE} runs at the end by itself.",
     )
-    variables: dict[str, Any] = Field(
-        {}, description="Variables of its roles, as meta/argument_specs.yml documents them. No secrets."
-    )
+    variables: dict[str, Any] = Field({}, description=VARIABLES)
 
     @model_validator(mode="after")
     def _names_each_once(self) -> Self:

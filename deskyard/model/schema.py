@@ -7,6 +7,7 @@ from typing import Any
 from pydantic.json_schema import models_json_schema
 
 from deskyard.model.image import CustomImage, Image
+from deskyard.model.image_base import DistributionBase
 from deskyard.model.site import Site
 from deskyard.model.workspace import Workspace
 
@@ -16,6 +17,7 @@ PREFIX = "deskyard:"
 def schemas() -> dict[str, dict[str, Any]]:
     """Every schema by the name of its file."""
     return {
+        "base.schema.json": _with_dialect(DistributionBase.model_json_schema()),
         "image.schema.json": _with_dialect(image_schema()),
         "site.schema.json": _with_dialect(Site.model_json_schema()),
         "stack.schema.json": _with_dialect(stack_schema()),

@@ -11,7 +11,10 @@ import yaml
 from deskyard.errors import ConfigError
 from deskyard.model.base import load_yaml
 from deskyard.model.image import AnyImage, CustomImage, Image
+from deskyard.model.image_base import Base, DistributionBase, NamedBase
+from deskyard.plan import package_snapshot
 from deskyard.plan.image_layer import layer_files
+from deskyard.plan.image_variables import check_variables, documented, packages_of, variables_of
 
 BaseKind = Literal["vendor", "bootstrap"]
 BaseChoice = Literal["auto", "vendor", "bootstrap"]
@@ -28,6 +31,7 @@ MECHANISM = (
 )
 # What custom images are made with beside it.
 CUSTOM_MECHANISM = ("ansible/roles/image_layer", "deskyard/run/image_layer.py")
+BASES = "images/bases"
 TESTS, LAYER_SUITE = "tests", "tests/infra/image_layer"
 IGNORED_NAMES = {".git", "__pycache__", "node_modules", ".pytest_cache", ".mypy_cache", ".ruff_cache", "dist"}
 DIGEST_LENGTH = 16
@@ -51,6 +55,8 @@ def lineage(tree: Path, name: str) -> tuple[AnyImage, ...]:
     for child, parent in pairwise(found):
         assert isinstance(child, CustomImage)
         _check_disk(child, disk_gib(parent, tree))
+    for depth, image in enumerate(found):
+        check_variables(found[depth:], _known(image, tree))
     return tuple(found)
 
 
@@ -76,12 +82,28 @@ def _read(tree: Path, name: str, field: str) -> AnyImage:
         raise ConfigError(field, name, "is not declared under images/", f"choose one of: {known}")
     values = load_yaml(path)
     custom = isinstance(values, dict) and "from" in values
-    image: AnyImage = CustomImage.check(values, path.name) if custom else Image.check(values, path.name)
+    image: AnyImage = (
+        CustomImage.check(values, path.name) if custom else Image.check(_with_base(values, tree, path.name), path.name)
+    )
     if image.name != name:
         raise ConfigError("name", image.name, f"is not the name of its folder, {name}", f"write {name}")
     if isinstance(image, Image):
         _check_image(image, tree)
     return image
+
+
+def _with_base(values: Any, tree: Path, source: str) -> Any:
+    """What an image declares, with the base that it names in that name's place."""
+    base = values.get("base") if isinstance(values, dict) else None
+    if not isinstance(base, dict) or "name" not in base:
+        return values
+    named = NamedBase.check(base, f"{source}: base")
+    path = tree / BASES / f"{named.name}.yaml"
+    if not path.is_file():
+        known = ", ".join(sorted(path.stem for path in (tree / BASES).glob("*.yaml")))
+        raise ConfigError("base.name", named.name, f"is no base of {BASES}", f"write one of: {known}")
+    found = DistributionBase.read(path)
+    return {**values, "base": {**found.model_dump(by_alias=True), **named.model_dump()}}
 
 
 def _check_image(image: Image, tree: Path) -> None:
@@ -91,6 +113,9 @@ def _check_image(image: Image, tree: Path) -> None:
     for source in image.sources:
         if not (tree / source).exists():
             raise ConfigError("sources", source, "is not in the tree", "correct the path")
+    if image.base.from_packages is None and (built := [one.name for one in image.artifacts if one.source]):
+        reason = "would be built from source in a bootstrapped system, which its base does not name"
+        raise ConfigError("artifacts", ", ".join(built), reason, "leave source out, or start from a Debian base")
 
 
 def check_start(parent: AnyImage) -> None:
@@ -102,29 +127,26 @@ def check_start(parent: AnyImage) -> None:
 
 def _check_custom(image: CustomImage, parent: AnyImage, tree: Path) -> None:
     check_start(parent)
-    documented: dict[str, dict[str, Any]] = {}
-    for role in image.roles:
-        documented.update(_options(role_folder(image, role, tree)))
-    for name, value in image.variables.items():
-        _check_variable(name, value, documented)
     layer_files(image, tree)
 
 
-def _options(role: Path) -> dict[str, dict[str, Any]]:
-    """What a role documents about its variables."""
-    path = role / "meta/argument_specs.yml"
-    specs = yaml.safe_load(path.read_text()) if path.is_file() else None
-    return dict(specs["argument_specs"]["main"].get("options", {})) if specs else {}
+def _known(image: AnyImage, tree: Path) -> dict[str, dict[str, Any]]:
+    """What the image's own roles document about their variables."""
+    if isinstance(image, CustomImage):
+        return documented(role_folder(image, role, tree) for role in image.roles)
+    return documented(tree / "ansible/roles" / role for role in image.roles)
 
 
-def _check_variable(name: str, value: Any, documented: Mapping[str, Mapping[str, Any]]) -> None:
-    field = f"variables.{name}"
-    if name not in documented:
-        reason = "is a variable of none of the image's roles"
-        raise ConfigError(field, value, reason, "see meta/argument_specs.yml of the role, and name the role in roles")
-    choices = documented[name].get("choices")
-    if choices and value not in choices:
-        raise ConfigError(field, value, "is not one of the role's choices", f"write one of: {', '.join(choices)}")
+def image_variables(image: AnyImage, tree: Path) -> dict[str, Any]:
+    """The variables that the image's own roles get: its own, and what they need on its base and with its ancestors."""
+    return variables_of(lineage(tree, image.name), _known(image, tree))
+
+
+def role_settings(role: str, tree: Path, name: str | None = None) -> dict[str, Any]:
+    """The defaults of a role of ansible/roles, with what image `name` and what it starts from have otherwise."""
+    folder = tree / "ansible/roles" / role
+    defaults = yaml.safe_load((folder / "defaults/main.yml").read_text()) or {}
+    return {**defaults, **(variables_of(lineage(tree, name), documented([folder])) if name else {})}
 
 
 def _check_disk(image: CustomImage, least: int) -> None:
@@ -203,6 +225,8 @@ def input_files(image: AnyImage, tree: Path) -> list[Path]:
     own = f"images/{image.name}"
     if isinstance(image, Image):
         roots = [own, *(f"ansible/roles/{role}" for role in image.roles), *MECHANISM, *image.sources]
+        roots += [f"{BASES}/{image.base.name}.yaml"] if image.base.name else []
+        roots += package_snapshot.MECHANISM if image.base.snapshot else ()
     else:
         roots = [own, *(str(role_folder(image, role, tree).relative_to(tree)) for role in image.roles)]
         roots += CUSTOM_MECHANISM
@@ -228,12 +252,12 @@ def _files_below(folder: Path) -> Iterable[Path]:
 
 
 def role_packages(image: Image, tree: Path) -> tuple[str, ...]:
-    """The Debian packages that the image's roles install: the union of their `<role>_packages`, sorted."""
+    """The packages of the distribution that the image's roles install, sorted."""
     packages: set[str] = set()
     for role in image.roles:
         defaults = tree / "ansible/roles" / role / "defaults/main.yml"
         values = (yaml.safe_load(defaults.read_text()) or {}) if defaults.is_file() else {}
-        packages.update(values.get(f"{role}_packages", []))
+        packages |= packages_of(values, role, {**image.base.variables, **image.variables})
     return tuple(sorted(packages))
 
 
@@ -245,6 +269,15 @@ def bootstrap_packages(image: Image, tree: Path) -> tuple[str, ...]:
 def base_kinds(choice: BaseChoice) -> tuple[BaseKind, ...]:
     """The kinds of base disk that a choice allows, the preferred one first."""
     return ("vendor", "bootstrap") if choice == "auto" else (choice,)
+
+
+def kinds_of(base: Base, choice: BaseChoice) -> tuple[BaseKind, ...]:
+    """Those of a base; raises `ConfigError` if it has none that the choice allows."""
+    if base.from_packages is not None:
+        return base_kinds(choice)
+    if choice == "bootstrap":
+        raise base.without_bootstrap()
+    return ("vendor",)
 
 
 def suite_folders(image: AnyImage, tree: Path) -> list[Path]:

@@ -6,7 +6,8 @@ import shlex
 import tempfile
 from pathlib import Path
 
-from deskyard.model.image import Artifact, Image
+from deskyard.model.image import Artifact, Image, SourceRelease
+from deskyard.plan.package_snapshot import snapshot_sources
 from deskyard.run.bootstrap import install_packages
 from deskyard.run.download import fetch, is_reachable
 from deskyard.run.places import places, tree
@@ -15,36 +16,41 @@ from deskyard.run.progress import Timings, say, step
 
 def get_artifacts(image: Image, timings: Timings) -> Path:
     """The folder that holds the image's artifacts, each under its name."""
-    recipes = [(tree() / "images" / image.name / artifact.source.recipe) for artifact in image.artifacts]
-    key = json.dumps([image.base.bootstrap.suite, *(artifact.model_dump() for artifact in image.artifacts)])
+    past = snapshot_sources(image.base, signed=False)
+    key = json.dumps([image.base.suite, *(artifact.model_dump() for artifact in image.artifacts), *past])
     state = hashlib.sha256(key.encode())
-    for recipe in recipes:
-        state.update(recipe.read_bytes())
+    for artifact in image.artifacts:
+        if artifact.source:
+            state.update(_recipe(image, artifact.source).read_bytes())
     folder = places().cache / "artifacts" / state.hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)
-    for artifact, recipe in zip(image.artifacts, recipes, strict=True):
+    for artifact in image.artifacts:
         destination = folder / artifact.name
         if not destination.is_file():
             with step(f"get {artifact.name} {artifact.version}", timings):
-                _get(image, artifact, recipe, destination)
+                _get(image, artifact, destination)
     return folder
 
 
-def _get(image: Image, artifact: Artifact, recipe: Path, destination: Path) -> None:
-    if is_reachable(artifact.release.url):
+def _recipe(image: Image, source: SourceRelease) -> Path:
+    return tree() / "images" / image.name / source.recipe
+
+
+def _get(image: Image, artifact: Artifact, destination: Path) -> None:
+    if artifact.source is None or is_reachable(artifact.release.url):
         fetch(artifact.release.url, destination, algorithm="sha256", checksum=artifact.release.sha256)
     else:
         say(f"    {artifact.release.url} cannot be reached: building {artifact.name} from source")
-        _build(image, artifact, recipe, destination)
+        _build(image, artifact.source, destination)
     destination.chmod(0o755)
 
 
-def _build(image: Image, artifact: Artifact, recipe: Path, destination: Path) -> None:
+def _build(image: Image, release: SourceRelease, destination: Path) -> None:
     """Build in a chroot, so that the program fits the image's libraries and the compiler stays out of the image."""
     with tempfile.TemporaryDirectory(prefix=".new-", dir=destination.parent) as made:
         scratch = Path(made)
         source = scratch / "source.tar"
-        fetch(artifact.source.url, source, algorithm="sha256", checksum=artifact.source.sha256)
+        fetch(release.url, source, algorithm="sha256", checksum=release.sha256)
         script = scratch / "build.sh"
         script.write_text(
             "set -eu\nmkdir /tmp/source\n"
@@ -53,9 +59,10 @@ def _build(image: Image, artifact: Artifact, recipe: Path, destination: Path) ->
         )
         hooks = [
             f'cp {shlex.quote(str(source))} "$1/tmp/source.tar"',
-            f'cp {shlex.quote(str(recipe))} "$1/tmp/recipe.sh"',
+            f'cp {shlex.quote(str(_recipe(image, release)))} "$1/tmp/recipe.sh"',
             f'chroot "$1" sh -s < {shlex.quote(str(script))}',
             f"download /tmp/program {shlex.quote(str(scratch / 'program'))}",
         ]
-        install_packages(image.base.bootstrap, artifact.source.packages, Path("-"), hooks=hooks)
+        past = snapshot_sources(image.base, signed=False)
+        install_packages(image.base.bootstrap, release.packages, Path("-"), hooks=hooks, past=past)
         (scratch / "program").replace(destination)

@@ -11,7 +11,8 @@ from typing import cast
 
 from deskyard.errors import ConfigError, HostError
 from deskyard.model.image import Image
-from deskyard.plan.image import BaseChoice, BaseKind, base_kinds, bootstrap_packages
+from deskyard.plan.image import BaseChoice, BaseKind, bootstrap_packages, kinds_of
+from deskyard.plan.package_snapshot import snapshot_sources
 from deskyard.run.bootstrap import bootstrap_disk
 from deskyard.run.command import run
 from deskyard.run.download import fetch, is_reachable
@@ -42,7 +43,7 @@ def base_choice() -> BaseChoice:
 
 def choose_base(image: Image, choice: BaseChoice) -> BaseKind:
     """The kind of base disk to build from: in `auto` the vendor's if its server answers."""
-    kinds = base_kinds(choice)
+    kinds = kinds_of(image.base, choice)
     if len(kinds) == 1:
         return kinds[0]
     if is_reachable(image.base.vendor.url):
@@ -82,7 +83,7 @@ def base_digest(image: Image, kind: BaseKind) -> str:
 
 def _ingredients(image: Image, kind: BaseKind) -> dict[str, object]:
     if kind == "vendor":
-        return {"kind": kind, "sha512": image.base.vendor.sha512}
+        return {"kind": kind, image.base.vendor.algorithm: image.base.vendor.checksum}
     prepare = (tree() / "packer/base/prepare.sh").read_bytes()
     return {
         "kind": kind,
@@ -91,6 +92,7 @@ def _ingredients(image: Image, kind: BaseKind) -> dict[str, object]:
         "packages": bootstrap_packages(image, tree()),
         "disk_gib": image.disk_gib,
         "prepare": hashlib.sha256(prepare).hexdigest(),
+        **({"snapshot": image.base.snapshot.isoformat()} if image.base.snapshot else {}),
     }
 
 
@@ -102,9 +104,10 @@ def _make(image: Image, kind: BaseKind, scratch: Path, destination: Path, timing
     if kind == "vendor":
         with step("fetch the vendor's cloud image", timings):
             vendor = image.base.vendor
-            fetch(vendor.url, destination, algorithm="sha512", checksum=vendor.sha512)
+            fetch(vendor.url, destination, algorithm=vendor.algorithm, checksum=vendor.checksum)
             run(["qemu-img", "resize", "-q", str(destination), f"{image.disk_gib}G"], timeout=60)
         return
     with step("bootstrap the base disk from packages", timings):
         packages = bootstrap_packages(image, tree())
-        bootstrap_disk(image.base.bootstrap, packages, image.disk_gib, scratch, destination)
+        past = snapshot_sources(image.base, signed=False)
+        bootstrap_disk(image.base.bootstrap, packages, image.disk_gib, scratch, destination, past)

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from deskyard.model.image import BootstrapBase
+from deskyard.model.image_base import BootstrapBase
 from deskyard.run.boot_sector import write_boot_sector
 from deskyard.run.command import run
 from deskyard.run.places import tree
@@ -18,11 +18,20 @@ MINUTES = 60
 
 
 def bootstrap_disk(
-    base: BootstrapBase, packages: Sequence[str], disk_gib: int, folder: Path, destination: Path
+    base: BootstrapBase,
+    packages: Sequence[str],
+    disk_gib: int,
+    folder: Path,
+    destination: Path,
+    past: Sequence[str] = (),
 ) -> None:
-    """Write a qcow2 of `disk_gib` to `destination`; `folder` is empty, private, and may be removed afterwards."""
+    """Write a qcow2 of `disk_gib` to `destination`; `folder` is empty, private, and may be removed afterwards.
+
+    Packages come from the sources `past` if there are any; the disk's own sources are the ordinary ones all the same.
+    """
     archive = folder / "tree.tar"
-    install_packages(base, packages, archive, [tree() / "packer/base/prepare.sh"])
+    hooks = [f"printf '%s\\n' {shlex.join(apt_sources(base))} >\"$1\"/etc/apt/sources.list"] if past else []
+    install_packages(base, packages, archive, [tree() / "packer/base/prepare.sh"], hooks, past)
     raw = folder / "disk.raw"
     _partition(raw, disk_gib)
     _fill(raw, archive, folder / "tree")
@@ -36,8 +45,12 @@ def install_packages(
     archive: Path,
     scripts: Sequence[Path] = (),
     hooks: Sequence[str] = (),
+    past: Sequence[str] = (),
 ) -> None:
-    """Install `packages` into a new tree, run `scripts` in it, and pack it as `archive` (`-` keeps nothing)."""
+    """Install `packages` into a new tree, run `scripts` in it, and pack it as `archive` (`-` keeps nothing).
+
+    They come from the sources `past` if there are any, else from those of the suite.
+    """
     hooks = [
         *(f'--customize-hook=chroot "$1" sh -s < {shlex.quote(str(script))}' for script in scripts),
         *(f"--customize-hook={hook}" for hook in hooks),
@@ -53,7 +66,7 @@ def install_packages(
         *([] if keeps else ["--format=null"]),
         base.suite,
         str(archive),
-        *apt_sources(base),
+        *(past or apt_sources(base)),
     ]
     run(argv, timeout=30 * MINUTES, env={"DEBIAN_FRONTEND": "noninteractive"})
 

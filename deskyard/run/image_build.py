@@ -15,8 +15,18 @@ from typing import Any
 
 from deskyard.errors import BuildError, DeskyardError
 from deskyard.model.image import HYGIENE_ROLE, AnyImage, CustomImage, Image
-from deskyard.plan.image import BaseKind, base_image, digest, digest_of, inputs, read_image, suite_folders
+from deskyard.plan.image import (
+    BaseKind,
+    base_image,
+    digest,
+    digest_of,
+    image_variables,
+    inputs,
+    read_image,
+    suite_folders,
+)
 from deskyard.plan.npm_lock import bundled
+from deskyard.plan.package_snapshot import snapshot_variables
 from deskyard.plan.workspace import Accelerator
 from deskyard.run import gateway_bundle
 from deskyard.run.accelerator import accelerator
@@ -137,6 +147,8 @@ def _ansible_variables(image: Image, kind: BaseKind, scratch: Path, timings: Tim
         "image_roles": [role for role in image.roles if role != HYGIENE_ROLE],
         # A bootstrapped base holds every package already.
         "guest_base_refresh_packages": kind == "vendor",
+        **snapshot_variables(image.base),
+        **image_variables(image, tree()),
     }
     if image.artifacts:
         variables["image_artifacts_dir"] = str(get_artifacts(image, timings))
@@ -168,7 +180,7 @@ def _manifest(
         "size_bytes": disk.stat().st_size,
         "built_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "git_commit": _git_commit(),
-        "base": {"kind": base.kind, "digest": base.digest},
+        "base": {"kind": base.kind, "digest": base.digest, **_origin(base_image(tree(), image.name))},
         **({"from": image.parent} if isinstance(image, CustomImage) else {}),
         "accelerator": how,
         "tools": _tool_versions(),
@@ -180,6 +192,12 @@ def _manifest(
         "boot": asdict(verdict.measures) if verdict.measures else None,
         "hygiene": [asdict(check) for check in verdict.hygiene],
     }
+
+
+def _origin(image: Image) -> dict[str, str]:
+    """What the base is of: the distribution, and the day whose packages it was built from if that was chosen."""
+    snapshot = image.base.snapshot
+    return {"distribution": image.base.distribution, **({"snapshot": snapshot.isoformat()} if snapshot else {})}
 
 
 def _npm_packages(image: Image) -> dict[str, dict[str, str]]:

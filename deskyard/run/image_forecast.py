@@ -4,18 +4,24 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from deskyard.model.image import HYGIENE_ROLE, AnyImage, CustomImage, Image
-from deskyard.plan.image import base_kinds, digest_of, inputs, read_image, suite_folders
+from deskyard.model.image_base import Base
+from deskyard.plan.image import (
+    BaseChoice,
+    base_image,
+    base_kinds,
+    digest_of,
+    inputs,
+    kinds_of,
+    read_image,
+    suite_folders,
+)
 from deskyard.plan.image_diff import InputChange, input_changes
 from deskyard.run.base_disk import VARIABLE, base_choice
 from deskyard.run.image_signature import secret_key_file
 from deskyard.run.image_store import BuiltImage, all_built, find, image_folder
 from deskyard.run.places import tree
 
-BASE_STEPS = {
-    "vendor": "get the vendor's cloud image",
-    "bootstrap": "bootstrap the base disk from packages",
-    "auto": "get the vendor's cloud image if its server answers, else bootstrap the base disk from packages",
-}
+VENDOR, BOOTSTRAP = "get the vendor's cloud image", "bootstrap the base disk from packages"
 
 
 @dataclass(frozen=True)
@@ -68,17 +74,29 @@ def _steps(image: AnyImage, now: Mapping[str, str]) -> Iterator[str]:
     yield "boot the image and run its tests"
     yield "compress the disk"
     yield f"write its bill of materials and its manifest, and sign them with {secret_key_file()}"
-    folders = [image_folder(image.name, digest_of(image.name, kind, now)) for kind in base_kinds(base_choice())]
+    kinds = kinds_of(base_image(tree(), image.name).base, base_choice())
+    folders = [image_folder(image.name, digest_of(image.name, kind, now)) for kind in kinds]
     yield f"keep it as {' or '.join(map(str, folders))}"
 
 
 def _own_steps(image: Image) -> Iterator[str]:
-    yield BASE_STEPS[base_choice()]
+    yield from _base_steps(image.base, base_choice())
     for artifact in image.artifacts:
         yield f"get {artifact.name} {artifact.version}"
     if image.bundle == "gateway":
         yield "make the gateway's bundle"
     yield f"build with Packer: {', '.join(image.roles)}"
+
+
+def _base_steps(base: Base, choice: BaseChoice) -> Iterator[str]:
+    kinds = kinds_of(base, choice)
+    vendor = f"{VENDOR} {base.vendor.url}"
+    if len(kinds) == 1:
+        yield BOOTSTRAP if kinds == ("bootstrap",) else vendor
+    else:
+        yield f"{vendor} if its server answers, else {BOOTSTRAP}"
+    if base.snapshot:
+        yield f"take packages as they were on {base.snapshot}; the image's own sources are today's"
 
 
 def _custom_steps(image: CustomImage) -> Iterator[str]:

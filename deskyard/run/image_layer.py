@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from deskyard.model.image import CustomImage
-from deskyard.plan.image import BaseKind, disk_gib, role_folder
+from deskyard.plan.image import BaseKind, base_image, disk_gib, image_variables, role_folder
 from deskyard.plan.image_layer import layer_files
+from deskyard.plan.package_snapshot import snapshot_variables
 from deskyard.run.base_disk import BaseDisk
 from deskyard.run.command import run
 from deskyard.run.image_store import BuiltImage
@@ -41,7 +42,8 @@ def layer_variables(image: CustomImage, scratch: Path) -> dict[str, Any]:
         "image_layer_archive": str(_archive(image, scratch)) if image.files else "",
         # The build VM is thrown away: services start when the image does. A role without services has no such variable.
         **{f"{role}_start": False for role in image.roles},
-        **image.variables,
+        **snapshot_variables(base_image(tree(), image.name).base),
+        **image_variables(image, tree()),
     }
 
 

@@ -19,7 +19,8 @@ EXAMPLES = sorted((TREE / "examples/images").iterdir())
 
 def in_a_tree(example: Path, folder: Path) -> CustomImage:
     """Copy an example to where a user copies it: beside the images of the tree."""
-    shutil.copytree(TREE / "images/desktop", folder / "images/desktop")
+    for name in ("bases", "desktop"):
+        shutil.copytree(TREE / "images" / name, folder / "images" / name)
     shutil.copytree(example, folder / "images" / example.name, symlinks=True)
     for part in ("ansible", "deskyard", "packer", "tests", "viewer"):
         (folder / part).symlink_to(TREE / part)

@@ -1,7 +1,7 @@
 """Suites that run in a guest: a freshly built image in its test boot, or a live machine of a workspace.
 
 The guest is named by testinfra's own options, `--hosts=ssh://NAME --ssh-config=FILE --sudo`. What is expected comes
-from the defaults of the role whose name the suite's folder has.
+from the defaults of the role whose name the suite's folder has, and from the variables of the image if one is named.
 """
 
 from collections.abc import Callable
@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+
+from deskyard.plan.image import role_settings
 
 HERE = Path(__file__).resolve().parent
-ROLES = HERE.parents[1] / "ansible/roles"
+TREE = HERE.parents[1]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -29,14 +30,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def defaults_of() -> Callable[[str], dict[str, Any]]:
-    """The defaults of a role, by its name."""
-
-    def read(role: str) -> dict[str, Any]:
-        values: dict[str, Any] = yaml.safe_load((ROLES / role / "defaults/main.yml").read_text())
-        return values
-
-    return read
+def defaults_of(request: pytest.FixtureRequest) -> Callable[[str], dict[str, Any]]:
+    """The defaults of a role, by its name, as the image has them otherwise."""
+    image = request.config.getoption("--infra-image")
+    return lambda role: role_settings(role, TREE, image)
 
 
 @pytest.fixture(scope="module")

@@ -70,3 +70,9 @@ def test_slow_units_are_masked(host: Host, defaults: dict[str, Any]) -> None:
 
 def test_kernel_speaks_on_the_serial_console(host: Host) -> None:
     assert "console=ttyS0" in host.file("/proc/cmdline").content_string
+
+
+def test_packages_come_from_no_day_that_is_over(host: Host) -> None:
+    # An image may be built from such a day's; what is installed later is today's.
+    assert host.run("grep --recursive --fixed-strings '://snapshot.' /etc/apt").stdout == ""
+    assert host.run("grep --recursive --extended-regexp --quiet '^(deb |Types: deb)' /etc/apt").rc == 0

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from testinfra.host import Host
 
+PROGRAMS = {"tigervnc": "Xtigervnc", "kasmvnc": "Xkasmvnc"}
 Eventually = Callable[[Callable[[], bool], str], None]
 
 BANNER = """
@@ -56,6 +57,12 @@ def _python(host: Host, script: str, *arguments: object) -> Any:
 def lan_address(host: Host) -> str:
     addresses = json.loads(host.check_output("ip -json -4 address show scope global"))
     return str(addresses[0]["addr_info"][0]["local"])
+
+
+def test_screen_is_that_of_the_chosen_server(host: Host, defaults: dict[str, Any]) -> None:
+    process = host.check_output("systemctl show --property=MainPID --value vnc-server.service")
+    program = host.check_output(f"readlink /proc/{process}/exe").rpartition("/")[2]
+    assert program == PROGRAMS[defaults["vnc_server_kind"]]
 
 
 def test_vnc_answers_on_loopback(host: Host, defaults: dict[str, Any], eventually: Eventually) -> None:

@@ -29,7 +29,7 @@ from deskyard.run.places import tree as real_tree
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A tree with a custom image `mine`, and a store of its own."""
     folder = tmp_path / "tree"
-    for name in ("desktop", "gateway"):
+    for name in ("bases", "desktop", "gateway"):
         shutil.copytree(real_tree() / "images" / name, folder / "images" / name)
     for part in ("ansible", "deskyard", "packer", "tests", "viewer"):
         (folder / part).symlink_to(real_tree() / part)

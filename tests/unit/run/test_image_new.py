@@ -16,7 +16,7 @@ from deskyard.tasks import image as tasks
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The tree with a folder of images that a test may fill."""
     source = places.tree()
-    for name in ("desktop", "gateway"):
+    for name in ("bases", "desktop", "gateway"):
         shutil.copytree(source / "images" / name, tmp_path / "images" / name)
     for part in ("ansible", "deskyard", "packer", "tests", "viewer"):
         (tmp_path / part).symlink_to(source / part)

@@ -1,0 +1,80 @@
+"""What the roles of an image are told: by its base, by the images it starts from, and by itself."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from deskyard.errors import ConfigError
+from deskyard.model.image import AnyImage, Image
+
+Documented = Mapping[str, Mapping[str, Any]]
+
+# Where a browser is; roles that open one have a variable `<role>_browser`.
+BROWSERS = {"chromium": "/usr/bin/chromium", "chrome": "/usr/bin/google-chrome"}
+# Choices that a role has and no image can.
+REFUSED = {
+    "vnc_server_kind": {
+        "kasmvnc": "speaks a protocol of its own: the gateway's viewer cannot drive it, and the gateway, which lets "
+        "through what viewers may send, would cut its messages in other places than it does",
+    }
+}
+
+
+def documented(folders: Iterable[Path]) -> dict[str, dict[str, Any]]:
+    """What roles document about their variables."""
+    found: dict[str, dict[str, Any]] = {}
+    for folder in folders:
+        path = folder / "meta/argument_specs.yml"
+        specs = yaml.safe_load(path.read_text()) if path.is_file() else None
+        found.update(specs["argument_specs"]["main"].get("options", {}) if specs else {})
+    return found
+
+
+def variables_of(chain: Sequence[AnyImage], known: Documented) -> dict[str, Any]:
+    """The variables of the first image of a lineage for its roles, which document `known`."""
+    told: dict[str, Any] = {}
+    for image in reversed(chain):
+        told.update({**image.base.variables, **image.variables} if isinstance(image, Image) else image.variables)
+    browser = BROWSERS.get(told.get("browser_kind", ""))
+    opening = {name: browser for name in known if name.endswith("_browser") and browser}
+    return {name: value for name, value in {**opening, **told}.items() if name in known}
+
+
+def check_variables(chain: Sequence[AnyImage], known: Documented) -> None:
+    """Raise `ConfigError` if a variable of the first image of a lineage cannot be."""
+    for name, value in chain[0].variables.items():
+        _check(name, value, known)
+    root = chain[-1]
+    assert isinstance(root, Image)
+    told = variables_of(chain, known)
+    for name, values in (*REFUSED.items(), *root.base.refused.items()):
+        chosen = told.get(name, known.get(name, {}).get("default"))
+        if name in known and isinstance(chosen, str) and chosen in values:
+            others = [choice for choice in known[name].get("choices", ()) if choice not in values]
+            remedy = f"write one of: {', '.join(others)}" if others else "write another value"
+            raise ConfigError(f"variables.{name}", chosen, values[chosen], remedy)
+
+
+def _check(name: str, value: Any, known: Documented) -> None:
+    field = f"variables.{name}"
+    if name not in known:
+        reason = "is a variable of none of the image's roles"
+        raise ConfigError(field, value, reason, "see meta/argument_specs.yml of the role, and name the role in roles")
+    choices = known[name].get("choices")
+    if choices and value not in choices:
+        raise ConfigError(field, value, "is not one of the role's choices", f"write one of: {', '.join(choices)}")
+
+
+def packages_of(values: Mapping[str, Any], role: str, told: Mapping[str, Any]) -> set[str]:
+    """The packages of the distribution that a role with these defaults installs when it is told so.
+
+    A role with a `<role>_kind` has packages of each kind; a kind with a repository takes them from its vendor.
+    """
+    chosen = {**values, **told}
+    found = set(chosen.get(f"{role}_packages", ()))
+    kind = chosen.get(f"{role}_kind")
+    if kind and f"{role}_{kind}_repository" not in values:
+        found.update(chosen.get(f"{role}_{kind}_packages", ()))
+    return found
