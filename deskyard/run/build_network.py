@@ -1,4 +1,4 @@
-"""What a build VM takes over of this machine's network: authorities that it trusts, mirrors of npm's and PyPI's packages.
+"""What a build VM takes over of this machine's network: authorities that it trusts, mirrors of npm and PyPI.
 
 Debian's packages come from the mirror that the image declares. All of this is environment of the build's sessions and
 files below /run: nothing of it is in the image.
