@@ -6,6 +6,7 @@ from pathlib import Path
 
 from deskyard.errors import BuildError, CommandError
 from deskyard.model.image import AnyImage, CustomImage
+from deskyard.model.tier import TIERS
 from deskyard.plan.image import suite_folders
 from deskyard.plan.workspace import Accelerator
 from deskyard.run.command import run
@@ -19,7 +20,7 @@ from deskyard.run.progress import Timings, say, step
 MANAGEMENT_USER = "deskyard"
 TEST_SECONDS: dict[Accelerator, float] = {"kvm": 1800, "tcg": 5400}
 # An image of ours is tested in little memory, what is added to it in that of the smallest tier.
-MEMORY_MIB, CUSTOM_MEMORY_MIB = 2048, 4096
+MEMORY_MIB, CUSTOM_MEMORY_MIB = 2048, TIERS["free"].memory_mib
 
 
 @dataclass(frozen=True)
