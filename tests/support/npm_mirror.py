@@ -17,7 +17,8 @@ ASKED = ("accept", "user-agent")
 class Mirror(BaseHTTPRequestHandler):
     """Asks the registry."""
 
-    protocol_version = "HTTP/1.0"
+    # The end of an answer is its length: the end of a TLS connection is told to nobody here.
+    protocol_version = "HTTP/1.1"
     log = Path("/dev/null")
 
     def do_GET(self) -> None:
