@@ -87,9 +87,7 @@ def test_authorities_of_the_distribution_are_trusted_as_before(build: Path) -> N
 
 
 def test_npm_and_the_role_node_ask_the_mirror_whose_name_stays_nowhere(bench: Workbench, build: Path) -> None:
-    done = in_session(
-        build, "npm install --prefix /opt/tiny --cache=/root/.cache/npm --no-audit --no-fund is-odd@3.0.1"
-    )
+    done = in_session(build, "npm install --prefix /opt/tiny --cache=$(mktemp -d) --no-audit --no-fund is-odd@3.0.1")
     assert done.code == 0, done.stdout + done.stderr
     variables = {"node_source": "npm", "node_folder": "/opt/other-node"}
     told = bench.try_to_apply(["node"], variables, way=build)
