@@ -33,6 +33,7 @@ from deskyard.run.accelerator import accelerator
 from deskyard.run.artifact import get_artifacts
 from deskyard.run.base_disk import BaseDisk, base_choice, choose_base, get_base
 from deskyard.run.build_evidence import listing
+from deskyard.run.build_network import build_network
 from deskyard.run.build_scratch import scratch_folder
 from deskyard.run.build_space import require_space
 from deskyard.run.command import run
@@ -60,8 +61,9 @@ def build(name: str, *, force: bool = False, keep: bool = False) -> BuiltImage:
         return built
     image = read_image(tree(), name)
     suite_folders(image, tree())
-    # A key that cannot sign would be found out at the very end.
+    # A key that cannot sign would be found out at the very end, a wrong address after the parent's build.
     ensure_key()
+    build_network()
     parent = build(image.parent) if isinstance(image, CustomImage) else None
     with _alone(name):
         kind = kind_of(parent) if parent else choose_base(base_image(tree(), name), base_choice())
@@ -116,7 +118,15 @@ def _build(
         base = parent_disk(image, parent, scratch)
         variables = layer_variables(image, scratch)
         packer = PackerBuild(
-            base.disk, how, variables, scratch, logs, keep, from_image=True, own_roles=own_roles(image)
+            base.disk,
+            how,
+            variables,
+            scratch,
+            logs,
+            keep,
+            from_image=True,
+            own_roles=own_roles(image),
+            network=build_network(),
         )
     with step(f"build with Packer ({how})", timings):
         disk = packer.run()

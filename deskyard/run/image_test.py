@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deskyard.errors import BuildError, CommandError
-from deskyard.model.image import AnyImage
+from deskyard.model.image import AnyImage, CustomImage
+from deskyard.model.tier import TIERS
 from deskyard.plan.image import suite_folders
 from deskyard.plan.workspace import Accelerator
 from deskyard.run.command import run
@@ -17,7 +18,9 @@ from deskyard.run.places import tree
 from deskyard.run.progress import Timings, say, step
 
 MANAGEMENT_USER = "deskyard"
-TEST_SECONDS = 1800.0
+TEST_SECONDS: dict[Accelerator, float] = {"kvm": 1800, "tcg": 5400}
+# An image of ours is tested in little memory, what is added to it in that of the smallest tier.
+MEMORY_MIB, CUSTOM_MEMORY_MIB = 2048, TIERS["free"].memory_mib
 
 
 @dataclass(frozen=True)
@@ -42,14 +45,20 @@ def check_image(
     with (
         step("boot the image and run its tests", timings),
         boot_guest(
-            disk, disk.parent / "boot", accelerator=accelerator, user=MANAGEMENT_USER, logs=logs, keep=keep
+            disk,
+            disk.parent / "boot",
+            accelerator=accelerator,
+            user=MANAGEMENT_USER,
+            memory_mib=CUSTOM_MEMORY_MIB if isinstance(image, CustomImage) else MEMORY_MIB,
+            logs=logs,
+            keep=keep,
         ) as guest,
     ):
         say(f"    SSH after {guest.boot_seconds:.0f} s")
         try:
             measures = measure(guest)
             suites = [*map(str, suite_folders(image, tree()))]
-            _pytest(suites, logs, "booted", *_where(guest), f"--infra-image={image.name}")
+            _pytest(suites, logs, "booted", TEST_SECONDS[accelerator], *_where(guest), f"--infra-image={image.name}")
             return Verdict(take(guest), guest.boot_seconds, hygiene, measures)
         except Exception:
             _keep_journal(guest, logs)
@@ -68,7 +77,7 @@ def _where(guest: Guest) -> list[str]:
     return ["--hosts=ssh://guest", f"--ssh-config={guest.ssh_config}", "--sudo"]
 
 
-def _pytest(suites: list[str], logs: Path, name: str, *options: str) -> None:
+def _pytest(suites: list[str], logs: Path, name: str, seconds: float, *options: str) -> None:
     log = logs / f"tests-{name}.log"
     argv = [sys.executable, "-m", "pytest", "-m", "", "-p", "no:cacheprovider", "--color=no"]
     argv += [f"--junitxml={logs / f'tests-{name}.xml'}", *options, *suites]
@@ -80,7 +89,7 @@ def _pytest(suites: list[str], logs: Path, name: str, *options: str) -> None:
                 say(f"    {line.strip('= ')}")
 
         try:
-            run(argv, timeout=TEST_SECONDS, on_line=keep, cwd=tree())
+            run(argv, timeout=seconds, on_line=keep, cwd=tree())
         except CommandError as error:
             failed = [line for line in log.read_text().splitlines() if line.startswith(("FAILED", "ERROR"))]
             reason = "its tests failed:\n" + "\n".join(failed or [error.reason])

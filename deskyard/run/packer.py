@@ -6,7 +6,7 @@ import re
 import shutil
 import stat
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
@@ -14,6 +14,7 @@ from typing import Any, TextIO
 from deskyard.errors import BuildError, CommandError
 from deskyard.plan.workspace import Accelerator
 from deskyard.run.build_evidence import CONSOLE, FAILING_TASK, LOG, SCREEN, failing_task, save_screen
+from deskyard.run.build_network import BuildNetwork
 from deskyard.run.build_scratch import SSH_CONFIG
 from deskyard.run.command import run
 from deskyard.run.guest_boot import QEMU, make_key, write_ssh_config
@@ -26,7 +27,8 @@ from deskyard.toolchain import locate
 
 PLUGINS_FILE = "plugins.pkr.hcl"
 FIRST_WITH_PLUGINS = (1, 7)
-BUILD_SECONDS = 5400.0
+# An emulated machine takes twenty times as long to compile and to unpack.
+BUILD_SECONDS: dict[Accelerator, float] = {"kvm": 5400, "tcg": 6 * 3600}
 CPUS: dict[Accelerator, tuple[int, str]] = {"kvm": (2, "host"), "tcg": (1, "Nehalem")}
 # An image lets no root in and starts what its roles made. In a build VM root has to come in, and what a service writes
 # would be in every machine made from the new image. All of it is below /run, so nothing of it gets into the image.
@@ -35,7 +37,11 @@ drop_in() { mkdir -p "/run/systemd/system/$1.d"; cat >"/run/systemd/system/$1.d/
 for unit in $(find /etc/systemd/system -maxdepth 1 -type f \( -name '*.service' -o -name '*.timer' \)); do
   printf '[Unit]\nConditionPathExists=/run/no-build-vm\n' | drop_in "${unit##*/}"
 done
-printf '[Service]\nExecStart=\nExecStart=/usr/sbin/sshd -D -o PermitRootLogin=prohibit-password\n' | drop_in ssh.service
+drop_in ssh.service <<'END'
+[Service]
+ExecStart=
+ExecStart=/usr/sbin/sshd -D -o PermitRootLogin=prohibit-password@OPTIONS@
+END
 systemctl daemon-reload
 """
 SHOWN = re.compile(r"(TASK|RUNNING HANDLER) \[(?P<task>.*?)\]")
@@ -45,7 +51,8 @@ SHOWN = re.compile(r"(TASK|RUNNING HANDLER) \[(?P<task>.*?)\]")
 class PackerBuild:
     """One run of Packer. `scratch` is thrown away afterwards, `logs` is kept.
 
-    With `from_image` the disk is that of an image of ours; `own_roles` is looked into before ansible/roles.
+    With `from_image` the disk is that of an image of ours, and the build gets what `network` has; `own_roles` is looked
+    into before ansible/roles.
     """
 
     base_disk: Path
@@ -56,6 +63,7 @@ class PackerBuild:
     keep: bool = False
     from_image: bool = False
     own_roles: Path | None = None
+    network: BuildNetwork = field(default_factory=BuildNetwork)
 
     def run(self) -> Path:
         """Build, and return the disk; raises `BuildError` if it fails, and keeps what helps to find out why.
@@ -69,7 +77,8 @@ class PackerBuild:
         failed = False
         try:
             with (self.logs / LOG).open("w") as file:
-                run(argv, timeout=BUILD_SECONDS, on_line=partial(_keep_line, file), env=self._environment(machine))
+                seconds = BUILD_SECONDS[self.accelerator]
+                run(argv, timeout=seconds, on_line=partial(_keep_line, file), env=self._environment(machine))
         except CommandError as error:
             failed = True
             save_screen(machine, self.logs / SCREEN)
@@ -147,7 +156,7 @@ class PackerBuild:
                 "ssh_genkeytypes": ["ed25519"],
                 "manage_etc_hosts": True,
                 "users": [{"name": "root", "ssh_authorized_keys": [key.with_suffix(".pub").read_text().strip()]}],
-                **({"bootcmd": [["sh", "-ec", OPEN_IMAGE]]} if self.from_image else {}),
+                **({"bootcmd": [["sh", "-ec", open_image(self.network)]]} if self.from_image else {}),
             },
         )
         variables = self.scratch / "variables.json"
@@ -167,6 +176,11 @@ class PackerBuild:
             "ansible_variables": variables,
         }
         return [f"-var={name}={value}" for name, value in values.items()]
+
+
+def open_image(network: BuildNetwork) -> str:
+    """Shell that lets root into an image of ours, and gives the sessions of the build what the network needs."""
+    return network.script + OPEN_IMAGE.replace("@OPTIONS@", network.sshd_options)
 
 
 def _keep_line(file: TextIO, line: str) -> None:

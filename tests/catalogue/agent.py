@@ -16,6 +16,14 @@ from tests.support import model_server
 MODEL_PORT, MODEL_LOG = 18555, "/root/model.log"
 CONFIGURATION = "home/agent/.openclaw/openclaw.json"
 SERVICE = "agent-openclaw.service"
+# `openclaw health` is content with a gateway that is still starting, and one that starts may end again.
+READY = """
+. /etc/deskyard/agent-openclaw.env
+ask() { curl --silent --fail --max-time 60 --output /dev/null "$@"; }
+gateway=http://127.0.0.1:18789
+ask $gateway/readyz && printf 'header = "Authorization: Bearer %s"' "$OPENCLAW_GATEWAY_TOKEN" |
+  ask --config - --json '{"tool": "sessions_list", "args": {}}' $gateway/tools/invoke
+"""
 SETTINGS: dict[str, Any] = {
     "agents": {"defaults": {"model": {"primary": "local/tester"}, "skipBootstrap": True}},
     "models": {
@@ -78,7 +86,7 @@ class Agent:
 
     def ready(self) -> bool:
         """Whether its gateway lets its owner in."""
-        return self.bench.do("openclaw health >/dev/null 2>&1", user="agent", check=False).code == 0
+        return self.bench.do(READY, user="agent", check=False, seconds=180).code == 0
 
     def environment(self) -> str:
         """What the running service has in its environment."""
@@ -87,7 +95,7 @@ class Agent:
         read = f"tr '\\0' '\\n' 2>/dev/null </proc/{main}/environ | grep ."
         return self.bench.do(f"timeout 60 sh -c {shlex.quote(f'until {read}; do sleep 0.2; done')} 2>/dev/null").stdout
 
-    def do(self, task: str, seconds: float = 180) -> str:
+    def do(self, task: str, seconds: float = 600) -> str:
         """What it answers to a task."""
         script = f"printf %s {shlex.quote(task)} | openclaw agent --agent main --message-file /dev/stdin"
         done = self.bench.do(script, user="agent", check=False, seconds=seconds)

@@ -72,11 +72,11 @@ def test_what_the_agent_starts_is_within_its_limits(agent: Agent, eventually: Ev
 def test_browser_that_it_drives_is_chromium(agent: Agent, eventually: Eventually) -> None:
     eventually(agent.ready, "the gateway")
     # No screen here: that it shows up on one is a matter of DISPLAY.
-    started = agent.bench.do("openclaw browser --json start --headless", user="agent", check=False, seconds=180)
+    started = agent.bench.do("openclaw browser --json start --headless", user="agent", check=False, seconds=600)
     assert started.code == 0, started.stdout + started.stderr
     running = agent.bench.do("ps -u agent -o args= | grep -- --remote-debugging", check=False).stdout
     assert "/chromium" in running and "--no-sandbox" not in running
-    told = json.loads(agent.bench.do("openclaw browser --json status", user="agent").stdout)
+    told = json.loads(agent.bench.do("openclaw browser --json status", user="agent", seconds=300).stdout)
     assert told["running"] is True
 
 

@@ -120,9 +120,14 @@ class Workbench:
         return result
 
     def try_to_apply(
-        self, roles: Sequence[str], variables: dict[str, Any] | None = None, *, check: bool = False
+        self,
+        roles: Sequence[str],
+        variables: dict[str, Any] | None = None,
+        *,
+        check: bool = False,
+        way: Path | None = None,
     ) -> Result:
-        """Apply roles, and answer what became of it."""
+        """Apply roles, and answer what became of it; `way` is the ssh configuration of other sessions than usual."""
         folder = self.yard.folder
         (folder / "apply.yml").write_text(PLAYBOOK)
         (folder / "inventory").write_text(f"{NAME} ansible_user=root\n")
@@ -132,7 +137,7 @@ class Workbench:
         env = {
             "ANSIBLE_CONFIG": str(tree() / "ansible/ansible.cfg"),
             "ANSIBLE_ROLES_PATH": str(tree() / "ansible/roles"),
-            "ANSIBLE_SSH_ARGS": f"-F {self.yard.ssh_config}",
+            "ANSIBLE_SSH_ARGS": f"-F {way or self.yard.ssh_config}",
             "ANSIBLE_NOCOLOR": "1",
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         }

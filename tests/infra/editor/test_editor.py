@@ -66,3 +66,7 @@ def test_nothing_of_the_compiler_stayed_for_it(host: Host, defaults: dict[str, A
     installed = host.check_output("dpkg-query -W -f '${db:Status-Status} ${Package}\\n'").splitlines()
     left = {line.split()[1] for line in installed if line.startswith("installed ")}
     assert not left & {name for name in defaults["editor_build_packages"] if name.endswith("-dev")}
+
+
+def test_compiling_left_nothing_of_npms_settings(host: Host, defaults: dict[str, Any]) -> None:
+    assert host.check_output("find %s -path '*/build/config.gypi'", defaults["editor_folder"]) == ""

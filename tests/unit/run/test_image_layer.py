@@ -227,3 +227,20 @@ def test_roles_get_their_variables_and_start_no_service(tree: Path, tmp_path: Pa
     variables = image_layer.layer_variables(image, tmp_path)
     assert variables["image_roles"] == ["image_layer", "editor"]
     assert (variables["editor_kind"], variables["editor_start"]) == ("vscode", False)
+
+
+def test_address_of_a_mirror_that_cannot_be_is_refused_before_anything_is_built(
+    tree: Path, builds: list[PackerBuild], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DESKYARD_NPM_REGISTRY", "npm.example.com")
+    with pytest.raises(ConfigError, match="no address of a registry"):
+        image_build.build("mine")
+    assert builds == []
+
+
+def test_build_gets_the_mirrors_that_the_user_named_and_the_image_it_starts_from_does_not(
+    tree: Path, builds: list[PackerBuild], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DESKYARD_NPM_REGISTRY", "https://npm.example.com/")
+    image_build.build("mine")
+    assert [build.network.npm_registry for build in builds] == ["", "https://npm.example.com/"]

@@ -9,6 +9,7 @@ import pytest
 from deskyard.errors import BuildError, CommandError
 from deskyard.plan.workspace import Accelerator
 from deskyard.run import packer
+from deskyard.run.build_network import BuildNetwork
 from deskyard.run.command import Result, run
 from deskyard.run.packer import PackerBuild, packer_version
 from deskyard.run.places import tree
@@ -29,6 +30,7 @@ class FakeRun:
         self.calls: list[list[str]] = []
         self.staged: set[str] = set()
         self.env: dict[str, str] = {}
+        self.seconds: object = None
         self.fails = False
 
     def __call__(self, argv: list[str], **options: object) -> Result:
@@ -36,6 +38,7 @@ class FakeRun:
         if argv[1] == "version":
             return Result(tuple(argv), 0, f"Packer v{self.version}\n", "", 0.0)
         if argv[1] == "build":
+            self.seconds = options["timeout"]
             self.env = dict(options["env"])  # type: ignore[call-overload]
             self.staged = {path.name for path in Path(argv[-1]).iterdir()}
             if self.fails:
@@ -166,3 +169,32 @@ def test_base_disk_is_opened_by_nothing(monkeypatch: pytest.MonkeyPatch, tmp_pat
 def test_own_roles_are_found_before_those_of_the_tree(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     fake = build_with(monkeypatch, tmp_path, "1.6.6", own_roles=tmp_path / "roles")
     assert fake.env["ANSIBLE_ROLES_PATH"].split(":") == [str(tmp_path / "roles"), str(tree() / "ansible/roles")]
+
+
+def test_image_of_ours_is_built_with_what_the_network_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen = seeds(monkeypatch)
+    certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"
+    network = BuildNetwork(certificate, npm_registry="https://npm.example.com/")
+    build_with(monkeypatch, tmp_path, "1.6.6", from_image=True, network=network)
+    script = seen[0]["bootcmd"][0][2]
+    assert f"{certificate}\n" in script
+    started = next(line for line in script.splitlines() if "/usr/sbin/sshd" in line)
+    assert "NPM_CONFIG_REGISTRY=https://npm.example.com/" in started and "SSL_CERT_FILE=/run/" in started
+    run(["sh", "-n", "-c", script], timeout=30)
+
+
+def test_image_of_ours_needs_nothing_of_a_plain_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen = seeds(monkeypatch)
+    build_with(monkeypatch, tmp_path, "1.6.6", from_image=True)
+    script = seen[0]["bootcmd"][0][2]
+    assert "@OPTIONS@" not in script
+    assert "SetEnv" not in script
+
+
+@pytest.mark.parametrize("accelerator", ["tcg", "kvm"])
+def test_emulated_builds_may_take_longer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, accelerator: Accelerator
+) -> None:
+    fake = build_with(monkeypatch, tmp_path, "1.6.6", accelerator)
+    assert fake.seconds == packer.BUILD_SECONDS[accelerator]
+    assert packer.BUILD_SECONDS["tcg"] > packer.BUILD_SECONDS["kvm"]
