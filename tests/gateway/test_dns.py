@@ -94,7 +94,7 @@ def served(settings: Settings, folder: Path, weaken: Callable[[str], str] = str)
     text = render.dnsmasq(settings).replace("/var/lib/deskyard-dns/leases", str(folder / "leases"))
     (folder / "dnsmasq.conf").write_text(weaken(text.replace("user=dnsmasq", "user=root")))
     with Nets(settings) as nets:
-        nets.load(render.firewall(settings), folder)
+        nets.load(render.firewall(settings, "nobody"), folder)
         started = ["dnsmasq", "--keep-in-foreground", f"--conf-file={folder}/dnsmasq.conf"]
         asked = folder / "asked"
         upstream = [sys.executable, "-c", UPSTREAM_SERVER, HOST, json.dumps(UPSTREAM)]

@@ -81,3 +81,15 @@ def test_names_of_the_gateways_own_machine_are_nobodys(tmp_path: Path) -> None:
     assert asked
     with served(parsed("none"), tmp_path) as nets:
         assert {tuple(answer) for answer in answers(nets, *asked).values()} == {(3, None)}
+
+
+def test_every_name_on_a_list_leads_to_the_gateway(tmp_path: Path) -> None:
+    settings = parsed(
+        "locked", ("first.test", "second.test", "third.test", "*.suffix.test", "git.test:22", "hub.test:22")
+    )
+    forwards = {one.name: one.address for one in settings.egress_rules.forwards}
+    assert len(forwards) == 2
+    web = ("first.test", "second.test", "third.test", "a.suffix.test", "b.c.suffix.test")
+    wanted = {**dict.fromkeys(web, GATEWAY), **forwards}
+    with served(settings, tmp_path) as nets:
+        assert answers(nets, *wanted) == {name: [0, address] for name, address in wanted.items()}

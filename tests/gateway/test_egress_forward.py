@@ -50,4 +50,6 @@ def test_a_name_with_a_port_that_points_inside_is_refused_with_its_reason(lab: E
 
     wanted = {f"{name}:22": rule for name, rule in RULES.items()}
     wait_for("the events", lambda: wanted.items() <= told().items(), 20)
+    # What was carried is told as no refusal.
+    assert told().keys() == wanted.keys()
     assert lab.hits() == before

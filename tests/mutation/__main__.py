@@ -15,6 +15,8 @@ from tests.mutation.mutants import Mutant
 from tests.mutation.record import Record
 
 EXPLAINED = Path(__file__).with_name("survivors.yaml")
+# Of the last whole run: what killed a mutant then will most likely do so again.
+KILLS = Path(__file__).with_name("kills.jsonl")
 
 
 def explained() -> dict[str, str]:
@@ -29,6 +31,7 @@ def main(argv: list[str]) -> int:
     started = time.monotonic()
     with engine() as lab:
         record = Record(Path(options.record) if options.record else None)
+        lab.hints = Record(KILLS).hints() | record.hints()
         known = record.baseline()
         if known:
             lab.tests, lab.rendered = known
@@ -43,7 +46,9 @@ def main(argv: list[str]) -> int:
         every = lab.all_mutants()
         chosen = [mutant for mutant in every if options.only in str(mutant)]
         random.Random(options.seed).shuffle(chosen)
-        chosen = chosen[: options.sample or None]
+        if options.sample:
+            # Who survives meets every test: that is for whole runs.
+            chosen = [mutant for mutant in chosen if str(mutant) not in explained()][: options.sample]
         print(f"{len(every)} mutants, {len(chosen)} chosen, {time.monotonic() - started:.0f} s so far", flush=True)
         verdicts = _judge(lab, chosen, record, options)
     whole = not options.only and len(verdicts) == len(every)

@@ -102,6 +102,7 @@ class Engine:
     tests: dict[str, dict[str, float]] = field(default_factory=dict)  # file -> test -> seconds
     rendered: dict[str, dict[str, list[str]]] = field(default_factory=dict)  # file -> template -> texts
     kills: dict[str, Counter[str]] = field(default_factory=dict)  # template -> tests
+    hints: dict[str, str] = field(default_factory=dict)  # mutant, as text -> the test that killed it in another run
     changes: dict[str, frozenset[Mutant]] = field(default_factory=dict)  # file -> what could be done to its texts
 
     def baseline(self, jobs: int, quick: bool) -> list[str]:
@@ -178,8 +179,8 @@ class Engine:
         return self.changes[name]
 
     def _order(self, mutant: Mutant, within: float) -> list[str]:
-        """Those that killed most first, then those of the files that see most, then the quick ones."""
-        template = mutant.template
+        """What killed it before, those that killed most, those of the files that see most, then the quick ones."""
+        template, hint = mutant.template, self.hints.get(str(mutant))
         kills = self.kills.get(template, Counter())
         places: dict[str, tuple[int, float]] = {}
         took: dict[str, float] = {}
@@ -189,7 +190,7 @@ class Engine:
                 place = next((at for at, pattern in enumerate(patterns) if fnmatch(name, pattern)), len(patterns))
                 places.update({test: (place, seconds) for test, seconds in tests.items()})
                 took.update(tests)
-        order = sorted(places, key=lambda test: (-kills[test], places[test]))
+        order = sorted(places, key=lambda test: (test != hint, -kills[test], places[test]))
         return order if not within else order[: bisect([*accumulate(took[test] for test in order)], within)]
 
     def _valid(self, mutant: Mutant) -> bool:

@@ -47,6 +47,10 @@ class Record:
                 known[found["mutant"]] = verdict
         return {mutant: known[str(mutant)] for mutant in among if str(mutant) in known}
 
+    def hints(self) -> dict[str, str]:
+        """Which test killed which mutant, whether or not that stands: it is the one to try first."""
+        return {found["mutant"]: found["by"] for found in self._lines() if found.get("by")}
+
     def add(self, mutant: Mutant, verdict: Verdict) -> None:
         """Write one verdict down at once."""
         self._write({"mutant": str(mutant), **asdict(verdict), "digest": _rests_on(str(mutant), verdict)})

@@ -78,8 +78,6 @@ def test_explanations_say_why() -> None:
     assert len(listed) == len(explained())
 
 
-# Not in CI before every survivor of a whole run is explained: a sample would fail by luck of the seed.
-@pytest.mark.deep
 def test_a_sample_of_mutants_is_noticed(random_seed: int) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root: makes network namespaces")
