@@ -28,11 +28,11 @@ RECORDS = {
 }
 
 
-@pytest.fixture(scope="module")
-def lab() -> Iterator[EgressLab]:
-    """A locked gateway with a port of its own for each name, and exceptions of its own network, which no Plan makes."""
+@pytest.fixture(scope="module", params=[[], ["10.0.0.0/8"]], ids=["plain", "excepted"])
+def lab(request: pytest.FixtureRequest) -> Iterator[EgressLab]:
+    """A locked gateway with a port of its own for each name; no Plan would make these exceptions."""
     made = document("locked", ("allowed.test", "git.test:22", *(f"{name}:22" for name in RULES)))
-    made["egress_rules"]["exceptions"] = ["10.0.0.0/8"]
+    made["egress_rules"]["exceptions"] = request.param
     with run_lab(fast(parse(json.dumps(made))), RECORDS) as running:
         yield running
 
