@@ -40,10 +40,8 @@ def ask(
     A desktop that cannot be reached is tried again for `reach_seconds` (some minutes); once it is, the program has
     `run_seconds`.
     """
-    source = Path(program.__file__ or "").read_text()
-    told = f"{source}{json.dumps(request)}\n"
+    remote, told = sent(program, request)
     patience = REACH_SECONDS if reach_seconds is None else reach_seconds
-    remote = ["sudo", "-n", "python3", "-I", "-c", START, str(len(source))]
     try:
         answer = _run(SshLink(plan.site, plan.name), desktop, remote, told, time.monotonic() + patience, run_seconds)
     except SiteError as error:
@@ -55,6 +53,14 @@ def ask(
         remedy = f"see ./inv access.grant {plan.name}/{desktop}, then run the same command again"
         raise SiteError("desktop", f"{plan.name}/{desktop}", f"did not do what it was asked: {shown}", remedy)
     return found
+
+
+def sent(program: ModuleType, request: Mapping[str, Any], account: str | None = None) -> tuple[list[str], str]:
+    """The command that runs `program` on a desktop, as root if no account is named, and what goes to its input."""
+    source = Path(program.__file__ or "").read_text()
+    who = ["-u", account, "--"] if account else []
+    command = ["sudo", "-n", *who, "python3", "-I", "-c", START, str(len(source))]
+    return command, f"{source}{json.dumps(request)}\n"
 
 
 def _shown(text: str, hidden: Collection[str]) -> str:

@@ -10,14 +10,13 @@ import json
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
 from deskyard.errors import SiteError
 from deskyard.plan.workspace import WorkspacePlan
 from deskyard.run.command import end_group
-from deskyard.run.desktop_program import START
+from deskyard.run.desktop_program import sent
 from deskyard.run.ssh_link import CONNECT_SECONDS, NO_CONNECTION, SshLink
 
 # So long a program may take to end once nobody listens any more; emulated desktops are slow.
@@ -42,10 +41,8 @@ class DesktopStream:
         seconds: float,
     ) -> None:
         self.name = f"{plan.name}/{desktop}"
-        source = Path(program.__file__ or "").read_text()
-        remote = ["sudo", "-n", "-u", account, "--", "python3", "-I", "-c", START, str(len(source))]
+        remote, self._told = sent(program, request, account)
         self._command = SshLink(plan.site, plan.name).command(desktop, remote)
-        self._told = f"{source}{json.dumps(request)}\n"
         self._seconds, self._complaints = seconds + SLACK_SECONDS, ""
 
     def __enter__(self) -> Self:

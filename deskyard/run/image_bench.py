@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -122,4 +122,4 @@ def _beside_the_last(name: str, figures: Sequence[Figure]) -> list[Figure]:
     last = {one["name"]: one["value"] for one in json.loads(path.read_text())} if path.exists() else {}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps([asdict(one) for one in figures], indent=2) + "\n")
-    return [Figure(**{**asdict(one), "last": last.get(one.name)}) for one in figures]
+    return [replace(one, last=last.get(one.name)) for one in figures]

@@ -1,8 +1,6 @@
 """Choices of the desktop, and a past day's packages, on a host of Debian 13: what runs where no vendor is reached."""
 
-import os
 import re
-import shutil
 import sys
 from collections.abc import Iterator
 
@@ -24,13 +22,8 @@ SOURCES = "find /etc/apt/sources.list* -type f | sort | while read -r file; do e
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
     """A host with the account of agents."""
-    if os.geteuid() != 0:
-        pytest.skip("containers need root")
-    if shutil.which("slirp4netns") is None:
-        pytest.skip("slirp4netns is not installed: the host has no way to the registries")
-    with Workbench(tmp_path_factory.mktemp("bench") / "yard") as bench:
-        bench.apply(["agent_user"])
-        yield bench
+    with workbench.host_with(tmp_path_factory, "agent_user") as made:
+        yield made
 
 
 def changes(told: str) -> int:

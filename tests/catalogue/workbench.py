@@ -10,10 +10,13 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+import pytest
 
 from deskyard.plan.image import base_image
 from deskyard.run.bootstrap import apt_sources
@@ -174,3 +177,15 @@ class Workbench:
             self._slirp.terminate()
             self._slirp.wait(timeout=30)
         self.yard.destroy()
+
+
+@contextmanager
+def host_with(folders: pytest.TempPathFactory, *roles: str) -> Iterator[Workbench]:
+    """A host that has these roles; leaves the test out, with the reason, where there can be none."""
+    if os.geteuid() != 0:
+        pytest.skip("containers need root")
+    if shutil.which("slirp4netns") is None:
+        pytest.skip("slirp4netns is not installed: the host has no way to the registries")
+    with Workbench(folders.mktemp("bench") / "yard") as made:
+        made.apply(list(roles))
+        yield made

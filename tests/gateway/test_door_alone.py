@@ -19,6 +19,13 @@ def last_line(gateway: Gateway, before: int) -> str:
     return str(wait_for("a line of the log", lambda: log.read_text()[before:].strip())).splitlines()[-1]
 
 
+def ended_at_the_door(gateway: Gateway, before: int, check: str) -> None:
+    """This check refused the request that was made since, and nothing behind the door was asked."""
+    line = last_line(gateway, before)
+    assert f"check={check}" in line
+    assert "server=<NOSRV>" in line
+
+
 def written(gateway: Gateway) -> int:
     """How much HAProxy has written."""
     return len((gateway.root / "haproxy.log").read_text())
@@ -28,9 +35,7 @@ def written(gateway: Gateway) -> int:
 def test_change_that_says_no_origin_ends_at_the_door(gateway: Gateway, path: str) -> None:
     before = written(gateway)
     assert gateway.request("POST", path, "{}")[0].status == 403
-    line = last_line(gateway, before)
-    assert "check=origin" in line
-    assert "server=<NOSRV>" in line
+    ended_at_the_door(gateway, before, "origin")
 
 
 def test_one_who_redeems_too_often_is_stopped_at_the_door() -> None:
@@ -40,9 +45,7 @@ def test_one_who_redeems_too_often_is_stopped_at_the_door() -> None:
             before = written(gateway)
             statuses.append(gateway.redeem("no-such-ticket")[0])
         assert statuses[-1] == 429
-        line = last_line(gateway, before)
-        assert "check=ticket" in line
-        assert "server=<NOSRV>" in line
+        ended_at_the_door(gateway, before, "ticket")
         # Only redemptions count: the page itself can be had.
         assert gateway.request("GET", "/")[0].status == 200
 

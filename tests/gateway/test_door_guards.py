@@ -11,24 +11,20 @@ from deskyard.gateway.render import SOCKET_PATHS
 from tests.gateway.conftest import run_gateway
 from tests.gateway.support import Gateway
 from tests.gateway.test_door import claims, signed
-from tests.gateway.test_door_alone import last_line, written
+from tests.gateway.test_door_alone import ended_at_the_door, last_line, written
 
 
 def test_page_is_given_to_no_other_page(gateway: Gateway) -> None:
     before = written(gateway)
     assert gateway.request("GET", "/", None, {"Origin": "https://evil.test"})[0].status == 403
-    line = last_line(gateway, before)
-    assert "check=origin" in line
-    assert "server=<NOSRV>" in line
+    ended_at_the_door(gateway, before, "origin")
 
 
 @pytest.mark.parametrize(("method", "path"), [("GET", "/redeem"), ("GET", "/d/d1/drive"), ("POST", "/d/d1/session")])
 def test_method_that_an_address_does_not_take_ends_at_the_door(gateway: Gateway, method: str, path: str) -> None:
     before = written(gateway)
     assert gateway.request(method, path, None, {"Origin": gateway.origin})[0].status == 405
-    line = last_line(gateway, before)
-    assert "check=request" in line
-    assert "server=<NOSRV>" in line
+    ended_at_the_door(gateway, before, "request")
 
 
 def test_pages_count_toward_no_rate_of_tickets() -> None:
@@ -48,9 +44,7 @@ def test_large_body_is_refused_at_the_door_however_it_comes(gateway: Gateway) ->
             time.sleep(0.05)
             line.sendall(b"400\r\n" + b"x" * 0x400 + b"\r\n")
         assert line.recv(4096).split()[1] == b"413"
-    refused = last_line(gateway, before)
-    assert "check=ticket" in refused
-    assert "server=<NOSRV>" in refused
+    ended_at_the_door(gateway, before, "ticket")
 
 
 def test_key_that_is_the_only_one_vouches_for_its_own_sessions_alone(own_gateway: Gateway) -> None:

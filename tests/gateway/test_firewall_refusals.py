@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.gateway.egress_guest import query
 from tests.gateway.egress_lab import D1, GATEWAY, PUBLIC, EgressLab, run_lab
 from tests.gateway.support import wait_for
 from tests.gateway.test_egress import fast
@@ -61,14 +62,6 @@ def test_names_asked_for_over_tcp_are_told(lab: EgressLab, timestamps: int) -> N
     """With timestamps the header of TCP is longer, and the answer lies elsewhere."""
     lab.nets.run("gw", "sysctl", "-q", "-w", f"net.ipv4.tcp_timestamps={timestamps}")
     name = f"over-tcp-{timestamps}.test"
-    lab.nets.run("d1", sys.executable, "-c", ASK_OVER_TCP, GATEWAY, name)
+    asked = query(name, 1)
+    lab.ask([{"kind": "tcp", "to": GATEWAY, "port": 53, "say": (len(asked).to_bytes(2, "big") + asked).hex()}])
     wait_for("the event", lambda: (name, "name") in {(one["target"], one["rule"]) for one in lab.events()})
-
-
-ASK_OVER_TCP = """
-import socket, struct, sys
-question = b"".join(bytes([len(part)]) + part.encode() for part in sys.argv[2].split(".")) + bytes(1)
-asked = struct.pack(">6H", 7, 256, 1, 0, 0, 0) + question + struct.pack(">2H", 1, 1)
-with socket.create_connection((sys.argv[1], 53), 10) as line:
-    line.sendall(len(asked).to_bytes(2, "big") + asked); line.recv(512)
-"""
