@@ -74,12 +74,13 @@ class SeenStorage:
 
 @dataclass(frozen=True)
 class SeenVnet:
-    """A virtual network; `alias` says whose it is."""
+    """A virtual network; `alias` says whose it is. One that is `leaving` is removed, which is not in force yet."""
 
     name: str
     zone: str
     tag: int | None
     alias: str
+    leaving: bool = False
 
 
 @dataclass(frozen=True)
@@ -199,4 +200,5 @@ def _vnet(row: Mapping[str, Any]) -> SeenVnet:
         zone=str(merged.get("zone") or ""),
         tag=None if tag in (None, "") else int(str(tag)),
         alias=str(merged.get("alias") or ""),
+        leaving=row.get("state") == "deleted",
     )

@@ -1,6 +1,6 @@
 """Mends the state of a workspace whose writing was cut off: the file backend writes it after each step.
 
-Beside each file it writes one of attributes in place, and reads nothing whose attributes are cut off ("EOF").
+Beside each file it writes one of attributes in place, and neither reads nor lists what has them cut off ("EOF").
 """
 
 import json
@@ -26,8 +26,7 @@ def mend(backend: str, stack: str) -> bool:
     root = Path(backend.removeprefix(SCHEME)).expanduser() / ".pulumi"
     state = root / "stacks" / PROJECT / f"{stack}.json"
     before = state.with_name(f"{state.name}.bak")
-    attributes = [one.with_name(f"{one.name}.attrs") for one in (state, before)]
-    cut_off = [one for one in (state, *attributes) if one.exists() and not _whole(one)]
+    cut_off = [one for one in (state, *_attributes(root, stack)) if one.exists() and not _whole(one)]
     if not cut_off or any(_lives(lock) for lock in _locks(root, stack)):
         return False
     for one in cut_off:
@@ -54,6 +53,15 @@ def _whole(path: Path) -> bool:
         return isinstance(json.loads(path.read_text()), dict)
     except ValueError:
         return False
+
+
+def _attributes(root: Path, stack: str) -> Iterator[Path]:
+    """Those of all files that are read or listed for this stack: the backend's own, its states, what is kept of it."""
+    yield root / "meta.yaml.attrs"
+    for name in (f"{stack}.json", f"{stack}.json.bak"):
+        yield root / "stacks" / PROJECT / f"{name}.attrs"
+    for kind in ("backups", "history", "locks/organization"):
+        yield from (root / kind / PROJECT / stack).glob("*.attrs")
 
 
 def _locks(root: Path, stack: str) -> Iterator[Path]:

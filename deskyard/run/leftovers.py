@@ -65,7 +65,9 @@ def clear(site: Site, workspace: str, state: Known) -> list[str]:
             removed += _clear_firewall(client, machine, state)
     for vnet in view.vnets:
         if vnet.alias == pool and vnet.name not in state.vnets:
-            client.delete(f"cluster/sdn/vnets/{vnet.name}")
+            # One that is removed already has only to come into force.
+            if not vnet.leaving:
+                client.delete(f"cluster/sdn/vnets/{vnet.name}")
             removed.append(vnet.name)
     for row in client.get("pools"):
         if row.get("poolid") == pool and pool not in state.pools:

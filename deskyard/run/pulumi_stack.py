@@ -114,8 +114,14 @@ class WorkspaceStack:
         return environment(declaration.read_site(declaration.read_workspace(self.name).site))
 
     def exists(self) -> bool:
-        """True if the backend knows the stack."""
-        return any(stack.name == self.name for stack in self._workspace().list_stacks())
+        """True if the backend knows the stack; those of others, which may just be written, are not looked at."""
+        with _clear_errors(self.name):
+            self._mend()
+            try:
+                self._selected = automation.Stack.select(self.name, self._workspace())
+            except errors.StackNotFoundError:
+                return False
+        return True
 
     def preview(self) -> list[Change]:
         """What `up` would do to the machines as they are now, unchanged ones included; touches nothing."""
@@ -190,8 +196,12 @@ class WorkspaceStack:
 
     def _select(self) -> automation.Stack:
         with _clear_errors(self.name):
-            checkpoint.mend({**os.environ, **self._environment}["PULUMI_BACKEND_URL"], self.name)
+            self._mend()
             return self._selected
+
+    def _mend(self) -> None:
+        """A state whose writing was cut off can neither be read nor looked for."""
+        checkpoint.mend({**os.environ, **self._environment}["PULUMI_BACKEND_URL"], self.name)
 
     @functools.cached_property
     def _selected(self) -> automation.Stack:

@@ -146,9 +146,13 @@ def _deployed(state: dict[str, Any]) -> list[Any]:
 
 
 def _without_chance(value: Any) -> Any:
-    """Nothing is encrypted twice with the same text."""
+    """Nothing is encrypted twice with the same text.
+
+    That no default was filled in, the bridge notes of a machine that was read before, and leaves out of a new one.
+    """
     if isinstance(value, dict):
-        return {key: "" if key == "ciphertext" else _without_chance(one) for key, one in value.items()}
+        kept = {key: one for key, one in value.items() if (key, one) != ("__defaults", [])}
+        return {key: "" if key == "ciphertext" else _without_chance(one) for key, one in kept.items()}
     return [_without_chance(one) for one in value] if isinstance(value, list) else value
 
 

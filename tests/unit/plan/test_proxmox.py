@@ -237,6 +237,7 @@ def test_a_view_is_read_from_the_answers_of_the_cluster() -> None:
         {"vnet": "dy1", "zone": "z", "tag": "7", "alias": "who"},
         {"vnet": "dy2", "state": "new", "pending": {"zone": "z", "tag": 8}},
         {"vnet": "simple", "zone": "s"},
+        {"vnet": "dy3", "state": "deleted", "zone": "z", "tag": 9, "alias": "who", "pending": {}},
     ]
     view = read_view(rows, vnets, {})
     assert [(node.name, node.online) for node in view.nodes] == [("pve1", True), ("pve2", False)]
@@ -244,8 +245,9 @@ def test_a_view_is_read_from_the_answers_of_the_cluster() -> None:
         (100, True, ("a", "b"), 1024, 2)
     ]
     assert [(one.name, one.free_gib, one.shared) for one in view.storages] == [("local-lvm", 9, False)]
-    assert [(one.name, one.zone, one.tag, one.alias) for one in view.vnets] == [
-        ("dy1", "z", 7, "who"),
-        ("dy2", "z", 8, ""),
-        ("simple", "s", None, ""),
+    assert [(one.name, one.zone, one.tag, one.alias, one.leaving) for one in view.vnets] == [
+        ("dy1", "z", 7, "who", False),
+        ("dy2", "z", 8, "", False),
+        ("simple", "s", None, "", False),
+        ("dy3", "z", 9, "who", True),
     ]

@@ -23,7 +23,7 @@ def state(tmp_path: Path) -> Path:
 
 def lock(state: Path, **changes: object) -> None:
     folder = state.parents[2] / "locks" / "organization" / PROJECT / "lab"
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     held = {"pid": os.getpid(), "hostname": os.uname().nodename, **changes}
     (folder / "one.json").write_text(json.dumps(held))
 
@@ -59,11 +59,22 @@ def test_nothing_is_done_while_a_run_may_be_writing(state: Path, tmp_path: Path,
     assert state.read_text() == CUT
 
 
-@pytest.mark.parametrize("name", ["lab.json", "lab.json.bak"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "meta.yaml",
+        f"stacks/{PROJECT}/lab.json",
+        f"stacks/{PROJECT}/lab.json.bak",
+        f"backups/{PROJECT}/lab/lab.1.json",
+        f"history/{PROJECT}/lab/lab-1.history.json",
+        f"locks/organization/{PROJECT}/lab/one.json",
+    ],
+)
 @pytest.mark.parametrize("cut", ["", '{"user.content_ty'])
 def test_attributes_that_are_cut_off_go_and_the_state_stays(state: Path, tmp_path: Path, name: str, cut: str) -> None:
     state.write_text(WHOLE)
-    attributes = state.with_name(f"{name}.attrs")
+    attributes = tmp_path / ".pulumi" / f"{name}.attrs"
+    attributes.parent.mkdir(parents=True, exist_ok=True)
     attributes.write_text(cut)
     lock(state, pid=gone())
     assert mend(f"file://{tmp_path}", "lab")

@@ -182,9 +182,12 @@ def test_a_stack_asks_once_whom_its_plugin_trusts(monkeypatch: pytest.MonkeyPatc
     (tmp_path / "Pulumi.yaml").touch()
     given: list[Mapping[str, str]] = []
 
+    def unknown(name: str, _: object) -> None:
+        raise errors.StackNotFoundError(CommandResult("", f"no stack named '{name}' found", 255))
+
     def open_workspace(env_vars: Mapping[str, str], **_: object) -> SimpleNamespace:
         given.append(env_vars)
-        return SimpleNamespace(list_stacks=list)
+        return SimpleNamespace()
 
     answers = iter([{"ROOTS": "api.pem"}])
     monkeypatch.setenv("DESKYARD_STACKS", str(tmp_path))
@@ -195,6 +198,7 @@ def test_a_stack_asks_once_whom_its_plugin_trusts(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(pulumi_stack, "_home", lambda: tmp_path)
     monkeypatch.setattr(pulumi_stack, "_command", lambda: None)
     monkeypatch.setattr(automation, "LocalWorkspace", open_workspace)
+    monkeypatch.setattr(automation.Stack, "select", unknown)
     stack = WorkspaceStack("lab")
     assert not stack.exists()
     assert not stack.exists()
