@@ -1,15 +1,17 @@
 """A workspace on the peer with the real engine and the real plugin: made, left alone, changed, removed."""
 
+import shutil
 from typing import Any
 
 import pytest
 
 from deskyard.errors import ConfigError, SiteError
-from deskyard.run import workspace
+from deskyard.plan.cluster import pool_of
+from deskyard.run import declaration, leftovers, workspace
 from deskyard.run.pulumi_command import EngineCommand
 from deskyard.run.pulumi_stack import WorkspaceStack
 from tests.proxmox.bench import DESKTOPS, NAME, Bench
-from tests.proxmox.rack import SECRET_CANARY, changed, watched
+from tests.proxmox.rack import SECRET_CANARY, SITE, changed, watched
 
 # Measured: 134 calls for a gateway and two desktops. What a machine costs must not creep up.
 CALLS_PER_WORKSPACE, CALLS_PER_DESKTOP = 80, 45
@@ -141,6 +143,32 @@ def test_a_machine_that_the_state_does_not_know_is_never_touched(bench: Bench) -
     with pytest.raises(SiteError, match="state does not know it"):
         rack.up(NAME, *DESKTOPS)
     assert rack.snapshot(NAME) == seen
+
+
+def test_a_state_that_was_cut_off_hinders_no_destroy_and_that_of_another_is_not_looked_at(bench: Bench) -> None:
+    bench.up()
+    state = next((bench.rack.folder / "home" / "state" / "pulumi" / "backend").rglob(f"stacks/**/{NAME}.json"))
+    shutil.copy2(state, state.with_name("two.json"))
+    mine, others = (state.with_name(f"{name}.json.attrs") for name in (NAME, "two"))
+    for path in (mine, others):
+        path.write_text("")
+    workspace.destroy(NAME)
+    bench.gone()
+    assert not mine.exists()
+    # Whoever works on it may just be writing.
+    assert others.read_text() == ""
+
+
+def test_a_network_whose_removal_is_not_in_force_yet_is_removed_by_the_next_run(bench: Bench) -> None:
+    bench.empty()
+    root, fake = bench.rack.root, bench.rack.peer.fake
+    zone, alias = next(iter(fake.sdn["zones"])), pool_of(SITE, NAME)
+    root.ask("POST", "/cluster/sdn/vnets", vnet="dy1", zone=zone, tag=100_001, alias=alias)
+    assert root.finish("PUT", "/cluster/sdn") == "OK"
+    root.ask("DELETE", "/cluster/sdn/vnets/dy1")
+    assert "dy1" in fake.sdn_running["vnets"]
+    assert leftovers.clear(declaration.read_site(SITE), NAME, leftovers.known([])) == ["dy1"]
+    assert fake.sdn_running == fake.sdn
 
 
 def test_the_engine_is_started_a_few_times_and_a_wrong_passphrase_is_found_before_anything_is_touched(
