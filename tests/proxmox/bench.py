@@ -1,6 +1,7 @@
 """A site that starts from the same moments again and again: nothing there yet, or one workspace that is up."""
 
 import contextlib
+import copy
 import json
 import re
 import shutil
@@ -16,6 +17,7 @@ NAME, DESKTOPS = "lab", ("dev1", "dev2")
 # What Proxmox VE makes anew for each machine.
 OF_CHANCE = ("vmgenid", "smbios1", "meta", "digest")
 IDS_OF_CHANCE = ("pulumi:providers:", "proxmoxve:sdn/applier:")
+PARTS = re.compile(r"[^.\[\]]+")
 VOLUME = re.compile(r"(vm-\d+-disk)-\d+")
 
 
@@ -137,12 +139,25 @@ def _deployed(state: dict[str, Any]) -> list[Any]:
             None if one["type"].startswith(IDS_OF_CHANCE) else one.get("id"),
             one.get("protect"),
             one.get("delete"),
-            _without_chance(one.get("inputs")),
+            _without_chance(_without_ignored(one.get("inputs"), one.get("ignoreChanges") or [])),
         ]
         for one in latest.get("resources", [])
     ]
     begun = [[one["type"], one["resource"]["urn"]] for one in latest.get("pending_operations") or []]
     return [*sorted(kept, key=str), *sorted(begun)]
+
+
+def _without_ignored(inputs: Any, ignored: list[str]) -> Any:
+    """The state keeps of these what was read last, and nothing is ever made of it."""
+    left = copy.deepcopy(inputs)
+    for path in ignored:
+        *way, name = [int(one) if one.isdigit() else one for one in PARTS.findall(path)]
+        with contextlib.suppress(KeyError, IndexError):
+            place = left
+            for one in way:
+                place = place[one]
+            place.pop(name)
+    return left
 
 
 def _without_chance(value: Any) -> Any:
