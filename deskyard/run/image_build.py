@@ -28,7 +28,7 @@ from deskyard.plan.image import (
 from deskyard.plan.npm_lock import bundled
 from deskyard.plan.package_snapshot import snapshot_variables
 from deskyard.plan.workspace import Accelerator
-from deskyard.run import gateway_bundle
+from deskyard.run import gateway_bundle, npm_packages
 from deskyard.run.accelerator import accelerator
 from deskyard.run.artifact import get_artifacts
 from deskyard.run.base_disk import BaseDisk, base_choice, choose_base, get_base
@@ -61,7 +61,9 @@ def build(name: str, *, force: bool = False, keep: bool = False) -> BuiltImage:
         return built
     image = read_image(tree(), name)
     suite_folders(image, tree())
-    # A key that cannot sign would be found out at the very end, a wrong address after the parent's build.
+    # A program that is missing would be found out after the base disk, a wrong address after the parent's build, a key
+    # that cannot sign at the very end.
+    locate("packer")
     ensure_key()
     build_network()
     parent = build(image.parent) if isinstance(image, CustomImage) else None
@@ -116,7 +118,7 @@ def _build(
     else:
         assert parent is not None
         base = parent_disk(image, parent, scratch)
-        variables = layer_variables(image, scratch)
+        variables = {**layer_variables(image, scratch), **npm_packages.archives(image, timings)}
         packer = PackerBuild(
             base.disk,
             how,
@@ -159,6 +161,7 @@ def _ansible_variables(image: Image, kind: BaseKind, scratch: Path, timings: Tim
         "guest_base_refresh_packages": kind == "vendor",
         **snapshot_variables(image.base),
         **image_variables(image, tree()),
+        **npm_packages.archives(image, timings),
     }
     if image.artifacts:
         variables["image_artifacts_dir"] = str(get_artifacts(image, timings))

@@ -78,13 +78,13 @@ def test_an_id_that_somebody_takes_meanwhile_is_not_taken_over(rack: Rack) -> No
     rack.declare("lab", "dev1")
     wanted = declaration.read("lab").on_cluster
     assert wanted is not None
-    stolen = wanted.desktops["dev1"].vm_id
+    node, stolen = wanted.desktops["dev1"].node, wanted.desktops["dev1"].vm_id
     fake = rack.peer.fake
 
     def steal(call: object) -> None:
         if str(call).startswith("POST /pools"):
             fake.faults.on_call = None
-            threading.Thread(target=lambda: rack.peer.client().ask("POST", "/nodes/pve1/qemu", vmid=stolen)).start()
+            threading.Thread(target=lambda: rack.peer.client().ask("POST", f"/nodes/{node}/qemu", vmid=stolen)).start()
 
     fake.faults.on_call = steal
     workspace.up("lab")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from deskyard.errors import SiteError
 from deskyard.proxmox import retention
 from tests.proxmox import test_at_once, test_faults, test_interruption, test_publish, test_workspace
 from tests.proxmox.bench import DESKTOPS, NAME, Bench
@@ -44,8 +45,9 @@ def test_53_what_was_killed_would_not_go_on(bench: Bench, lacking: Callable[...,
 
 
 @pytest.mark.deep
-def test_54_the_machine_of_somebody_else_would_be_taken_over(rack: Rack) -> None:
-    with without("one try of a clone"), pytest.raises(AssertionError):
+def test_54_the_machine_of_somebody_else_would_be_taken_for_our_own(rack: Rack) -> None:
+    """The run ends there: the token may change no machine of another pool."""
+    with without("one try of a clone"), pytest.raises((AssertionError, SiteError), match="Permission check failed"):
         test_at_once.test_an_id_that_somebody_takes_meanwhile_is_not_taken_over(rack)
 
 

@@ -26,7 +26,9 @@ def _begun_before_its_firewall(self: Machine, opts: pulumi.ResourceOptions) -> l
 
 
 def _all_nodes(_: Any, view: ClusterView) -> list[Any]:
-    return sorted(view.nodes, key=lambda one: one.name)
+    """With room on those that are away, too: they show none, which alone would keep machines from them."""
+    nodes = sorted(view.nodes, key=lambda one: one.name)
+    return [one if one.online else replace(one, vcpus=64, memory_mib=1 << 18) for one in nodes]
 
 
 def _without_neighbours(plan: Any, desktop: Any) -> FirewallPlan:

@@ -13,7 +13,7 @@ import pytest
 from deskyard.errors import BuildError, ConfigError
 from deskyard.model.image import CustomImage
 from deskyard.plan.image import read_image
-from deskyard.run import image_build, image_forecast, image_layer, image_new, image_store, image_test
+from deskyard.run import image_build, image_forecast, image_layer, image_new, image_store, image_test, npm_packages
 from deskyard.run.base_disk import BaseDisk
 from deskyard.run.command import run
 from deskyard.run.guest_inventory import Inventory
@@ -33,7 +33,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         shutil.copytree(real_tree() / "images" / name, folder / "images" / name)
     for part in ("ansible", "deskyard", "packer", "tests", "viewer"):
         (folder / part).symlink_to(real_tree() / part)
-    for module in (image_build, image_forecast, image_layer, image_new, image_store, image_test):
+    for module in (image_build, image_forecast, image_layer, image_new, image_store, image_test, npm_packages):
         monkeypatch.setattr(module, "tree", lambda: folder)
     monkeypatch.setenv("DESKYARD_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("DESKYARD_BASE", "bootstrap")
