@@ -11,7 +11,7 @@ from typing import Any
 
 from deskyard.errors import SiteError
 from deskyard.model.site import Site
-from deskyard.plan.cluster import SeenMachine, pool_of
+from deskyard.plan.cluster import ClusterView, SeenMachine, pool_of
 from deskyard.proxmox import sdn
 from deskyard.proxmox.client import Client, connect, quoted
 from deskyard.proxmox.machine import vm_path
@@ -50,10 +50,11 @@ def known(resources: list[dict[str, Any]]) -> Known:
 def clear(site: Site, workspace: str, state: Known) -> list[str]:
     """Remove what is ours, holds nothing and is not in the state; answers the names of what was removed.
 
-    Raises `SiteError` for what holds something.
+    Raises `SiteError` for what holds something, and for a machine of the state that is another one by now.
     """
     client = connect(site)
     view = look(client, {})
+    _require_own(site, workspace, view, state)
     pool = pool_of(site.name, workspace)
     removed = []
     for machine in view.machines_of(site.name, workspace):
@@ -78,6 +79,17 @@ def clear(site: Site, workspace: str, state: Known) -> list[str]:
     if removed:
         say(f"    cleared what an interrupted run left: {', '.join(removed)}")
     return removed
+
+
+def _require_own(site: Site, workspace: str, view: ClusterView, state: Known) -> None:
+    """An id is free once its machine is gone: whoever has it now must not be taken for the one that the state means."""
+    own = {one.vm_id for one in view.machines_of(site.name, workspace)}
+    for machine in view.machines:
+        if str(machine.vm_id) in state.machines and machine.vm_id not in own:
+            whose = f"in the pool {machine.pool}" if machine.pool else "in no pool"
+            reason = f"is {machine.name} {whose}, and no machine of {workspace} any more"
+            remedy = "give it back its pool and tags if it is; if not, take it out of the state: pulumi state delete"
+            raise SiteError("machine", machine.vm_id, reason, remedy)
 
 
 def _clear_firewall(client: Client, machine: SeenMachine, state: Known) -> list[str]:

@@ -46,7 +46,7 @@ VERBS = {"create": "creating", "update": "updating", "delete": "removing", "repl
 
 @dataclass(frozen=True)
 class Change:
-    """One step that Pulumi plans or takes."""
+    """One step that Pulumi plans or takes; with "forget", a word of ours, the state loses what is gone already."""
 
     operation: str
     type: str
@@ -83,6 +83,7 @@ class _Watcher:
 
     quiet: bool
     changes: list[Change] = field(default_factory=list)
+    looked_at: dict[str, str] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
 
     def __call__(self, event: events.EngineEvent) -> None:
@@ -90,8 +91,15 @@ class _Watcher:
         if diagnostic is not None and diagnostic.severity == "error":
             self.failures.append(_clean(diagnostic.message))
         before = event.resource_pre_event
-        if before is not None and before.metadata.op not in ("read", "refresh"):
+        if before is not None and before.metadata.op == "refresh":
+            self.looked_at[before.metadata.urn] = before.metadata.type
+        elif before is not None and before.metadata.op != "read":
             self._step(before.metadata)
+
+    def forgotten(self) -> list[Change]:
+        """What nobody declares any more and was not found: else there would be a step for it."""
+        left = self.looked_at.keys() - {change.urn for change in self.changes}
+        return [Change("forget", self.looked_at[urn], urn.rpartition("::")[2], urn) for urn in sorted(left)]
 
     def _step(self, metadata: events.StepEventMetadata) -> None:
         name = metadata.urn.rpartition("::")[2]
@@ -128,7 +136,8 @@ class WorkspaceStack:
         watcher = _Watcher(quiet=True)
         stack = self._select()
         self._engine(watcher, stack, lambda: stack.preview(refresh=True, on_event=watcher))
-        return [change for change in watcher.changes if change.type.startswith(RESOURCES)]
+        found = [*watcher.changes, *watcher.forgotten()]
+        return [change for change in found if change.type.startswith(RESOURCES)]
 
     def changes(self) -> list[Change]:
         """What `up` would change, drift included; touches nothing."""

@@ -159,6 +159,44 @@ def test_a_state_that_was_cut_off_hinders_no_destroy_and_that_of_another_is_not_
     assert others.read_text() == ""
 
 
+def removed(bench: Bench, desktop: str) -> int:
+    """Remove a desktop's machine by hand, disk and all; answers its id."""
+    root, path = bench.rack.root, bench.rack.node_path(NAME, desktop)
+    vm_id: int = bench.rack.machines(NAME)[desktop].vmid
+    root.ask("PUT", f"{path}/config", protection=0)
+    for method, place in (("POST", f"{path}/status/stop"), ("DELETE", path)):
+        assert root.finish(method, place) == "OK"
+    return vm_id
+
+
+def test_what_is_gone_and_no_longer_declared_is_forgotten(bench: Bench) -> None:
+    """Its id is free: the state must not take who gets it next for its own."""
+    bench.up()
+    vm_id = removed(bench, "dev2")
+    stack = bench.rack.declare(NAME, "dev1")
+    forgotten = {one["name"] for one in workspace.preview(NAME)["steps"] if one["operation"] == "forget"}
+    assert "lab-desktop-dev2-machine" in forgotten
+    assert str(vm_id) in stack.on_cluster().machines
+    bench.run("up")
+    assert str(vm_id) not in stack.on_cluster().machines
+    bench.settled("dev1")
+
+
+def test_a_machine_that_got_the_id_of_one_that_is_gone_is_never_touched(bench: Bench) -> None:
+    bench.up()
+    root, vm_id = bench.rack.root, removed(bench, "dev2")
+    assert root.finish("POST", "/nodes/pve1/qemu", vmid=vm_id, name="theirs") == "OK"
+    theirs = dict(bench.rack.peer.fake.vm(vm_id).config)
+    refused = pytest.raises(SiteError, match=f"{vm_id}.*is theirs in no pool, and no machine of lab any more")
+    for declared, remove in ((DESKTOPS, []), (("dev1",), ["dev2"])):
+        bench.rack.declare(NAME, *declared)
+        with refused:
+            workspace.up(NAME, remove=remove)
+        with refused:
+            workspace.destroy(NAME)
+    assert bench.rack.peer.fake.vm(vm_id).config == theirs
+
+
 def test_a_network_whose_removal_is_not_in_force_yet_is_removed_by_the_next_run(bench: Bench) -> None:
     bench.empty()
     root, fake = bench.rack.root, bench.rack.peer.fake
