@@ -35,15 +35,15 @@ def wallpaper() -> str:
     return colour
 
 
-def eventually(condition: Callable[[], bool], what: str, driver: Chrome) -> None:
-    deadline = time.monotonic() + SECONDS
+def eventually(condition: Callable[[], bool], what: str, driver: Chrome, seconds: float = SECONDS) -> None:
+    deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if condition():
             return
         time.sleep(0.5)
     picture = browser.keep(driver.get_screenshot_as_png(), "failure")
     console = "\n".join(str(entry) for entry in driver.get_log("browser"))  # type: ignore[no-untyped-call]
-    raise AssertionError(f"{what} did not happen within {SECONDS} s; screenshot {picture}\n{console}")
+    raise AssertionError(f"{what} did not happen within {seconds} s; screenshot {picture}\n{console}")
 
 
 def says(driver: Chrome, id: str) -> str:

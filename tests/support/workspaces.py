@@ -29,6 +29,7 @@ class Declared:
     desktops: tuple[str, ...]
     folder: Path
     egress_allow: tuple[str, ...] | None = None  # the list of a locked workspace; none: egress is open
+    image: str | None = None  # that of its desktops; none: the usual one
 
     def write(self) -> None:
         """Write the stack file, keeping what Pulumi added to it."""
@@ -45,6 +46,7 @@ class Declared:
             "gateway_port": self.gateway_port,
             "desktops": [{"name": name} for name in self.desktops],
             **locked,
+            **({"image": self.image} if self.image else {}),
         }
 
 
