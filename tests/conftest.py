@@ -2,8 +2,9 @@
 
 import os
 import random
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -23,6 +24,14 @@ def pytest_report_header() -> str:
 def random_seed() -> int:
     """The seed of whatever a test leaves to chance; `./inv check.deep --seed` and DESKYARD_SEED set it."""
     return SEED
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Ctrl-C interrupts, also where the tests were started in the background by a shell that ignores it for them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session")

@@ -113,6 +113,7 @@ def test_events_are_one_line_each(lab: Lab, owner: Owner) -> None:
 
 
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+@pytest.mark.usefixtures("ctrl_c")
 def test_interruption_ends_the_task_on_the_desktop(lab: Lab, owner: Owner, sign: signal.Signals) -> None:
     once_begun(lab, lambda: os.kill(os.getpid(), sign))
     told = owner.inv("agent.task", "lab/desk", "hang", "--json")

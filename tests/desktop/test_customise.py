@@ -279,6 +279,7 @@ def test_a_program_that_is_killed_on_the_desktop_loses_nothing(
     assert found == {**{str(number): "2" for number in range(399)}, "399": "mine\n"}
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_a_script_whose_starter_went_away_runs_to_its_end_and_is_not_run_twice(lab: Lab, owner: Owner) -> None:
     script = "#!/bin/sh\necho begun >>~/runs\nsleep 6\necho ended >>~/runs\n"
     owner.customise(desk=folder(owner.folder / "own", {"first-boot": script}))
@@ -290,12 +291,8 @@ def test_a_script_whose_starter_went_away_runs_to_its_end_and_is_not_run_twice(l
             time.sleep(0.1)
         os.kill(os.getpid(), signal.SIGINT)
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        threading.Thread(target=interrupt).start()
-        assert owner.inv("desktop.customise", "lab/desk").code == 130
-    finally:
-        signal.signal(signal.SIGINT, before)
+    threading.Thread(target=interrupt).start()
+    assert owner.inv("desktop.customise", "lab/desk").code == 130
     # The next waits for the first.
     assert owner.customised("lab/desk")["desk"]["scripts"][0]["state"] == "done"
     assert runs.read_text() == "begun\nended\n"

@@ -159,6 +159,7 @@ def test_who_stops_listening_ends_the_task(desktop: Desktop) -> None:
     assert desktop.noted("hung up")
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_ends_the_task(desktop: Desktop, capfd: pytest.CaptureFixture[str]) -> None:
     def interrupt() -> None:
         desktop.noted("session s")

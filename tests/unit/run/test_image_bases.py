@@ -13,7 +13,16 @@ from deskyard.errors import ConfigError
 from deskyard.model.image import Image
 from deskyard.plan.image import BASES, base_image
 from deskyard.plan.package_snapshot import snapshot_sources
-from deskyard.run import artifact, base_disk, bootstrap, image_build, image_forecast, image_layer, image_store
+from deskyard.run import (
+    artifact,
+    base_disk,
+    bootstrap,
+    image_build,
+    image_forecast,
+    image_layer,
+    image_store,
+    npm_packages,
+)
 from deskyard.run.base_disk import base_digest, choose_base
 from deskyard.run.bootstrap import apt_sources
 from deskyard.run.image_forecast import forecast
@@ -33,7 +42,7 @@ def declare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Declare:
         (folder / part).symlink_to(real_tree() / part)
     (folder / "images/mine").mkdir(parents=True)
     (folder / BASES).symlink_to(real_tree() / BASES)
-    for module in (artifact, base_disk, image_build, image_forecast, image_layer, image_store):
+    for module in (artifact, base_disk, image_build, image_forecast, image_layer, image_store, npm_packages):
         monkeypatch.setattr(module, "tree", lambda: folder)
     monkeypatch.setenv("DESKYARD_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("DESKYARD_BASE", "auto")
