@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from deskyard.errors import BuildError, ConfigError
+from deskyard.errors import BuildError, ConfigError, HostError
 from deskyard.model.image import CustomImage
 from deskyard.plan.image import read_image
 from deskyard.run import image_build, image_forecast, image_layer, image_new, image_store, image_test, npm_packages
@@ -69,6 +69,19 @@ def builds(tmp_path: Path, tree: Path, monkeypatch: pytest.MonkeyPatch) -> list[
 
 def names(builds: list[PackerBuild]) -> list[str]:
     return [build.variables["image_name"] for build in builds]
+
+
+def test_a_missing_packer_is_found_before_anything_is_made(
+    builds: list[PackerBuild], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(tool: str) -> None:
+        raise HostError("tool", tool, "is not on this machine", "run ./inv toolchain.get")
+
+    monkeypatch.setattr(image_build, "locate", missing)
+    monkeypatch.setattr(image_build, "get_base", lambda *_: pytest.fail("a base disk is made"))
+    with pytest.raises(HostError, match="packer"):
+        image_build.build("mine")
+    assert builds == []
 
 
 def test_image_that_it_starts_from_is_built_first_and_once(tree: Path, builds: list[PackerBuild]) -> None:
