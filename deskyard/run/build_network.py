@@ -18,6 +18,8 @@ ADDED = Path("/usr/local/share/ca-certificates")
 CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----\s[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
 # Nothing that a shell, systemd or sshd would read as more than a letter.
 ADDRESS = re.compile(r"https?://[A-Za-z0-9.:/_~\[\]-]+")
+# This machine, as its virtual machines see it over QEMU's user networking.
+BUILDER = "10.0.2.2"
 FOLDER = "/run/deskyard-build"
 BUNDLE, APT = f"{FOLDER}/authorities.pem", f"{FOLDER}/apt.conf"
 # Each program has its own name for it.
@@ -44,6 +46,14 @@ class BuildNetwork:
         """What the sessions of the build have in their environment."""
         mirrors = {"NPM_CONFIG_REGISTRY": self.npm_registry, "PIP_INDEX_URL": self.pypi_index}
         return {**(TRUSTING if self.authorities else {}), **{name: url for name, url in mirrors.items() if url}}
+
+    @property
+    def npm_registry_here(self) -> str:
+        """The registry as this machine itself reaches it."""
+        parts = urlsplit(self.npm_registry)
+        if parts.hostname != BUILDER:
+            return self.npm_registry
+        return parts._replace(netloc=parts.netloc.replace(BUILDER, "127.0.0.1", 1)).geturl()
 
     @property
     def sshd_options(self) -> str:
@@ -90,5 +100,5 @@ def _address(variable: str) -> str:
         raise ConfigError(variable, value, "is no address of a registry", "write https://HOST/PATH")
     if urlsplit(value).hostname in ("localhost", "127.0.0.1", "::1"):
         reason = "is the build VM itself, as that sees it"
-        raise ConfigError(variable, value, reason, "write 10.0.2.2, which is this machine")
+        raise ConfigError(variable, value, reason, f"write {BUILDER}, which is this machine")
     return value

@@ -25,8 +25,7 @@ from deskyard.run.progress import Timings, say, step
 
 ACCOUNT = 1000
 NODE, FOLDER = "/opt/node", "/var/tmp/packages"
-# As its guests see the machine that builds.
-HOST = ("//10.0.2.2", "//127.0.0.1")
+REGISTRY = "https://registry.npmjs.org"
 # Packages run programs of their own while they are installed: not as root.
 SCRIPT = r"""set -eu
 export PATH=/usr/local/bin:/usr/bin:/usr/sbin:/bin:/sbin HOME={folder}/home LANG=C.UTF-8
@@ -88,7 +87,7 @@ def _archive(image: AnyImage, role: str, timings: Timings) -> Path:
 
 def _hooks(role: str, node: dict[str, Any], network: BuildNetwork, scratch: Path) -> list[str]:
     """What is done in the chroot: the files brought in, the script run, the archive taken out."""
-    registry = network.npm_registry.replace(*HOST)
+    registry = network.npm_registry_here
     unpack = _get_node(node, registry, scratch)
     (scratch / "authorities.pem").write_text(f"{network.authorities}\n")
     environment = shlex.quote(f"NPM_CONFIG_REGISTRY={registry}") if registry else ""
@@ -115,7 +114,7 @@ def _get_node(node: dict[str, Any], registry: str, scratch: Path) -> str:
         return f"{strip} -C {NODE} -f {FOLDER}/node.tar"
     say("    Node is taken from npm's registry")
     for name, package in node["node_npm_packages"].items():
-        url = package["url"].replace("https://registry.npmjs.org", registry.rstrip("/") or "https://registry.npmjs.org")
+        url = package["url"].replace(REGISTRY, registry.rstrip("/") or REGISTRY)
         _get(url, package["checksum"], scratch / f"{name}.tar")
     npm = f"{NODE}/lib/node_modules/npm"
     return "\n".join(

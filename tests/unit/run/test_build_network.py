@@ -110,3 +110,16 @@ def test_script_adds_the_authorities_to_those_of_the_image_below_run(tmp_path: P
     assert (made / "authorities.pem").read_text() == f"of the image\n{CERTIFICATE}\n"
     assert (made / "apt.conf").read_text() == f'Acquire::https::CAInfo "{made}/authorities.pem";\n'
     assert (tmp_path / "certs/ca-certificates.crt").read_text() == "of the image\n"
+
+
+@pytest.mark.parametrize(
+    ("told", "here"),
+    [
+        ("", ""),
+        ("https://npm.example.com/", "https://npm.example.com/"),
+        ("http://10.0.2.2:4873/", "http://127.0.0.1:4873/"),
+        ("http://10.0.2.20/", "http://10.0.2.20/"),
+    ],
+)
+def test_a_mirror_on_the_machine_that_builds_is_reached_there_by_its_own_address(told: str, here: str) -> None:
+    assert BuildNetwork(npm_registry=told).npm_registry_here == here
