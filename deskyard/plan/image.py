@@ -30,7 +30,7 @@ MECHANISM = (
     "deskyard/run/bootstrap.py",
 )
 # What custom images are made with beside it.
-CUSTOM_MECHANISM = ("ansible/roles/image_layer", "deskyard/run/image_layer.py")
+CUSTOM_MECHANISM = ("ansible/roles/image_layer", "deskyard/run/image_layer.py", "deskyard/run/npm_packages.py")
 BASES = "images/bases"
 TESTS, LAYER_SUITE = "tests", "tests/infra/image_layer"
 IGNORED_NAMES = {".git", "__pycache__", "node_modules", ".pytest_cache", ".mypy_cache", ".ruff_cache", "dist"}
