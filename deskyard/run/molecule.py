@@ -1,4 +1,4 @@
-"""Runs Molecule scenarios: each of the gateway's roles on real systemd hosts, which are gone afterwards."""
+"""Runs Molecule scenarios: each role on real systemd hosts, which are gone afterwards."""
 
 import hashlib
 import os
@@ -12,13 +12,13 @@ from pathlib import Path
 
 from deskyard.errors import CommandError, ConfigError, HostError
 from deskyard.run.command import run
-from deskyard.run.molecule_tree import scenarios
+from deskyard.run.molecule_tree import HYPERVISOR, gateway_roles, scenarios
 from deskyard.run.nspawn import Yard
 from deskyard.run.places import places, tree
 from deskyard.run.progress import say
 
 SCENARIO_SECONDS = 1800.0
-PROGRAMS = ("systemd-nspawn", "mmdebstrap", "socat", "ip", "nft", "ssh")
+PROGRAMS = ("systemd-nspawn", "mmdebstrap", "slirp4netns", "socat", "ip", "nft", "ssh")
 # `INFO     [default > converge] Executing` is how Molecule says what it does.
 ACTION = re.compile(r"\[(?:\S+) > (\S+)\] Executing$")
 
@@ -67,7 +67,7 @@ def run_scenario(role: str, scenario: str) -> Outcome:
 
         reason = ""
         try:
-            argv = [sys.executable, "-m", "molecule", "-c", "molecule/shared/base.yml", "test", "-s", scenario]
+            argv = [sys.executable, "-m", "molecule", *_bases(role), "test", "-s", scenario]
             run(argv, timeout=SCENARIO_SECONDS, cwd=tree() / "ansible", env=_environment(role, folder), on_line=note)
         except CommandError as error:
             reason = error.reason
@@ -125,10 +125,17 @@ def _folder(role: str, scenario: str) -> Path:
     return places().state / "molecule" / digest
 
 
+def _bases(role: str) -> list[str]:
+    """The options that name what the role's scenarios share."""
+    shared = ["base"] if role in (*gateway_roles(), HYPERVISOR) else ["base", "desk_base"]
+    return [option for name in shared for option in ("-c", f"molecule/shared/{name}.yml")]
+
+
 def _environment(role: str, folder: Path) -> dict[str, str]:
     return {
         "MOLECULE_GLOB": f"molecule/{role}/*/molecule.yml",
         "MOLECULE_EPHEMERAL_DIRECTORY": str(folder),
+        "DESKYARD_ROLE": role,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "PYTHONUNBUFFERED": "1",
         "NO_COLOR": "1",

@@ -1,4 +1,4 @@
-"""The hosts of a Molecule scenario: the gateway of a small Plan with its first desktop, or a hypervisor; and outside.
+"""The hosts of a Molecule scenario: a small Plan's gateway and first desktop, a hypervisor, or a desktop alone.
 
 Started by ansible/molecule/shared/create.yml and destroy.yml: python -m deskyard.run.molecule_hosts create FOLDER
 """
@@ -17,6 +17,8 @@ from deskyard.model.site import Site
 from deskyard.model.workspace import Desktop, Workspace
 from deskyard.plan.egress import denied_networks
 from deskyard.plan.workspace import DesktopPlan, GatewaySettings, WorkspacePlan, mac_address, plan_workspace
+from deskyard.run import molecule_desk
+from deskyard.run.molecule_desk import DESK
 from deskyard.run.molecule_tree import HYPERVISOR, bundle, gateway_roles, host_tree
 from deskyard.run.nspawn import Host, Nic, Yard
 
@@ -70,7 +72,10 @@ def create(folder: Path, platforms: list[dict[str, Any]]) -> None:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder.chmod(0o700)  # Molecule made it
     hypervisor = next((platform for platform in platforms if platform["name"] == HYPERVISOR), None)
-    if hypervisor is not None:
+    desk = next((platform for platform in platforms if platform["name"] == DESK), None)
+    if desk is not None:
+        molecule_desk.create(folder, desk)
+    elif hypervisor is not None:
         _create_hypervisor(folder, hypervisor.get("variables", {}), hypervisor.get("files", {}))
     else:
         _create_gateway(folder, platforms)

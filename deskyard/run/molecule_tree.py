@@ -4,11 +4,12 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import yaml
 
+from deskyard.model.image_base import BootstrapBase
 from deskyard.plan.image import IGNORED_NAMES, base_image, role_packages
 from deskyard.run import gateway_bundle
 from deskyard.run.bootstrap import apt_sources
@@ -56,19 +57,24 @@ def hypervisor_packages() -> tuple[str, ...]:
 def host_tree() -> Path:
     """The root that all hosts share, made at first use: the roles really install, and need no network for it."""
     image = base_image(tree(), "gateway")
-    base = image.base.bootstrap
     gateways = role_packages(image.model_copy(update={"roles": tuple(gateway_roles())}), tree())
     offered = sorted({*gateways, *hypervisor_packages()})
     # Downloaded, not installed: that is what the roles are there for.
     fetch = f'chroot "$1" apt-get install -qq -y --no-install-recommends --download-only {" ".join(offered)}'
+    return make_tree("tree", image.base.bootstrap, (), (fetch,))
+
+
+def make_tree(kind: str, base: BootstrapBase, packages: Sequence[str], hooks: Sequence[str]) -> Path:
+    """The root of a host with systemd and sshd, made at first use; package lists stay in it."""
     argv = ["mmdebstrap", "--variant=minbase", "--skip=cleanup/apt", "--aptopt=APT::Install-Recommends false"]
-    argv += [f"--include={','.join(HOST_PACKAGES)}", f"--customize-hook={fetch}", f"--customize-hook={FINISH}"]
+    argv += [f"--include={','.join((*HOST_PACKAGES, *packages))}"]
+    argv += [f"--customize-hook={hook}" for hook in (*hooks, FINISH)]
 
     def make(destination: Path) -> None:
         run([*argv, base.suite, str(destination), *apt_sources(base)], timeout=1800)
         destination.chmod(0o755)
 
-    return cached("tree", repr((argv, base.suite, apt_sources(base))), make)
+    return cached(kind, repr((argv, base.suite, apt_sources(base))), make)
 
 
 def bundle() -> Path:

@@ -20,6 +20,8 @@ from deskyard.run.command import run
 BOOT_SECONDS = 60.0
 END_SECONDS = 20.0
 CGROUPS = Path("/sys/fs/cgroup")
+# slirp4netns' own.
+RESOLVER = "10.0.2.3"
 # Exit code of a host that wants to be started again. `reboot` inside works like pulling the plug of the network: the
 # namespace is made anew, so that no rule, address or setting of the kernel outlives it.
 REBOOT = 133
@@ -89,6 +91,20 @@ class Yard:
             self._spawn(host.name, self._boot_script(host, number))
         for host in hosts:
             self._wait(host.name)
+
+    def open_way_out(self, network: str) -> str:
+        """Let `network` reach what this machine reaches, but not its loopback; answers the address of a resolver."""
+        options = "--configure --mtu=1400 --disable-host-loopback --netns-type=path"
+        self._spawn("way_out", f"{self._join('way_out')}\nexec slirp4netns {options} /run/netns/{self.name} tap0\n")
+        inside = ["ip", "netns", "exec", self.name]
+        run([*inside, "sysctl", "-q", "-w", "net.ipv4.ip_forward=1"], timeout=30)
+        chain = f"type nat hook postrouting priority 100; ip saddr {network} masquerade;"
+        run([*inside, "nft", f"table ip way_out {{ chain out {{ {chain} }}; }}"], timeout=30)
+        return RESOLVER
+
+    def run(self, host: str, script: str, seconds: float = BOOT_SECONDS) -> str:
+        """What a script says that root runs on a host; raises `CommandError` if it fails."""
+        return run(["ssh", "-F", str(self.ssh_config), host, "sh", "-s"], timeout=seconds, stdin=script).stdout
 
     def destroy(self) -> None:
         """End everything that belongs to this folder; says nothing about what is not there."""

@@ -60,13 +60,13 @@ def _deep_tests() -> None:
 
 @command(
     help={
-        "role": "only this role of the gateway",
+        "role": "only this role",
         "scenario": "only the scenarios of this name: default or alternative",
         "json": "print JSON",
     }
 )
 def molecule(_: Context, role: str = "", scenario: str = "", json: bool = False) -> None:
-    """Run the gateway's roles on real systemd hosts: converge, idempotence, check mode, tests, nothing left behind."""
+    """Run roles on real systemd hosts: converge, idempotence, check mode, tests, nothing left behind."""
     wanted = chosen(role, scenario)
     require()
     _molecule(wanted, as_json=json)

