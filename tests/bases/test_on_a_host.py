@@ -1,14 +1,12 @@
 """Choices of the desktop, and a past day's packages, on a host of Debian 13: what runs where no vendor is reached."""
 
 import re
-import sys
 from collections.abc import Iterator
 
 import pytest
 
 from deskyard.plan.image import base_image
 from deskyard.run.bootstrap import apt_sources
-from deskyard.run.command import run
 from deskyard.run.places import tree
 from tests.catalogue import workbench
 from tests.catalogue.workbench import Workbench
@@ -45,15 +43,6 @@ def vendors_keys(bench: Workbench) -> str:
     gpgconf --homedir . --kill gpg-agent
     """
     return bench.do(script).stdout.split()[-1]
-
-
-def test_screen_is_made_and_nothing_changes_again(bench: Workbench) -> None:
-    assert changes(bench.apply(["vnc_server"]).stdout) > 0
-    assert changes(bench.apply(["vnc_server"]).stdout) == 0
-    argv = [sys.executable, "-m", "pytest", "-m", "", "-p", "no:cacheprovider", "--color=no", *bench.where]
-    chosen = ["tests/infra/vnc_server", "-k", "not declared_size"]  # xdpyinfo comes with the session
-    suite = run([*argv, *chosen], timeout=900, cwd=tree(), check=False)
-    assert suite.code == 0, suite.stdout[-6000:]
 
 
 def test_kasmvnc_of_another_content_is_refused(bench: Workbench) -> None:

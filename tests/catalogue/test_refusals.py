@@ -1,40 +1,15 @@
-"""Each role of the catalogue, for real: applied to a host, applied again, only checked, and then its suite."""
+"""What roles of the catalogue refuse, on a host."""
 
-import re
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
-from deskyard.model.image import CustomImage
 from deskyard.plan.image import read_image
-from deskyard.run.command import run
 from deskyard.run.places import tree
 from tests.catalogue.workbench import Workbench
 
 pytestmark = pytest.mark.deep
-IMAGE = read_image(tree(), "agent")
-assert isinstance(IMAGE, CustomImage)
-
-
-def changes(told: str) -> int:
-    """How much a run of Ansible says that it changed."""
-    found = re.search(r"changed=(\d+)", told)
-    assert found, told
-    return int(found[1])
-
-
-@pytest.mark.parametrize("role", IMAGE.roles)
-def test_role_makes_what_its_suite_asks_for_and_changes_nothing_again(bench: Workbench, role: str) -> None:
-    # On a host that has nothing of it yet a check touches nothing, and does not stumble over what is not there.
-    assert changes(bench.apply([role], check=True).stdout) > 0
-    assert changes(bench.apply([role]).stdout) > 0
-    assert changes(bench.apply([role]).stdout) == 0
-    assert changes(bench.apply([role], check=True).stdout) == 0
-    argv = [sys.executable, "-m", "pytest", "-m", "", "-p", "no:cacheprovider", "--color=no", *bench.where]
-    suite = run([*argv, f"tests/infra/{role}"], timeout=900, cwd=tree(), check=False)
-    assert suite.code == 0, suite.stdout[-6000:]
 
 
 def test_roles_take_no_package_that_the_desktop_has() -> None:
@@ -65,6 +40,7 @@ def test_node_that_is_too_old_is_refused(bench: Workbench) -> None:
 
 
 def test_openclaw_that_is_too_old_is_refused(bench: Workbench) -> None:
+    bench.apply(["node"])
     refused = bench.try_to_apply(["agent_openclaw"], {"agent_openclaw_least_version": "2099.1.1"})
     assert refused.code != 0
     assert "is older than 2099.1.1" in refused.stdout
