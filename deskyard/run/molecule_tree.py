@@ -17,8 +17,8 @@ from deskyard.run.command import run
 from deskyard.run.lock import alone
 from deskyard.run.places import places, tree
 
-# The image's other roles are about machines that boot by themselves: cloud-init, ssh, what a disk must not hold.
-LEFT_OUT = {"guest_base", "image_hygiene"}
+# These are about machines that boot by themselves, and their disks: cloud-init, ssh, what a disk must not hold.
+LEFT_OUT = {"guest_base", "image_hygiene", "image_layer", "package_snapshot"}
 HYPERVISOR = "hypervisor"
 HOST_PACKAGES = (
     "ca-certificates",
@@ -112,6 +112,7 @@ def scenarios() -> list[tuple[str, str]]:
 
 
 def without_scenarios() -> list[str]:
-    """Roles of the gateway that lack one of the two scenarios that each must have."""
+    """Roles that lack one of the two scenarios that each must have which a host can have."""
+    roles = {path.parent.parent.name for path in (tree() / "ansible/roles").glob("*/tasks/main.yml")}
     have = set(scenarios())
-    return [role for role in gateway_roles() if not {(role, "default"), (role, "alternative")} <= have]
+    return sorted(role for role in roles - LEFT_OUT if not {(role, "default"), (role, "alternative")} <= have)

@@ -1,25 +1,12 @@
 """What roles of the catalogue refuse, on a host."""
 
-from pathlib import Path
-
 import pytest
 import yaml
 
-from deskyard.plan.image import read_image
 from deskyard.run.places import tree
 from tests.catalogue.workbench import Workbench
 
 pytestmark = pytest.mark.deep
-
-
-def test_roles_take_no_package_that_the_desktop_has() -> None:
-    def packages(role: str) -> set[str]:
-        path = Path(tree() / "ansible/roles" / role / "defaults/main.yml")
-        return set((yaml.safe_load(path.read_text()) or {}).get(f"{role}_packages", []))
-
-    desktop = read_image(tree(), "desktop")
-    has = {package for role in desktop.roles for package in packages(role)}
-    assert not packages("developer_tools") & has
 
 
 def test_node_of_another_content_is_refused(bench: Workbench) -> None:

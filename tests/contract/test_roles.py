@@ -29,15 +29,28 @@ def test_there_are_roles() -> None:
     assert len(ROLES) >= 8
 
 
-def test_every_role_of_the_gateway_has_its_scenarios_and_its_suite() -> None:
+def test_every_role_that_a_host_can_have_has_its_scenarios_and_its_suite() -> None:
     assert gateway_roles()
     assert without_scenarios() == []
     for role, scenario in scenarios():
         folder = TREE / "ansible/molecule" / role / scenario
-        verifier = read(folder / "molecule.yml")["verifier"]
-        suite = (folder / verifier["directory"]).resolve()
-        assert suite == TREE / "tests/infra" / role
+        written = read(folder / "molecule.yml")
+        suite = TREE / "tests/infra" / role
+        assert list(suite.glob("test_*.py"))
+        if "verifier" not in written:
+            assert written["platforms"][0]["roles"][-1] == role
+            continue
+        verifier = written["verifier"]
+        assert (folder / verifier["directory"]).resolve() == suite
         assert (suite / verifier["additional_files_or_dirs"][0]).resolve().is_file()
+
+
+def test_tools_of_developers_are_no_packages_that_the_desktop_has() -> None:
+    def packages(role: str) -> set[str]:
+        return set(defaults(TREE / "ansible/roles" / role).get(f"{role}_packages", []))
+
+    desktop = read(TREE / "images/desktop/image.yaml")["roles"]
+    assert not packages("developer_tools") & {package for role in desktop for package in packages(role)}
 
 
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
