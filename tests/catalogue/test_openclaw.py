@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from deskyard.run.molecule_desk import ADDRESS
 from tests.catalogue.agent import SERVICE, Agent
 from tests.catalogue.workbench import Workbench
 
@@ -78,6 +79,18 @@ def test_browser_that_it_drives_is_chromium(agent: Agent, eventually: Eventually
     assert "/chromium" in running and "--no-sandbox" not in running
     told = json.loads(agent.bench.do("openclaw browser --json status", user="agent", seconds=300).stdout)
     assert told["running"] is True
+
+
+def test_browser_opens_the_loopback_address_and_no_other_private_one(agent: Agent, eventually: Eventually) -> None:
+    eventually(agent.ready, "the gateway")
+    agent.bench.do("openclaw browser --json start --headless", user="agent", seconds=600)
+    # The gateway's own page, and a neighbour's.
+    for host in ("127.0.0.1", "localhost"):
+        told = agent.bench.do(f"openclaw browser open http://{host}:18789/", user="agent", seconds=300)
+        assert "opened:" in told.stdout, told.stdout + told.stderr
+    refused = agent.bench.do(f"openclaw browser open http://{ADDRESS}/", user="agent", check=False, seconds=300)
+    assert refused.code != 0
+    assert "blocked by policy" in refused.stderr
 
 
 def test_two_desktops_have_two_secrets(bench: Workbench) -> None:
