@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from deskyard.errors import CommandError
+from deskyard.run.first_frame import FRAME_SECONDS, Wallpaper, wait_command
 from deskyard.run.guest_boot import Guest
 
 # An emulated desktop takes minutes until its last unit has started; the figures are those of the finished boot.
@@ -18,7 +19,6 @@ PARTS = (
     f"systemd-analyze blame --no-pager | head -n {UNITS}",
     "cat /proc/meminfo",
 )
-QUESTION = "export LC_ALL=C SYSTEMD_COLORS=0; " + f"; echo {MARK}; ".join(PARTS)
 PHASE = re.compile(r"([\d.hmins ]+?) \((firmware|loader|kernel|initrd|userspace)\)")
 TOTAL = re.compile(r"= ([\d.hmins ]+)")
 SPAN = re.compile(r"([\d.]+)(h|min|ms|us|s)\b")
@@ -27,8 +27,12 @@ UNIT_SECONDS = {"h": 3600.0, "min": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
 
 @dataclass(frozen=True)
 class Measures:
-    """What one boot took, in seconds; what systemd did not tell is nothing. `state` is systemd's own word for it."""
+    """What one boot took, in seconds; what systemd did not tell is nothing. `state` is systemd's own word for it.
 
+    The first frame is the wallpaper on the screen, from the kernel's start; one that came before SSH counts as it.
+    """
+
+    first_frame_seconds: float | None
     state: str
     phases: dict[str, float]
     total_seconds: float | None
@@ -37,23 +41,32 @@ class Measures:
     idle_memory_mib: int | None
 
 
-def measure(guest: Guest) -> Measures:
-    """Wait until `guest` has finished its boot, as long as that takes within bounds, and ask.
+def measure(guest: Guest, shown: Wallpaper | None = None) -> Measures:
+    """Wait until `guest` shows its wallpaper and has finished its boot, as long as that takes within bounds, and ask.
 
     A figure must never fail a build: what is not answered is unknown.
     """
     try:
-        return read(guest.ssh(QUESTION, timeout=SETTLE_SECONDS + 120, check=False).stdout)
+        timeout = FRAME_SECONDS + SETTLE_SECONDS + 120
+        return read(guest.ssh(question(shown), timeout=timeout, check=False).stdout)
     except CommandError:
         return read("")
+
+
+def question(shown: Wallpaper | None) -> str:
+    """The command line that the guest is asked."""
+    parts = (wait_command(shown) if shown else "true", *PARTS)
+    return "export LC_ALL=C SYSTEMD_COLORS=0; " + f"; echo {MARK}; ".join(parts)
 
 
 def read(answer: str) -> Measures:
     """The measures from what the guest printed."""
     parts = [part.strip() for part in answer.split(MARK)]
-    state, time, chain, blame, memory = (parts + [""] * len(PARTS))[: len(PARTS)]
+    count = len(PARTS) + 1
+    frame, state, time, chain, blame, memory = (parts + [""] * count)[:count]
     total = TOTAL.search(time.splitlines()[0]) if time else None
     return Measures(
+        first_frame_seconds=float(frame) if re.fullmatch(r"[\d.]+", frame) else None,
         state=state or "unknown",
         phases={name: seconds(span) for span, name in PHASE.findall(time)},
         total_seconds=seconds(total[1]) if total else None,

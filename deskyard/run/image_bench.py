@@ -63,6 +63,9 @@ def measure(name: str) -> list[Figure]:
     if "total_seconds" in boot:
         total = boot["total_seconds"]
         figures.append(Figure("kernel -> all services", round(total, 1), "s", round(total / clean, 3)))
+    if boot.get("first_frame_seconds") is not None:
+        frame = boot["first_frame_seconds"]
+        figures.append(Figure("kernel -> first frame", round(frame, 1), "s", round(frame / clean, 3)))
     return _beside_the_last(name, figures)
 
 

@@ -10,6 +10,7 @@ from deskyard.model.tier import TIERS
 from deskyard.plan.image import suite_folders
 from deskyard.plan.workspace import Accelerator
 from deskyard.run.command import run
+from deskyard.run.first_frame import wallpaper
 from deskyard.run.guest_boot import Guest, boot_guest
 from deskyard.run.guest_inventory import Inventory, take
 from deskyard.run.guest_measures import Measures, measure
@@ -56,7 +57,7 @@ def check_image(
     ):
         say(f"    SSH after {guest.boot_seconds:.0f} s")
         try:
-            measures = measure(guest)
+            measures = measure(guest, wallpaper(image, tree()))
             suites = [*map(str, suite_folders(image, tree()))]
             _pytest(suites, logs, "booted", TEST_SECONDS[accelerator], *_where(guest), f"--infra-image={image.name}")
             return Verdict(take(guest), guest.boot_seconds, hygiene, measures)

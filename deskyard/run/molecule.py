@@ -127,8 +127,8 @@ def _folder(role: str, scenario: str) -> Path:
 
 def _bases(role: str) -> list[str]:
     """The options that name what the role's scenarios share."""
-    shared = ["base"] if role in (*gateway_roles(), HYPERVISOR) else ["base", "desk_base"]
-    return [option for name in shared for option in ("-c", f"molecule/shared/{name}.yml")]
+    shared = ["shared"] if role in (*gateway_roles(), HYPERVISOR) else ["shared", "desk"]
+    return [option for name in shared for option in ("-c", f"molecule/{name}/base.yml")]
 
 
 def _environment(role: str, folder: Path) -> dict[str, str]:

@@ -91,9 +91,10 @@ def _boot(found: ImageFacts) -> list[str]:
         return [f"  boot      SSH after {ssh}"]
     boot = found.boot
     phases = " + ".join(f"{name} {seconds:.1f} s" for name, seconds in boot["phases"].items())
-    memory = boot["idle_memory_mib"]
+    memory, frame = boot["idle_memory_mib"], boot.get("first_frame_seconds")
+    shown = "" if frame is None else f"first frame {frame:.1f} s after the kernel's start; "
     return [
-        f"  boot      SSH after {ssh}; {phases or 'phases unknown'}; systemd says {boot['state']}",
+        f"  boot      SSH after {ssh}; {shown}{phases or 'phases unknown'}; systemd says {boot['state']}",
         f"  memory    {'unknown' if memory is None else memory} MiB used when idle",
         "  critical chain:",
         *(f"    {line}" for line in boot["critical_chain"]),

@@ -7,9 +7,11 @@ import pytest
 from deskyard.errors import CommandError
 from deskyard.run.command import Result
 from deskyard.run.guest_boot import Guest
-from deskyard.run.guest_measures import MARK, QUESTION, measure, read, seconds
+from deskyard.run.guest_measures import MARK, measure, question, read, seconds
 
-ANSWER = f"""running
+ANSWER = f"""93.17
+{MARK}
+running
 {MARK}
 Startup finished in 3.210s (kernel) + 1min 20.500s (userspace) = 1min 23.710s.
 graphical.target reached after 1min 19.004s in userspace.
@@ -40,7 +42,7 @@ def test_spans_are_read_as_seconds(span: str, expected: float) -> None:
 
 def test_boot_is_read_whole() -> None:
     found = read(ANSWER)
-    assert found.state == "running"
+    assert (found.first_frame_seconds, found.state) == (93.17, "running")
     assert found.phases == {"kernel": 3.21, "userspace": 80.5}
     assert found.total_seconds == 83.71
     assert found.critical_chain[0] == "graphical.target @1min 19.004s"
@@ -49,10 +51,17 @@ def test_boot_is_read_whole() -> None:
     assert found.idle_memory_mib == 500
 
 
-@pytest.mark.parametrize("answer", ["", "starting\n", f"degraded\n{MARK}\nBootup is not yet finished.\n{MARK}\n"])
-def test_what_is_not_told_is_unknown(answer: str) -> None:
+@pytest.mark.parametrize(
+    ("answer", "state"),
+    [
+        ("", "unknown"),
+        (f"{MARK}\nstarting\n", "starting"),
+        (f"closed\n{MARK}\ndegraded\n{MARK}\nBootup is not yet finished.\n{MARK}\n", "degraded"),
+    ],
+)
+def test_what_is_not_told_is_unknown(answer: str, state: str) -> None:
     found = read(answer)
-    assert found.state == (answer.split() or ["unknown"])[0]
+    assert (found.state, found.first_frame_seconds) == (state, None)
     assert (found.phases, found.total_seconds, found.slowest_units, found.idle_memory_mib) == ({}, None, {}, None)
 
 
@@ -65,7 +74,7 @@ def test_guest_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Guest, "ssh", ssh)
     assert measure(Guest(Path(), Path(), Path(), 1.0)) == read(ANSWER)
-    assert asked == [(QUESTION,)]
+    assert asked == [(question(None),)]
 
 
 def test_guest_that_does_not_answer_fails_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ def test_image_is_tested_in_the_memory_and_time_of_its_kind(
 
     monkeypatch.setattr(image_test, "boot_guest", boot)
     monkeypatch.setattr(image_test, "_check_unbooted", lambda *_: ())
-    monkeypatch.setattr(image_test, "measure", lambda _: None)
+    monkeypatch.setattr(image_test, "measure", lambda *_: None)
     monkeypatch.setattr(image_test, "take", lambda _: None)
     monkeypatch.setattr(image_test, "run", lambda _, **options: seen.update(options))
     image_test.check_image(read_image(tree(), name), tmp_path / "disk.qcow2", accelerator, tmp_path, Timings())

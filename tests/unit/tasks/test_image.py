@@ -137,6 +137,7 @@ def test_image_that_was_changed_ends_with_an_error_code_and_the_part(capsys: pyt
 
 
 BOOT = {
+    "first_frame_seconds": 93.2,
     "state": "running",
     "phases": {"kernel": 3.2, "userspace": 80.5},
     "total_seconds": 83.7,
@@ -151,7 +152,8 @@ def test_costs_of_an_image_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     image.show_(Context(), "desktop")
     told = capsys.readouterr().out
     assert "  disk      1.0 MiB, compressed\n  packages  1, 306.0 MiB installed\n" in told
-    assert "SSH after 131.0 s; kernel 3.2 s + userspace 80.5 s; systemd says running\n" in told
+    assert "SSH after 131.0 s; first frame 93.2 s after the kernel's start; kernel 3.2 s + userspace 80.5 s; " in told
+    assert "systemd says running\n" in told
     assert "412 MiB used when idle" in told
     assert "       300.0 MiB  chromium\n" in told
     assert "not recorded" not in told
