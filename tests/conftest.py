@@ -38,10 +38,10 @@ def ctrl_c() -> Iterator[None]:
 def eventually() -> Callable[[Callable[[], bool], str], None]:
     """Wait until a condition holds: an emulated desktop takes a minute to come up after SSH answers."""
 
-    def wait(condition: Callable[[], bool], what: str) -> None:
-        until = time.monotonic() + READY_SECONDS
+    def wait(condition: Callable[[], bool], what: str, seconds: float = READY_SECONDS) -> None:
+        until = time.monotonic() + seconds
         while not condition():
-            assert time.monotonic() < until, f"not within {READY_SECONDS:.0f} s: {what}"
+            assert time.monotonic() < until, f"not within {seconds:.0f} s: {what}"
             time.sleep(2)
 
     return wait

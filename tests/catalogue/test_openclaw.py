@@ -67,7 +67,9 @@ def test_what_the_agent_starts_is_within_its_limits(agent: Agent, eventually: Ev
     agent.have_model(KEY)
     agent.bring(local=KEY)
     eventually(agent.has(KEY), "the key")
-    assert f"/{SERVICE}" in agent.do("Please run `cat /proc/self/cgroup`.")
+    # After a wrong key OpenClaw asks the provider nothing for a minute, with the right one neither.
+    limited = "what it starts is of its service"
+    eventually(lambda: f"/{SERVICE}" in agent.do("Please run `cat /proc/self/cgroup`."), limited)
 
 
 def test_browser_that_it_drives_is_chromium(agent: Agent, eventually: Eventually) -> None:

@@ -108,3 +108,19 @@ def test_the_host_has_no_address_on_the_workspace_network(one: Running, site_hos
     prefix = one.plan.gateway.workspace_address.rsplit(".", 1)[0] + "."
     on_network = [address for address in site_host.private_addresses() if address.startswith(prefix)]
     assert on_network == [one.plan.uplink.host_address]
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "cat /etc/machine-id",
+        "ssh-keygen -l -f /etc/ssh/ssh_host_ed25519_key.pub",
+        "networkctl status --all --no-pager | grep -o 'DUID-.*'",
+    ],
+    ids=["machine-id", "host key", "DUID"],
+)
+def test_two_desktops_of_one_image_are_two_machines(one: Running, other: Running, what: str) -> None:
+    assert one.plan.desktop("desk").machine.image == other.plan.desktop("desk").machine.image
+    first, second = (running.ssh("desk", what).stdout.strip() for running in (one, other))
+    assert first and second
+    assert first != second
