@@ -115,7 +115,8 @@ def test_the_host_has_no_address_on_the_workspace_network(one: Running, site_hos
     [
         "cat /etc/machine-id",
         "ssh-keygen -l -f /etc/ssh/ssh_host_ed25519_key.pub",
-        "networkctl status --all --no-pager | grep -o 'DUID-.*'",
+        # Of DHCP's client identifier, what follows its type and the number of the interface.
+        """networkctl --json=short status --all | grep -o '"ClientIdentifier":[^]]*' | cut -d, -f6-""",
     ],
     ids=["machine-id", "host key", "DUID"],
 )
