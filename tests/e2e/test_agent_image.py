@@ -60,7 +60,8 @@ def share(viewer: Chrome, colour: str) -> float:
 
 def await_window(desk: Running, viewer: Chrome, title: str, name: str) -> None:
     """Wait for a window, keep the picture, and close it."""
-    listed = "DISPLAY=:1 wmctrl -l"
+    # A window that goes while they are listed is an error of wmctrl's.
+    listed = "DISPLAY=:1 wmctrl -l || true"
     eventually(lambda: title in as_agent(desk, listed), f"a window named {title}", viewer, OPEN_SECONDS)
     eventually(lambda: share(viewer, wallpaper()) < 0.5, "a window over the wallpaper", viewer, OPEN_SECONDS)
     browser.keep(viewer.get_screenshot_as_png(), name)
