@@ -1,8 +1,10 @@
 """When a booting desktop first shows its wallpaper, asked of its VNC server as a viewer would."""
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from deskyard.model.image import AnyImage
 from deskyard.plan.image import lineage, role_settings
@@ -65,9 +67,13 @@ def wallpaper(image: AnyImage, tree: Path) -> Wallpaper | None:
     roles = {role for one in lineage(tree, image.name) for role in one.roles}
     if not {"vnc_server", "desktop_session"} <= roles:
         return None
-    session = role_settings("desktop_session", tree, image.name)
+    return shown_by(*(role_settings(role, tree, image.name) for role in ("vnc_server", "desktop_session")))
+
+
+def shown_by(server: Mapping[str, Any], session: Mapping[str, Any]) -> Wallpaper:
+    """The wallpaper that the roles `vnc_server` and `desktop_session` show, from their settings."""
     return Wallpaper(
-        port=int(role_settings("vnc_server", tree, image.name)["vnc_server_port"]),
+        port=int(server["vnc_server_port"]),
         x=40,
         y=int(session["desktop_session_height"]) - 40,
         colour=str(session["desktop_session_wallpaper_color"]),

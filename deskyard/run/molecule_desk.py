@@ -38,7 +38,8 @@ def boot(yard: Yard) -> None:
     yard.create(root, {"lan": [f"{GATEWAY_ADDRESS}/24"]}, [host], "sleep infinity")
     resolver = yard.open_way_out(NETWORK)
     names = f"echo nameserver {resolver} >/etc/resolv.conf; echo 127.0.1.1 {DESK} >>/etc/hosts"
-    yard.run(DESK, f"{names}; {WAIT}")
+    # Longer than it waits by itself, so that it is the one that says what failed.
+    yard.run(DESK, f"{names}; {WAIT}", seconds=120)
 
 
 def create(folder: Path, platform: dict[str, Any]) -> None:

@@ -71,11 +71,11 @@ def create(folder: Path, platforms: list[dict[str, Any]]) -> None:
     """Boot the hosts, and leave beside them what converge.yml gives them."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder.chmod(0o700)  # Molecule made it
-    hypervisor = next((platform for platform in platforms if platform["name"] == HYPERVISOR), None)
-    desk = next((platform for platform in platforms if platform["name"] == DESK), None)
-    if desk is not None:
-        molecule_desk.create(folder, desk)
-    elif hypervisor is not None:
+    named = {platform["name"]: platform for platform in platforms}
+    if DESK in named:
+        molecule_desk.create(folder, named[DESK])
+    elif HYPERVISOR in named:
+        hypervisor = named[HYPERVISOR]
         _create_hypervisor(folder, hypervisor.get("variables", {}), hypervisor.get("files", {}))
     else:
         _create_gateway(folder, platforms)

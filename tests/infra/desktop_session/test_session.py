@@ -5,7 +5,7 @@ from typing import Any
 
 from testinfra.host import Host
 
-from deskyard.run.first_frame import PIXEL
+from deskyard.run.first_frame import PIXEL, shown_by
 
 Eventually = Callable[[Callable[[], bool], str], None]
 
@@ -29,16 +29,14 @@ def test_window_manager_is_xfwm(host: Host, defaults: dict[str, Any]) -> None:
 def test_wallpaper_is_ours(
     host: Host, defaults: dict[str, Any], defaults_of: Callable[[str], dict[str, Any]], eventually: Eventually
 ) -> None:
-    """The pixel is far from the panel and from the sign in the middle."""
-    wanted = defaults["desktop_session_wallpaper_color"]
-    port = defaults_of("vnc_server")["vnc_server_port"]
-    x, y = 40, defaults["desktop_session_height"] - 40
+    shown = shown_by(defaults_of("vnc_server"), defaults)
+    where, wanted = f"{shown.port} {shown.x} {shown.y}", defaults["desktop_session_wallpaper_color"]
 
     def pixel() -> str:
         # What people see, not what a file says.
-        return str(host.run(f"python3 -c %s {port} {x} {y}", PIXEL + "print(pixel(port, x, y))").stdout.strip())
+        return str(host.run(f"python3 -c %s {where}", PIXEL + "print(pixel(port, x, y))").stdout.strip())
 
-    eventually(lambda: pixel() == wanted, f"pixel {x},{y} is {wanted}")
+    eventually(lambda: pixel() == wanted, f"the pixel at {where} is {wanted}")
 
 
 def test_nothing_blanks_the_screen(host: Host, defaults: dict[str, Any]) -> None:
