@@ -10,10 +10,11 @@ from deskyard.model.image import AnyImage
 from deskyard.plan.image import lineage, role_settings
 
 FRAME_SECONDS = 300
-# Runs in the guest, which has no library for it: the colour of one pixel.
-PIXEL = r"""
-import socket, struct, sys
-def pixel(port, x, y):
+# Runs in the guest, which has no library for it: a viewer, told the size of the screen at the end of the handshake.
+VIEWER = r"""
+import contextlib, socket, struct, sys
+@contextlib.contextmanager
+def viewer(port):
     with socket.create_connection(("127.0.0.1", port), timeout=60) as line:
         line = line.makefile("rwb", buffering=0)
         def read(count):
@@ -27,8 +28,16 @@ def pixel(port, x, y):
         line.write(b"\x01")
         read(4)
         line.write(b"\x01")
-        read(20)
+        size = struct.unpack(">HH16x", read(20))
         read(struct.unpack(">I", read(4))[0])
+        yield line, read, size
+"""
+# The colour of one pixel.
+PIXEL = (
+    VIEWER
+    + r"""
+def pixel(port, x, y):
+    with viewer(port) as (line, read, _):
         line.write(struct.pack(">B3xBBBBHHHBBB3x", 0, 32, 24, 0, 1, 255, 255, 255, 16, 8, 0))
         line.write(struct.pack(">BxHi", 2, 1, 0))
         line.write(struct.pack(">BBHHHH", 3, 0, x, y, 1, 1))
@@ -37,6 +46,7 @@ def pixel(port, x, y):
         return "#%02x%02x%02x" % (red, green, blue)
 port, x, y = map(int, sys.argv[1:4])
 """
+)
 # Seconds since the kernel started; one that was there before it was asked for came earlier.
 WAIT = r"""
 import time

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from testinfra.host import Host
 
+from deskyard.run.first_frame import VIEWER
+
 PROGRAMS = {"tigervnc": "Xtigervnc", "kasmvnc": "Xkasmvnc"}
 Eventually = Callable[[Callable[[], bool], str], None]
 
@@ -28,19 +30,13 @@ with socket.create_connection(address, timeout=20) as s:
     print("welcome" if offered and offered[0] > 0 else "shut out")
 """
 
-# What a viewer is told at the end of the handshake.
-SIZE = r"""
-import socket, struct, sys
-with socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=20) as s:
-    s = s.makefile("rwb", buffering=0)
-    s.read(12)
-    s.write(b"RFB 003.008\n")
-    s.read(s.read(1)[0])
-    s.write(b"\x01")
-    s.read(4)
-    s.write(b"\x01")
-    print("%dx%d" % struct.unpack(">HH", s.read(4)))
+SIZE = (
+    VIEWER
+    + r"""
+with viewer(int(sys.argv[1])) as (_, _, size):
+    print("%dx%d" % size)
 """
+)
 
 # A WebSocket client in few lines, because the guest has no library for it.
 WEBSOCKET = """
