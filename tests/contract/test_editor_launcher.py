@@ -27,6 +27,7 @@ class Answer(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 http.server.HTTPServer(("127.0.0.1", {port}), Answer).serve_forever()
 """
+FIRST_SETTINGS = '{"telemetry.telemetryLevel": "off"}'
 
 
 class Launcher:
@@ -35,6 +36,7 @@ class Launcher:
     def __init__(self, folder: Path) -> None:
         self.home, self.folder = folder / "home", folder / "editor"
         self.home.mkdir()
+        self.settings = self.home / ".local/share/code-server/User/settings.json"
         with socket.create_server(("127.0.0.1", 0)) as line:
             self.port = int(line.getsockname()[1])
 
@@ -44,6 +46,7 @@ class Launcher:
         program.parent.mkdir(parents=True)
         program.write_text(EDITOR.format(python=sys.executable, failures=failures, port=self.port))
         program.chmod(0o755)
+        (self.folder / "settings.json").write_text(FIRST_SETTINGS)
         template = (tree() / "ansible/roles/editor/templates/code.py.j2").read_text()
         values = {"editor_port": self.port, "editor_idle_minutes": 1, "editor_folder": self.folder}
         text = jinja2.Template(template).render(ansible_managed="", editor_browser="/bin/true", **values)
@@ -83,3 +86,15 @@ def test_editor_that_never_comes_up_is_an_error_that_names_its_log(launcher: Lau
     assert "did not answer within 2 s" in done.stderr
     assert "code-window/log" in done.stderr
     assert "error timed out" in (launcher.home / ".local/state/code-window/log").read_text()
+
+
+def test_user_begins_with_the_settings_of_the_role(launcher: Launcher) -> None:
+    launcher.code(failures=0)
+    assert launcher.settings.read_text() == FIRST_SETTINGS
+
+
+def test_user_keeps_own_settings(launcher: Launcher) -> None:
+    launcher.settings.parent.mkdir(parents=True)
+    launcher.settings.write_text("{}")
+    launcher.code(failures=0)
+    assert launcher.settings.read_text() == "{}"

@@ -1,5 +1,6 @@
 """The editor: `code` starts it, and it lets in who has the password of its window."""
 
+import json
 from typing import Any
 
 import pytest
@@ -56,6 +57,16 @@ def test_second_call_finds_it_running(host: Host, page: str) -> None:
     before = host.check_output("pgrep --oldest --full %s", "[c]ode-server")
     host.check_output("sudo -u agent -i code --no-window /tmp")
     assert host.check_output("pgrep --oldest --full %s", "[c]ode-server") == before
+
+
+def test_user_begins_with_the_settings_of_the_role(host: Host, page: str, defaults: dict[str, Any]) -> None:
+    settings = host.file("/home/agent/.local/share/code-server/User/settings.json").content_string
+    assert json.loads(settings) == defaults["editor_settings"]
+
+
+def test_assistant_that_needs_an_account_is_not_there(host: Host, defaults: dict[str, Any]) -> None:
+    looked_for = "-path '*/extensions/copilot' -o -name 'copilot-sdk*'"
+    assert host.check_output(f"find %s {looked_for}", f"{defaults['editor_folder']}/node_modules") == ""
 
 
 def test_editor_is_in_the_menu(host: Host) -> None:
