@@ -41,3 +41,11 @@ def test_wallpaper_is_ours(
 
 def test_nothing_blanks_the_screen(host: Host, defaults: dict[str, Any]) -> None:
     assert "timeout:  0" in _on_screen(host, defaults, "xset q").stdout
+
+
+def test_fonts_are_cached_for_every_user(host: Host) -> None:
+    # Nobody may write: what is missing would be told, not mended.
+    told = host.run("sudo -u nobody fc-cache --system-only --verbose").stdout.splitlines()
+    folders = [line for line in told if line.startswith("/usr/share/fonts")]
+    assert folders
+    assert [line for line in folders if "existing cache is valid" not in line] == []

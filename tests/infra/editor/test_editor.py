@@ -60,8 +60,8 @@ def test_second_call_finds_it_running(host: Host, page: str) -> None:
 
 
 def test_user_begins_with_the_settings_of_the_role(host: Host, page: str, defaults: dict[str, Any]) -> None:
-    settings = host.file("/home/agent/.local/share/code-server/User/settings.json").content_string
-    assert json.loads(settings) == defaults["editor_settings"]
+    settings = host.file(f"{host.user('agent').home}/.local/share/code-server/User/settings.json")
+    assert json.loads(settings.content_string) == defaults["editor_settings"]
 
 
 def test_assistant_that_needs_an_account_is_not_there(host: Host, defaults: dict[str, Any]) -> None:

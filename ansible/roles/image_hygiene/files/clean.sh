@@ -25,6 +25,9 @@ for home in /root /home/*; do
 done
 # The build's own key: the connection that runs this is open already and is the last one.
 rm -rf /root/.ssh
+# Bootstrapping clamps the times of folders, after which their font caches count as old: each first session would read
+# every font anew before its first frame.
+if command -v fc-cache >/dev/null; then fc-cache --system-only; fi
 # The caches of /usr are fresh: rebuilding them would cost the first boot half a minute when it is emulated.
 touch /etc/.updated /var/.updated
 fstrim / || true
