@@ -5,11 +5,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from selenium.webdriver import Chrome
 
 from deskyard.run.accelerator import accelerator
 from deskyard.run.places import places
+from tests.e2e.full_desktop import CLOSE
+from tests.e2e.test_viewer import watch
+from tests.support import browser
 from tests.support.door import Door
-from tests.support.workspaces import Declared, Running, bring_up, plan, take_down
+from tests.support.workspaces import Declared, Running, bring_up, inv, plan, take_down
+
+BUILD_SECONDS = 6 * 3600
 
 # What the locked workspace may reach.
 ALLOWED = (
@@ -52,6 +58,28 @@ def one(workspaces: dict[str, Running]) -> Running:
 def other(workspaces: dict[str, Running]) -> Running:
     """The workspace nobody in `one` may reach."""
     return workspaces["e2e-b"]
+
+
+@pytest.fixture(scope="session")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A workspace with one desktop of the full image, up; destroyed at the end."""
+    folder = tmp_path_factory.mktemp("stacks")
+    declared = Declared("e2e-agent", "10.91.3.0/24", 18445, ("desk",), folder, image="agent")
+    inv(folder, "image.build", "agent", timeout=BUILD_SECONDS)
+    try:
+        bring_up([declared])
+        yield Running(declared, plan(declared, accelerator("auto")))
+    finally:
+        take_down([declared])
+
+
+@pytest.fixture
+def full_viewer(full: Running) -> Iterator[Chrome]:
+    """A browser that shows the full image's desktop; what a test opened on it, and its end left, is closed."""
+    with browser.browser(door_of(full)) as driver:
+        watch(driver, full.grant()["url"])
+        yield driver
+    full.ssh("desk", CLOSE)
 
 
 @pytest.fixture(scope="session")

@@ -47,9 +47,9 @@ class Owner:
         self.said += [done.stdout, done.stderr]
         return done.stdout
 
-    def set_key(self, value: str) -> None:
-        """Encrypt the key `anthropic`."""
-        self.inv("desktop.set-key", self.running.name, "anthropic", stdin=f"{value}\n")
+    def set_key(self, value: str, name: str = "anthropic") -> None:
+        """Encrypt a key."""
+        self.inv("desktop.set-key", self.running.name, name, stdin=f"{value}\n")
 
     def name_it(self, *keys: str) -> None:
         """Say which keys the desktop gets."""

@@ -1,0 +1,61 @@
+"""The agent of the full image does a task that came through the gateway, with its owner's key, on its screen."""
+
+import json
+from pathlib import Path
+
+import pytest
+from selenium.webdriver import Chrome
+
+from tests.catalogue.agent import CONFIGURATION, MODEL_LOG, MODEL_PORT, READY, SERVICE, SETTINGS
+from tests.e2e.full_desktop import PAGE, PAGE_COLOUR, await_window
+from tests.e2e.test_keys import Owner
+from tests.gateway.support import wait_for
+from tests.support import model_server
+from tests.support.workspaces import Running
+
+pytestmark = [pytest.mark.vm, pytest.mark.deep]
+KEY = "canary-60b8-at-work"
+# OpenClaw starts for minutes on an emulated processor, and anew for the key.
+START_SECONDS, TASK_SECONDS = 2400, 1500
+PAGES_PORT = 18080
+HAS_KEY = (
+    f"sudo grep -qz '^LOCAL_API_KEY={KEY}$' /proc/$(systemctl show --value --property=MainPID {SERVICE})/environ"
+    f" && sudo -u agent sh <<'READY'\n{READY}READY\n"
+)
+
+
+@pytest.fixture(scope="module")
+def agent(full: Running) -> Running:
+    """The desktop's agent has its owner's key, for a model on the desktop's loopback address."""
+    full.ssh("desk", "sudo tee /root/model.py >/dev/null", stdin=Path(model_server.__file__).read_text())
+    model = f"python3 /root/model.py {MODEL_PORT} {KEY} {MODEL_LOG}"
+    full.ssh("desk", f"sudo systemd-run --quiet --unit=model.service {model}")
+    configuration = json.loads(full.ssh("desk", f"sudo cat /{CONFIGURATION}").stdout)
+    full.ssh("desk", f"sudo tee /{CONFIGURATION} >/dev/null", stdin=json.dumps({**configuration, **SETTINGS}))
+    owner = Owner(full)
+    owner.set_key(KEY, "local")
+    owner.name_it("local")
+    owner.up()
+    wait_for("the agent with its key", lambda: full.ssh("desk", HAS_KEY, check=False).returncode == 0, START_SECONDS)
+    return full
+
+
+def told(agent: Running, task: str) -> str:
+    """What the agent answers to a task of its owner."""
+    arguments = ("agent.task", f"{agent.name}/desk", task, "--timeout", f"{TASK_SECONDS}s")
+    return agent.inv(*arguments, timeout=TASK_SECONDS + 300).stdout
+
+
+def test_agent_makes_a_file_by_its_shell_and_says_so(agent: Running) -> None:
+    command = "echo made by $(id -un) > /home/agent/task.txt; cat /home/agent/task.txt"
+    assert "The command said: made by agent" in told(agent, f"Please run `{command}` for me.")
+    assert agent.ssh("desk", "sudo cat /home/agent/task.txt").stdout == "made by agent\n"
+
+
+def test_agent_opens_a_page_on_its_screen(agent: Running, full_viewer: Chrome) -> None:
+    agent.ssh("desk", "sudo tee /srv/page.html >/dev/null", stdin=PAGE)
+    serve = f"python3 -m http.server --directory /srv --bind 127.0.0.1 {PAGES_PORT}"
+    agent.ssh("desk", f"sudo systemd-run --quiet --unit=pages.service {serve}")
+    # A command that takes long goes on while the agent answers.
+    told(agent, f"Please run `chromium http://127.0.0.1:{PAGES_PORT}/page.html` for me.")
+    await_window(agent, full_viewer, "local page", PAGE_COLOUR, "agent-at-work")
