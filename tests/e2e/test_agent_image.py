@@ -11,7 +11,7 @@ from tests.support import browser
 from tests.support.workspaces import Running
 
 pytestmark = [pytest.mark.vm, pytest.mark.deep]
-# What the editor and the office write on. The window before it is drawn is white, too, but has another title then.
+# What the editor and the office write on.
 PAPER = "#ffffff"
 
 

@@ -50,6 +50,15 @@ def test_policies_are_set(host: Host, browser: Browser, defaults: dict[str, Any]
     assert json.loads(host.file(f"{browser.policies}/deskyard.json").content_string) == defaults["browser_policies"]
 
 
+def test_chromium_is_told_our_switches(host: Host, defaults: dict[str, Any]) -> None:
+    if defaults["browser_kind"] == "chrome":
+        assert not host.file("/etc/chromium.d/deskyard").exists
+        return
+    # As its start script puts them together.
+    told = host.check_output("for file in /etc/chromium.d/*; do . $file; done; echo $CHROMIUM_FLAGS").split()
+    assert [switch for switch in defaults["browser_chromium_switches"] if switch not in told] == []
+
+
 def test_sandbox_is_there_and_nothing_turns_it_off(host: Host, browser: Browser) -> None:
     helper = host.file(browser.sandbox)
     assert (helper.user, helper.mode) == ("root", 0o4755)
