@@ -1,5 +1,6 @@
 """Why the router refuses, told right for each way to be refused; what it carries is told as no refusal."""
 
+import itertools
 import json
 from collections.abc import Iterator
 
@@ -25,6 +26,7 @@ RECORDS = {
 ADDRESSED = {**dict.fromkeys((*OWN, "metadata.test"), "address"), **dict.fromkeys(WITHOUT_IPV4, "unresolvable")}
 BY_NAME = {**ADDRESSED, "nothing.test": "unresolvable", "evil.test": "list"}
 NAMELESS = {"a_b.suffix.test": "no-dns-name", "allowed.test_": "no-dns-name", LONG: "no-dns-name"}
+NUMBERS = itertools.count()
 CARRIED = ("allowed.test", "excepted.test")
 
 
@@ -38,9 +40,17 @@ def lab() -> Iterator[EgressLab]:
         yield running
 
 
+def settled(lab: EgressLab) -> list[dict[str, str]]:
+    """The refusals of all that was asked for so far: they are told in order, so one more is waited for."""
+    name = f"settled-{next(NUMBERS)}.test"
+    lab.ask([job("hello", name)])
+    wait_for("its refusal", lambda: f"{name}:443" in {one["target"] for one in lab.events()}, 20)
+    return lab.events()
+
+
 def refused(lab: EgressLab, attempts: list[dict[str, object]], wanted: set[tuple[str, str]]) -> None:
     """Nothing of this gets through, and each is told with its reason."""
-    before, reached = len(lab.events()), lab.hits()
+    before, reached = len(settled(lab)), lab.hits()
 
     def told() -> set[tuple[str, str]]:
         return {(one["target"], one["rule"]) for one in lab.events()[before:] if one["address"] == D1}
@@ -74,15 +84,7 @@ def test_methods_of_proxies_are_none_of_the_routers(lab: EgressLab, method: str)
 
 
 def test_what_is_carried_is_told_as_no_refusal(lab: EgressLab) -> None:
-    # Events come in order: what was refused before is told before `earlier`, what is carried would be before `later`.
-    told_refusal(lab, "earlier.test")
-    before = len(lab.events())
+    before = len(settled(lab))
     assert all(answered(lab.ask([job(kind, name) for kind in ("hello", "http") for name in CARRIED])))
-    told_refusal(lab, "later.test")
-    assert [one["target"] for one in lab.events()[before:]] == ["later.test:443"]
-
-
-def told_refusal(lab: EgressLab, name: str) -> None:
-    """Ask for a name that is not on the list, and wait until its refusal is told."""
-    lab.ask([job("hello", name)])
-    wait_for("the event", lambda: f"{name}:443" in {one["target"] for one in lab.events()}, 20)
+    # The last one is what it was settled with.
+    assert settled(lab)[before:-1] == []
