@@ -114,7 +114,7 @@ def test_link_shows_desktop_and_terminal_and_leaves_no_ticket_behind(
     wait_for("the terminal", lambda: "hello from the terminal" in text(browser, "terminal-screen"), 30)
     assert text(browser, "desktop-state") == "connected"
     wait_for("the drive", lambda: text(browser, "mode") == "drive")
-    assert "No agent here yet" in text(browser, "chat")
+    assert "No chat on this page yet" in text(browser, "chat")
     assert talker.size["columns"] > 60
     assert complaints(browser) == []
 

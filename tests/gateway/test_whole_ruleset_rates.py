@@ -1,8 +1,6 @@
 """The rates of the ruleset against the Plan: whose packets count, toward what, and what happens beyond."""
 
 import json
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +8,7 @@ import pytest
 
 from deskyard.gateway import render
 from deskyard.gateway.settings import EGRESS, Settings, parse
+from tests.gateway.nft_walk import kernel_listing
 from tests.unit.gateway.support import document
 
 RATES = {"10.80.1.10": 20, "10.80.1.11": 100}
@@ -17,13 +16,8 @@ RATES = {"10.80.1.10": 20, "10.80.1.11": 100}
 
 def kernel_rules(settings: Settings, folder: Path) -> dict[str, list[list[dict[str, Any]]]]:
     """The rules of each chain as the kernel took them."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root: makes a network namespace")
-    (folder / "rules.nft").write_text(render.firewall(settings, "nobody", "daemon"))
-    load = f"ip link set lo up; nft -f {folder}/rules.nft && nft -j list ruleset"
-    done = subprocess.run(["unshare", "-n", "sh", "-c", load], capture_output=True, text=True, check=True, timeout=30)
     chains: dict[str, list[list[dict[str, Any]]]] = {}
-    for entry in json.loads(done.stdout)["nftables"]:
+    for entry in kernel_listing(render.firewall(settings, "nobody", "daemon"), folder)["nftables"]:
         if "rule" in entry:
             chains.setdefault(entry["rule"]["chain"], []).append(entry["rule"]["expr"])
     return chains
