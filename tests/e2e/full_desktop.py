@@ -32,10 +32,10 @@ def share(viewer: Chrome, colour: str) -> float:
     return browser.share_of_colour(canvas.screenshot_as_png, colour, tolerance=4)
 
 
-def await_window(full: Running, viewer: Chrome, title: str, colour: str, name: str) -> None:
-    """Wait for a window and for what it draws, and keep the picture."""
+def await_window(full: Running, viewer: Chrome, title: str, colour: str, name: str, least: float = 0.2) -> None:
+    """Wait for a window and for what it draws, at least a share of the desktop's picture, and keep the picture."""
     # A window that goes while they are listed is an error of wmctrl's.
     listed = "DISPLAY=:1 wmctrl -l || true"
     eventually(lambda: title in as_agent(full, listed), f"a window named {title}", viewer, OPEN_SECONDS)
-    eventually(lambda: share(viewer, colour) > 0.2, f"a window with {colour}", viewer, OPEN_SECONDS)
+    eventually(lambda: share(viewer, colour) > least, f"a window with {colour}", viewer, OPEN_SECONDS)
     browser.keep(viewer.get_screenshot_as_png(), name)

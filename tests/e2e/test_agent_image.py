@@ -1,5 +1,7 @@
 """The full image on a screen: what a person sees of its programs, through the gateway, in a real browser."""
 
+import shlex
+
 import pytest
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
@@ -11,8 +13,9 @@ from tests.support import browser
 from tests.support.workspaces import Running
 
 pytestmark = [pytest.mark.vm, pytest.mark.deep]
-# What the editor and the office write on.
-PAPER = "#ffffff"
+# What the office writes on, and a comment in the editor: blocks, so that there is much of its colour.
+PAPER, COMMENT = "#ffffff", "#008000"
+PROGRAM = "print(42)\n" + f"# {'█' * 60}\n" * 20
 
 
 def test_desktop_shows_its_wallpaper(full: Running, full_viewer: Chrome) -> None:
@@ -27,9 +30,9 @@ def test_browser_shows_a_local_page(full: Running, full_viewer: Chrome) -> None:
 
 
 def test_editor_opens_a_folder(full: Running, full_viewer: Chrome) -> None:
-    as_agent(full, "mkdir -p project && echo 'print(42)' >project/answer.py")
+    as_agent(full, f"mkdir -p project && printf %s {shlex.quote(PROGRAM)} >project/answer.py")
     open_on_screen(full, "code project/answer.py")
-    await_window(full, full_viewer, "answer.py - project", PAPER, "agent-editor")
+    await_window(full, full_viewer, "answer.py - project", COMMENT, "agent-editor", least=0.05)
 
 
 def test_office_shows_a_document_and_makes_a_pdf_of_it(full: Running, full_viewer: Chrome) -> None:

@@ -39,6 +39,24 @@ def test_wallpaper_is_ours(
     eventually(lambda: pixel() == wanted, f"the pixel at {where} is {wanted}")
 
 
+def test_login_of_its_user_finds_the_bus_of_the_session(
+    host: Host, defaults: dict[str, Any], eventually: Eventually
+) -> None:
+    names = "dbus-send --session --print-reply --dest=org.freedesktop.DBus / org.freedesktop.DBus.ListNames"
+
+    def owners() -> str:
+        # Without an address dbus-launch starts an empty bus, on which nobody has a name.
+        return str(host.run(f"sudo -u {defaults['desktop_session_user']} -i {names}").stdout)
+
+    eventually(lambda: "org.xfce.SessionManager" in owners(), "the session manager has its name on the bus")
+
+
+def test_bus_of_the_session_refuses_others(host: Host, defaults: dict[str, Any]) -> None:
+    asked = host.run("sudo -u nobody dbus-send --bus=unix:path=/run/desktop-session/bus --print-reply / any.Thing")
+    assert asked.rc != 0
+    assert "Permission denied" in asked.stderr
+
+
 def test_nothing_blanks_the_screen(host: Host, defaults: dict[str, Any]) -> None:
     assert "timeout:  0" in _on_screen(host, defaults, "xset q").stdout
 
