@@ -1,4 +1,4 @@
-"""How two builds of images differ, as far as their manifests tell."""
+"""How two builds of images differ, as far as their manifests tell; their disks may be compared beside that."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from deskyard.plan.difference import Difference, compare
 from deskyard.plan.image import input_kind
+from deskyard.plan.image_file_diff import FileChange
 
 FACTS = ("name", "version", "git_commit", "accelerator")
 
@@ -21,7 +22,10 @@ class InputChange:
 
 @dataclass(frozen=True)
 class ImageDiff:
-    """What the second build has otherwise than the first; `inputs` is nothing where one of them did not record any."""
+    """What the second build has otherwise than the first.
+
+    `inputs` is nothing where one of them did not record any, `files` where the disks were not compared.
+    """
 
     first: str
     second: str
@@ -31,6 +35,7 @@ class ImageDiff:
     tools: Difference
     packages: Difference
     inputs: tuple[InputChange, ...] | None
+    files: tuple[FileChange, ...] | None = None
 
 
 def diff(first: Mapping[str, Any], second: Mapping[str, Any]) -> ImageDiff:

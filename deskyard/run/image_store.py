@@ -46,14 +46,17 @@ def require(name: str) -> BuiltImage:
 
 def load(name: str, image_digest: str) -> BuiltImage | None:
     """The image of this digest, if it is there and whole."""
-    folder = image_folder(name, image_digest)
+    manifest = _manifest(image_folder(name, image_digest))
+    return BuiltImage(name, image_digest, image_folder(name, image_digest) / DISK, manifest) if manifest else None
+
+
+def _manifest(folder: Path) -> dict[str, Any] | None:
+    """What stands beside a disk; nothing if either is missing, or it cannot be read."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text())
-    except (FileNotFoundError, ValueError):
+    except (OSError, ValueError):
         return None
-    disk = folder / DISK
-    whole = disk.is_file() and isinstance(manifest, dict)
-    return BuiltImage(name, image_digest, disk, manifest) if whole else None
+    return manifest if isinstance(manifest, dict) and (folder / DISK).is_file() else None
 
 
 def all_built(name: str) -> list[BuiltImage]:
@@ -70,6 +73,19 @@ def choose(reference: str) -> BuiltImage:
         reason = f"lacks its disk, or its {MANIFEST} cannot be read"
         raise ConfigError("image", reference, reason, f"run ./inv image.build {name}")
     return built
+
+
+def choose_or_open(reference: str) -> BuiltImage:
+    """As `choose`, or the build in a folder, made elsewhere or kept from an earlier run; a folder has a `/` in it."""
+    if "/" not in reference:
+        return choose(reference)
+    manifest = _manifest(Path(reference))
+    if not manifest or not {"name", "digest"} <= manifest.keys():
+        reason = f"is no folder with a {DISK} and the {MANIFEST} of its build"
+        raise ConfigError(
+            "image", reference, reason, "give a folder as ./inv image.build leaves it, or an image's name"
+        )
+    return BuiltImage(str(manifest["name"]), str(manifest["digest"]), Path(reference) / DISK, manifest)
 
 
 def locate(reference: str) -> tuple[str, str]:

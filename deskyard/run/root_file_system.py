@@ -24,7 +24,9 @@ class RootFileSystem:
         roots = [one for one in partitions if one["type"].upper() in LINUX_ROOT_TYPES]
         if not roots:
             raise BuildError("disk", disk.name, UNREADABLE, "look at its partition table")
-        self._device = f"{disk}?offset={roots[0]['start'] * SECTOR}"
+        # The program that reads it, and what it calls the file system.
+        self.reader = [_program("debugfs")]
+        self.device = f"{disk}?offset={roots[0]['start'] * SECTOR}"
         # Without this, a disk that cannot be read would look clean.
         if not self.text("/etc/passwd").startswith("root:"):
             raise BuildError("disk", disk.name, UNREADABLE, "look at its root partition with debugfs")
@@ -39,7 +41,7 @@ class RootFileSystem:
         return self._ask(f"cat {path}")
 
     def _ask(self, request: str) -> str:
-        return run([_program("debugfs"), "-R", request, self._device], timeout=SECONDS).stdout
+        return run([*self.reader, "-R", request, self.device], timeout=SECONDS).stdout
 
 
 def _program(name: str) -> str:

@@ -25,7 +25,7 @@ def desktop(_: Context, clean: bool = False, json: bool = False) -> None:
 
 
 @command(positional=["name"], help={"name": "the image to build", "json": "print JSON"})
-def image(_: Context, name: str = "desktop", json: bool = False) -> None:
+def image(_: Context, name: str, json: bool = False) -> None:
     """Build an image three times in a copy of the tree: from nothing, with one role changed, with nothing changed."""
     figures = image_bench.measure(name)
     show([asdict(figure) for figure in figures], as_json=json, text="\n".join(map(_line, figures)))

@@ -1,6 +1,6 @@
 """Golden images: build, compare, list, make new ones, publish, scan, show, sign, test, verify."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,13 @@ from invoke import Collection, Exit
 from deskyard.errors import ConfigError
 from deskyard.plan import image_diff, image_facts
 from deskyard.plan.image import image_names
+from deskyard.plan.image_file_diff import file_changes
 from deskyard.plan.vex import vex as vex_document
 from deskyard.plan.vulnerability import SEVERITIES, at_least
 from deskyard.run import (
     declaration,
     image_build,
+    image_files,
     image_new,
     image_publish,
     image_scan,
@@ -86,14 +88,19 @@ def new(_context: Any, name: str, from_: str = "desktop", json: bool = False) ->
 @command(
     positional=["first", "second"],
     help={
-        "first": WHICH,
+        "first": f"{WHICH}, or a folder with a build that was kept (a path with a `/`)",
         "second": "what it is compared with, named in the same way",
+        "files": "compare every file on the disks, too, and say why it may differ",
         "json": "print as JSON",
     },
 )
-def diff(_context: Any, first: str, second: str, json: bool = False) -> None:
-    """Compare two built images: size, tools, Debian packages, inputs."""
-    difference = image_diff.diff(image_store.choose(first).manifest, image_store.choose(second).manifest)
+def diff(_context: Any, first: str, second: str, files: bool = False, json: bool = False) -> None:
+    """Compare two built images: size, tools, Debian packages, inputs; with --files, every file."""
+    builds = image_store.choose_or_open(first), image_store.choose_or_open(second)
+    difference = image_diff.diff(builds[0].manifest, builds[1].manifest)
+    if files:
+        before, after = (image_files.list_files(built) for built in builds)
+        difference = replace(difference, files=file_changes(before, after, difference.packages))
     show(asdict(difference), as_json=json, text=image_text.diff(difference))
 
 

@@ -6,11 +6,15 @@ from typing import Any
 from deskyard.plan.difference import Difference
 from deskyard.plan.image_diff import ImageDiff, InputChange
 from deskyard.plan.image_facts import ImageFacts
+from deskyard.plan.image_file_diff import FileChange
 from deskyard.plan.vulnerability import SEVERITIES
 from deskyard.run.image_forecast import Forecast
 from deskyard.run.image_publish import Publication
 from deskyard.run.image_scan import Scan
 from deskyard.run.image_seal import PARTS, Verification
+
+# A person reads no more; whoever does takes JSON.
+MOST_FILES = 60
 
 
 def forecast(coming: Forecast, *, changes: bool, steps: bool) -> str:
@@ -30,8 +34,29 @@ def diff(difference: ImageDiff) -> str:
     lines += _section("tools", difference.tools)
     lines += _section("packages", difference.packages)
     if difference.inputs is None:
-        return "\n".join([*lines, "inputs: not recorded by both builds"])
-    return "\n".join([*lines, f"inputs: {len(difference.inputs) or 'none'} differ", *_changes(difference.inputs)])
+        lines.append("inputs: not recorded by both builds")
+    else:
+        lines += [f"inputs: {len(difference.inputs) or 'none'} differ", *_changes(difference.inputs)]
+    return "\n".join([*lines, *_files(difference.files)])
+
+
+def _files(files: tuple[FileChange, ...] | None) -> list[str]:
+    """Each file that differs for no known reason, then how many do for each of those that are known."""
+    if files is None:
+        return []
+    unknown = [one for one in files if not one.reason]
+    known = f"{len(unknown)} of them for no known reason" if unknown else "each for a known reason"
+    lines = [f"files: {len(files)} differ, {known}" if files else "files: none differ"]
+    lines += [f"  {one.change:<12}{one.path}  {_bytes(one)}" for one in unknown[:MOST_FILES]]
+    if len(unknown) > MOST_FILES:
+        lines.append(f"  and {len(unknown) - MOST_FILES} more: --json tells all")
+    counted = Counter(one.reason for one in files if one.reason)
+    return lines + [f"  {count:>6}  {reason}" for reason, count in counted.most_common()]
+
+
+def _bytes(one: FileChange) -> str:
+    before, after = one.size_bytes
+    return f"{before} bytes" if before == after else f"{before} -> {after} bytes"
 
 
 def _size(difference: ImageDiff) -> str:

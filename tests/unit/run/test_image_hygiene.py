@@ -10,12 +10,11 @@ import pytest
 from deskyard.errors import BuildError
 from deskyard.plan.image import read_image
 from deskyard.run import image_test
-from deskyard.run.host import find_program
 from deskyard.run.image_hygiene import ABSENT, LOOKED_INTO, Check, examine, require_clean
 from deskyard.run.places import tree
 from deskyard.run.progress import Timings
+from tests.unit.run.disks import raw_disk
 
-START, MIB = 2048, 1 << 20
 Disk = Callable[[dict[str, str]], Path]
 
 
@@ -39,18 +38,7 @@ def disk(tmp_path: Path) -> Disk:
             if text:
                 (tree / name).parent.mkdir(parents=True, exist_ok=True)
                 (tree / name).write_text(text)
-        with raw.open("wb") as file:
-            file.truncate(16 * MIB)
-        subprocess.run(
-            [find_program("sfdisk") or "sfdisk", "-q", str(raw)],
-            input=f"label: gpt\nstart={START}, type=L\n",
-            text=True,
-            check=True,
-        )
-        offset = f"offset={START * 512}"
-        make_it = [find_program("mke2fs") or "mke2fs", "-q", "-F", "-t", "ext4", "-E", offset, "-d", str(tree)]
-        subprocess.run([*make_it, str(raw), "12m"], check=True, stderr=subprocess.DEVNULL)
-        return raw
+        return raw_disk(tree, raw)
 
     return make
 
@@ -108,7 +96,7 @@ def test_what_cloud_init_is_to_write_later_is_no_finding(disk: Disk) -> None:
 def test_disk_that_cannot_be_read_is_not_taken_for_clean(disk: Disk, tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="no root file system"):
         examine(disk({"etc/passwd": ""}))
-    (tmp_path / "noise.raw").write_bytes(b"\0" * MIB)
+    (tmp_path / "noise.raw").write_bytes(b"\0" * (1 << 20))
     with pytest.raises(BuildError, match="no root file system"):
         examine(tmp_path / "noise.raw")
 

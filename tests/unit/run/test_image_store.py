@@ -7,7 +7,7 @@ import pytest
 
 from deskyard.errors import ConfigError
 from deskyard.plan.image import digest, read_image
-from deskyard.run.image_store import all_built, choose, find, image_folder, locate, require
+from deskyard.run.image_store import all_built, choose, choose_or_open, find, image_folder, locate, require
 from deskyard.run.places import places, tree
 
 
@@ -150,3 +150,27 @@ def test_incomplete_build_is_located_but_not_chosen() -> None:
     assert locate("desktop") == ("desktop", current("bootstrap"))
     with pytest.raises(ConfigError, match="lacks its disk"):
         choose("desktop")
+
+
+def test_a_kept_folder_is_opened_by_its_path(empty_home: Path) -> None:
+    folder = empty_home / "kept"
+    put("a" * 16).rename(folder)
+    (folder / "manifest.json").write_text(json.dumps({"name": "desktop", "digest": "a" * 16}))
+    opened = choose_or_open(str(folder))
+    assert (opened.name, opened.digest, opened.disk) == ("desktop", "a" * 16, folder / "disk.qcow2")
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", "not JSON"])
+def test_a_folder_without_a_build_is_refused(empty_home: Path, content: str) -> None:
+    folder = empty_home / "other"
+    folder.mkdir()
+    (folder / "disk.qcow2").write_bytes(b"disk")
+    if content:
+        (folder / "manifest.json").write_text(content)
+    with pytest.raises(ConfigError, match="of its build"):
+        choose_or_open(str(folder))
+
+
+def test_a_name_without_a_path_is_no_folder(empty_home: Path) -> None:
+    folder = put(current("bootstrap"))
+    assert choose_or_open("desktop").disk == folder / "disk.qcow2"

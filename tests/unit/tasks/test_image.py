@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 from invoke import Context, Exit
 
-from deskyard.run import image_build
+from deskyard.plan.image_file_diff import REASONS, DiskFiles, FileFacts, reason_of
+from deskyard.run import image_build, image_files
 from deskyard.run.image_store import image_folder
 from deskyard.tasks import image
+
+KNOWN = next(iter(REASONS)).replace("*", "x")
 
 
 @pytest.fixture(autouse=True)
@@ -83,6 +86,54 @@ def test_program_reads_the_difference_as_json(capsys: pytest.CaptureFixture[str]
     told = json.loads(capsys.readouterr().out)
     assert told["packages"]["removed"] == {"sudo": "1"}
     assert (told["same_disk"], told["inputs"]) == (False, None)
+
+
+def test_files_are_compared_when_asked_and_told_by_reason(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put("a" * 16)
+    put("b" * 16)
+    disks = {
+        "a" * 16: {"/etc/new": FileFacts("100644", "0:0", 3, "x"), KNOWN: FileFacts("100644", "0:0", 5, "x")},
+        "b" * 16: {"/etc/new": FileFacts("100644", "0:0", 4, "y"), KNOWN: FileFacts("100644", "0:0", 5, "y")},
+    }
+    monkeypatch.setattr(image_files, "list_files", lambda built: DiskFiles(disks[built.digest], {}))
+    image.diff(Context(), "aaaa", "bbbb", files=True)
+    told = capsys.readouterr().out.splitlines()
+    assert told[-3:] == [
+        "files: 2 differ, 1 of them for no known reason",
+        "  content     /etc/new  3 -> 4 bytes",
+        f"       1  {reason_of(KNOWN)}",
+    ]
+    image.diff(Context(), "aaaa", "bbbb", files=True, json=True)
+    found = json.loads(capsys.readouterr().out)["files"]
+    assert [(one["path"], bool(one["reason"])) for one in found] == sorted([("/etc/new", False), (KNOWN, True)])
+
+
+@pytest.mark.parametrize(
+    ("after", "told"),
+    [("x", "files: none differ"), ("y", f"files: 1 differ, each for a known reason\n       1  {reason_of(KNOWN)}")],
+)
+def test_nothing_unexplained_is_said_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, after: str, told: str
+) -> None:
+    put("a" * 16)
+    put("b" * 16)
+    content = {"a" * 16: "x", "b" * 16: after}
+    monkeypatch.setattr(
+        image_files,
+        "list_files",
+        lambda built: DiskFiles({KNOWN: FileFacts("100644", "0:0", 1, content[built.digest])}, {}),
+    )
+    image.diff(Context(), "aaaa", "bbbb", files=True)
+    assert capsys.readouterr().out.endswith(f"{told}\n")
+
+
+def test_files_are_not_read_unless_asked(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    put("a" * 16)
+    monkeypatch.setattr(image_files, "list_files", lambda _: pytest.fail("a disk was read"))
+    image.diff(Context(), "aaaa", "aaaa", json=True)
+    assert json.loads(capsys.readouterr().out)["files"] is None
 
 
 def test_difference_with_an_unknown_build_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
