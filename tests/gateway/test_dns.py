@@ -22,15 +22,15 @@ GATEWAY, HOST = "10.80.1.1", "10.80.1.249"
 UPSTREAM = {"good.test": "93.184.216.34", "private.test": "192.168.7.7", "loop.test": "127.0.0.1"}
 A, PTR, AAAA = 1, 12, 28
 
-# Asks for a record of each name; prints {name: [return code, address or null]}.
+# Asks for a record of each name, an address unless told otherwise; prints {name: [return code, address or null]}.
 ASK = """
 import json, socket, struct, sys
-found = {}
+found, kind = {}, int(sys.argv[3]) if len(sys.argv) > 3 else 1
 for name in json.loads(sys.argv[2]):
     line = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); line.settimeout(2)
     question = b"".join(bytes([len(part)]) + part.encode() for part in name.split(".")) + bytes(1)
     try:
-        asked = question + struct.pack(">2H", int(sys.argv[3]), 1)
+        asked = question + struct.pack(">2H", kind, 1)
         line.sendto(struct.pack(">6H", 7, 256, 1, 0, 0, 0) + asked, (sys.argv[1], 53))
         data = line.recv(512)
         count = struct.unpack(">H", data[6:8])[0]
