@@ -52,14 +52,17 @@ def choose_base(image: Image, choice: BaseChoice) -> BaseKind:
     return "bootstrap"
 
 
-def get_base(image: Image, kind: BaseKind, timings: Timings) -> BaseDisk:
-    """Find the base disk in the cache or make it; an interrupted attempt leaves nothing."""
+def get_base(image: Image, kind: BaseKind, timings: Timings, anew: bool = False) -> BaseDisk:
+    """Find the base disk in the cache or make it; an interrupted attempt leaves nothing.
+
+    With `anew` a bootstrapped one is made again: its packages have newer versions by now. A vendor's stays the same.
+    """
     digest = base_digest(image, kind)
     folder = places().bases / f"{kind}-{digest}"
     disk = folder / "disk.qcow2"
     # Images that are built at once may start from the same base.
     with alone(f"base-{digest}"):
-        if not disk.is_file():
+        if not disk.is_file() or (anew and kind == "bootstrap"):
             _keep(image, kind, folder, timings)
     return BaseDisk(kind, digest, disk)
 

@@ -53,7 +53,8 @@ CONVERT_SECONDS = 1800.0
 def build(name: str, *, force: bool = False, keep: bool = False) -> BuiltImage:
     """Find the image built from the current sources, or build it; a failure leaves logs and no image.
 
-    With `keep`, the virtual machine in which it failed goes on running.
+    With `force` it is built in any case, from a base disk of today's packages. With `keep`, the virtual machine in
+    which it failed goes on running.
     """
     built = None if force else find(name)
     if built is not None:
@@ -74,7 +75,7 @@ def build(name: str, *, force: bool = False, keep: bool = False) -> BuiltImage:
         require_space(image, places())
         say(f"building image {name} {image_digest}; logs in {logs}")
         with _naming_evidence(logs), scratch_folder(".new-", keep=keep) as scratch:
-            result = _build(image, parent, kind, image_digest, scratch, logs, keep=keep)
+            result = _build(image, parent, kind, image_digest, scratch, logs, force=force, keep=keep)
     say(f"image {name} {image_digest} is built and tested: {result.disk}")
     return result
 
@@ -108,12 +109,13 @@ def _build(
     scratch: Path,
     logs: Path,
     *,
+    force: bool = False,
     keep: bool = False,
 ) -> BuiltImage:
     timings = Timings()
     how = accelerator("auto")
     if isinstance(image, Image):
-        base = get_base(image, kind, timings)
+        base = get_base(image, kind, timings, force)
         packer = PackerBuild(base.disk, how, _ansible_variables(image, kind, scratch, timings), scratch, logs, keep)
     else:
         assert parent is not None

@@ -38,7 +38,7 @@ KEY = "file with the public key of whoever built it (default: your own); as mini
     positional=["name"],
     help={
         "name": "desktop, gateway or a custom image",
-        "force": "build even if an image of these sources exists",
+        "force": "build even if an image of these sources exists, from a base of today's packages",
         "explain": "only say whether it would be built and which inputs differ from those of the newest build",
         "dry_run": "only say what would be done",
         "keep": "leave the virtual machine running in which the build fails, and say how to get in and how to end it",

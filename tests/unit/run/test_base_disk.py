@@ -44,18 +44,37 @@ def test_asked_for_base_is_taken_without_asking_the_network(image: Image, monkey
     assert choose_base(image, "vendor") == "vendor"
 
 
-def test_cached_base_is_not_made_again(image: Image, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """The kinds of base disks that were made, in an empty cache."""
     monkeypatch.setenv("DESKYARD_HOME", str(tmp_path))
-    made: list[str] = []
+    kinds: list[str] = []
 
     def make(_image: Image, kind: str, _scratch: Path, destination: Path, _timings: Timings) -> None:
-        made.append(kind)
-        destination.write_bytes(b"disk")
+        kinds.append(kind)
+        destination.write_bytes(b"disk %d" % len(kinds))
 
     monkeypatch.setattr(base_disk, "_make", make)
+    return kinds
+
+
+def test_cached_base_is_not_made_again(image: Image, made: list[str]) -> None:
     first = get_base(image, "bootstrap", Timings())
     assert get_base(image, "bootstrap", Timings()) == first
     assert made == ["bootstrap"]
+
+
+def test_bootstrapped_base_is_made_anew_when_asked(image: Image, made: list[str]) -> None:
+    first = get_base(image, "bootstrap", Timings())
+    assert get_base(image, "bootstrap", Timings(), anew=True) == first
+    assert made == ["bootstrap", "bootstrap"]
+    assert first.disk.read_bytes() == b"disk 2"
+
+
+def test_vendors_base_stays_as_its_checksum_says(image: Image, made: list[str]) -> None:
+    get_base(image, "vendor", Timings())
+    get_base(image, "vendor", Timings(), anew=True)
+    assert made == ["vendor"]
 
 
 def test_failed_base_leaves_nothing(image: Image, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -76,6 +76,21 @@ def test_built_image_is_found_and_described(stages: Stages) -> None:
     assert json.loads((built.disk.parent / "manifest.json").read_text()) == built.manifest
 
 
+def test_forced_build_takes_a_base_of_today_and_others_the_one_that_is_kept(
+    stages: Stages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    def asking(_image: Any, _kind: Any, _timings: Any, anew: bool) -> BaseDisk:
+        asked.append(anew)
+        return BaseDisk("bootstrap", "b" * 16, Path("/dev/null"))
+
+    monkeypatch.setattr(image_build, "get_base", asking)
+    for force in (False, False, True):
+        image_build.build("desktop", force=force)
+    assert asked == [False, True]
+
+
 def test_bill_of_materials_lies_beside_the_manifest_that_holds_its_sum(stages: Stages) -> None:
     built = image_build.build("desktop")
     text = (built.disk.parent / "sbom.cdx.json").read_bytes()
