@@ -2,6 +2,7 @@
 
 import functools
 import json
+import os
 import signal
 import sys
 import threading
@@ -61,4 +62,8 @@ def _interrupt(_number: int, _frame: object) -> None:
 
 def show(state: Any, *, as_json: bool, text: str | None = None) -> None:
     """Print a state: as JSON for programs, or `text` for people."""
-    print(json.dumps(state, indent=2, default=str) if as_json or text is None else text)
+    try:
+        print(json.dumps(state, indent=2, default=str) if as_json or text is None else text, flush=True)
+    except BrokenPipeError:
+        # Who reads has enough, as `head` does; at its end Python would complain again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

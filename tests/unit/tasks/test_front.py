@@ -1,6 +1,8 @@
 """An error a user can mend ends as one message with four parts, and never as a traceback."""
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -49,3 +51,10 @@ def test_a_program_reads_the_same_as_json(capsys: pytest.CaptureFixture[str]) ->
 def test_an_interruption_says_that_the_command_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
     assert outcome(interrupted) == 130
     assert "goes on from here" in capsys.readouterr().err
+
+
+def test_a_reader_that_has_enough_is_no_error() -> None:
+    program = "from deskyard.tasks.front import show; show(None, as_json=False, text='line\\n' * 100_000)"
+    shell = ["sh", "-c", '"$1" -c "$2" | head -n 1', "sh", sys.executable, program]
+    done = subprocess.run(shell, capture_output=True, text=True, timeout=60, check=True)
+    assert (done.stdout, done.stderr) == ("line\n", "")
