@@ -51,6 +51,17 @@ def test_login_of_its_user_finds_the_bus_of_the_session(
     eventually(lambda: "org.xfce.SessionManager" in owners(), "the session manager has its name on the bus")
 
 
+def test_login_of_its_user_is_told_of_the_same_desktop_as_the_session(host: Host, defaults: dict[str, Any]) -> None:
+    user, names = defaults["desktop_session_user"], ("DISPLAY", "DESKTOP_SESSION", "XDG_CURRENT_DESKTOP")
+
+    def told(text: str) -> dict[str, str]:
+        return {name: value for line in text.splitlines() for name, _, value in [line.partition("=")] if name in names}
+
+    session = host.check_output(f"cat /proc/$(pgrep -o -u {user} -x xfce4-session)/environ | tr '\\0' '\\n'")
+    assert told(session).keys() == set(names)
+    assert told(host.check_output(f"sudo -u {user} -i env")) == told(session)
+
+
 def test_bus_of_the_session_refuses_others(host: Host, defaults: dict[str, Any]) -> None:
     asked = host.run("sudo -u nobody dbus-send --bus=unix:path=/run/desktop-session/bus --print-reply / any.Thing")
     assert asked.rc != 0
