@@ -159,8 +159,9 @@ def _ansible_variables(image: Image, kind: BaseKind, scratch: Path, timings: Tim
     variables: dict[str, Any] = {
         "image_name": image.name,
         "image_roles": [role for role in image.roles if role != HYGIENE_ROLE],
-        # A bootstrapped base holds every package already.
+        # A bootstrapped base holds every package already, in the versions of the day it was made.
         "guest_base_refresh_packages": kind == "vendor",
+        "guest_base_upgrade_packages": kind == "vendor",
         **snapshot_variables(image.base),
         **image_variables(image, tree()),
         **npm_packages.archives(image, timings),

@@ -30,6 +30,29 @@ def changes(told: str) -> int:
     return int(found[1])
 
 
+def tasks_from(name: str) -> str:
+    """The playbook that applies one file of tasks of each role."""
+    return workbench.PLAYBOOK.replace('"{{ image_role }}"\n', f'"{{{{ image_role }}}}"\n        tasks_from: {name}\n')
+
+
+def archive_of_two_versions(bench: Workbench) -> None:
+    """Install version 1 of a package on the host, and offer version 2 in an archive of its own."""
+    bench.do("""
+    mkdir -p /root/archive && cd /root/archive
+    for version in 1 2; do
+      mkdir -p made/DEBIAN
+      printf 'Package: of-the-day\\nVersion: %s\\nArchitecture: all\\n' $version >made/DEBIAN/control
+      printf 'Maintainer: nobody <nobody@example.org>\\nDescription: a package\\n' >>made/DEBIAN/control
+      dpkg-deb --root-owner-group --build made $version.deb >/dev/null
+    done
+    dpkg -i 1.deb >/dev/null
+    { dpkg-deb --field 2.deb; echo "Filename: ./2.deb"; echo "Size: $(stat -c %s 2.deb)"
+      echo "SHA256: $(sha256sum 2.deb | cut -d ' ' -f 1)"; } >Packages
+    echo 'deb [trusted=yes] file:/root/archive ./' >/etc/apt/sources.list.d/of-the-day.list
+    apt-get update -q >/dev/null
+    """)
+
+
 def vendors_keys(bench: Workbench) -> str:
     """A vendor's file of two keys on the host; the first one's fingerprint."""
     script = """
@@ -106,8 +129,23 @@ def test_past_days_sources_stand_for_the_ordinary_ones_while_they_last(
     assert changes(bench.apply(["package_snapshot"], told).stdout) == 0
     bench.do("apt-get install -qy --no-install-recommends hello >/dev/null && hello", seconds=300)
 
-    restore = workbench.PLAYBOOK.replace('"{{ image_role }}"\n', '"{{ image_role }}"\n        tasks_from: restore\n')
-    monkeypatch.setattr(workbench, "PLAYBOOK", restore)
+    monkeypatch.setattr(workbench, "PLAYBOOK", tasks_from("restore"))
     assert changes(bench.apply(["package_snapshot"], told).stdout) == 2
     assert bench.do(SOURCES).stdout == before
     assert changes(bench.apply(["package_snapshot"], told).stdout) == 0
+
+
+def test_what_a_base_disk_brought_is_upgraded_when_it_was_not_bootstrapped(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = "dpkg-query --show --showformat '${Version}' of-the-day"
+    monkeypatch.setattr(workbench, "PLAYBOOK", tasks_from("packages"))
+    try:
+        archive_of_two_versions(bench)
+        bench.apply(["guest_base"], {"guest_base_upgrade_packages": False})
+        assert bench.do(version).stdout == "1"
+        bench.apply(["guest_base"])
+        assert bench.do(version).stdout == "2"
+        assert changes(bench.apply(["guest_base"]).stdout) == 0
+    finally:
+        bench.do("dpkg --purge of-the-day >/dev/null; rm -rf /root/archive /etc/apt/sources.list.d/of-the-day.list")

@@ -11,7 +11,7 @@ import yaml
 
 from deskyard.errors import ConfigError
 from deskyard.model.image import Image
-from deskyard.plan.image import BASES, base_image
+from deskyard.plan.image import BASES, BaseKind, base_image
 from deskyard.plan.package_snapshot import snapshot_sources
 from deskyard.run import (
     artifact,
@@ -58,8 +58,8 @@ def declare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Declare:
     return write
 
 
-def variables(image: Image, tmp_path: Path) -> dict[str, Any]:
-    return image_build._ansible_variables(image, "vendor", tmp_path, Timings())
+def variables(image: Image, tmp_path: Path, kind: BaseKind = "vendor") -> dict[str, Any]:
+    return image_build._ansible_variables(image, kind, tmp_path, Timings())
 
 
 def test_forecast_names_the_vendors_image_and_the_day(declare: Declare) -> None:
@@ -108,7 +108,16 @@ def test_roles_are_told_of_the_base_and_of_the_day(declare: Declare, tmp_path: P
     assert told["browser_kind"] == "chrome"
     assert told["package_snapshot_sources"] == snapshot_sources(image.base)
     plain = variables(declare("debian-13"), tmp_path)
-    assert set(plain) == {"image_name", "image_roles", "guest_base_refresh_packages"}
+    assert set(plain) == {"image_name", "image_roles", "guest_base_refresh_packages", "guest_base_upgrade_packages"}
+
+
+def test_what_a_vendors_disk_brought_is_upgraded_and_a_bootstrapped_one_needs_no_network(
+    declare: Declare, tmp_path: Path
+) -> None:
+    told = variables(declare("ubuntu-24.04"), tmp_path)
+    assert (told["guest_base_refresh_packages"], told["guest_base_upgrade_packages"]) == (True, True)
+    plain = variables(declare("debian-13"), tmp_path, "bootstrap")
+    assert (plain["guest_base_refresh_packages"], plain["guest_base_upgrade_packages"]) == (False, False)
 
 
 def test_manifest_tells_the_distribution_and_the_day(declare: Declare) -> None:
