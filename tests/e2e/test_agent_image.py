@@ -1,6 +1,7 @@
 """The full image on a screen: what a person sees of its programs, through the gateway, in a real browser."""
 
 import shlex
+from pathlib import Path
 
 import pytest
 from selenium.webdriver import Chrome
@@ -8,6 +9,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from tests.e2e.full_desktop import PAGE, PAGE_COLOUR, as_agent, await_window, open_on_screen, share
+from tests.e2e.live_suites import SECONDS, begin_suites
 from tests.e2e.test_viewer import eventually, wallpaper
 from tests.support import browser
 from tests.support.workspaces import Running
@@ -57,3 +59,13 @@ def test_terminal_goes_on_after_the_link_was_dropped(full: Running, full_viewer:
     full_viewer.switch_to.active_element.send_keys("echo after-$kept", Keys.ENTER)
     eventually(lambda: "after-42" in rows(), "the same shell", full_viewer)
     browser.keep(full_viewer.get_screenshot_as_png(), "agent-terminal")
+
+
+def test_live_machine_passes_the_suites_of_its_image(full: Running, tmp_path: Path) -> None:
+    log = tmp_path / "suites.log"
+    with begin_suites(full, "desk", "agent", log) as process:
+        try:
+            code = process.wait(SECONDS)
+        finally:
+            process.kill()
+    assert code == 0, log.read_text()[-8000:]
