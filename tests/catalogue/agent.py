@@ -40,6 +40,15 @@ SETTINGS: dict[str, Any] = {
 }
 
 
+def with_model(configuration: dict[str, Any]) -> dict[str, Any]:
+    """OpenClaw's configuration as its owner changes it, to ask that model."""
+    return {
+        **configuration,
+        **SETTINGS,
+        "agents": {"defaults": {**configuration["agents"]["defaults"], **SETTINGS["agents"]["defaults"]}},
+    }
+
+
 class Agent:
     """OpenClaw as its owner has set it up."""
 
@@ -49,7 +58,7 @@ class Agent:
     def configure(self) -> None:
         """Let it ask the model of the host."""
         path = self.bench.root / CONFIGURATION
-        path.write_text(json.dumps({**json.loads(path.read_text()), **SETTINGS}))
+        path.write_text(json.dumps(with_model(json.loads(path.read_text()))))
         self.bench.do(f"systemctl restart {SERVICE}")
 
     def have_model(self, key: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from selenium.webdriver import Chrome
 
-from tests.catalogue.agent import CONFIGURATION, MODEL_LOG, MODEL_PORT, READY, SERVICE, SETTINGS
+from tests.catalogue.agent import CONFIGURATION, MODEL_LOG, MODEL_PORT, READY, SERVICE, with_model
 from tests.e2e.full_desktop import PAGE, PAGE_COLOUR, await_window
 from tests.e2e.test_keys import Owner
 from tests.gateway.support import wait_for
@@ -31,7 +31,7 @@ def agent(full: Running) -> Running:
     model = f"python3 /root/model.py {MODEL_PORT} {KEY} {MODEL_LOG}"
     full.ssh("desk", f"sudo systemd-run --quiet --unit=model.service {model}")
     configuration = json.loads(full.ssh("desk", f"sudo cat /{CONFIGURATION}").stdout)
-    full.ssh("desk", f"sudo tee /{CONFIGURATION} >/dev/null", stdin=json.dumps({**configuration, **SETTINGS}))
+    full.ssh("desk", f"sudo tee /{CONFIGURATION} >/dev/null", stdin=json.dumps(with_model(configuration)))
     owner = Owner(full)
     owner.set_key(KEY, "local")
     owner.name_it("local")

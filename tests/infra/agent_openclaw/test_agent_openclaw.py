@@ -116,6 +116,13 @@ def test_browser_is_the_desktops(configuration: dict[str, Any], defaults: dict[s
     )
 
 
+def test_it_asks_its_model_by_itself_as_often_as_the_role_says(
+    configuration: dict[str, Any], defaults: dict[str, Any]
+) -> None:
+    # Whoever has the key pays for each time; what OpenClaw makes of it is in tests/catalogue.
+    assert configuration["agents"]["defaults"]["heartbeat"] == {"every": defaults["agent_openclaw_heartbeat"]}
+
+
 def test_owners_keys_reach_the_service_and_are_watched(host: Host) -> None:
     files = host.check_output("systemctl show --property=EnvironmentFiles agent-openclaw.service")
     assert "/etc/deskyard/keys.env (ignore_errors=yes)" in files
