@@ -22,6 +22,7 @@ pytestmark = pytest.mark.deep
 Eventually = Callable[[Callable[[], bool], str], None]
 KEY, OTHER = "canary-4a77-task", "canary-d3c8-other"
 STACK = f"config:\n  deskyard:network: 10.80.1.0/24\n  deskyard:desktops:\n    - name: {DESK}\n"
+PROMPTS = "/home/agent/.openclaw/workspace"
 PAGES = (
     "systemd-run --quiet --unit=pages.service sh -c 'cd /srv && exec python3 -m http.server 18080 2>/root/pages.log'"
 )
@@ -68,6 +69,18 @@ def test_agent_makes_a_file_by_its_shell_and_says_so_in_pieces(agent: Agent) -> 
     # The conversation goes on on the desktop under the same name.
     listed = json.loads(agent.bench.do("openclaw sessions --json", user="agent").stdout)
     assert "agent:main:report" in [one["key"] for one in listed["sessions"]]
+
+
+def test_what_is_written_down_for_it_reaches_its_model(agent: Agent) -> None:
+    def noted() -> str:
+        return "".join(event["text"] for event in done("What is noted of `the harbour`?") if event["event"] == "text")
+
+    assert noted() == "Nothing is noted."
+    agent.bench.do(f"mkdir -p {PROMPTS}; echo 'Mind the harbour.' >{PROMPTS}/AGENTS.md", user="agent")
+    try:
+        assert noted() == "It is noted: Mind the harbour."
+    finally:
+        agent.bench.do(f"rm {PROMPTS}/AGENTS.md")
 
 
 def test_agent_opens_a_page_in_its_browser(agent: Agent, eventually: Eventually) -> None:

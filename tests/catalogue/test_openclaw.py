@@ -24,6 +24,24 @@ def agent(bench: Workbench) -> Iterator[Agent]:
     agent.bring()
 
 
+def heartbeats(agent: Agent) -> list[str]:
+    """What it would ask its model by itself, by its own word."""
+    told = agent.bench.do("openclaw cron list --all --json", user="agent", seconds=300).stdout
+    return [job["name"] for job in json.loads(told)["jobs"] if job["enabled"] and "eartbeat" in job["name"]]
+
+
+def test_it_asks_its_model_by_itself_only_when_its_owner_says_so(agent: Agent, eventually: Eventually) -> None:
+    every = "openclaw config set agents.defaults.heartbeat.every"
+    eventually(agent.ready, "the gateway")
+    assert heartbeats(agent) == []
+    try:
+        agent.bench.do(f"{every} 30m", user="agent", seconds=300)
+        eventually(lambda: heartbeats(agent) != [], "a heartbeat")
+    finally:
+        agent.bench.do(f"{every} 0m", user="agent", seconds=300)
+    eventually(lambda: heartbeats(agent) == [], "no heartbeat")
+
+
 def test_key_reaches_the_service_rotates_and_goes(agent: Agent, eventually: Eventually) -> None:
     agent.bring()
     eventually(agent.ready, "the gateway")

@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.vm, pytest.mark.deep]
 KEY = "canary-60b8-at-work"
 # OpenClaw starts for minutes on an emulated processor, and anew for the key.
 START_SECONDS, TASK_SECONDS = 2400, 1500
+PROMPT = "Mind the harbour."
 PAGES_PORT = 18080
 HAS_KEY = (
     f"sudo grep -qz '^LOCAL_API_KEY={KEY}$' /proc/$(systemctl show --value --property=MainPID {SERVICE})/environ"
@@ -26,13 +27,17 @@ HAS_KEY = (
 
 @pytest.fixture(scope="module")
 def agent(full: Running) -> Running:
-    """The desktop's agent has its owner's key, for a model on the desktop's loopback address."""
+    """The desktop's agent has its owner's key and prompt; its model is on the desktop's loopback address."""
     full.ssh("desk", "sudo tee /root/model.py >/dev/null", stdin=Path(model_server.__file__).read_text())
     model = f"python3 /root/model.py {MODEL_PORT} {KEY} {MODEL_LOG}"
     full.ssh("desk", f"sudo systemd-run --quiet --unit=model.service {model}")
     configuration = json.loads(full.ssh("desk", f"sudo cat /{CONFIGURATION}").stdout)
     full.ssh("desk", f"sudo tee /{CONFIGURATION} >/dev/null", stdin=json.dumps(with_model(configuration)))
+    prompts = full.declared.folder / "everyone/home/.openclaw/workspace"
+    prompts.mkdir(parents=True)
+    (prompts / "AGENTS.md").write_text(f"{PROMPT}\n")
     owner = Owner(full)
+    owner.customise("everyone")
     owner.set_key(KEY, "local")
     owner.name_it("local")
     owner.up()
@@ -59,3 +64,20 @@ def test_agent_opens_a_page_on_its_screen(agent: Running, full_viewer: Chrome) -
     # A command that takes long goes on while the agent answers.
     told(agent, f"Please run `chromium http://127.0.0.1:{PAGES_PORT}/page.html` for me.")
     await_window(agent, full_viewer, "local page", PAGE_COLOUR, "agent-at-work")
+
+
+def test_what_the_owner_wrote_down_for_it_reaches_its_model(agent: Running) -> None:
+    assert f"It is noted: {PROMPT}" in told(agent, "What is noted of `the harbour`?")
+
+
+def test_command_that_takes_too_much_memory_ends_and_the_agent_goes_on(agent: Running) -> None:
+    shown = f"systemctl show --value --property=MainPID {SERVICE}"
+    before = agent.ssh("desk", shown).stdout
+    limit = int(agent.ssh("desk", f"systemctl show --value --property=MemoryMax {SERVICE}").stdout)
+    greedy = f"python3 -c \"print(len(bytearray(b'x') * {limit}))\""
+    # It may take longer than OpenClaw waits for a command.
+    told(agent, f"Please run `{greedy}; echo ended with $? >/home/agent/ended` for me.")
+    read = "sudo cat /home/agent/ended"
+    wait_for("the command's end", lambda: agent.ssh("desk", read, check=False).returncode == 0, TASK_SECONDS)
+    assert agent.ssh("desk", read).stdout == "ended with 137\n"
+    assert agent.ssh("desk", shown).stdout == before

@@ -57,6 +57,12 @@ class Owner:
         content["config"]["deskyard:desktops"][0]["keys"] = list(keys)
         self.file.write_text(yaml.safe_dump(content))
 
+    def customise(self, folder: str) -> None:
+        """Say what customises all desktops."""
+        content = yaml.safe_load(self.file.read_text())
+        content["config"]["deskyard:customise"] = {"from": folder}
+        self.file.write_text(yaml.safe_dump(content))
+
     def up(self) -> None:
         """Bring the workspace to what is declared."""
         self.inv("workspace.up", self.running.name, timeout=UP_SECONDS)

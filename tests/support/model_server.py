@@ -1,6 +1,7 @@
 """A model of the smallest kind, behind the API of OpenAI (chat completions): it does what the task says in backquotes.
 
-`run `command`` in a task makes it call the agent's tool `exec` with that command; what the tool answered, it says. It
+`run `command`` in a task makes it call the agent's tool `exec` with that command; what the tool answered, it says.
+Asked what is `noted of `words``, it says the first line with them of what it was told besides the conversation. It
 knows only the standard library, for it runs on the host whose agent asks it: python3 model_server.py PORT KEY [LOG]
 """
 
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 COMMAND = re.compile(r"run `([^`]+)`")
+NOTED = re.compile(r"noted of `([^`]+)`")
 MAX_TOLD = 500
 
 
@@ -37,6 +39,11 @@ def reply(request: dict[str, Any]) -> dict[str, Any]:
     if asked and "exec" in tools:
         call = {"name": "exec", "arguments": json.dumps({"command": asked[-1]})}
         return {"tool_calls": [{"index": 0, "id": f"call_{len(messages)}", "type": "function", "function": call}]}
+    wanted = [words for message in new if message["role"] == "user" for words in NOTED.findall(texts(message))]
+    if wanted:
+        told = [texts(message) for message in messages if message["role"] in ("system", "developer")]
+        lines = [line for text in told for line in text.splitlines() if wanted[-1] in line]
+        return {"content": f"It is noted: {lines[0]}" if lines else "Nothing is noted."}
     return {"content": "There is nothing to run."}
 
 

@@ -197,8 +197,8 @@ def test_the_example_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DESKYARD_STACKS", str(tree() / "examples" / "customise"))
     shall = customise_delivery.wanted(declaration.read("writers"))
     assert {desktop: sorted(one.files) for desktop, one in shall.items()} == {
-        "editor": [".bashrc", ".config/agent/house-style.md", "notes/memory.md"],
-        "reader": [".bashrc", ".config/agent/house-style.md"],
+        "editor": [".bashrc", ".openclaw/workspace/AGENTS.md", ".openclaw/workspace/MEMORY.md"],
+        "reader": [".bashrc", ".openclaw/workspace/AGENTS.md"],
     }
     assert shall["editor"].environment == {"EDITOR": "nano", "PAGER": "less", "ROLE": "editor"}
     assert [one.title for one in shall["editor"].scripts] == ["first-boot-workspace"]

@@ -1,0 +1,88 @@
+"""What customises a desktop, on the live machine of a built image: its session and its terminal have it.
+
+Every case of files, refusals and interruptions is in tests/desktop.
+"""
+
+import json
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from deskyard.plan import customisation
+from tests.gateway.support import wait_for
+from tests.support.workspaces import Running
+
+pytestmark = pytest.mark.vm
+APPLY_SECONDS = 900
+SESSION = "systemctl show --value --property=MainPID desktop-session.service web-terminal.service"
+PROPERTY = "--channel deskyard-test --property /level"
+# A login, so that it finds the session: what it sets there is what the desktop's programs read.
+FIRST_BOOT = f'#!/bin/bash -l\nset -eu\nxfconf-query {PROPERTY} --create --type string --set "$LEVEL"\n'
+BROUGHT = {"home/notes/memory.md": "one\n", "home/notes/todo.md": "one\n", "environment": "LEVEL=two words\n"}
+
+
+@pytest.fixture
+def brought(one: Running) -> Iterator[Path]:
+    """The folder that customises the desktop of `one`; at the end all of it is taken back."""
+    folder = one.declared.folder / "brought"
+    for name, text in {**BROUGHT, "first-boot": FIRST_BOOT}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    file = one.declared.folder / f"Pulumi.{one.name}.yaml"
+    before = file.read_text()
+    content = yaml.safe_load(before)
+    content["config"]["deskyard:desktops"][0]["customise"] = {"from": folder.name}
+    file.write_text(yaml.safe_dump(content))
+    try:
+        yield folder
+    finally:
+        file.write_text(before)
+        customised(one)
+        as_agent(one, f"xfconf-query {PROPERTY} --reset; rm -rf notes in-terminal")
+
+
+def customised(one: Running, *options: str) -> dict[str, str]:
+    """What became of each file of the desktop."""
+    done = one.inv("desktop.customise", f"{one.name}/desk", "--json", *options, timeout=APPLY_SECONDS)
+    report: dict[str, Any] = json.loads(done.stdout)["desktops"][0]
+    return {found["path"]: found["state"] for found in report["files"]}
+
+
+def as_agent(one: Running, command: str) -> str:
+    """What a login of the desktop's user says to a command."""
+    return one.ssh("desk", f"sudo -u {customisation.ACCOUNT} -i sh -c {shlex.quote(command)}", check=False).stdout
+
+
+def in_terminal(one: Running, variable: str) -> str:
+    """A variable as a new shell of the terminal has it."""
+    typed = shlex.quote(f"printenv {variable} >~/in-terminal.part; mv ~/in-terminal.part ~/in-terminal")
+    as_agent(one, f"tmux new-session -d -s probe && tmux send-keys -t probe {typed} Enter")
+    read = f"cat {customisation.HOME}/in-terminal"
+    try:
+        wait_for("the terminal", lambda: one.ssh("desk", f"sudo {read}", check=False).returncode == 0, 120)
+        return one.ssh("desk", f"sudo {read}").stdout
+    finally:
+        as_agent(one, "tmux kill-session -t probe")
+
+
+def test_session_and_terminal_have_what_the_owner_brings_and_nothing_is_restarted(one: Running, brought: Path) -> None:
+    running = one.ssh("desk", SESSION).stdout
+    files = {"notes/memory.md": "new", "notes/todo.md": "new"}
+    assert customised(one, "--dry-run") == files
+    assert one.ssh("desk", f"sudo ls {customisation.HOME}/notes", check=False).returncode != 0, "the dry run did it"
+
+    assert customised(one) == files
+    assert as_agent(one, "stat -c %U notes/memory.md; cat notes/memory.md").split() == ["agent", "one"]
+    assert in_terminal(one, "LEVEL") == "two words\n"
+    assert as_agent(one, f"xfconf-query {PROPERTY}") == "two words\n", "first-boot did not reach the session"
+
+    as_agent(one, "echo mine >notes/todo.md")
+    for name in files:
+        (brought / "home" / name).write_text("two\n")
+    assert customised(one) == {"notes/memory.md": "changed", "notes/todo.md": "kept"}
+    assert as_agent(one, "cat notes/memory.md notes/todo.md").split() == ["two", "mine"]
+    assert one.ssh("desk", SESSION).stdout == running, "something was restarted"
