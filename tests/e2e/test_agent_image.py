@@ -1,6 +1,5 @@
 """The full image on a screen: what a person sees of its programs, through the gateway, in a real browser."""
 
-import shlex
 from pathlib import Path
 
 import pytest
@@ -32,7 +31,9 @@ def test_browser_shows_a_local_page(full: Running, full_viewer: Chrome) -> None:
 
 
 def test_editor_opens_a_folder(full: Running, full_viewer: Chrome) -> None:
-    as_agent(full, f"mkdir -p project && printf %s {shlex.quote(PROGRAM)} >project/answer.py")
+    as_agent(full, "mkdir -p project")
+    # On standard input: on a command line sudo's login shell joins its lines.
+    full.ssh("desk", "sudo -u agent tee /home/agent/project/answer.py", stdin=PROGRAM)
     open_on_screen(full, "code project/answer.py")
     await_window(full, full_viewer, "answer.py - project", COMMENT, "agent-editor", least=0.05)
 
