@@ -1,5 +1,6 @@
 """Boots a disk in a throw-away virtual machine: nothing of it reaches the disk, and it ends with the block."""
 
+import os
 import socket
 import subprocess
 import time
@@ -20,6 +21,8 @@ QEMU = "qemu-system-x86_64"
 BOOT_SECONDS: dict[Accelerator, float] = {"kvm": 180, "tcg": 600}
 NAME = "guest"
 GROWTH_GIB = 4
+# The kernel takes no more bytes for the name of a socket; ssh makes its own under its name and 17 characters first.
+LONGEST_SOCKET, DRAFT = 107, ".0123456789abcdef"
 MAC = "52:54:00:00:00:01"
 # The fixed addresses of QEMU's user network. The NIC has the name of a gateway's outer one: its firewall lets SSH in
 # from there alone, and to a desktop the name does not matter.
@@ -156,8 +159,14 @@ def write_ssh_config(path: Path, key: Path, port: int, user: str) -> None:
         f"  UserKnownHostsFile {path.parent}/known_hosts\n"
         "  LogLevel ERROR\n"
         # One connection for all commands: a key exchange costs an emulated guest seconds.
-        f"  ControlPath {path.parent}/mux\n"
+        f"  ControlPath {_control_path(path.parent)}\n"
     )
+
+
+def _control_path(folder: Path) -> str:
+    """Where ssh shares its connection; in a folder that is too deep for a socket each command has its own."""
+    mux = folder / "mux"
+    return str(mux) if len(os.fsencode(mux)) + len(DRAFT) <= LONGEST_SOCKET else "none"
 
 
 @contextmanager

@@ -3,6 +3,8 @@
 import json
 import os
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -31,11 +33,18 @@ def build(data: Path) -> Path:
     return Path(inv("image.build", IMAGE, data=data, timeout=BUILD_SECONDS).splitlines()[-1]).parent
 
 
-def test_two_builds_from_one_base_have_the_same_files_to_the_byte(tmp_path: Path) -> None:
+@pytest.fixture
+def data() -> Iterator[Path]:
+    """A folder for both; pytest's own are so deep that ssh would greet the guest for each command anew."""
+    with tempfile.TemporaryDirectory(prefix="twice-") as folder:
+        yield Path(folder)
+
+
+def test_two_builds_from_one_base_have_the_same_files_to_the_byte(data: Path) -> None:
     # Both at once: a build that another one's presence changes would show as well.
     with ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(build, [tmp_path / "first", tmp_path / "second"])
-    told = inv("image.diff", str(first), str(second), "--files", "--json", data=tmp_path, timeout=READ_SECONDS)
+        first, second = pool.map(build, [data / "first", data / "second"])
+    told = inv("image.diff", str(first), str(second), "--files", "--json", data=data, timeout=READ_SECONDS)
     difference = json.loads(told)
     assert difference["files"] == [], difference["files"][:40]
     assert difference["packages"] == {"added": {}, "removed": {}, "changed": {}}

@@ -1,5 +1,6 @@
 """A guest that does not come up leaves its console and its screen, and runs on only if it was asked for."""
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -70,3 +71,20 @@ def test_interrupted_guest_is_ended_even_where_it_was_to_be_kept(disk: Path, mon
     ):
         pytest.fail("an empty disk boots")
     assert list(places().images.iterdir()) == []
+
+
+def test_ssh_reaches_the_guest_of_a_folder_too_deep_for_its_socket(tmp_path: Path) -> None:
+    def said(folder: Path) -> str:
+        guest_boot.write_ssh_config(folder / "ssh_config", folder / "key", port=9, user="nobody")
+        return run(["ssh", "-F", str(folder / "ssh_config"), "guest"], timeout=30, check=False).stderr
+
+    deep = tmp_path / ("d" * 100)
+    deep.mkdir()
+    assert "Connection refused" in said(deep)
+    # What ssh says to a name that no socket can have, and where one connection is shared as ever.
+    config = deep / "ssh_config"
+    config.write_text(config.read_text().replace("ControlPath none", f"ControlPath {deep}/mux"))
+    assert "too long" in run(["ssh", "-F", str(config), "guest"], timeout=30, check=False).stderr
+    with tempfile.TemporaryDirectory(prefix="d", dir="/tmp") as shallow:
+        assert "Connection refused" in said(Path(shallow))
+        assert f"ControlPath {shallow}/mux\n" in (Path(shallow) / "ssh_config").read_text()
