@@ -15,7 +15,7 @@ from tests.support.workspaces import Running
 
 pytestmark = [pytest.mark.vm, pytest.mark.deep]
 # What the office writes on, and a comment in the editor: blocks, so that there is much of its colour.
-PAPER, COMMENT = "#ffffff", "#008000"
+PAPER, COMMENT = "#ffffff", "#6e7781"
 PROGRAM = "print(42)\n" + f"# {'█' * 60}\n" * 20
 
 
