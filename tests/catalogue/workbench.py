@@ -10,16 +10,15 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
 from deskyard.run import molecule_desk
 from deskyard.run.command import Result, run
 from deskyard.run.molecule_desk import DESK
-from deskyard.run.nspawn import Yard
 from deskyard.run.places import tree
+from tests.support.containers import Containers
 
 APPLY_SECONDS = 2400.0
 PLAYBOOK = """
@@ -35,26 +34,12 @@ PLAYBOOK = """
 """
 
 
-class Workbench:
+class Workbench(Containers):
     """The host, while its `with` block lasts."""
 
-    def __init__(self, folder: Path) -> None:
-        self.yard = Yard(folder)
-
-    def __enter__(self) -> Self:
-        try:
-            molecule_desk.boot(self.yard)
-        except BaseException:
-            self.yard.destroy()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.yard.destroy()
-        assert self.yard.left_behind() == []
-        shutil.rmtree(self.yard.folder)
+    def boot(self) -> None:
+        """Create the host as Molecule has it."""
+        molecule_desk.boot(self.yard)
 
     @property
     def root(self) -> Path:

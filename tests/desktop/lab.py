@@ -4,14 +4,11 @@ The gateway and the desktops of a Plan stand where the Plan has them: desktops a
 `deskyard`, who manages them, and `agent` have their accounts as in the images. What a host writes is one folder.
 """
 
-import shutil
 import subprocess
 import time
 from collections.abc import Sequence
 from ipaddress import IPv4Network
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from deskyard.model.site import Site
 from deskyard.model.workspace import Workspace
@@ -23,9 +20,10 @@ from deskyard.run.bootstrap import apt_sources
 from deskyard.run.command import run
 from deskyard.run.management_key import public_key
 from deskyard.run.molecule_tree import cached
-from deskyard.run.nspawn import Host, Nic, Yard
+from deskyard.run.nspawn import Host, Nic
 from deskyard.run.places import tree
 from deskyard.run.ssh_link import SshLink
+from tests.support.containers import Containers
 
 PACKAGES = ("dbus", "iproute2", "libpam-systemd", "openssh-server", "procps", "python3", "sudo", "systemd-sysv")
 FINISH = f"""
@@ -63,13 +61,15 @@ def planned(*desktops: str) -> WorkspacePlan:
     return plan_workspace(Workspace.check(values, "test"), Site(), "kvm")
 
 
-class Lab:
+class Lab(Containers):
     """The hosts of a Plan, while its `with` block lasts."""
 
     def __init__(self, folder: Path, plan: WorkspacePlan) -> None:
-        self.plan, self.yard = plan, Yard(folder)
+        super().__init__(folder)
+        self.plan = plan
 
-    def __enter__(self) -> Self:
+    def boot(self) -> None:
+        """Create the hosts, and let their manager in."""
         settings, prefix = self.plan.gateway.settings, IPv4Network(self.plan.network.cidr).prefixlen
         door = [
             _nic("uplink", settings.uplink_mac, "uplink", f"{settings.uplink_address}/{settings.uplink_prefix}"),
@@ -79,20 +79,8 @@ class Lab:
         for one in self.plan.desktops:
             hosts.append(Host(one.name, (_nic("workspace", one.mac, "workspace", f"{one.address}/{prefix}"),)))
         bridges = {"uplink": [f"{settings.host_address}/{settings.uplink_prefix}"], "workspace": []}
-        try:
-            self.yard.create(host_tree(), bridges, hosts, "sleep infinity")
-            self._let_in([host.name for host in hosts])
-        except BaseException:
-            self.yard.destroy()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.yard.destroy()
-        assert self.yard.left_behind() == []
-        shutil.rmtree(self.yard.folder)
+        self.yard.create(host_tree(), bridges, hosts, "sleep infinity")
+        self._let_in([host.name for host in hosts])
 
     @property
     def link(self) -> SshLink:
