@@ -17,7 +17,9 @@ from deskyard.run.ssh_link import GATEWAY, SshLink
 
 # Emulated desktops share few cores: the last of four takes more than six minutes.
 SECONDS = {"kvm": 300.0, "tcg": 1500.0}
-PAUSE_SECONDS = 4.0
+# To answer keeps an emulated gateway's processor busy for five seconds, and desktops that start want it: whoever
+# answers slowly is asked less often.
+PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, PAUSE_PER_ANSWER = 4.0, 15.0, 3.0
 STATUS_SECONDS = 120.0
 
 
@@ -41,7 +43,9 @@ def wait(
     seen = _Seen(set(), set())
     while True:
         _pin_desktops(plan, seen)
+        asked = time.monotonic()
         status = ask(plan)
+        pause = PAUSE_PER_ANSWER * (time.monotonic() - asked)
         for desktop, route in _news(status, seen):
             say(f"    {desktop}/{route} answers")
             if on_route is not None:
@@ -53,7 +57,7 @@ def wait(
             folder = keep_evidence(plan)
             reason = f"stopped: {', '.join(dead)}" if dead else f"not ready in time: {_missing(plan, status, seen)}"
             raise SiteError("workspace", plan.name, reason, f"see {folder}, then run the same command again")
-        time.sleep(PAUSE_SECONDS)
+        time.sleep(min(max(pause, PAUSE_SECONDS), LONGEST_PAUSE_SECONDS))
 
 
 def ask(plan: WorkspacePlan) -> dict[str, Any]:

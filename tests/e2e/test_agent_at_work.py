@@ -17,6 +17,8 @@ pytestmark = [pytest.mark.vm, pytest.mark.deep]
 KEY = "canary-60b8-at-work"
 # OpenClaw starts for minutes on an emulated processor, and anew for the key.
 START_SECONDS, TASK_SECONDS = 2400, 1500
+# A session over ssh takes a second of that processor.
+PAUSE_SECONDS = 20
 PROMPT = "Mind the harbour."
 PAGES_PORT = 18080
 HAS_KEY = (
@@ -41,7 +43,11 @@ def agent(full: Running) -> Running:
     owner.set_key(KEY, "local")
     owner.name_it("local")
     owner.up()
-    wait_for("the agent with its key", lambda: full.ssh("desk", HAS_KEY, check=False).returncode == 0, START_SECONDS)
+
+    def has_its_key() -> bool:
+        return full.ssh("desk", HAS_KEY, check=False).returncode == 0
+
+    wait_for("the agent with its key", has_its_key, START_SECONDS, PAUSE_SECONDS)
     return full
 
 
@@ -78,6 +84,10 @@ def test_command_that_takes_too_much_memory_ends_and_the_agent_goes_on(agent: Ru
     # It may take longer than OpenClaw waits for a command.
     told(agent, f"Please run `{greedy}; echo ended with $? >/home/agent/ended` for me.")
     read = "sudo cat /home/agent/ended"
-    wait_for("the command's end", lambda: agent.ssh("desk", read, check=False).returncode == 0, TASK_SECONDS)
+
+    def has_ended() -> bool:
+        return agent.ssh("desk", read, check=False).returncode == 0
+
+    wait_for("the command's end", has_ended, TASK_SECONDS, PAUSE_SECONDS)
     assert agent.ssh("desk", read).stdout == "ended with 137\n"
     assert agent.ssh("desk", shown).stdout == before

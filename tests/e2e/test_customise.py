@@ -63,7 +63,7 @@ def in_terminal(one: Running, variable: str) -> str:
     as_agent(one, f"tmux new-session -d -s probe && tmux send-keys -t probe {typed} Enter")
     read = f"cat {customisation.HOME}/in-terminal"
     try:
-        wait_for("the terminal", lambda: one.ssh("desk", f"sudo {read}", check=False).returncode == 0, 120)
+        wait_for("the terminal", lambda: one.ssh("desk", f"sudo {read}", check=False).returncode == 0, 120, pause=1)
         return one.ssh("desk", f"sudo {read}").stdout
     finally:
         as_agent(one, "tmux kill-session -t probe")

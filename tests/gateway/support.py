@@ -37,8 +37,8 @@ def search_path() -> str:
     return os.pathsep.join(filter(None, (str(TREE), os.environ.get("PYTHONPATH"))))
 
 
-def wait_for(what: str, ready: Callable[[], Any], seconds: float = WAIT_SECONDS) -> Any:
-    """The first true answer of `ready`; fails with `what` if there is none in time."""
+def wait_for(what: str, ready: Callable[[], Any], seconds: float = WAIT_SECONDS, pause: float = 0.02) -> Any:
+    """The first true answer of `ready`, asked again after each `pause`; fails with `what` if there is none in time."""
     end = time.monotonic() + seconds
     while True:
         answer = ready()
@@ -46,7 +46,7 @@ def wait_for(what: str, ready: Callable[[], Any], seconds: float = WAIT_SECONDS)
             return answer
         if time.monotonic() > end:
             raise AssertionError(f"not within {seconds:.0f} s: {what}")
-        time.sleep(0.02)
+        time.sleep(pause)
 
 
 def free_ports(count: int) -> list[int]:

@@ -1,5 +1,8 @@
 """Waiting for a workspace."""
 
+import time
+from typing import Any
+
 import pytest
 
 from deskyard.model.site import Site
@@ -46,3 +49,25 @@ def test_the_machines_are_looked_at_only_while_a_desktop_is_not_pinned(
     assert len(looked) == looks
     assert keys == {name: f"deskyard-lab.{name}" for name in DESKTOPS if name not in pinned}
     assert seen.pinned == set(DESKTOPS)
+
+
+@pytest.mark.parametrize(
+    ("answer_seconds", "pause"), [(0.1, 4), (3, 9), (30, 15)], ids=["at once", "emulated", "hardly at all"]
+)
+def test_gateway_that_answers_slowly_is_asked_less_often(
+    monkeypatch: pytest.MonkeyPatch, answer_seconds: float, pause: float
+) -> None:
+    now, answers, pauses = [0.0], [False, True], list[float]()
+
+    def ask(_: WorkspacePlan) -> dict[str, Any]:
+        now[0] += answer_seconds
+        return {"ready": answers.pop(0)}
+
+    monkeypatch.setattr(readiness, "ask", ask)
+    monkeypatch.setattr(readiness, "machines_of", lambda _: Machines())
+    monkeypatch.setattr(readiness, "stopped_machines", lambda _: [])
+    monkeypatch.setattr(SshLink, "pin", lambda *_: None)
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    assert readiness.wait(PLAN) == {"ready": True}
+    assert pauses == [pytest.approx(pause)]
