@@ -132,18 +132,19 @@ def test_desktop_without_a_secret_says_so(desktop: Desktop, content: str) -> Non
     assert "agent-openclaw-secret" in caught.value.remedy
 
 
-def test_gateway_that_starts_is_waited_for(desktop: Desktop, capfd: pytest.CaptureFixture[str]) -> None:
+def test_gateway_that_starts_is_waited_for(desktop: Desktop, monkeypatch: pytest.MonkeyPatch) -> None:
     desktop.server.shutdown()
     desktop.server.server_close()
+    said: list[str] = []
 
-    def start() -> None:
-        time.sleep(2)
+    def start_when_waited_for(line: str) -> None:
+        said.append(line.strip())
         desktop.server = agent_server.server(desktop.secret, desktop.log, desktop.port)
-        desktop.server.serve_forever()
+        threading.Thread(target=desktop.server.serve_forever, daemon=True).start()
 
-    threading.Thread(target=start, daemon=True).start()
+    monkeypatch.setattr(agent_task, "say", start_when_waited_for)
     assert [event["event"] for event in agent_task.events(task("count"))][-1] == "end"
-    assert "its agent is starting" in capfd.readouterr().err
+    assert said == ["dev1: its agent is starting"]
 
 
 def test_task_that_takes_too_long_is_ended(desktop: Desktop) -> None:
