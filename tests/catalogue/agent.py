@@ -26,7 +26,7 @@ ask $gateway/readyz && printf 'header = "Authorization: Bearer %s"' "$OPENCLAW_G
   ask --config - --json '{"tool": "sessions_list", "args": {}}' $gateway/tools/invoke
 """
 SETTINGS: dict[str, Any] = {
-    "agents": {"defaults": {"model": {"primary": "local/tester"}, "skipBootstrap": True}},
+    "agents": {"defaults": {"model": {"primary": "local/tester"}}},
     "models": {
         "providers": {
             "local": {

@@ -71,16 +71,25 @@ def test_agent_makes_a_file_by_its_shell_and_says_so_in_pieces(agent: Agent) -> 
     assert "agent:main:report" in [one["key"] for one in listed["sessions"]]
 
 
-def test_what_is_written_down_for_it_reaches_its_model(agent: Agent) -> None:
-    def noted() -> str:
-        return "".join(event["text"] for event in done("What is noted of `the harbour`?") if event["event"] == "text")
+def noted(words: str) -> str:
+    """What its model was told about them, besides the conversation."""
+    return "".join(event["text"] for event in done(f"What is noted of `{words}`?") if event["event"] == "text")
 
-    assert noted() == "Nothing is noted."
-    agent.bench.do(f"mkdir -p {PROMPTS}; echo 'Mind the harbour.' >{PROMPTS}/AGENTS.md", user="agent")
+
+def test_first_task_knows_its_machine_and_is_no_talk_about_the_agents_name(agent: Agent) -> None:
+    assert noted("a machine of your own").startswith("It is noted: This is a machine of your own")
+    assert (agent.bench.root / PROMPTS.lstrip("/") / "AGENTS.md").exists()
+    # What OpenClaw begins such a talk with, and what would come of it.
+    assert agent.bench.do(f"ls {PROMPTS} | grep -v -x -e AGENTS.md -e memory", check=False).stdout == ""
+
+
+def test_what_is_written_down_for_it_reaches_its_model(agent: Agent) -> None:
+    assert noted("the harbour") == "Nothing is noted."
+    agent.bench.do(f"cp {PROMPTS}/AGENTS.md /root/; echo 'Mind the harbour.' >>{PROMPTS}/AGENTS.md")
     try:
-        assert noted() == "It is noted: Mind the harbour."
+        assert noted("the harbour") == "It is noted: Mind the harbour."
     finally:
-        agent.bench.do(f"rm {PROMPTS}/AGENTS.md")
+        agent.bench.do(f"cp /root/AGENTS.md {PROMPTS}/AGENTS.md")
 
 
 def test_agent_opens_a_page_in_its_browser(agent: Agent, eventually: Eventually) -> None:

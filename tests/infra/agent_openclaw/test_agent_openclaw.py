@@ -123,6 +123,16 @@ def test_it_asks_its_model_by_itself_as_often_as_the_role_says(
     assert configuration["agents"]["defaults"]["heartbeat"] == {"every": defaults["agent_openclaw_heartbeat"]}
 
 
+def test_what_it_is_told_of_its_machine_makes_room_for_its_owners(
+    host: Host, configuration: dict[str, Any], defaults: dict[str, Any]
+) -> None:
+    user, path = defaults["agent_openclaw_user"], ".openclaw/workspace/AGENTS.md"
+    assert f"`{defaults['agent_openclaw_display']}`" in host.file(f"/etc/skel/{path}").content_string
+    own = host.file(f"/home/{user}/{path}")
+    assert (own.user, own.is_file) == (user, True)
+    assert configuration["agents"]["defaults"]["skipBootstrap"] is True
+
+
 def test_owners_keys_reach_the_service_and_are_watched(host: Host) -> None:
     files = host.check_output("systemctl show --property=EnvironmentFiles agent-openclaw.service")
     assert "/etc/deskyard/keys.env (ignore_errors=yes)" in files
