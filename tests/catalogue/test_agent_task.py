@@ -22,7 +22,7 @@ pytestmark = pytest.mark.deep
 Eventually = Callable[[Callable[[], bool], str], None]
 KEY, OTHER = "canary-4a77-task", "canary-d3c8-other"
 STACK = f"config:\n  deskyard:network: 10.80.1.0/24\n  deskyard:desktops:\n    - name: {DESK}\n"
-PROMPTS = "/home/agent/.openclaw/workspace"
+PROMPTS = "home/agent/.openclaw/workspace"
 PAGES = (
     "systemd-run --quiet --unit=pages.service sh -c 'cd /srv && exec python3 -m http.server 18080 2>/root/pages.log'"
 )
@@ -78,18 +78,20 @@ def noted(words: str) -> str:
 
 def test_first_task_knows_its_machine_and_is_no_talk_about_the_agents_name(agent: Agent) -> None:
     assert noted("a machine of your own").startswith("It is noted: This is a machine of your own")
-    assert (agent.bench.root / PROMPTS.lstrip("/") / "AGENTS.md").exists()
+    assert (agent.bench.root / PROMPTS / "AGENTS.md").exists()
     # What OpenClaw begins such a talk with, and what would come of it.
-    assert agent.bench.do(f"ls {PROMPTS} | grep -v -x -e AGENTS.md -e memory", check=False).stdout == ""
+    assert agent.bench.do(f"ls /{PROMPTS} | grep -v -x -e AGENTS.md -e memory", check=False).stdout == ""
 
 
 def test_what_is_written_down_for_it_reaches_its_model(agent: Agent) -> None:
     assert noted("the harbour") == "Nothing is noted."
-    agent.bench.do(f"cp {PROMPTS}/AGENTS.md /root/; echo 'Mind the harbour.' >>{PROMPTS}/AGENTS.md")
+    prompt = agent.bench.root / PROMPTS / "AGENTS.md"
+    before = prompt.read_text()
+    prompt.write_text(f"{before}Mind the harbour.\n")
     try:
         assert noted("the harbour") == "It is noted: Mind the harbour."
     finally:
-        agent.bench.do(f"cp /root/AGENTS.md {PROMPTS}/AGENTS.md")
+        prompt.write_text(before)
 
 
 def test_agent_opens_a_page_in_its_browser(agent: Agent, eventually: Eventually) -> None:
