@@ -101,4 +101,6 @@ def interface_files(nics: Sequence[NamedNic]) -> str:
         files[f"/etc/systemd/network/10-deskyard-{nic.name}.link"] = f"{match}\n[Link]\nName={nic.name}\n"
         files[f"/etc/systemd/network/10-deskyard-{nic.name}.network"] = "\n".join(lines) + "\n"
     writes = [f"printf %s {shlex.quote(text)} > {path}" for path, text in files.items()]
-    return "\n".join(["set -e", *writes, "rm -f /etc/systemd/network/10-cloud-init-*", "sync"]) + "\n"
+    # What cloud-init wrote; beside it the image has folders, 10-cloud-init-NAME.network.d.
+    written = [f"/etc/systemd/network/10-cloud-init-*.{kind}" for kind in ("network", "link")]
+    return "\n".join(["set -e", *writes, f"rm -f {' '.join(written)}", "sync"]) + "\n"

@@ -15,9 +15,6 @@ from deskyard.plan.placement import Need, place
 from deskyard.plan.proxmox_firewall import FirewallPlan, desktop_firewall, gateway_firewall
 from deskyard.plan.workspace import GATEWAY, HTTPS, Door, MachinePlan, WorkspacePlan, plan_workspace
 
-FIRST, LATER = 1, 2
-"""The order in which a node that starts brings machines up: the gateway gives desktops their addresses."""
-
 
 @dataclass(frozen=True)
 class NicPlan:
@@ -45,7 +42,6 @@ class VmPlan:
     nics: tuple[NicPlan, ...]
     resolvers: tuple[str, ...]
     firewall: FirewallPlan
-    start_order: int
     disk_iops: int | None
     disk_mib_per_second: int | None
 
@@ -183,7 +179,7 @@ class _Maker:
             config=f"{settings.workspace_address}/{settings.workspace_prefix}",
         )
         rules = gateway_firewall(self.plan)
-        return self._vm(GATEWAY, plan.machine, (outside, inside), rules, FIRST, None)
+        return self._vm(GATEWAY, plan.machine, (outside, inside), rules, None)
 
     def desktop(self, name: str) -> VmPlan:
         desktop = self.plan.desktop(name)
@@ -191,7 +187,7 @@ class _Maker:
         nic = NicPlan(
             bridge=self.claims.vnet, mac=desktop.mac, config="dhcp", mib_per_second=tier.network_mib_per_second
         )
-        return self._vm(name, desktop.machine, (nic,), desktop_firewall(self.plan, desktop), LATER, tier)
+        return self._vm(name, desktop.machine, (nic,), desktop_firewall(self.plan, desktop), tier)
 
     def _vm(
         self,
@@ -199,7 +195,6 @@ class _Maker:
         machine: MachinePlan,
         nics: tuple[NicPlan, ...],
         firewall: FirewallPlan,
-        order: int,
         tier: Tier | None,
     ) -> VmPlan:
         node = self.nodes[name]
@@ -216,7 +211,6 @@ class _Maker:
             nics=nics,
             resolvers=self.plan.gateway.settings.resolvers if name == GATEWAY else (),
             firewall=firewall,
-            start_order=order,
             disk_iops=tier.disk_iops if tier else None,
             disk_mib_per_second=tier.disk_mib_per_second if tier else None,
         )

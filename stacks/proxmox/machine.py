@@ -11,8 +11,10 @@ from deskyard.plan.workspace import GATEWAY
 from deskyard.proxmox.machine import CPU, DISK, OS_TYPE
 from stacks.proxmox.resources import Power
 
-# What a later image or cloud-init must never change or replace, and what `Power` sees to.
-OF_ITS_OWN = ["started", "protection", "disks[0].size"]
+# What a later image or cloud-init must never change or replace, and what `Power` sees to. Nobody declares `startup`:
+# to set or delete it takes Sys.Modify on `/`, beyond VM.Config.Options (qemu-server, PVE/API2/Qemu.pm,
+# check_vm_modify_config_perm), and machines of earlier versions may hold it.
+OF_ITS_OWN = ["started", "protection", "disks[0].size", "startup"]
 OF_A_DESKTOP = [*OF_ITS_OWN, "clone", "initialization"]
 # More than one try would take a machine that another client has just made under the same id for our own:
 # the provider believes that "already exists" at a second try means that the first one worked.
@@ -123,7 +125,6 @@ def _vm(plan: VmPlan, management_key: str) -> pve.VmLegacyArgs:
         operating_system=pve.VmLegacyOperatingSystemArgs(type=OS_TYPE),
         # Without this the provider would put the node's own drive in.
         cdrom=pve.VmLegacyCdromArgs(file_id="none", interface="ide3"),
-        startup=pve.VmLegacyStartupArgs(order=plan.start_order),
         on_boot=True,
         started=False,
         protection=False,

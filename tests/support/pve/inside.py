@@ -1,4 +1,4 @@
-"""The inside of machines: a folder for a root, programs that really run, and an agent that answers for it.
+"""The inside of machines: a folder for a root with the image's own files, programs that really run, and an agent.
 
 Who answers what: qemu-server, src/PVE/API2/Qemu/Agent.pm and src/PVE/QemuServer/Agent.pm, which pass on the answers of
 QEMU's qga/commands.c and qga/commands-posix.c (`guest-exec`, `guest-exec-status`, `guest-file-open`).
@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fakepve.model import PveError
 
 from tests.support.pve.guests import nic
+from tests.support.pve.image_files import lay
 
 Values = dict[str, Any]
 DOWN = "QEMU guest agent is not running"
@@ -45,6 +46,11 @@ class System:
             (root / "bin" / name).write_text(f"#!/bin/sh\n{body}\n")
             (root / "bin" / name).chmod(0o755)
         (root / "etc/ssh/ssh_host_ed25519_key.pub").write_text(f"{self.public_key} root@{vm.name}\n")
+        if vm.name.startswith("gateway."):
+            lay("gateway", "/etc/systemd/network", root)
+        for name in self.nics():
+            # cloudinit/net/networkd.py: one file for each NIC of the first boot.
+            (root / "etc/systemd/network" / f"10-cloud-init-{name}.network").write_text(f"[Match]\nName={name}\n")
         self._boot()
 
     @property
