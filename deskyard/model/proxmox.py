@@ -148,7 +148,7 @@ class Cluster(Declaration):
     operator_group: str | None = Field(
         None,
         pattern=r"^[A-Za-z0-9._-]{1,64}$",
-        description="Group of the cluster whose members may use the workspaces' machines (role PVEVMUser).",
+        description="Group of the cluster whose members may see, start, stop and back up machines, and use consoles.",
     )
     keep_images: int = Field(3, ge=1, le=50, description="Templates of one image that publishing keeps.")
 

@@ -10,6 +10,8 @@ Version = tuple[int, int]
 _ALL: Version = (0, 0)
 # Proxmox VE 9 split VM.Monitor up.
 _AGENT: Version = (9, 0)
+OPERATORS = "DeskyardOperators"
+"""The role of the operators of a workspace on its pool."""
 _THROUGH_AGENT = "ask a guest's agent: for its public host key, and to run the gateway's program with its settings"
 
 
@@ -72,13 +74,16 @@ _ROLES = (
         ),
     ),
     Role(
-        # To give a role away one has to have it: these are PVEVMUser's that are not needed otherwise.
-        "DeskyardOperators",
+        # Who gives a role away has to have each of its privileges by name (pve-access-control, PVE/API2/ACL.pm), so the
+        # token has this one, too. Proxmox VE's own PVEVMUser would let operators into the guests: by cloud-init's
+        # accounts, and from 9.0 on by reading and writing files.
+        OPERATORS,
         "/pool",
         (
+            Privilege("VM.Audit", "let the group of operators see its machines"),
             Privilege("VM.Backup", "let the group of operators make backups of machines"),
-            Privilege("VM.Config.CDROM", "let the group of operators put in CDs"),
             Privilege("VM.Console", "let the group of operators see consoles"),
+            Privilege("VM.PowerMgmt", "let the group of operators start and stop machines"),
         ),
     ),
     Role(
@@ -138,7 +143,7 @@ def roles(cluster: Cluster) -> tuple[Role, ...]:
     if storages.of_templates == storages.disks:
         left_out.add("DeskyardTemplates")
     if cluster.operator_group is None:
-        left_out.add("DeskyardOperators")
+        left_out.add(OPERATORS)
     return tuple(
         Role(role.name, role.path.format_map(places), role.privileges, role.propagate)
         for role in _ROLES

@@ -12,7 +12,7 @@ from deskyard.run.accelerator import accelerator
 from deskyard.run.hypervisor import HypervisorState
 from deskyard.tasks.front import command, show
 
-RELEASE, USER = "9.0", "deskyard@pve"
+EXAMPLE, USER = "9.0", "deskyard@pve"
 
 
 @command(help={"json": "print JSON"})
@@ -47,17 +47,20 @@ def check(_: Context, name: str, json: bool = False) -> None:
     positional=["name"],
     help={
         "name": "a site with backend proxmox",
-        "release": f"version of Proxmox VE (default: {RELEASE})",
+        "release": f"version of Proxmox VE, as pveversion on a node says it, such as {EXAMPLE}",
         "user": f"user of the token (default: {USER})",
         "json": "print the roles as JSON, as the Ansible role hypervisor takes them",
     },
 )
-def roles(_: Context, name: str, release: str = RELEASE, user: str = USER, json: bool = False) -> None:
+def roles(_: Context, name: str, release: str = "", user: str = USER, json: bool = False) -> None:
     """Print the commands that give a token exactly the privileges that are needed; asks no cluster."""
     cluster = declaration.read_site(name).cluster
+    if not release:
+        reason = "is not given: versions differ in their privileges and refuse those of others, and no cluster is asked"
+        raise ConfigError("release", None, reason, f"look with pveversion on a node, then add --release {EXAMPLE}")
     numbers = release.split(".")
     if len(numbers) < 2 or not all(number.isdecimal() for number in numbers):
-        raise ConfigError("release", release, "is no version", f"write it as {RELEASE}")
+        raise ConfigError("release", release, "is no version", f"write it as {EXAMPLE}")
     version = (int(numbers[0]), int(numbers[1]))
     lines = [f"pveum user add {user}", *privileges.commands(cluster, version, user)]
     token = f"pveum user token add {user} deskyard --privsep 0   # prints the secret once, for token_file"

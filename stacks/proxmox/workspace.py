@@ -8,12 +8,12 @@ import pulumi_proxmoxve as pve
 
 from deskyard.plan.proxmox import ClusterPlan
 from deskyard.plan.workspace import WorkspacePlan
+from deskyard.proxmox.privileges import OPERATORS
 from deskyard.run.cluster_link import ROOTS_VARIABLE, TOKEN_VARIABLE
 from stacks.proxmox.desktop import ClusterDesktop, ClusterDesktopArgs
 from stacks.proxmox.gateway import ClusterGateway, ClusterGatewayArgs
 from stacks.proxmox.network import ClusterNetwork, ClusterNetworkArgs
 
-OPERATOR_ROLE = "PVEVMUser"
 # The plugin alone sees these under the names that it reads: no other program of the run gets the token or the trust.
 PLUGIN_VARIABLES = {TOKEN_VARIABLE: "PROXMOX_VE_API_TOKEN", ROOTS_VARIABLE: "SSL_CERT_FILE"}
 
@@ -79,7 +79,7 @@ class ClusterWorkspace(pulumi.ComponentResource):
             pve.AclLegacy(
                 f"{name}-operators",
                 path=pool.pool_id.apply(lambda one: f"/pool/{one}"),
-                role_id=OPERATOR_ROLE,
+                role_id=OPERATORS,
                 group_id=plan.operator_group,
                 propagate=True,
                 opts=child,

@@ -1,7 +1,8 @@
 """Users, tokens, roles and access control lists.
 
-pve-docs, chapter "User Management"; PVE/API2/{ACL,User,Role}.pm and PVE/AccessControl.pm. Groups and
-realms keep no state, and what a token of root@pam may do is not restricted.
+pve-docs, chapter "User Management"; PVE/API2/{ACL,User,Role}.pm, PVE/AccessControl.pm and
+PVE/RPCEnvironment.pm. Groups have no members, realms keep no state, and what a token of root@pam may do is not
+restricted.
 """
 
 import secrets
@@ -14,6 +15,9 @@ from fakepve.model import PveError
 from tests.support.pve.cluster import Routes
 
 Values = dict[str, Any]
+ALLOCATES = {"storage": "Datastore.Allocate", "vms": "VM.Allocate", "pool": "Pool.Allocate"}
+# Before the names of groups among those who have grants; the configuration of Proxmox VE marks them so, too.
+GROUP = "@"
 # What is listed besides the paths of all entries (PVE::RPCEnvironment, get_effective_permissions).
 TOP_PATHS = ("/", "/access", "/access/groups", "/nodes", "/pool", "/sdn", "/storage", "/vms")
 
@@ -35,6 +39,7 @@ class AccessApi:
     pools: dict[str, set[int]]
     pool_info: dict[str, dict[str, Any]]
     roles: dict[str, set[str]]
+    groups: dict[str, Values]
     accounts: dict[str, Values]
     tokens: dict[str, Values]
     need_quorum: Callable[[], None]
@@ -44,6 +49,7 @@ class AccessApi:
         return [
             ("GET", "/access/acl", self._acl),
             ("PUT", "/access/acl", self._acl_update),
+            ("POST", "/access/groups", self._group_create),
             ("GET", "/access/roles", self._roles),
             ("POST", "/access/roles", self._role_create),
             ("GET", "/access/roles/{roleid}", self._role),
@@ -108,8 +114,8 @@ class AccessApi:
             {
                 "path": grant.path,
                 "roleid": grant.role,
-                "ugid": name,
-                "type": "token" if "!" in name else "user",
+                "ugid": name.removeprefix(GROUP),
+                "type": "group" if name.startswith(GROUP) else "token" if "!" in name else "user",
                 "propagate": int(grant.propagate),
             }
             for name, grants in sorted(self.acl.items())
@@ -117,21 +123,49 @@ class AccessApi:
             if user.startswith("root@pam") or self.allowed(user, grant.path, "Permissions.Modify")
         ]
 
-    async def _acl_update(self, values: Values, _: str) -> None:
-        """PUT /access/acl: gives or takes roles."""
+    async def _acl_update(self, values: Values, user: str) -> None:
+        """PUT /access/acl: gives or takes roles, each of whose privileges the giver has by name."""
         self.need_quorum()
         path = "/" + str(values["path"]).strip("/")
-        names = _list(values.get("users")) + _list(values.get("tokens"))
+        self._may_give(user, path, values)
+        groups = [f"{GROUP}{name}" for name in _list(values.get("groups"))]
+        names = [*_list(values.get("users")), *_list(values.get("tokens")), *groups]
         for role in _list(values["roles"]):
             if role not in self.roles:
-                raise PveError(500, f"update ACL failed: role '{role}' does not exist")
+                raise PveError(500, f"ACL update failed: role '{role}' does not exist")
             for name in names:
-                if name not in self.accounts.keys() | self.tokens.keys():
-                    kind = "token" if "!" in name else "user"
-                    raise PveError(500, f"update ACL failed: {kind} '{name}' does not exist")
+                if name not in self.accounts.keys() | self.tokens.keys() | {f"{GROUP}{one}" for one in self.groups}:
+                    kind = "group" if name in groups else "token" if "!" in name else "user"
+                    raise PveError(500, f"ACL update failed: {kind} '{name.removeprefix(GROUP)}' does not exist")
                 kept = [grant for grant in self.acl.get(name, []) if (grant.path, grant.role) != (path, role)]
                 new = [] if values.get("delete") else [Grant(path, role, bool(values.get("propagate", 1)))]
                 self.acl[name] = kept + new
+
+    def _check(self, user: str, check: Any, values: Values, declared: Any = None) -> tuple[bool, str]:
+        """The rule of a method; who may allocate a thing may give roles on it (RPCEnvironment, check_perm_modify)."""
+        if check[0] != "perm-modify":
+            judged: tuple[bool, str] = super()._check(user, check, values, declared)  # type: ignore[misc]
+            return judged
+        path = "/" + str(values.get("path") or "").strip("/")
+        kind, _, rest = path.strip("/").partition("/")
+        wanted = ["Permissions.Modify", *([ALLOCATES[kind]] if rest and kind in ALLOCATES else [])]
+        return any(self.allowed(user, path, name) for name in wanted), f"{path}, {'|'.join(wanted)}"
+
+    def _may_give(self, user: str, path: str, values: Values) -> None:
+        """Without Permissions.Modify only roles whose privileges one has by name (PVE/API2/ACL.pm)."""
+        held = self.privileges(user, path)
+        verb = "remove" if values.get("delete") else "add"
+        for role in _list(values["roles"]):
+            if "Permissions.Modify" not in held and not self.roles.get(role, set()) <= held:
+                reason = "requires 'Permissions.Modify' or superset of privileges."
+                fault = f"Parameter verification failed.\nrole: Cannot {verb} role '{role}' - {reason}"
+                raise PveError(500, f"ACL update failed: 400 {fault}")
+
+    async def _group_create(self, values: Values, _: str) -> None:
+        """POST /access/groups."""
+        if values["groupid"] in self.groups:
+            raise PveError(500, f"create group failed: group '{values['groupid']}' already exists")
+        self.groups[values["groupid"]] = {"comment": values.get("comment", "")}
 
     async def _roles(self, _: Values, __: str) -> list[Values]:
         """GET /access/roles."""

@@ -6,7 +6,7 @@ import pytest
 
 from deskyard.model.proxmox import Cluster
 from deskyard.model.site import Site
-from deskyard.proxmox.privileges import Version, commands, missing, needed, plain, roles, surplus
+from deskyard.proxmox.privileges import OPERATORS, Version, commands, missing, needed, plain, roles, surplus
 from tests.unit.proxmox.stub import site_values
 
 VERSIONS: list[Version] = [(8, 4), (9, 0)]
@@ -81,6 +81,12 @@ def test_commands_make_every_role_and_give_it_on_its_path() -> None:
 def test_what_operators_get_is_needed_where_they_are_named() -> None:
     assert "VM.Console" not in needed(cluster(), (9, 0))["/pool"]
     assert "VM.Console" in needed(cluster(operator_group="staff"), (9, 0))["/pool"]
+
+
+def test_operators_get_into_no_guest() -> None:
+    role = next(one for one in roles(cluster(operator_group="staff")) if one.name == OPERATORS)
+    for version in ((8, 4), (9, 0), (9, 1)):
+        assert set(role.names(version)) == {"VM.Audit", "VM.Backup", "VM.Console", "VM.PowerMgmt"}
 
 
 def test_plain_data_says_the_same_as_the_table() -> None:

@@ -62,8 +62,8 @@ def test_roles_fit_the_release_and_no_cluster_is_asked(
 
 
 def test_roles_are_commands_for_the_named_user(capsys: pytest.CaptureFixture[str]) -> None:
-    roles = inv(capsys, "site.roles", "rack", "--json").document
-    told = inv(capsys, "site.roles", "rack", "--user", "robot@pve")
+    roles = inv(capsys, "site.roles", "rack", "--release", "8.4", "--json").document
+    told = inv(capsys, "site.roles", "rack", "--release", "8.4", "--user", "robot@pve")
     lines = told.out.splitlines()
     assert (told.code, lines[0]) == (0, "pveum user add robot@pve")
     for role in roles:
@@ -77,6 +77,13 @@ def test_roles_are_commands_for_the_named_user(capsys: pytest.CaptureFixture[str
 def test_what_is_no_release_is_refused(release: str, capsys: pytest.CaptureFixture[str]) -> None:
     told = inv(capsys, "site.roles", "rack", "--release", release, "--json")
     assert (told.code, told.document["error"]["field"]) == (1, "release")
+
+
+def test_roles_of_no_release_are_asked_for_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    told = inv(capsys, "site.roles", "rack", "--json")
+    assert (told.code, told.document["error"]["field"]) == (1, "release")
+    assert "versions differ in their privileges" in told.document["error"]["reason"]
+    assert "pveversion" in told.document["error"]["remedy"]
 
 
 @pytest.mark.parametrize("task", [("site.check", "rack"), ("site.images", "rack")], ids=str)
