@@ -76,13 +76,39 @@ def _desktop_ids(cluster: Cluster) -> range:
     return range(cluster.vm_ids.first, _gateway_ids(cluster).start)
 
 
+def own_vnet(site: str, workspace: str, view: ClusterView) -> str | None:
+    """The VNet of a workspace: the one that its machines are on, or without any the one that was made for it.
+
+    Its alias alone proves nothing: administrators may write there what they like.
+    """
+    own = {machine.vm_id for machine in view.machines_of(site, workspace)}
+    made = [
+        vnet.name for vnet in view.vnets if vnet.alias == pool_of(site, workspace) and tag_of(vnet.name) is not None
+    ]
+    gateway = view.machine_of(Owner(site, workspace, GATEWAY))
+    gateways = view.wires.get(gateway.vm_id, ()) if gateway else ()
+    others = [bridge for vm_id in sorted(own) for bridge in view.wires.get(vm_id, ())]
+    wired = [bridge for bridge in (*gateways, *others) if tag_of(bridge) is not None]
+    both = [name for name in wired if name in made]
+    alone = [name for name in made if not view.on_network(name)]
+    return next(iter([*both, *wired, *alone]), None)
+
+
 def _vnet(site: str, cluster: Cluster, workspace: str, view: ClusterView) -> tuple[str, int]:
     zone, alias = cluster.zone, pool_of(site, workspace)
     tags = range(zone.first_tag, zone.last_tag + 1)
     names = {vnet_name(tag): tag for vnet in view.vnets if (tag := _tag_in(vnet.name, tags)) is not None}
-    for vnet in view.vnets:
-        if vnet.alias == alias and vnet.zone == zone.name and vnet.name in names:
-            return vnet.name, names[vnet.name]
+    own = own_vnet(site, workspace, view)
+    if own is not None:
+        seen = next((vnet for vnet in view.vnets if vnet.name == own), None)
+        in_use = bool(view.on_network(own))
+        if seen is not None and seen.zone != zone.name and in_use:
+            reason = f"workspace {workspace} has its machines on {own} in zone {seen.zone}; moving would cut them off"
+            remedy = f"write {seen.zone!r} again, or destroy the workspace first"
+            raise ConfigError(f"site {site}: proxmox.zone.name", zone.name, reason, remedy)
+        tag = tag_of(own)
+        if tag is not None and (in_use or (seen is not None and seen.zone == zone.name and tag in tags)):
+            return own, tag
     # A tag is used once in the whole cluster, whatever the zone: zones may share wires.
     taken = {vnet.tag for vnet in view.vnets if vnet.tag is not None} | set(names.values())
     chosen = _free(tags, taken, alias)
@@ -92,15 +118,20 @@ def _vnet(site: str, cluster: Cluster, workspace: str, view: ClusterView) -> tup
     return vnet_name(chosen), chosen
 
 
-def _tag_in(name: str, tags: range) -> int | None:
-    """The tag that this name stands for, if it is one of ours."""
+def tag_of(name: str) -> int | None:
+    """The tag that the name of a VNet stands for; None if it is no name of ours."""
     if not name.startswith(VNET_PREFIX):
         return None
     try:
         tag = int(name.removeprefix(VNET_PREFIX), len(DIGITS))
     except ValueError:
         return None
-    return tag if tag in tags and vnet_name(tag) == name else None
+    return tag if tag > 0 and vnet_name(tag) == name else None
+
+
+def _tag_in(name: str, tags: range) -> int | None:
+    tag = tag_of(name)
+    return tag if tag is not None and tag in tags else None
 
 
 def _free(numbers: range, taken: set[int], name: str) -> int | None:

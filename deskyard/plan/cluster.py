@@ -1,7 +1,7 @@
 """What a cluster shows of itself, and what of it belongs to whom. Pure: the facts are given as data."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -50,6 +50,7 @@ class SeenMachine:
     vcpus: int
     memory_mib: int
     disk_gib: int
+    container: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,10 @@ class SeenStorage:
 
 @dataclass(frozen=True)
 class SeenVnet:
-    """A virtual network; `alias` says whose it is. One that is `leaving` is removed, which is not in force yet."""
+    """A virtual network. One that is `leaving` is removed, which is not in force yet.
+
+    `alias` says for whom it was made, until somebody writes something else: it is free text for administrators.
+    """
 
     name: str
     zone: str
@@ -93,6 +97,8 @@ class ClusterView:
     vnets: tuple[SeenVnet, ...] = ()
     # Image -> node on which its template lies -> id of the template.
     templates: Mapping[str, Mapping[str, int]] | None = None
+    # Id -> bridges of its NICs, in their order; of those machines alone that were asked for it.
+    wires: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
     @cached_property
     def _marks(self) -> dict[str, SeenMachine]:
@@ -107,6 +113,10 @@ class ClusterView:
     def machines_of(self, site: str, workspace: str) -> list[SeenMachine]:
         """All machines that belong to a workspace."""
         return [one for one in self.machines if one.pool == pool_of(site, workspace) or _tagged(one, site, workspace)]
+
+    def on_network(self, vnet: str) -> set[int]:
+        """Ids of the machines with a NIC on a VNet, among those that were asked for theirs."""
+        return {vm_id for vm_id, bridges in self.wires.items() if vnet in bridges}
 
     def of_site(self, site: str) -> list[SeenMachine]:
         """All machines that belong to some workspace of a site."""
@@ -183,6 +193,7 @@ def _machine(row: Mapping[str, Any]) -> SeenMachine:
         vcpus=int(row.get("maxcpu") or 0),
         memory_mib=int(row.get("maxmem") or 0) // MIB,
         disk_gib=int(row.get("maxdisk") or 0) // GIB,
+        container=row.get("type") == "lxc",
     )
 
 

@@ -10,7 +10,7 @@ from deskyard.model.site import Site
 from deskyard.model.tier import Tier
 from deskyard.model.workspace import Workspace
 from deskyard.plan.claims import Claims, claim
-from deskyard.plan.cluster import ClusterView, Owner, SeenMachine, pool_of, template_for
+from deskyard.plan.cluster import WORKSPACE_POOLS, ClusterView, Owner, SeenMachine, pool_of, template_for
 from deskyard.plan.placement import Need, place
 from deskyard.plan.proxmox_firewall import FirewallPlan, desktop_firewall, gateway_firewall
 from deskyard.plan.workspace import GATEWAY, HTTPS, Door, MachinePlan, WorkspacePlan, plan_workspace
@@ -135,7 +135,7 @@ def _check_quotas(plan: WorkspacePlan, site: Site, view: ClusterView) -> None:
     others = [one for one in view.of_site(site.name) if not one.template]
     mine = {machine.vm_id for machine in view.machines_of(site.name, plan.name)}
     others = [machine for machine in others if machine.vm_id not in mine]
-    desktops = [machine for machine in others if not machine.name.startswith(f"{GATEWAY}.")]
+    desktops = [machine for machine in others if not _is_gateway(machine)]
     counted: list[SeenMachine | MachinePlan] = [*others, *plan.machines().values()]
     sizes = [(one.vcpus, one.memory_mib, one.disk_gib) for one in counted]
     vcpus, memory_mib, disk_gib = (sum(column) for column in zip(*sizes, strict=True))
@@ -151,6 +151,12 @@ def _check_quotas(plan: WorkspacePlan, site: Site, view: ClusterView) -> None:
             reason = f"would be {total} with workspace {plan.name}; the site grants {limit}"
             remedy = "declare less, destroy a workspace, or raise the quota in the site's file"
             raise ConfigError(f"site {site.name}: proxmox.quotas.{name}", limit, reason, remedy)
+
+
+def _is_gateway(machine: SeenMachine) -> bool:
+    """By its tag; by its name where it has no tag of its own yet."""
+    tags = [tag for tag in machine.tags if tag.startswith(WORKSPACE_POOLS)]
+    return any(tag.endswith(f".{GATEWAY}") for tag in tags) if tags else machine.name.startswith(f"{GATEWAY}.")
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from deskyard.model.proxmox import Cluster
 from deskyard.model.site import Site
 from deskyard.plan.cluster import IMAGE_POOLS, WORKSPACE_POOLS
-from deskyard.proxmox import privileges, templates
+from deskyard.proxmox import listing, privileges, templates
 from deskyard.proxmox.estate import Row
 from deskyard.proxmox.facts import Facts
 from deskyard.proxmox.finding import Finding, error, ok, warning
@@ -152,6 +152,7 @@ def ids(facts: Facts, site: Site) -> Iterator[Finding]:
         int(row["vmid"])
         for row in facts.resources
         if "vmid" in row
+        and row.get("lock") not in listing.BEING_MADE
         and chosen.first <= int(row["vmid"]) <= chosen.last
         and int(row["vmid"]) not in ours
         and not str(row.get("pool") or "").startswith((WORKSPACE_POOLS, IMAGE_POOLS))

@@ -19,6 +19,7 @@ CHECKS: tuple[Check, ...] = (
     checks.storages,
     network_checks.zone,
     network_checks.pending,
+    network_checks.reload,
     network_checks.uplink,
     network_checks.trunk,
     network_checks.mtu,

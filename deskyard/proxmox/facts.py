@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from deskyard.proxmox import listing, sdn
 from deskyard.proxmox.client import ApiError, Client
 from deskyard.proxmox.estate import Estate, Row, read_estate
 
@@ -19,6 +20,10 @@ class NodeFacts:
     network: tuple[Row, ...] = ()
     storage: tuple[Row, ...] = ()
     firewall: Row = field(default_factory=dict)
+    # The last reload of its network; nothing if its task log holds none.
+    reload: Row | None = None
+    # Its zones, as it has them: `pending` is one of which it lacks what was applied last.
+    zones: tuple[Row, ...] = ()
     # Seconds by which the node's clock is ahead of this machine's; nothing if it did not say.
     ahead: float | None = None
 
@@ -63,7 +68,10 @@ def gather(client: Client, clock: Callable[[], float] = time.time) -> Facts:
 
     version = client.call("GET", "version", {})
     ahead = None if version.date is None else version.date - clock()
-    resources = tuple(ask("cluster/resources", ()))
+    try:
+        resources = tuple(listing.resources(client))
+    except ApiError as error:
+        refused["cluster/resources"], resources = error.reason, ()
     estate = read_estate(resources, client.cluster)
 
     def node(name: str) -> NodeFacts:
@@ -73,6 +81,8 @@ def gather(client: Client, clock: Callable[[], float] = time.time) -> Facts:
             network=tuple(ask(f"nodes/{name}/network", ())),
             storage=tuple(ask(f"nodes/{name}/storage", ())),
             firewall=ask(f"nodes/{name}/firewall/options", {}),
+            zones=tuple(ask(f"nodes/{name}/sdn/zones", ())),
+            reload=sdn.latest(ask(f"nodes/{name}/tasks", (), **sdn.RELOADS)),
         )
 
     names = [name for name in estate.chosen if name in estate.online]

@@ -6,6 +6,7 @@ from typing import Any
 
 from deskyard.model.proxmox import Cluster
 from deskyard.model.site import Site
+from deskyard.proxmox import sdn
 from deskyard.proxmox.estate import Row
 from deskyard.proxmox.facts import Facts
 from deskyard.proxmox.finding import Finding, error, ok, warning
@@ -71,6 +72,22 @@ def pending(facts: Facts, site: Site) -> Iterator[Finding]:
         yield warning("pending_changes", f"changes of others wait: {', '.join(waiting[:8])}", why, mend)
     else:
         yield ok("pending_changes", "no changes of others wait to be applied")
+
+
+def reload(facts: Facts, site: Site) -> Iterator[Finding]:
+    """Every node runs the network that was applied: that nothing is pending says only that it was committed."""
+    ours = site.cluster.zone.name
+    failed = {name: why for name, node in facts.nodes.items() if (why := sdn.failed_with(node.reload)) is not None}
+    for name, node in facts.nodes.items():
+        if any(row.get("zone") == ours and row.get("status") == "pending" for row in node.zones):
+            failed.setdefault(name, "it lacks what was applied last")
+    if failed:
+        what = "; ".join(f"{name}: {why}" for name, why in list(failed.items())[:8])
+        why = "VNets count as applied there and have no bridge: machines on them do not start"
+        mend = f"on {', '.join(list(failed)[:8])}: ifreload -a   # mend what it names, then: pvesh set /cluster/sdn"
+        yield error("network_reload", f"the last reload of the network failed on {what}", why, mend)
+    else:
+        yield ok("network_reload", "every node reloaded its network the last time it was applied")
 
 
 def uplink(facts: Facts, site: Site) -> Iterator[Finding]:

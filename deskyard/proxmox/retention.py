@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from deskyard.errors import SiteError
-from deskyard.proxmox import templates
+from deskyard.proxmox import listing, templates
 from deskyard.proxmox.client import Client, quoted
 from deskyard.proxmox.draft import Image, remove
 from deskyard.proxmox.estate import read_estate
@@ -63,7 +63,7 @@ def is_dead(client: Client, draft: Template, now: int) -> bool:
 def prune(client: Client, image: Image, by: str, now: int, *, dry_run: bool) -> tuple[list[str], list[str]]:
     """Remove what is superseded; answers what went (or would go), and what stays because clones need it."""
     cluster = client.cluster
-    rows = client.get("cluster/resources")
+    rows = listing.resources(client)
     found, estate = templates.read(rows, cluster), read_estate(rows, cluster)
     left = [one for one in found if one.draft and one.image == image.name and one.digest != image.digest]
     going = {

@@ -9,7 +9,6 @@ from typing import Any
 
 from deskyard.model.proxmox import Cluster
 from deskyard.plan.cluster import tags_of
-from deskyard.proxmox.client import Client
 from deskyard.proxmox.estate import read_estate
 
 OURS = "deskyard-image"
@@ -73,12 +72,12 @@ def by_node(found: Iterable[Template], image: str, digest: str) -> dict[str, int
     return {one.node: one.vmid for one in sorted(mine, reverse=True)}
 
 
-def find(client: Client, cluster: Cluster, image: str, digest: str) -> dict[str, int]:
+def find(resources: Iterable[Mapping[str, Any]], cluster: Cluster, image: str, digest: str) -> dict[str, int]:
     """The template of an image that each node clones: node -> VM id; nothing for a node that has none.
 
     Where the storage of the templates is shared, one template serves all nodes; `cluster/resources` says where it lies.
     """
-    rows = client.get("cluster/resources")
+    rows = list(resources)
     found, estate = by_node(published(rows, cluster), image, digest), read_estate(rows, cluster)
     if found and cluster.storages.of_templates in estate.shared:
         first = found[min(found)]

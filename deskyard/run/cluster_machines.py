@@ -1,29 +1,40 @@
 """The machines of a workspace on a cluster: how they are, and what they showed before they failed."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from deskyard.errors import SiteError
 from deskyard.model.site import Site
-from deskyard.plan.cluster import ClusterView, read_view
+from deskyard.plan.cluster import ClusterView, Owner, SeenMachine, read_view
 from deskyard.plan.workspace import WorkspacePlan
-from deskyard.proxmox import sdn, templates
+from deskyard.proxmox import listing, sdn, templates
 from deskyard.proxmox.client import Client, connect
 from deskyard.proxmox.machine import vm_path
+from deskyard.proxmox.wiring import wired
 from deskyard.run.cluster_agent import ClusterAgent
 
+T = TypeVar("T")
+AT_ONCE = 8
 
-def look(client: Client, digests: Mapping[str, Sequence[str]]) -> ClusterView:
-    """The cluster as it shows itself now; `digests` are those that a template of an image may have, the best first."""
-    rows, vnets = client.get("cluster/resources"), sdn.vnets(client)
+
+def look(
+    client: Client, digests: Mapping[str, Sequence[str]], site: str = "", workspace: str | None = None
+) -> ClusterView:
+    """The cluster as it shows itself now, with what tells the network of a workspace if one is named.
+
+    `digests` are those that a template of an image may have, the best first.
+    """
+    rows, vnets = listing.resources(client), sdn.vnets(client)
     published = templates.published(rows, client.cluster)
     found = {}
     for image, wanted in digests.items():
         by_digest = (templates.by_node(published, image, digest) for digest in wanted)
         found[image] = next((nodes for nodes in by_digest if nodes), {})
-    return read_view(rows, vnets, found)
+    view = read_view(rows, vnets, found)
+    return view if workspace is None else wired(client, view, site, workspace)
 
 
 class ClusterMachines:
@@ -32,18 +43,19 @@ class ClusterMachines:
     def __init__(self, plan: WorkspacePlan, site: Site) -> None:
         self._plan, self._client = plan, connect(site)
         view = read_view(self._client.get("cluster/resources", type="vm"), (), {})
-        mine = {one.name.partition(".")[0]: one for one in view.machines_of(plan.site, plan.name)}
         named = {name: machine.domain for name, machine in plan.machines().items()}
-        self._found = {named[name]: machine for name, machine in mine.items() if name in named}
+        mine = {name: view.machine_of(Owner(plan.site, plan.name, name)) for name in named}
+        self._found = {named[name]: machine for name, machine in mine.items() if machine is not None}
         self._domains = list(named.values())
 
     def states(self) -> dict[str, dict[str, Any]]:
         """State and size of each machine that is there."""
-        return {domain: self._state(domain) for domain in self._found}
+        return dict(zip(self._found, self._asked(self._state), strict=True))
 
     def stopped(self) -> list[str]:
         """Machines of the workspace that do not run."""
-        return [domain for domain in self._domains if domain not in self._found or not self._found[domain].running]
+        running = dict(zip(self._found, self._asked(self._runs), strict=True))
+        return [domain for domain in self._domains if not running.get(domain)]
 
     def host_key(self, domain: str) -> str:
         """The SSH host key of a machine, told by its agent."""
@@ -68,17 +80,27 @@ class ClusterMachines:
                     told[name] = str(error)
             (folder / f"{domain}.json").write_text(json.dumps(told, indent=2, sort_keys=True) + "\n")
 
-    def _state(self, domain: str) -> dict[str, Any]:
-        machine = self._found[domain]
+    def _asked(self, ask: Callable[[SeenMachine], T]) -> list[T]:
+        """What each machine answers, asked at once, in the order of the machines."""
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            return list(pool.map(ask, self._found.values()))
+
+    def _runs(self, machine: SeenMachine) -> bool:
+        """By its own status: the list learns of a start some seconds later."""
         path = vm_path(machine.node, machine.vm_id)
-        config = self._client.get(f"{path}/config")
-        pending = self._client.get(f"{path}/pending")
-        waits = any(row.get("key") in ("cores", "memory") and "pending" in row for row in pending)
+        return str(self._client.get(f"{path}/status/current").get("status")) == "running"
+
+    def _state(self, machine: SeenMachine) -> dict[str, Any]:
+        running = self._runs(machine)
+        # Each option as it is, and as it will be after the next start.
+        rows = self._client.get(f"{vm_path(machine.node, machine.vm_id)}/pending")
+        options = {row.get("key"): row.get("pending", row.get("value")) for row in rows}
+        waits = any(row.get("key") in ("cores", "memory") and "pending" in row for row in rows)
         return {
-            "state": "running" if machine.running else "stopped",
-            "restart_needed": machine.running and waits,
-            "vcpus": int(config.get("cores") or 1) * int(config.get("sockets") or 1),
-            "memory_mib": int(str(config.get("memory") or 0)),
+            "state": "running" if running else "stopped",
+            "restart_needed": running and waits,
+            "vcpus": int(options.get("cores") or 1) * int(options.get("sockets") or 1),
+            "memory_mib": int(str(options.get("memory") or 0)),
             "node": machine.node,
             "vm_id": machine.vm_id,
         }

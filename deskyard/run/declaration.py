@@ -134,7 +134,8 @@ def observe(site: Site, workspace: Workspace | None = None) -> ClusterView:
     # A desktop that exists needs its image no more: that is checked before a new one is made.
     declared_here = image_names(tree())
     names = sorted({*IMAGES, *own})
-    return look(connect(site), {name: image_store.digests(name) if name in declared_here else () for name in names})
+    digests = {name: image_store.digests(name) if name in declared_here else () for name in names}
+    return look(connect(site), digests, site.name, workspace.name if workspace else None)
 
 
 def read_site(name: str) -> Site:

@@ -12,7 +12,7 @@ from deskyard.errors import SiteError
 from deskyard.model.proxmox import Cluster
 from deskyard.model.site import Site
 from deskyard.plan.cluster import image_pool_of
-from deskyard.proxmox import templates
+from deskyard.proxmox import listing, templates
 from deskyard.proxmox.client import ApiError, Client, connect
 from deskyard.proxmox.draft import Draft, Image, remove
 from deskyard.proxmox.estate import Estate, read_estate
@@ -66,7 +66,7 @@ def publish(name: str, site: Site, *, key_file: Path | None = None, dry_run: boo
 def listed(site: Site) -> list[dict[str, Any]]:
     """What is published at a site, drafts included, for people and programs."""
     client = connect(site)
-    return [asdict(one) for one in templates.read(client.get("cluster/resources"), client.cluster)]
+    return [asdict(one) for one in templates.read(listing.resources(client), client.cluster)]
 
 
 @dataclass
@@ -107,7 +107,7 @@ class Publisher:
         return Publication(
             image=self.image.name,
             digest=self.image.digest,
-            templates=templates.find(self.client, self.cluster, self.image.name, self.image.digest),
+            templates=templates.find(self._resources(), self.cluster, self.image.name, self.image.digest),
             made=tuple(missing),
             removed=tuple(removed),
             kept_in_use=tuple(in_use),
@@ -115,8 +115,7 @@ class Publisher:
         )
 
     def _resources(self) -> list[Mapping[str, Any]]:
-        rows: list[Mapping[str, Any]] = self.client.get("cluster/resources")
-        return rows
+        return [*listing.resources(self.client)]
 
     def _missing(self, rows: list[Mapping[str, Any]], estate: Estate) -> list[str]:
         """The nodes that lack the template: each, or where its storage is shared one for all."""

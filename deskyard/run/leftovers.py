@@ -5,7 +5,7 @@ removed and made again. Whatever runs or is protected may be somebody's work and
 lost, or the same workspace was made from elsewhere.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,19 +53,21 @@ def clear(site: Site, workspace: str, state: Known) -> list[str]:
     Raises `SiteError` for what holds something, and for a machine of the state that is another one by now.
     """
     client = connect(site)
-    view = look(client, {})
+    view = look(client, {}, site.name, workspace)
     _require_own(site, workspace, view, state)
     pool = pool_of(site.name, workspace)
-    removed = []
+    removed, gone = [], set()
     for machine in view.machines_of(site.name, workspace):
         if str(machine.vm_id) not in state.machines and not machine.template:
             _require_empty(client, machine, workspace)
-            wait_task(client, client.delete(vm_path(machine.node, machine.vm_id), purge=True), REMOVE_SECONDS)
+            _remove(client, machine)
             removed.append(machine.name)
+            gone.add(machine.vm_id)
         elif not machine.running and not machine.template:
-            removed += _clear_firewall(client, machine, state)
+            removed += _clear_unfinished(client, machine, state)
     for vnet in view.vnets:
-        if vnet.alias == pool and vnet.name not in state.vnets:
+        # Somebody may have given the network of others our name: the API removes one below machines without a word.
+        if vnet.alias == pool and vnet.name not in state.vnets and not view.on_network(vnet.name) - gone:
             # One that is removed already has only to come into force.
             if not vnet.leaving:
                 client.delete(f"cluster/sdn/vnets/{vnet.name}")
@@ -92,11 +94,41 @@ def _require_own(site: Site, workspace: str, view: ClusterView, state: Known) ->
             raise SiteError("machine", machine.vm_id, reason, remedy)
 
 
+def _clear_unfinished(client: Client, machine: SeenMachine, state: Known) -> list[str]:
+    """What is not whole of a machine that the state holds and that stands still, if it holds nothing.
+
+    The provider keeps a machine whose creation broke behind its clone, and later only updates it, which gives a desktop
+    no first boot: it is made again.
+    """
+    config = client.get(f"{vm_path(machine.node, machine.vm_id)}/config")
+    if int(config.get("protection") or 0) or _runs(client, machine):
+        return []
+    if not has_first_boot(config):
+        _require_unlocked(machine, config)
+        _remove(client, machine)
+        return [machine.name]
+    return _clear_firewall(client, machine, state)
+
+
+def has_first_boot(config: Mapping[str, Any]) -> bool:
+    """Whether a machine was given what its first boot reads: a drive of cloud-init, keys and addresses."""
+    drive = any(key.startswith("ide") and "cloudinit" in str(value) for key, value in config.items())
+    return drive and "sshkeys" in config and "ipconfig0" in config
+
+
+def _runs(client: Client, machine: SeenMachine) -> bool:
+    """By its own status: the list learns of a start some seconds later."""
+    path = vm_path(machine.node, machine.vm_id)
+    return str(client.get(f"{path}/status/current").get("status")) == "running"
+
+
+def _remove(client: Client, machine: SeenMachine) -> None:
+    wait_task(client, client.delete(vm_path(machine.node, machine.vm_id), purge=True), REMOVE_SECONDS)
+
+
 def _clear_firewall(client: Client, machine: SeenMachine, state: Known) -> list[str]:
     """Rules and sets of a machine that has never run: the provider makes them whole or, over others, not at all."""
     path, vm_id = vm_path(machine.node, machine.vm_id), str(machine.vm_id)
-    if int(client.get(f"{path}/config").get("protection") or 0):
-        return []
     removed = []
     if vm_id not in state.rules:
         # Each that goes moves the others up.
@@ -118,10 +150,14 @@ def _vm_id(resource: dict[str, Any]) -> str:
 
 def _require_empty(client: Client, machine: SeenMachine, workspace: str) -> None:
     config = client.get(f"{vm_path(machine.node, machine.vm_id)}/config")
-    if machine.running or int(config.get("protection") or 0):
+    if int(config.get("protection") or 0) or _runs(client, machine):
         reason = f"{machine.name} ({machine.vm_id}) exists, but Pulumi's state does not know it"
         remedy = "bring back the state it was made with, choose another name, or remove the machine in the cluster"
         raise SiteError("workspace", workspace, reason, remedy)
+    _require_unlocked(machine, config)
+
+
+def _require_unlocked(machine: SeenMachine, config: Mapping[str, Any]) -> None:
     if config.get("lock"):
         reason = f"{machine.name} ({machine.vm_id}) is locked: {config['lock']}"
         remedy = f"see whether a task still works on it; if none does: qm unlock {machine.vm_id} on {machine.node}"

@@ -23,6 +23,7 @@ from deskyard.run import (
     hypervisor,
     key_delivery,
     leftovers,
+    network_guard,
     preflight,
     readiness,
 )
@@ -72,6 +73,7 @@ def up(
         _release(declared, stack, remove)
         steps = _again(declared.site, stack, stack.changes)
         _guard_data(name, steps, remove)
+        network_guard.check(declared, stack, steps)
         keys = key_delivery.wanted(declared, stack)
         customised = customise_delivery.wanted(declared)
     if steps:

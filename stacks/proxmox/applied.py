@@ -1,6 +1,7 @@
 """Puts the workspace's VNet into force on all nodes, and notices when it is not.
 
-The provider's own applier runs once and never looks again: a VNet that was deleted by hand and made anew would wait.
+The provider's own applier runs once, believes a task that ends OK although a node did not reload, and never looks
+again: a VNet that a node lacks, or that was deleted by hand and made anew, would wait for ever.
 """
 
 from typing import Any, ClassVar
@@ -23,10 +24,12 @@ class AppliedNetworkKind(Kind):
         return str(inputs["vnet"]), {"applied": True}
 
     def read(self, link: Any, identity: str, state: Values) -> Values | None:
-        """Whether the VNet is there with nothing pending."""
-        rows = sdn.vnets(link(state["site"]))
-        mine = next((row for row in rows if row.get("vnet") == identity), None)
-        return {**state, "applied": mine is not None and not mine.get("state") and not mine.get("pending")}
+        """Whether the VNet is there with nothing pending, on every node."""
+        client = link(state["site"])
+        mine = next((row for row in sdn.vnets(client) if row.get("vnet") == identity), None)
+        settled = mine is not None and not mine.get("state") and not mine.get("pending")
+        applied = mine is not None and settled and sdn.in_force(client, str(mine.get("zone")), identity)
+        return {**state, "applied": applied}
 
     def update(self, link: Any, identity: str, state: Values, inputs: Values) -> Values:
         """Apply again."""

@@ -39,7 +39,10 @@ class ClusterNetwork(pulumi.ComponentResource):
             alias=plan.alias,
             isolate_ports=plan.isolated,
             vlan_aware=False,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[cleared], delete_before_replace=True),
+            # Free text for administrators, once it is made.
+            opts=pulumi.ResourceOptions(
+                parent=self, depends_on=[cleared], delete_before_replace=True, ignore_changes=["alias"]
+            ),
         )
         self.applied = AppliedNetwork(
             f"{name}-applied",

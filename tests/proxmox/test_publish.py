@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from deskyard.errors import SiteError
-from deskyard.proxmox import templates
+from deskyard.proxmox import listing, templates
 from deskyard.proxmox.draft import HARDWARE
 from deskyard.run.image_publish import Publication, Publisher
 from deskyard.run.image_store import BuiltImage
@@ -124,7 +124,7 @@ def test_file_that_is_damaged_on_its_way_is_refused_by_the_far_side(rack: Rack, 
     wrong = replace(image, manifest={**image.manifest, "sha256": "0" * 64})
     with pytest.raises(SiteError, match="checksum mismatch"):
         publish(rack, wrong)
-    assert templates.find(rack.client(), rack.cluster, "desktop", DIGEST) == {}
+    assert templates.find(listing.resources(rack.client()), rack.cluster, "desktop", DIGEST) == {}
 
 
 def test_file_that_lies_there_is_not_sent_again(rack: Rack, image: BuiltImage) -> None:
@@ -175,7 +175,7 @@ def test_disk_that_is_missing_after_a_good_task_is_no_success(rack: Rack, image:
     rack.fake.faults.on_call = lose
     with pytest.raises(SiteError, match="is not there, although its import ended well"):
         publish(rack, image)
-    assert templates.find(rack.client(), rack.cluster, "desktop", DIGEST) == {}
+    assert templates.find(listing.resources(rack.client()), rack.cluster, "desktop", DIGEST) == {}
     rack.fake.faults.on_call = None
     publish(rack, image)
     assert_whole(rack)
@@ -269,7 +269,7 @@ def test_superseded_images_go_and_the_newest_stay(
     images = [built_image(tmp_path / "more", digest) for digest in digests]
     for built in images[:2]:
         publish(rack, built)
-    before = templates.find(rack.client(), cluster, "desktop", digests[0])
+    before = templates.find(listing.resources(rack.client()), cluster, "desktop", digests[0])
     would = publish(rack, images[2], dry_run=True)
     assert would.removed == (f"pve1/{before['pve1']}",)
     done = publish(rack, images[2])

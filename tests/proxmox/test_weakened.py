@@ -7,14 +7,23 @@ import pytest
 
 from deskyard.errors import SiteError
 from deskyard.proxmox import retention
-from tests.proxmox import test_at_once, test_faults, test_interruption, test_publish, test_workspace
+from tests.proxmox import (
+    test_at_once,
+    test_faults,
+    test_interruption,
+    test_network_owner,
+    test_publish,
+    test_reload,
+    test_whole_machines,
+    test_workspace,
+)
 from tests.proxmox.bench import DESKTOPS, NAME, Bench
 from tests.proxmox.guarded import unguarded
 from tests.proxmox.killing import Point
 from tests.proxmox.rack import Rack
 from tests.proxmox.test_interruption import OPERATIONS
 from tests.proxmox.weakened import without
-from tests.support.pve import Peer
+from tests.support.pve import Client, Peer
 from tests.support.pve.calls import Call
 from tests.support.pve.disks import DiskApi
 
@@ -73,6 +82,49 @@ def test_a_fault_would_do_harm(
     lacking(piece)
     with pytest.raises(AssertionError):
         case(bench)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(
+    ("case", "pieces"),
+    [
+        (
+            test_whole_machines.test_machines_whose_first_configuration_was_refused_are_made_again_with_their_first_boot,
+            ["look at the first boot"],
+        ),
+        (
+            test_network_owner.test_a_nic_whose_old_bridge_the_token_may_not_use_is_named_before_anything_is_touched,
+            ["guard of networks"],
+        ),
+    ],
+    ids=lambda one: "" if callable(one) else one[0],
+)
+def test_a_cluster_that_is_not_as_its_api_says_would_do_harm(
+    bench: Bench, lacking: Callable[..., None], case: Callable[[Bench], None], pieces: list[str]
+) -> None:
+    bench.up()
+    lacking(*pieces)
+    with without(*pieces), pytest.raises((AssertionError, SiteError, pytest.fail.Exception)):
+        case(bench)
+
+
+@pytest.mark.parametrize("piece", ["verdict of the nodes' reloads", "look at the nodes' reloads"])
+def test_a_network_that_a_node_lacks_would_be_taken_for_one_in_force(
+    peer: Peer, root: Client, tmp_path: Path, piece: str
+) -> None:
+    with without(piece), pytest.raises((AssertionError, pytest.fail.Exception)):
+        test_reload.test_applying_fails_with_the_node_whose_reload_failed(peer, root, tmp_path)
+
+
+@pytest.mark.deep
+def test_68_a_network_would_be_replaced_below_its_machines(bench: Bench, lacking: Callable[..., None]) -> None:
+    """Without the look at the machines and the guard: an administrator's alias cuts all machines off."""
+    bench.up()
+    name = test_network_owner.vnet_of(bench)
+    test_network_owner.alias(bench, name, "the lab of Ann")
+    lacking("look at the machines of a network", "guard of networks")
+    bench.start("up").wait()
+    assert name not in bench.rack.peer.fake.bridges("pve1")
 
 
 def test_56_a_template_that_clones_need_would_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ import pulumi
 from deskyard.plan import placement, proxmox
 from deskyard.plan.cluster import ClusterView
 from deskyard.plan.proxmox_firewall import FirewallPlan, desktop_firewall
-from deskyard.proxmox import retry
-from deskyard.run import leftovers, preflight, pulumi_stack, workspace
+from deskyard.proxmox import retry, sdn, wiring
+from deskyard.run import leftovers, network_guard, preflight, pulumi_stack, workspace
 from deskyard.run.pulumi_stack import Change, WorkspaceStack
 from stacks.proxmox import machine
 from stacks.proxmox.machine import Machine
@@ -48,6 +48,11 @@ def _unprotected(self: WorkspaceStack) -> dict[str, Any]:
 
 
 WITHOUT: dict[str, Piece] = {
+    "look at the first boot": (leftovers, "has_first_boot", lambda _: True),
+    "look at the nodes' reloads": (sdn, "failed_with", lambda _: None),
+    "verdict of the nodes' reloads": (sdn, "_failure", lambda *_: None),
+    "look at the machines of a network": (wiring, "bridges", lambda _: ()),
+    "guard of networks": (network_guard, "check", lambda *_: None),
     "clearing": (leftovers, "clear", lambda *_: []),
     "lifting of stale locks": (pulumi_stack, "_stale", lambda _: False),
     "another try": (workspace, "TRIES", 1),

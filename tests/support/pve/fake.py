@@ -40,10 +40,12 @@ class Fake(SdnApi, AccessApi, GuestApi, DiskApi, FirewallApi, ClusterApi, FakePv
         self.answerer: Guest | None = None
         self.sdn = {"zones": {}, "vnets": {}, "subnets": {}}
         self.sdn_running = {"zones": {}, "vnets": {}, "subnets": {}}
+        self.sdn_on_nodes, self.sdn_generated = {}, {}
         # Not None: what anybody but root may do is checked.
         self.acl = {}
         self.accounts = {"root@pam": {}}
         self.tokens = {}
+        self.groups = {}
         self.roles = {name: set(held) for name, held in shapes.ROLES.items()}
 
     def _build_app(self) -> web.Application:

@@ -22,6 +22,10 @@ class Faults:
     slow_tasks: dict[str, float] = field(default_factory=dict)
     # Kinds of tasks that end with OK although the disks are not there: a storage that lost what it was told.
     lost_disks: set[str] = field(default_factory=set)
+    # Node -> how many reloads of its network still fail, once it has the configuration and before it has the bridges.
+    failing_reloads: Counter[str] = field(default_factory=Counter)
+    # In how many listings a machine is not shown whole.
+    late_listings: int = 2
     # Number of a call -> its connection is cut, before or after it is worked off.
     cuts: dict[int, When] = field(default_factory=dict)
     # From this call on nothing is answered any more.

@@ -36,7 +36,7 @@ class GuestApi:
     vms: list[Any]
     allowed: Callable[[str, str, str], bool]
     require: Callable[[str, str, str], None]
-    bridges: Callable[[], set[str]]
+    bridges: Callable[[str], set[str]]
     missing_disks: Callable[[Any], list[str]]
     sdn: dict[str, Any]
     _vm: Callable[..., Any]
@@ -65,8 +65,15 @@ class GuestApi:
         return privilege
 
     async def _apply_config(self, vm: Any, user: str, changes: Values) -> None:
-        """PUT and POST .../config: a NIC needs SDN.Use on its bridge."""
+        """PUT and POST .../config: a NIC needs SDN.Use on its bridge, and on the one that it leaves.
+
+        The order of starts needs Sys.Modify on `/` (PVE/API2/Qemu.pm, check_vm_modify_config_perm).
+        """
         self._may_use_bridges(user, changes)
+        gone = str(changes.get("delete") or "").replace(",", " ").split()
+        self._may_use_bridges(user, {key: vm.config[key] for key in (*changes, *gone) if key in vm.config})
+        if "startup" in (*changes, *gone):
+            self.require(user, "/", "Sys.Modify")
         await super()._apply_config(vm, user, changes)  # type: ignore[misc]
         if changes.get("tags"):
             vm.config["tags"] = ";".join(sorted(set(re.split(r"[;, ]+", str(changes["tags"]).lower()))))
@@ -95,7 +102,7 @@ class GuestApi:
         """POST .../status/start: the task fails without its disks or its bridges (PVE::Storage, pve-bridge)."""
         missing = self.missing_disks(vm)
         absent = {nic(str(vm.config[key])).get("bridge") for key in vm.config if re.fullmatch(r"net\d+", key)}
-        absent -= {None, *self.bridges()}
+        absent -= {None, *self.bridges(vm.node)}
         if missing:
             vm.start_error = f"volume '{missing[0]}' does not exist"
         elif absent:

@@ -1,8 +1,8 @@
-"""Software defined networks: zones, VNets and subnets, first as configuration, then, when applied, for real.
+"""Software defined networks: zones, VNets and subnets: as configured, as committed, and as each node runs them.
 
-pve-docs, chapter "Software-Defined Network"; PVE/API2/Network/SDN.pm, .../SDN/{Zones,Vnets,Subnets}.pm and the
-zone plugins of pve-network. Locks (`/cluster/sdn/lock`), controllers, IPAM, DNS, fabrics and VNet firewalls keep no
-state.
+pve-docs, chapter "Software-Defined Network"; PVE/API2/Network/SDN.pm, .../SDN/{Zones,Vnets,Subnets}.pm, .../Zones/
+Content.pm and the zone plugins of pve-network; PVE/API2/Network.pm of pve-manager. Locks (`/cluster/sdn/lock`),
+controllers, IPAM, DNS, fabrics and VNet firewalls keep no state.
 """
 
 import copy
@@ -10,9 +10,10 @@ from collections.abc import Awaitable, Callable
 from ipaddress import ip_network
 from typing import Any
 
-from fakepve.model import PveError
+from fakepve.model import PveError, TaskError
 
 from tests.support.pve.cluster import Routes
+from tests.support.pve.faults import Faults
 
 Values = dict[str, Any]
 Objects = dict[str, dict[str, Values]]
@@ -29,21 +30,31 @@ def failed(**fields: str) -> PveError:
 
 
 class SdnApi:
-    """Part of the peer: what is configured is in `sdn`, what the nodes run with in `sdn_running`."""
+    """Part of the peer: what is configured is in `sdn`, what was committed in `sdn_running`.
+
+    `sdn_on_nodes` holds, for each node that has reloaded, the VNets of which it has a bridge, and `sdn_generated` those
+    of which it has the configuration: a node that fails to reload may have the second without the first.
+    """
 
     allowed: Callable[[str, str, str], bool]
     require: Callable[[str, str, str], None]
     need_quorum: Callable[[], None]
     task: Callable[..., Awaitable[str]]
     nodes: dict[str, Any]
+    tasks: dict[str, Values]
+    faults: Faults
     sdn: Objects
     sdn_running: Objects
+    sdn_on_nodes: dict[str, set[str]]
+    sdn_generated: dict[str, Objects]
 
     def _routes_sdn(self) -> Routes:
         zones, vnets = "/cluster/sdn/zones", "/cluster/sdn/vnets"
         subnets = vnets + "/{vnet}/subnets"
         return [
             ("PUT", "/cluster/sdn", self._sdn_apply),
+            ("GET", "/nodes/{node}/sdn/zones", self._node_zones),
+            ("GET", "/nodes/{node}/sdn/zones/{zone}/content", self._zone_content),
             ("GET", zones, self._zones),
             ("POST", zones, self._zone_create),
             ("GET", zones + "/{zone}", self._zone),
@@ -60,18 +71,60 @@ class SdnApi:
             ("DELETE", subnets + "/{subnet}", self._subnet_delete),
         ]
 
-    def bridges(self) -> set[str]:
-        """Bridges that a VM can be plugged into now: those of the nodes, and the VNets that were applied."""
-        return {"vmbr0", "vmbr1"} | self.sdn_running["vnets"].keys()
+    def bridges(self, node: str) -> set[str]:
+        """Bridges of a node that a VM can be plugged into now: its own, and those of VNets since its last reload."""
+        return {"vmbr0", "vmbr1"} | self.sdn_on_nodes.get(node, set())
 
     async def _sdn_apply(self, _: Values, user: str) -> str:
-        """PUT /cluster/sdn: what is configured becomes what is run, by a task on the nodes."""
+        """PUT /cluster/sdn: commits what is configured, then a task has each node reload by a task of its own.
+
+        The first task ends OK whatever becomes of the others: it only logs which of them failed.
+        """
         self.need_quorum()
+        self.sdn_running = copy.deepcopy(self.sdn)
+        log: list[str] = []
 
         async def body() -> None:
-            self.sdn_running = copy.deepcopy(self.sdn)
+            for node in sorted(self.nodes):
+                log.append(f"{node}: reloading network config")
+                if not await self._reloaded(node):
+                    log.append(f"command 'pvesh set /nodes/{node}/network' failed: exit code 255")
 
-        return await self.task(sorted(self.nodes)[0], "reloadnetworkall", "", user, body)
+        upid = await self.task(sorted(self.nodes)[0], "reloadnetworkall", "", user, body)
+        self.tasks[upid]["log"] = log + self.tasks[upid]["log"]
+        return upid
+
+    async def _reloaded(self, node: str) -> bool:
+        """PUT /nodes/{node}/network, as root and waited for: the configuration is written first, then tried."""
+        if not self.nodes[node].get("online", True):
+            return False
+
+        async def body() -> None:
+            self.sdn_generated[node] = copy.deepcopy(self.sdn_running)
+            if self.faults.failing_reloads[node] > 0:
+                self.faults.failing_reloads[node] -= 1
+                raise TaskError("command 'ifreload -a' failed: exit code 1")
+            self.sdn_on_nodes[node] = set(self.sdn_running["vnets"])
+
+        upid = await self.task(node, "srvreload", "networking", "root@pam", body)
+        return bool(self.tasks[upid].get("exitstatus") == "OK")
+
+    async def _node_zones(self, values: Values, user: str) -> list[Values]:
+        """GET /nodes/{node}/sdn/zones: a node whose reload failed has the configuration, and so is `available`."""
+        state = "available" if self._generated(values["node"]) else "pending"
+        zones = self.sdn_running["zones"]
+        return [{"zone": name, "status": state} for name in zones if self._may(user, f"/sdn/zones/{name}")]
+
+    async def _zone_content(self, values: Values, user: str) -> list[Values]:
+        """GET /nodes/{node}/sdn/zones/{zone}/content: the committed VNets; `pending` if the node was not reached."""
+        self.require(user, f"/sdn/zones/{values['zone']}", "SDN.Audit")
+        late = {"status": "pending", "statusmsg": "local sdn network configuration is too old, please reload"}
+        state = {"status": "available"} if self._generated(values["node"]) else late
+        vnets = self.sdn_running["vnets"].items()
+        return [{"vnet": name, **state} for name, vnet in vnets if vnet["zone"] == values["zone"]]
+
+    def _generated(self, node: str) -> bool:
+        return self.sdn_generated.get(node) == self.sdn_running
 
     # What is shown: plain, as run, or with what is yet to be applied.
 

@@ -38,6 +38,7 @@ STORAGES = (storage("local", "dir", "iso,import"), storage("local-lvm", "lvmthin
 RESOURCES: tuple[dict[str, Any], ...] = tuple(
     {"type": "node", "node": node, "status": "online", "maxcpu": 16, "maxmem": 64 * GIB} for node in NODES
 )
+RELOADED = {"type": "srvreload", "id": "networking", "status": "OK"}
 ZONE = {"zone": "deskyard", "type": "vxlan", "peers": "198.51.100.1,198.51.100.2", "mtu": 1450}
 
 
@@ -57,7 +58,7 @@ def facts(resources: tuple[dict[str, Any], ...] = RESOURCES, **changes: Any) -> 
         firewall={"enable": 1},
         zones=(ZONE,),
         vnets=(),
-        nodes={node: NodeFacts(network(n), STORAGES, {}, 0.1 * n) for n, node in enumerate(NODES, 1)},
+        nodes={node: NodeFacts(network(n), STORAGES, {}, RELOADED, ahead=0.1 * n) for n, node in enumerate(NODES, 1)},
     )
     return replace(good, **changes)
 
@@ -96,6 +97,14 @@ BAD: dict[str, tuple[Callable[[], Facts], dict[str, str]]] = {
     "no quorum": (lambda: facts(status=({"type": "cluster", "quorate": 0},)), {"quorum": "error"}),
     "clock": (lambda: facts(ahead=-60.0), {"clock": "warning"}),
     "node clock": (lambda: on_pve2(ahead=30.0), {"node_clocks": "warning"}),
+    "network not reloaded": (
+        lambda: on_pve2(reload=RELOADED | {"status": "command 'ifreload -a' failed: exit code 1"}),
+        {"network_reload": "error"},
+    ),
+    "network applied while the node was away": (
+        lambda: on_pve2(zones=({"zone": "deskyard", "status": "pending"},)),
+        {"network_reload": "error"},
+    ),
     "storage is off": (
         lambda: on_pve2(storage=(STORAGES[0], STORAGES[1] | {"active": 0})),
         {"storage_disks": "error"},
