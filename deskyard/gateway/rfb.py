@@ -30,9 +30,13 @@ class Message:
 
 
 class MessageReader:
-    """Takes a client's bytes as they come; keeps at most one unfinished message of at most `MESSAGE_LIMIT`."""
+    """Takes a client's bytes as they come; keeps at most one unfinished message of at most `MESSAGE_LIMIT`.
 
-    def __init__(self) -> None:
+    `count` is called for each message, before the next one is cut, and may raise.
+    """
+
+    def __init__(self, count: Callable[[], None] = lambda: None) -> None:
+        self._count = count
         self._buffer = bytearray()
         self._greeting: list[Callable[[], bytes | None]] = [self._version, self._security, self._init]
 
@@ -41,6 +45,7 @@ class MessageReader:
         self._buffer += data
         messages: list[Message] = []
         while self._buffer and (message := self._next()) is not None:
+            self._count()
             messages.append(message)
         return messages
 

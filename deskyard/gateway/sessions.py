@@ -163,6 +163,10 @@ class Sessions:
         self.streams.end(key)
         if said["reason"] == "the desktop does not answer":
             self.streams.silent.add(said["desktop"])
+        elif said.get("flood"):
+            # Else the same client is back at once. HAProxy hears of it from the sweep, which this wakes.
+            self._mark_revoked([said["session"]], "deskyard-gateway", said["reason"])
+            self.close_streams(said["session"])
         elif said["reason"] != "closed" and (session := self._store.get(said["session"])):
             self._note("refuse", session, result="closed", address=said["address"], reason=said["reason"])
 
@@ -261,15 +265,20 @@ class Sessions:
         self._synced = set(workers) if taken else set()
         return taken
 
-    async def _revoke(self, ids: list[str], actor: str, reason: str) -> list[dict[str, Any]]:
+    def _mark_revoked(self, ids: list[str], actor: str, reason: str) -> list[Session]:
         now = self._clock()
         ended = self._store.revoke(ids, now)
         self._hasten(now)
         for session in ended:
             self._note("revoke", session, result="revoked", by=actor, reason=reason)
+        return ended
+
+    async def _revoke(self, ids: list[str], actor: str, reason: str) -> list[dict[str, Any]]:
+        ended = self._mark_revoked(ids, actor, reason)
         live = [session for session in ended if session.redeemed is not None]
         async with self._closing:
             await asyncio.gather(*(self._end(session) for session in live))
+        now = self._clock()
         self._move_drives(now)
         return [describe(session, now) for session in ended]
 

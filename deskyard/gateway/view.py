@@ -3,16 +3,21 @@
 A process of its own, so that connections outlive the session service. What the desktop says passes untouched; what a
 client says is cut into messages. Where a connection goes, and who drives, is the session service's word alone:
 HAProxy names the session, and the client has no say in either.
+
+All desktops share this process: what a client may send is bounded before it is cut (`budget`), and each desktop has
+one short turn at a time, so that many busy connections to one do not take the turns of another.
 """
 
 import asyncio
 import contextlib
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from deskyard.gateway import systemd
+from deskyard.gateway.budget import Budget, Flood
 from deskyard.gateway.layout import Layout
 from deskyard.gateway.rfb import MessageReader
 from deskyard.gateway.view_link import Refused, ViewLink
@@ -21,8 +26,8 @@ from deskyard.gateway.websocket import BINARY, CLOSE, CONTROL, FrameReader, Prot
 HEAD_LIMIT = 16384
 HEAD_SECONDS = 5
 CONNECT_SECONDS = 3
-CHUNK = 256 * 1024
-PROTOCOL_ERROR = 1002
+CHUNK = 256 * 1024  # of what a desktop says: it is only passed on
+TURN = 1024  # of what a client says: may hold 146 frames
 CLOSED = "closed"
 SILENT = "the desktop does not answer"
 REASONS = {401: "Unauthorized", 429: "Too Many Requests", 502: "Bad Gateway", 503: "Service Unavailable"}
@@ -36,11 +41,13 @@ class Filter:
         self.acted = 0.0  # when this client last acted
         self.dropped = 0  # messages that were kept from the desktop
         self._may_act = may_act
-        self._frames = FrameReader()
-        self._messages = MessageReader()
+        self._budget = Budget()
+        self._frames = FrameReader(self._budget.step)
+        self._messages = MessageReader(self._budget.step)
 
     def feed(self, data: bytes) -> bytes:
-        """What of it goes on, as whole frames; raises `ProtocolError`."""
+        """What of it goes on, as whole frames; raises `ProtocolError`, also when it is too much."""
+        self._budget.read(len(data))
         out: list[bytes] = []
         for one in self._frames.feed(data):
             if one.opcode in CONTROL:
@@ -82,12 +89,13 @@ class View:
     def __init__(self, layout: Layout) -> None:
         self.streams: dict[int, Stream] = {}
         self.drivers: dict[str, str] = {}  # desktop -> session
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._count = 0
         self._link = ViewLink(layout.streams_socket, self)
 
     async def run(self, port: int) -> None:
         """Serve on loopback until told to stop."""
-        server = await asyncio.start_server(self._handle, "127.0.0.1", port, limit=CHUNK, backlog=512)
+        server = await asyncio.start_server(self._handle, "127.0.0.1", port, limit=HEAD_LIMIT, backlog=512)
         keeper = asyncio.create_task(self._link.keep())
         systemd.notify("READY=1")
         async with server:
@@ -127,12 +135,17 @@ class View:
             await writer.drain()
             return
         self.streams[stream.number] = stream
-        reason = CLOSED
+        reason, flood = CLOSED, False
         try:
             reason = await self._carry(stream, where, _forwarded(request, names), reader, writer)
+        except ProtocolError as error:
+            # The page learns that it was its own doing.
+            writer.write(bytes([0x80 | CLOSE, 2]) + error.close_code.to_bytes(2, "big"))
+            reason, flood = str(error), isinstance(error, Flood)
+            print(f"connection ended: session={stream.session} reason={reason}", file=sys.stderr, flush=True)
         finally:
             del self.streams[stream.number]
-            self._link.closed(stream, reason)
+            self._link.closed(stream, reason, flood=flood)
 
     def drives(self, session: str, desktop: str) -> bool:
         """Whether what this session does reaches the desktop."""
@@ -153,36 +166,42 @@ class View:
             writer.write(_answer(502))
             await writer.drain()
             return SILENT
-        up = asyncio.create_task(_sift(reader, far_writer, stream.filter))
-        down = asyncio.create_task(_pour(far_reader, writer))
+        turn = self._turns[stream.desktop]
+        up = asyncio.create_task(_sift(reader, far_writer, stream.filter, turn))
+        down = asyncio.create_task(_pour(far_reader, writer, turn))
         try:
             far_writer.write(head)
             await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
-            error = up.exception() if up.done() else None
+            if up.done() and (error := up.exception()):
+                raise error
         finally:
             up.cancel()
             down.cancel()
             far_writer.close()
-        if not isinstance(error, ProtocolError):
-            return CLOSED
-        # The page learns that it was its own doing.
-        writer.write(bytes([0x80 | CLOSE, 2]) + PROTOCOL_ERROR.to_bytes(2, "big"))
-        print(f"connection ended: session={stream.session} reason={error}", file=sys.stderr, flush=True)
-        return str(error)
+        return CLOSED
 
 
-async def _pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, turn: asyncio.Lock) -> None:
     with contextlib.suppress(OSError):
         while data := await reader.read(CHUNK):
-            writer.write(data)
+            async with turn:
+                writer.write(data)
+                await _others()
             await writer.drain()
 
 
-async def _sift(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, sieve: Filter) -> None:
+async def _sift(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, sieve: Filter, turn: asyncio.Lock) -> None:
     with contextlib.suppress(OSError):
-        while data := await reader.read(CHUNK):
-            writer.write(sieve.feed(data))
+        while data := await reader.read(TURN):
+            async with turn:
+                writer.write(sieve.feed(data))
+                await _others()
             await writer.drain()
+
+
+async def _others() -> None:
+    """Let the loop go round: a reader whose buffer is not empty and a writer whose buffer is not full never wait."""
+    await asyncio.sleep(0)
 
 
 def _parsed(head: str) -> tuple[str, dict[str, str]]:

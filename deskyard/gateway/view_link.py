@@ -37,6 +37,7 @@ class ViewLink:
         self._writer: asyncio.StreamWriter | None = None
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._reported: dict[int, float] = {}
+        self._unsaid: list[dict[str, Any]] = []  # floods from while the service was away
 
     async def keep(self) -> None:
         """Hold the line for as long as this process lives."""
@@ -69,13 +70,18 @@ class ViewLink:
         self._view.drivers = answer["drivers"]
         return answer["address"], answer["port"]
 
-    def closed(self, stream: Stream, reason: str) -> None:
-        """Tell that a connection is over. If the service is away, it will miss it in the next list."""
+    def closed(self, stream: Stream, reason: str, *, flood: bool) -> None:
+        """Tell that a connection is over, and whether its session is to end for it.
+
+        If the service is away, it will miss the connection in the next list, and hears of a flood then.
+        """
         self._reported.pop(stream.number, None)
+        message = self._about("closed", stream, reason=reason, dropped=stream.filter.dropped, flood=flood)
         try:
-            self._say("closed", stream, reason=reason, dropped=stream.filter.dropped)
+            self._write(message)
         except OSError:
-            return
+            if flood:
+                self._unsaid.append(message)
 
     async def _hold(self) -> None:
         try:
@@ -87,6 +93,8 @@ class ViewLink:
             self._writer = writer
             for stream in self._view.streams.values():
                 self._say("again", stream)
+            while self._unsaid:
+                self._write(self._unsaid.pop())
             while line := await reader.readline():
                 self._hear(json.loads(line))
         finally:
@@ -113,9 +121,16 @@ class ViewLink:
                     self._say("acted", stream, at=stream.filter.acted)
 
     def _say(self, word: str, stream: Stream, **facts: object) -> None:
+        self._write(self._about(word, stream, **facts))
+
+    def _write(self, message: dict[str, Any]) -> None:
         if self._writer is None:
             raise ConnectionError("the session service is away")
-        message = {
+        self._writer.write(json.dumps(message).encode() + b"\n")
+
+    @staticmethod
+    def _about(word: str, stream: Stream, **facts: object) -> dict[str, Any]:
+        return {
             "say": word,
             "stream": stream.number,
             "session": stream.session,
@@ -125,4 +140,3 @@ class ViewLink:
             "acted": stream.filter.acted,
             **facts,
         }
-        self._writer.write(json.dumps(message).encode() + b"\n")

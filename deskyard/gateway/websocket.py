@@ -1,6 +1,7 @@
 """A client's half of the WebSocket protocol: frames in any split come out whole, and go on as frames of our own."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
@@ -12,6 +13,8 @@ FRAME_LIMIT = 1024 * 1024
 class ProtocolError(Exception):
     """The other side does what the protocol, or this gateway, does not allow."""
 
+    close_code = 1002
+
 
 @dataclass(frozen=True)
 class Frame:
@@ -22,9 +25,13 @@ class Frame:
 
 
 class FrameReader:
-    """Takes a client's bytes as they come; keeps at most one unfinished frame, and no frame over `FRAME_LIMIT`."""
+    """Takes a client's bytes as they come; keeps at most one unfinished frame, and no frame over `FRAME_LIMIT`.
 
-    def __init__(self) -> None:
+    `count` is called for each frame before it is unpacked, and may raise.
+    """
+
+    def __init__(self, count: Callable[[], None] = lambda: None) -> None:
+        self._count = count
         self._buffer = bytearray()
         self._fragmented = False
         self._closed = False
@@ -57,6 +64,7 @@ class FrameReader:
         end = start + 4 + size
         if len(buffer) < end:
             return None
+        self._count()
         payload = mask(bytes(buffer[start + 4 : end]), bytes(buffer[start : start + 4]))
         del buffer[:end]
         if opcode not in CONTROL:

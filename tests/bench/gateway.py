@@ -7,11 +7,12 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from json import dumps
 from pathlib import Path
+from typing import Any
 
 from tests.bench import load, peer
 from tests.bench.load import Target
@@ -24,6 +25,7 @@ LIFE_SECONDS = 8 * 3600  # a slow machine may take more than the minutes after w
 NO_LIMITS = {"streams_per_session": 10_000, "streams_per_desktop": 100_000, "lease_seconds": LIFE_SECONDS}
 SIZES = {"20 B": 20, "1 kB": 1000, "16 kB": 16000}
 FILTERED, VIEW = 1000, 1  # VNC connections at most; where the filter is among the gateway's processes
+FLOODERS, FLOOD_SECONDS = 5, 10.0  # view-only sessions of one desktop
 ECHOES, CHUNKS, CHECKS, REVOKES, RELOADS = 2000, 4096, 3000, 20, 20
 PAGE, TICKS = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
 
@@ -77,7 +79,7 @@ def measure(sockets: int) -> list[Row]:
         sockets = most_sockets()
     rows: list[Row] = []
     with _bed() as bed:
-        for part in (_latency, _throughput, _checks, _revocation, _reloads, _idle, _filter):
+        for part in (_latency, _throughput, _checks, _revocation, _reloads, _idle, _filter, _flood):
             _say(f"==> {part.__name__.strip('_')}")
             made = part(bed, sockets)
             rows += asyncio.run(made) if isinstance(made, Coroutine) else made
@@ -102,18 +104,25 @@ def _bed() -> Iterator[Bed]:
         gateway.stop()
 
 
-def _session(gateway: Gateway, desktop: str, route: str = "terminal") -> tuple[str, Target]:
-    id, cookie = gateway.session(desktop, routes=[route], ttl=LIFE_SECONDS)
+def _session(gateway: Gateway, desktop: str, route: str = "terminal", mode: str = "drive") -> tuple[str, Target]:
+    id, cookie = gateway.session(desktop, routes=[route], mode=mode, ttl=LIFE_SECONDS)
     head = load.upgrade_head(f"/d/{desktop}/{PLACES[route]}", gateway.authority, Origin=gateway.origin, Cookie=cookie)
     return id, Target(gateway.layout.listen_port, head, gateway.trust, HOSTNAME)
 
 
 @contextmanager
 def _desktops(addresses: Sequence[tuple[str, int]]) -> Iterator[None]:
-    process = multiprocessing.get_context("fork").Process(target=_serve, args=(addresses,), daemon=True)
+    with _beside(_serve, addresses):
+        time.sleep(0.5)
+        yield
+
+
+@contextmanager
+def _beside(work: Callable[..., None], *arguments: Any) -> Iterator[None]:
+    """Work in a process of its own."""
+    process = multiprocessing.get_context("fork").Process(target=work, args=arguments, daemon=True)
     process.start()
     try:
-        time.sleep(0.5)
         yield
     finally:
         process.terminate()
@@ -254,6 +263,38 @@ async def _filter(bed: Bed, sockets: int) -> list[Row]:
         Row(f"opening {count} VNC connections", "s", seconds),
         Row("a core's share of the filter while they idle", "%", idle),
     ]
+
+
+def _flood(bed: Bed, _: int) -> list[Row]:
+    """What drivers notice while view-only sessions of a desktop send as much as they can, or as much as they may."""
+    views = [_session(bed.gateway, "b0", "desktop", "view") for _ in range(FLOODERS)]
+    drivers = [_session(bed.gateway, name, "desktop")[1] for name in ("b0", "b1")]
+    targets = [target for _, target in views]
+    quiet = asyncio.run(_late_ones(drivers))
+    with _beside(_send, load.steady, targets):
+        steady = asyncio.run(_late_ones(drivers))
+    with _beside(_send, load.flood, targets):
+        flooded = asyncio.run(_late_ones(drivers))
+    states = {one["id"]: one["state"] for one in bed.gateway.listing()}
+    rows = [Row(f"flooding sessions cut off, of {FLOODERS}", "", sum(states[id] == "revoked" for id, _ in views))]
+    for where, *times in zip(("its driver", "another desktop's"), quiet, steady, flooded, strict=True):
+        rows += [
+            Row(f"round trip of {where}, quiet, p99", "us", times[0] * 1e6),
+            Row("  beside all just below the limit, to quiet", "x", times[1] / times[0]),
+            Row("  beside one flood after the other, to quiet", "x", times[2] / times[0]),
+        ]
+    return rows
+
+
+def _send(load_of: Callable[[Sequence[Target]], Coroutine[Any, Any, None]], targets: Sequence[Target]) -> None:
+    os.nice(10)  # who floods has a machine of his own
+    asyncio.run(load_of(targets))
+
+
+async def _late_ones(targets: Sequence[Target]) -> list[float]:
+    """The p99 of round trips to each."""
+    times = await asyncio.gather(*(load.round_trips(target, FLOOD_SECONDS) for target in targets))
+    return [sorted(all_)[int(len(all_) * 0.99)] for all_ in times]
 
 
 async def _hold(targets: Sequence[Target], count: int, worker: int) -> tuple[float, float, float, float]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import hashlib
 import os
 import re
@@ -9,7 +10,7 @@ import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from deskyard.gateway.websocket import PING, frame, mask
+from deskyard.gateway.websocket import BINARY, PING, frame, mask
 from tests.gateway.desktops import GUID
 
 CHUNK = bytes(64 * 1024)
@@ -19,6 +20,8 @@ SWITCH = (
 KEY = re.compile(rb"sec-websocket-key: *([^\r]+)", re.IGNORECASE)
 OPEN_AT_ONCE = 32  # each handshake has ten seconds, also where the processor is shared
 HEAD_SECONDS = 30.0
+PAUSE_SECONDS = 0.005
+PRESS = b"".join(frame(BINARY, bytes([byte])) for byte in b"\x04\x01\0\0\0\0\0k")
 
 Line = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -145,6 +148,42 @@ async def stream_seconds(target: Target, chunks: int, *, framed: bool = False) -
     seconds = loop.time() - started
     await close_all([(reader, writer)])
     return seconds
+
+
+async def round_trips(target: Target, seconds: float) -> list[float]:
+    """Seconds of each ping through the filter of VNC connections, for so long, with pauses as a person makes them."""
+    loop = asyncio.get_running_loop()
+    reader, writer = await target.open()
+    message, times, end = b"e" * 20, [], loop.time() + seconds
+    while (started := loop.time()) < end:
+        writer.write(frame(PING, message))
+        await reader.readexactly(len(message))
+        times.append(loop.time() - started)
+        await asyncio.sleep(PAUSE_SECONDS)
+    await close_all([(reader, writer)])
+    return times
+
+
+async def flood(targets: Sequence[Target]) -> None:
+    """Send key presses in frames of one byte, to one target after the other as each is cut off."""
+    for target in targets:
+        await _press(target, 500, 0)
+
+
+async def steady(targets: Sequence[Target]) -> None:
+    """Send the same to all at once, just below the rate at which they are cut off."""
+    await asyncio.gather(*(_press(target, 1, PAUSE_SECONDS * 1.5) for target in targets))
+
+
+async def _press(target: Target, times: int, pause: float) -> None:
+    with contextlib.suppress(OSError):
+        reader, writer = await target.open()
+        writer.write(frame(BINARY, b"RFB 003.008\n\x01\x01"))
+        while not reader.at_eof():
+            writer.write(PRESS * times)
+            await writer.drain()
+            await asyncio.sleep(pause)
+        writer.transport.abort()
 
 
 async def until_closed(line: Line) -> float:
