@@ -5,6 +5,7 @@ import json
 import os
 import socket
 import struct
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ async def _answer(sessions: Sessions, reader: asyncio.StreamReader, writer: asyn
     _pid, uid, _gid = struct.unpack("3i", peer)
     if uid not in (0, os.geteuid()):
         return {"error": GatewayError("user", uid, "may not administer sessions", "use root").as_dict()}
+    request: dict[str, Any] = {}
     try:
         async with asyncio.timeout(10):
             request = json.loads(await reader.read(LIMIT))
@@ -50,6 +52,11 @@ async def _answer(sessions: Sessions, reader: asyncio.StreamReader, writer: asyn
     except (ValueError, KeyError, TypeError, TimeoutError) as error:
         wrong = GatewayError("request", type(error).__name__, "is malformed", "use deskyard-gateway")
         return {"error": wrong.as_dict()}
+    except Exception as error:  # who asks gets an answer, whatever failed; the journal gets all of it
+        traceback.print_exc()
+        reason = f"failed: {type(error).__name__}: {error}"
+        remedy = "see `journalctl -u deskyard-session` in the gateway"
+        return {"error": GatewayError("session service", request.get("command"), reason, remedy).as_dict()}
 
 
 async def _dispatch(sessions: Sessions, request: dict[str, Any]) -> Any:

@@ -5,6 +5,7 @@ file. `audit.head` says which lines there must be: the first that is kept, and t
 number and hash of the last line it took can tell later that nothing before it was changed, head file or not.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -16,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from deskyard.gateway import room
 from deskyard.gateway.errors import GatewayError
 
 START = "0" * 64
@@ -44,17 +46,25 @@ class Audit:
         self._full_bytes = full_bytes
         self._keep_files = keep_files
         self._head = read_head(path)
+        self._missed = 0  # lines that could not be written, of what happened all the same
         self._recover()
 
     def note(self, event: str, **facts: object) -> None:
         """Write down what happened; raises `GatewayError` if that cannot be and the event opens something."""
         try:
+            if self._missed:
+                self._write("recover", {"result": "missed", "reason": f"{self._missed} lines could not be written"})
+                self._missed = 0
             self._write(event, facts)
         except OSError as error:
             print(f"audit cannot be written: {error}: {event} {facts}", file=sys.stderr, flush=True)
-            if event not in ENDING:
-                remedy = "make room on the gateway's disk"
-                raise GatewayError("audit", None, f"cannot be written: {error.strerror}", remedy) from error
+            if event in ENDING:
+                self._missed += 1
+            elif error.errno in room.FULL:
+                raise room.full(self._path.parent) from error
+            else:
+                remedy = "see `journalctl -k` in the gateway"
+                raise GatewayError("audit", str(self._path), f"cannot be written: {error.strerror}", remedy) from error
 
     def _write(self, event: str, facts: dict[str, object]) -> None:
         if self._path.exists() and self._path.stat().st_size >= self._full_bytes:
@@ -62,25 +72,31 @@ class Audit:
         moment = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
         number = self._head.last + 1
         line = json.dumps({"seq": number, "time": moment, "event": event, **facts, "prev": self._head.hash}).encode()
+        head = Head(self._head.first, self._head.before, number, digest(line))
+        # The head's room comes first: a line that the head cannot follow would break the chain at the next start.
+        fresh = self._prepared(head)
+        self._append(line)
+        self._head = head
+        fresh.replace(head_file(self._path))
+
+    def _append(self, line: bytes) -> None:
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
         try:
             size = os.fstat(descriptor).st_size
             try:
                 if os.write(descriptor, line + b"\n") != len(line) + 1:
-                    raise OSError("the disk is full")
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 os.fdatasync(descriptor)
             except OSError:
                 os.ftruncate(descriptor, size)
                 raise
         finally:
             os.close(descriptor)
-        self._set_head(Head(self._head.first, self._head.before, number, digest(line)))
 
-    def _set_head(self, head: Head) -> None:
-        self._head = head
+    def _prepared(self, head: Head) -> Path:
         fresh = head_file(self._path).with_suffix(".new")
         fresh.write_text(json.dumps(asdict(head)) + "\n")
-        fresh.replace(head_file(self._path))
+        return fresh
 
     def _turn_over(self) -> None:
         """Begin a new file; drop the oldest one if there are too many."""
@@ -91,7 +107,9 @@ class Audit:
         if len(kept) >= self._keep_files:
             with kept[1].open("rb") as stream:
                 oldest = json.loads(stream.readline())
-            self._set_head(Head(oldest["seq"], oldest["prev"], self._head.last, self._head.hash))
+            head = Head(oldest["seq"], oldest["prev"], self._head.last, self._head.hash)
+            self._prepared(head).replace(head_file(self._path))
+            self._head = head
             kept[0].unlink()
 
     def _recover(self) -> None:
@@ -108,8 +126,8 @@ class Audit:
         except (ValueError, KeyError, TypeError):
             number = 0  # it was tampered with: the chain goes on from the head, and `verify` names the line
         if number == self._head.last + 1:
-            # Written, but not yet in the head file.
-            self._set_head(Head(self._head.first, self._head.before, number, digest(last)))
+            # Written, but not yet in the head file, which follows with the next line.
+            self._head = Head(self._head.first, self._head.before, number, digest(last))
         if rest:
             self.note("recover", result="cut", reason=f"{len(rest)} bytes of an unfinished line were dropped")
 

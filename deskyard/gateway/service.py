@@ -16,7 +16,7 @@ from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from deskyard.gateway import admin, render, signing, systemd, tokens
+from deskyard.gateway import admin, render, room, signing, systemd, tokens
 from deskyard.gateway.audit import Audit
 from deskyard.gateway.errors import GatewayError
 from deskyard.gateway.layout import Layout
@@ -124,7 +124,7 @@ async def _redeem(request: Request) -> Response:
         ticket = _ticket(await request.body())
         session, token = await sessions.redeem(ticket, address)
     except GatewayError as error:
-        return _refusal(error, {"request": 400, "unknown": 403, "audit": 503}.get(error.field, 410))
+        return _refusal(error, {"request": 400, "unknown": 403}.get(error.field, 410))
     return _with_cookie(session, token, sessions)
 
 
@@ -208,6 +208,8 @@ def _facts(session: Session, sessions: Sessions) -> dict[str, Any]:
 
 
 def _refusal(error: GatewayError, status: int) -> Response:
+    if error.field in room.UNWRITABLE:
+        status = 503
     body = {"error": error.field, "message": error.reason, "remedy": error.remedy}
     return JSONResponse(body, status, headers=NO_STORE)
 

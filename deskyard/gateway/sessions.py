@@ -1,6 +1,7 @@
 """What may be done with sessions: grant, redeem, look at, revoke, end. Decides; HAProxy carries."""
 
 import asyncio
+import contextlib
 import secrets
 import time
 from collections.abc import Callable, Hashable, Sequence
@@ -70,8 +71,9 @@ class Sessions:
             expires=now + ttl,
             ticket_expires=now + min(TICKET_SECONDS, ttl),
         )
-        self._store.add(session, ticket_hash(ticket))
-        self._note("grant", session, result="granted", ttl=ttl)
+        with self._store.whole():
+            self._store.add(session, ticket_hash(ticket))
+            self._note("grant", session, result="granted", ttl=ttl)
         return {
             "id": session.id,
             "ticket": ticket,
@@ -86,7 +88,10 @@ class Sessions:
     async def redeem(self, ticket: str, address: str) -> tuple[Session, str]:
         """Turn a ticket into a session and its signed token; raises `GatewayError` saying why not."""
         hashed, now = ticket_hash(ticket), self._clock()
-        session = self._store.redeem(hashed, address, now, now + self._lease)
+        with self._store.whole():
+            session = self._store.redeem(hashed, address, now, now + self._lease)
+            if session is not None:
+                self._note("redeem", session, result="active", address=address)
         if session is None:
             known = self._store.by_ticket(hashed)
             reason = why_not(known, now)
@@ -95,7 +100,6 @@ class Sessions:
             )
             self._audit.note("refuse", **about, route="redeem", address=address, result="refused", reason=reason.field)
             raise reason
-        self._note("redeem", session, result="active", address=address)
         self._hasten(now)
         if not await self._proxy.admit(session):
             self._behind = True
@@ -104,10 +108,11 @@ class Sessions:
     def renew(self, session: Session) -> tuple[Session, str]:
         """A fresh token for a session that is used; it never outlives the grant."""
         now = self._clock()
-        renewed = self._store.renew(session.id, now + self._lease, now)
-        if renewed is None:
-            raise GatewayError("none", None, "this session is over", ASK_AGAIN)
-        self._note("renew", renewed, result="active", until=int(renewed.ends))
+        with self._store.whole():
+            renewed = self._store.renew(session.id, now + self._lease, now)
+            if renewed is None:
+                raise GatewayError("none", None, "this session is over", ASK_AGAIN)
+            self._note("renew", renewed, result="active", until=int(renewed.ends))
         return renewed, self._token(renewed, now)
 
     def session_of(self, claims: dict[str, Any] | None, desktop: str) -> Session:
@@ -144,7 +149,8 @@ class Sessions:
         try:
             self.streams.begin(key, session, address)
         except GatewayError as error:
-            self._note("refuse", session, result="refused", address=address, reason=f"too many {error.field}")
+            if error.field == "streams":
+                self._note("refuse", session, result="refused", address=address, reason=f"too many {error.field}")
             raise
         target = self.settings.desktop(desktop)
         return target.address, target.routes[DESKTOP_ROUTE]
@@ -279,15 +285,19 @@ class Sessions:
         async with self._closing:
             await asyncio.gather(*(self._end(session) for session in live))
         now = self._clock()
-        self._move_drives(now)
+        with contextlib.suppress(GatewayError):  # what opens may have to wait: the sweep tries again
+            self._move_drives(now)
         return [describe(session, now) for session in ended]
 
     async def _end(self, session: Session) -> bool:
-        """Close the sockets of an ended session; false if HAProxy could not be asked, and the sweep must try again."""
+        """Close the sockets of an ended session; false if HAProxy or the disk refuses, and the sweep must try again."""
         self.close_streams(session.id)
         if await self._proxy.refuse(session, revoked=session.revoked is not None) == 0:
             return False
-        self._store.close(session.id, self._clock())
+        try:
+            self._store.close(session.id, self._clock())
+        except GatewayError:
+            return False
         return True
 
     def _token(self, session: Session, now: float) -> str:

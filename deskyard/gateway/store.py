@@ -1,12 +1,19 @@
-"""Tickets and sessions on disk. A ticket is kept only as its hash and can be redeemed once."""
+"""Tickets and sessions on disk. A ticket is kept only as its hash and can be redeemed once.
 
+Sessions end on a full disk, too: the journal keeps its room, and a row does not grow when it is revoked.
+"""
+
+import contextlib
 import hashlib
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+from deskyard.gateway import room
 
 State = Literal["granted", "lapsed", "active", "idle", "expired", "revoked"]
 
@@ -37,6 +44,7 @@ COLUMNS = "id, desktop, routes, mode, actor, issued, expires, ticket_expires, re
 ENDS = "min(expires, coalesce(lease, expires))"
 ALIVE = f"redeemed is not null and revoked is null and {ENDS} > ?"
 KEEP_SECONDS = 30 * 24 * 3600
+JOURNAL_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True)
@@ -82,6 +90,8 @@ class Store:
     """The database of one gateway. Every call is one transaction."""
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        self._folder = path.resolve().parent
+        self._joined: sqlite3.Connection | None = None
         self._source = f"{path.resolve().as_uri()}?mode={'ro' if read_only else 'rwc'}"
         if not read_only:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -91,6 +101,17 @@ class Store:
                 if "lease" not in [row[1] for row in db.execute("pragma table_info(sessions)")]:
                     db.execute("alter table sessions add column lease real")
             path.chmod(0o600)
+            self._reserve(path.with_name(f"{path.name}-journal"))
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """Make one transaction of all calls within: what they change counts only if everything within was done."""
+        with self._transaction() as db:
+            self._joined = db
+            try:
+                yield
+            finally:
+                self._joined = None
 
     def add(self, session: Session, hashed_ticket: str) -> None:
         """Keep a new grant."""
@@ -178,8 +199,9 @@ class Store:
         fresh: list[Session] = []
         with self._transaction() as db:
             for id in ids:
-                text = "update sessions set revoked = ? where id = ? and revoked is null and expires > ?"
-                if db.execute(text, (now, id, now)).rowcount == 1:
+                # A zero takes no room, and nobody asks for the ticket's end any more.
+                text = "update sessions set revoked = ?, ticket_expires = 0 where"
+                if db.execute(f"{text} id = ? and revoked is null and expires > ?", (now, id, now)).rowcount == 1:
                     session = self._one(db, "id = ?", id)
                     fresh += [session] if session else []
         return fresh
@@ -194,19 +216,37 @@ class Store:
         with self._transaction() as db:
             db.execute("delete from sessions where expires < ?", (now - KEEP_SECONDS,))
 
+    @staticmethod
+    def _reserve(journal: Path) -> None:
+        """Give the journal its room while there is some; a journal that begins with a zero counts as none."""
+        descriptor = os.open(journal, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            with contextlib.suppress(OSError):
+                os.posix_fallocate(descriptor, 0, JOURNAL_BYTES)
+        finally:
+            os.close(descriptor)
+
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
+        if self._joined is not None:
+            yield self._joined
+            return
         db = sqlite3.connect(self._source, uri=True, timeout=10, isolation_level=None)
         try:
-            db.execute("begin immediate" if "mode=rwc" in self._source else "begin")
+            if "mode=rwc" in self._source:
+                db.execute("pragma journal_mode = persist")
+                db.execute("begin immediate")
+            else:
+                db.execute("begin")
             yield db
             db.execute("commit")
-        except BaseException:
-            if db.in_transaction:
-                db.execute("rollback")
+        except sqlite3.OperationalError as error:
+            # Without room for a journal SQLite says other things than that the disk is full.
+            if error.sqlite_errorcode == sqlite3.SQLITE_FULL or room.is_full(self._folder):
+                raise room.full(self._folder) from error
             raise
         finally:
-            db.close()
+            db.close()  # takes back what was not committed
 
     def _many(self, where: str, order: str, *values: Any) -> list[Session]:
         with self._transaction() as db:

@@ -10,12 +10,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from deskyard.gateway import room
 from deskyard.gateway.errors import GatewayError
 from deskyard.gateway.sessions import Sessions
 
 LINE_LIMIT = 1024 * 1024
 TOO_MANY = 429
 ENDED = 401
+NO_ROOM = 503
 
 
 class StreamLine:
@@ -49,7 +51,7 @@ class StreamLine:
             self._write(writer, {"drivers": self._sessions.streams.drivers})
             while line := await reader.readline():
                 self._hear(writer, json.loads(line))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, GatewayError) as error:
             print(f"line to the filter broke: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
         finally:
             self._writers.discard(writer)
@@ -74,7 +76,8 @@ class StreamLine:
         try:
             address, port = self._sessions.open_stream(key, message["session"], message["desktop"], message["address"])
         except GatewayError as error:
-            return {"status": TOO_MANY if error.field == "streams" else ENDED}
+            known = {"streams": TOO_MANY, **dict.fromkeys(room.UNWRITABLE, NO_ROOM)}
+            return {"status": known.get(error.field, ENDED)}
         return {"status": 101, "address": address, "port": port, "drivers": self._sessions.streams.drivers}
 
     def _tell_drivers(self) -> None:

@@ -65,10 +65,10 @@ class Streams:
 
     def again(self, key: Hashable, session: Session, address: str, since: float, acted: float) -> None:
         """Take in a connection that is open already: the filter outlived this service."""
-        self.open[key] = Stream(session, address, since, acted)
-        self.silent.discard(session.desktop)
         if session.mode == "drive" and session.desktop not in self._drivers:
             self._set(session.desktop, session, "first")
+        self.open[key] = Stream(session, address, since, acted)
+        self.silent.discard(session.desktop)
         self.wake()
 
     def end(self, key: Hashable) -> None:
@@ -153,12 +153,13 @@ class Streams:
     def _set(self, desktop: str, session: Session | None, reason: str) -> None:
         before = self.drivers.get(desktop)
         now = self.clock()
-        self.store.set_driver(desktop, session.id if session else None, now)
+        about = session or (self.store.get(before) if before else None)
+        with self.store.whole():
+            self.store.set_driver(desktop, session.id if session else None, now)
+            if about is not None:
+                self.note("driver", about, result="drives" if session else "nobody", before=before, reason=reason)
         self._drivers.pop(desktop, None)
         self._gone.pop(desktop, None)
         if session is not None:
             self._drivers[desktop] = (session.id, now)
-        about = session or (self.store.get(before) if before else None)
-        if about is not None:
-            self.note("driver", about, result="drives" if session else "nobody", before=before, reason=reason)
         self.tell()

@@ -1,6 +1,8 @@
 """The audit's chain: whatever is done to it afterwards shows, and is named by line."""
 
+import errno
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -153,3 +155,42 @@ def test_nothing_opens_without_its_line(tmp_path: Path, capsys: pytest.CaptureFi
             audit.note(event)
     audit.note("revoke")  # what ends something happens all the same
     assert "revoke" in capsys.readouterr().err
+
+
+@pytest.fixture
+def no_room_for_heads(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Lines would still fit into their file, but there is no room for another one. Call it to make room."""
+    write = Path.write_text
+
+    def refuse(path: Path, text: str) -> int:
+        if path.suffix == ".new":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(path, text)
+
+    monkeypatch.setattr(Path, "write_text", refuse)
+    return lambda: monkeypatch.setattr(Path, "write_text", write)
+
+
+def test_chain_goes_on_after_a_disk_that_was_full(path: Path, no_room_for_heads: Callable[[], None]) -> None:
+    audit = Audit(path, SMALL, 100)
+    for _ in range(3):
+        audit.note("revoke", session="s1")
+        with pytest.raises(GatewayError, match="disk is full"):
+            audit.note("grant")
+    no_room_for_heads()
+    audit.note("grant", session="s2")
+    assert verify(path)["ok"]
+    assert [(one["event"], one.get("reason")) for one in events(path, since=40)] == [
+        ("recover", "3 lines could not be written"),
+        ("grant", None),
+    ]
+
+
+def test_restart_on_a_full_disk_keeps_the_chain(path: Path, no_room_for_heads: Callable[[], None]) -> None:
+    audit = Audit(path, SMALL, 100)
+    for _ in range(3):
+        audit.note("revoke", session="s1")
+    Audit(path, SMALL, 100).note("revoke", session="s2")
+    no_room_for_heads()
+    Audit(path, SMALL, 100).note("grant", session="s3")
+    assert verify(path)["ok"]

@@ -134,3 +134,19 @@ def test_streams_are_counted_by_session_and_by_desktop(desk: Desk) -> None:
         desk.join(next(letters), mode="view", streams=LAYOUT.streams_per_session)
     with pytest.raises(GatewayError, match="to this desktop"):
         desk.join("z", mode="view")
+
+
+def test_connection_whose_line_cannot_be_written_is_not_counted_and_drives_nothing(desk: Desk) -> None:
+    def full(event: str, session: Session, **facts: object) -> None:
+        raise GatewayError("disk", None, "is full", "make room")
+
+    one = session(mode="drive")
+    desk.store.add(one, ticket_hash("t"))
+    desk.streams.note = full
+    for attempt in range(LAYOUT.streams_per_session + 1):
+        with pytest.raises(GatewayError, match="full"):
+            desk.streams.begin(attempt, one, "192.0.2.1")
+    assert (desk.streams.drivers, desk.store.drivers()) == ({}, {})
+    desk.streams.note = desk._note
+    desk.streams.begin("key", one, "192.0.2.1")
+    assert desk.streams.drives(one)
