@@ -1,6 +1,11 @@
 """The front door and the map: every task is documented."""
 
+import hashlib
+import os
+import re
+import shutil
 import subprocess
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -39,3 +44,48 @@ def test_a_task_explains_itself(task: str) -> None:
 
 def test_an_unknown_task_is_refused() -> None:
     assert inv("no.such.task").returncode != 0
+
+
+def played_uv(folder: Path, version: str) -> Path:
+    """A wheel that calls itself uv, and leaves a word where it was run."""
+    wheel = folder / f"uv-{version}-py3-none-any.whl"
+    about, script = f"uv-{version}.dist-info", f"uv-{version}.data/scripts/uv"
+    contents = {
+        script: '#!/bin/sh\ntouch "$(dirname "$0")/../../ran"\nexit 7\n',
+        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: uv\nVersion: {version}\n",
+        f"{about}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    contents[f"{about}/RECORD"] = "".join(f"{name},,\n" for name in (*contents, f"{about}/RECORD"))
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name, text in contents.items():
+            entry = zipfile.ZipInfo(name)
+            entry.external_attr = (0o100755 if name == script else 0o100644) << 16
+            archive.writestr(entry, text)
+    return wheel
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    """The front door of a checkout without .venv, on a machine that has all system packages."""
+    (tmp_path / "host").mkdir()
+    (tmp_path / "host/debian.txt").touch()
+    for name in ("inv", "requirements.lock"):
+        shutil.copy(TREE / name, tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_uv_with_another_hash_is_not_run(bare: Path, known: bool) -> None:
+    text = (bare / "inv").read_text()
+    found = re.search(r"uv==([0-9.]+)((?:\s+--hash=sha256:[0-9a-f]{64})+)'", text)
+    assert found, "inv pins no hash of uv"
+    wheel = played_uv(bare, found.group(1))
+    if known:
+        own = f" --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}'"
+        (bare / "inv").write_text(text.replace(found.group(0), found.group(0)[:-1] + own))
+    env = {**os.environ, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(bare), "PIP_CONFIG_FILE": os.devnull}
+    ended = subprocess.run(["./inv", "-l"], cwd=bare, env=env, capture_output=True, text=True, timeout=300, check=False)
+    assert ended.returncode != 0
+    assert (bare / "ran").exists() == known
+    assert ("DO NOT MATCH THE HASHES" in ended.stderr) == (not known), ended.stderr
+    assert not (bare / ".venv/made-from.lock").exists()
