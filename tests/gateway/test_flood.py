@@ -16,6 +16,7 @@ ONE_BYTE_FRAMES = b"".join(frame(BINARY, bytes([byte])) for byte in ACTING[KEY])
 PINGS = frame(PING, b"") * 8000
 ONE_FRAME = frame(BINARY, ACTING[KEY] * 100_000)
 LONG_FRAMES = frame(PING, bytes(125)) * 1000
+FLOODS = (ONE_BYTE_FRAMES, PINGS, ONE_FRAME, LONG_FRAMES)
 ROUNDS = 300  # of a flood, at most: 17 MB
 
 
@@ -39,12 +40,19 @@ def revocations(gateway: Gateway, id: str) -> list[str]:
     return [line["reason"] for line in gateway.audit() if line["event"] == "revoke" and line["session"] == id]
 
 
+def ended(gateway: Gateway, id: str, cookie: str) -> list[str]:
+    """The reasons of a session's end, once it is over and opens nothing more."""
+    reasons: list[str] = wait_for("the audit", lambda: revocations(gateway, id))
+    wait_for("the refusal", lambda: VncClient(gateway, cookie).status == 401)
+    return reasons
+
+
 def test_flood_ends_its_session_with_the_reason_while_drivers_go_on(busy: tuple[Gateway, Talker]) -> None:
     gateway, talker = busy
     _, cookie = gateway.session("d1")
     _, other = gateway.session("d2")
     drivers = VncClient(gateway, cookie), VncClient(gateway, other, "d2")
-    for data in (ONE_BYTE_FRAMES, PINGS, ONE_FRAME, LONG_FRAMES):
+    for data in FLOODS:
         id, looking = gateway.session("d1", mode="view")
         flooding = VncClient(gateway, looking)
         keys = len(talker.keys)
@@ -57,9 +65,8 @@ def test_flood_ends_its_session_with_the_reason_while_drivers_go_on(busy: tuple[
         thread.join(60)
         assert not thread.is_alive(), "the flood goes on"
         assert flooding.closes()
-        (reason,) = wait_for("the audit", lambda id=id: revocations(gateway, id))
+        (reason,) = ended(gateway, id, looking)
         assert reason.startswith("flood: more than")
-        wait_for("the refusal", lambda cookie=looking: VncClient(gateway, cookie).status == 401)
     for driver in drivers:
         driver.picture()
 
@@ -74,8 +81,7 @@ def test_flood_while_the_session_service_is_away_ends_the_session_when_it_is_bac
     flood(client, ONE_BYTE_FRAMES)
     assert client.closes()
     gateway.start_service()
-    wait_for("the audit", lambda: revocations(gateway, id))
-    wait_for("the refusal", lambda: VncClient(gateway, cookie).status == 401)
+    assert ended(gateway, id, cookie)
 
 
 def test_paste_of_the_longest_text_and_a_hurried_hand_are_no_flood(busy: tuple[Gateway, Talker]) -> None:

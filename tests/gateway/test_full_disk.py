@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +34,7 @@ def small() -> Iterator[Gateway]:
             yield gateway
     finally:
         subprocess.run(["umount", "--lazy", str(disk)], check=False, timeout=60)
+        shutil.rmtree(gateway.root, ignore_errors=True)
 
 
 def fill(gateway: Gateway) -> Path:
