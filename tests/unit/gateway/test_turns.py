@@ -18,6 +18,7 @@ DROPPED = b"".join(frame(BINARY, bytes([byte])) for byte in b"\x04\x01\0\0\0\0\0
 WORD = frame(PING, b"still here")
 TURNS = 300  # that are looked at
 MANY = 8
+FEW = 20 * TURN
 
 
 class Link:
@@ -106,14 +107,16 @@ async def flood(writer: asyncio.StreamWriter) -> None:
 
 
 async def bytes_before_a_word(turns: Turns) -> int:
-    """How much of a flood to d1 is read between a word to d2 and its turn."""
+    """How much of a flood to d1 is read between a word to d2 and its turn, up to more than a few turns."""
     async with filtering() as port:
         busy, quiet = await connected(port, "d1"), await connected(port, "d2")
         flooding = asyncio.create_task(flood(busy))
         await turns.until(2)
         before = turns.read
         quiet.write(WORD)
-        await asyncio.wait_for(turns.heard.wait(), 60)
+        async with asyncio.timeout(60):
+            while not turns.heard.is_set() and turns.read - before <= FEW:
+                await asyncio.sleep(0)
         flooding.cancel()
         return turns.read - before
 
@@ -136,7 +139,7 @@ async def share(turns: Turns) -> float:
 
 
 def test_message_of_another_desktop_waits_for_a_few_short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert asyncio.run(bytes_before_a_word(Turns(monkeypatch))) < 20 * TURN
+    assert asyncio.run(bytes_before_a_word(Turns(monkeypatch))) <= FEW
 
 
 def test_desktops_have_equal_shares_however_many_connections_one_has(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,4 +158,4 @@ def test_filter_whose_connections_take_turns_of_their_own_is_noticed(monkeypatch
 def test_filter_that_reads_all_there_is_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(view, "TURN", 256 * 1024)
     monkeypatch.setattr(view, "HEAD_LIMIT", 256 * 1024)
-    assert asyncio.run(bytes_before_a_word(Turns(monkeypatch))) > 20 * TURN
+    assert asyncio.run(bytes_before_a_word(Turns(monkeypatch))) > FEW
