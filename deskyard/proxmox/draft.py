@@ -59,14 +59,17 @@ class Draft:
         return vm_path(self.node, self.vmid)
 
     def create(self, pool: str, by: str, made: int) -> bool:
-        """Make the machine, without a disk; False if somebody else has this id."""
+        """Make the machine, without a disk; False if somebody else has this id.
+
+        From qemu-server 9.2.0 on, tags given here are judged before the machine is in its pool: the token, whose power
+        is over pools, may only set them afterwards (PVE/API2/Qemu.pm, assert_tag_permissions).
+        """
         name, digest = self.image.name, self.image.digest
         try:
             upid = self.client.post(
                 f"nodes/{self.node}/qemu",
                 vmid=self.vmid,
-                name=template_name(name, digest, draft=True),
-                tags=tags(name, digest, made=made, by=by, draft=True),
+                name=template_name(name, digest, by=by),
                 pool=pool,
                 agent=f"enabled={int(self.image.agent)}",
                 **HARDWARE,
@@ -76,12 +79,14 @@ class Draft:
             if _is_taken(error) or (isinstance(error, ApiError) and error.unsure):
                 return False
             raise
+        self.take_over(by, made)
         return True
 
     def take_over(self, by: str, made: int) -> None:
-        """Put one's own name on a draft."""
-        image = self.image
-        self.client.put(f"{self.path}/config", tags=tags(image.name, image.digest, made=made, by=by, draft=True))
+        """Put one's own mark on a draft."""
+        name, digest = self.image.name, self.image.digest
+        marks = {"name": template_name(name, digest, by=by), "tags": tags(name, digest, made=made, by=by, draft=True)}
+        self.client.put(f"{self.path}/config", **marks)
 
     def settle(self) -> Mapping[str, Any]:
         """Wait for what still happens to the machine; its configuration then."""
@@ -138,7 +143,7 @@ class Draft:
     def publish(self, made: int) -> None:
         """Let everybody see it as the image: its name and tags, in one call."""
         name, digest = self.image.name, self.image.digest
-        wanted = {"name": template_name(name, digest, draft=False), "tags": tags(name, digest, made=made)}
+        wanted = {"name": template_name(name, digest), "tags": tags(name, digest, made=made)}
         self.client.put(f"{self.path}/config", **wanted)
         config = self.config()
         if config.get("name") != wanted["name"] or set(tags_of(config)) != set(tags_of(wanted)):

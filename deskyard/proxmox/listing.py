@@ -1,7 +1,8 @@
-"""The list of a cluster's machines, with what it does not show of young ones yet.
+"""The list of a cluster's machines as they are now.
 
-Proxmox VE fills name, sizes and the flag of a template in by the next round of pvestatd, which takes up to ten seconds
-(observed on 8.4.21); tags and pool are there once the machine is made.
+`cluster/resources` has names, sizes, states and the flag of templates from the last round of pvestatd: a new machine
+lacks them for up to ten seconds, and one with an id that was used before shows the other machine's (observed on 8.4.21
+and 9.2.11). Each node's own list is read from the configurations, but knows no pools.
 """
 
 from collections.abc import Mapping
@@ -9,44 +10,38 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from deskyard.errors import SiteError
-from deskyard.plan.cluster import MIB, tags_of
 from deskyard.proxmox.client import Client
-from deskyard.proxmox.machine import vm_path
-from deskyard.proxmox.templates import DRAFT, OURS
 
 AT_ONCE = 8
 # A machine that is just made is nobody's yet: it has neither pool nor tags.
 BEING_MADE = frozenset({"clone", "create"})
+# What the node's list calls otherwise.
+_RENAMED = {"cpus": "maxcpu"}
+_LIVE = ("name", "status", "maxmem", "maxdisk", "tags", "lock")
 
 
 def resources(client: Client, **params: object) -> list[dict[str, Any]]:
-    """The rows of `cluster/resources`; a machine that is not yet shown whole is asked for its own configuration."""
+    """The rows of `cluster/resources`, virtual machines as the nodes that are up know them."""
     rows: list[dict[str, Any]] = client.get("cluster/resources", **params)
-    young = [row for row in rows if _is_young(row)]
+    down = {row.get("node") for row in rows if row.get("type") == "node" and row.get("status") != "online"}
+    nodes = sorted({str(row["node"]) for row in rows if row.get("type") == "qemu"} - down)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        found = dict(zip((row["vmid"] for row in young), pool.map(lambda row: _shown(client, row), young), strict=True))
-    return [{**row, **found.get(row.get("vmid"), {})} for row in rows]
+        lists = zip(nodes, pool.map(lambda node: _on_node(client, node), nodes), strict=True)
+        live = {(node, row["vmid"]): row for node, found in lists for row in found}
+    return [_merged(row, live.get((row.get("node"), row.get("vmid")))) for row in rows]
 
 
-def _is_young(row: Mapping[str, Any]) -> bool:
-    """Whether the row lacks what its machine has; a template of ours may be one already that is not flagged yet."""
-    if row.get("type") != "qemu" or row.get("lock") in BEING_MADE:
-        return False
-    tags = tags_of(row)
-    return not row.get("name") or (OURS in tags and DRAFT not in tags and not int(row.get("template") or 0))
-
-
-def _shown(client: Client, row: Mapping[str, Any]) -> dict[str, Any]:
-    """What the list will show of it: only what the list lacks today."""
+def _on_node(client: Client, node: str) -> list[dict[str, Any]]:
     try:
-        config = client.get(f"{vm_path(str(row['node']), int(row['vmid']))}/config")
+        found: list[dict[str, Any]] = client.get(f"nodes/{node}/qemu")
     except SiteError:
-        # It is gone again, or its node is away: the list is all there is.
-        return {}
-    told: dict[str, Any] = {
-        "name": config.get("name"),
-        "maxcpu": int(config.get("cores") or 1) * int(config.get("sockets") or 1),
-        "maxmem": int(str(config.get("memory") or 0)) * MIB,
-    }
-    lacking = {key: value for key, value in told.items() if value and not row.get(key)}
-    return {**lacking, "template": int(config.get("template") or 0)}
+        # It has just gone: the cluster's list is all there is.
+        return []
+    return found
+
+
+def _merged(row: dict[str, Any], live: Mapping[str, Any] | None) -> dict[str, Any]:
+    if live is None or row.get("type") != "qemu" or row.get("lock") in BEING_MADE:
+        return row
+    known = {_RENAMED.get(key, key): live[key] for key in (*_LIVE, *_RENAMED) if live.get(key) is not None}
+    return {**row, **known, "template": int(live.get("template") or 0)}

@@ -57,7 +57,8 @@ def bases_in_use(volumes: Iterable[Mapping[str, Any]]) -> set[int]:
 
 def is_dead(client: Client, draft: Template, now: int) -> bool:
     """Whether nobody works on a draft any more."""
-    return now - draft.made > DEAD_SECONDS and not running(client, draft.node, vmid=draft.vmid)
+    # Without tags it was just begun, or its publisher died in that moment: its name alone does not say when.
+    return 0 < draft.made < now - DEAD_SECONDS and not running(client, draft.node, vmid=draft.vmid)
 
 
 def prune(client: Client, image: Image, by: str, now: int, *, dry_run: bool) -> tuple[list[str], list[str]]:

@@ -3,6 +3,7 @@
 A template of an unfinished publication carries the tag `deskyard-draft` and is none for anybody but a publisher.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,8 @@ from deskyard.proxmox.estate import read_estate
 
 OURS = "deskyard-image"
 DRAFT = "deskyard-draft"
+# A draft that has no tags yet.
+_BEGUN = re.compile(r"draft-(?P<by>[0-9a-z]+)-(?P<image>.+)-(?P<digest>[0-9a-z]+)")
 _IMAGE, _DIGEST, _MADE, _BY = "image-", "digest-", "made-", "by-"
 
 
@@ -47,9 +50,12 @@ def tags(image: str, digest: str, *, made: int, by: str = "", draft: bool = Fals
     return ";".join(sorted(names))
 
 
-def template_name(image: str, digest: str, *, draft: bool) -> str:
-    """The name of a template in the list of machines."""
-    return f"deskyard-{'draft-' if draft else ''}{image}-{digest}"
+def template_name(image: str, digest: str, *, by: str = "") -> str:
+    """The name of a template in the list of machines; of a draft, if somebody makes it.
+
+    A draft has its tags only when it is there, so its name says whose it is until then.
+    """
+    return f"draft-{by}-{image}-{digest}" if by else f"deskyard-{image}-{digest}"
 
 
 def read(resources: Iterable[Mapping[str, Any]], cluster: Cluster) -> list[Template]:
@@ -87,6 +93,11 @@ def find(resources: Iterable[Mapping[str, Any]], cluster: Cluster, image: str, d
 
 def _read(row: Mapping[str, Any]) -> Template | None:
     names = tags_of(row)
+    begun = _BEGUN.fullmatch(str(row.get("name") or ""))
+    if begun is not None and not names:
+        return Template(
+            str(row["node"]), int(row["vmid"]), begun["image"], begun["digest"], True, False, 0, begun["by"]
+        )
     image, digest = _after(_IMAGE, names), _after(_DIGEST, names)
     if OURS not in names or image is None or digest is None:
         return None

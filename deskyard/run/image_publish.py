@@ -176,6 +176,8 @@ class Publisher:
             if first is None:
                 self._create(node, rows, refused)
             elif first.by == self.by:
+                if not first.made:
+                    self._draft(first).take_over(self.by, self._now())
                 return self._draft(first)
             elif self._is_dead(first):
                 say(f"    draft {first.vmid} on {node} was left behind: taking it over")

@@ -50,7 +50,7 @@ def publish(rack: Rack, image: BuiltImage, *, by: str = "me", dry_run: bool = Fa
 
 def assert_whole(rack: Rack, nodes: tuple[str, ...] = ("pve1", "pve2"), digest: str = DIGEST) -> None:
     """One finished template on each node, nothing half, no upload left."""
-    found = templates.read(rack.client().get("cluster/resources"), rack.cluster)
+    found = templates.read(listing.resources(rack.client()), rack.cluster)
     assert [(one.node, one.digest, one.draft, one.template) for one in found] == [
         (node, digest, False, True) for node in nodes
     ]
@@ -274,7 +274,7 @@ def test_superseded_images_go_and_the_newest_stay(
     assert would.removed == (f"pve1/{before['pve1']}",)
     done = publish(rack, images[2])
     assert f"pve1/{before['pve1']}" in done.removed
-    found = templates.published(rack.client().get("cluster/resources"), cluster)
+    found = templates.published(listing.resources(rack.client()), cluster)
     assert {one.digest for one in found} == set(digests[1:])
 
 
@@ -301,3 +301,17 @@ def test_draft_of_an_image_that_nobody_builds_any_more_goes(one_node: Rack, tmp_
     assert draft is not None
     assert f"pve1/{draft.vmid}" in publish(rack, new).removed
     assert_whole(rack, ("pve1",), f"{2:016x}")
+
+
+def test_a_draft_gets_its_tags_once_it_is_in_its_pool(rack: Rack, image: BuiltImage) -> None:
+    """From qemu-server 9.2.0 on, tags of a machine that is made take a right on its id, which the token has not."""
+    assert publish(rack, image).made == ("pve1", "pve2")
+    made = [call for call in rack.fake.calls if call.method == "POST" and call.path.endswith("/qemu")]
+    assert [call.parameters.keys() & {"tags", "pool"} for call in made] == [{"pool"}, {"pool"}]
+    with rack.peer.client(f"{rack.client().token.id}={rack.client().token.secret}") as client:
+        client.ask("POST", "/pools", poolid="desk")
+        where = {"vmid": rack.cluster.vm_ids.first + 9, "pool": "desk"}
+        ended = client.finish("POST", "/nodes/pve1/qemu", **where, tags="mine")
+        assert ended.endswith(f"403 Permission check failed (/vms/{where['vmid']}, VM.Config.Options)")
+        assert client.finish("POST", "/nodes/pve1/qemu", **where) == "OK"
+        client.ask("PUT", f"/nodes/pve1/qemu/{where['vmid']}/config", tags="mine")

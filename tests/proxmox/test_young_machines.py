@@ -38,6 +38,9 @@ def test_a_young_machine_is_listed_without_name_sizes_and_state(peer: Peer, root
     for _ in range(peer.fake.faults.late_listings):
         later = row(root)
     assert (later["name"], later["status"], later["maxcpu"]) == ("vm100", "stopped", 1)
+    assert root.finish("DELETE", f"{NODE}/100") == "OK"
+    machine(root, name="another")
+    assert row(root)["name"] == "vm100"
 
 
 def test_a_machine_that_is_being_cloned_is_an_id_on_a_node(peer: Peer, root: Client) -> None:
@@ -66,6 +69,24 @@ def test_a_young_template_is_found_published_at_once(peer: Peer, root: Client, t
     root.finish("POST", f"{NODE}/20000/template")
     found = templates.published(listing.resources(client), client.cluster)
     assert [(one.vmid, one.digest) for one in found] == [(20_000, "feed")]
+
+
+def test_a_young_machine_is_seen_as_its_node_knows_it(peer: Peer, root: Client, tmp_path: Path) -> None:
+    peer.fake.faults.late_listings = SOON
+    client = Rack(peer, tmp_path).client()
+    root.ask("POST", "/pools", poolid="desk")
+    machine(root, pool="desk", tags="mine", memory="2048", cores=2)
+    (seen,) = listing.resources(client, type="vm")
+    shown = {key: seen[key] for key in ("name", "pool", "tags", "maxcpu", "maxmem", "status", "template")}
+    assert shown == {
+        "name": "vm100",
+        "pool": "desk",
+        "tags": "mine",
+        "maxcpu": 2,
+        "maxmem": 2 << 30,
+        "status": "stopped",
+        "template": 0,
+    }
 
 
 def test_young_machines_count_with_their_sizes_and_are_known_by_their_tags(bench: Bench) -> None:

@@ -33,6 +33,7 @@ class ClusterApi:
     faults: Faults
     capacities: dict[str, Capacity]
     tasklog: list[dict[str, Any]]
+    shown_last: dict[int, dict[str, Any]]
     allowed: Callable[[str, str, str], bool]
     _verify: Callable[..., dict[str, Any]]
     _task_view: Callable[..., dict[str, Any]]
@@ -90,7 +91,8 @@ class ClusterApi:
     def _known_yet(self, row: dict[str, Any]) -> dict[str, Any]:
         """Locked by a clone: id and node alone. Then tags and pool; the rest comes with a round of pvestatd.
 
-        Observed on Proxmox VE 8.4.21. A round is counted here in listings since the machine, or template, was made.
+        Until then an id that was used before shows what it had. Observed on Proxmox VE 8.4.21. A round is counted here
+        in listings since the machine, or template, was made.
         """
         if row.get("type") != "qemu":
             return row
@@ -104,8 +106,10 @@ class ClusterApi:
         if late and kind == "template" and seen.get("machine", 0) > self.faults.late_listings:
             return {**row, "template": 0}
         if late:
-            shown = ("id", "type", "node", "vmid", "tags", "pool")
-            return {**{key: value for key, value in row.items() if key in shown}, "status": "unknown"}
+            now = {key: value for key, value in row.items() if key in ("id", "type", "node", "vmid", "tags", "pool")}
+            before = self.shown_last.get(row["vmid"], {"status": "unknown"})
+            return {**{key: value for key, value in before.items() if key not in ("tags", "pool", "lock")}, **now}
+        self.shown_last[row["vmid"]] = row
         return row
 
     def _with_capacities(self, answer: web.Response) -> web.Response:

@@ -40,6 +40,7 @@ class Fake(SdnApi, AccessApi, GuestApi, DiskApi, FirewallApi, ClusterApi, FakePv
         self.answerer: Guest | None = None
         self.sdn = {"zones": {}, "vnets": {}, "subnets": {}}
         self.sdn_running = {"zones": {}, "vnets": {}, "subnets": {}}
+        self.shown_last = {}
         self.sdn_on_nodes, self.sdn_generated = {}, {}
         # Not None: what anybody but root may do is checked.
         self.acl = {}

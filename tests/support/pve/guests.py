@@ -3,12 +3,12 @@
 import base64
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from aiohttp import web
 from fakepve import schema
-from fakepve.model import PveError
+from fakepve.model import PveError, TaskError
 from fakepve.qemu import NET_MODELS
 
 Values = dict[str, Any]
@@ -36,6 +36,7 @@ class GuestApi:
     vms: list[Any]
     allowed: Callable[[str, str, str], bool]
     require: Callable[[str, str, str], None]
+    task: Callable[..., Awaitable[str]]
     bridges: Callable[[str], set[str]]
     missing_disks: Callable[[Any], list[str]]
     sdn: dict[str, Any]
@@ -79,8 +80,20 @@ class GuestApi:
             vm.config["tags"] = ";".join(sorted(set(re.split(r"[;, ]+", str(changes["tags"]).lower()))))
 
     async def _qm_create(self, values: Values, user: str) -> str:
-        """POST /nodes/{node}/qemu: a NIC needs SDN.Use on its bridge."""
+        """POST /nodes/{node}/qemu: a NIC needs SDN.Use on its bridge.
+
+        Tags are judged by the task, before the machine is in its pool (qemu-server 9.2.0, assert_tag_permissions).
+        """
         self._may_use_bridges(user, values)
+        vmid = int(values["vmid"])
+        if values.get("tags") and not self.allowed(user, f"/vms/{vmid}", "VM.Config.Options"):
+
+            async def body() -> None:
+                reason = f"403 Permission check failed (/vms/{vmid}, VM.Config.Options)"
+                raise TaskError(f"unable to create VM {vmid} - {reason}")
+
+            refused: str = await self.task(values["node"], "qmcreate", vmid, user, body)
+            return refused
         upid: str = await super()._qm_create(values, user)  # type: ignore[misc]
         return upid
 

@@ -1,13 +1,9 @@
 """Templates are known by their tags."""
 
-from pathlib import Path
-
-import pytest
-
-from deskyard.proxmox import client as api
-from deskyard.proxmox import listing, templates
-from deskyard.proxmox.token import VARIABLE
-from tests.unit.proxmox.stub import TOKEN, Reply, serving
+from deskyard.model.proxmox import Cluster
+from deskyard.model.site import Site
+from deskyard.proxmox import templates
+from tests.unit.proxmox.stub import site_values
 
 DIGEST = "0123456789abcdef"
 
@@ -19,10 +15,20 @@ def row(node: str, vmid: int, tags: str, template: object = 1) -> dict[str, obje
 PUBLISHED = templates.tags("desktop", DIGEST, made=7)
 
 
-def test_published_template_is_found_by_node_and_all_others_are_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(VARIABLE, TOKEN)
+def cluster() -> Cluster:
+    return Site.check(site_values("https://192.0.2.2:8006"), "site.yaml").cluster
+
+
+def test_a_draft_is_known_by_its_name_until_it_has_tags() -> None:
+    name = templates.template_name("agent-desk", DIGEST, by="0a1b")
+    begun = row("pve1", 59_990, "") | {"name": name}
+    found = templates.read([begun, row("pve2", 59_991, "") | {"name": "draft-of-mine"}], cluster())
+    assert [(one.vmid, one.key, one.by, one.draft, one.made) for one in found] == [
+        (59_990, ("agent-desk", DIGEST), "0a1b", True, 0)
+    ]
+
+
+def test_published_template_is_found_by_node_and_all_others_are_not() -> None:
     rows = [
         row("pve1", 59_990, PUBLISHED),
         row("pve1", 59_991, PUBLISHED),
@@ -35,20 +41,11 @@ def test_published_template_is_found_by_node_and_all_others_are_not(
         {"type": "lxc", "node": "pve8", "vmid": 59_997, "tags": PUBLISHED, "template": 1},
         {"type": "qemu", "node": "pve9", "vmid": 59_998, "name": "theirs"},
     ]
-    # The one that is not flagged is asked for its own configuration, and is no template there either.
-    with serving(tmp_path, Reply(data=rows), Reply(data={"template": 0})) as stub:
-        site = stub.site()
-        assert site.proxmox is not None
-        found = templates.find(listing.resources(api.connect(site)), site.proxmox, "desktop", DIGEST)
-    assert found == {"pve1": 59_990}
+    assert templates.find(rows, cluster(), "desktop", DIGEST) == {"pve1": 59_990}
 
 
-def test_template_on_shared_storage_serves_every_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, TOKEN)
+def test_template_on_shared_storage_serves_every_node() -> None:
     nodes = [{"type": "node", "node": name, "status": "online"} for name in ("pve1", "pve2")]
     storages = [{"type": "storage", "node": "pve1", "storage": "local-lvm", "shared": 1}]
-    with serving(tmp_path, Reply(data=[row("pve1", 59_990, PUBLISHED), *nodes, *storages])) as stub:
-        site = stub.site()
-        assert site.proxmox is not None
-        found = templates.find(listing.resources(api.connect(site)), site.proxmox, "desktop", DIGEST)
-    assert found == {"pve1": 59_990, "pve2": 59_990}
+    rows = [row("pve1", 59_990, PUBLISHED), *nodes, *storages]
+    assert templates.find(rows, cluster(), "desktop", DIGEST) == {"pve1": 59_990, "pve2": 59_990}
