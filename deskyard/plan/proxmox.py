@@ -59,7 +59,6 @@ class VnetPlan:
     zone: str
     tag: int | None
     alias: str
-    isolated: bool
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,6 @@ def plan_on_cluster(workspace: Workspace, site: Site, view: ClusterView) -> tupl
         zone=cluster.zone.name,
         tag=None if cluster.zone.kind == "simple" else claims.tag,
         alias=pool_of(site.name, workspace.name),
-        isolated=workspace.peers == "closed",
     )
     maker = _Maker(plan, site, cluster, claims, nodes, view)
     return plan, ClusterPlan(
@@ -188,10 +186,15 @@ class _Maker:
         return self._vm(GATEWAY, plan.machine, (outside, inside), rules, None)
 
     def desktop(self, name: str) -> VmPlan:
-        desktop = self.plan.desktop(name)
+        desktop, settings = self.plan.desktop(name), self.plan.gateway.settings
         tier = self.site.all_tiers()[desktop.tier]
+        # Nothing is leased: rules that let DHCP pass would come before the look at the MAC address.
         nic = NicPlan(
-            bridge=self.claims.vnet, mac=desktop.mac, config="dhcp", mib_per_second=tier.network_mib_per_second
+            bridge=self.claims.vnet,
+            mac=desktop.mac,
+            config=f"{desktop.address}/{settings.workspace_prefix}",
+            router=settings.workspace_address,
+            mib_per_second=tier.network_mib_per_second,
         )
         return self._vm(name, desktop.machine, (nic,), desktop_firewall(self.plan, desktop), tier)
 
@@ -203,7 +206,7 @@ class _Maker:
         firewall: FirewallPlan,
         tier: Tier | None,
     ) -> VmPlan:
-        node = self.nodes[name]
+        node, settings = self.nodes[name], self.plan.gateway.settings
         # A machine that exists does not need its template any more, which may have been taken away.
         template_node, template = template_for(self.cluster, self.view, machine.image, node) or (node, 0)
         return VmPlan(
@@ -215,7 +218,7 @@ class _Maker:
             machine=machine,
             storage=self.cluster.storages.disks,
             nics=nics,
-            resolvers=self.plan.gateway.settings.resolvers if name == GATEWAY else (),
+            resolvers=settings.resolvers if name == GATEWAY else (settings.workspace_address,),
             firewall=firewall,
             disk_iops=tier.disk_iops if tier else None,
             disk_mib_per_second=tier.disk_mib_per_second if tier else None,

@@ -1,8 +1,8 @@
 """What the hypervisor's firewall lets pass at each machine: the second guard, below the gateway's own. Pure.
 
-It works on addresses, not on frames: it cannot demand that a packet leaves by the gateway's MAC address, nor see ARP
-between neighbours. For that there is `isolate_ports` on the VNet, within a node, and across nodes the rule here that
-neighbours' addresses are refused both ways.
+Three programs compile these rules (`docs/cluster-isolation.md`), and the filter of addresses that comes with them holds
+under two: so each rule that accepts names whose address it is about, and what no rule accepts is dropped by a rule, not
+by the policy, which lets errors of ICMP pass. A rule without an address is compiled for IPv6 too.
 """
 
 from dataclasses import dataclass, replace
@@ -30,11 +30,20 @@ class RulePlan:
     dport: str | None = None
 
 
+# Nothing is leased on a cluster: the option `dhcp` would accept frames before their MAC address is looked at.
+REFUSED = (
+    RulePlan("in", "DROP", "IPv6", source="::/0"),
+    RulePlan("out", "DROP", "IPv6", source="::/0"),
+    RulePlan("in", "DROP", "DHCP", proto="udp", dport="67:68"),
+    RulePlan("out", "DROP", "DHCP", proto="udp", dport="67:68"),
+)
+ALL_ELSE = (RulePlan("in", "DROP", "all else"), RulePlan("out", "DROP", "all else"))
+
+
 @dataclass(frozen=True)
 class FirewallPlan:
     """The firewall of one machine; both policies are DROP. `own` maps a NIC to the only addresses it may send from."""
 
-    dhcp: bool
     ipfilter: bool
     own: dict[str, tuple[str, ...]]
     rules: tuple[RulePlan, ...]
@@ -42,34 +51,33 @@ class FirewallPlan:
 
 def desktop_firewall(plan: WorkspacePlan, desktop: DesktopPlan) -> FirewallPlan:
     """A desktop is reached by its gateway alone, and sends to no neighbour unless peers are open."""
-    gateway, settings = plan.network.gateway_address, plan.gateway.settings
+    gateway, settings, own = plan.network.gateway_address, plan.gateway.settings, desktop.address
     neighbours = plan.network.cidr
+    # Frames for others are not for it, also where the bridge was made to believe that they are.
     rules = [
-        RulePlan("in", "ACCEPT", "the gateway", source=gateway),
-        RulePlan("out", "ACCEPT", "the gateway", dest=gateway),
+        RulePlan("in", "ACCEPT", "the gateway", source=gateway, dest=own),
+        RulePlan("out", "ACCEPT", "the gateway", source=own, dest=gateway),
     ]
-    if not desktop.isolated:
-        rules += [
-            RulePlan("in", "DROP", "no DHCP server but the gateway", proto="udp", sport="67"),
-            RulePlan("in", "ACCEPT", "peers", source=neighbours),
-            RulePlan("out", "DROP", "no DHCP server but the gateway", proto="udp", sport="67"),
-            RulePlan("out", "ACCEPT", "peers", dest=neighbours),
-        ]
-    else:
+    if desktop.isolated:
         rules.append(RulePlan("out", "DROP", "neighbours", dest=neighbours))
-    return FirewallPlan(
-        dhcp=True,
-        ipfilter=True,
-        own={UPLINK: (desktop.address,)},
-        rules=(*rules, *_way_out(plan, settings.egress)),
-    )
+    else:
+        rules += [
+            RulePlan("in", "ACCEPT", "peers", source=neighbours, dest=own),
+            RulePlan("out", "ACCEPT", "peers", source=own, dest=neighbours),
+        ]
+    way_out = _way_out(plan, settings.egress, own)
+    return FirewallPlan(ipfilter=True, own={UPLINK: (own,)}, rules=(*REFUSED, *rules, *way_out, *ALL_ELSE))
 
 
 def gateway_firewall(plan: WorkspacePlan) -> FirewallPlan:
-    """The gateway's own door and way out; what it forwards has any address, so its inner NIC is bound to none."""
+    """The gateway's own door and way out; what it forwards has any address, so no set binds its inner NIC.
+
+    Answers from outside need no rule: they belong to connections that desktops began.
+    """
     settings = plan.gateway.settings
-    inside, door = plan.network.cidr, settings.uplink_address
+    inside, door, own = plan.network.cidr, settings.uplink_address, plan.network.gateway_address
     resolvers = ",".join(settings.resolvers)
+    names = RulePlan("out", "ACCEPT", "names", iface=UPLINK, source=door, dest=resolvers, dport="53")
     rules = [
         RulePlan("in", "ACCEPT", "the door", iface=UPLINK, dest=door, proto="tcp", dport=str(plan.gateway.port)),
         RulePlan(
@@ -82,23 +90,21 @@ def gateway_firewall(plan: WorkspacePlan) -> FirewallPlan:
             proto="tcp",
             dport="22",
         ),
-        RulePlan("in", "ACCEPT", "DHCP", iface=INSIDE, proto="udp", sport="68", dport="67"),
         RulePlan("in", "ACCEPT", "desktops", iface=INSIDE, source=inside),
-        RulePlan("out", "ACCEPT", "DHCP", iface=INSIDE, proto="udp", sport="67", dport="68"),
-        RulePlan("out", "ACCEPT", "desktops", iface=INSIDE, dest=inside),
-        RulePlan("out", "ACCEPT", "names", iface=UPLINK, dest=resolvers, proto="udp", dport="53"),
-        RulePlan("out", "ACCEPT", "names", iface=UPLINK, dest=resolvers, proto="tcp", dport="53"),
+        RulePlan("out", "ACCEPT", "desktops", iface=INSIDE, source=own, dest=inside),
+        replace(names, proto="udp"),
+        replace(names, proto="tcp"),
     ]
     answers, order = _certificate_orders(plan)
     rules += answers
     if settings.egress != "none":
-        rules += _exceptions(plan, UPLINK)
-        order = [RulePlan("out", "ACCEPT", "the internet", iface=UPLINK)]
+        rules += _exceptions(plan, UPLINK, door)
+        order = [RulePlan("out", "ACCEPT", "the internet", iface=UPLINK, source=door)]
     if order:
         rules.append(_denied(plan, UPLINK))
         rules.append(RulePlan("out", "DROP", "the site's own network", iface=UPLINK, dest=plan.uplink.cidr))
         rules += order
-    return FirewallPlan(dhcp=False, ipfilter=False, own={UPLINK: (door,)}, rules=tuple(rules))
+    return FirewallPlan(ipfilter=False, own={UPLINK: (door,)}, rules=(*REFUSED, *rules, *ALL_ELSE))
 
 
 def _certificate_orders(plan: WorkspacePlan) -> tuple[list[RulePlan], list[RulePlan]]:
@@ -111,32 +117,33 @@ def _certificate_orders(plan: WorkspacePlan) -> tuple[list[RulePlan], list[RuleP
     if settings.acme is None:
         return [], []
     server = urlsplit(settings.acme["directory"])
-    asked = RulePlan("in", "ACCEPT", "ACME asks", iface=UPLINK, dest=settings.uplink_address, proto="tcp", dport="80")
-    order = RulePlan("out", "ACCEPT", "ACME", iface=UPLINK, proto="tcp", dport=str(server.port or HTTPS))
+    door = settings.uplink_address
+    asked = RulePlan("in", "ACCEPT", "ACME asks", iface=UPLINK, dest=door, proto="tcp", dport="80")
+    order = RulePlan("out", "ACCEPT", "ACME", iface=UPLINK, source=door, proto="tcp", dport=str(server.port or HTTPS))
     try:
         return [asked, replace(order, dest=str(IPv4Address(server.hostname or "")))], []
     except ValueError:
         return [asked], [order]
 
 
-def _way_out(plan: WorkspacePlan, egress: str) -> list[RulePlan]:
+def _way_out(plan: WorkspacePlan, egress: str, own: str) -> list[RulePlan]:
     """Where a desktop's packets may be meant for, by way of the gateway, which decides."""
     if egress == "open":
         return [
-            *_exceptions(plan, None),
+            *_exceptions(plan, None, own),
             _denied(plan, None),
-            RulePlan("out", "ACCEPT", "the internet, by the gateway"),
+            RulePlan("out", "ACCEPT", "the internet, by the gateway", source=own),
         ]
     if egress == "locked":
         # Names with a port of their own have an address of the gateway each.
         networks = ",".join(plan.gateway.settings.egress_rules.forward_networks)
-        return [RulePlan("out", "ACCEPT", "names with a port", dest=networks)]
+        return [RulePlan("out", "ACCEPT", "names with a port", source=own, dest=networks)]
     return []
 
 
-def _exceptions(plan: WorkspacePlan, iface: str | None) -> list[RulePlan]:
-    found = [str(IPv4Network(one)) for one in plan.gateway.settings.egress_rules.exceptions]
-    return [RulePlan("out", "ACCEPT", "the site's exceptions", iface=iface, dest=",".join(found))] if found else []
+def _exceptions(plan: WorkspacePlan, iface: str | None, own: str) -> list[RulePlan]:
+    found = ",".join(str(IPv4Network(one)) for one in plan.gateway.settings.egress_rules.exceptions)
+    return [RulePlan("out", "ACCEPT", "the site's exceptions", iface=iface, source=own, dest=found)] if found else []
 
 
 def _denied(plan: WorkspacePlan, iface: str | None) -> RulePlan:

@@ -25,7 +25,6 @@ CARDS = ("virtio", "e1000", "e1000e", "vmxnet3", "rtl8139", "ne2k_pci", "ne2k_is
 # What no API of a cluster tells.
 NOT_EXAMINED = (
     "what the kernels of the nodes have loaded: the API tells the configuration alone",
-    "isolation of the ports on the bridges of the nodes: the API tells the VNet's option alone",
     "on which ports of the nodes something listens: the usual ones were tried",
 )
 
@@ -89,8 +88,8 @@ def _vnet(plan: ClusterPlan, rows: Sequence[Row]) -> Iterator[str]:
     tag = row.get("tag")
     if (row.get("zone"), None if tag in (None, "") else int(str(tag))) != (wanted.zone, wanted.tag):
         yield f"VNet {wanted.name}: is in zone {row.get('zone')} with tag {tag}, not {wanted.zone} with {wanted.tag}"
-    if bool(int(row.get("isolate-ports") or 0)) != wanted.isolated:
-        yield f"VNet {wanted.name}: isolate_ports: is {'missing' if wanted.isolated else 'set'}"
+    if int(row.get("isolate-ports") or 0):
+        yield f"VNet {wanted.name}: isolate-ports: is set, and cuts desktops off from a gateway on their node"
 
 
 def _machine(vm: VmPlan, seen: SeenVm) -> Iterator[str]:
@@ -104,7 +103,7 @@ def _machine(vm: VmPlan, seen: SeenVm) -> Iterator[str]:
 
 
 def _options(plan: FirewallPlan, seen: Row) -> Iterator[str]:
-    switches = {"enable": True, "macfilter": True, "ipfilter": plan.ipfilter, "dhcp": plan.dhcp}
+    switches = {"enable": True, "macfilter": True, "ipfilter": plan.ipfilter}
     for name, unset in UNSET.items():
         wanted = switches.get(name, False)
         if bool(int(seen.get(name, unset))) != wanted:

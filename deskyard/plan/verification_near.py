@@ -110,7 +110,7 @@ def near_guards(plan: WorkspacePlan, desktop: DesktopPlan) -> tuple[str, ...]:
     if has_own_address(plan):
         neighbours = [rule_text(one) for one in desktop_firewall(plan, desktop).rules if one.comment == "neighbours"]
         rules = tuple(f"cluster: {desktop.name}: {rule}" for rule in neighbours)
-        return (*rules, "cluster: VNet: isolate_ports") if rules else truth_guards(plan, desktop)
+        return rules or truth_guards(plan, desktop)
     port = f"port: {desktop.name} isolated on bridge {plan.network.bridge}"
     return (*truth_guards(plan, desktop), port) if desktop.isolated else truth_guards(plan, desktop)
 

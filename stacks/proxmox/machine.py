@@ -89,7 +89,7 @@ class Machine:
             output_policy="DROP",
             macfilter=True,
             ipfilter=plan.ipfilter,
-            dhcp=plan.dhcp,
+            dhcp=False,
             ndp=False,
             radv=False,
             log_level_in="nolog",

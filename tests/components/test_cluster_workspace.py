@@ -100,17 +100,30 @@ def test_every_machine_has_a_firewall_that_drops_what_no_rule_names(recorder: Re
         assert (inputs["name"], [one["name"] for one in inputs["cidrs"]]) == ("ipfilter-net0", [desktop.address])
 
 
-@pytest.mark.parametrize(("peers", "isolated"), [("closed", True), ("open", False)])
-def test_neighbours_are_refused_within_a_node_and_across_nodes(recorder: Recorder, peers: str, isolated: bool) -> None:
-    """Port isolation ends at the node: only the rule holds between two of them."""
+@pytest.mark.parametrize(("peers", "closed"), [("closed", True), ("open", False)])
+def test_neighbours_are_refused_by_rules_and_no_port_is_isolated(recorder: Recorder, peers: str, closed: bool) -> None:
+    """Isolated ports would cut a desktop off from a gateway on its node; rules hold within a node and across nodes."""
     plan, _ = drawn(recorder, peers=peers)
     vnet = of_type(recorder, "proxmoxve:sdn/vnet:Vnet")["lab-vnet"]
-    assert vnet["isolatePorts"] is isolated
+    assert vnet["isolatePorts"] is False
     rules = of_type(recorder, "proxmoxve:firewall/rulesLegacy:RulesLegacy")["lab-desktop-dev1-rules"]["rules"]
     between = [
         (one["type"], one["action"]) for one in rules if plan.network.cidr in (one.get("source"), one.get("dest"))
     ]
-    assert between == ([("out", "DROP")] if isolated else [("in", "ACCEPT"), ("out", "ACCEPT")])
+    assert between == ([("out", "DROP")] if closed else [("in", "ACCEPT"), ("out", "ACCEPT")])
+
+
+def test_every_machine_has_a_fixed_address_and_nothing_lets_dhcp_pass(recorder: Recorder) -> None:
+    """A rule that lets DHCP pass would come before the look at a frame's MAC address."""
+    plan, _ = drawn(recorder)
+    machines = of_type(recorder, VM)
+    for desktop in plan.desktops:
+        seed = machines[f"lab-desktop-{desktop.name}-machine"]["initialization"]
+        address = f"{desktop.address}/{plan.network.cidr.partition('/')[2]}"
+        assert seed["ipConfigs"] == [{"ipv4": {"address": address, "gateway": plan.network.gateway_address}}]
+        assert seed["dns"] == {"servers": [plan.network.gateway_address]}
+    options = of_type(recorder, "proxmoxve:firewall/optionsLegacy:OptionsLegacy").values()
+    assert {(o["dhcp"], o["ndp"], o["radv"]) for o in options} == {(False, False, False)}
 
 
 def test_no_secret_is_declared(recorder: Recorder) -> None:

@@ -43,6 +43,30 @@ def unguarded(fake: Fake, peers: str = "closed") -> list[str]:
     return found
 
 
+def cut_off(fake: Fake) -> list[str]:
+    """Desktops that run on their gateway's node, on a VNet that isolates its ports: no two of them exchange frames.
+
+    pve-network, Zones/Plugin.pm, tap_plug: the option is for every port, the gateway's too.
+    """
+    found = []
+    for pool, ids in fake.pools.items():
+        machines = [vm for vm in fake.vms if vm.vmid in ids and not vm.template and vm.status == "running"]
+        ports = {(vm.node, one) for vm in machines if _is_gateway(vm) for one in _isolated(fake, vm)}
+        found += [
+            f"{pool}: {vm.name} has no gateway"
+            for vm in machines
+            if not _is_gateway(vm) and ports & {(vm.node, one) for one in _isolated(fake, vm)}
+        ]
+    return found
+
+
+def _isolated(fake: Fake, vm: Any) -> set[str]:
+    """The VNets of a machine that isolate their ports, as they are in force."""
+    bridges = {nic(str(value)).get("bridge") for key, value in vm.config.items() if key.startswith("net")}
+    in_force = fake.sdn_running["vnets"]
+    return {one for one in bridges if int(in_force.get(one, {}).get("isolate-ports") or 0)}
+
+
 def own_addresses(fake: Fake, vm_id: int) -> tuple[str, ...]:
     """The addresses that a machine may send from by its first NIC."""
     members = _conf(fake, vm_id)["ipset"].get("ipfilter-net0", [])
@@ -90,4 +114,4 @@ def _of_desktop(fake: Fake, vm: Any, forbidden: list[str]) -> list[str]:
 def _firewall(fake: Fake, vm_id: int) -> FirewallPlan:
     rules = (one for one in _conf(fake, vm_id)["rules"] if int(one.get("enable", 0)))
     plans = (RulePlan(one["type"], one["action"], "", **{name: one.get(name) for name in FIELDS}) for one in rules)
-    return FirewallPlan(dhcp=True, ipfilter=True, own={}, rules=tuple(plans))
+    return FirewallPlan(ipfilter=False, own={}, rules=tuple(plans))

@@ -9,7 +9,7 @@ import pytest
 
 from deskyard.run import workspace
 from tests.proxmox.bench import DESKTOPS, NAME, Bench
-from tests.proxmox.guarded import Watch, unguarded
+from tests.proxmox.guarded import Watch, cut_off, unguarded
 from tests.support.pve import Fake
 from tests.support.pve.calls import Call
 
@@ -207,11 +207,12 @@ def test_a_lock_of_somebody_who_is_just_done_costs_another_try(bench: Bench) -> 
     assert fake.failures == {}
 
 
-def test_desktops_on_two_nodes_are_kept_apart(bench: Bench) -> None:
+def test_desktops_on_two_nodes_are_kept_apart_and_each_has_its_gateway(bench: Bench) -> None:
     bench.up()
     machines = bench.rack.machines(NAME)
     assert machines["dev1"].node != machines["dev2"].node
     assert unguarded(bench.rack.peer.fake) == []
+    assert cut_off(bench.rack.peer.fake) == []
 
 
 def test_more_than_its_tier_is_taken_back(bench: Bench) -> None:

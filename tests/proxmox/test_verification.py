@@ -17,13 +17,14 @@ def test_a_workspace_that_was_just_made_is_as_planned_and_each_change_by_hand_is
     rack.up("lab", "dev1")
     assert told(rack) == []
     path = rack.node_path("lab", "dev1")
-    rack.root.ask("DELETE", f"{path}/firewall/rules/2")
+    plan = rack.plan("lab").on_cluster
+    assert plan is not None
+    rules = plan.desktops["dev1"].firewall.rules
+    rule = next(rule for rule in rules if rule.comment == "neighbours")
+    rack.root.ask("DELETE", f"{path}/firewall/rules/{rules.index(rule)}")
     rack.root.ask("POST", f"{path}/firewall/ipset/ipfilter-net0", cidr="192.0.2.0/24")
     rack.root.ask("PUT", f"{path}/config", net1="virtio,bridge=vmbr0")
     rack.root.put(f"{path}/firewall/options", data={"policy_out": "ACCEPT", "macfilter": "0"})
-    plan = rack.plan("lab").on_cluster
-    assert plan is not None
-    rule = next(rule for rule in plan.desktops["dev1"].firewall.rules if rule.comment == "neighbours")
     assert told(rack) == [
         "cluster: dev1: option macfilter: is off",
         "cluster: dev1: option policy_out DROP: is ACCEPT",

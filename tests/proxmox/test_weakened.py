@@ -18,7 +18,7 @@ from tests.proxmox import (
     test_workspace,
 )
 from tests.proxmox.bench import DESKTOPS, NAME, Bench
-from tests.proxmox.guarded import unguarded
+from tests.proxmox.guarded import cut_off, unguarded
 from tests.proxmox.killing import Point
 from tests.proxmox.rack import Rack
 from tests.proxmox.test_interruption import OPERATIONS
@@ -143,6 +143,15 @@ def test_12_neighbours_on_two_nodes_would_reach_each_other(bench: Bench, lacking
     lacking("rule about neighbours")
     bench.run("up")
     assert any("dev1.lab sends to 10.80" in one for one in unguarded(bench.rack.peer.fake))
+
+
+@pytest.mark.deep
+def test_a_desktop_on_its_gateways_node_would_have_no_gateway(bench: Bench, lacking: Callable[..., None]) -> None:
+    bench.empty()
+    bench.rack.declare(NAME, *DESKTOPS)
+    lacking("open ports")
+    bench.run("up")
+    assert cut_off(bench.rack.peer.fake)
 
 
 @pytest.mark.deep

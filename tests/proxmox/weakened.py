@@ -13,7 +13,7 @@ from deskyard.plan.proxmox_firewall import FirewallPlan, desktop_firewall
 from deskyard.proxmox import retry, sdn, wiring
 from deskyard.run import leftovers, network_guard, preflight, pulumi_stack, workspace
 from deskyard.run.pulumi_stack import Change, WorkspaceStack
-from stacks.proxmox import machine
+from stacks.proxmox import machine, network
 from stacks.proxmox.machine import Machine
 
 Piece = tuple[Any, str, Any]
@@ -59,6 +59,7 @@ WITHOUT: dict[str, Piece] = {
     "telling apart what passes": (retry, "passes", lambda _: True),
     "one try of a clone": (machine, "CLONE_TRIES", 2),
     "order of firewall and start": (Machine, "_firewall", _begun_before_its_firewall),
+    "open ports": (network, "ISOLATED", True),
     "rule about neighbours": (proxmox, "desktop_firewall", _without_neighbours),
     "look at nodes": (placement, "usable_nodes", _all_nodes),
     "look at the firewall's switch": (preflight, "_cluster_firewall", lambda _: None),

@@ -95,8 +95,7 @@ def test_a_gateway_with_a_certificate_of_the_site_is_not_asked_on_port_80() -> N
     assert not passes(firewall, "out", door, PUBLIC, 443)
 
 
-def test_without_the_rule_about_neighbours_two_nodes_leak() -> None:
-    """Port isolation ends at the node, so this rule alone holds between nodes (and is not there for show)."""
+def test_without_the_rule_about_neighbours_desktops_leak() -> None:
     plan, on_cluster = plans()
     one, two = plan.desktops
     whole = on_cluster.desktops["one"].firewall
@@ -105,10 +104,13 @@ def test_without_the_rule_about_neighbours_two_nodes_leak() -> None:
     assert passes(weak, "out", one.address, two.address)
 
 
-def test_without_own_addresses_a_desktop_could_lie() -> None:
+def test_own_addresses_are_bound_by_the_set_and_by_each_rule() -> None:
+    """Either alone holds under two of the three programs; the old nftables know only the rules."""
     plan, on_cluster = plans()
-    whole = on_cluster.desktops["one"].firewall
-    weak = replace(whole, own={})
-    lie = plan.desktops[1].address
-    assert not passes(whole, "out", lie, plan.network.gateway_address)
-    assert passes(weak, "out", lie, plan.network.gateway_address)
+    whole, lie = on_cluster.desktops["one"].firewall, plan.desktops[1].address
+    loose = tuple(replace(rule, source=None) if rule.action == "ACCEPT" else rule for rule in whole.rules)
+    for firewall in (whole, replace(whole, own={}, ipfilter=False)):
+        assert not passes(firewall, "out", lie, plan.network.gateway_address)
+    assert passes(replace(whole, own={}, ipfilter=False, rules=loose), "out", lie, plan.network.gateway_address)
+    with pytest.raises(AssertionError, match="depends on the program"):
+        passes(replace(whole, rules=loose), "out", lie, plan.network.gateway_address)

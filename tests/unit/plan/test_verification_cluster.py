@@ -32,7 +32,7 @@ class Live:
         self.datacenter: dict[str, Any] = {"enable": 1764000000, **DIGEST}
         self.nodes: dict[str, dict[str, Any]] = {vm.node: {} for vm in machines}
         self.vnets: list[dict[str, Any]] = [
-            {"vnet": vnet.name, "zone": vnet.zone, "tag": vnet.tag, "isolate-ports": int(vnet.isolated)},
+            {"vnet": vnet.name, "zone": vnet.zone, "tag": vnet.tag},
             {"vnet": "other", "zone": vnet.zone, "tag": 7, "state": "new"},
         ]
         self.configs = {vm.owner.machine: _config(vm) for vm in machines}
@@ -71,7 +71,7 @@ def _nic(nic: NicPlan) -> str:
 
 
 def _options(vm: VmPlan) -> dict[str, Any]:
-    filters = {"macfilter": 1, "ipfilter": int(vm.firewall.ipfilter), "dhcp": int(vm.firewall.dhcp)}
+    filters = {"macfilter": 1, "ipfilter": int(vm.firewall.ipfilter), "dhcp": 0}
     policies = {"policy_in": "DROP", "policy_out": "DROP", "log_level_in": "nolog"}
     return {"enable": 1, "ndp": 0, "radv": 0, **filters, **policies, **DIGEST}
 
@@ -182,7 +182,7 @@ def test_the_same_rule_twice_is_told(live: Live) -> None:
         ("macfilter", 0, "option macfilter: is off"),
         ("ipfilter", 0, "option ipfilter: is off"),
         ("ipfilter", None, "option ipfilter: is off"),
-        ("dhcp", 0, "option dhcp: is off"),
+        ("dhcp", 1, "option dhcp: is on"),
         ("ndp", 1, "option ndp: is on"),
         ("ndp", None, "option ndp: is on"),
         ("radv", 1, "option radv: is on"),
@@ -276,13 +276,14 @@ def test_a_switch_above_the_machines_is_named(live: Live) -> None:
     ]
 
 
-def test_a_vnet_that_does_not_isolate_or_is_elsewhere_is_named(live: Live) -> None:
+def test_a_vnet_that_isolates_or_is_elsewhere_is_named(live: Live) -> None:
     row, name = live.vnets[0], live.plan.vnet.name
-    row["isolate-ports"] = 0
-    assert live.told() == [f"cluster: VNet {name}: isolate_ports: is missing"]
-    row.update({"isolate-ports": 1, "tag": 3})
+    row["isolate-ports"] = 1
+    cut_off = "isolate-ports: is set, and cuts desktops off from a gateway on their node"
+    assert live.told() == [f"cluster: VNet {name}: {cut_off}"]
+    row.update({"isolate-ports": 0, "tag": 3})
     assert "with tag 3" in live.told()[0]
-    row.update({"tag": str(live.plan.vnet.tag), "state": "changed", "pending": {"isolate-ports": 0}})
+    row.update({"tag": str(live.plan.vnet.tag), "state": "changed", "pending": {"alias": "deleted"}})
     assert live.told() == [f"cluster: VNet {name}: has changes that are not applied"]
     live.vnets.clear()
     assert live.told() == [f"cluster: VNet {name}: is missing"]
@@ -316,7 +317,6 @@ def test_probes_on_a_cluster_name_guards_that_the_comparison_tells_of() -> None:
         weak.rules[machine].clear()
         weak.ipsets[machine].clear()
         weak.options[machine].update(macfilter=0)
-    weak.vnets[0]["isolate-ports"] = 0
     told = weak.told()
     for guard in guards:
         if guard.startswith("cluster: "):
