@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from deskyard.errors import SiteError
 from deskyard.model.site import Site
-from deskyard.proxmox import checks, network_checks
+from deskyard.proxmox import checks, firewall_checks, network_checks
 from deskyard.proxmox.client import Client, connect
 from deskyard.proxmox.facts import Facts, gather
 from deskyard.proxmox.finding import Finding, error, ok, warning
@@ -23,7 +23,8 @@ CHECKS: tuple[Check, ...] = (
     network_checks.uplink,
     network_checks.trunk,
     network_checks.mtu,
-    network_checks.firewall,
+    firewall_checks.firewall,
+    firewall_checks.program,
     checks.ids,
     checks.tags,
     checks.room,

@@ -1,7 +1,7 @@
 """Fetches what an examination looks at: read-only calls, their answers as they came."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +26,8 @@ class NodeFacts:
     zones: tuple[Row, ...] = ()
     # Seconds by which the node's clock is ahead of this machine's; nothing if it did not say.
     ahead: float | None = None
+    # Of Proxmox VE's own programs, as far as the node tells: name -> installed version.
+    packages: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ def gather(client: Client, clock: Callable[[], float] = time.time) -> Facts:
             firewall=ask(f"nodes/{name}/firewall/options", {}),
             zones=tuple(ask(f"nodes/{name}/sdn/zones", ())),
             reload=sdn.latest(ask(f"nodes/{name}/tasks", (), **sdn.RELOADS)),
+            packages=_installed(ask(f"nodes/{name}/apt/versions", ())),
         )
 
     names = [name for name in estate.chosen if name in estate.online]
@@ -103,3 +106,8 @@ def gather(client: Client, clock: Callable[[], float] = time.time) -> Facts:
         nodes=nodes,
         refused=refused,
     )
+
+
+def _installed(rows: Iterable[Row]) -> dict[str, str]:
+    """`Version` is what apt would install; what is installed stands in `OldVersion` (PVE/API2/APT.pm)."""
+    return {str(row["Package"]): str(row["OldVersion"]) for row in rows if row.get("OldVersion")}

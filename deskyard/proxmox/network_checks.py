@@ -1,4 +1,4 @@
-"""What a cluster's network has to be like: zone, uplink, MTU, firewall. Each check is a pure function."""
+"""What a cluster's network has to be like: zone, uplink, MTU. Each check is a pure function."""
 
 from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Address, IPv4Interface
@@ -166,26 +166,6 @@ def mtu(facts: Facts, site: Site) -> Iterator[Finding]:
         yield error("vxlan_mtu", what, "large packets vanish: connections open, then hang", mend)
     else:
         yield ok("vxlan_mtu", f"the network between nodes carries {wanted.mtu} bytes and VXLAN's header")
-
-
-def firewall(facts: Facts, _: Site) -> Iterator[Finding]:
-    """The firewall of each machine is in force: it is the layer at the hypervisor that the Plan relies on."""
-    if int(facts.firewall.get("enable") or 0):
-        yield ok("firewall", "the firewall is enabled for the datacenter")
-    else:
-        why = "without it no rule of any machine is in force: desktops could forge addresses and reach each other"
-        mend = "pvesh set /cluster/firewall/options --enable 1   # allow SSH and 8006 from your network first"
-        yield error("firewall", "the firewall is not enabled for the datacenter", why, mend)
-    new = sorted(name for name, node in facts.nodes.items() if int(node.firewall.get("nftables") or 0))
-    if not new or len(new) == len(facts.nodes):
-        kind = "proxmox-firewall (nftables)" if new else "pve-firewall (iptables)"
-        # Neither is relied on for rules of VNets (pve-firewall has none) or for isolated ports (they hold on one node).
-        yield ok("firewall_backend", f"{kind} on every node; only rules of machines are relied on")
-    else:
-        what = f"{', '.join(new[:8])} run proxmox-firewall (nftables), the other nodes pve-firewall"
-        why = "a machine that moves between them is filtered by another program"
-        mend = f"pvesh set /nodes/{new[0]}/firewall/options --nftables 0   # or 1 on the others"
-        yield warning("firewall_backend", what, why, mend)
 
 
 def _make_zone(cluster: Cluster) -> str:

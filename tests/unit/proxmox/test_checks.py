@@ -72,6 +72,13 @@ def on_pve2(**changes: Any) -> Facts:
     return replace(good, nodes={**good.nodes, "pve2": replace(good.nodes["pve2"], **changes)})
 
 
+def nftables(version: str) -> Facts:
+    packages = {"proxmox-firewall": version, "pve-firewall": "6.0.4"} if version else {}
+    good = facts()
+    changed = {name: replace(n, firewall={"nftables": 1}, packages=packages) for name, n in good.nodes.items()}
+    return replace(good, nodes=changed)
+
+
 def machine(vmid: int, **more: Any) -> dict[str, Any]:
     return {"type": "qemu", "node": "pve1", "vmid": vmid, "maxmem": GIB, **more}
 
@@ -141,6 +148,11 @@ BAD: dict[str, tuple[Callable[[], Facts], dict[str, str]]] = {
     ),
     "firewall is off": (lambda: facts(firewall={}), {"firewall": "error"}),
     "two firewalls": (lambda: on_pve2(firewall={"nftables": 1}), {"firewall_backend": "warning"}),
+    "no filter of frames": (lambda: facts(firewall={"enable": 1, "ebtables": 0}), {"firewall_frames": "error"}),
+    "old nftables": (lambda: nftables("1.1.2"), {"firewall_backend": "warning"}),
+    "nftables of 8.4": (lambda: nftables("0.7.1"), {"firewall_backend": "warning"}),
+    "nftables of no version": (lambda: nftables(""), {"firewall_backend": "warning"}),
+    "new nftables": (lambda: nftables("1.2.0-1"), {}),
     "foreign id": (lambda: facts((*RESOURCES, machine(20_100))), {"vm_ids": "warning"}),
     "tags": (lambda: facts(options={"user-tag-access": {"user-allow": "list"}}), {"tags": "error"}),
     "no memory": (
@@ -215,3 +227,18 @@ def test_bridge_of_a_vlan_zone_is_looked_for(bridge: str, mtu: int, expected: di
     where = site(zone={"kind": "vlan", "bridge": bridge, "mtu": mtu, "first_tag": 100, "last_tag": 199})
     row = {"zone": "deskyard", "type": "vlan", "bridge": bridge, "mtu": mtu}
     assert wrong(facts(zones=(row,)), where) == expected
+
+
+@pytest.mark.parametrize(
+    ("seen", "told"),
+    [
+        (lambda: on_pve2(packages={"pve-firewall": "5.1.2"}), "pve-firewall 5.1.2 on every node; frames behind a VLAN"),
+        (lambda: facts(), "pve-firewall of a version that was not told on every node"),
+        (lambda: nftables("1.2.3"), "proxmox-firewall 1.2.3 on every node; errors of ICMP pass"),
+        (lambda: nftables("1.1.2"), "proxmox-firewall 1.1.2 on every node: before 1.2.0 its filter of addresses"),
+    ],
+    ids=["iptables", "no version", "nftables", "old nftables"],
+)
+def test_the_program_that_compiles_rules_is_told_with_what_it_lets_pass(seen: Callable[[], Facts], told: str) -> None:
+    found = {one.name: one.what for one in judge(seen(), site())}
+    assert found["firewall_backend"].startswith(told)
