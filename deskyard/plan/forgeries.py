@@ -9,6 +9,7 @@ from typing import Literal
 
 from deskyard.plan import frames
 from deskyard.plan.frames import ARP, BROADCAST, IPV4, IPV6, REPLY, REQUEST
+from deskyard.plan.proxmox_firewall import IPTABLES, NFTABLES
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 
 # A host number that the Plan gives to nobody: claiming it harms no live machine, and the same rule must refuse it.
@@ -34,7 +35,8 @@ Maker = Callable[[bytes], bytes]
 class Forgery:
     """A frame and what it is; `network`: no other machine may see it, `outside`: nothing beyond the gateway may.
 
-    `guards` are the rules that refuse it besides those against forged addresses.
+    `guards` are the rules that refuse it besides those against forged addresses, `passes_under` the programs on the
+    nodes of a cluster that cannot be made to refuse it.
     """
 
     what: str
@@ -42,6 +44,7 @@ class Forgery:
     place: Place
     make: Maker
     guards: tuple[str, ...] = ()
+    passes_under: tuple[str, ...] = ()
 
     @property
     def to_all(self) -> bool:
@@ -155,13 +158,20 @@ class Forger:
         lldp = bytes([2, 7, 4]) + bytes(6)
         spanning = b"\x42\x42\x03" + bytes(35)
         return [
-            Forgery("unknown protocol to all", (7,), "network", bare),
-            Forgery("VLAN tag", (7,), "network", lambda mark: frames.tagged(inner(mark), (frames.VLAN, 7))),
+            Forgery("unknown protocol to all", (7,), "network", bare, passes_under=(IPTABLES,)),
+            Forgery(
+                "VLAN tag",
+                (7,),
+                "network",
+                lambda mark: frames.tagged(inner(mark), (frames.VLAN, 7)),
+                passes_under=(IPTABLES, NFTABLES),
+            ),
             Forgery(
                 "two VLAN tags",
                 (7,),
                 "network",
                 lambda mark: frames.tagged(inner(mark), (frames.QINQ, 7), (frames.VLAN, 8)),
+                passes_under=(IPTABLES,),
             ),
             Forgery(
                 "spanning tree message",
@@ -169,6 +179,7 @@ class Forger:
                 "network",
                 # Its third field is a length, not a protocol: these are IEEE 802.3 frames.
                 lambda mark: frames.ethernet(bridges, self.mac, len(spanning + mark), spanning + mark),
+                passes_under=(IPTABLES,),
             ),
             Forgery(
                 "LLDP",
@@ -228,8 +239,64 @@ class Forger:
         return Forgery(what, threats, "network", lambda mark: frames.ethernet(*way, kind, payload(mark)))
 
 
-def forgeries(desktop: DesktopPlan, plan: WorkspacePlan) -> list[Forgery]:
-    """All frames that this desktop tries."""
+def evasions(liar: Forger) -> list[Forgery]:
+    """Frames that a filter may take for something that it does not look into."""
+
+    def tagged(kind: int, payload: Maker) -> Maker:
+        # VLAN 0 is a priority and no network: whoever takes it reads the rest as if it were untagged.
+        return lambda mark: frames.tagged(
+            frames.ethernet(BROADCAST, liar.mac, kind, payload(mark)), (frames.VLAN, frames.PRIORITY)
+        )
+
+    def datagram(mark: bytes) -> bytes:
+        return frames.ipv4(liar.canary, "255.255.255.255", frames.UDP, frames.udp(4000, 9, mark))
+
+    def claim(mark: bytes) -> bytes:
+        return frames.arp(REPLY, (liar.mac, liar.canary), ("00:00:00:00:00:00", liar.gateway), mark)
+
+    def question(source: str, mac: str) -> Maker:
+        def make(mark: bytes) -> bytes:
+            packet = frames.ipv4(source, "255.255.255.255", frames.UDP, frames.udp(68, 67, mark))
+            return frames.ethernet(BROADCAST, mac, IPV4, packet)
+
+        return make
+
+    def failure(mark: bytes) -> bytes:
+        # It quotes a packet, as it must, that nobody sent.
+        quoted = frames.ipv4(liar.gateway, PUBLIC, frames.UDP, frames.udp(4000, 9, mark))
+        packet = frames.ipv4(liar.canary, "255.255.255.255", frames.ICMP, frames.icmp(3, 1, bytes(4), quoted))
+        return frames.ethernet(BROADCAST, liar.mac, IPV4, packet)
+
+    def own_link_local(mark: bytes) -> bytes:
+        packet = frames.udp6(frames.link_local(liar.mac), ALL_NODES, (4000, 9), mark)
+        return frames.ethernet("33:33:00:00:00:01", liar.mac, IPV6, packet)
+
+    advertisement = partial(frames.router_advertisement, LINK_LOCAL, liar.mac)
+    both = (IPTABLES, NFTABLES)
+    return [
+        Forgery("DHCP question from a forged MAC", (2, 4), "network", question("0.0.0.0", FORGED_MAC)),
+        Forgery("DHCP question from the gateway's address", (3, 4), "network", question(liar.gateway, liar.mac)),
+        Forgery("IPv6 from its own link-local address", (6,), "network", own_link_local),
+        Forgery("IPv4 behind a priority tag", (3, 7), "network", tagged(IPV4, datagram), passes_under=(IPTABLES,)),
+        Forgery("ARP reply behind a priority tag", (1, 7), "network", tagged(ARP, claim), passes_under=both),
+        Forgery(
+            "router advertisement behind a priority tag",
+            (5, 7),
+            "network",
+            tagged(IPV6, advertisement),
+            passes_under=(IPTABLES,),
+        ),
+        Forgery("ICMP error from a foreign address", (3, 10), "network", failure, passes_under=(NFTABLES,)),
+    ]
+
+
+def forger(desktop: DesktopPlan, plan: WorkspacePlan) -> Forger:
+    """This desktop as one that lies."""
     nobody = str(IPv4Network(plan.network.cidr)[CANARY_HOST])
     gateway = plan.gateway
-    return Forger(desktop.mac, desktop.address, gateway.workspace_mac, gateway.workspace_address, nobody).all()
+    return Forger(desktop.mac, desktop.address, gateway.workspace_mac, gateway.workspace_address, nobody)
+
+
+def forgeries(desktop: DesktopPlan, plan: WorkspacePlan) -> list[Forgery]:
+    """All frames that this desktop tries."""
+    return [*forger(desktop, plan).all(), *evasions(forger(desktop, plan))]

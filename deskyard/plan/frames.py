@@ -6,6 +6,8 @@ from ipaddress import IPv4Address, IPv6Address
 BROADCAST = "ff:ff:ff:ff:ff:ff"
 ARP, IPV4, IPV6, VLAN, QINQ, LLDP, EXPERIMENTAL = 0x0806, 0x0800, 0x86DD, 0x8100, 0x88A8, 0x88CC, 0x88B5
 REQUEST, REPLY = 1, 2
+# The VLAN number that means no VLAN (IEEE 802.1Q): the tag tells how urgent a frame is.
+PRIORITY = 0
 ICMP, UDP, TCP, IN_IPV4, IN_IPV6, GRE, ICMPV6, SCTP = 1, 17, 6, 4, 41, 47, 58, 132
 MORE_FRAGMENTS = 0x2000
 
@@ -109,6 +111,12 @@ def checksum(data: bytes) -> int:
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return 0xFFFF - total
+
+
+def link_local(mac: str) -> str:
+    """The IPv6 address that an interface gives itself by its MAC address (RFC 4291, appendix A)."""
+    octets = _mac(mac)
+    return str(IPv6Address(b"\xfe\x80" + bytes(6) + bytes([octets[0] ^ 2]) + octets[1:3] + b"\xff\xfe" + octets[3:]))
 
 
 def _checked(source: str, target: str, protocol: int, segment: bytes, at: int) -> bytes:

@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 from deskyard.plan.workspace import HTTPS, DesktopPlan, WorkspacePlan
 
 UPLINK, INSIDE = "net0", "net1"
+# The programs that make kernel rules of these, one on each node: by iptables and ebtables, or by nftables.
+IPTABLES, NFTABLES = "pve-firewall", "proxmox-firewall"
 
 
 @dataclass(frozen=True)

@@ -73,23 +73,25 @@ def gateway_ports(made: Catalogue, desktop: DesktopPlan) -> None:
 def spoofing(made: Catalogue, desktop: DesktopPlan) -> None:
     """Frames that lie, and protocols that nobody allowed."""
     near, truth = near_guards(made.plan, desktop), truth_guards(made.plan, desktop)
+    far = made.far_watchers()
     sources = ("gateway: chain forward: ether saddr . ip saddr @desktops", "gateway: chain forward: policy drop")
-    others = [made.at(other.name, "workspace/in") for other in made.plan.desktops if other.name != desktop.name]
-    others += made.far_watchers()
+    others = tuple(made.at(other.name, "workspace/in") for other in made.plan.desktops if other.name != desktop.name)
     ways: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
-        "its neighbours": ("network", near, tuple(others)),
+        "its neighbours": ("network", near, others),
         "the gateway": ("network", truth, (made.at(GATEWAY, "workspace/in"),)),
-        "the uplink": ("outside", (), (made.at(GATEWAY, "uplink/out"), *made.far_watchers())),
+        "other workspaces": ("network", (), far),
+        "the uplink": ("outside", (), (made.at(GATEWAY, "uplink/out"), *far)),
     }
     for one in forgeries(desktop, made.plan):
+        known = bool(set(one.passes_under) & set(made.facts.programs))
         for where, (place, guards, witnesses) in ways.items():
-            if one.place == place and witnesses and (where != "its neighbours" or one.to_all):
+            if one.place == place and witnesses and (where == "the gateway" or place == "outside" or one.to_all):
                 made.add(
                     desktop,
                     "spoofing",
                     f"{one.what} -> {where}",
                     partial(frame, one.make),
-                    "refused",
+                    "known" if known and where in ("its neighbours", "the gateway") else "refused",
                     (*one.guards, *(guards or (() if one.guards else (*truth, *sources)))),
                     one.threats,
                     witnesses=witnesses,

@@ -9,7 +9,8 @@ from typing import Any, Literal
 from deskyard.plan import frames
 from deskyard.plan.workspace import HTTPS, DesktopPlan, WorkspacePlan
 
-Expected = Literal["reached", "refused"]
+# What is known to get by on some nodes (docs/cluster-isolation.md) is sent and told, and is no failure.
+Expected = Literal["reached", "refused", "known"]
 # Marks are how a watcher knows a probe's frame: a prefix of one run, then the probe's number in four digits.
 MARK_START, MARK_DIGITS = "dyv", 4
 WAIT_SECONDS = 3.0
@@ -21,10 +22,14 @@ HOST, HERE = "host", "here"
 
 @dataclass(frozen=True)
 class HostFacts:
-    """What the hypervisor's host offers to be attacked: its addresses and the TCP ports that something listens on."""
+    """What the hypervisor's host offers to be attacked: its addresses and the TCP ports that something listens on.
+
+    `programs` are those that compile the firewall of the nodes, if it is a cluster.
+    """
 
     addresses: tuple[str, ...] = ()
     ports: tuple[int, ...] = ()
+    programs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

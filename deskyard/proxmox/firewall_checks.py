@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator
 
 from deskyard.model.site import Site
+from deskyard.plan.proxmox_firewall import IPTABLES, NFTABLES
 from deskyard.proxmox.facts import Facts, NodeFacts
 from deskyard.proxmox.finding import Finding, error, ok, warning
 
-IPTABLES, NFTABLES = "pve-firewall", "proxmox-firewall"
 # Since then its filter of addresses drops (its debian/changelog, fix of 6336).
 FILTERS_ADDRESSES = (1, 2, 0)
 PAGE = "docs/cluster-isolation.md"

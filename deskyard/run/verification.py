@@ -138,6 +138,9 @@ def text(report: dict[str, Any]) -> str:
     for probe in report["probes"]:
         if not probe["ok"]:
             lines += _failure(probe, wrong)
+        elif probe["expected"] == "known":
+            by = f"gets by, seen at {', '.join(probe['seen_by'])}" if probe["seen_by"] else "holds"
+            lines.append(f"  known reach: {probe['id']}: {by}")
     lines.append(f"{'holds' if report['ok'] else 'DOES NOT HOLD'}; report: {report['report']}")
     return "\n".join(lines)
 
@@ -155,7 +158,8 @@ def _failure(probe: dict[str, Any], wrong: list[str]) -> list[str]:
 def _merged(facts: Iterable[HostFacts]) -> HostFacts:
     known = list(facts)
     addresses = dict.fromkeys(address for one in known for address in one.addresses)
-    return HostFacts(tuple(addresses), tuple(sorted({port for one in known for port in one.ports})))
+    ports, programs = ({item for one in known for item in getattr(one, name)} for name in ("ports", "programs"))
+    return HostFacts(tuple(addresses), tuple(sorted(ports)), tuple(sorted(programs)))
 
 
 def _start(plans: Sequence[WorkspacePlan], underlay: Underlay) -> probing.Start:

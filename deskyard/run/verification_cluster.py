@@ -8,6 +8,7 @@ from deskyard.errors import SiteError
 from deskyard.plan import verification_cluster as comparison
 from deskyard.plan.cluster import read_view
 from deskyard.plan.proxmox import ClusterPlan
+from deskyard.plan.proxmox_firewall import IPTABLES, NFTABLES
 from deskyard.plan.verification_cluster import SeenLayers, SeenVm
 from deskyard.plan.verification_probe import HostFacts
 from deskyard.plan.workspace import WorkspacePlan
@@ -37,10 +38,13 @@ class ClusterUnderlay:
         return []
 
     def facts(self, plans: Sequence[WorkspacePlan]) -> HostFacts:
-        """The addresses of the nodes."""
+        """The addresses of the nodes, and the programs that compile the firewall where its machines run."""
         rows = self.client.get("cluster/status")
         addresses = sorted(str(row["ip"]) for row in rows if row.get("type") == "node" and row.get("ip"))
-        return HostFacts(tuple(addresses), NODE_PORTS)
+        nodes = sorted({node for node, _ in _places(self.client, self.plan).values()})
+        options = (self.client.get(f"nodes/{node}/firewall/options") for node in nodes)
+        programs = {NFTABLES if int(one.get("nftables") or 0) else IPTABLES for one in options}
+        return HostFacts(tuple(addresses), NODE_PORTS, tuple(sorted(programs)))
 
     def findings(self) -> list[str]:
         """All that the API tells otherwise than planned."""
@@ -64,9 +68,7 @@ class ClusterUnderlay:
 
 def look(client: Api, plan: ClusterPlan) -> SeenLayers:
     """Ask for everything that is compared; a machine is asked for where it runs now."""
-    view = read_view(client.get("cluster/resources", type="vm"), (), {})
-    places = {machine.vm_id: machine.node for machine in view.machines}
-    found = {vm.owner.machine: (places[vm.vm_id], vm.vm_id) for vm in plan.machines() if vm.vm_id in places}
+    found = _places(client, plan)
     nodes = sorted({node for node, _ in found.values()})
     return SeenLayers(
         datacenter=client.get("cluster/firewall/options"),
@@ -74,6 +76,13 @@ def look(client: Api, plan: ClusterPlan) -> SeenLayers:
         vnets=client.get("cluster/sdn/vnets", pending=True),
         machines={name: _machine(client, vm_path(*place)) for name, place in found.items()},
     )
+
+
+def _places(client: Api, plan: ClusterPlan) -> dict[str, tuple[str, int]]:
+    """Node and id of each machine of the Plan that the cluster has."""
+    view = read_view(client.get("cluster/resources", type="vm"), (), {})
+    places = {machine.vm_id: machine.node for machine in view.machines}
+    return {vm.owner.machine: (places[vm.vm_id], vm.vm_id) for vm in plan.machines() if vm.vm_id in places}
 
 
 def _machine(client: Api, path: str) -> SeenVm:

@@ -7,9 +7,10 @@ a frame passes for a reason that surprises, the reason stands beside the line th
 
 from dataclasses import dataclass
 from enum import Enum
-from ipaddress import IPv6Address, ip_address, ip_network
+from ipaddress import ip_address, ip_network
 from typing import Literal
 
+from deskyard.plan.frames import link_local
 from deskyard.plan.proxmox_firewall import FirewallPlan, RulePlan
 
 DHCP = {("udp", 68, 67): "out", ("udp", 67, 68): "in", ("udp", 546, 547): "out", ("udp", 547, 546): "in"}
@@ -144,7 +145,7 @@ def _nft_out(guest: Guest, frame: Frame, compiler: Compiler) -> bool:
     own = guest.own(4)
     if guest.firewall.ipfilter and own is not None:
         # Before 1.2.0 an address had to be outside of the set and inside of the set of exceptions: none is.
-        if compiler is Compiler.NFT and frame.kind != "arp" and not _may_send(guest, frame, link_local=False):
+        if compiler is Compiler.NFT and frame.kind != "arp" and not _may_send(guest, frame, with_link_local=False):
             return False
         if frame.kind == "arp" and not frame.tagged and frame.source not in own:
             return False
@@ -190,19 +191,13 @@ def _dhcp(frame: Frame) -> str:
     return DHCP.get((frame.proto, frame.sport, frame.dport), "") if frame.kind in ("ipv4", "ipv6") else ""
 
 
-def _may_send(guest: Guest, frame: Frame, *, link_local: bool = True) -> bool:
+def _may_send(guest: Guest, frame: Frame, *, with_link_local: bool = True) -> bool:
     """The set of own addresses; pve-firewall adds the link-local address that follows from the MAC address."""
     own = guest.own(4 if frame.kind == "ipv4" else 6)
     if own is None:
         return True
-    extra = (_link_local(guest.mac),) if link_local and frame.kind == "ipv6" else ()
+    extra = (link_local(guest.mac),) if with_link_local and frame.kind == "ipv6" else ()
     return any(ip_address(frame.source) in ip_network(one, strict=False) for one in (*own, *extra))
-
-
-def _link_local(mac: str) -> str:
-    octets = bytes.fromhex(mac.replace(":", ""))
-    tail = bytes([octets[0] ^ 2]) + octets[1:3] + b"\xff\xfe" + octets[3:]
-    return str(IPv6Address(b"\xfe\x80" + bytes(6) + tail))
 
 
 def _fits(rule: RulePlan, frame: Frame, nic: str) -> bool:

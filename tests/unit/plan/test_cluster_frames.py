@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from deskyard.plan.frames import link_local
 from deskyard.plan.proxmox_firewall import ALL_ELSE, REFUSED, FirewallPlan
 from tests.support.paper_cluster import PaperCluster, workspace
 from tests.support.rule_walk import Compiler, Frame, Guest, Options, arrives, enters, leaves
@@ -61,7 +62,7 @@ ATTACKS: dict[str, tuple[Frame, frozenset[Compiler]]] = {
     "ARP with a foreign MAC address": (claim(OWN, mac=TWO.mac), NONE),
     "ARP with its own address": (claim(OWN), ALL),
     "ARP that puts its address at another MAC": (claim(OWN, claimed=TWO.mac), IPTABLES),
-    "IPv6 from its link-local address": (six("fe80::" + "5054:ff:fe00:1"), NONE),
+    "IPv6 from its link-local address": (six(link_local(ONE.mac)), NONE),
     "IPv6 from a global address": (six("2001:db8::1"), NONE),
     "a router advertisement": (six(LINK_LOCAL, proto="icmpv6", icmp=134), NONE),
     "a neighbour solicitation": (six(LINK_LOCAL, proto="icmpv6", icmp=135), NONE),
@@ -191,8 +192,7 @@ def test_the_old_nftables_let_a_desktop_send_to_its_gateway_and_beyond_from_any_
 
 def test_a_rule_without_an_address_let_ipv6_out() -> None:
     weak = Guest(ONE.mac, yesterday(ONE.firewall, OWN))
-    own = "fe80::" + ":".join(f"{int(a, 16):x}" for a in _eui64(ONE.mac))
-    frame = six(own, "2001:db8::1")
+    frame = six(link_local(ONE.mac), "2001:db8::1")
     assert {compiler for compiler in Compiler if leaves(weak, frame, compiler)} == {Compiler.IPTABLES, Compiler.NFT_OLD}
     assert not any(leaves(ONE, frame, compiler) for compiler in Compiler)
 
@@ -209,10 +209,3 @@ def test_the_policy_let_errors_of_icmp_by_where_nothing_else_was_allowed() -> No
 def test_a_packet_for_a_neighbour_was_taken() -> None:
     weak = Guest(ONE.mac, yesterday(ONE.firewall, OWN))
     assert all(enters(weak, Frame(GATEWAY.mac, source=ROUTER, dest=NEXT), compiler) for compiler in Compiler)
-
-
-def _eui64(mac: str) -> list[str]:
-    octets = mac.split(":")
-    octets[0] = f"{int(octets[0], 16) ^ 2:02x}"
-    whole = [*octets[:3], "ff", "fe", *octets[3:]]
-    return [whole[at] + whole[at + 1] for at in range(0, 8, 2)]
