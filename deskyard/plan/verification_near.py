@@ -22,6 +22,7 @@ from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 
 # Every desktop is tried by so many neighbours.
 NEIGHBOURS = 8
+VNET = "cluster: VNet: is of this workspace alone"
 GATEWAY_PORTS = (22, 53, 80, 443, 8700, 9999)
 
 
@@ -77,21 +78,22 @@ def spoofing(made: Catalogue, desktop: DesktopPlan) -> None:
     sources = ("gateway: chain forward: ether saddr . ip saddr @desktops", "gateway: chain forward: policy drop")
     others = tuple(made.at(other.name, "workspace/in") for other in made.plan.desktops if other.name != desktop.name)
     ways: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
-        "its neighbours": ("network", near, others),
+        "its neighbours": ("network", near, (*others, *far)),
         "the gateway": ("network", truth, (made.at(GATEWAY, "workspace/in"),)),
-        "other workspaces": ("network", (), far),
         "the uplink": ("outside", (), (made.at(GATEWAY, "uplink/out"), *far)),
     }
+    # What is known to reach neighbours must reach no other workspace all the same.
+    apart = {**ways, "its neighbours": ("network", near, others), "other workspaces": ("network", (VNET,), far)}
     for one in forgeries(desktop, made.plan):
         known = bool(set(one.passes_under) & set(made.facts.programs))
-        for where, (place, guards, witnesses) in ways.items():
+        for where, (place, guards, witnesses) in (apart if known else ways).items():
             if one.place == place and witnesses and (where == "the gateway" or place == "outside" or one.to_all):
                 made.add(
                     desktop,
                     "spoofing",
                     f"{one.what} -> {where}",
                     partial(frame, one.make),
-                    "known" if known and where in ("its neighbours", "the gateway") else "refused",
+                    "known" if known and where != "other workspaces" else "refused",
                     (*one.guards, *(guards or (() if one.guards else (*truth, *sources)))),
                     one.threats,
                     witnesses=witnesses,

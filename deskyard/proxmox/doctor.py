@@ -18,6 +18,7 @@ CHECKS: tuple[Check, ...] = (
     checks.clocks,
     checks.storages,
     network_checks.zone,
+    network_checks.learning,
     network_checks.pending,
     network_checks.reload,
     network_checks.uplink,

@@ -13,6 +13,7 @@ from deskyard.proxmox.finding import Finding, error, ok, warning
 
 VXLAN_BYTES = 50
 DEFAULT_MTU = 1500
+NO_LEARNING = "bridge-disable-mac-learning"
 BRIDGES = ("bridge", "OVSBridge")
 
 
@@ -59,6 +60,23 @@ def _differences(row: Row, cluster: Cluster, facts: Facts) -> Iterator[str]:
     lacking = sorted(set(facts.nodes) - limited) if limited else []
     if lacking:
         yield f"it is not on {', '.join(lacking)}"
+
+
+def learning(facts: Facts, site: Site) -> Iterator[Finding]:
+    """Whether the bridges of the zone believe where a MAC address is: only a VLAN zone can be told not to."""
+    wanted = site.cluster.zone
+    row: Row = next((row for row in facts.zones if row.get("zone") == wanted.name), {})
+    if not row or row.get("type") != wanted.kind:
+        return
+    what = "a desktop can take a neighbour's MAC address, and read what its gateway sends on open connections"
+    if wanted.kind != "vlan":
+        yield ok("zone_learning", f"bridges of a {wanted.kind} zone learn: {what} (docs/cluster-isolation.md)")
+    elif int(row.get(NO_LEARNING) or 0):
+        yield ok("zone_learning", f"bridges of zone {wanted.name} learn no addresses from machines")
+    else:
+        mend = f"pvesh set /cluster/sdn/zones/{wanted.name} --{NO_LEARNING} 1 && pvesh set /cluster/sdn"
+        told = f"{mend}   # machines that run take it at their next start"
+        yield warning("zone_learning", f"bridges of zone {wanted.name} learn addresses from machines", what, told)
 
 
 def pending(facts: Facts, site: Site) -> Iterator[Finding]:
@@ -187,7 +205,7 @@ def _options(cluster: Cluster) -> str:
     wanted = cluster.zone
     if wanted.kind == "vxlan":
         return f" --peers {','.join(map(str, wanted.peers))}"
-    return f" --bridge {wanted.bridge}" if wanted.kind == "vlan" else ""
+    return f" --bridge {wanted.bridge} --{NO_LEARNING} 1" if wanted.kind == "vlan" else ""
 
 
 def _zone_of(row: Row) -> str:

@@ -66,6 +66,13 @@ def test_kernel_is_set_as_a_gateway_needs_it(host: Any, name: str, value: int) -
     assert host.sysctl(name) == value
 
 
+def test_kernel_learns_no_vlan_tags(host: Any) -> None:
+    """With the module a virtual card lets frames with a priority tag in, which filters below do not look into."""
+    assert host.check_output("modprobe --show-depends 8021q").split() == ["install", "/bin/false"]
+    assert host.run("modprobe 8021q").failed
+    assert not host.file("/proc/net/vlan").exists
+
+
 def test_kernel_forwards_only_if_the_settings_say_so(host: Any) -> None:
     path = "/etc/sysctl.d/70-deskyard-forward.conf"
     wanted = host.file(path).exists and "ip_forward = 1" in host.file(path).content_string

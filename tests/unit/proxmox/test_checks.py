@@ -225,8 +225,18 @@ def test_our_machines_and_templates_are_no_foreign_ones() -> None:
 )
 def test_bridge_of_a_vlan_zone_is_looked_for(bridge: str, mtu: int, expected: dict[str, str]) -> None:
     where = site(zone={"kind": "vlan", "bridge": bridge, "mtu": mtu, "first_tag": 100, "last_tag": 199})
-    row = {"zone": "deskyard", "type": "vlan", "bridge": bridge, "mtu": mtu}
+    row = {"zone": "deskyard", "type": "vlan", "bridge": bridge, "mtu": mtu, "bridge-disable-mac-learning": 1}
     assert wrong(facts(zones=(row,)), where) == expected
+
+
+def test_a_vlan_zone_that_learns_addresses_is_told_with_the_command_and_another_cannot_be_told_not_to() -> None:
+    where = site(zone={"kind": "vlan", "bridge": "vmbr0", "mtu": 1500, "first_tag": 100, "last_tag": 199})
+    row = {"zone": "deskyard", "type": "vlan", "bridge": "vmbr0", "mtu": 1500}
+    found = {one.name: one for one in judge(facts(zones=(row,)), where)}
+    assert found["zone_learning"].state == "warning"
+    assert "pvesh set /cluster/sdn/zones/deskyard --bridge-disable-mac-learning 1" in found["zone_learning"].mend
+    assert "--bridge-disable-mac-learning 1" in {one.name: one for one in judge(facts(zones=()), where)}["zone"].mend
+    assert "bridges of a vxlan zone learn:" in {one.name: one.what for one in judge(facts(), site())}["zone_learning"]
 
 
 @pytest.mark.parametrize(
