@@ -96,7 +96,7 @@ def _router(in_force: Settings) -> tuple[tuple[tuple[str, ...], ...], str | None
 
 def _parts(settings: Settings, in_force: Settings, layout: Layout, kids: Sequence[str]) -> list[Part]:
     """The files in the order they come into force: the firewall before anything it must guard."""
-    forward = str(layout.forward_file)
+    forward, kernel = str(layout.forward_file), render.forwarding(settings, layout.door_sockets)
     proxy: tuple[tuple[str, ...], ...] = (("systemctl", "reload-or-restart", "haproxy.service"),)
     has_certificate = layout.tls_bundle.exists()
     text = render.haproxy(settings, layout, kids, layout.tls_bundle)
@@ -105,7 +105,7 @@ def _parts(settings: Settings, in_force: Settings, layout: Layout, kids: Sequenc
         firewall,
         # A restart ends no connection, and it ends only when the new daemon listens.
         Part("ssh", layout.ssh_file, render.ssh(settings), (("systemctl", "try-restart", "ssh.service"),)),
-        Part("forwarding", layout.forward_file, render.forwarding(settings), (("sysctl", "-q", "-p", forward),)),
+        Part("forwarding", layout.forward_file, kernel, (("sysctl", "-q", "-p", forward),)),
         # The unit of the router reads it each time it starts.
         Part("egress_routes", layout.egress_routes_file, render.egress_routes(settings), ()),
         dns,

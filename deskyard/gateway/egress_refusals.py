@@ -33,6 +33,7 @@ RULES = {
     "gateway": "is no service of the gateway for desktops",
     "denied": "is private, metadata, multicast or of the host",
     "rate": "was asked for too many new connections in a second",
+    "many": "has as many connections or questions of this desktop as it may have",
     "egress": "is outside, and nothing may leave this workspace",
 }
 
@@ -86,9 +87,9 @@ def from_firewall(logged: Logged, settings: Settings) -> Refusal | None:
         return _refusal(source, f"{target} (protocol {packet[9]})", _rule(target, 0, 0, settings), settings)
     port = struct.unpack_from(">H", body, 2)[0]
     name = next((forward.name for forward in settings.egress_rules.forwards if forward.address == target), None)
-    if name and packet[9] == TCP:
+    if name and packet[9] == TCP and logged.prefix != "many":
         return _refusal(source, f"{name}:{port}", "port", settings, f"{name}:{port}")
-    rule = _rule(target, port, packet[9], settings)
+    rule = "many" if logged.prefix == "many" else _rule(target, port, packet[9], settings)
     entry = "NAME" if port in WEB_PORTS else f"NAME:{port}"
     shown = f"{target}:{port}{'/udp' if packet[9] == UDP else ''}"
     return _refusal(source, shown, rule, settings, entry if rule == "direct" and packet[9] == TCP else None)

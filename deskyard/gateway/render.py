@@ -8,6 +8,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from deskyard.gateway import tracking
 from deskyard.gateway.egress_list import NAME, WEB_PORTS
 from deskyard.gateway.layout import Layout
 from deskyard.gateway.settings import Settings
@@ -32,6 +33,7 @@ def firewall(settings: Settings, egress_user: str = Layout.egress_user, acme_use
         egress_user=egress_user,
         acme_user=acme_user,
         log_group=LOG_GROUP,
+        tracking=tracking,
     )
 
 
@@ -70,16 +72,18 @@ def _collapsed(networks: Sequence[str]) -> list[str]:
 
 def dnsmasq(settings: Settings) -> str:
     """Leases and names."""
-    return _render("dnsmasq.conf.j2", s=settings)
+    return _render("dnsmasq.conf.j2", s=settings, name_lines=tracking.NAME_LINES)
 
 
-def forwarding(settings: Settings) -> str:
-    """The kernel forwards only if something may leave.
+def forwarding(settings: Settings, door_sockets: int = Layout.door_sockets) -> str:
+    """The kernel forwards only if something may leave, and has room for what door and desktops may have open.
 
     A kernel that stops forwarding starts to believe ICMP redirects by itself: that is taken back.
     """
-    forward = 1 if settings.egress == "open" else 0
-    return f"net.ipv4.ip_forward = {forward}\nnet.ipv4.conf.all.accept_redirects = 0\n"
+    forward = {"net.ipv4.ip_forward": int(settings.egress == "open"), "net.ipv4.conf.all.accept_redirects": 0}
+    return "".join(
+        f"{key} = {value}\n" for key, value in {**forward, **tracking.kernel(settings, door_sockets)}.items()
+    )
 
 
 def haproxy(settings: Settings, layout: Layout, kids: Sequence[str], bundle: Path) -> str:

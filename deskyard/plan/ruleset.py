@@ -37,7 +37,7 @@ def _blocks(listing: str) -> list[list[str]]:
             continue
         if line == "}":
             depth -= 1
-        elif line.endswith("{") and line.split()[0] in ("table", "chain", "set", "map"):
+        elif line.endswith("{") and line.split()[0] in ("table", "chain", "set", "map", "ct"):
             depth += 1
             blocks.append([line])
         elif depth:

@@ -47,7 +47,8 @@ class Packet:
 
 
 Test = Callable[[Packet], bool]
-FINAL = {"accept": True, "drop": False, "reject": False}
+FINAL = {"accept": True, "drop": False, "reject": False, "notrack": False}
+RAW = -300  # the priority of chains that say what is tracked
 
 
 @dataclass
@@ -56,12 +57,17 @@ class Ruleset:
 
     chains: dict[str, list[list[tuple[str, Any]]]] = field(default_factory=dict)
     bases: dict[str, list[tuple[str, bool]]] = field(default_factory=dict)  # hook -> chain, policy
+    raw: dict[str, str] = field(default_factory=dict)  # hook -> the chain that says what is not tracked
     sets: dict[str, Test] = field(default_factory=dict)
     local: frozenset[str] = frozenset()
 
     def passes(self, hook: str, packet: Packet) -> bool:
         """Whether every filter chain of the hook lets the packet through."""
         return all(self._walk(chain, packet, policy) for chain, policy in self.bases[hook])
+
+    def tracks(self, hook: str, packet: Packet) -> bool:
+        """Whether the packet takes a place in the table of connections."""
+        return self._walk(self.raw[hook], packet, True)
 
     def _walk(self, chain: str, packet: Packet, policy: bool) -> bool:
         verdict = self._chain(chain, packet)
@@ -94,7 +100,9 @@ def parse(listing: Mapping[str, Any], local: frozenset[str]) -> Ruleset:
         if "chain" in entry:
             chain = entry["chain"]
             rules.chains[chain["name"]] = []
-            if chain.get("type") == "filter":
+            if chain.get("prio") == RAW:
+                rules.raw[chain["hook"]] = chain["name"]
+            elif chain.get("type") == "filter":
                 rules.bases.setdefault(chain["hook"], []).append((chain["name"], chain["policy"] == "accept"))
     for entry in entries:
         if "rule" in entry:
@@ -112,10 +120,10 @@ def _step(expression: Mapping[str, Any], members: dict[str, Any], local: frozens
         return name, value["target"]
     if name == "return":
         return "return", None
-    if name in ("counter", "log", "snat", "masquerade"):
+    if name in ("counter", "log", "snat", "masquerade", "ct timeout"):
         return None
-    if name == "limit":
-        # No flood here: below the rate, `over` does not match and its opposite does.
+    if name in ("limit", "ct count"):
+        # No flood here: below the rate or the number, `over` does not match and its opposite does.
         over = bool(value.get("inv"))
         return "test", lambda packet: not over
     if name == "set":

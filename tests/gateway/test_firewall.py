@@ -17,7 +17,8 @@ from tests.unit.gateway.support import parsed
 PUBLIC, METADATA, PRIVATE = "198.51.100.7", "169.254.169.254", "10.99.0.1"
 FILES = Path(__file__).resolve().parents[2] / "ansible/roles/firewall/files"
 # Sets that the kernel fills as it sees addresses.
-SEEN = {f"set {name} {{" for name in ("https_sources", "new_connections", "refusals")}
+SEEN_SETS = ("https_sources", "new_connections", "open_flows", "open_name_lines", "questions", "refusals")
+SEEN = {f"set {name} {{" for name in SEEN_SETS}
 BASE, SYSCTL = FILES / "firewall-base.nft", FILES / "sysctl.conf"
 D1, D2, GATEWAY = "10.80.1.10", "10.80.1.11", "10.80.1.1"
 HOST, UPLINK = "10.80.1.249", "10.80.1.250"

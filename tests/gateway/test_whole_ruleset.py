@@ -31,15 +31,16 @@ TCP: list[Service] = [
     {"proto": "tcp", "dport": port} for port in (22, 53, 67, 80, 443, 6080, 7681, 8006, 8700, 9418, 9999)
 ]
 UDP: list[Service] = [{"proto": "udp", "dport": port} for port in (53, 67, 68, 443, 9999)]
+ANSWERS: list[Service] = [{"proto": kind, "sport": 53, "dport": 40000} for kind in ("udp", "tcp")]
 DHCP = [{"proto": "udp", "sport": 68, "dport": 67}, {"proto": "udp", "sport": 67, "dport": 68}]
 ICMP: list[Service] = [
     {"proto": "icmp", "icmp": kind} for kind in ("echo-request", "echo-reply", "redirect", "router-advertisement")
 ]
-SERVICES: list[Service] = [*TCP, *UDP, *DHCP, *ICMP, {"proto": "esp"}]
+SERVICES: list[Service] = [*TCP, *UDP, *ANSWERS, *DHCP, *ICMP, {"proto": "esp"}]
 STATES = ("established", "related", "invalid", "untracked")
 ASKED: list[tuple[Service, str]] = [
     *((one, "new") for one in SERVICES),
-    *itertools.product((TCP[1], TCP[4], TCP[5], UDP[0], ICMP[0]), STATES),
+    *itertools.product((TCP[1], TCP[4], TCP[5], UDP[0], ANSWERS[0], ICMP[0]), STATES),
 ]
 
 
@@ -73,7 +74,9 @@ def _in(packet: Packet, settings: Settings) -> bool:
     if service == ("udp", 67) and packet.sport == 68:
         inside = _within(packet.saddr, str(settings.workspace_network)) or packet.saddr == "0.0.0.0"
         return inside and packet.daddr in ("255.255.255.255", settings.workspace_address)
-    asks = service in (("udp", 53), ("tcp", 53)) and packet.daddr == settings.workspace_address
+    # Questions over UDP are not tracked, so that they fill no table.
+    asks = service == ("udp", 53) or (service == ("tcp", 53) and packet.state == "new")
+    asks = asks and packet.daddr == settings.workspace_address
     if settings.egress == "locked" and packet.state == "new" and packet.proto == "tcp":
         ways = {(one.address, port) for one in settings.egress_rules.forwards for port in (80, 443, *one.ports)}
         ways |= {(settings.workspace_address, 80), (settings.workspace_address, 443)}
@@ -115,11 +118,14 @@ def _out(packet: Packet, settings: Settings) -> bool:
     service = (packet.proto, packet.dport)
     if packet.oif == "uplink":
         return settings.egress == "open" and packet.daddr == settings.host_address and packet.dport == 53
+    inside = _within(packet.daddr, str(settings.workspace_network))
+    if (packet.proto, packet.sport) == ("udp", 53) and packet.saddr == settings.workspace_address and inside:
+        return True
     routes = {(one.address, port) for one in settings.desktops for port in (22, *one.routes.values())}
     if packet.proto == "tcp":
         return packet.state == "new" and (packet.daddr, packet.dport) in routes
     if packet.icmp == "echo-request":
-        return _within(packet.daddr, str(settings.workspace_network))
+        return inside
     return service == ("udp", 68) and packet.sport == 67 and packet.saddr == settings.workspace_address
 
 

@@ -7,7 +7,8 @@ import pytest
 APPLIED = "/etc/deskyard/firewall.nft"
 BASE = "/etc/deskyard/firewall-base.nft"
 # Sets that the kernel fills as it sees addresses.
-SEEN = {f"set {name} {{" for name in ("https_sources", "new_connections", "refusals")}
+SEEN_SETS = ("https_sources", "new_connections", "open_flows", "open_name_lines", "questions", "refusals")
+SEEN = {f"set {name} {{" for name in SEEN_SETS}
 
 
 def comparable(listing: str) -> list[str]:
@@ -77,6 +78,10 @@ def test_kernel_forwards_only_if_the_settings_say_so(host: Any) -> None:
     path = "/etc/sysctl.d/70-deskyard-forward.conf"
     wanted = host.file(path).exists and "ip_forward = 1" in host.file(path).content_string
     assert host.sysctl("net.ipv4.ip_forward") == int(wanted)
+
+
+def test_table_of_connections_is_there_when_its_length_is_set(host: Any) -> None:
+    assert "nf_conntrack" in host.file("/etc/modules-load.d/deskyard-gateway.conf").content_string.splitlines()
 
 
 def test_there_is_no_ipv6_address(host: Any) -> None:

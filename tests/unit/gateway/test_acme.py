@@ -16,7 +16,7 @@ OPENED = (
     'iifname "uplink" ip daddr {uplink} tcp dport 80 jump https',
     'meta skuid "deskyard-acme" jump from_acme',
     'oifname "uplink" tcp dport 8443 ct state new accept',
-    'oifname "uplink" ip daddr {host} udp dport 53 accept',
+    'oifname "uplink" ip daddr {host} udp dport 53 ct timeout set "question" accept',
 )
 
 

@@ -58,6 +58,16 @@ def test_refused_packet_names_its_rule(
     assert rule(egress, target, port, protocol) == wanted
 
 
+@pytest.mark.parametrize(("port", "protocol"), [(53, 6), (53, 17), (443, 6), (22, 6)])
+def test_one_too_many_is_told_as_such_wherever_it_goes(port: int, protocol: int) -> None:
+    settings = parsed("locked", ("a.example.org", "git.example.org:22"))
+    (forward,) = settings.egress_rules.forwards
+    for target in ((10, 80, 1, 1), tuple(map(int, forward.address.split(".")))):
+        found = egress_refusals.from_firewall(Logged("many", packet(target, port, protocol)), settings)
+        assert found is not None
+        assert (found.rule, found.allow) == ("many", "")
+
+
 @pytest.mark.parametrize("data", [b"", b"\x45" * 19, bytes(60), b"\x60" + bytes(60), b"\x4f" + bytes(30)])
 def test_broken_packets_are_survived(data: bytes) -> None:
     for prefix in ("refused", "name"):
