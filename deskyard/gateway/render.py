@@ -11,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from deskyard.gateway import tracking
 from deskyard.gateway.egress_list import NAME, WEB_PORTS
 from deskyard.gateway.layout import Layout
+from deskyard.gateway.probe import PROTOCOLS
 from deskyard.gateway.settings import Settings
 
 LOG_GROUP = 5
@@ -95,6 +96,7 @@ def haproxy(settings: Settings, layout: Layout, kids: Sequence[str], bundle: Pat
         kids=kids,
         bundle=bundle,
         socket_routes=tuple(SOCKET_PATHS),
+        terminal_protocol=PROTOCOLS["terminal"],
     )
 
 
