@@ -1,4 +1,4 @@
-"""How often one address may try a ticket. HAProxy counts too, and forgets at a reload; this service at a restart."""
+"""How often one address may try a false ticket before it is told no more about them. Right ones do not count."""
 
 import time
 from collections import OrderedDict, deque

@@ -12,6 +12,7 @@ from deskyard.gateway.audit import Audit
 from deskyard.gateway.errors import GatewayError
 from deskyard.gateway.grants import ASK_AGAIN, check_grant, why_not
 from deskyard.gateway.layout import Layout
+from deskyard.gateway.pace import Pace
 from deskyard.gateway.proxy import Proxy
 from deskyard.gateway.settings import Settings
 from deskyard.gateway.signing import Ring
@@ -43,6 +44,7 @@ class Sessions:
         self.close_streams: Callable[[str], None] = lambda id: None
         self.has_view: Callable[[], bool] = lambda: False
         self._lease = layout.lease_seconds
+        self._pace = Pace(layout.false_tickets_per_minute)
         self._store = store
         self._proxy = proxy
         self._audit = audit
@@ -93,6 +95,8 @@ class Sessions:
             if session is not None:
                 self._note("redeem", session, result="active", address=address)
         if session is None:
+            if self._pace.too_fast(address):
+                raise GatewayError("rate", None, "too many links that open nothing came from here", "wait a minute")
             known = self._store.by_ticket(hashed)
             reason = why_not(known, now)
             about = (

@@ -67,6 +67,7 @@ class Settings:
     host_address: str
     resolvers: Sequence[str]
     operators: Sequence[str]
+    forwarder: str | None  # the address that says whom each of its connections is from
     workspace_mac: str
     workspace_address: str
     workspace_prefix: int
@@ -242,6 +243,7 @@ _SCALARS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("host_address", is_address, "is no IPv4 address"),
     ("resolvers", lambda value: _are_networks(value, 32), "must be a list of one to sixteen IPv4 addresses"),
     ("operators", lambda value: _are_networks(value, 0), "must be a list of one to sixteen IPv4 networks"),
+    ("forwarder", lambda value: value is None or is_address(value), "is no IPv4 address, and not null"),
     ("workspace_mac", lambda value: matches(MAC, value), "is no lower-case MAC address"),
     ("workspace_address", is_address, "is no IPv4 address"),
     ("workspace_prefix", _is_prefix, "must be a whole number from 8 to 30"),

@@ -82,6 +82,7 @@ class Door:
     resolvers: tuple[str, ...]
     operators: tuple[str, ...]
     port: int
+    forwarder: str | None = None  # the address of the machine that leads a port to it
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,7 @@ class GatewaySettings:
     host_address: str
     resolvers: tuple[str, ...]
     operators: tuple[str, ...]
+    forwarder: str | None
     workspace_mac: str
     workspace_address: str
     workspace_prefix: int
@@ -217,6 +219,7 @@ def _private_door(workspace: Workspace) -> Door:
         resolvers=(host,),
         operators=(f"{host}/32",),
         port=workspace.gateway_port,
+        forwarder=host,
     )
 
 
@@ -333,6 +336,7 @@ def _gateway(
         host_address=door.router,
         resolvers=door.resolvers,
         operators=door.operators,
+        forwarder=door.forwarder,
         workspace_mac=workspace_mac,
         workspace_address=network.gateway_address,
         workspace_prefix=IPv4Network(network.cidr).prefixlen,

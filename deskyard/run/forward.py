@@ -1,4 +1,4 @@
-"""Leads a TCP port of this machine to the gateway of a workspace."""
+"""Leads a TCP port of this machine to the gateway of a workspace, and says whom each connection is from."""
 
 import socket
 import time
@@ -7,12 +7,35 @@ from dataclasses import dataclass
 from deskyard.errors import SiteError
 from deskyard.run import hypervisor
 from deskyard.run.background import Background
+from deskyard.run.host import find_program
 from deskyard.run.places import places
 
 GATEWAY_PORT = 443
-SOCKET = "gateway.sock"
+SOCKET, CONFIGURATION_FILE = "gateway.sock", "forward.cfg"
 START_SECONDS = 10.0
-MOST_CONNECTIONS = 512
+# With one worker and no account of its own: who starts it may be any user. The gateway, to which all clients are one
+# address, leaves it to this end to bound each of them, as it bounds others by itself.
+CONFIGURATION = """\
+# Written by Deskyard for workspace {workspace}.
+global
+    maxconn {most}
+    no strict-limits
+defaults
+    mode tcp
+    option clitcpka
+    option srvtcpka
+    timeout connect 5s
+    # The gateway ends what is silent for too long.
+    timeout client 24h
+    timeout server 24h
+listen door
+    bind {listen}:{port}
+    stick-table type ipv6 size 20k expire 1m store conn_rate(2s),conn_cur
+    tcp-request connection track-sc0 src
+    tcp-request connection reject if {{ sc_conn_rate(0) gt 200 }} or {{ sc_conn_cur(0) gt {most_of_one} }}
+    server gateway {target} send-proxy-v2
+"""
+MOST_CONNECTIONS, MOST_OF_ONE = 2_000, 500
 
 
 @dataclass(frozen=True)
@@ -27,8 +50,7 @@ class Forward:
 
     def open(self) -> None:
         """Start what is not running; a changed port or target restarts it."""
-        listener = f"TCP-LISTEN:{self.port},bind={self.listen},reuseaddr,fork,max-children={MOST_CONNECTIONS}"
-        target = f"TCP:{self.target}:{GATEWAY_PORT}"
+        target = f"{self.target}:{GATEWAY_PORT}"
         outer, inner = _processes(self.site, self.workspace)
         inside = hypervisor.inside()
         if inside:
@@ -36,12 +58,32 @@ class Forward:
             # relative because socket paths are short.
             folder = outer.folder
             near = f"UNIX-LISTEN:{SOCKET},fork,mode=600,unlink-early,max-children={MOST_CONNECTIONS}"
-            inner.start([*inside, "socat", near, target], cwd=folder)
-            outer.start(["socat", listener, f"UNIX-CONNECT:{SOCKET}"], cwd=folder)
+            inner.start([*inside, "socat", near, f"TCP:{target}"], cwd=folder)
+            target = f"unix@{SOCKET}"
         else:
             inner.stop()
-            outer.start(["socat", listener, target])
+        self._listen(outer, self.configuration(target))
         self._wait(outer)
+
+    def configuration(self, target: str) -> str:
+        """What HAProxy is told: where to listen, and where the gateway is."""
+        return CONFIGURATION.format(
+            workspace=self.workspace,
+            most=MOST_CONNECTIONS,
+            most_of_one=MOST_OF_ONE,
+            listen=self.listen,
+            port=self.port,
+            target=target,
+        )
+
+    def _listen(self, outer: Background, text: str) -> None:
+        """Start the listener, anew if it is to be told otherwise."""
+        path = outer.folder / CONFIGURATION_FILE
+        if not path.exists() or path.read_text() != text:
+            outer.stop()
+            outer.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            path.write_text(text)
+        outer.start([find_program("haproxy") or "haproxy", "-db", "-f", CONFIGURATION_FILE], cwd=outer.folder)
 
     def _wait(self, outer: Background) -> None:
         deadline = time.monotonic() + START_SECONDS
@@ -56,7 +98,8 @@ def close(site: str, workspace: str) -> None:
     """End the forward of a workspace."""
     for process in _processes(site, workspace):
         process.stop()
-    (places().workspace(site, workspace) / SOCKET).unlink(missing_ok=True)
+    for name in (SOCKET, CONFIGURATION_FILE):
+        (places().workspace(site, workspace) / name).unlink(missing_ok=True)
 
 
 def is_open(site: str, workspace: str) -> bool:

@@ -16,6 +16,7 @@ PROGRAMS = (
     "mke2fs",
     "ip",
     "nft",
+    "haproxy",
     "socat",
     "ssh",
     "ssh-keygen",

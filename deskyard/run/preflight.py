@@ -22,7 +22,7 @@ from deskyard.run.declaration import Declared
 from deskyard.run.host import GIB, available_memory_mib, find_program
 from deskyard.run.places import tree
 
-PROGRAMS = ("socat", "ssh", "ip")
+PROGRAMS = ("socat", "ssh", "ip", "haproxy")
 PRIVATE_PROGRAMS = ("libvirtd", "virtlogd", "nsenter", "unshare", "dnsmasq", "slirp4netns", "ebtables", "iptables")
 IMAGES_FOLDER = Path("/var/lib/libvirt/images")
 # Disks are overlays that grow: what a new one needs at once is a part of its size.

@@ -141,7 +141,8 @@ class Gateway:
 
     root: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="dygw.")))
     weaken: Callable[[str], str] = str
-    redeem_per_minute: int = 10000
+    false_tickets_per_minute: int = 10000
+    forwarder: str | None = None
     changes: dict[str, Any] = field(default_factory=dict)  # of the layout's numbers
     viewer: Path | None = None  # the built viewer; three words stand for it else
     talk: Callable[[socket.socket], None] | None = None
@@ -160,7 +161,7 @@ class Gateway:
             view_port=view,
             refusals_port=view + 1,
             trusts_system=False,
-            redeem_per_minute=self.redeem_per_minute,
+            false_tickets_per_minute=self.false_tickets_per_minute,
             **{"door_sockets": most_sockets(), **self.changes},
         )
         self.ports = {"desktop": vnc, "terminal": tty}
@@ -193,6 +194,7 @@ class Gateway:
             "host_address": "192.0.2.249",
             "resolvers": ["192.0.2.249"],
             "operators": ["192.0.2.249/32"],
+            "forwarder": self.forwarder,
             "workspace_mac": "52:54:00:00:00:02",
             "workspace_address": "127.0.0.1",
             "workspace_prefix": 8,

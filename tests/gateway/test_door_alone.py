@@ -38,18 +38,6 @@ def test_change_that_says_no_origin_ends_at_the_door(gateway: Gateway, path: str
     ended_at_the_door(gateway, before, "origin")
 
 
-def test_one_who_redeems_too_often_is_stopped_at_the_door() -> None:
-    with run_gateway(Gateway(redeem_per_minute=5)) as gateway:
-        statuses, before = [], 0
-        for _ in range(7):
-            before = written(gateway)
-            statuses.append(gateway.redeem("no-such-ticket")[0])
-        assert statuses[-1] == 429
-        ended_at_the_door(gateway, before, "ticket")
-        # Only redemptions count: the page itself can be had.
-        assert gateway.request("GET", "/")[0].status == 200
-
-
 @pytest.mark.parametrize("desktop", ["d1", "d2"])
 def test_session_that_nobody_began_has_no_server_among_those_of_others(own_gateway: Gateway, desktop: str) -> None:
     gateway = own_gateway

@@ -28,7 +28,7 @@ def test_method_that_an_address_does_not_take_ends_at_the_door(gateway: Gateway,
 
 
 def test_pages_count_toward_no_rate_of_tickets() -> None:
-    with run_gateway(Gateway(redeem_per_minute=5)) as gateway:
+    with run_gateway(Gateway(false_tickets_per_minute=5)) as gateway:
         assert {gateway.request("GET", "/")[0].status for _ in range(8)} == {200}
         assert gateway.redeem("no-such-ticket")[0] != 429
 

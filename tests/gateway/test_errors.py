@@ -86,7 +86,7 @@ DODGES = [
 
 
 def test_rate_limit_holds_against_headers_and_over_a_reload() -> None:
-    with run_gateway(Gateway(redeem_per_minute=5)) as gateway:
+    with run_gateway(Gateway(false_tickets_per_minute=5)) as gateway:
         assert [redeem_from(gateway, {}) for _ in range(6)] == [403] * 5 + [429]
         for n, dodge in enumerate(DODGES):
             assert redeem_from(gateway, {name: value.format(n=n) for name, value in dodge.items()}) == 429

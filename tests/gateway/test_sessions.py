@@ -69,7 +69,7 @@ def test_redemption_from_a_foreign_page_is_refused_and_spends_nothing(gateway: G
 
 
 def test_many_attempts_from_one_address_are_refused_whatever_its_headers_say() -> None:
-    with run_gateway(Gateway(redeem_per_minute=5)) as gateway:
+    with run_gateway(Gateway(false_tickets_per_minute=5)) as gateway:
         statuses = [gateway.redeem("A" * 43, X_Forwarded_For=f"10.0.0.{n}")[0] for n in range(8)]
         assert statuses == [403] * 5 + [429] * 3
 

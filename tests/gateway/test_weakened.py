@@ -151,6 +151,6 @@ def test_43_rate_that_believes_a_header_is_dodged() -> None:
     )
     dodge = {name: value.format(n=1) for name, value in DODGES[0].items()}
     for weaken, answer in ((str, 429), (believe, 403)):
-        with run_gateway(Gateway(redeem_per_minute=5, weaken=weaken)) as gateway:
+        with run_gateway(Gateway(false_tickets_per_minute=5, weaken=weaken)) as gateway:
             assert [redeem_from(gateway, {"X-Forwarded-For": "10.9.9.9"}) for _ in range(6)] == [403] * 5 + [429]
             assert redeem_from(gateway, dodge) == answer

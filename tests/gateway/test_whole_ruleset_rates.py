@@ -69,7 +69,11 @@ def test_what_is_dropped_at_the_end_is_told_a_few_times_a_second(hook: str, egre
 
 @pytest.mark.parametrize("egress", EGRESS)
 def test_who_knocks_too_often_at_the_door_is_dropped_by_its_own_address(egress: Any, tmp_path: Path) -> None:
-    counted, accepted = kernel_rules(parse(json.dumps(document(egress))), tmp_path)["https"]
+    settings = parse(json.dumps(document(egress)))
+    trusted, counted, accepted = kernel_rules(settings, tmp_path)["https"]
+    (forwarder,) = [part["match"] for part in trusted if part.get("match", {}).get("right") == settings.forwarder]
+    assert forwarder["left"] == {"payload": {"protocol": "ip", "field": "saddr"}}
+    assert "accept" in trusted[-1]
     new = {"match": {"op": "in", "left": {"ct": {"key": "state"}}, "right": "new"}}
     source = {"payload": {"protocol": "ip", "field": "saddr"}}
     assert counted[0] == accepted[0] == new

@@ -27,7 +27,7 @@ CHANGING = (
     (re.compile(r"\bserver [A-Za-z0-9_-]{16,40} "), "server SESSION "),
     (re.compile(r'skuid "[a-z-]+"'), 'skuid "USER"'),
     (re.compile(r"dport \{ \d+(?:, \d+)* \}"), "dport { PORTS }"),
-    (re.compile(r"(be_conn gt|redeem_rate\) gt|-m int 1:|maxconn) ?\d+"), r"\1 N"),
+    (re.compile(r"(be_conn gt|false_tickets\) gt|-m int 1:|maxconn) ?\d+"), r"\1 N"),
     (re.compile(r"dport \d{4,5}\b"), "dport PORT"),
 )
 

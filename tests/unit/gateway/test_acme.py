@@ -44,8 +44,8 @@ def test_door_has_a_port_80_only_with_a_server(tmp_path: Path) -> None:
     layout = Layout(root=tmp_path)
     settings = with_server()
     bundle = layout.tls_bundle
-    assert f"bind {settings.uplink_address}:80\n" in render.haproxy(settings, layout, ["k1"], bundle)
-    assert ":80\n" not in render.haproxy(parsed(), layout, ["k1"], bundle)
+    assert f"bind {settings.uplink_address}:80 proto h1\n" in render.haproxy(settings, layout, ["k1"], bundle)
+    assert ":80 " not in render.haproxy(parsed(), layout, ["k1"], bundle)
 
 
 @pytest.mark.parametrize(("directory", "port"), [("https://a.test/dir", 443), ("https://a.test:14000/dir", 14000)])

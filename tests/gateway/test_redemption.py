@@ -1,0 +1,161 @@
+"""Right tickets open whatever false ones are tried from the same address, and the forwarder says whom each is from."""
+
+import http.client
+import json
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from deskyard.run import forward
+from deskyard.run.forward import Forward
+from tests.gateway.conftest import run_gateway
+from tests.gateway.support import HOSTNAME, Gateway, free_ports, wait_for
+
+FORWARDER, ONE, OTHER = "127.0.0.7", "127.0.0.8", "127.0.0.9"
+FALSE = "A" * 43
+PROXY_LINE = b"PROXY TCP4 10.9.9.9 10.0.0.2 1234 443\r\n"
+MOST = 5
+
+
+def redeem(gateway: Gateway, ticket: str, port: int, address: str) -> int:
+    """The status of a redemption at this port, by a client with this address."""
+    with connect(gateway, port, address) as line:
+        return ask(gateway, line, ticket)
+
+
+def connect(gateway: Gateway, port: int, address: str, first: bytes = b"") -> ssl.SSLSocket:
+    """A connection over TLS; `first` is sent before."""
+    line = socket.create_connection(("127.0.0.1", port), 20, source_address=(address, 0))
+    line.sendall(first)
+    return gateway.trust.wrap_socket(line, server_hostname=HOSTNAME)
+
+
+def ask(gateway: Gateway, line: ssl.SSLSocket, ticket: str) -> int:
+    """The status of a redemption over an open connection, which stays open."""
+    requests = http.client.HTTPConnection(HOSTNAME)
+    requests.sock = line
+    fields = {"Host": gateway.authority, "Origin": gateway.origin}
+    requests.request("POST", "/redeem", json.dumps({"ticket": ticket}), fields)
+    answer = requests.getresponse()
+    answer.read()
+    return answer.status
+
+
+@contextmanager
+def forwarded(gateway: Gateway, folder: Path) -> Iterator[int]:
+    """This machine's forwarder before the gateway; the port that it leads there."""
+    (port,) = free_ports(1)
+    target = f"127.0.0.1:{gateway.layout.listen_port} source {FORWARDER}"
+    (folder / "forward.cfg").write_text(Forward("local", "demo", "127.0.0.1", port, "").configuration(target))
+    with (folder / "forward.log").open("w") as log:
+        process = subprocess.Popen(["haproxy", "-db", "-f", str(folder / "forward.cfg")], stdout=log, stderr=log)
+    try:
+        wait_for("the forwarder", lambda: forward.takes_connections("127.0.0.1", port))
+        yield port
+    finally:
+        process.kill()
+        process.wait(10)
+
+
+def test_66_right_ticket_opens_while_its_address_is_over_the_limit_of_false_ones() -> None:
+    with run_gateway(Gateway(false_tickets_per_minute=MOST)) as gateway:
+        right = [gateway.grant("d1")["ticket"] for _ in range(3)]
+        assert [gateway.redeem(FALSE)[0] for _ in range(MOST + 1)] == [403] * MOST + [429]
+        assert [gateway.redeem(ticket)[0] for ticket in right] == [200] * 3
+        # It opened once; and the next false one is refused as the last.
+        assert gateway.redeem(right[0])[0] == gateway.redeem(FALSE)[0] == 429
+
+
+@pytest.mark.parametrize("threads", [8, pytest.param(64, marks=pytest.mark.deep)], ids=["sample", "deep"])
+def test_66_right_ticket_opens_in_the_middle_of_a_flood_from_its_own_address(threads: int) -> None:
+    with run_gateway(Gateway(false_tickets_per_minute=MOST)) as gateway:
+        over = threading.Event()
+        tried = []
+
+        def flood(_: int) -> None:
+            while not over.is_set():
+                with suppress(OSError, http.client.HTTPException), gateway.connect() as line:
+                    while not over.is_set():
+                        tried.append(ask(gateway, line, FALSE))
+
+        with ThreadPoolExecutor(threads) as pool:
+            floods = [pool.submit(flood, number) for number in range(threads)]
+            try:
+                wait_for("the flood", lambda: tried.count(429) > 50)
+                assert [gateway.redeem(gateway.grant("d1")["ticket"])[0] for _ in range(5)] == [200] * 5
+                # Pages are not behind it.
+                assert gateway.request("GET", "/")[0].status == 200
+            finally:
+                over.set()
+        assert [one.exception() for one in floods] == [None] * threads
+
+
+def test_66_flood_of_false_tickets_is_counted_in_the_audit_and_not_written_down_each_time() -> None:
+    with run_gateway(Gateway(false_tickets_per_minute=MOST)) as gateway:
+        for _ in range(5 * MOST):
+            gateway.redeem(FALSE)
+        refused = [line for line in gateway.audit() if line["event"] == "refuse"]
+        assert len(refused) <= MOST + 1
+        assert refused[-1]["status"] == 429
+
+
+def test_66_clients_behind_the_forwarder_are_told_apart_and_listed_by_their_own_addresses(tmp_path: Path) -> None:
+    with run_gateway(Gateway(false_tickets_per_minute=MOST, forwarder=FORWARDER)) as gateway:
+        with forwarded(gateway, tmp_path) as port:
+            statuses = [redeem(gateway, FALSE, port, ONE) for _ in range(MOST + 1)]
+            assert statuses == [403] * MOST + [429]
+            assert redeem(gateway, FALSE, port, OTHER) == 403
+            granted = gateway.grant("d1")
+            assert redeem(gateway, granted["ticket"], port, ONE) == 200
+        (used,) = [one for one in gateway.listing() if one["id"] == granted["id"]]
+        assert used["address"] == ONE
+
+
+def forge(gateway: Gateway, port: int) -> None:
+    """Say as a client that the connection is from somebody else, which must fail."""
+    with pytest.raises(OSError), connect(gateway, port, ONE, PROXY_LINE):
+        pass
+
+
+def test_66_nobody_but_the_forwarder_says_whom_a_connection_is_from(tmp_path: Path) -> None:
+    with run_gateway(Gateway(forwarder=FORWARDER)) as gateway, forwarded(gateway, tmp_path) as port:
+        door = gateway.layout.listen_port
+        # Past the forwarder, and through it: what is sent first is no TLS.
+        forge(gateway, door)
+        forge(gateway, port)
+        with connect(gateway, door, FORWARDER, PROXY_LINE) as believed:
+            assert ask(gateway, believed, FALSE) == 403
+        assert [one["address"] for one in gateway.audit() if one["event"] == "refuse"] == ["10.9.9.9"]
+        # The forwarder that says nothing is not let in as itself.
+        with pytest.raises(OSError), connect(gateway, door, FORWARDER):
+            pass
+
+
+def test_66_door_that_believes_everybody_is_noticed() -> None:
+    def weaken(text: str) -> str:
+        good = f"if {{ src {FORWARDER} }}"
+        assert good in text
+        return text.replace(good, f"if {{ src {FORWARDER} {ONE} }}")
+
+    with run_gateway(Gateway(forwarder=FORWARDER, weaken=weaken)) as weak, pytest.raises(pytest.fail.Exception):
+        forge(weak, weak.layout.listen_port)
+
+
+def test_one_client_of_the_forwarder_leaves_room_for_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forward, "MOST_OF_ONE", MOST)
+    with run_gateway(Gateway(forwarder=FORWARDER)) as gateway, forwarded(gateway, tmp_path) as port:
+        held = [connect(gateway, port, ONE) for _ in range(MOST)]
+        with pytest.raises(OSError), connect(gateway, port, ONE):
+            pass
+        assert redeem(gateway, FALSE, port, OTHER) == 403
+        for line in held:
+            line.close()
