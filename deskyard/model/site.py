@@ -66,12 +66,12 @@ class Site(Declaration):
     egress_exceptions: tuple[ReachableNetwork, ...] = Field(
         (),
         max_length=50,
-        description="Private networks that desktops may reach all the same, such as that of an internal server.",
+        description="Networks that desktops may reach all the same, as of an internal server; an address of the host.",
     )
     egress_denied: tuple[IPv4Network, ...] = Field(
         (),
         max_length=50,
-        description="Further networks that no desktop may reach: public addresses of the host and of your LAN.",
+        description="Further networks that no desktop may reach, as public ones of your LAN; the host's are known.",
     )
     tiers: dict[str, Tier] = Field(default_factory=dict, description="Further tiers of this site.")
 

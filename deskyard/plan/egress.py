@@ -1,8 +1,9 @@
 """The way out of a workspace: where no desktop may go, which names have which address, how fast."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 
 from deskyard.errors import ConfigError
 from deskyard.gateway import egress_list
@@ -47,9 +48,11 @@ class EgressPlan:
     rates: dict[str, int]
 
 
-def denied_networks(site: Site) -> tuple[str, ...]:
-    """Where a desktop may never go, whatever its egress mode, and what the site adds."""
-    return (*DENIED_NETWORKS, *(str(network) for network in site.egress_denied))
+def denied_networks(site: Site, host: Sequence[IPv4Address] = ()) -> tuple[str, ...]:
+    """Where a desktop may never go, whatever its egress mode: what the site adds, and the addresses of its host."""
+    named = (*DENIED_NETWORKS, *(str(network) for network in site.egress_denied))
+    known = [IPv4Network(network) for network in named]
+    return (*named, *(f"{address}/32" for address in host if not any(address in network for network in known)))
 
 
 def plan_egress(workspace: Workspace, site: Site, tiers: dict[str, Tier]) -> EgressPlan:

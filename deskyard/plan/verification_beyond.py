@@ -44,12 +44,19 @@ def host_ports(made: Catalogue, desktop: DesktopPlan) -> None:
     )
     ports = (*dict.fromkeys((*made.facts.ports, *HOST_SERVICES)),)[:HOST_PORTS]
     own = made.plan.uplink.host_address or ""
-    for address in (*dict.fromkeys((own, *made.facts.addresses)),)[:HOST_ADDRESSES]:
+    closed = [one for one in made.facts.addresses if not _opened(made, one)]
+    for address in (*dict.fromkeys((own, *closed)),)[:HOST_ADDRESSES]:
         for port in ports:
             action, what = tcp(address, port), f"port {port} of the host at {address}"
             made.add(desktop, "host", what, action, "refused", rules, (14,), ("open",))
         made.outside(desktop, "host", f"the host at {address}", (address, 53, "UDP"), "refused", rules, (14,))
         made.outside(desktop, "host", f"the host at {address}", (address, 22, "TCP"), "refused", rules, (14,))
+
+
+def _opened(made: Catalogue, address: str) -> bool:
+    """Whether the site lets desktops go there all the same."""
+    exceptions = made.plan.gateway.settings.egress_rules.exceptions
+    return any(IPv4Address(address) in IPv4Network(one) for one in exceptions)
 
 
 def private_ranges(made: Catalogue, desktop: DesktopPlan) -> None:
@@ -58,9 +65,8 @@ def private_ranges(made: Catalogue, desktop: DesktopPlan) -> None:
     for topic, addresses, case in (("metadata", METADATA, 15), ("lan", LAN, 14)):
         threats = (case,)
         for address in addresses:
-            exceptions = made.plan.gateway.settings.egress_rules.exceptions
-            if any(IPv4Address(address) in IPv4Network(one) for one in exceptions):
-                continue  # the site opened it
+            if _opened(made, address):
+                continue
             action, what = tcp(address, 80), f"{address} over HTTP"
             made.add(desktop, topic, what, action, "refused", rules, threats, ("open",))
             for kind in ("UDP", "TCP"):

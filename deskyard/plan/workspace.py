@@ -1,6 +1,7 @@
 """The Plan of a workspace: every address, name and rule, worked out once."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any, Literal
@@ -156,11 +157,16 @@ class WorkspacePlan:
 
 
 def plan_workspace(
-    workspace: Workspace, site: Site, accelerator: Accelerator, door: Door | None = None
+    workspace: Workspace,
+    site: Site,
+    accelerator: Accelerator,
+    door: Door | None = None,
+    host: Sequence[IPv4Address] = (),
 ) -> WorkspacePlan:
     """Work out the Plan; raises `ConfigError` for a tier the site does not have.
 
     `door` is where the gateway stands if it has an address of the site's network; else this machine leads to it.
+    `host` are the addresses of the machine that it runs on, as far as they are known.
     """
     door = door or _private_door(workspace)
     addresses = _addresses(workspace)
@@ -169,7 +175,7 @@ def plan_workspace(
         _desktop(desktop, index, workspace, site, accelerator, addresses[desktop.name])
         for index, desktop in enumerate(workspace.desktops)
     )
-    gateway = _gateway(workspace, site, network, door, desktops)
+    gateway = _gateway(workspace, site, network, door, desktops, denied_networks(site, host))
     return WorkspacePlan(
         name=workspace.name,
         site=site.name,
@@ -321,6 +327,7 @@ def _gateway(
     network: NetworkPlan,
     door: Door,
     desktops: tuple[DesktopPlan, ...],
+    denied: tuple[str, ...],
 ) -> GatewayPlan:
     hostname = f"{workspace.name}.{site.domain}"
     origin = f"https://{hostname}" if door.port == HTTPS else f"https://{hostname}:{door.port}"
@@ -341,7 +348,7 @@ def _gateway(
         workspace_address=network.gateway_address,
         workspace_prefix=IPv4Network(network.cidr).prefixlen,
         egress=workspace.egress,
-        denied_networks=denied_networks(site),
+        denied_networks=denied,
         egress_rules=plan_egress(workspace, site, {d.address: site.all_tiers()[d.tier] for d in desktops}),
         desktops=tuple(
             {"name": d.name, "mac": d.mac, "address": d.address, "routes": dict(d.routes)} for d in desktops

@@ -18,7 +18,7 @@ from deskyard.plan.image import image_names
 from deskyard.plan.proxmox import ClusterPlan, plan_on_cluster
 from deskyard.plan.workspace import IMAGES, WorkspacePlan, plan_workspace
 from deskyard.proxmox.client import connect
-from deskyard.run import image_store
+from deskyard.run import host_addresses, image_store
 from deskyard.run.accelerator import accelerator
 from deskyard.run.cluster_machines import look
 from deskyard.run.management_key import public_key
@@ -125,7 +125,9 @@ def declared(workspace: Workspace) -> Declared:
     if site.backend == "proxmox":
         plan, on_cluster = plan_on_cluster(workspace, site, observe(site, workspace))
         return Declared(workspace, site, plan, on_cluster)
-    return Declared(workspace, site, plan_workspace(workspace, site, accelerator(site.accelerator)))
+    # Each time anew: a changed address is a change of the Plan, which the next `up` brings to the gateway.
+    host = host_addresses.addresses()
+    return Declared(workspace, site, plan_workspace(workspace, site, accelerator(site.accelerator), host=host))
 
 
 def observe(site: Site, workspace: Workspace | None = None) -> ClusterView:

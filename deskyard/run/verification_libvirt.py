@@ -5,7 +5,7 @@ import json
 import platform
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -14,10 +14,10 @@ import libvirt
 
 from deskyard.plan.verification_probe import HostFacts
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
-from deskyard.run import hypervisor
+from deskyard.run import host_addresses, hypervisor
 from deskyard.run.command import run
 
-# RFC 5737: addresses of documents and tests, never of a host that has something to lose.
+# RFC 5737: addresses of documents and tests; in a namespace they stand for the world outside.
 DOCUMENTATION = tuple(IPv4Network(block) for block in ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24"))
 
 
@@ -66,18 +66,17 @@ class LibvirtUnderlay:
 
 
 def host_facts(plans: Sequence[WorkspacePlan]) -> HostFacts:
-    """The addresses of the hypervisor's host, and the ports that programs listen on beyond loopback."""
+    """The addresses of this machine, and the ports that programs listen on beyond loopback.
+
+    A private hypervisor lives in a namespace with addresses and ports of its own; this machine's are outside of it.
+    """
     inside = hypervisor.inside()
-    shown = json.loads(run([*inside, "ip", "-json", "-4", "address", "show"], timeout=20).stdout or "[]")
-    found = [IPv4Address(info["local"]) for link in shown for info in link.get("addr_info", [])]
-    real = [one for one in found if not one.is_loopback and not any(one in block for block in DOCUMENTATION)]
+    own = host_addresses.addresses()
+    there = [one for one in host_addresses.addresses(inside) if not any(one in block for block in DOCUMENTATION)]
     # The ways between host and gateways first: they are the shortest.
-    uplinks = {plan.uplink.host_address for plan in plans}
-    addresses = sorted((str(one) for one in real), key=lambda address: (address not in uplinks, address))
-    lines = run([*inside, "ss", "-Hltn"], timeout=20).stdout.splitlines()
-    listening = [line.split()[3].rpartition(":") for line in lines if len(line.split()) > 3]
-    ports = {int(port) for address, _, port in listening if not address.startswith(("127.", "[::1]"))}
-    return HostFacts(tuple(addresses), tuple(sorted(ports)))
+    uplinks = [one for one in map(str, there) if one in {plan.uplink.host_address for plan in plans}]
+    addresses = dict.fromkeys((*uplinks, *map(str, own), *map(str, there)))
+    return HostFacts(tuple(addresses), tuple(sorted({*host_addresses.ports(inside), *host_addresses.ports()})))
 
 
 def _hypervisor(link: Any, plan: WorkspacePlan) -> Iterator[str]:

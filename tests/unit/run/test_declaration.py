@@ -1,5 +1,6 @@
 """Stack files: read whole, mistakes named."""
 
+from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from deskyard.errors import ConfigError
 from deskyard.model.site import Site
 from deskyard.model.workspace import Workspace
-from deskyard.run import declaration, image_store
+from deskyard.run import declaration, host_addresses, image_store
 
 GOOD = "config:\n  deskyard:network: 10.80.1.0/24\n  deskyard:desktops:\n    - name: dev1\n"
 
@@ -44,6 +45,19 @@ def test_the_program_is_not_told_of_keys_and_of_what_customises(stacks: Path) ->
     assert (told.keys, told.shared_keys, told.desktops[0].keys) == (None, (), ())
     assert (told.customise, told.desktops[0].customise) == (None, None)
     assert "network" in asked and not {"keys", "shared_keys", "customise"} & set(asked)
+
+
+def test_plan_closes_the_public_addresses_of_this_machine_as_they_are_now(
+    stacks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (stacks / "Pulumi.lab.yaml").write_text(GOOD)
+    denied = []
+    for now in (("203.0.113.7", "192.168.4.2"), ("203.0.113.9",)):
+        monkeypatch.setattr(host_addresses, "addresses", lambda now=now: tuple(map(IPv4Address, now)))
+        denied.append(set(declaration.read("lab").plan.gateway.settings.denied_networks))
+    # A private address needs no rule of its own.
+    assert denied[0] - denied[1] == {"203.0.113.7/32"}
+    assert denied[1] - denied[0] == {"203.0.113.9/32"}
 
 
 def test_plan_is_made_for_the_named_site(stacks: Path) -> None:
