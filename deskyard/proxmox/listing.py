@@ -28,7 +28,7 @@ def resources(client: Client, **params: object) -> list[dict[str, Any]]:
     with ThreadPoolExecutor(AT_ONCE) as pool:
         lists = zip(nodes, pool.map(lambda node: _on_node(client, node), nodes), strict=True)
         live = {(node, row["vmid"]): row for node, found in lists for row in found}
-    return [_merged(row, live.get((row.get("node"), row.get("vmid")))) for row in rows]
+    return [_merged(row, live.get((str(row.get("node")), row.get("vmid")))) for row in rows]
 
 
 def _on_node(client: Client, node: str) -> list[dict[str, Any]]:

@@ -1,5 +1,7 @@
 """Templates are known by their tags."""
 
+from collections.abc import Mapping
+
 from deskyard.model.proxmox import Cluster
 from deskyard.model.site import Site
 from deskyard.proxmox import templates
@@ -47,5 +49,5 @@ def test_published_template_is_found_by_node_and_all_others_are_not() -> None:
 def test_template_on_shared_storage_serves_every_node() -> None:
     nodes = [{"type": "node", "node": name, "status": "online"} for name in ("pve1", "pve2")]
     storages = [{"type": "storage", "node": "pve1", "storage": "local-lvm", "shared": 1}]
-    rows = [row("pve1", 59_990, PUBLISHED), *nodes, *storages]
+    rows: list[Mapping[str, object]] = [row("pve1", 59_990, PUBLISHED), *nodes, *storages]
     assert templates.find(rows, cluster(), "desktop", DIGEST) == {"pve1": 59_990, "pve2": 59_990}
