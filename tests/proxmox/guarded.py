@@ -62,7 +62,7 @@ def cut_off(fake: Fake) -> list[str]:
 
 def _isolated(fake: Fake, vm: Any) -> set[str]:
     """The VNets of a machine that isolate their ports, as they are in force."""
-    bridges = {nic(str(value)).get("bridge") for key, value in vm.config.items() if key.startswith("net")}
+    bridges = {nic(str(value)).get("bridge", "") for key, value in vm.config.items() if key.startswith("net")}
     in_force = fake.sdn_running["vnets"]
     return {one for one in bridges if int(in_force.get(one, {}).get("isolate-ports") or 0)}
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from deskyard.plan.frames import link_local
-from deskyard.plan.proxmox_firewall import ALL_ELSE, REFUSED, FirewallPlan
+from deskyard.plan.proxmox_firewall import ALL_ELSE, NO_DHCP, FirewallPlan
 from tests.support.paper_cluster import PaperCluster, workspace
 from tests.support.rule_walk import Compiler, Frame, Guest, Options, arrives, enters, leaves
 
@@ -129,7 +129,17 @@ def test_with_isolated_ports_a_desktop_on_its_gateways_node_has_no_gateway() -> 
 def test_the_gateway_hears_a_desktop_from_its_own_address_alone() -> None:
     for source in (NEXT, ROUTER, PUBLIC, NOBODY):
         assert reached(ONE, GATEWAY, datagram(source, ROUTER)) == NONE
-    assert reached(ONE, GATEWAY, datagram(OWN, ROUTER, 68, 67)) == NONE
+    # Its own question in its own name is a datagram like others, and harms nobody.
+    assert reached(ONE, GATEWAY, datagram(OWN, ROUTER, 68, 67)) == IPTABLES
+
+
+def test_open_peers_talk_and_mislead_nobody_with_leases() -> None:
+    plan, on_cluster = PaperCluster().plan(workspace("lab", "one", "two", peers="open"))
+    one, two = (Guest(desktop.mac, on_cluster.desktops[desktop.name].firewall) for desktop in plan.desktops)
+    assert reached(one, two, datagram(OWN, NEXT)) == ALL
+    for sport, dport in ((67, 68), (68, 67)):
+        assert reached(one, two, datagram(OWN, NEXT, sport, dport)) == NONE
+    assert reached(one, two, datagram(ROUTER, NEXT)) == NONE
 
 
 def test_a_desktop_takes_no_packet_that_is_meant_for_another() -> None:
@@ -155,8 +165,8 @@ def test_every_rule_that_accepts_names_an_ipv4_address_of_its_machine() -> None:
 
 
 def yesterday(firewall: FirewallPlan, own: str) -> FirewallPlan:
-    """The firewall before: no rule names its own address, DHCP and IPv6 are left to options, the rest to the policy."""
-    kept = (rule for rule in firewall.rules if rule not in (*REFUSED, *ALL_ELSE))
+    """The firewall before: no rule names its own address, and what no rule names is left to options and policy."""
+    kept = (rule for rule in firewall.rules if rule not in (*NO_DHCP, *ALL_ELSE))
     rules = (
         replace(
             rule,
