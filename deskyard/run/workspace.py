@@ -102,7 +102,21 @@ def status(name: str, *, drift: bool = False) -> dict[str, Any]:
     if machines.get(plan.gateway.machine.domain, {}).get("state") == "running":
         gateway = readiness.ask(plan)
     found = _state(plan, machines, gateway)
-    return {**found, "drift": [asdict(one) for one in WorkspaceStack(name).changes()]} if drift else found
+    if not drift:
+        return found
+    names = [desktop.name for desktop in plan.desktops]
+    changes = WorkspaceStack(name).changes()
+    return {**found, "drift": [{**asdict(one), "of": owner(one.name, name, names)} for one in changes]}
+
+
+def owner(resource: str, workspace: str, desktops: Sequence[str]) -> str:
+    """Whose resource this is: `desktop NAME`, `gateway`, or `workspace` for what all of it share."""
+    part = resource.removeprefix(f"{workspace}-")
+    # The longest name first: one may begin with another.
+    for desktop in sorted(desktops, key=len, reverse=True):
+        if part.startswith(f"desktop-{desktop}-"):
+            return f"desktop {desktop}"
+    return "gateway" if part.startswith("gateway-") else "workspace"
 
 
 def _state(plan: WorkspacePlan, machines: dict[str, dict[str, Any]], gateway: dict[str, Any]) -> dict[str, Any]:

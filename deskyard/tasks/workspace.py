@@ -94,7 +94,7 @@ def _text(state: dict[str, Any]) -> str:
         lines.append(f"{head}  {routes}{note}")
     for one in state.get("drift", []):
         what = ", ".join(one["differences"]) or "as a whole"
-        lines.append(f"  drift: {one['name']}: {what}  (./inv workspace.up mends it)")
+        lines.append(f"  drift: {one['of']}: {one['name']}: {what}  (./inv workspace.up mends it)")
     if state.get("drift") == []:
         lines.append("  drift: none")
     return "\n".join(lines)

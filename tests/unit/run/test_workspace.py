@@ -227,3 +227,17 @@ def test_what_is_asked_for_has_to_run(
         return
     with pytest.raises(SiteError, match=what):
         workspace.require_running(plan, desktop)
+
+
+@pytest.mark.parametrize(
+    ("resource", "owner"),
+    [
+        ("lab-desktop-dev1-machine", "desktop dev1"),
+        ("lab-desktop-dev1-b-own-net0", "desktop dev1-b"),
+        ("lab-gateway-rules", "gateway"),
+        ("lab-vnet", "workspace"),
+        ("lab-desktop-gone-machine", "workspace"),
+    ],
+)
+def test_what_changed_by_hand_is_told_with_its_desktop(resource: str, owner: str) -> None:
+    assert workspace.owner(resource, "lab", ["dev1", "dev1-b"]) == owner
