@@ -69,7 +69,8 @@ def test_kernel_is_set_as_a_gateway_needs_it(host: Any, name: str, value: int) -
 
 def test_kernel_learns_no_vlan_tags(host: Any) -> None:
     """With the module a virtual card lets frames with a priority tag in, which filters below do not look into."""
-    assert host.check_output("modprobe --show-depends 8021q").split() == ["install", "/bin/false"]
+    # Behind the modules that it would need.
+    assert host.check_output("modprobe --show-depends 8021q").split()[-2:] == ["install", "/bin/false"]
     assert host.run("modprobe 8021q").failed
     assert not host.file("/proc/net/vlan").exists
 
