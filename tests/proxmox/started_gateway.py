@@ -78,7 +78,8 @@ def start(rack: Rack, vm: VmPlan) -> None:
     nics = {f"net{number}": f"virtio={one.mac},bridge=vmbr0" for number, one in enumerate(vm.nics)}
     first_boot = {f"ipconfig{number}": f"ip={one.config}" for number, one in enumerate(vm.nics)}
     first_boot |= {"ciuser": MANAGER, "sshkeys": quote(public_key(SITE), safe="")}
-    made = {"vmid": vm.vm_id, "name": vm.owner.vm_name, "pool": vm.owner.pool, "agent": "1"}
+    tags = ";".join(vm.tags)
+    made = {"vmid": vm.vm_id, "name": vm.owner.vm_name, "pool": vm.owner.pool, "tags": tags, "agent": "1"}
     assert rack.root.finish("POST", f"/nodes/{vm.node}/qemu", **made, **nics, **first_boot) == "OK"
     assert rack.root.finish("POST", f"/nodes/{vm.node}/qemu/{vm.vm_id}/status/start") == "OK"
 

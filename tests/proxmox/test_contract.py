@@ -28,6 +28,7 @@ READ = {
     ("GET", "/cluster/sdn/vnets"): "SDN.Audit or SDN.Allocate on the zone",
     ("GET", "/cluster/sdn/zones"): "SDN.Audit or SDN.Allocate on the zone",
     ("GET", "/nodes/{node}/network"): "any user",
+    ("GET", "/nodes/{node}/qemu"): "any user; shown is what one may audit",
     ("GET", "/nodes/{node}/sdn/zones"): "SDN.Audit on the zone",
     ("GET", "/nodes/{node}/storage"): "Datastore.Audit or Datastore.AllocateSpace on the storage",
     (

@@ -96,7 +96,7 @@ def test_an_unknown_workspace_is_answered_with_the_nearest_name(stacks: Path) ->
 def test_cluster_is_asked_for_the_templates_of_the_images_that_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[dict[str, object]] = []
     monkeypatch.setattr(declaration, "connect", lambda _: None)
-    monkeypatch.setattr(declaration, "look", lambda _, digests: asked.append(dict(digests)))
+    monkeypatch.setattr(declaration, "look", lambda _, digests, *__: asked.append(dict(digests)))
     monkeypatch.setattr(declaration, "image_names", lambda _: ["desktop", "gateway", "mine"])
     monkeypatch.setattr(image_store, "digests", lambda name: [f"{name}-digest"])
     desktops = [{"name": "a"}, {"name": "b", "image": "mine"}, {"name": "c", "image": "gone"}]
