@@ -39,6 +39,7 @@ def test_integers_and_booleans_of_a_configuration_are_numbers(root: Client) -> N
 
 
 def test_a_size_without_unit_is_in_bytes(peer: Peer, root: Client) -> None:
+    peer.fake.faults.late_listings = 0
     machine(root)
     peer.fake.vm(100).config["scsi0"] = f"local-lvm:vm-100-disk-0,size={4 * GIB}"
     assert root.ask("GET", "/cluster/resources", type="vm")[0]["maxdisk"] == 4 * GIB
