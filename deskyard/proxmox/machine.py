@@ -13,6 +13,11 @@ def vm_path(node: str, vm_id: int) -> str:
     return f"nodes/{node}/qemu/{vm_id}"
 
 
+def is_running(client: Client, node: str, vm_id: int) -> bool:
+    """Whether a machine runs by its own status: the cluster's list learns of a start some seconds later."""
+    return str(client.get(f"{vm_path(node, vm_id)}/status/current").get("status")) == "running"
+
+
 def node_of(client: Client, vm_id: int) -> str | None:
     """The node that has this machine now; None if the cluster has no such machine."""
     for row in client.get("cluster/resources", type="vm"):

@@ -12,7 +12,7 @@ from deskyard.plan.cluster import ClusterView, Owner, SeenMachine, read_view
 from deskyard.plan.workspace import WorkspacePlan
 from deskyard.proxmox import listing, sdn, templates
 from deskyard.proxmox.client import Client, connect
-from deskyard.proxmox.machine import vm_path
+from deskyard.proxmox.machine import is_running, vm_path
 from deskyard.proxmox.wiring import wired
 from deskyard.run.cluster_agent import ClusterAgent
 
@@ -86,9 +86,7 @@ class ClusterMachines:
             return list(pool.map(ask, self._found.values()))
 
     def _runs(self, machine: SeenMachine) -> bool:
-        """By its own status: the list learns of a start some seconds later."""
-        path = vm_path(machine.node, machine.vm_id)
-        return str(self._client.get(f"{path}/status/current").get("status")) == "running"
+        return is_running(self._client, machine.node, machine.vm_id)
 
     def _state(self, machine: SeenMachine) -> dict[str, Any]:
         running = self._runs(machine)

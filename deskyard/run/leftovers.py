@@ -14,7 +14,7 @@ from deskyard.model.site import Site
 from deskyard.plan.cluster import ClusterView, SeenMachine, pool_of
 from deskyard.proxmox import sdn
 from deskyard.proxmox.client import Client, connect, quoted
-from deskyard.proxmox.machine import vm_path
+from deskyard.proxmox.machine import is_running, vm_path
 from deskyard.proxmox.task import wait_task
 from deskyard.run.cluster_machines import look
 from deskyard.run.progress import say
@@ -101,7 +101,7 @@ def _clear_unfinished(client: Client, machine: SeenMachine, state: Known) -> lis
     no first boot: it is made again.
     """
     config = client.get(f"{vm_path(machine.node, machine.vm_id)}/config")
-    if int(config.get("protection") or 0) or _runs(client, machine):
+    if int(config.get("protection") or 0) or is_running(client, machine.node, machine.vm_id):
         return []
     if not has_first_boot(config):
         _require_unlocked(machine, config)
@@ -114,12 +114,6 @@ def has_first_boot(config: Mapping[str, Any]) -> bool:
     """Whether a machine was given what its first boot reads: a drive of cloud-init, keys and addresses."""
     drive = any(key.startswith("ide") and "cloudinit" in str(value) for key, value in config.items())
     return drive and "sshkeys" in config and "ipconfig0" in config
-
-
-def _runs(client: Client, machine: SeenMachine) -> bool:
-    """By its own status: the list learns of a start some seconds later."""
-    path = vm_path(machine.node, machine.vm_id)
-    return str(client.get(f"{path}/status/current").get("status")) == "running"
 
 
 def _remove(client: Client, machine: SeenMachine) -> None:
@@ -150,7 +144,7 @@ def _vm_id(resource: dict[str, Any]) -> str:
 
 def _require_empty(client: Client, machine: SeenMachine, workspace: str) -> None:
     config = client.get(f"{vm_path(machine.node, machine.vm_id)}/config")
-    if int(config.get("protection") or 0) or _runs(client, machine):
+    if int(config.get("protection") or 0) or is_running(client, machine.node, machine.vm_id):
         reason = f"{machine.name} ({machine.vm_id}) exists, but Pulumi's state does not know it"
         remedy = "bring back the state it was made with, choose another name, or remove the machine in the cluster"
         raise SiteError("workspace", workspace, reason, remedy)
