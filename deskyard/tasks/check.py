@@ -89,16 +89,25 @@ def _molecule(wanted: Sequence[tuple[str, str]], *, as_json: bool = False) -> No
         "sample": "only so many mutants, chosen by the seed (default: all)",
         "seconds": "begin no further mutant after so long",
         "only": "only mutants whose text holds this",
+        "new": "only mutants that no recorded run has killed or explained: what a change of the rules brought",
         "seed": "what the order starts from (default: a new number)",
         "jobs": "how many mutants at a time",
         "record": "write verdicts to this file as they are found; a later run with it goes on from there",
     }
 )
 def mutation(
-    _: Context, sample: int = 0, seconds: int = 0, only: str = "", seed: str = "", jobs: int = 2, record: str = ""
+    _: Context,
+    sample: int = 0,
+    seconds: int = 0,
+    only: str = "",
+    new: bool = False,
+    seed: str = "",
+    jobs: int = 2,
+    record: str = "",
 ) -> None:
     """Take every rule of the gateway away, one at a time: some test must notice."""
     bounds = (f"--sample={sample}", f"--seconds={seconds}", f"--only={only}", *([f"--seed={seed}"] if seed else []))
+    bounds += ("--new",) if new else ()
     _mutation(*bounds, f"--jobs={jobs}", f"--record={record}")
 
 

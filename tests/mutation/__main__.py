@@ -45,13 +45,15 @@ def main(argv: list[str]) -> int:
                 record.keep_baseline(lab.tests, lab.rendered)
         every = lab.all_mutants()
         chosen = [mutant for mutant in every if options.only in str(mutant)]
+        if options.new:
+            chosen = [mutant for mutant in chosen if str(mutant) not in lab.hints.keys() | explained().keys()]
         random.Random(options.seed).shuffle(chosen)
         if options.sample:
             # Who survives meets every test: that is for whole runs.
             chosen = [mutant for mutant in chosen if str(mutant) not in explained()][: options.sample]
         print(f"{len(every)} mutants, {len(chosen)} chosen, {time.monotonic() - started:.0f} s so far", flush=True)
         verdicts = _judge(lab, chosen, record, options)
-    whole = not options.only and len(verdicts) == len(every)
+    whole = len(verdicts) == len(every)
     return _report(verdicts, every, whole, time.monotonic() - started)
 
 
@@ -112,6 +114,7 @@ def _options(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--sample", type=int, default=0, help="only so many, chosen by the seed (default: all)")
     parser.add_argument("--quick", action="store_true", help="trust that the tests pass without any mutant")
     parser.add_argument("--only", default="", help="only mutants whose text holds this")
+    parser.add_argument("--new", action="store_true", help="only mutants that no recorded run has killed or explained")
     parser.add_argument("--seconds", type=float, default=0, help="begin no further mutant after so long")
     parser.add_argument("--within", type=float, default=0, help="only the tests that see most, as many as take so long")
     parser.add_argument("--jobs", type=int, default=2, help="how many at a time (default: 2)")

@@ -38,8 +38,8 @@ NOT_THESE = "not weak and not without_rules"
 DOOR = ("test_door*", "test_challenge*", "test_sessions*", "test_errors*", "test_keys*", "test_view*", "test_audit*")
 RELEVANT = {
     "firewall.nft.j2": (
-        *("test_whole_ruleset*", "test_firewall_refusals*", "test_firewall*", "test_dns*", "test_egress_source*"),
-        *("test_egress.py", "test_egress_open*"),
+        *("test_whole_ruleset*", "test_tracking*", "test_firewall_refusals*", "test_firewall*", "test_dns*"),
+        *("test_egress_source*", "test_egress.py", "test_egress_open*"),
     ),
     "dnsmasq.conf.j2": ("test_dns_guards*", "test_dns*", "test_egress.py"),
     "egress.cfg.j2": ("test_egress_reasons*", "test_egress_forward*", "test_egress.py", "test_egress_*"),
