@@ -9,13 +9,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from ipaddress import IPv4Network
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
 from deskyard.gateway import render, tracking
-from deskyard.gateway.apply import apply
 from deskyard.gateway.layout import Layout
 from deskyard.gateway.settings import EGRESS, Settings
 from deskyard.gateway.settings import parse as parse_settings
@@ -25,12 +23,13 @@ from deskyard.model.workspace import Desktop, Workspace
 from deskyard.plan.workspace import GATEWAY_MEMORY_MIB, plan_workspace
 from tests.gateway.nets import Nets
 from tests.gateway.nft_walk import Packet, kernel_listing, parse
-from tests.gateway.support import Checks, wait_for
+from tests.gateway.support import wait_for
 from tests.gateway.test_dns import GATEWAY, HOST, served
 from tests.gateway.test_firewall import PUBLIC
 from tests.unit.gateway.support import parsed
 
 D1, D2 = "d1", "research-2"
+FORGED = "10.80.1.77"
 ENTRY_BYTES = 384  # of the kernel's table: 256, and what NAT and time limits add
 SOCKET_BYTES = 28_000  # of HAProxy: see its configuration
 SPARE_MIB = 128  # for the kernel and the other programs
@@ -56,6 +55,16 @@ for _ in range(100_000):
     line.sendto(b"\\x00\\x07\\x01\\x00\\x00\\x01" + bytes(6) + name + b"\\0\\1\\0\\1", (sys.argv[1], 53))
     try: line.recv(512)
     except TimeoutError: pass
+"""
+
+# Knocks once at each place from an address of its own choice, and waits for nothing.
+KNOCK = """
+import json, socket, sys
+for kind, address, port in json.loads(sys.argv[2]):
+    line = socket.socket(socket.AF_INET, socket.SOCK_STREAM if kind == "tcp" else socket.SOCK_DGRAM)
+    line.bind((sys.argv[1], 0)); line.setblocking(False); line.connect_ex((address, port))
+    if kind == "udp": line.send(b"hello")
+    line.close()
 """
 
 # Opens so many connections and keeps them; prints how many it got.
@@ -180,6 +189,30 @@ def test_71_desktop_that_holds_connections_to_the_resolver_leaves_room_for_its_n
         assert not json.loads(nets.run(D1, sys.executable, "-c", ASK_TCP, GATEWAY))
 
 
+def remembered(nets: Nets) -> dict[str, set[str]]:
+    """The senders that each of the gateway's sets with room for more holds."""
+    listed = json.loads(nets.run("gw", "nft", "-j", "list", "ruleset"))["nftables"]
+    sets = [entry["set"] for entry in listed if "size" in entry.get("set", {})]
+    return {one["name"]: {str(each["elem"]["val"]) for each in one.get("elem", ())} for one in sets}
+
+
+@pytest.mark.parametrize("egress", EGRESS)
+def test_sender_with_an_address_that_it_was_not_given_takes_no_place_in_any_set(egress: Any, tmp_path: Path) -> None:
+    """Whoever could fill them would undo the bounds of all others."""
+    settings = parsed(egress, ("allowed.test",) if egress == "locked" else ())
+    own = next(desktop.address for desktop in settings.desktops if desktop.name == D1)
+    with served(settings, tmp_path) as nets:
+        nets.run(D1, "ip", "address", "add", f"{FORGED}/32", "dev", "eth0")
+        ways = [("tcp", GATEWAY, 53), ("udp", GATEWAY, 53), ("tcp", GATEWAY, 443), ("tcp", PUBLIC, 443)]
+        nets.run(D1, sys.executable, "-c", KNOCK, FORGED, json.dumps(ways))
+        # What the desktop asks for as itself came behind all that was forged.
+        nets.run(D1, sys.executable, "-c", KNOCK, own, json.dumps(ways))
+        with holding(nets, D1, HOLD, GATEWAY, "53", "1"):
+            found = remembered(nets)
+        assert own in found["questions"] & found["open_name_lines"] & found["refusals"]
+        assert {name for name, senders in found.items() if FORGED in senders} == set()
+
+
 def test_questions_of_one_desktop_are_bounded_and_its_neighbours_are_answered(tmp_path: Path) -> None:
     made = parsed("none")
     settings = replace(
@@ -251,12 +284,3 @@ def test_74_table_holds_every_socket_of_the_door_and_every_part_of_a_desktop(egr
 def test_74_table_grows_with_the_sockets_of_the_door() -> None:
     more = [kernel_value(render.forwarding(parsed(), sockets), "nf_conntrack_max") for sockets in (12_000, 13_000)]
     assert more[1] - more[0] == 2_000
-
-
-def test_74_apply_sizes_the_table_by_the_doors_sockets_of_this_machine() -> None:
-    with TemporaryDirectory(prefix="dygw.") as name:  # the paths of sockets must be short
-        layout = Layout(root=Path(name), door_sockets=200, trusts_system=False)
-        apply(parsed("none"), layout, Checks())
-        assert kernel_value(layout.forward_file.read_text(), "nf_conntrack_max") == tracking.entries(
-            parsed("none"), 200
-        )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from deskyard.gateway import tracking
 from deskyard.gateway.apply import apply, change_list
 from deskyard.gateway.certificate import install
 from deskyard.gateway.egress_grants import Grant
@@ -177,3 +178,9 @@ def test_private_keys_are_for_those_who_need_them(layout: Layout) -> None:
     assert (layout.signing_keys / "k1.key").stat().st_mode & 0o777 == 0o640
     assert "PRIVATE" not in json.dumps(snapshot(layout))
     assert replace(layout, trusts_system=False).etc == layout.etc
+
+
+def test_table_of_connections_is_sized_by_the_doors_sockets_of_this_machine(layout: Layout) -> None:
+    apply(parsed("none"), replace(layout, door_sockets=200), Notes())
+    (line,) = [one for one in layout.forward_file.read_text().splitlines() if "nf_conntrack_max" in one]
+    assert int(line.split()[-1]) == tracking.entries(parsed("none"), 200)
