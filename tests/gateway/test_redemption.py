@@ -1,5 +1,6 @@
 """Right tickets open whatever false ones are tried from the same address, and the forwarder says whom each is from."""
 
+import csv
 import http.client
 import json
 import socket
@@ -159,3 +160,23 @@ def test_one_client_of_the_forwarder_leaves_room_for_the_others(
         assert redeem(gateway, FALSE, port, OTHER) == 403
         for line in held:
             line.close()
+
+
+def served_by(gateway: Gateway) -> dict[str, int]:
+    """How many requests each of the door's backends was given."""
+    with socket.socket(socket.AF_UNIX) as line:
+        line.connect(str(gateway.layout.proxy_run / "worker.sock"))
+        line.sendall(b"show stat\n")
+        table = b"".join(iter(lambda: line.recv(65536), b"")).decode().removeprefix("# ")
+    rows = csv.DictReader(table.splitlines())
+    return {row["pxname"]: int(row["stot"]) for row in rows if row["svname"] == "BACKEND"}
+
+
+def test_66_tickets_wait_behind_each_other_and_nothing_else_does() -> None:
+    with run_gateway(Gateway()) as gateway:
+        assert gateway.request("GET", "/")[0].status == 200
+        before = served_by(gateway)
+        assert gateway.redeem(FALSE)[0] == 403
+        after = served_by(gateway)
+        assert {name for name in after if after[name] != before[name]} == {"redemption"}
+        assert before["redemption"] == 0
