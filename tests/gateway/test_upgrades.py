@@ -74,3 +74,9 @@ def test_73_terminal_opens_with_its_own_protocol_or_with_none(gateway: Gateway, 
 
 def test_73_protocol_is_looked_at_after_the_session(gateway: Gateway) -> None:
     assert gateway.upgrade("/d/d1/terminal", None, Sec_WebSocket_Protocol="chat").status == 401
+
+
+@pytest.mark.parametrize("asked", ["binary", "tty", None])
+def test_73_picture_of_a_desktop_opens_whatever_protocol_is_asked_for(gateway: Gateway, asked: str | None) -> None:
+    _, cookie = gateway.session("d1")
+    assert gateway.upgrade("/d/d1/vnc", cookie, Sec_WebSocket_Protocol=asked).status == 101

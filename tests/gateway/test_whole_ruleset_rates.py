@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deskyard.gateway import render
+from deskyard.gateway import render, tracking
 from deskyard.gateway.settings import EGRESS, Settings, parse
 from tests.gateway.nft_walk import kernel_listing
 from tests.unit.gateway.support import document
@@ -23,25 +23,46 @@ def kernel_rules(settings: Settings, folder: Path) -> dict[str, list[list[dict[s
     return chains
 
 
-@pytest.mark.parametrize("egress", ["open", "locked"])
-def test_new_connections_of_each_desktop_count_toward_its_own_rate(egress: Any, tmp_path: Path) -> None:
+def own_rates(egress: Any) -> Settings:
+    """Settings in which each desktop has a rate of its own."""
     made = document(egress, ("allowed.test",) if egress == "locked" else ())
     assert made["egress_rules"]["rates"].keys() == RATES.keys()
     made["egress_rules"]["rates"] = RATES
+    return parse(json.dumps(made))
+
+
+def counted_by(rules: list[list[dict[str, Any]]], beyond: str) -> dict[str, tuple[int, int]]:
+    """Sender -> rate and burst; each rule counts senders that it names, apart from each other."""
     found = {}
-    for rule in kernel_rules(parse(json.dumps(made)), tmp_path)["rate"]:
-        states, senders = [part["match"] for part in rule if "match" in part]
-        assert (states["left"], states["right"]) == ({"ct": {"key": "state"}}, "new")
+    for rule in rules:
+        senders = next(part["match"] for part in rule if "payload" in part.get("match", {}).get("left", {}))
         assert (senders["op"], senders["left"]) == ("==", {"payload": {"protocol": "ip", "field": "saddr"}})
         (counted,) = [part["set"] for part in rule if "set" in part]
         assert (counted["op"], counted["elem"]) == ("update", senders["left"])
         ((limit,),) = [[one["limit"] for one in counted["stmt"]]]
         assert (limit["per"], limit["inv"]) == ("second", True)
-        assert rule[-1] == {"jump": {"target": "refuse"}}
+        assert rule[-1] == {"jump": {"target": beyond}}
         wanted = senders["right"]
         for address in wanted["set"] if isinstance(wanted, dict) else [wanted]:
             found[address] = (limit["rate"], limit["burst"])
-    assert found == {address: (rate, 2 * rate) for address, rate in RATES.items()}
+    return found
+
+
+@pytest.mark.parametrize("egress", ["open", "locked"])
+def test_new_connections_of_each_desktop_count_toward_its_own_rate(egress: Any, tmp_path: Path) -> None:
+    rules = kernel_rules(own_rates(egress), tmp_path)["rate"]
+    new = {"match": {"op": "in", "left": {"ct": {"key": "state"}}, "right": "new"}}
+    assert all(new in rule for rule in rules)
+    assert counted_by(rules, "refuse") == {address: (rate, 2 * rate) for address, rate in RATES.items()}
+
+
+@pytest.mark.parametrize("egress", EGRESS)
+def test_questions_of_each_desktop_count_toward_its_own_rate(egress: Any, tmp_path: Path) -> None:
+    *rules, last = kernel_rules(own_rates(egress), tmp_path)["question"]
+    assert last == [{"accept": None}]
+    assert all("match" in rule[0] and len(rule) == 3 for rule in rules)
+    burst = tracking.ASKED_AT_ONCE
+    assert counted_by(rules, "too_many") == {address: (rate, burst * rate) for address, rate in RATES.items()}
 
 
 def test_in_a_locked_workspace_what_goes_to_the_router_counts_and_nothing_else(tmp_path: Path) -> None:
