@@ -11,7 +11,6 @@ from deskyard.plan.verification_probe import (
     Catalogue,
     Expected,
     dns,
-    has_own_address,
     machine,
     syn,
     tcp,
@@ -102,7 +101,7 @@ def strangers(
 ) -> None:
     """Everything that belongs to another workspace."""
     rules: tuple[str, ...] = ("gateway: chain forward: ip daddr @denied jump refuse",)
-    if not has_own_address(ours):
+    if not ours.gateway.has_own_address:
         rules += ("host: libvirt's rules between networks",)
     gateway = theirs.gateway
     addresses = [other.address for other in theirs.desktops[:STRANGERS]]

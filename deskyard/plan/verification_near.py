@@ -13,7 +13,6 @@ from deskyard.plan.verification_probe import (
     Catalogue,
     Expected,
     frame,
-    has_own_address,
     machine,
     tcp,
     udp,
@@ -111,7 +110,7 @@ def shouting(made: Catalogue, ours: WorkspacePlan, desktop: DesktopPlan, others:
 
 def near_guards(plan: WorkspacePlan, desktop: DesktopPlan) -> tuple[str, ...]:
     """What stands between a desktop and the others of its network."""
-    if has_own_address(plan):
+    if plan.gateway.has_own_address:
         neighbours = [rule_text(one) for one in desktop_firewall(plan, desktop).rules if one.comment == "neighbours"]
         rules = tuple(f"cluster: {desktop.name}: {rule}" for rule in neighbours)
         return rules or truth_guards(plan, desktop)
@@ -121,7 +120,7 @@ def near_guards(plan: WorkspacePlan, desktop: DesktopPlan) -> tuple[str, ...]:
 
 def truth_guards(plan: WorkspacePlan, desktop: DesktopPlan) -> tuple[str, ...]:
     """What keeps a desktop to its own addresses."""
-    if has_own_address(plan):
+    if plan.gateway.has_own_address:
         return tuple(f"cluster: {desktop.name}: {what}" for what in ("IP set ipfilter-net0", "option macfilter"))
     return (f"filter: {plan.desktop_filter.name} on the NIC of {desktop.name}",)
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Literal
 
 from deskyard.plan import frames
-from deskyard.plan.workspace import HTTPS, DesktopPlan, WorkspacePlan
+from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 
 # What is known to get by on some nodes (docs/cluster-isolation.md) is sent and told, and is no failure.
 Expected = Literal["reached", "refused", "known"]
@@ -59,11 +59,6 @@ class Probe:
 def machine(plan: WorkspacePlan, name: str) -> str:
     """How a machine is called among the machines of several workspaces."""
     return f"{plan.name}/{name}"
-
-
-def has_own_address(plan: WorkspacePlan) -> bool:
-    """Whether its gateway stands in the network of its site, as on a cluster; else this machine leads a port to it."""
-    return plan.gateway.port == HTTPS
 
 
 def watched(plan: WorkspacePlan) -> dict[str, dict[str, str]]:

@@ -124,6 +124,11 @@ class GatewayPlan:
     url: str
     settings: GatewaySettings
 
+    @property
+    def has_own_address(self) -> bool:
+        """Whether it stands in the network of its site, as on a cluster; else this machine leads a port to it."""
+        return self.settings.forwarder is None
+
 
 @dataclass(frozen=True)
 class WorkspacePlan:

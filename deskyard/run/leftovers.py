@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from deskyard.engine.change import VM
 from deskyard.errors import SiteError
 from deskyard.model.site import Site
 from deskyard.plan.cluster import ClusterView, SeenMachine, pool_of
@@ -19,7 +20,7 @@ from deskyard.proxmox.task import wait_task
 from deskyard.run.cluster_machines import look
 from deskyard.run.progress import say
 
-VM, VNET, POOL = "proxmoxve:index/vmLegacy:VmLegacy", "proxmoxve:sdn/vnet:Vnet", "proxmoxve:index/poolLegacy:PoolLegacy"
+VNET, POOL = "proxmoxve:sdn/vnet:Vnet", "proxmoxve:index/poolLegacy:PoolLegacy"
 RULES = "proxmoxve:firewall/rulesLegacy:RulesLegacy"
 IPSET = "proxmoxve:firewall/ipsetLegacy:IpsetLegacy"
 REMOVE_SECONDS = 300.0

@@ -6,6 +6,7 @@ not use: a bridge that is no VNet any more is one of the zone `localnetwork` (qe
 
 from collections.abc import Sequence
 
+from deskyard.engine.change import GONE, VM, Change
 from deskyard.errors import ConfigError, SiteError
 from deskyard.plan.proxmox import VmPlan
 from deskyard.plan.workspace import GATEWAY
@@ -14,8 +15,8 @@ from deskyard.proxmox.client import Client, connect
 from deskyard.proxmox.machine import node_of, vm_path
 from deskyard.proxmox.wiring import bridges
 from deskyard.run.declaration import Declared
-from deskyard.run.leftovers import VM, VNET
-from deskyard.run.pulumi_stack import GONE, Change, WorkspaceStack
+from deskyard.run.leftovers import VNET
+from deskyard.run.pulumi_stack import WorkspaceStack
 
 USE = "SDN.Use"
 

@@ -6,22 +6,22 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pulumi import automation
-from pulumi.automation import errors, events
+from pulumi.automation import errors
 
 from deskyard import toolchain
+from deskyard.engine.change import RESOURCES, Change, Watcher, desktop_of
 from deskyard.errors import ConfigError, HostError, SiteError
 from deskyard.model.site import Site
 from deskyard.run import checkpoint, cluster_link, declaration
 from deskyard.run.background import is_gone
 from deskyard.run.command import Result, run
 from deskyard.run.declaration import PROJECT, stacks_folder
-from deskyard.run.leftovers import VM, Known, known
+from deskyard.run.leftovers import Known, known
 from deskyard.run.lock import alone
 from deskyard.run.management_key import write_secret
 from deskyard.run.places import places, tree
@@ -31,83 +31,8 @@ from deskyard.run.pulumi_command import EngineCommand
 T = TypeVar("T")
 PASSPHRASE_VARIABLES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE")
 ENGINE_SECONDS = 300.0
-RESOURCES = ("deskyard:libvirt:", "deskyard:proxmox:", "proxmoxve:")
-# What holds a desktop's data, by the end of its name: a disk on libvirt, the machine with its disk on a cluster.
-DATA = {"deskyard:libvirt:Volume": "-disk", VM: "-machine"}
-PARTS = ("-disk", "-machine", "-power")
-GONE = frozenset({"delete", "replace", "delete-replaced", "create-replacement"})
 LOCK_HOLDER = re.compile(r"@(?P<host>\S+) \(pid (?P<pid>\d+)\)")
-# What the provider's server adds to the text of an error.
-TRACE = re.compile(r":\n\s+File \".*", re.DOTALL)
-PREAMBLE = re.compile(r"^.*?(?:Unexpected <class '[\w.]+'>: |rpc error: code = \w+ desc = )", re.DOTALL)
-PROTECTED = re.compile(r"::([a-z0-9-]+)-(?:disk|machine|power)\" cannot be deleted\s+because it is protected")
-VERBS = {"create": "creating", "update": "updating", "delete": "removing", "replace": "replacing"}
-
-
-@dataclass(frozen=True)
-class Change:
-    """One step that Pulumi plans or takes; with "forget", a word of ours, the state loses what is gone already."""
-
-    operation: str
-    type: str
-    name: str
-    urn: str
-    # Properties that differ, with how: "add", "delete-replace", ...
-    differences: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def changes_something(self) -> bool:
-        """False for what stays as it is."""
-        return self.operation != "same"
-
-    @property
-    def is_disk(self) -> bool:
-        """True if data is in it."""
-        return self.type in DATA and "-desktop-" in self.name
-
-    @property
-    def desktop(self) -> str:
-        """The desktop whose data is in it."""
-        return self.name.partition("-desktop-")[2].removesuffix(DATA.get(self.type, ""))
-
-    @property
-    def loses_data(self) -> bool:
-        """True if a desktop's disk goes away, or one of the disks of its machine."""
-        taken = any(name.startswith("disks") and how.startswith("delete") for name, how in self.differences.items())
-        return self.is_disk and (self.operation in GONE or taken)
-
-
-@dataclass
-class _Watcher:
-    """Collects the steps and the errors of one run of the engine."""
-
-    quiet: bool
-    changes: list[Change] = field(default_factory=list)
-    looked_at: dict[str, str] = field(default_factory=dict)
-    failures: list[str] = field(default_factory=list)
-
-    def __call__(self, event: events.EngineEvent) -> None:
-        diagnostic = event.diagnostic_event
-        if diagnostic is not None and diagnostic.severity == "error":
-            self.failures.append(_clean(diagnostic.message))
-        before = event.resource_pre_event
-        if before is not None and before.metadata.op == "refresh":
-            self.looked_at[before.metadata.urn] = before.metadata.type
-        elif before is not None and before.metadata.op != "read":
-            self._step(before.metadata)
-
-    def forgotten(self) -> list[Change]:
-        """What nobody declares any more and was not found: else there would be a step for it."""
-        left = self.looked_at.keys() - {change.urn for change in self.changes}
-        return [Change("forget", self.looked_at[urn], urn.rpartition("::")[2], urn) for urn in sorted(left)]
-
-    def _step(self, metadata: events.StepEventMetadata) -> None:
-        name = metadata.urn.rpartition("::")[2]
-        differences = {key: _word(one.diff_kind) for key, one in (metadata.detailed_diff or {}).items()}
-        change = Change(_word(metadata.op), metadata.type, name, metadata.urn, differences)
-        self.changes.append(change)
-        if not self.quiet and change.type.startswith(RESOURCES) and change.operation in VERBS:
-            say(f"    {VERBS[change.operation]} {change.name}")
+PROTECTED = re.compile(r"\"(urn:pulumi:[^\"]+)\" cannot be deleted\s+because it is protected")
 
 
 class WorkspaceStack:
@@ -133,7 +58,7 @@ class WorkspaceStack:
 
     def preview(self) -> list[Change]:
         """What `up` would do to the machines as they are now, unchanged ones included; touches nothing."""
-        watcher = _Watcher(quiet=True)
+        watcher = Watcher(quiet=True)
         stack = self._select()
         self._engine(watcher, stack, lambda: stack.preview(refresh=True, on_event=watcher))
         found = [*watcher.changes, *watcher.forgotten()]
@@ -149,7 +74,7 @@ class WorkspaceStack:
 
     def up(self) -> dict[str, Any]:
         """Bring everything to what is declared; returns the stack's outputs."""
-        watcher = _Watcher(quiet=False)
+        watcher = Watcher(quiet=False)
         stack = self._select()
         self._forget_pending(stack)
         result = self._engine(watcher, stack, lambda: stack.up(refresh=True, on_event=watcher))
@@ -157,7 +82,7 @@ class WorkspaceStack:
 
     def destroy(self) -> None:
         """Remove everything, disks included, and forget the stack."""
-        watcher = _Watcher(quiet=False)
+        watcher = Watcher(quiet=False)
         stack = self._select()
         self._forget_pending(stack)
         self.unprotect()
@@ -170,8 +95,7 @@ class WorkspaceStack:
         stack = self._select()
         state = self._export(stack)
         for resource in (state.deployment or {}).get("resources", []):
-            name = resource["urn"].rpartition("::")[2]
-            wanted = desktop is None or name in {f"{self.name}-desktop-{desktop}{part}" for part in PARTS}
+            wanted = desktop is None or desktop_of(resource["urn"]) == desktop
             if wanted and resource.get("protect"):
                 resource["protect"] = False
         with _clear_errors(self.name):
@@ -180,7 +104,7 @@ class WorkspaceStack:
     def desktops_with_disks(self) -> set[str]:
         """Desktops whose data Pulumi remembers."""
         kept = (Change("same", r["type"], r["urn"].rpartition("::")[2], r["urn"]) for r in self.resources())
-        return {change.desktop for change in kept if change.is_disk}
+        return {change.desktop for change in kept if change.is_disk and change.desktop is not None}
 
     def outputs(self) -> dict[str, Any]:
         """What the last `up` exported."""
@@ -257,7 +181,7 @@ class WorkspaceStack:
                 _past_stale_lock(stack, lambda: stack.import_stack(rest))
             say(f"    going on after {len(pending)} unfinished step(s)")
 
-    def _engine(self, watcher: _Watcher, stack: automation.Stack, work: Callable[[], T]) -> T:
+    def _engine(self, watcher: Watcher, stack: automation.Stack, work: Callable[[], T]) -> T:
         """Run the engine; goes on after a crash, and turns its errors into one."""
         with _clear_errors(self.name, watcher):
             return _past_stale_lock(stack, work)
@@ -326,7 +250,7 @@ def _stale(message: str) -> bool:
 
 
 @contextlib.contextmanager
-def _clear_errors(name: str, watcher: _Watcher | None = None) -> Iterator[None]:
+def _clear_errors(name: str, watcher: Watcher | None = None) -> Iterator[None]:
     try:
         yield
     except errors.ConcurrentUpdateError as error:
@@ -348,19 +272,7 @@ def _clear_errors(name: str, watcher: _Watcher | None = None) -> Iterator[None]:
 
 def _data_would_go(name: str, protected: list[str]) -> ConfigError:
     """Pulumi's own protection spoke: say it in our words."""
-    desktops = sorted({one.removeprefix(f"{name}-desktop-") for one in protected})
+    desktops = sorted({desktop_of(urn) or urn for urn in protected})
     reason = f"this run would delete the disk of: {', '.join(desktops)}"
     remedy = f"declare it again, or name it: ./inv workspace.up {name} --remove {desktops[0]}"
     return ConfigError("desktops", None, reason, remedy)
-
-
-def _word(value: object) -> str:
-    """The text of one of the engine's own words."""
-    return str(getattr(value, "value", value))
-
-
-def _clean(message: str) -> str:
-    message = re.sub(r"<\{%\w+%\}>", "", message)
-    if "one or more errors occurred" in message or message.strip() in ("update failed", "preview failed"):
-        return ""
-    return TRACE.sub("", PREAMBLE.sub("", message)).strip()

@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 
 import libvirt
 
+from deskyard.engine.change import Change
 from deskyard.errors import ConfigError, SiteError
 from deskyard.model.site import Site
-from deskyard.plan.workspace import HTTPS, WorkspacePlan
+from deskyard.plan.workspace import WorkspacePlan
 from deskyard.proxmox import retry
 from deskyard.run import (
     certificate_authority,
@@ -34,7 +35,7 @@ from deskyard.run.forward import Forward
 from deskyard.run.machines import machines_of
 from deskyard.run.places import places
 from deskyard.run.progress import Timings, say, step
-from deskyard.run.pulumi_stack import Change, WorkspaceStack
+from deskyard.run.pulumi_stack import WorkspaceStack
 from deskyard.run.ssh_link import SshLink
 
 T = TypeVar("T")
@@ -104,19 +105,8 @@ def status(name: str, *, drift: bool = False) -> dict[str, Any]:
     found = _state(plan, machines, gateway)
     if not drift:
         return found
-    names = [desktop.name for desktop in plan.desktops]
     changes = WorkspaceStack(name).changes()
-    return {**found, "drift": [{**asdict(one), "of": owner(one.name, name, names)} for one in changes]}
-
-
-def owner(resource: str, workspace: str, desktops: Sequence[str]) -> str:
-    """Whose resource this is: `desktop NAME`, `gateway`, or `workspace` for what all of it share."""
-    part = resource.removeprefix(f"{workspace}-")
-    # The longest name first: one may begin with another.
-    for desktop in sorted(desktops, key=len, reverse=True):
-        if part.startswith(f"desktop-{desktop}-"):
-            return f"desktop {desktop}"
-    return "gateway" if part.startswith("gateway-") else "workspace"
+    return {**found, "drift": [{**asdict(change), "of": change.owner} for change in changes]}
 
 
 def _state(plan: WorkspacePlan, machines: dict[str, dict[str, Any]], gateway: dict[str, Any]) -> dict[str, Any]:
@@ -127,7 +117,7 @@ def _state(plan: WorkspacePlan, machines: dict[str, dict[str, Any]], gateway: di
         "url": plan.gateway.url,
         "ready": bool(gateway.get("ready")),
         # A gateway with an address of its own needs no way through this machine.
-        "door_open": plan.gateway.port == HTTPS or forward.is_open(plan.site, plan.name),
+        "door_open": plan.gateway.has_own_address or forward.is_open(plan.site, plan.name),
         "certificate_authority": str(certificate_authority.certificate_file(plan.site)),
         "ssh_config": str(SshLink(plan.site, plan.name).config),
         "gateway": {
@@ -181,7 +171,7 @@ def _checked(name: str) -> Declared:
 
 def _guard_data(name: str, steps: Sequence[Change], remove: Sequence[str]) -> None:
     """Stop a run that would take a desktop's disk away, unless that desktop was named."""
-    lost = sorted({change.desktop for change in steps if change.loses_data})
+    lost = sorted({change.desktop for change in steps if change.loses_data and change.desktop is not None})
     unnamed = [desktop for desktop in lost if desktop not in remove]
     if unnamed:
         reason = f"this run would delete the disk of: {', '.join(unnamed)}"

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 import stacks.program
+from deskyard.engine.change import Change
 from deskyard.model.site import Site
 from deskyard.plan.cluster import image_pool_of
 from deskyard.plan.image import read_image
@@ -18,7 +19,7 @@ from deskyard.proxmox.privileges import roles
 from deskyard.run import declaration, image_store, readiness, workspace
 from deskyard.run.declaration import Declared
 from deskyard.run.places import places, tree
-from deskyard.run.pulumi_stack import Change, WorkspaceStack
+from deskyard.run.pulumi_stack import WorkspaceStack
 from tests.proxmox.site_on_peer import USER, VERSION
 from tests.support.pve import Client, Peer
 from tests.support.pve.access import Grant

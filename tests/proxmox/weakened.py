@@ -7,12 +7,13 @@ from typing import Any
 
 import pulumi
 
+from deskyard.engine.change import RESOURCES, Change, Watcher
 from deskyard.plan import placement, proxmox
 from deskyard.plan.cluster import ClusterView
 from deskyard.plan.proxmox_firewall import FirewallPlan, desktop_firewall
 from deskyard.proxmox import retry, sdn, wiring
 from deskyard.run import leftovers, network_guard, preflight, pulumi_stack, workspace
-from deskyard.run.pulumi_stack import Change, WorkspaceStack
+from deskyard.run.pulumi_stack import WorkspaceStack
 from stacks.proxmox import machine, network
 from stacks.proxmox.machine import Machine
 
@@ -37,9 +38,9 @@ def _without_neighbours(plan: Any, desktop: Any) -> FirewallPlan:
 
 
 def _unrefreshed(self: WorkspaceStack) -> list[Change]:
-    watcher, stack = pulumi_stack._Watcher(quiet=True), self._select()
+    watcher, stack = Watcher(quiet=True), self._select()
     self._engine(watcher, stack, lambda: stack.preview(on_event=watcher))
-    return [change for change in watcher.changes if change.type.startswith(pulumi_stack.RESOURCES)]
+    return [change for change in watcher.changes if change.type.startswith(RESOURCES)]
 
 
 def _unprotected(self: WorkspaceStack) -> dict[str, Any]:

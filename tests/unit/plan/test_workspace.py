@@ -1,6 +1,7 @@
 """The Plan of a workspace: whole, stable, and never wider than declared."""
 
 import json
+from dataclasses import replace
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from deskyard.model.site import Site
 from deskyard.model.tier import TIERS, Tier
 from deskyard.model.workspace import Workspace
 from deskyard.plan.egress import DENIED_NETWORKS
-from deskyard.plan.workspace import Accelerator, WorkspacePlan, plan_workspace
+from deskyard.plan.workspace import HTTPS, Accelerator, WorkspacePlan, plan_workspace
+from tests.support.paper_cluster import PaperCluster, workspace
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -49,6 +51,13 @@ def test_a_given_host_number_wins() -> None:
 def test_macs_of_two_workspaces_differ_for_the_same_desktop_name() -> None:
     other = planned({"name": "desk"}, name="other", network="10.80.2.0/24")
     assert planned({"name": "desk"}).desktop("desk").mac != other.desktop("desk").mac
+
+
+def test_gateway_behind_this_machine_has_no_address_of_its_own_whatever_its_port() -> None:
+    led = planned({"name": "desk"}).gateway
+    assert not replace(led, port=HTTPS).has_own_address
+    plan, _ = PaperCluster().plan(workspace("demo", "desk"))
+    assert replace(plan.gateway, port=8443).has_own_address
 
 
 @pytest.mark.parametrize("tier", TIERS)

@@ -10,6 +10,7 @@ import pytest
 from pulumi import automation
 from pulumi.automation import CommandResult, errors
 
+from deskyard.engine.change import Change, clean
 from deskyard.errors import ConfigError, SiteError
 from deskyard.run import (
     access,
@@ -21,15 +22,21 @@ from deskyard.run import (
     readiness,
     workspace,
 )
-from deskyard.run.pulumi_stack import Change, WorkspaceStack, _clean, _clear_errors, _stale
+from deskyard.run.pulumi_stack import WorkspaceStack, _clear_errors, _stale
 from tests.desktop.lab import planned
 from tests.support import paper_cluster
 
 DISK = "deskyard:libvirt:Volume"
 
 
-def _change(operation: str, name: str, kind: str = DISK) -> Change:
-    return Change(operation, kind, name, f"urn::{name}")
+def _urn(name: str, component: str = "Desktop", kind: str = DISK, stack: str = "lab") -> str:
+    """As Pulumi writes it: the components that a resource stands in are part of its type."""
+    above = f"deskyard:workspace:Workspace$deskyard:workspace:{component}"
+    return f"urn:pulumi:{stack}::deskyard::{above}${kind}::{name}"
+
+
+def _change(operation: str, name: str, component: str = "Desktop", kind: str = DISK, stack: str = "lab") -> Change:
+    return Change(operation, kind, name, _urn(name, component, kind, stack))
 
 
 @pytest.mark.parametrize("operation", ["delete", "replace", "delete-replaced"])
@@ -49,7 +56,7 @@ def test_naming_one_desktop_does_not_free_another() -> None:
 
 
 def test_a_gateway_may_be_replaced_and_a_disk_may_grow() -> None:
-    steps = [_change("replace", "lab-gateway-disk"), _change("update", "lab-desktop-dev1-disk")]
+    steps = [_change("replace", "lab-gateway-disk", "Gateway"), _change("update", "lab-desktop-dev1-disk")]
     workspace._guard_data("lab", steps, [])
 
 
@@ -152,8 +159,7 @@ def test_a_desktop_that_is_still_declared_keeps_its_protection() -> None:
 
 
 def test_pulumis_own_protection_is_said_in_our_words() -> None:
-    urn = "urn:pulumi:lab::deskyard::a$b::lab-desktop-dev1-disk"
-    text = f'error: resource "{urn}" cannot be deleted\nbecause it is protected.'
+    text = f'error: resource "{_urn("lab-desktop-dev1-disk")}" cannot be deleted\nbecause it is protected.'
     with pytest.raises(ConfigError, match="disk of: dev1"), _clear_errors("lab"):
         raise errors.CommandError(CommandResult(stdout=text, stderr="", code=1))
 
@@ -171,7 +177,7 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
 
 def test_a_provider_error_is_shown_without_its_trace() -> None:
     message = "Unexpected <class 'Exception'>: no space left:\n  File \"server.py\", line 1\n    raise\n"
-    assert _clean(f"<{{%fg 1%}}>error: {message}<{{%reset%}}>") == "no space left"
+    assert clean(f"<{{%fg 1%}}>error: {message}<{{%reset%}}>") == "no space left"
 
 
 def test_a_lock_of_another_machine_is_never_lifted() -> None:
@@ -229,15 +235,51 @@ def test_what_is_asked_for_has_to_run(
         workspace.require_running(plan, desktop)
 
 
+@pytest.mark.parametrize("stack", ["lab", "a-desktop-b"])
+@pytest.mark.parametrize("name", ["dev1", "dev1-b", "desktop-disk", "own-net0"])
+def test_resource_belongs_to_the_desktop_that_its_component_says(stack: str, name: str) -> None:
+    for part in ("disk", "machine", "power", "own-net0", "rules"):
+        change = _change("update", f"{stack}-desktop-{name}-{part}", stack=stack)
+        assert (change.desktop, change.owner) == (name, f"desktop {name}")
+
+
 @pytest.mark.parametrize(
-    ("resource", "owner"),
+    ("name", "component", "owner"),
     [
-        ("lab-desktop-dev1-machine", "desktop dev1"),
-        ("lab-desktop-dev1-b-own-net0", "desktop dev1-b"),
-        ("lab-gateway-rules", "gateway"),
-        ("lab-vnet", "workspace"),
-        ("lab-desktop-gone-machine", "workspace"),
+        ("a-desktop-b-gateway-disk", "Gateway", "gateway"),
+        ("a-desktop-b-desktop-filter", "Network", "workspace"),
+        ("a-desktop-b-vnet", "Network", "workspace"),
     ],
 )
-def test_what_changed_by_hand_is_told_with_its_desktop(resource: str, owner: str) -> None:
-    assert workspace.owner(resource, "lab", ["dev1", "dev1-b"]) == owner
+def test_workspace_with_the_word_desktop_in_its_name_has_no_more_desktops_for_it(
+    name: str, component: str, owner: str
+) -> None:
+    change = _change("replace", name, component, stack="a-desktop-b")
+    assert (change.desktop, change.owner, change.is_disk) == (None, owner, False)
+    workspace._guard_data("a-desktop-b", [change], [])
+
+
+def test_pulumis_protection_names_the_desktop_whatever_the_workspace_is_called() -> None:
+    urn = _urn("a-desktop-b-desktop-dev1-disk", stack="a-desktop-b")
+    text = f'error: resource "{urn}" cannot be deleted\nbecause it is protected.'
+    with pytest.raises(ConfigError, match=r"(?s)disk of: dev1\n.*--remove dev1$"), _clear_errors("a-desktop-b"):
+        raise errors.CommandError(CommandResult(stdout=text, stderr="", code=1))
+
+
+@pytest.mark.parametrize(("asked", "freed"), [("dev1", ["dev1"]), ("dev1-disk", ["dev1-disk"]), (None, [])])
+def test_protection_is_lifted_of_the_named_desktop_alone(
+    monkeypatch: pytest.MonkeyPatch, asked: str | None, freed: list[str]
+) -> None:
+    """Of a name that ends like a part of another desktop, in a workspace whose own name holds the word."""
+    name = "a-desktop-b"
+    disks = {desktop: f"{name}-desktop-{desktop}-disk" for desktop in ("dev1", "dev1-disk")}
+    resources = [{"type": DISK, "urn": _urn(disk, stack=name), "protect": True} for disk in disks.values()]
+    state = automation.Deployment(3, {"resources": resources})
+    written: list[automation.Deployment] = []
+    stack: Any = SimpleNamespace(export_stack=lambda: state, import_stack=written.append)
+    made = WorkspaceStack(name)
+    monkeypatch.setattr(made, "_select", lambda: stack)
+    made.unprotect(asked)
+    kept = [resource["urn"] for resource in resources if resource["protect"]]
+    assert kept == [_urn(disks[one], stack=name) for one in disks if asked is not None and one not in freed]
+    assert written == [state]
