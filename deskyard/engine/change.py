@@ -1,12 +1,10 @@
 """Steps of Pulumi's engine, and which part of a workspace each of them touches."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from pulumi.automation import events
-
-from deskyard.run.progress import say
 
 RESOURCES = ("deskyard:libvirt:", "deskyard:proxmox:", "proxmoxve:")
 VM = "proxmoxve:index/vmLegacy:VmLegacy"
@@ -82,9 +80,9 @@ def _components(urn: str) -> list[str]:
 
 @dataclass
 class Watcher:
-    """Collects the steps and the errors of one run of the engine."""
+    """Collects the steps and the errors of one run of the engine; reports each step as a line for the user."""
 
-    quiet: bool
+    report: Callable[[str], None] | None = None
     changes: list[Change] = field(default_factory=list)
     looked_at: dict[str, str] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
@@ -109,8 +107,8 @@ class Watcher:
         differences = {key: word(one.diff_kind) for key, one in (metadata.detailed_diff or {}).items()}
         change = Change(word(metadata.op), metadata.type, name, metadata.urn, differences)
         self.changes.append(change)
-        if not self.quiet and change.type.startswith(RESOURCES) and change.operation in VERBS:
-            say(f"    {VERBS[change.operation]} {change.name}")
+        if self.report and change.type.startswith(RESOURCES) and change.operation in VERBS:
+            self.report(f"    {VERBS[change.operation]} {change.name}")
 
 
 def word(value: object) -> str:

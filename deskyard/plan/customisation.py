@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from deskyard.errors import ConfigError
-from deskyard.plan.key_file import GROUP, SUFFIX
+from deskyard.plan.account import AGENT
+from deskyard.plan.key_file import SUFFIX
 
 # The account whose home it is, and that runs the scripts.
-ACCOUNT = GROUP
-HOME = f"/home/{ACCOUNT}"
+HOME = f"/home/{AGENT}"
 STATE = "/var/lib/deskyard/customise"
 ENVIRONMENT_FILE = "/etc/deskyard/environment.env"
 PROFILE_FILE = "/etc/profile.d/deskyard-environment.sh"
@@ -109,7 +109,7 @@ class Customisation:
         if not self.environment:
             return dict.fromkeys((ENVIRONMENT_FILE, PROFILE_FILE, *drop_ins))
         lines = "".join(f"{name}='{value}'\n" for name, value in sorted(self.environment.items()))
-        profile = f'if [ "$(id -un)" = {ACCOUNT} ] && [ -r {ENVIRONMENT_FILE} ]; then\n'
+        profile = f'if [ "$(id -un)" = {AGENT} ] && [ -r {ENVIRONMENT_FILE} ]; then\n'
         profile += f"  set -a\n  . {ENVIRONMENT_FILE}\n  set +a\nfi\n"
         drop_in = f"{HEAD}[Service]\nEnvironmentFile=-{ENVIRONMENT_FILE}\n"
         return {ENVIRONMENT_FILE: HEAD + lines, PROFILE_FILE: HEAD + profile, **dict.fromkeys(drop_ins, drop_in)}

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from deskyard.plan.account import MANAGER
 from deskyard.plan.workspace import DesktopPlan, GatewayPlan, short_id
-
-MANAGER = "deskyard"
 
 
 @dataclass(frozen=True)

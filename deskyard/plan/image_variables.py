@@ -8,11 +8,21 @@ import yaml
 
 from deskyard.errors import ConfigError
 from deskyard.model.image import AnyImage, Image
+from deskyard.plan.account import AGENT, MANAGER
+from deskyard.plan.workspace import ROUTE_PORTS
 
 Documented = Mapping[str, Mapping[str, Any]]
 
 # Where a browser is; roles that open one have a variable `<role>_browser`.
 BROWSERS = {"chromium": "/usr/bin/chromium", "chrome": "/usr/bin/google-chrome"}
+# What the Plan, the gateway and the programs that are sent into a desktop rely on, whatever image it has.
+FIXED: dict[str, str | int] = {
+    **dict.fromkeys(("agent_user_name", "agent_openclaw_user", "desktop_session_user"), AGENT),
+    **dict.fromkeys(("vnc_server_user", "web_terminal_user"), AGENT),
+    "guest_base_management_user": MANAGER,
+    "vnc_server_websocket_port": ROUTE_PORTS["desktop"],
+    "web_terminal_port": ROUTE_PORTS["terminal"],
+}
 # Choices that a role has and no image can.
 REFUSED = {
     "vnc_server_kind": {
@@ -62,6 +72,9 @@ def _check(name: str, value: Any, known: Documented) -> None:
     if name not in known:
         reason = "is a variable of none of the image's roles"
         raise ConfigError(field, value, reason, "see meta/argument_specs.yml of the role, and name the role in roles")
+    if name in FIXED and value != FIXED[name]:
+        reason = f"is relied on by all that reaches a desktop, and has to be {FIXED[name]}"
+        raise ConfigError(field, value, reason, "leave it out")
     choices = known[name].get("choices")
     if choices and value not in choices:
         raise ConfigError(field, value, "is not one of the role's choices", f"write one of: {', '.join(choices)}")

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 
 from deskyard.errors import ConfigError
+from deskyard.plan.account import AGENT
 
 PATH = "/etc/deskyard/keys.env"
-# The account that the desktop, the terminal and the agent run as; its group may read the file.
-GROUP = "agent"
+# May read the file.
+GROUP = AGENT
 SUFFIX = "_API_KEY"
 MAX_CHARACTERS = 4096
 HEAD = "# Written by Deskyard at each workspace.up; what is changed here does not stay.\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from deskyard.errors import ConfigError, SiteError
-from deskyard.plan.customisation import ACCOUNT
+from deskyard.plan.account import AGENT
 from deskyard.plan.image import image_names, lineage
 from deskyard.run import declaration, task_program, workspace
 from deskyard.run.desktop_stream import DesktopStream
@@ -65,7 +65,7 @@ def events(task: Task) -> Generator[dict[str, Any], None, None]:
     workspace.require_running(plan, desktop)
     request = {"unit": UNIT, "secret": SECRET, "text": task.text, "session": task.session, "seconds": task.seconds}
     started = time.monotonic()
-    with DesktopStream(plan, desktop, ACCOUNT, task_program, request, task.seconds) as stream:
+    with DesktopStream(plan, desktop, AGENT, task_program, request, task.seconds) as stream:
         try:
             for told in stream.lines():
                 match told.get("event"):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from deskyard.plan.account import MANAGER
 from deskyard.plan.workspace import IMAGES
 from deskyard.run import declaration, workspace
 from deskyard.run.accelerator import accelerator
@@ -17,7 +18,6 @@ from deskyard.run.demo import EXAMPLE
 from deskyard.run.guest_boot import boot_guest
 from deskyard.run.image_build import build
 from deskyard.run.image_store import require
-from deskyard.run.image_test import MANAGEMENT_USER
 from deskyard.run.places import tree
 from deskyard.run.progress import step
 
@@ -51,9 +51,7 @@ def _bare_boot() -> float:
     with (
         step("bare boot"),
         tempfile.TemporaryDirectory(prefix="deskyard-bench-") as folder,
-        boot_guest(
-            require("desktop").disk, Path(folder), accelerator=accelerator("auto"), user=MANAGEMENT_USER
-        ) as guest,
+        boot_guest(require("desktop").disk, Path(folder), accelerator=accelerator("auto"), user=MANAGER) as guest,
     ):
         return guest.boot_seconds
 

@@ -12,6 +12,7 @@ from typing import Any
 from deskyard.errors import CommandError, ConfigError, SiteError
 from deskyard.model.customise import Customise
 from deskyard.plan import customisation
+from deskyard.plan.account import AGENT
 from deskyard.plan.customisation import FIRST_BOOT, MAX_FILES, Customisation, Layer, Script, laid_over
 from deskyard.plan.workspace import WorkspacePlan
 from deskyard.run import customise_program, customise_source, declaration, desktop_program, script_program
@@ -116,7 +117,7 @@ def _bring(plan: WorkspacePlan, desktop: str, shall: Customisation, how: How) ->
     if not how.dry_run and not shall.is_empty:
         mark.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         mark.touch()
-    about = {"account": customisation.ACCOUNT, "state": customisation.STATE, "overwrite": how.overwrite}
+    about = {"account": AGENT, "state": customisation.STATE, "overwrite": how.overwrite}
     marks = {path: file.mark for path, file in shall.files.items()}
     begin = {**about, "do": "begin", "dry": how.dry_run, "files": marks, "system": shall.system_files()}
     answer = desktop_program.ask(plan, desktop, customise_program, begin)
@@ -155,7 +156,7 @@ def _scripts(plan: WorkspacePlan, desktop: str, shall: Customisation, how: How, 
 def _run(plan: WorkspacePlan, desktop: str, shall: Customisation, script: Script, once: bool) -> None:
     say(f"    {desktop}: {script.name} of the {script.of} runs, for at most {script.seconds} s")
     request = {
-        "account": customisation.ACCOUNT,
+        "account": AGENT,
         "state": customisation.STATE,
         "script": script.title,
         "text": script.text,

@@ -7,6 +7,7 @@ from pathlib import Path
 from deskyard.errors import BuildError, CommandError
 from deskyard.model.image import AnyImage, CustomImage
 from deskyard.model.tier import TIERS
+from deskyard.plan.account import MANAGER
 from deskyard.plan.image import suite_folders
 from deskyard.plan.workspace import Accelerator
 from deskyard.run.command import run
@@ -18,7 +19,6 @@ from deskyard.run.image_hygiene import Check, examine, require_clean
 from deskyard.run.places import tree
 from deskyard.run.progress import Timings, say, step
 
-MANAGEMENT_USER = "deskyard"
 TEST_SECONDS: dict[Accelerator, float] = {"kvm": 1800, "tcg": 5400}
 # An image of ours is tested in little memory, what is added to it in that of the smallest tier.
 MEMORY_MIB, CUSTOM_MEMORY_MIB = 2048, TIERS["free"].memory_mib
@@ -49,7 +49,7 @@ def check_image(
             disk,
             disk.parent / "boot",
             accelerator=accelerator,
-            user=MANAGEMENT_USER,
+            user=MANAGER,
             memory_mib=CUSTOM_MEMORY_MIB if isinstance(image, CustomImage) else MEMORY_MIB,
             logs=logs,
             keep=keep,

@@ -58,7 +58,7 @@ class WorkspaceStack:
 
     def preview(self) -> list[Change]:
         """What `up` would do to the machines as they are now, unchanged ones included; touches nothing."""
-        watcher = Watcher(quiet=True)
+        watcher = Watcher()
         stack = self._select()
         self._engine(watcher, stack, lambda: stack.preview(refresh=True, on_event=watcher))
         found = [*watcher.changes, *watcher.forgotten()]
@@ -74,7 +74,7 @@ class WorkspaceStack:
 
     def up(self) -> dict[str, Any]:
         """Bring everything to what is declared; returns the stack's outputs."""
-        watcher = Watcher(quiet=False)
+        watcher = Watcher(report=say)
         stack = self._select()
         self._forget_pending(stack)
         result = self._engine(watcher, stack, lambda: stack.up(refresh=True, on_event=watcher))
@@ -82,7 +82,7 @@ class WorkspaceStack:
 
     def destroy(self) -> None:
         """Remove everything, disks included, and forget the stack."""
-        watcher = Watcher(quiet=False)
+        watcher = Watcher(report=say)
         stack = self._select()
         self._forget_pending(stack)
         self.unprotect()

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deskyard.errors import CommandError, SiteError
+from deskyard.plan.account import MANAGER
 from deskyard.run import declaration, hypervisor
 from deskyard.run.command import Result, run
 from deskyard.run.management_key import private_key_file
 from deskyard.run.places import places
 
-USER = "deskyard"
 GATEWAY = "gateway"
 CONNECT_SECONDS = 60
 # What ssh itself answers when it never reached the other side.
@@ -119,7 +119,7 @@ def _config(link: SshLink, gateway_address: str, desktops: Sequence[tuple[str, s
         lines += [f"  ProxyJump {GATEWAY}"]
     lines += [
         "Host *",
-        f"  User {USER}",
+        f"  User {MANAGER}",
         f'  IdentityFile "{private_key_file(link.site)}"',
         "  IdentitiesOnly yes",
         f'  UserKnownHostsFile "{link.known_hosts}"',

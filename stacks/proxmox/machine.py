@@ -4,7 +4,7 @@ import pulumi
 import pulumi_proxmoxve as pve
 from pulumi_proxmoxve import firewall
 
-from deskyard.plan.first_boot import MANAGER
+from deskyard.plan.account import MANAGER
 from deskyard.plan.proxmox import NicPlan, VmPlan
 from deskyard.plan.proxmox_firewall import RulePlan
 from deskyard.plan.workspace import GATEWAY

@@ -5,7 +5,6 @@ Packages come from the registries, by a way out of its own. Everything a host wr
 
 import json
 import os
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from deskyard.run.command import Result, run
 from deskyard.run.molecule_desk import DESK
 from deskyard.run.places import tree
 from tests.support.containers import Containers
+from tests.support.requirements import need_programs, need_root
 
 APPLY_SECONDS = 2400.0
 PLAYBOOK = """
@@ -92,10 +92,8 @@ class Workbench(Containers):
 @contextmanager
 def host_with(folders: pytest.TempPathFactory, *roles: str) -> Iterator[Workbench]:
     """A host that has these roles; leaves the test out, with the reason, where there can be none."""
-    if os.geteuid() != 0:
-        pytest.skip("containers need root")
-    if shutil.which("slirp4netns") is None:
-        pytest.skip("slirp4netns is not installed: the host has no way to the registries")
+    need_root("runs containers")
+    need_programs("slirp4netns")  # the host's way to the registries
     with Workbench(folders.mktemp("bench") / "yard") as made:
         made.apply(list(roles))
         yield made

@@ -1,7 +1,5 @@
 """What roles do for a choice that cannot be had everywhere: rendered, and their scripts run on what they touch."""
 
-import os
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +10,7 @@ import pytest
 import yaml
 
 from deskyard.model.image_base import SUITES
+from tests.support.requirements import need_programs, need_root
 
 ROLES = Path(__file__).resolve().parents[2] / "ansible/roles"
 TAKE_KEY = ROLES / "browser/files/take_key.sh"
@@ -73,8 +72,7 @@ def test_chromes_repository_is_signed_by_the_pinned_key_alone() -> None:
 @pytest.fixture
 def make_key(tmp_path: Path) -> MakeKey:
     """Makes keys of a vendor, and the file in which it publishes them; the first one's fingerprint, and the file."""
-    if shutil.which("gpg") is None or shutil.which("gpg-agent") is None:
-        pytest.skip("gpg is not installed")
+    need_programs("gpg", "gpg-agent")
 
     def make(*names: str) -> tuple[str, Path]:
         home = tmp_path / "vendor"
@@ -126,8 +124,7 @@ def test_file_without_the_pinned_key_is_refused(make_key: MakeKey, tmp_path: Pat
 
 
 def test_file_that_is_no_key_is_refused(tmp_path: Path) -> None:
-    if shutil.which("gpg") is None:
-        pytest.skip("gpg is not installed")
+    need_programs("gpg")
     (tmp_path / "page.html").write_text("<html>sign in first</html>")
     tmp_path.chmod(0o700)
     assert take(tmp_path / "page.html", "0" * 40, tmp_path / "taken.gpg").returncode != 0
@@ -136,11 +133,11 @@ def test_file_that_is_no_key_is_refused(tmp_path: Path) -> None:
 
 def around(apt: Path, script: str) -> str:
     """Run a script where /etc/apt is a folder of the test's, and /run is empty."""
+    need_root("mounts")
     inside = f'mount --bind "{apt}" /etc/apt && mount -t tmpfs none /run && {script}'
     return str(subprocess.run(["unshare", "--mount", "sh", "-ec", inside], **TEXT).stdout)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
 @pytest.mark.parametrize("own", ["sources.list", "sources.list.d/debian.sources", "sources.list.d/ubuntu.sources"])
 def test_distributions_sources_come_back_as_they_were(own: str, tmp_path: Path) -> None:
     (tmp_path / "sources.list.d").mkdir()

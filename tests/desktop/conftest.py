@@ -1,6 +1,5 @@
 """One workspace of three real systems for the tests of this folder."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,13 +9,13 @@ from deskyard.run import hypervisor, key_delivery
 from deskyard.run.places import places
 from tests.desktop.lab import Lab, planned
 from tests.desktop.owner import Owner
+from tests.support.requirements import need_root
 
 
 @pytest.fixture(scope="package")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """A gateway with desktops `desk` and `other`, reached as those of a site on this machine are."""
-    if os.geteuid() != 0:
-        pytest.skip("containers need root")
+    need_root("runs containers")
     folder, cache = tmp_path_factory.mktemp("lab"), places().cache
     cache.mkdir(parents=True, exist_ok=True)
     (folder / "home").mkdir()

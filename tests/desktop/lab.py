@@ -12,9 +12,8 @@ from pathlib import Path
 
 from deskyard.model.site import Site
 from deskyard.model.workspace import Workspace
-from deskyard.plan.first_boot import MANAGER
+from deskyard.plan.account import AGENT, MANAGER
 from deskyard.plan.image import base_image
-from deskyard.plan.key_file import GROUP
 from deskyard.plan.workspace import GATEWAY, WorkspacePlan, plan_workspace
 from deskyard.run.bootstrap import apt_sources
 from deskyard.run.command import run
@@ -32,7 +31,7 @@ rm -f "$1"/etc/ssh/ssh_host_* "$1"/etc/hostname
 : >"$1"/etc/fstab
 mkdir -p "$1"/var/log/journal
 chroot "$1" useradd --create-home --shell /bin/bash {MANAGER}
-chroot "$1" useradd --create-home --shell /bin/bash --uid 1500 {GROUP}
+chroot "$1" useradd --create-home --shell /bin/bash --uid 1500 {AGENT}
 chroot "$1" useradd --create-home --shell /bin/bash stranger
 echo '{MANAGER} ALL=(ALL) NOPASSWD:ALL' >"$1"/etc/sudoers.d/90-manager
 chroot "$1" systemctl --quiet enable systemd-networkd.service ssh.service

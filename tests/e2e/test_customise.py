@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from deskyard.plan import customisation
+from deskyard.plan.account import AGENT
 from tests.gateway.support import wait_for
 from tests.support.workspaces import Running
 
@@ -54,7 +55,7 @@ def customised(one: Running, *options: str) -> dict[str, str]:
 
 def as_agent(one: Running, command: str) -> str:
     """What a login of the desktop's user says to a command."""
-    return one.ssh("desk", f"sudo -u {customisation.ACCOUNT} -i sh -c {shlex.quote(command)}", check=False).stdout
+    return one.ssh("desk", f"sudo -u {AGENT} -i sh -c {shlex.quote(command)}", check=False).stdout
 
 
 def in_terminal(one: Running, variable: str) -> str:

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import pytest
-
 from deskyard.gateway import tls
 from deskyard.toolchain import find
 from tests.gateway.authority import Authority
 from tests.gateway.support import HOSTNAME, free_ports, wait_for
+from tests.support.requirements import missing
 
 LIFE_SECONDS = 90 * 24 * 3600
 
@@ -34,7 +33,7 @@ def run_acme_server(challenge_port: int) -> Iterator[AcmeServer]:
     """One that finds the test's host name at loopback; leaves the test out where there is no pebble."""
     pebble = find("pebble")
     if pebble is None:
-        pytest.skip("needs pebble: ./inv toolchain.get --tool pebble")
+        missing("pebble: ./inv toolchain.get --tool pebble")
     with TemporaryDirectory(prefix="dyacme.") as name:
         folder = Path(name)
         listen, manage, names = free_ports(3)

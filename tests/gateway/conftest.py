@@ -1,13 +1,12 @@
 """One gateway for all tests of this folder that do not break it."""
 
-import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
 from tests.gateway.support import Gateway
+from tests.support.requirements import need_programs, need_root
 
 
 @pytest.fixture(scope="session")
@@ -27,11 +26,8 @@ def own_gateway() -> Iterator[Gateway]:
 @contextmanager
 def run_gateway(running: Gateway) -> Iterator[Gateway]:
     """Start a gateway; leave the test out, with the reason, where that cannot be."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root: HAProxy changes its user")
-    for program in ("haproxy", "nft", "dnsmasq"):
-        if shutil.which(program) is None:
-            pytest.skip(f"needs {program}")
+    need_root("HAProxy changes its user")
+    need_programs("haproxy", "nft", "dnsmasq")
     try:
         running.start()
     except BaseException:

@@ -13,12 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from deskyard.gateway import settings as gateway_settings
 from deskyard.gateway import tls
 from tests.gateway.nets import Nets
 from tests.gateway.support import search_path, wait_for
+from tests.support.requirements import need_programs, need_root
 
 TREE = Path(__file__).resolve().parents[2]
 USER, GROUP = "nobody", "nogroup"
@@ -279,11 +278,8 @@ def _lives(pid: int) -> bool:
 @contextmanager
 def run_lab(settings: gateway_settings.Settings, records: dict[str, Any]) -> Iterator[EgressLab]:
     """Start it; leave the test out, with the reason, where that cannot be."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root: makes network namespaces")
-    for program in ("haproxy", "nft", "dnsmasq"):
-        if shutil.which(program) is None:
-            pytest.skip(f"needs {program}")
+    need_root("makes network namespaces")
+    need_programs("haproxy", "nft", "dnsmasq")
     lab = EgressLab(settings, dict(records))
     try:
         lab.start()

@@ -4,7 +4,6 @@ Knows the expressions that a gateway's rules use and raises on any other, so tha
 """
 
 import json
-import os
 import pwd
 import subprocess
 from collections.abc import Callable, Mapping
@@ -14,13 +13,12 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Any
 
-import pytest
+from tests.support.requirements import need_root
 
 
 def kernel_listing(rules: str, folder: Path) -> dict[str, Any]:
     """The rules as the kernel took them, in a network namespace of their own."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root: makes a network namespace")
+    need_root("makes a network namespace")
     (folder / "rules.nft").write_text(rules)
     load = f"ip link set lo up; nft -f {folder}/rules.nft && nft -j list ruleset"
     done = subprocess.run(["unshare", "-n", "sh", "-c", load], capture_output=True, text=True, check=True, timeout=30)

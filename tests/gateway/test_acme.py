@@ -1,7 +1,6 @@
 """The door orders and renews its certificate from a real ACME server, and keeps the last good one if it cannot."""
 
 import http.client
-import shutil
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from deskyard.gateway.system import Machine
 from tests.gateway.acme_server import LIFE_SECONDS, AcmeServer, run_acme_server
 from tests.gateway.conftest import run_gateway
 from tests.gateway.support import HOSTNAME, Gateway, free_ports
+from tests.support.requirements import need_programs
 from tests.unit.gateway.support import parsed
 
 WHERE = "/.well-known/acme-challenge/"
@@ -59,8 +59,7 @@ def ports() -> list[int]:
 @pytest.fixture(scope="module")
 def server(ports: list[int]) -> Iterator[AcmeServer]:
     """The ACME server."""
-    if shutil.which("certbot") is None:
-        pytest.skip("needs certbot")
+    need_programs("certbot")
     with run_acme_server(ports[1]) as running:
         yield running
 

@@ -1,8 +1,6 @@
 """DHCP and DNS of a workspace: the desktops of the Plan and nobody else, and no answer that points inside."""
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -10,12 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from deskyard.gateway import render
 from deskyard.gateway.settings import Settings
 from tests.gateway.nets import Nets
 from tests.gateway.support import wait_for
+from tests.support.requirements import need_programs, need_root
 from tests.unit.gateway.support import parsed
 
 GATEWAY, HOST = "10.80.1.1", "10.80.1.249"
@@ -87,10 +84,8 @@ print(json.dumps({"address": socket.inet_ntoa(data[16:20]), "router": socket.ine
 @contextmanager
 def served(settings: Settings, folder: Path, weaken: Callable[[str], str] = str) -> Iterator[Nets]:
     """Real dnsmasq behind real rules; the file `asked` holds the names that the host was asked for."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root: makes network namespaces")
-    if shutil.which("dnsmasq") is None:
-        pytest.skip("needs dnsmasq")
+    need_root("makes network namespaces")
+    need_programs("dnsmasq")
     text = render.dnsmasq(settings).replace("/var/lib/deskyard-dns/leases", str(folder / "leases"))
     (folder / "dnsmasq.conf").write_text(weaken(text.replace("user=dnsmasq", "user=root")))
     with Nets(settings) as nets:

@@ -1,6 +1,5 @@
 """The gateway's rules in a real kernel: what passes, what is refused, and the whole ruleset."""
 
-import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from deskyard.gateway import render
 from deskyard.gateway.settings import Settings
 from tests.gateway.nets import Flow, Nets
 from tests.gateway.support import wait_for
+from tests.support.requirements import need_root
 from tests.unit.gateway.support import parsed
 
 PUBLIC, METADATA, PRIVATE = "198.51.100.7", "169.254.169.254", "10.99.0.1"
@@ -62,8 +62,7 @@ def nets(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 @contextmanager
 def run_nets(settings: Settings) -> Iterator[Nets]:
     """Namespaces in which everybody answers on every port, and no rules yet."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root: makes network namespaces")
+    need_root("makes network namespaces")
     first = [Flow(start, "tcp", GATEWAY, 53) for start in ("host", "d1", "research-2")]
     with Nets(settings, (PUBLIC, METADATA, PRIVATE)) as built:
         # IPv6 stays on: here the rules must refuse it without the kernel's help.

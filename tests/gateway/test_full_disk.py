@@ -1,7 +1,6 @@
 """A gateway whose disk is full says so, ends what is to end, and goes on by itself when there is room."""
 
 import contextlib
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from tests.gateway.conftest import run_gateway
 from tests.gateway.support import Gateway, wait_for
 from tests.gateway.talkers import Talker
 from tests.gateway.vnc_client import ACTING, KEY, VncClient
+from tests.support.requirements import need_root
 
 
 @pytest.fixture
@@ -25,8 +25,7 @@ def small() -> Iterator[Gateway]:
     gateway = Gateway(talk=talker)
     disk = gateway.root / "var"
     disk.mkdir()
-    if os.geteuid() != 0:
-        pytest.skip("needs root: mounts a disk of its own")
+    need_root("mounts a disk of its own")
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=755", "none", str(disk)], check=True, timeout=60)
     try:
         with run_gateway(gateway):

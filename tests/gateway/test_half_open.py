@@ -15,6 +15,7 @@ from deskyard.plan.workspace import GATEWAY_MEMORY_MIB
 from tests.bench.load import upgrade_head
 from tests.gateway.conftest import run_gateway
 from tests.gateway.support import HOSTNAME, Gateway, wait_for
+from tests.support.requirements import missing
 
 SAMPLE, DEEP = 300, 10_000
 SOURCES = 20
@@ -90,7 +91,7 @@ def ended(line: socket.socket) -> bool:
 def test_half_open_upgrades_hold_up_nobody_and_are_gone_in_time(count: int, seconds: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < count + 1000:
-        pytest.skip(f"needs {count + 1000} open files, this machine allows {hard}")
+        missing(f"{count + 1000} open files, this machine allows {hard}")
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     room = {"door_sockets": Layout.door_sockets}
     try:

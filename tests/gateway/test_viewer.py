@@ -20,6 +20,7 @@ from tests.gateway.support import HOSTNAME, Gateway, wait_for
 from tests.gateway.talkers import COLOUR, Talker
 from tests.gateway.test_weakened import without
 from tests.gateway.vnc_client import VncClient
+from tests.support.requirements import need_programs
 
 PIXEL = """
 const canvas = document.querySelector("#desktop canvas");
@@ -36,9 +37,7 @@ def talker() -> Talker:
 @pytest.fixture(scope="module")
 def viewed(tmp_path_factory: pytest.TempPathFactory, talker: Talker) -> Iterator[Gateway]:
     """A gateway with the built viewer and desktops that can be looked at."""
-    for program in ("npm", "node", "chromium", "chromedriver"):
-        if shutil.which(program) is None:
-            pytest.skip(f"needs {program}")
+    need_programs("npm", "node", "chromium", "chromedriver")
     bundle = tmp_path_factory.mktemp("bundle") / "gateway"
     gateway_bundle.build(bundle)
     with run_gateway(Gateway(viewer=bundle / "assets", talk=talker)) as gateway:

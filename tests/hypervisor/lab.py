@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import jinja2
-import pytest
 import yaml
 
 from deskyard.model.site import Site
@@ -23,6 +22,7 @@ from deskyard.plan.egress import denied_networks
 from deskyard.plan.workspace import WorkspacePlan, plan_workspace
 from tests.gateway.nets import PROBE, SERVE, Flow
 from tests.isolation.site import batch
+from tests.support.requirements import need_root
 
 ROLE = Path(__file__).resolve().parents[2] / "ansible/roles/hypervisor"
 RULES = ROLE / "templates/host-firewall.nft.j2"
@@ -75,8 +75,7 @@ class Lab:
     servers: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def __enter__(self) -> Self:
-        if os.geteuid() != 0:
-            pytest.skip("needs root: makes network namespaces")
+        need_root("makes network namespaces")
         try:
             self._build()
         except BaseException:

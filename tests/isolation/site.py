@@ -19,12 +19,12 @@ from types import TracebackType
 from typing import Any, Self
 
 import libvirt
-import pytest
 
 from deskyard.gateway import render, settings
 from deskyard.plan.verification_probe import GATEWAY, HERE, HOST, machine
 from deskyard.plan.workspace import FilterPlan, NetworkPlan, WorkspacePlan
 from stacks.libvirt.network import FilterKind, NetworkKind
+from tests.support.requirements import need_programs, need_root
 
 TREE = Path(__file__).resolve().parents[2]
 SYSCTL = TREE / "ansible/roles/firewall/files/sysctl.conf"
@@ -87,11 +87,8 @@ class Site:
     processes: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def __enter__(self) -> Self:
-        if os.geteuid() != 0:
-            pytest.skip("needs root: makes network namespaces")
-        for program in ("libvirtd", "nft", "ebtables", "dnsmasq"):
-            if shutil.which(program) is None:
-                pytest.skip(f"needs {program}")
+        need_root("makes network namespaces")
+        need_programs("libvirtd", "nft", "ebtables", "dnsmasq")
         self.folder = Path(tempfile.mkdtemp(prefix="dysite."))
         try:
             self._start()

@@ -1,16 +1,14 @@
 """The mutants themselves in every run; a few of them, chosen by the seed, against the lab."""
 
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import yaml
 
 from tests.mutation.__main__ import explained
 from tests.mutation.mutants import mutants, mutated
+from tests.support.requirements import need_programs, need_root
 
 TREE = Path(__file__).resolve().parents[2]
 MUTANTS, SECONDS = 8, 45
@@ -79,11 +77,8 @@ def test_explanations_say_why() -> None:
 
 
 def test_a_sample_of_mutants_is_noticed(random_seed: int) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("needs root: makes network namespaces")
-    for program in ("haproxy", "nft", "dnsmasq"):
-        if shutil.which(program) is None:
-            pytest.skip(f"needs {program}")
+    need_root("makes network namespaces")
+    need_programs("haproxy", "nft", "dnsmasq")
     argv = [sys.executable, "-m", "tests.mutation", "--quick", "--jobs=1"]
     done = subprocess.run(
         [*argv, f"--sample={MUTANTS}", f"--seconds={SECONDS}", f"--seed={random_seed}"],

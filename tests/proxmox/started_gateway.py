@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
-from deskyard.plan.first_boot import MANAGER
+from deskyard.plan.account import MANAGER
 from deskyard.plan.proxmox import VmPlan
 from deskyard.plan.workspace import WorkspacePlan
 from deskyard.proxmox.client import Client, connect

@@ -14,13 +14,14 @@ from deskyard.run import workspace
 from deskyard.run.declaration import PROJECT
 from tests.proxmox.rack import Rack, changed
 from tests.support.postgres import database, programs
+from tests.support.requirements import missing
 
 
 @pytest.fixture
 def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The database that all stacks of the test are kept in."""
     if programs() is None:
-        pytest.skip("needs postgresql")
+        missing("postgresql")
     with database("state") as url:
         monkeypatch.setenv("PULUMI_BACKEND_URL", url)
         yield url

@@ -38,7 +38,7 @@ def _without_neighbours(plan: Any, desktop: Any) -> FirewallPlan:
 
 
 def _unrefreshed(self: WorkspaceStack) -> list[Change]:
-    watcher, stack = Watcher(quiet=True), self._select()
+    watcher, stack = Watcher(), self._select()
     self._engine(watcher, stack, lambda: stack.preview(on_event=watcher))
     return [change for change in watcher.changes if change.type.startswith(RESOURCES)]
 

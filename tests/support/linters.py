@@ -1,12 +1,11 @@
 """Runs linters for tests."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from tests.support.requirements import need_programs
 
 TREE = Path(__file__).parents[2]
 
@@ -20,10 +19,7 @@ def passes(*argv: str, cwd: Path = TREE, env: dict[str, str] | None = None) -> N
 def verdict(*argv: str, cwd: Path = TREE, env: dict[str, str] | None = None) -> tuple[int, str]:
     """The exit code of a linter, and what it says; a missing one skips the test, and fails it in CI."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    if shutil.which(argv[0], path=path) is None:
-        if os.environ.get("CI"):
-            pytest.fail(f"{argv[0]} is not installed")
-        pytest.skip(f"{argv[0]} is not installed")
+    need_programs(argv[0], path=path)
     result = subprocess.run(
         argv,
         cwd=cwd,

@@ -17,6 +17,7 @@ from deskyard.plan.image import (
     role_packages,
     role_settings,
 )
+from deskyard.plan.image_variables import FIXED
 from deskyard.run.places import tree as real_tree
 
 FEW = ["guest_base", "vnc_server", "browser", "image_hygiene"]
@@ -92,6 +93,19 @@ def test_choice_may_be_made_in_an_image_that_starts_from_another(tree: Path) -> 
     assert role_settings("browser", tree, "mine")["browser_kind"] == "chrome"
     assert role_settings("browser", tree, "desktop")["browser_kind"] == "chromium"
     assert role_settings("browser", tree)["browser_kind"] == "chromium"
+
+
+@pytest.mark.parametrize("name", sorted(FIXED))
+def test_what_all_else_relies_on_is_the_roles_default_and_no_image_changes_it(tree: Path, name: str) -> None:
+    defaults = sorted((real_tree() / "ansible/roles").glob("*/defaults/main.yml"))
+    role = next(path.parts[-3] for path in defaults if name in yaml.safe_load(path.read_text()))
+    assert role_settings(role, real_tree())[name] == FIXED[name]
+    root(tree, roles=list(dict.fromkeys([role, *FEW])), variables={name: FIXED[name]})
+    read_image(tree, "desktop")
+    other = 7000 if isinstance(FIXED[name], int) else "worker"
+    root(tree, roles=list(dict.fromkeys([role, *FEW])), variables={name: other})
+    with pytest.raises(ConfigError, match=f"(?s)variables.{name}.*{other}.*has to be {FIXED[name]}"):
+        read_image(tree, "desktop")
 
 
 @pytest.mark.parametrize(

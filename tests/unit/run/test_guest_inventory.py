@@ -1,6 +1,5 @@
 """An inventory holds what is installed, and what the files of the packages say."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from deskyard.run.command import Result, run
 from deskyard.run.guest_boot import Guest
 from deskyard.run.guest_inventory import FIELDS, LICENCES, PACKAGES, RELEASE, distribution, licences, take
+from tests.support.requirements import need_programs
 
 ANSWERS = {
     PACKAGES: (
@@ -46,8 +46,7 @@ def test_source_is_told_where_it_is_another_name_and_size_where_it_is_known(gues
 
 def test_question_is_what_dpkg_answers_to() -> None:
     """The same line, asked of this machine, has as many fields; the shell in between takes the quotes away."""
-    if shutil.which("dpkg-query") is None:
-        pytest.skip("no dpkg here")
+    need_programs("dpkg-query")
     lines = run(["sh", "-c", " ".join((*PACKAGES, "dpkg"))], timeout=30).stdout.splitlines()
     assert [len(line.split("\t")) for line in lines] == [len(FIELDS)]
     assert lines[0].startswith("installed\tdpkg\t")

@@ -10,6 +10,7 @@ import pytest
 
 from deskyard.run import host_addresses, hypervisor
 from deskyard.run.verification_libvirt import host_facts
+from tests.support.requirements import need_root
 
 SPACE = f"dyha{os.getpid()}"
 INSIDE = "10.80.9.249"
@@ -18,8 +19,7 @@ INSIDE = "10.80.9.249"
 @pytest.fixture
 def namespace(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """A namespace that the hypervisor is said to live in, with an address of its own."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root: makes a network namespace")
+    need_root("makes a network namespace")
     enter = ["ip", "netns", "exec", SPACE]
     subprocess.run(["ip", "netns", "add", SPACE], check=True, timeout=20)
     try:

@@ -18,6 +18,7 @@ from deskyard.run.image_signature import (
     secret_key_file,
     sign,
 )
+from tests.support.requirements import missing
 
 # Written by minisign 0.11 for this test alone: `minisign -G -W`, then `minisign -S -t COMMENT`.
 PUBLIC = b"""untrusted comment: minisign public key 2A06FCC652EE99DA
@@ -46,7 +47,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def minisign() -> str:
     program = shutil.which("minisign")
     if program is None:
-        pytest.skip("minisign is not installed")
+        missing("minisign")
     return program
 
 
