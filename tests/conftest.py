@@ -13,6 +13,9 @@ READY_SECONDS = 300.0
 SEED = int(os.environ.get("DESKYARD_SEED") or random.SystemRandom().randrange(2**32))
 # The other processes of a parallel run start from the same seed.
 os.environ["DESKYARD_SEED"] = str(SEED)
+# Selenium's manager asks two servers of the internet for drivers and sends statistics: a browser without a driver of
+# its own fails instead.
+os.environ |= {"SE_MANAGER_PATH": "/bin/false", "SE_OFFLINE": "true", "SE_AVOID_STATS": "true"}
 
 
 def pytest_report_header() -> str:

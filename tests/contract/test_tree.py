@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 TREE = Path(__file__).parents[2]
@@ -28,6 +29,13 @@ def test_no_tracked_file_holds_a_private_key_or_token() -> None:
 def test_no_tracked_file_names_a_path_of_one_machine() -> None:
     files = [path for path in tracked() if path != Path(__file__)]
     assert [str(path) for path in files if MACHINE_PATHS.search(path.read_bytes())] == []
+
+
+def test_tree_is_no_package_to_build() -> None:
+    """A wheel would lack what is no Python: it runs from its clone."""
+    project = tomllib.loads((TREE / "pyproject.toml").read_text())
+    assert "build-system" not in project
+    assert project["tool"]["uv"]["package"] is False
 
 
 def test_ansible_and_packer_are_no_python_packages() -> None:

@@ -20,6 +20,7 @@ from tests.gateway.support import HOSTNAME, Gateway, wait_for
 from tests.gateway.talkers import COLOUR, Talker
 from tests.gateway.test_weakened import without
 from tests.gateway.vnc_client import VncClient
+from tests.support.browser import ALONE
 from tests.support.requirements import need_programs
 
 PIXEL = """
@@ -50,6 +51,7 @@ def driver(viewed: Gateway) -> Iterator[Any]:
     options = webdriver.ChromeOptions()
     options.binary_location = str(shutil.which("chromium"))
     for argument in (
+        *ALONE,
         "--headless=new",
         "--no-sandbox",
         "--disable-gpu",

@@ -18,18 +18,9 @@ from selenium.webdriver.chrome.service import Service
 
 from tests.support.door import Door
 
-# The background-networking switches keep Chromium from calling its vendor during a test.
-SWITCHES = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--window-size=1600,1000",
-)
+# With these Chromium calls no server of its vendor.
+ALONE = ("--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync")
+SWITCHES = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", *ALONE, "--window-size=1600,1000")
 
 
 @contextmanager
