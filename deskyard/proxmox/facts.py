@@ -2,15 +2,13 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 from deskyard.proxmox import listing, sdn
 from deskyard.proxmox.client import ApiError, Client
+from deskyard.proxmox.each import ask_each
 from deskyard.proxmox.estate import Estate, Row, read_estate
-
-AT_ONCE = 8
 
 
 @dataclass(frozen=True)
@@ -89,8 +87,7 @@ def gather(client: Client, clock: Callable[[], float] = time.time) -> Facts:
         )
 
     names = [name for name in estate.chosen if name in estate.online]
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        nodes = dict(zip(names, pool.map(node, names), strict=True))
+    nodes = dict(ask_each(names, node))
     return Facts(
         version=str(version.data.get("version", "")),
         token=client.token.id,

@@ -6,13 +6,12 @@ and 9.2.11). Each node's own list is read from the configurations, but knows no 
 """
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from deskyard.errors import SiteError
 from deskyard.proxmox.client import Client
+from deskyard.proxmox.each import ask_each
 
-AT_ONCE = 8
 # A machine that is just made is nobody's yet: it has neither pool nor tags.
 BEING_MADE = frozenset({"clone", "create"})
 # What the node's list calls otherwise.
@@ -25,9 +24,8 @@ def resources(client: Client, **params: object) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = client.get("cluster/resources", **params)
     down = {row.get("node") for row in rows if row.get("type") == "node" and row.get("status") != "online"}
     nodes = sorted({str(row["node"]) for row in rows if row.get("type") == "qemu"} - down)
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        lists = zip(nodes, pool.map(lambda node: _on_node(client, node), nodes), strict=True)
-        live = {(node, row["vmid"]): row for node, found in lists for row in found}
+    lists = ask_each(nodes, lambda node: _on_node(client, node))
+    live = {(node, row["vmid"]): row for node, found in lists for row in found}
     return [_merged(row, live.get((str(row.get("node")), row.get("vmid")))) for row in rows]
 
 

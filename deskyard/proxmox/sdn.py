@@ -6,11 +6,11 @@ PVE/API2/Network/SDN.pm): that a node's network is what was committed is said by
 """
 
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from deskyard.errors import SiteError
 from deskyard.proxmox.client import Client
+from deskyard.proxmox.each import ask_each
 from deskyard.proxmox.estate import Row, read_estate
 from deskyard.proxmox.task import finish, wait_task
 
@@ -18,7 +18,6 @@ APPLY_SECONDS = 300.0
 # PVE/API2/Network.pm, reload_network_config; services are reloaded by tasks of the same kind with another id.
 RELOAD, RELOADED = "srvreload", "networking"
 RELOADS: Mapping[str, object] = {"source": "all", "typefilter": RELOAD, "limit": 20}
-AT_ONCE = 8
 
 
 def vnets(client: Client) -> list[dict[str, Any]]:
@@ -33,10 +32,10 @@ def apply(client: Client) -> None:
     Raises `SiteError` with the nodes that did not take it, each with the end of its log.
     """
     nodes = _nodes(client)
-    before = {node: _upid(row) for node, row in _each(nodes, lambda node: last_reload(client, node))}
+    before = {node: _upid(row) for node, row in ask_each(nodes, lambda node: last_reload(client, node))}
     finish(client, client.put("cluster/sdn"), APPLY_SECONDS)
     failed = {
-        node: reason for node, reason in _each(nodes, lambda node: _failure(client, node, before[node])) if reason
+        node: reason for node, reason in ask_each(nodes, lambda node: _failure(client, node, before[node])) if reason
     }
     if failed:
         reason = "\n".join(f"{node}: {why}" for node, why in failed.items())
@@ -46,7 +45,7 @@ def apply(client: Client) -> None:
 
 def in_force(client: Client, zone: str, vnet: str) -> bool:
     """Whether every node of the site that is up runs with this VNet, as far as its last reload and its zone tell."""
-    return all(ran for _, ran in _each(_nodes(client), lambda node: _runs(client, node, zone, vnet)))
+    return all(ran for _, ran in ask_each(_nodes(client), lambda node: _runs(client, node, zone, vnet)))
 
 
 def last_reload(client: Client, node: str) -> Row | None:
@@ -88,13 +87,6 @@ def _runs(client: Client, node: str, zone: str, vnet: str) -> bool:
 
 def _nodes(client: Client) -> tuple[str, ...]:
     return read_estate(client.get("cluster/resources", type="node"), client.cluster).usable()
-
-
-def _each(nodes: Iterable[str], ask: Any) -> list[tuple[str, Any]]:
-    """What each node answers, asked at once."""
-    names = list(nodes)
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(zip(names, pool.map(ask, names), strict=True))
 
 
 def _upid(reload: Mapping[str, Any] | None) -> str | None:

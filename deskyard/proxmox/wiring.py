@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from deskyard.errors import SiteError
@@ -10,9 +9,9 @@ from deskyard.plan.claims import own_vnet
 from deskyard.plan.cluster import ClusterView, Owner, SeenMachine, pool_of
 from deskyard.plan.workspace import GATEWAY
 from deskyard.proxmox.client import Client
+from deskyard.proxmox.each import ask_each
 from deskyard.proxmox.machine import vm_path
 
-AT_ONCE = 8
 _NIC, _BRIDGE = re.compile(r"net(\d+)"), re.compile(r"(?:^|,)bridge=([^,]+)")
 
 
@@ -40,9 +39,8 @@ def wired(client: Client, view: ClusterView, site: str, workspace: str) -> Clust
 def _asked(client: Client, view: ClusterView, machines: Iterable[SeenMachine]) -> ClusterView:
     """The view with the NICs of these machines, too."""
     new = [one for one in machines if one.vm_id not in view.wires]
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        found = dict(zip((one.vm_id for one in new), pool.map(lambda one: _of(client, one), new), strict=True))
-    return replace(view, wires={**view.wires, **{vm_id: nics for vm_id, nics in found.items() if nics is not None}})
+    found = ask_each(new, lambda machine: _of(client, machine))
+    return replace(view, wires={**view.wires, **{machine.vm_id: nics for machine, nics in found if nics is not None}})
 
 
 def _of(client: Client, machine: SeenMachine) -> tuple[str, ...] | None:

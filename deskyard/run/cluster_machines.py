@@ -1,10 +1,9 @@
 """The machines of a workspace on a cluster: how they are, and what they showed before they failed."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from deskyard.errors import SiteError
 from deskyard.model.site import Site
@@ -12,12 +11,10 @@ from deskyard.plan.cluster import ClusterView, Owner, SeenMachine, read_view
 from deskyard.plan.workspace import WorkspacePlan
 from deskyard.proxmox import listing, sdn, templates
 from deskyard.proxmox.client import Client, connect
+from deskyard.proxmox.each import ask_each
 from deskyard.proxmox.machine import is_running, vm_path
 from deskyard.proxmox.wiring import wired
 from deskyard.run.cluster_agent import ClusterAgent
-
-T = TypeVar("T")
-AT_ONCE = 8
 
 
 def look(
@@ -50,12 +47,13 @@ class ClusterMachines:
 
     def states(self) -> dict[str, dict[str, Any]]:
         """State and size of each machine that is there."""
-        return dict(zip(self._found, self._asked(self._state), strict=True))
+        return {domain: state for (domain, _), state in ask_each(self._found.items(), lambda one: self._state(one[1]))}
 
     def stopped(self) -> list[str]:
         """Machines of the workspace that do not run."""
-        running = dict(zip(self._found, self._asked(self._runs), strict=True))
-        return [domain for domain in self._domains if not running.get(domain)]
+        asked = ask_each(self._found.items(), lambda one: self._runs(one[1]))
+        running = {domain for (domain, _), runs in asked if runs}
+        return [domain for domain in self._domains if domain not in running]
 
     def host_key(self, domain: str) -> str:
         """The SSH host key of a machine, told by its agent."""
@@ -79,11 +77,6 @@ class ClusterMachines:
                 except SiteError as error:
                     told[name] = str(error)
             (folder / f"{domain}.json").write_text(json.dumps(told, indent=2, sort_keys=True) + "\n")
-
-    def _asked(self, ask: Callable[[SeenMachine], T]) -> list[T]:
-        """What each machine answers, asked at once, in the order of the machines."""
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            return list(pool.map(ask, self._found.values()))
 
     def _runs(self, machine: SeenMachine) -> bool:
         return is_running(self._client, machine.node, machine.vm_id)
