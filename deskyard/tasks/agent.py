@@ -1,17 +1,21 @@
 """agent.*: what the agent of a desktop is told to do."""
 
+from __future__ import annotations
+
 import json as json_format
 import sys
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from invoke import Argument, Collection, Context, Exit, Task
 
 from deskyard.errors import ConfigError, DeskyardError
-from deskyard.run import access, agent_task
 from deskyard.tasks.front import command
+
+if TYPE_CHECKING:
+    from deskyard.run import agent_task
 
 # As `timeout` of coreutils and shells say it.
 TIMEOUT, STOPPED = 124, 130
@@ -64,6 +68,8 @@ def task(
     Without --session the task is a conversation of its own, whose name is said. Exit codes: 0 done, 1 failed, 124 not
     done in time, 130 interrupted. Who shares this machine sees your command lines: --file or - is for what is private.
     """
+    from deskyard.run import access, agent_task
+
     started = time.monotonic()
     try:
         wanted = agent_task.Task.checked(target, _text(text, file), session, access.seconds(timeout, "--timeout"))
@@ -88,6 +94,8 @@ def task(
 
 def _followed(wanted: agent_task.Task, json: bool) -> str:
     """Print what happens as it happens; the status that it ended with."""
+    from deskyard.run import agent_task
+
     status, in_line = "failed", False
     try:
         # Whatever happens here ends what runs there.
@@ -109,6 +117,8 @@ def _followed(wanted: agent_task.Task, json: bool) -> str:
 
 def _text(text: str, file: str) -> str:
     """The task, wherever it stands."""
+    from deskyard.run import agent_task
+
     if file and text:
         raise ConfigError("--file", file, "and a text are two tasks", "leave one of them out")
     try:

@@ -10,8 +10,6 @@ from dataclasses import asdict
 from invoke import Collection, Context, Exit
 
 from deskyard.errors import ConfigError
-from deskyard.model import schema
-from deskyard.run.molecule import chosen, require, run_scenario, table, why_not
 from deskyard.run.places import tree
 from deskyard.run.progress import say, step
 from deskyard.tasks.front import command, show
@@ -33,6 +31,8 @@ def lint(_: Context) -> None:
 @command(help={"write": "write the schemas that differ instead of refusing"})
 def schemas(_: Context, write: bool = False) -> None:
     """Compare the committed JSON Schemas with the model."""
+    from deskyard.model import schema
+
     folder = tree() / "schemas"
     if write:
         for path in schema.write(folder):
@@ -67,12 +67,16 @@ def _deep_tests() -> None:
 )
 def molecule(_: Context, role: str = "", scenario: str = "", json: bool = False) -> None:
     """Run roles on real systemd hosts: converge, idempotence, check mode, tests, nothing left behind."""
+    from deskyard.run.molecule import chosen, require
+
     wanted = chosen(role, scenario)
     require()
     _molecule(wanted, as_json=json)
 
 
 def _molecule(wanted: Sequence[tuple[str, str]], *, as_json: bool = False) -> None:
+    from deskyard.run.molecule import run_scenario, table
+
     outcomes = []
     for role, scenario in wanted:
         with step(f"{role}/{scenario}"):
@@ -118,6 +122,8 @@ def _mutation(*arguments: str) -> None:
 
 
 def _deep_molecule() -> None:
+    from deskyard.run.molecule import chosen, why_not
+
     reason = why_not()
     if reason:
         say(f"    left out: {reason}")

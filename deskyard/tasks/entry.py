@@ -1,15 +1,19 @@
 """The two commands of the README: see it, and see it tested."""
 
+from __future__ import annotations
+
 from dataclasses import asdict
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from invoke import Collection, Context
 
-from deskyard.run.demo import NAME, Demo, build_images, equip, run_demo
 from deskyard.run.progress import Timings, say
 from deskyard.tasks.check import pytest
 from deskyard.tasks.front import command, show
-from deskyard.toolchain import TEST_TOOLS, TOOLS
+
+if TYPE_CHECKING:
+    from deskyard.run.demo import Demo
 
 YES = "install missing system packages without asking (done by ./inv itself)"
 # The suites in tests/infra run inside guests: `image.build` and the end-to-end tests start them there.
@@ -21,6 +25,8 @@ SLOWEST = ("--durations=25", "--durations-min=10")
 @command(help={"yes": YES, "json": "print JSON"})
 def demo(_: Context, yes: bool = False, json: bool = False) -> None:
     """From a fresh clone to a desktop in your browser; run again, it changes nothing and grants a new link."""
+    from deskyard.run.demo import run_demo
+
     made = run_demo()
     show(asdict(made), as_json=json, text=_story(made))
 
@@ -34,6 +40,9 @@ def demo(_: Context, yes: bool = False, json: bool = False) -> None:
 )
 def test(_: Context, fast: bool = False, yes: bool = False, match: str = "") -> None:
     """Run everything CI runs: linters, unit and contract tests, images, two workspaces end to end."""
+    from deskyard.run.demo import build_images, equip
+    from deskyard.toolchain import TEST_TOOLS, TOOLS
+
     chosen = ["-k", match] if match else []
     timings = Timings()
     equip(timings, (*TOOLS, *TEST_TOOLS))
@@ -46,6 +55,8 @@ def test(_: Context, fast: bool = False, yes: bool = False, match: str = "") -> 
 
 
 def _story(made: Demo) -> str:
+    from deskyard.run.demo import NAME
+
     expires = datetime.fromtimestamp(made.ticket_expires)
     steps = "\n".join(f"  {name:18} {seconds:7.1f} s" for name, seconds in made.seconds.items())
     return f"""

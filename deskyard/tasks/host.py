@@ -4,8 +4,6 @@ from dataclasses import asdict
 
 from invoke import Collection, Context
 
-from deskyard.run import declaration, host_configure
-from deskyard.run.host import host_state, require_programs
 from deskyard.tasks.front import command
 from deskyard.tasks.front import show as show_state
 
@@ -13,6 +11,8 @@ from deskyard.tasks.front import show as show_state
 @command(help={"yes": "install missing system packages without asking (done by ./inv itself)"})
 def prepare(_: Context, yes: bool = False) -> None:
     """Make sure this machine has what Deskyard needs; ./inv installs the packages before it comes here."""
+    from deskyard.run.host import require_programs
+
     require_programs()
     print("this machine has all it needs")
 
@@ -20,6 +20,8 @@ def prepare(_: Context, yes: bool = False) -> None:
 @command(help={"site": "name of the site whose host this machine is", "check": "only say what would change"})
 def configure(_: Context, site: str = "local", check: bool = False) -> None:
     """Make this machine a libvirt host: packages, libvirtd, and rules that protect it from its workspaces."""
+    from deskyard.run import declaration, host_configure
+
     host_configure.configure(declaration.read_site(site), check=check)
     print("nothing was changed" if check else f"this machine is a host of site {site}")
 
@@ -27,6 +29,8 @@ def configure(_: Context, site: str = "local", check: bool = False) -> None:
 @command(default=True, help={"json": "print JSON"})
 def show(_: Context, json: bool = False) -> None:
     """Show what this machine has: programs, memory, disk, acceleration."""
+    from deskyard.run.host import host_state
+
     state = host_state()
     lines = [
         f"services      {'systemd' if state.systemd else 'none: own libvirtd in a network namespace'}",

@@ -8,23 +8,6 @@ from typing import Any
 from invoke import Collection, Exit
 
 from deskyard.errors import ConfigError
-from deskyard.plan import image_diff, image_facts
-from deskyard.plan.image import image_names
-from deskyard.plan.image_file_diff import file_changes
-from deskyard.plan.vex import vex as vex_document
-from deskyard.plan.vulnerability import SEVERITIES, at_least
-from deskyard.run import (
-    declaration,
-    image_build,
-    image_files,
-    image_new,
-    image_publish,
-    image_scan,
-    image_seal,
-    image_signature,
-    image_store,
-)
-from deskyard.run.image_forecast import forecast
 from deskyard.run.places import tree
 from deskyard.tasks import image_text
 from deskyard.tasks.front import command, show
@@ -55,6 +38,9 @@ def build(
     json: bool = False,
 ) -> None:
     """Build an image and test it, or find it unchanged."""
+    from deskyard.run import image_build
+    from deskyard.run.image_forecast import forecast
+
     if explain or dry_run:
         coming = forecast(name, force=force)
         show(asdict(coming), as_json=json, text=image_text.forecast(coming, changes=explain, steps=dry_run))
@@ -67,6 +53,8 @@ def build(
 @command(name="list", help={"json": "print as JSON"})
 def list_(_context: Any, json: bool = False) -> None:
     """Show every declared image, and whether it is built from the current sources."""
+    from deskyard.plan.image import image_names
+
     rows = [_row(name) for name in image_names(tree())]
     lines = [
         f"{row['name']:<12}{row['version'] or '-':<10}{row['digest'] or 'not built':<20}{row['disk'] or ''}"
@@ -81,6 +69,8 @@ def list_(_context: Any, json: bool = False) -> None:
 )
 def new(_context: Any, name: str, from_: str = "desktop", json: bool = False) -> None:
     """Make the folder of a custom image, images/NAME, with a declaration that builds as it is."""
+    from deskyard.run import image_new
+
     folder = image_new.new(name, from_)
     show({"name": name, "folder": str(folder)}, as_json=json, text=f"{folder}/image.yaml; now ./inv image.build {name}")
 
@@ -96,6 +86,10 @@ def new(_context: Any, name: str, from_: str = "desktop", json: bool = False) ->
 )
 def diff(_context: Any, first: str, second: str, files: bool = False, json: bool = False) -> None:
     """Compare two built images: size, tools, Debian packages, inputs; with --files, every file."""
+    from deskyard.plan import image_diff
+    from deskyard.plan.image_file_diff import file_changes
+    from deskyard.run import image_files, image_store
+
     builds = image_store.choose_or_open(first), image_store.choose_or_open(second)
     difference = image_diff.diff(builds[0].manifest, builds[1].manifest)
     if files:
@@ -107,6 +101,8 @@ def diff(_context: Any, first: str, second: str, files: bool = False, json: bool
 @command(positional=["name"], help={"name": WHICH, "json": "print as JSON"})
 def hygiene(_context: Any, name: str, json: bool = False) -> None:
     """Show what was looked for in an image's disk before its first boot; a finding fails a build."""
+    from deskyard.run import image_store
+
     built = image_store.choose(name)
     checks = built.manifest.get("hygiene")
     state = {"name": built.name, "digest": built.digest, "recorded": checks is not None, "checks": checks or []}
@@ -116,6 +112,8 @@ def hygiene(_context: Any, name: str, json: bool = False) -> None:
 @command(positional=["name"], help={"name": WHICH})
 def sbom(_context: Any, name: str) -> None:
     """Print an image's bill of materials: CycloneDX 1.6, in JSON; each Debian package with its version and licences."""
+    from deskyard.run import image_seal, image_store
+
     print(image_seal.bill_of_materials(image_store.choose(name)), end="")
 
 
@@ -125,7 +123,7 @@ def sbom(_context: Any, name: str) -> None:
         "name": WHICH,
         "data": "file of the OSV format (JSON, or a zip of it) or of Debian's security tracker; none is fetched",
         "command": "scanner that reads CycloneDX and prints it: grype, trivy, or a command line",
-        "fail_on": f"end with code 1 if a finding is of this severity or above: {', '.join(SEVERITIES)}",
+        "fail_on": "end with code 1 if a finding is of this severity or above: none, low, medium, high, critical",
         "vex": "write the findings to this file as CycloneDX 1.6",
         "json": "print as JSON",
     },
@@ -134,6 +132,10 @@ def scan(
     _context: Any, name: str, data: str = "", command: str = "", fail_on: str = "", vex: str = "", json: bool = False
 ) -> None:
     """Match an image's bill of materials with known vulnerabilities."""
+    from deskyard.plan.vex import vex as vex_document
+    from deskyard.plan.vulnerability import SEVERITIES, at_least
+    from deskyard.run import image_scan, image_store
+
     if fail_on and fail_on not in SEVERITIES:
         raise ConfigError("fail-on", fail_on, "is no severity", f"choose one of: {', '.join(SEVERITIES)}")
     found = image_scan.scan(image_store.choose(name), Path(data) if data else None, command or None)
@@ -148,6 +150,9 @@ def scan(
 @command(name="show", positional=["name"], help={"name": WHICH, "json": "print as JSON"})
 def show_(_context: Any, name: str, json: bool = False) -> None:
     """Show what a built image costs: its size and that of its packages, its boot, its memory when idle."""
+    from deskyard.plan import image_facts
+    from deskyard.run import image_store
+
     found = image_facts.facts(image_store.choose(name).manifest)
     show(asdict(found), as_json=json, text=image_text.facts(found))
 
@@ -155,6 +160,8 @@ def show_(_context: Any, name: str, json: bool = False) -> None:
 @command(positional=["name"], help={"name": WHICH, "json": "print as JSON"})
 def sign(_context: Any, name: str, json: bool = False) -> None:
     """Sign an image that was built before images were signed, or with another key; it gets its bill of materials."""
+    from deskyard.run import image_seal, image_signature
+
     built = image_seal.seal_again(name)
     public = image_signature.public_key_file()
     state = {"name": built.name, "digest": built.digest, "public_key": str(public)}
@@ -171,6 +178,8 @@ def sign(_context: Any, name: str, json: bool = False) -> None:
 )
 def verify(_context: Any, name: str, key: str = "", json: bool = False) -> None:
     """Check an image's signature, manifest, disk and bill of materials against each other; code 1 if one is wrong."""
+    from deskyard.run import image_seal
+
     found = image_seal.verify(name, Path(key) if key else None)
     show({**asdict(found), "passed": found.passed}, as_json=json, text=image_text.verification(found))
     if not found.passed:
@@ -187,6 +196,8 @@ def verify(_context: Any, name: str, key: str = "", json: bool = False) -> None:
 )
 def test(_context: Any, name: str, keep: bool = False, json: bool = False) -> None:
     """Boot a built image in a throw-away virtual machine and run the tests of its roles."""
+    from deskyard.run import image_build
+
     verdict = image_build.test(name, keep=keep)
     state = {"name": name, "passed": True, "boot_seconds": round(verdict.boot_seconds, 1)}
     show(state, as_json=json, text=f"image {name} passes its tests")
@@ -204,12 +215,16 @@ def test(_context: Any, name: str, keep: bool = False, json: bool = False) -> No
 )
 def publish(_context: Any, name: str, site: str, key: str = "", dry_run: bool = False, json: bool = False) -> None:
     """Bring a built, signed image into a Proxmox VE cluster as a template; what is there already is left alone."""
+    from deskyard.run import declaration, image_publish
+
     key_file = Path(key) if key else None
     done = image_publish.publish(name, declaration.read_site(site), key_file=key_file, dry_run=dry_run)
     show({**asdict(done), "changed": done.changed}, as_json=json, text=image_text.publication(done))
 
 
 def _row(name: str) -> dict[str, Any]:
+    from deskyard.run import image_store
+
     built = image_store.find(name)
     return {
         "name": name,

@@ -1,17 +1,19 @@
 """What the image tasks tell a person."""
 
-from collections import Counter
-from typing import Any
+from __future__ import annotations
 
-from deskyard.plan.difference import Difference
-from deskyard.plan.image_diff import ImageDiff, InputChange
-from deskyard.plan.image_facts import ImageFacts
-from deskyard.plan.image_file_diff import FileChange
-from deskyard.plan.vulnerability import SEVERITIES
-from deskyard.run.image_forecast import Forecast
-from deskyard.run.image_publish import Publication
-from deskyard.run.image_scan import Scan
-from deskyard.run.image_seal import PARTS, Verification
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from deskyard.plan.difference import Difference
+    from deskyard.plan.image_diff import ImageDiff, InputChange
+    from deskyard.plan.image_facts import ImageFacts
+    from deskyard.plan.image_file_diff import FileChange
+    from deskyard.run.image_forecast import Forecast
+    from deskyard.run.image_publish import Publication
+    from deskyard.run.image_scan import Scan
+    from deskyard.run.image_seal import Verification
 
 # A person reads no more; whoever does takes JSON.
 MOST_FILES = 60
@@ -130,6 +132,8 @@ def _boot(found: ImageFacts) -> list[str]:
 
 def scan(found: Scan) -> str:
     """What is known of an image's vulnerabilities, and by what; nothing known is not nothing there."""
+    from deskyard.plan.vulnerability import SEVERITIES
+
     counts = Counter(one.severity for one in found.findings)
     tally = ", ".join(f"{counts[severity]} {severity}" for severity in (*reversed(SEVERITIES), "unknown"))
     lines = [
@@ -165,6 +169,8 @@ def hygiene(name: str, checks: list[dict[str, Any]] | None) -> str:
 
 def verification(found: Verification) -> str:
     """What was checked, part by part."""
+    from deskyard.run.image_seal import PARTS
+
     verdict = "is what was signed" if found.passed else "is NOT what was signed"
     lines = [f"{found.name}@{found.digest} {verdict} with key {found.key}"]
     lines += [f"  {part:<12}{found.faults.get(part, 'ok')}" for part in PARTS]

@@ -1,16 +1,17 @@
 """site.*: the hypervisor of this machine, and what clusters are fit for."""
 
+from __future__ import annotations
+
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from invoke import Collection, Context, Exit
 
 from deskyard.errors import ConfigError
-from deskyard.proxmox import privileges
-from deskyard.proxmox.doctor import examine, report
-from deskyard.run import declaration, hypervisor, image_publish
-from deskyard.run.accelerator import accelerator
-from deskyard.run.hypervisor import HypervisorState
 from deskyard.tasks.front import command, show
+
+if TYPE_CHECKING:
+    from deskyard.run.hypervisor import HypervisorState
 
 EXAMPLE, USER = "9.0", "deskyard@pve"
 
@@ -18,6 +19,9 @@ EXAMPLE, USER = "9.0", "deskyard@pve"
 @command(help={"json": "print JSON"})
 def up(_: Context, json: bool = False) -> None:
     """Make sure a hypervisor answers; starts a private one where systemd does not run the machine."""
+    from deskyard.run import declaration, hypervisor
+    from deskyard.run.accelerator import accelerator
+
     hypervisor.up(accelerator(declaration.read_site("local").accelerator))
     _show(hypervisor.state(), json)
 
@@ -25,18 +29,25 @@ def up(_: Context, json: bool = False) -> None:
 @command(help={"yes": "shut running desktops down first"})
 def down(_: Context, yes: bool = False) -> None:
     """End the private hypervisor; desktops keep their disks. The system's own libvirt is left alone."""
+    from deskyard.run import hypervisor
+
     hypervisor.down(force=yes)
 
 
 @command(name="show", help={"json": "print JSON"})
 def show_(_: Context, json: bool = False) -> None:
     """Show what runs."""
+    from deskyard.run import hypervisor
+
     _show(hypervisor.state(), json)
 
 
 @command(positional=["name"], help={"name": "a site with backend proxmox", "json": "print JSON"})
 def check(_: Context, name: str, json: bool = False) -> None:
     """Examine a Proxmox VE cluster without changing anything; exit code 1 if something has to be mended."""
+    from deskyard.proxmox.doctor import examine, report
+    from deskyard.run import declaration
+
     findings = examine(declaration.read_site(name))
     show([asdict(one) for one in findings], as_json=json, text=report(findings))
     if any(one.state == "error" for one in findings):
@@ -54,6 +65,9 @@ def check(_: Context, name: str, json: bool = False) -> None:
 )
 def roles(_: Context, name: str, release: str = "", user: str = USER, json: bool = False) -> None:
     """Print the commands that give a token exactly the privileges that are needed; asks no cluster."""
+    from deskyard.proxmox import privileges
+    from deskyard.run import declaration
+
     cluster = declaration.read_site(name).cluster
     if not release:
         reason = "is not given: versions differ in their privileges and refuse those of others, and no cluster is asked"
@@ -70,6 +84,8 @@ def roles(_: Context, name: str, release: str = "", user: str = USER, json: bool
 @command(positional=["name"], help={"name": "a site with backend proxmox", "json": "print JSON"})
 def images(_: Context, name: str, json: bool = False) -> None:
     """Show what is published at a site: finished templates, and drafts of unfinished ones."""
+    from deskyard.run import declaration, image_publish
+
     rows = image_publish.listed(declaration.read_site(name))
     lines = [
         f"{row['image']:<12}{row['digest']:<20}{row['node']:<16}{row['vmid']:<10}{'draft' if row['draft'] else ''}"

@@ -1,13 +1,17 @@
 """Tasks of the toolchain: pulumi, packer, and the plugin of Proxmox VE."""
 
+from __future__ import annotations
+
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from invoke import Collection, Context
 
 from deskyard.errors import ConfigError
 from deskyard.tasks.front import command, show
-from deskyard.toolchain import BASIC, TOOLS, FoundTool, find
-from deskyard.toolchain import get as get_tool
+
+if TYPE_CHECKING:
+    from deskyard.toolchain import FoundTool
 
 
 @command(
@@ -18,6 +22,9 @@ from deskyard.toolchain import get as get_tool
 )
 def get(_: Context, tool: str = "", sha256: str = "") -> None:
     """Find the programs that Deskyard drives, or get what is missing: release, Go modules, distribution."""
+    from deskyard.toolchain import BASIC
+    from deskyard.toolchain import get as get_tool
+
     if sha256 and not tool:
         raise ConfigError("sha256", sha256, "is given for no tool", "add --tool proxmoxve")
     for name in [tool] if tool else BASIC:
@@ -27,6 +34,8 @@ def get(_: Context, tool: str = "", sha256: str = "") -> None:
 @command(name="show", default=True, help={"json": "print JSON"})
 def show_(_: Context, json: bool = False) -> None:
     """Show each program: version, where it comes from, where it is."""
+    from deskyard.toolchain import TOOLS, find
+
     found = {name: find(name) for name in TOOLS}
     state = {name: asdict(tool) if tool else {"name": name, "missing": True} for name, tool in found.items()}
     lines = [
