@@ -3,8 +3,10 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from pulumi.automation import events
+if TYPE_CHECKING:
+    from pulumi.automation import events
 
 RESOURCES = ("deskyard:libvirt:", "deskyard:proxmox:", "proxmoxve:")
 VM = "proxmoxve:index/vmLegacy:VmLegacy"
@@ -87,7 +89,7 @@ class Watcher:
     looked_at: dict[str, str] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
 
-    def __call__(self, event: events.EngineEvent) -> None:
+    def __call__(self, event: "events.EngineEvent") -> None:
         diagnostic = event.diagnostic_event
         if diagnostic is not None and diagnostic.severity == "error":
             self.failures.append(clean(diagnostic.message))
@@ -102,7 +104,7 @@ class Watcher:
         left = self.looked_at.keys() - {change.urn for change in self.changes}
         return [Change("forget", self.looked_at[urn], urn.rpartition("::")[2], urn) for urn in sorted(left)]
 
-    def _step(self, metadata: events.StepEventMetadata) -> None:
+    def _step(self, metadata: "events.StepEventMetadata") -> None:
         name = metadata.urn.rpartition("::")[2]
         differences = {key: word(one.diff_kind) for key, one in (metadata.detailed_diff or {}).items()}
         change = Change(word(metadata.op), metadata.type, name, metadata.urn, differences)

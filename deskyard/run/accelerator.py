@@ -10,9 +10,9 @@ from typing import Literal, cast
 
 from deskyard.errors import ConfigError, HostError
 from deskyard.plan.workspace import Accelerator
-from deskyard.run.guest_boot import QEMU, cpu_arguments
 from deskyard.run.places import places
 from deskyard.run.progress import say
+from deskyard.run.qemu_cpu import QEMU, cpu_arguments
 
 Setting = Literal["auto", "kvm", "tcg"]
 

@@ -19,7 +19,7 @@ def grant(target: str, routes: str | None = None, mode: str = "drive", ttl: str 
     name, _, desktop = target.partition("/")
     if not desktop:
         raise ConfigError("desktop", target, "names no desktop", "write WORKSPACE/DESKTOP")
-    plan = gateway_program.running(name)
+    plan = gateway_program.require(name)
     plan.desktop(desktop)
     arguments = ["grant", "--desktop", desktop, "--mode", mode, "--ttl", str(seconds(ttl))]
     if routes is not None:
@@ -30,7 +30,7 @@ def grant(target: str, routes: str | None = None, mode: str = "drive", ttl: str 
 
 def sessions(name: str) -> Any:
     """The sessions of a workspace, without their secrets."""
-    return gateway_program.ask(gateway_program.running(name), ["list"])
+    return gateway_program.ask(gateway_program.require(name), ["list"])
 
 
 def revoke(name: str, *, session: str | None = None, desktop: str | None = None, everything: bool = False) -> Any:
@@ -39,7 +39,7 @@ def revoke(name: str, *, session: str | None = None, desktop: str | None = None,
     if len(chosen) != 1:
         remedy = "give just one of --session ID, --desktop NAME, --all"
         raise ConfigError("access.revoke", None, "does not say which sessions", remedy)
-    plan = gateway_program.running(name)
+    plan = gateway_program.require(name)
     if desktop is not None:
         plan.desktop(desktop)
     arguments = [session] if session else ["--desktop", desktop] if desktop else ["--all"]
@@ -49,7 +49,7 @@ def revoke(name: str, *, session: str | None = None, desktop: str | None = None,
 def rotate_keys(name: str, *, at_once: bool = False) -> Any:
     """Sign sessions with a new key; those that are open go on, unless the old key is void at once."""
     return gateway_program.ask(
-        gateway_program.running(name),
+        gateway_program.require(name),
         ["keys", "rotate", "--actor", gateway_program.actor(), *(["--at-once"] if at_once else [])],
     )
 
@@ -57,19 +57,19 @@ def rotate_keys(name: str, *, at_once: bool = False) -> Any:
 def audit(name: str, *, since: int = 0, last: int | None = None) -> Any:
     """What was decided at the door of a workspace, oldest first."""
     wanted = ["--since", str(since), *(["--last", str(last)] if last is not None else [])]
-    return gateway_program.ask(gateway_program.running(name), ["audit", *wanted])
+    return gateway_program.ask(gateway_program.require(name), ["audit", *wanted])
 
 
 def verify_audit(name: str, known: str | None = None) -> Any:
     """Whether the audit is whole and unchanged; `known` is NUMBER:HASH of a line that was collected before."""
     return gateway_program.ask(
-        gateway_program.running(name), ["audit", "--verify", *(["--known", known] if known else [])]
+        gateway_program.require(name), ["audit", "--verify", *(["--known", known] if known else [])]
     )
 
 
 def follow_audit(name: str, since: int, pause: float = FOLLOW_SECONDS) -> Iterator[Any]:
     """Events after number `since`, as they come, for ever."""
-    plan = gateway_program.running(name)
+    plan = gateway_program.require(name)
     while True:
         for event in gateway_program.ask(plan, ["audit", "--since", str(since), "--last", str(FOLLOW_AT_ONCE)]):
             since = event["seq"]

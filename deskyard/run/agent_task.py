@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from deskyard.errors import ConfigError, SiteError
 from deskyard.plan.account import AGENT
 from deskyard.plan.image import image_names, lineage
-from deskyard.run import declaration, task_program, workspace
+from deskyard.run import declaration, running, task_program
 from deskyard.run.desktop_stream import DesktopStream
 from deskyard.run.places import tree
 from deskyard.run.progress import say
@@ -62,7 +62,7 @@ def events(task: Task) -> Generator[dict[str, Any], None, None]:
         raise ConfigError("desktop", task.target, "names no desktop", "write WORKSPACE/DESKTOP")
     plan = declaration.read(name).plan
     plan.desktop(desktop)
-    workspace.require_running(plan, desktop)
+    running.require_running(plan, desktop)
     request = {"unit": UNIT, "secret": SECRET, "text": task.text, "session": task.session, "seconds": task.seconds}
     started = time.monotonic()
     with DesktopStream(plan, desktop, AGENT, task_program, request, task.seconds) as stream:

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from deskyard.run import customise_delivery, declaration, workspace
+from deskyard.run import customise_delivery, declaration, running
 from deskyard.run.customise_delivery import How
 
 
@@ -15,7 +15,7 @@ def customise(target: str, how: How) -> dict[str, Any]:
         declared.plan.desktop(desktop)
     shall = customise_delivery.wanted(declared, desktop if slash else None)
     if shall:
-        workspace.require_running(declared.plan)
+        running.require_running(declared.plan)
     reports = customise_delivery.apply(declared.plan, shall, how)
     return {
         "workspace": name,

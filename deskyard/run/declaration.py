@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deskyard.errors import ConfigError
 from deskyard.model.base import load_yaml
@@ -15,6 +15,7 @@ from deskyard.model.site import Site
 from deskyard.model.workspace import Workspace
 from deskyard.plan.cluster import ClusterView
 from deskyard.plan.image import image_names
+from deskyard.plan.image_source import ImageSource
 from deskyard.plan.proxmox import ClusterPlan, plan_on_cluster
 from deskyard.plan.workspace import IMAGES, WorkspacePlan, plan_workspace
 from deskyard.proxmox.client import connect
@@ -23,9 +24,6 @@ from deskyard.run.accelerator import accelerator
 from deskyard.run.cluster_machines import look
 from deskyard.run.management_key import public_key
 from deskyard.run.places import tree
-
-if TYPE_CHECKING:
-    from stacks.components.image import ImageSource
 
 PROJECT = "deskyard"
 STACKS_VARIABLE = "DESKYARD_STACKS"
@@ -47,10 +45,8 @@ class Declared:
         """The images that the Plan needs."""
         return {machine.image for machine in self.plan.machines().values()}
 
-    def image_sources(self) -> "dict[str, ImageSource]":
+    def image_sources(self) -> dict[str, ImageSource]:
         """The built images by name; raises `ConfigError` for one that is not built."""
-        from stacks.components.image import ImageSource
-
         built = {name: image_store.require(name) for name in sorted(self.image_names())}
         return {name: ImageSource(name, image.digest, str(image.disk)) for name, image in built.items()}
 

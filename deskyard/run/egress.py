@@ -15,7 +15,7 @@ from deskyard.run.ssh_link import GATEWAY, SshLink
 def allow(name: str, entry: str, seconds: int | None, once: bool, always: bool) -> dict[str, Any]:
     """Let the desktops of workspace `name` reach `entry`; `always` also writes it into the declaration."""
     entry = normal(entry)
-    plan = gateway_program.running(name)
+    plan = gateway_program.require(name)
     if always and (once or seconds is not None):
         raise ConfigError("egress.allow", entry, "cannot end and stay", "leave out --always, or --once and --for")
     bound = ["--for", str(seconds)] if seconds is not None else []
@@ -28,20 +28,20 @@ def allow(name: str, entry: str, seconds: int | None, once: bool, always: bool) 
 def forbid(name: str, entry: str) -> dict[str, Any]:
     """Take an entry back, from the gateway and from the declaration."""
     entry = normal(entry)
-    state: dict[str, Any] = gateway_program.ask(gateway_program.running(name), ["forbid", entry])
+    state: dict[str, Any] = gateway_program.ask(gateway_program.require(name), ["forbid", entry])
     state["written"] = undeclare(declaration.stack_file(name), entry)
     return state
 
 
 def allowed(name: str) -> dict[str, Any]:
     """The list in force: where each entry comes from, and when it ends."""
-    state: dict[str, Any] = gateway_program.ask(gateway_program.running(name), ["egress"])
+    state: dict[str, Any] = gateway_program.ask(gateway_program.require(name), ["egress"])
     return state
 
 
 def denied(name: str, follow: bool) -> Generator[dict[str, str], None, None]:
     """What was refused, oldest first; with `follow` each refusal as it happens, until interrupted."""
-    plan = gateway_program.running(name)
+    plan = gateway_program.require(name)
     ssh = SshLink(plan.site, plan.name)
     remote = ["sudo", "deskyard-gateway", "denied", "--json", *(["--follow"] if follow else [])]
     with subprocess.Popen(ssh.command(GATEWAY, remote), stdout=subprocess.PIPE, text=True) as process:

@@ -7,16 +7,16 @@ from typing import Any
 
 from deskyard.errors import ConfigError, SiteError
 from deskyard.plan.workspace import WorkspacePlan
-from deskyard.run import declaration, workspace
+from deskyard.run import declaration, running
 from deskyard.run.ssh_link import GATEWAY, SshLink
 
 ASK_SECONDS = 120.0
 
 
-def running(name: str) -> WorkspacePlan:
+def require(name: str) -> WorkspacePlan:
     """The Plan of a workspace whose gateway can be asked; raises an error that says what to do if it is down."""
     plan = declaration.read(name).plan
-    workspace.require_running(plan)
+    running.require_running(plan)
     return plan
 
 

@@ -14,10 +14,10 @@ from deskyard.plan.workspace import Accelerator
 from deskyard.run.build_evidence import TEST_CONSOLE, TEST_QEMU, TEST_SCREEN, save_screen
 from deskyard.run.build_scratch import SSH_CONFIG
 from deskyard.run.command import Result, run
+from deskyard.run.qemu_cpu import QEMU, cpu_arguments
 from deskyard.run.qemu_machine import Machine
 from deskyard.run.seed import write_seed
 
-QEMU = "qemu-system-x86_64"
 BOOT_SECONDS: dict[Accelerator, float] = {"kvm": 180, "tcg": 600}
 NAME = "guest"
 GROWTH_GIB = 4
@@ -52,13 +52,6 @@ class Guest:
     def ssh(self, *command: str, timeout: float = 60, check: bool = True) -> Result:
         """Run a command line in the guest."""
         return run(["ssh", "-F", str(self.ssh_config), NAME, *command], timeout=timeout, check=check)
-
-
-def cpu_arguments(accelerator: Accelerator) -> list[str]:
-    """QEMU's CPU arguments; emulation panics recent kernels with two CPUs or the newest CPU model."""
-    if accelerator == "kvm":
-        return ["-accel", "kvm", "-cpu", "host", "-smp", "2"]
-    return ["-accel", "tcg", "-cpu", "Nehalem", "-smp", "1"]
 
 
 def free_port() -> int:

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from deskyard.errors import ConfigError
 from deskyard.model.base import DNS_LABEL
 from deskyard.plan import key_file
-from deskyard.run import declaration, desktop_program, key_delivery, key_program, stack_secrets, workspace
+from deskyard.run import declaration, desktop_program, key_delivery, key_program, running, stack_secrets
 from deskyard.run.management_key import private_key_file
 from deskyard.run.pulumi_stack import WorkspaceStack
 
@@ -39,7 +39,7 @@ def listing(target: str) -> dict[str, Any]:
     declared = declaration.read(name)
     plan = declared.plan
     plan.desktop(desktop)
-    workspace.require_running(plan)
+    running.require_running(plan)
     names = next(declared.workspace.keys_of(one) for one in declared.workspace.desktops if one.name == desktop)
     values = stack_secrets.read_keys(WorkspaceStack(name), names)
     nonce = secrets.token_hex(32)

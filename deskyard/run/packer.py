@@ -17,10 +17,11 @@ from deskyard.run.build_evidence import CONSOLE, FAILING_TASK, LOG, SCREEN, fail
 from deskyard.run.build_network import BuildNetwork
 from deskyard.run.build_scratch import SSH_CONFIG
 from deskyard.run.command import run
-from deskyard.run.guest_boot import QEMU, make_key, write_ssh_config
+from deskyard.run.guest_boot import make_key, write_ssh_config
 from deskyard.run.host import find_program
 from deskyard.run.places import tree
 from deskyard.run.progress import say
+from deskyard.run.qemu_cpu import CPUS, QEMU
 from deskyard.run.qemu_machine import Machine
 from deskyard.run.seed import write_seed
 from deskyard.toolchain import locate
@@ -29,7 +30,6 @@ PLUGINS_FILE = "plugins.pkr.hcl"
 FIRST_WITH_PLUGINS = (1, 7)
 # An emulated machine takes twenty times as long to compile and to unpack.
 BUILD_SECONDS: dict[Accelerator, float] = {"kvm": 5400, "tcg": 6 * 3600}
-CPUS: dict[Accelerator, tuple[int, str]] = {"kvm": (2, "host"), "tcg": (1, "Nehalem")}
 # An image lets no root in and starts what its roles made. In a build VM root has to come in, and what a service writes
 # would be in every machine made from the new image. All of it is below /run, so nothing of it gets into the image.
 OPEN_IMAGE = r"""

@@ -13,6 +13,7 @@ from deskyard.plan.workspace import WorkspacePlan
 from deskyard.run.machines import machines_of
 from deskyard.run.places import places
 from deskyard.run.progress import say
+from deskyard.run.running import stopped_machines
 from deskyard.run.ssh_link import GATEWAY, SshLink
 
 # Emulated desktops share few cores: the last of four takes more than six minutes.
@@ -78,11 +79,6 @@ def ask(plan: WorkspacePlan) -> dict[str, Any]:
 def silent(reason: str) -> dict[str, Any]:
     """The status of a gateway that does not answer."""
     return {"ready": False, "gateway_ready": False, "error": reason, "desktops": {}}
-
-
-def stopped_machines(plan: WorkspacePlan) -> list[str]:
-    """Machines of the workspace that do not run."""
-    return machines_of(plan).stopped()
 
 
 def keep_evidence(plan: WorkspacePlan) -> Path:

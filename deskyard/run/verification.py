@@ -16,8 +16,7 @@ from deskyard.plan import ruleset
 from deskyard.plan.verification_probe import GATEWAY, HERE, HOST, HostFacts
 from deskyard.plan.workspace import WorkspacePlan
 from deskyard.proxmox.client import connect
-from deskyard.run import declaration, probing, readiness
-from deskyard.run import workspace as workspaces
+from deskyard.run import declaration, probing, readiness, running
 from deskyard.run.declaration import Declared
 from deskyard.run.places import places
 from deskyard.run.ssh_link import SshLink
@@ -64,7 +63,7 @@ def verify(name: str, against: str | None = None) -> dict[str, Any]:
     if against == name:
         raise ConfigError("--against", name, "is the workspace itself", "name another one that is up")
     for plan in plans:
-        workspaces.require_running(plan)
+        running.require_running(plan)
     underlays = [underlay_of(one) for one in declared]
     facts = _merged(underlay.facts(plans) for underlay in underlays)
     began, started = _now(), time.monotonic()

@@ -1,4 +1,4 @@
-"""What can be done with a workspace: preview, up, status, destroy."""
+"""What can be done with a workspace: preview, up, destroy."""
 
 import contextlib
 import random
@@ -14,10 +14,8 @@ import libvirt
 from deskyard.engine.change import Change
 from deskyard.errors import ConfigError, SiteError
 from deskyard.model.site import Site
-from deskyard.plan.workspace import WorkspacePlan
 from deskyard.proxmox import retry
 from deskyard.run import (
-    certificate_authority,
     customise_delivery,
     declaration,
     forward,
@@ -37,6 +35,7 @@ from deskyard.run.places import places
 from deskyard.run.progress import Timings, say, step
 from deskyard.run.pulumi_stack import WorkspaceStack
 from deskyard.run.ssh_link import SshLink
+from deskyard.run.workspace_status import state_of
 
 T = TypeVar("T")
 TRIES, PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 4, 5.0, 20.0
@@ -92,51 +91,7 @@ def up(
     if customised:
         with step("customise", timings):
             customise_delivery.apply(declared.plan, customised, How())
-    return _state(declared.plan, machines_of(declared.plan).states(), gateway)
-
-
-def status(name: str, *, drift: bool = False) -> dict[str, Any]:
-    """How the workspace is: address of the door, machines, routes; with `drift`, what was changed by hand."""
-    plan = declaration.read(name).plan
-    machines = machines_of(plan).states()
-    gateway = readiness.silent("its machine does not run")
-    if machines.get(plan.gateway.machine.domain, {}).get("state") == "running":
-        gateway = readiness.ask(plan)
-    found = _state(plan, machines, gateway)
-    if not drift:
-        return found
-    changes = WorkspaceStack(name).changes()
-    return {**found, "drift": [{**asdict(change), "of": change.owner} for change in changes]}
-
-
-def _state(plan: WorkspacePlan, machines: dict[str, dict[str, Any]], gateway: dict[str, Any]) -> dict[str, Any]:
-    absent = {"state": "absent", "restart_needed": False}
-    return {
-        "workspace": plan.name,
-        "site": plan.site,
-        "url": plan.gateway.url,
-        "ready": bool(gateway.get("ready")),
-        # A gateway with an address of its own needs no way through this machine.
-        "door_open": plan.gateway.has_own_address or forward.is_open(plan.site, plan.name),
-        "certificate_authority": str(certificate_authority.certificate_file(plan.site)),
-        "ssh_config": str(SshLink(plan.site, plan.name).config),
-        "gateway": {
-            **machines.get(plan.gateway.machine.domain, absent),
-            "ready": bool(gateway.get("gateway_ready")),
-            "error": gateway.get("error"),
-            "services": gateway.get("services", {}),
-        },
-        "desktops": [
-            {
-                "name": desktop.name,
-                "tier": desktop.tier,
-                "address": desktop.address,
-                **machines.get(desktop.machine.domain, absent),
-                "routes": gateway["desktops"].get(desktop.name, {}),
-            }
-            for desktop in plan.desktops
-        ],
-    }
+    return state_of(declared.plan, machines_of(declared.plan).states(), gateway)
 
 
 def destroy(name: str) -> None:
@@ -233,13 +188,3 @@ def _pull_plugs(name: str) -> None:
             if domain.name().startswith(f"deskyard-{name}."):
                 with contextlib.suppress(libvirt.libvirtError):
                     domain.destroy()
-
-
-def require_running(plan: WorkspacePlan, desktop: str | None = None) -> None:
-    """Raise `SiteError` unless the gateway runs, and with it the desktop if one is named."""
-    dead = declaration.read_site(plan.site).backend == "libvirt" and not hypervisor.answers()
-    stopped = [] if dead else readiness.stopped_machines(plan)
-    if dead or plan.gateway.machine.domain in stopped:
-        raise SiteError("workspace", plan.name, "is not up", f"run ./inv workspace.up {plan.name}")
-    if desktop is not None and plan.desktop(desktop).machine.domain in stopped:
-        raise SiteError("desktop", f"{plan.name}/{desktop}", "does not run", f"run ./inv workspace.up {plan.name}")

@@ -46,9 +46,9 @@ def up(_: Context, name: str, remove: list[str] | None = None, json: bool = Fals
 )
 def status(_: Context, name: str, drift: bool = False, json: bool = False) -> None:
     """Show the door, the machines and the routes of a workspace."""
-    from deskyard.run import workspace
+    from deskyard.run import workspace_status
 
-    state = workspace.status(name, drift=drift)
+    state = workspace_status.status(name, drift=drift)
     show(state, as_json=json, text=_text(state))
     if state.get("drift"):
         raise Exit(code=1)

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 import pulumi
 
 from deskyard.plan.first_boot import FirstBoot
+from deskyard.plan.image_source import ImageSource
 from deskyard.plan.workspace import GatewayPlan
-from stacks.components.image import ImageSource
 from stacks.components.machine import machine
 from stacks.components.network import Network
 from stacks.libvirt import resources

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pulumi
 
 from deskyard.plan.first_boot import FirstBoot
+from deskyard.plan.image_source import ImageSource
 from deskyard.plan.workspace import MachinePlan
-from stacks.components.image import ImageSource
 from stacks.libvirt import resources
 
 

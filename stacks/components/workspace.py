@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import pulumi
 
 from deskyard.plan.first_boot import desktop_first_boot, gateway_first_boot
+from deskyard.plan.image_source import ImageSource
 from deskyard.plan.workspace import WorkspacePlan
 from stacks.components.desktop import Desktop, DesktopArgs
 from stacks.components.gateway import Gateway, GatewayArgs
-from stacks.components.image import ImageSource
 from stacks.components.network import Network, NetworkArgs
 
 

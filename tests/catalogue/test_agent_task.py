@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from deskyard.errors import SiteError
-from deskyard.run import agent_task, workspace
+from deskyard.run import agent_task, running
 from deskyard.run.agent_task import Task
 from deskyard.run.molecule_desk import DESK
 from deskyard.run.ssh_link import SshLink
@@ -46,7 +46,7 @@ def owner(agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eventua
     for name, value in {"HOME": tmp_path / "home", "STACKS": tmp_path, "ACCELERATOR": "tcg"}.items():
         monkeypatch.setenv(f"DESKYARD_{name}", str(value))
     (tmp_path / "Pulumi.lab.yaml").write_text(STACK)
-    monkeypatch.setattr(workspace, "require_running", lambda *_: None)
+    monkeypatch.setattr(running, "require_running", lambda *_: None)
     config = str(agent.bench.yard.ssh_config)
     way = ["ssh", "-F", config, DESK]
     monkeypatch.setattr(SshLink, "command", lambda self, host, remote: [*way, shlex.join(remote)])

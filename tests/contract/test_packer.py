@@ -10,8 +10,8 @@ from PIL import Image
 
 from deskyard.errors import BuildError, CommandError
 from deskyard.run.command import run
-from deskyard.run.guest_boot import QEMU
 from deskyard.run.packer import PackerBuild
+from deskyard.run.qemu_cpu import QEMU
 from deskyard.run.qemu_machine import Machine, machines_below
 from deskyard.toolchain import locate
 

@@ -16,7 +16,6 @@ UP = frozenset(
         ("deskyard.model.egress", "gateway"),
         ("deskyard.model.workspace", "gateway"),
         ("deskyard.plan.egress", "gateway"),
-        ("deskyard.run.declaration", "stacks"),
         ("deskyard.run.molecule_hosts", "gateway"),
         ("deskyard.run.pulumi_stack", "stacks"),
         ("deskyard.run.verification", "gateway"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from deskyard.run import declaration, readiness, workspace
+from deskyard.run import declaration, readiness, running, workspace
 from deskyard.run.pulumi_stack import WorkspaceStack
 from tests.desktop.lab import NETWORK, Lab
 from tests.support.inv import Told, inv
@@ -30,7 +30,7 @@ class Owner:
             (workspace, "_checked", declaration.read),
             (workspace, "_connect", lambda _: None),
             (workspace, "machines_of", lambda _: machines),
-            (workspace, "require_running", lambda *_: None),
+            (running, "require_running", lambda *_: None),
             (WorkspaceStack, "changes", lambda _: []),
             (readiness, "wait", lambda *_, **__: readiness.silent("nobody asked it")),
         ):

@@ -9,7 +9,7 @@ import pytest
 
 from deskyard.errors import ConfigError
 from deskyard.plan.verification_probe import HERE, HostFacts
-from deskyard.run import declaration, hypervisor, probing, readiness, verification, workspace
+from deskyard.run import declaration, hypervisor, probing, readiness, running, verification
 from deskyard.run.command import Result
 from deskyard.run.ssh_link import SshLink
 from deskyard.run.verification_libvirt import LibvirtUnderlay, host_facts
@@ -41,7 +41,7 @@ def live(lab: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Site:
     verify_probes = probing.verify_probes
     monkeypatch.setenv("DESKYARD_HOME", str(tmp_path))
     monkeypatch.setattr(declaration, "read", declared)
-    monkeypatch.setattr(workspace, "require_running", lambda plan: None)
+    monkeypatch.setattr(running, "require_running", lambda plan: None)
     monkeypatch.setattr(SshLink, "run", ssh)
     monkeypatch.setattr(readiness, "ask", status)
     monkeypatch.setattr(probing, "verify_probes", sent)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from deskyard.run import workspace
+from deskyard.run import workspace_status
 from deskyard.run.ssh_link import SshLink
 from tests.proxmox.inhabited import Inhabitants
 from tests.proxmox.rack import SITE, Rack, changed, watched
@@ -40,7 +40,7 @@ def test_a_workspace_is_told_left_alone_and_told_again(
     assert pinned() == {"lab.gateway": system.public_key, "lab.dev1": inhabitants.systems["dev1.lab"].public_key}
     kept = [one["outputs"] for one in stack.resources() if one["type"] == "deskyard:proxmox:GatewaySettings"]
     assert [outputs["host_key"] for outputs in kept] == [system.public_key]
-    status = workspace.status("lab")
+    status = workspace_status.status("lab")
     assert (status["ready"], status["gateway"]["state"]) == (True, "running")
 
     said = len(program.heard)

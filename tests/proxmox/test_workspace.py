@@ -7,7 +7,7 @@ import pytest
 
 from deskyard.errors import ConfigError, SiteError
 from deskyard.plan.cluster import pool_of
-from deskyard.run import declaration, leftovers, workspace
+from deskyard.run import declaration, leftovers, workspace, workspace_status
 from deskyard.run.pulumi_command import EngineCommand
 from deskyard.run.pulumi_stack import WorkspaceStack
 from tests.proxmox.bench import DESKTOPS, NAME, Bench
@@ -40,7 +40,7 @@ def test_a_workspace_is_made_left_alone_changed_and_removed(bench: Bench) -> Non
     assert "size=40G" in dev1["scsi0"]
     # Nobody's work is cut off for it: the machine goes on as it is until it is restarted.
     assert [call for call in rack.peer.fake.calls if call.path.endswith(("/reboot", "/shutdown", "/stop"))] == []
-    shown = {desktop["name"]: desktop for desktop in workspace.status(NAME)["desktops"]}
+    shown = {desktop["name"]: desktop for desktop in workspace_status.status(NAME)["desktops"]}
     assert (shown["dev1"]["state"], shown["dev1"]["restart_needed"]) == ("running", True)
     assert (shown["dev2"]["state"], shown["dev2"]["restart_needed"]) == ("running", False)
     assert changed(stack.preview()) == []
@@ -125,14 +125,14 @@ def test_what_is_changed_by_hand_is_reported_and_mended(bench: Bench) -> None:
     rack.root.ask("DELETE", f"{path}/firewall/rules/2")
     rack.root.ask("PUT", f"{path}/config", net1="virtio,bridge=vmbr0")
     assert rack.root.put(f"{path}/firewall/options", data={"policy_out": "ACCEPT"}).status_code == 200
-    drift = {one["name"] for one in workspace.status(NAME, drift=True)["drift"]}
+    drift = {one["name"] for one in workspace_status.status(NAME, drift=True)["drift"]}
     assert drift == {"lab-desktop-dev1-rules", "lab-desktop-dev1-machine", "lab-desktop-dev1-firewall"}
     rack.up(NAME, *DESKTOPS)
     assert "net1" not in rack.root.ask("GET", f"{path}/config")
     conf = rack.peer.fake._fw()["guests"][rack.machines(NAME)["dev1"].vmid]
     assert [rule["comment"] for rule in conf["rules"]][2] == "neighbours"
     assert conf["options"]["policy_out"] == "DROP"
-    assert workspace.status(NAME, drift=True)["drift"] == []
+    assert workspace_status.status(NAME, drift=True)["drift"] == []
     assert changed(stack.preview()) == []
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from deskyard.plan.cluster import pool_of
 from deskyard.proxmox import listing, templates
-from deskyard.run import declaration, workspace
+from deskyard.run import declaration, workspace_status
 from tests.proxmox.bench import DESKTOPS, NAME, Bench
 from tests.proxmox.rack import SITE
 from tests.proxmox.site_on_peer import Rack
@@ -96,7 +96,7 @@ def test_young_machines_count_with_their_sizes_and_are_known_by_their_tags(bench
         vm.listings = {}
     fake.faults.late_listings = SOON
     try:
-        shown = workspace.status(NAME)
+        shown = workspace_status.status(NAME)
         assert {one["name"]: one["state"] for one in shown["desktops"]} == dict.fromkeys(DESKTOPS, "running")
         view = declaration.observe(declaration.read_site(SITE))
         mine = {one.name: (one.pool, one.vcpus, one.memory_mib) for one in view.machines_of(SITE, NAME)}

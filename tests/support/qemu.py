@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from deskyard.run.guest_boot import QEMU
+from deskyard.run.qemu_cpu import QEMU
 from deskyard.run.qemu_machine import SOCKET, Machine
 
 STOPPED = ("-S", "-nodefaults", "-no-user-config", "-display", "none", "-vga", "std", "-m", "64")

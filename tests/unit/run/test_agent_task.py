@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from deskyard.errors import ConfigError, SiteError
-from deskyard.run import agent_task, desktop_stream, task_program, workspace
+from deskyard.run import agent_task, desktop_stream, running, task_program
 from deskyard.run.agent_task import Task
 from deskyard.run.places import tree
 from deskyard.run.ssh_link import SshLink
@@ -54,7 +54,7 @@ def desktop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desktop
     for name, value in {"HOME": tmp_path / "home", "STACKS": tmp_path, "ACCELERATOR": "tcg"}.items():
         monkeypatch.setenv(f"DESKYARD_{name}", str(value))
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(workspace, "require_running", lambda *_: None)
+    monkeypatch.setattr(running, "require_running", lambda *_: None)
     (tmp_path / "Pulumi.lab.yaml").write_text(STACK)
     desktop = Desktop(tmp_path)
     monkeypatch.setattr(agent_task, "SECRET", str(desktop.secret))

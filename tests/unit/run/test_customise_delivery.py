@@ -9,7 +9,7 @@ import pytest
 
 from deskyard.errors import ConfigError, SiteError
 from deskyard.plan.customisation import MAX_FILES
-from deskyard.run import customise, customise_delivery, declaration, desktop_program, workspace
+from deskyard.run import customise, customise_delivery, declaration, desktop_program, running
 from deskyard.run.command import Result
 from deskyard.run.customise_delivery import How
 from deskyard.run.places import tree
@@ -33,7 +33,7 @@ def stacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DESKYARD_HOME", str(tmp_path / "deskyard"))
     monkeypatch.setenv("DESKYARD_STACKS", str(tmp_path))
     monkeypatch.setenv("DESKYARD_ACCELERATOR", "tcg")
-    monkeypatch.setattr(workspace, "require_running", lambda plan: None)
+    monkeypatch.setattr(running, "require_running", lambda plan: None)
     monkeypatch.setattr(desktop_program, "REACH_SECONDS", 0.0)
     (tmp_path / "Pulumi.lab.yaml").write_text(STACK)
     for folder in ("all", "own"):

@@ -17,7 +17,7 @@ def gateway(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A workspace whose gateway is a shell script: the last of this list."""
     script: list[str] = []
     plan = SimpleNamespace(site="local", name="careful")
-    monkeypatch.setattr(gateway_program, "running", lambda name: plan)
+    monkeypatch.setattr(gateway_program, "require", lambda name: plan)
     monkeypatch.setattr(SshLink, "command", lambda link, host, remote: ["sh", "-c", script[-1]])
     return script
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from deskyard.errors import ConfigError, SiteError
-from deskyard.run import declaration, desktop_program, key_delivery, keys, ssh_link, stack_secrets, workspace
+from deskyard.run import declaration, desktop_program, key_delivery, keys, running, ssh_link, stack_secrets
 from deskyard.run.command import Result
 from deskyard.run.ssh_link import SshLink
 
@@ -36,7 +36,7 @@ def stacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DESKYARD_STACKS", str(tmp_path))
     monkeypatch.setenv("DESKYARD_ACCELERATOR", "tcg")
     monkeypatch.setattr(stack_secrets, "read_keys", lambda stack, names: {name: CANARY for name in names})
-    monkeypatch.setattr(workspace, "require_running", lambda plan: None)
+    monkeypatch.setattr(running, "require_running", lambda plan: None)
     monkeypatch.setattr(desktop_program, "REACH_SECONDS", 0.0)
     (tmp_path / "Pulumi.lab.yaml").write_text(STACK)
     return tmp_path

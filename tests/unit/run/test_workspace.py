@@ -19,7 +19,7 @@ from deskyard.run import (
     hypervisor,
     leftovers,
     pulumi_stack,
-    readiness,
+    running,
     workspace,
 )
 from deskyard.run.pulumi_stack import WorkspaceStack, _clear_errors, _stale
@@ -227,12 +227,12 @@ def test_what_is_asked_for_has_to_run(
     plan = planned("dev1", "dev2")
     machines = {one.name: one.machine.domain for one in plan.desktops} | {"gateway": plan.gateway.machine.domain}
     monkeypatch.setattr(hypervisor, "answers", lambda: True)
-    monkeypatch.setattr(readiness, "stopped_machines", lambda _: [machines[name] for name in stopped])
+    monkeypatch.setattr(running, "stopped_machines", lambda _: [machines[name] for name in stopped])
     if what is None:
-        workspace.require_running(plan, desktop)
+        running.require_running(plan, desktop)
         return
     with pytest.raises(SiteError, match=what):
-        workspace.require_running(plan, desktop)
+        running.require_running(plan, desktop)
 
 
 @pytest.mark.parametrize("stack", ["lab", "a-desktop-b"])

@@ -33,7 +33,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
     monkeypatch.setattr(gateway_program, "ask", ask)
     monkeypatch.setattr(gateway_program, "actor", lambda: "ada")
-    monkeypatch.setattr(gateway_program, "running", lambda name: SimpleNamespace(name=name, site="local"))
+    monkeypatch.setattr(gateway_program, "require", lambda name: SimpleNamespace(name=name, site="local"))
     monkeypatch.setattr(run, "declare", lambda path, entry: True)
     return found
 

@@ -1,4 +1,4 @@
-"""What components need to know of a built image."""
+"""A built image, as the components of a stack are told of it."""
 
 from dataclasses import dataclass
 

@@ -1,0 +1,37 @@
+"""What a command of ./inv imports before it answers: never Pulumi for a list, a status or a link."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TREE = Path(__file__).resolve().parents[2]
+# What takes a tenth of a second and more.
+HEAVY = ("pulumi", "jinja2", "pycdlib", "qemu", "PIL", "cyclonedx", "univers", "numpy")
+LIST_TOO = (*HEAVY, "pydantic", "cryptography", "libvirt", "urllib3")
+
+
+def imported(statement: str, watched: tuple[str, ...]) -> list[str]:
+    """Which of the watched packages a fresh Python has imported after a statement."""
+    script = f"import json, sys\n{statement}\nprint(json.dumps(sorted({set(watched)!r} & sys.modules.keys())))"
+    argv = [sys.executable, "-c", script]
+    done = subprocess.run(argv, cwd=TREE, capture_output=True, text=True, check=True, timeout=120)
+    found: list[str] = json.loads(done.stdout)
+    return found
+
+
+def test_list_of_tasks_imports_none_of_the_work() -> None:
+    assert imported("import tasks", LIST_TOO) == []
+    own = "assert not [name for name in sys.modules if name.startswith(('deskyard.plan.', 'deskyard.model.'))]"
+    assert imported(f"import tasks\n{own}", ()) == []
+
+
+@pytest.mark.parametrize("module", ["access", "workspace_status"])
+def test_status_and_access_import_no_engine(module: str) -> None:
+    assert imported(f"import deskyard.run.{module}", HEAVY) == []
+
+
+def test_what_is_imported_is_seen() -> None:
+    assert "pulumi" in imported("import deskyard.run.workspace", HEAVY)
