@@ -19,7 +19,7 @@ TEST = re.compile(r"`(test_\w+)`")
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 # What a user makes by the page that names it.
 USERS_OWN = ("images/analyst/", "images/mine", "tests/test_analyst.py", "stacks/workspace/sites")
-USERS_OWN_FILE = re.compile(r"stacks/workspace/Pulumi\.\w+\.yaml")
+USERS_OWN_FILE = re.compile(r"stacks/workspace/Pulumi\.[\w*]+\.yaml")
 
 
 def paths(text: str) -> Iterator[str]:
