@@ -3,6 +3,7 @@
 import csv
 import http.client
 import json
+import signal
 import socket
 import ssl
 import subprocess
@@ -162,21 +163,72 @@ def test_one_client_of_the_forwarder_leaves_room_for_the_others(
             line.close()
 
 
-def served_by(gateway: Gateway) -> dict[str, int]:
-    """How many requests each of the door's backends was given."""
+def answer(gateway: Gateway, command: str) -> str:
+    """What the door's HAProxy answers to a command."""
     with socket.socket(socket.AF_UNIX) as line:
         line.connect(str(gateway.layout.proxy_run / "worker.sock"))
-        line.sendall(b"show stat\n")
-        table = b"".join(iter(lambda: line.recv(65536), b"")).decode().removeprefix("# ")
-    rows = csv.DictReader(table.splitlines())
-    return {row["pxname"]: int(row["stot"]) for row in rows if row["svname"] == "BACKEND"}
+        line.sendall(f"{command}\n".encode())
+        return b"".join(iter(lambda: line.recv(65536), b"")).decode()
+
+
+def backend(gateway: Gateway, name: str, column: str) -> int:
+    """What HAProxy counts of one of the door's backends."""
+    rows = csv.DictReader(answer(gateway, "show stat").removeprefix("# ").splitlines())
+    return next(int(row[column]) for row in rows if (row["pxname"], row["svname"]) == (name, "BACKEND"))
+
+
+def test_66_false_tickets_are_counted_by_address_and_no_other_request_is() -> None:
+    with run_gateway(Gateway()) as gateway:
+        assert gateway.request("GET", "/d/d1/nothing")[0].status == 404
+        assert gateway.request("GET", "/")[0].status == 200
+        assert "used:0" in answer(gateway, "show table false_tickets")
+        assert gateway.redeem(FALSE)[0] == 403
+        counted = answer(gateway, "show table false_tickets")
+        assert "used:1" in counted
+        assert "http_err_rate(60000)=1" in counted
 
 
 def test_66_tickets_wait_behind_each_other_and_nothing_else_does() -> None:
     with run_gateway(Gateway()) as gateway:
         assert gateway.request("GET", "/")[0].status == 200
-        before = served_by(gateway)
+        assert backend(gateway, "redemption", "stot") == 0
+        pages = backend(gateway, "session_service", "stot")
         assert gateway.redeem(FALSE)[0] == 403
-        after = served_by(gateway)
-        assert {name for name in after if after[name] != before[name]} == {"redemption"}
-        assert before["redemption"] == 0
+        assert backend(gateway, "redemption", "stot") == 1
+        assert backend(gateway, "session_service", "stot") == pages
+
+
+@contextmanager
+def halted(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """A process that does nothing until the end of the block."""
+    process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGCONT)
+
+
+def test_66_ticket_of_a_quiet_address_is_looked_at_before_those_of_one_that_floods() -> None:
+    crowd, at_once = 40, 20  # at once: of the backend's server
+    with run_gateway(Gateway(false_tickets_per_minute=MOST)) as gateway, ThreadPoolExecutor(crowd + 1) as pool:
+        port, service = gateway.layout.listen_port, gateway.processes[0]
+        with connect(gateway, port, ONE) as line:
+            assert [ask(gateway, line, FALSE) for _ in range(MOST + 1)][-1] == 429
+        log = gateway.root / "haproxy.log"
+        before = len(log.read_text().splitlines())
+        with halted(service):
+            flood = [pool.submit(redeem, gateway, FALSE, port, ONE) for _ in range(crowd)]
+            wait_for("a queue", lambda: backend(gateway, "redemption", "qcur") == crowd - at_once)
+            quiet = pool.submit(redeem, gateway, FALSE, port, OTHER)
+            wait_for("one more", lambda: backend(gateway, "redemption", "qcur") == crowd - at_once + 1)
+        assert quiet.result() == 403
+        assert {one.result() for one in flood} == {429}
+        wait_for("all of it in the log", lambda: len(asked := redeemed(log, before)) == crowd + 1 and asked)
+        order = redeemed(log, before)
+        assert order.index(OTHER) <= at_once + 5, order
+
+
+def redeemed(log: Path, start: int) -> list[str]:
+    """Who redeemed, in the order in which HAProxy was done with it."""
+    lines = log.read_text().splitlines()[start:]
+    return [one for line in lines if "path=/redeem" in line for one in (ONE, OTHER) if f"{one}:" in line]

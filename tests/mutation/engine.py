@@ -35,7 +35,17 @@ REFUSED = "refuses the new configuration"
 LEFT_OUT = ("test_viewer*", "test_half_open*", "test_weakened*")
 NOT_THESE = "not weak and not without_rules"
 # Which tests look at what, those that see most first; a file that is not named here is tried on everything.
-DOOR = ("test_door*", "test_challenge*", "test_sessions*", "test_errors*", "test_keys*", "test_view*", "test_audit*")
+DOOR = (
+    "test_door*",
+    "test_redemption*",
+    "test_upgrades*",
+    "test_challenge*",
+    "test_sessions*",
+    "test_errors*",
+    "test_keys*",
+    "test_view*",
+    "test_audit*",
+)
 RELEVANT = {
     "firewall.nft.j2": (
         *("test_whole_ruleset*", "test_tracking*", "test_firewall_refusals*", "test_firewall*", "test_dns*"),
