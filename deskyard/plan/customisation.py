@@ -10,6 +10,7 @@ from typing import Literal
 from deskyard.errors import ConfigError
 from deskyard.plan.account import AGENT
 from deskyard.plan.key_file import SUFFIX
+from deskyard.plan.printable import printable
 
 # The account whose home it is, and that runs the scripts.
 HOME = f"/home/{AGENT}"
@@ -151,12 +152,12 @@ def check_part(name: str, source: str) -> bool:
         return False
     near = difflib.get_close_matches(name, PARTS, 1)
     remedy = f"rename it to {near[0]!r}" if near else f"keep {', '.join(PARTS)} in it, and README or LICENSE"
-    raise ConfigError(f"{source}: {_printable(name)}", None, "is no part of what customises a desktop", remedy)
+    raise ConfigError(f"{source}: {printable(name)}", None, "is no part of what customises a desktop", remedy)
 
 
 def check_path(path: str, source: str) -> str:
     """The path of a file below `home`, if it is a good one and leads nowhere else; else a `ConfigError`."""
-    where = f"{source}: {HOME_FOLDER}/{_printable(path)}"
+    where = f"{source}: {HOME_FOLDER}/{printable(path)}"
     parts = path.split("/")
     if any(part in ("", ".", "..") for part in parts):
         raise ConfigError(where, None, "leads out of the home", "give the file a path inside")
@@ -238,7 +239,3 @@ def _is_text(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _printable(name: str) -> str:
-    return "".join(letter if letter.isprintable() and _is_text(letter) else "?" for letter in name[:200])

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from deskyard.errors import ConfigError, SiteError
 from deskyard.plan.account import AGENT
 from deskyard.plan.image import image_names, lineage
+from deskyard.plan.printable import printable
 from deskyard.run import declaration, running, task_program
 from deskyard.run.desktop_stream import DesktopStream
 from deskyard.run.places import tree
@@ -77,7 +78,8 @@ def events(task: Task) -> Generator[dict[str, Any], None, None]:
                         say(f"    {desktop}: its agent is starting")
                     case "end" if told.get("status") in ENDS:
                         if told["status"] == "failed":
-                            _fail(task.target, str(told.get("cause")), _printable(str(told.get("said") or "")))
+                            said = printable(str(told.get("said") or ""), mark=" ")
+                            _fail(task.target, str(told.get("cause")), said)
                         seconds = round(time.monotonic() - started, 1)
                         yield {"event": "end", "status": told["status"], "seconds": seconds}
                         return
@@ -126,7 +128,3 @@ def images_with_agent(tree: Path) -> list[str]:
         with contextlib.suppress(ConfigError):
             found += [name] if any(ROLE in image.roles for image in lineage(tree, name)) else []
     return found
-
-
-def _printable(text: str) -> str:
-    return "".join(letter if letter.isprintable() else " " for letter in text[:500])

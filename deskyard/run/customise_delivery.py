@@ -14,6 +14,7 @@ from deskyard.model.customise import Customise
 from deskyard.plan import customisation
 from deskyard.plan.account import AGENT
 from deskyard.plan.customisation import FIRST_BOOT, MAX_FILES, Customisation, Layer, Script, laid_over
+from deskyard.plan.printable import printable
 from deskyard.plan.workspace import WorkspacePlan
 from deskyard.run import customise_program, customise_source, declaration, desktop_program, script_program
 from deskyard.run.declaration import Declared
@@ -170,7 +171,10 @@ def _run(plan: WorkspacePlan, desktop: str, shall: Customisation, script: Script
     if answer.get("code") == 0 and answer.get("in_time"):
         return
     why = f"ended with code {answer.get('code')!s:.10}" if answer.get("in_time") else f"ran for over {script.seconds} s"
-    said = "\n".join(_printable(line) for line in str(answer.get("output", "")).splitlines()[-SHOWN_LINES:])
+    said = "\n".join(
+        printable(line, most=customisation.MAX_PATH)
+        for line in str(answer.get("output", "")).splitlines()[-SHOWN_LINES:]
+    )
     log = f"{customisation.STATE}/scripts/{script.title}.log"
     remedy = f"mend it (all it said is in {log} there), then ./inv desktop.customise {plan.name}/{desktop}"
     raise SiteError(f"{script.name} of the {script.of}", f"{plan.name}/{desktop}", f"{why}\n{said}".strip(), remedy)
@@ -184,7 +188,7 @@ def _states(answer: Mapping[str, Any]) -> dict[str, FileState]:
     for path, told in pairs:
         state, reason = (str(told[0]), str(told[1])) if isinstance(told, list) and len(told) == 2 else ("", "")
         if state in STATES and len(path) <= customisation.MAX_PATH:
-            found[path] = FileState(_printable(path), state, reason if reason in REASONS else "")
+            found[path] = FileState(printable(path, most=None), state, reason if reason in REASONS else "")
     return found
 
 
@@ -225,10 +229,6 @@ def _check_whole(shall: Customisation, desktop: str) -> None:
     if len(shall.files) > MAX_FILES:
         reason = f"gets more than {MAX_FILES} files from its workspace and its own folder"
         raise ConfigError("customise", desktop, reason, "put them into an image of your own (docs/images.md)")
-
-
-def _printable(text: str) -> str:
-    return "".join(letter if letter.isprintable() else "?" for letter in text[: customisation.MAX_PATH])
 
 
 def _mark(plan: WorkspacePlan, desktop: str) -> Path:

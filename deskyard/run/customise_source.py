@@ -13,6 +13,7 @@ from deskyard.errors import ConfigError
 from deskyard.model.customise import Customise
 from deskyard.plan import customisation
 from deskyard.plan.customisation import ENVIRONMENT, HOME_FOLDER, MAX_FILES, SCRIPTS, HomeFile, Layer
+from deskyard.plan.printable import printable
 from deskyard.run.command import Result, run
 from deskyard.run.places import places
 from deskyard.run.progress import say
@@ -118,8 +119,9 @@ def _below(file: Path, path: str, source: str) -> Iterator[_Entry]:
         return
     reason = _odd(facts.st_mode)
     if reason:
-        shown = "".join(letter if letter.isprintable() else "?" for letter in path)
-        raise ConfigError(f"{source}: {shown}", None, reason, "replace it by a plain file, or take it out")
+        raise ConfigError(
+            f"{source}: {printable(path, most=None)}", None, reason, "replace it by a plain file, or take it out"
+        )
     yield _Entry(path, file, facts)
 
 

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from deskyard.errors import SiteError
+from deskyard.plan.printable import printable
 from deskyard.plan.workspace import WorkspacePlan
 from deskyard.run.command import Result
 from deskyard.run.ssh_link import SshLink
@@ -68,7 +69,7 @@ def _shown(text: str, hidden: Collection[str]) -> str:
     pieces = (one[at : at + PIECE] for one in hidden for at in range(max(1, len(one) - PIECE + 1)))
     if any(piece in text for piece in pieces):
         return "it answered with what must not be shown"
-    return "".join(letter if letter.isprintable() else "?" for letter in text[:500])
+    return printable(text)
 
 
 def _understood(text: str) -> dict[str, Any] | None:

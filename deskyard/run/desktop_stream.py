@@ -14,6 +14,7 @@ from types import ModuleType, TracebackType
 from typing import Any, Self
 
 from deskyard.errors import SiteError
+from deskyard.plan.printable import printable
 from deskyard.plan.workspace import WorkspacePlan
 from deskyard.run.command import end_group
 from deskyard.run.desktop_program import sent
@@ -79,7 +80,7 @@ class DesktopStream:
             yield found
         code = self._process.wait()
         self._listener.join(END_SECONDS)
-        said = "".join(letter if letter.isprintable() else " " for letter in self._complaints).strip()
+        said = printable(self._complaints, most=None, mark=" ").strip()
         if code == NO_CONNECTION:
             reason = f"cannot be reached over SSH: {said}"
             raise SiteError("desktop", self.name, reason, "see ./inv workspace.status, then run the same command again")

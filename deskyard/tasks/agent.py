@@ -135,8 +135,9 @@ def _text(text: str, file: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """As a terminal may show it: a desktop may say what it likes."""
-    return "".join(letter if letter.isprintable() or letter in "\n\t" else "?" for letter in text)
+    from deskyard.plan.printable import printable
+
+    return printable(text, most=None, keep="\n\t")
 
 
 ns = Collection("agent")
