@@ -2,16 +2,12 @@
 
 import json
 import struct
-from pathlib import Path
 
 import pytest
 
-from deskyard.gateway import render
-from deskyard.gateway.layout import Layout
 from tests.gateway.conftest import run_gateway
 from tests.gateway.support import Gateway
 from tests.gateway.test_weakened import changed
-from tests.unit.gateway.test_acme import with_server
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + struct.pack(">I", 0)[1:] + b"\x04\x00" + bytes(4)  # and empty SETTINGS
 SETTINGS = 4
@@ -41,14 +37,6 @@ def test_69_http_2_by_prior_knowledge_is_refused(gateway: Gateway) -> None:
 def test_69_door_that_answers_http_2_is_noticed() -> None:
     with run_gateway(Gateway(weaken=changed((" proto h1", "")))) as weak:
         assert first_frame_kind(weak) == SETTINGS
-
-
-def test_69_every_port_of_the_door_speaks_http_1_alone(tmp_path: Path) -> None:
-    layout = Layout(root=tmp_path)
-    text = render.haproxy(with_server(), layout, ["k1"], layout.tls_bundle)
-    binds = [line for line in text.splitlines() if line.strip().startswith("bind ")]
-    assert len(binds) == 2
-    assert all("proto h1" in line.split(" bind ")[-1] for line in binds), binds
 
 
 @pytest.mark.parametrize("asked", ["chat", "binary, base64", "TTY", "tty2"])

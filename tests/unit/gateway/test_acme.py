@@ -66,3 +66,11 @@ def test_certificate_of_another_source_is_no_reason_to_wait(tmp_path: Path) -> N
     assert not acme.in_force(replace(settings, acme=replace(SERVER, directory="https://b.test/")), layout)
     assert not acme.in_force(parsed(), layout)
     assert acme.renew(settings, layout, Notes())["reason"] == "it is not time yet"
+
+
+def test_69_every_port_of_the_door_speaks_http_1_alone(tmp_path: Path) -> None:
+    layout = Layout(root=tmp_path)
+    text = render.haproxy(with_server(), layout, ["k1"], layout.tls_bundle)
+    binds = [line for line in text.splitlines() if line.strip().startswith("bind ")]
+    assert len(binds) == 2
+    assert all("proto h1" in line.split(" bind ")[-1] for line in binds), binds
