@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from invoke import Collection, Context
 
+from deskyard.run.places import tree
 from deskyard.run.progress import Timings, say
 from deskyard.tasks.check import pytest
 from deskyard.tasks.front import command, show
@@ -36,10 +37,17 @@ def demo(_: Context, yes: bool = False, json: bool = False) -> None:
         "fast": "leave out what needs a virtual machine",
         "yes": YES,
         "match": "run only tests that match this pytest expression",
+        "changed": "only the tests that your changes reach, without virtual machines and linters (./inv check.lint)",
+        "since": "with --changed: the commit to compare with (default: HEAD)",
     }
 )
-def test(_: Context, fast: bool = False, yes: bool = False, match: str = "") -> None:
+def test(
+    _: Context, fast: bool = False, yes: bool = False, match: str = "", changed: bool = False, since: str = ""
+) -> None:
     """Run everything CI runs: linters, unit and contract tests, images, two workspaces end to end."""
+    if changed or since:
+        _test_changed(since or "HEAD", match)
+        return
     from deskyard.run.demo import build_images, equip
     from deskyard.toolchain import TEST_TOOLS, TOOLS
 
@@ -52,6 +60,16 @@ def test(_: Context, fast: bool = False, yes: bool = False, match: str = "") -> 
     build_images(timings)
     say("==> tests on virtual machines")
     pytest("-m", "vm and not deep", *VM_TESTS, *SLOWEST, *chosen)
+
+
+def _test_changed(since: str, match: str) -> None:
+    from deskyard.run.changed_tests import changed_files, reached
+
+    files = changed_files(tree(), since)
+    tests = reached(tree(), files)
+    say(f"==> {len(files)} changed files reach {'all tests' if tests is None else f'{len(tests)} files of tests'}")
+    if files:
+        pytest(*IN_PARALLEL, *SLOWEST, *(["-k", match] if match else []), *(tests or []))
 
 
 def _story(made: Demo) -> str:
