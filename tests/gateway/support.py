@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -37,6 +38,11 @@ def search_path() -> str:
     return os.pathsep.join(filter(None, (str(TREE), os.environ.get("PYTHONPATH"))))
 
 
+RANGES = 10
+# What was given out lately may not be in use yet, or not now.
+GIVEN: deque[int] = deque(maxlen=300)
+
+
 def wait_for(what: str, ready: Callable[[], Any], seconds: float = WAIT_SECONDS, pause: float = 0.02) -> Any:
     """The first true answer of `ready`, asked again after each `pause`; fails with `what` if there is none in time."""
     end = time.monotonic() + seconds
@@ -50,16 +56,25 @@ def wait_for(what: str, ready: Callable[[], Any], seconds: float = WAIT_SECONDS,
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, below those that the kernel gives to clients."""
+    """Ports that nobody listens on, below those that the kernel gives to clients.
+
+    The processes of a parallel run have ranges of their own: between its choice and its use, or while a gateway is
+    down, another would take a port.
+    """
+    size = 15000 // RANGES
+    start = 15000 + size * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % RANGES)
     found: list[int] = []
     while len(found) < count:
-        port = random.randrange(15000, 30000)
+        # Even ones, each with the port after it: the service and its peers take two in a row.
+        port = start + 2 * random.randrange(size // 2)
+        if port in GIVEN:
+            continue
         try:
-            # The port after it is tried as well: the service and its peers take two in a row.
             for one in (port, port + 1):
                 socket.create_server(("", one)).close()
         except OSError:
             continue
+        GIVEN.append(port)
         found.append(port)
     return found
 

@@ -10,16 +10,22 @@ import os
 import signal
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from deskyard.errors import DeskyardError
-from deskyard.run import workspace
+from deskyard.run import workspace, workspace_status
 from tests.proxmox.rack import Rack, stand_ins
 from tests.proxmox.weakened import without
 
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "preview": workspace.preview,
+    "up": workspace.up,
+    "destroy": workspace.destroy,
+    "status": workspace_status.status,
+}
 SECONDS, END_SECONDS = 900.0, 60.0
 KILLED = "killed"
 PROCESSES = multiprocessing.get_context("forkserver")
@@ -34,7 +40,7 @@ class Ending(NamedTuple):
 
 
 class ClientProcess:
-    """One run of `workspace.COMMAND`, of a build that lacks these; its output goes to a file in the rack's folder."""
+    """One run of a command on a workspace, of a build that lacks these; its output goes to a file of the rack's."""
 
     def __init__(self, rack: Rack, lacking: Sequence[str], command: str, *arguments: Any, **named: Any) -> None:
         self.log = rack.folder / "client.log"
@@ -96,7 +102,7 @@ def _work(
         setattr(place, name, value)
     try:
         with without(*lacking):
-            answer.send(("", getattr(workspace, command)(*arguments, **named)))
+            answer.send(("", COMMANDS[command](*arguments, **named)))
     except DeskyardError as error:
         answer.send((str(error),))
     except BaseException:
