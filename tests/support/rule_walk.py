@@ -141,7 +141,7 @@ def _nft_out(guest: Guest, frame: Frame, compiler: Compiler) -> bool:
     if frame.established and frame.kind != "arp":
         return True
     if frame.kind == "other":
-        return False  # no connection: `ct state invalid`; and no rule accepts it
+        return False  # it belongs to no connection, and no rule accepts it
     own = guest.own(4)
     if guest.firewall.ipfilter and own is not None:
         # Before 1.2.0 an address had to be outside of the set and inside of the set of exceptions: none is.
