@@ -5,8 +5,9 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,12 @@ import pytest
 
 from deskyard.gateway import render, tracking
 from deskyard.gateway.settings import EGRESS, Settings
+from deskyard.gateway.settings import parse as parse_settings
+from deskyard.model.site import Site
+from deskyard.model.workspace import Desktop, Workspace
+from deskyard.plan.workspace import plan_workspace
+
+# , Settings
 from tests.gateway.nets import Nets
 from tests.gateway.nft_walk import Packet, kernel_listing, parse
 from tests.gateway.support import wait_for
@@ -177,6 +184,18 @@ def test_71_desktop_that_holds_connections_to_the_resolver_leaves_room_for_its_n
         assert int(got) == tracking.NAME_LINES
         assert json.loads(nets.run(D2, sys.executable, "-c", ASK_TCP, GATEWAY))
         assert not json.loads(nets.run(D1, sys.executable, "-c", ASK_TCP, GATEWAY))
+
+
+def test_71_every_desktop_has_its_lines_to_the_resolver_however_many_there_are(tmp_path: Path) -> None:
+    names = [f"d{number}" for number in range(1, 8)]
+    desktops = tuple(Desktop(name=name) for name in names)
+    workspace = Workspace(name="many", network=IPv4Network("10.80.1.0/24"), egress="none", desktops=desktops)
+    settings = parse_settings(json.dumps(plan_workspace(workspace, Site(), "kvm").as_dict()["gateway"]["settings"]))
+    *others, last = names
+    with served(settings, tmp_path) as nets, ExitStack() as held:
+        most = str(tracking.NAME_LINES)
+        assert [held.enter_context(holding(nets, name, HOLD, GATEWAY, "53", most)) for name in others] == [most] * 6
+        assert json.loads(nets.run(last, sys.executable, "-c", ASK_TCP, GATEWAY))
 
 
 def remembered(nets: Nets) -> dict[str, set[str]]:

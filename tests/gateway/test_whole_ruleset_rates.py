@@ -65,6 +65,17 @@ def test_questions_of_each_desktop_count_toward_its_own_rate(egress: Any, tmp_pa
     assert counted_by(rules, "too_many") == {address: (rate, burst * rate) for address, rate in RATES.items()}
 
 
+@pytest.mark.parametrize("egress", EGRESS)
+def test_what_is_too_much_is_told_as_a_refusal_is_each_desktop_by_itself(egress: Any, tmp_path: Path) -> None:
+    chains = kernel_rules(own_rates(egress), tmp_path)
+    (told, ended), (as_well, also_ended) = chains["too_many"], chains["refuse"]
+    log, other = ([part["log"] for part in rule if "log" in part] for rule in (told, as_well))
+    assert ([one["prefix"] for one in log], [one["prefix"] for one in other]) == (["many"], ["refused"])
+    assert log[0]["group"] == other[0]["group"]
+    assert [part for part in told if "log" not in part] == [part for part in as_well if "log" not in part]
+    assert ended == also_ended == [{"goto": {"target": "end"}}]
+
+
 def test_in_a_locked_workspace_what_goes_to_the_router_counts_and_nothing_else(tmp_path: Path) -> None:
     rules = kernel_rules(parse(json.dumps(document("locked", ("allowed.test",)))), tmp_path)["from_workspace"]
     (counted,) = [rule for rule in rules if {"jump": {"target": "rate"}} in rule]
