@@ -15,7 +15,7 @@ from tests.mutation.mutants import Mutant
 from tests.mutation.record import Record
 
 EXPLAINED = Path(__file__).with_name("survivors.yaml")
-# Of the last whole run: what killed a mutant then will most likely do so again.
+# Of the last whole run, and of runs with --new since: what killed a mutant then will most likely do so again.
 KILLS = Path(__file__).with_name("kills.jsonl")
 
 
@@ -45,12 +45,15 @@ def main(argv: list[str]) -> int:
                 record.keep_baseline(lab.tests, lab.rendered)
         every = lab.all_mutants()
         chosen = [mutant for mutant in every if options.only in str(mutant)]
+        unknown = [mutant for mutant in chosen if str(mutant) not in lab.hints.keys() | explained().keys()]
+        if unknown:
+            print(f"{len(unknown)} mutants that no recorded run has judged: --new judges them", flush=True)
         if options.new:
-            chosen = [mutant for mutant in chosen if str(mutant) not in lab.hints.keys() | explained().keys()]
+            chosen = unknown
         random.Random(options.seed).shuffle(chosen)
         if options.sample:
-            # Who survives meets every test: that is for whole runs.
-            chosen = [mutant for mutant in chosen if str(mutant) not in explained()][: options.sample]
+            # Who survives meets every test: that is for whole runs. What was noticed once has to be noticed again.
+            chosen = [mutant for mutant in chosen if str(mutant) in lab.hints][: options.sample]
         print(f"{len(every)} mutants, {len(chosen)} chosen, {time.monotonic() - started:.0f} s so far", flush=True)
         verdicts = _judge(lab, chosen, record, options)
     whole = len(verdicts) == len(every)
