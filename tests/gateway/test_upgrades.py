@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from tests.gateway.conftest import run_gateway
-from tests.gateway.support import Gateway
+from tests.gateway.support import Gateway, wait_for
 from tests.gateway.test_weakened import changed
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + struct.pack(">I", 0)[1:] + b"\x04\x00" + bytes(4)  # and empty SETTINGS
@@ -52,6 +52,8 @@ def test_73_foreign_protocol_of_a_terminal_is_named_and_the_desktop_is_not_asked
     assert (opened.status, said["error"]) == (400, "protocol")
     assert "tty" in said["message"]
     assert gateway.desktops.requests == []
+    refused = wait_for("its line", lambda: [one for one in gateway.audit() if one["event"] == "refuse"])
+    assert [one["reason"] for one in refused] == ["protocol"]
 
 
 @pytest.mark.parametrize("asked", ["tty", "chat, tty", None])
