@@ -81,9 +81,10 @@ def test_program_that_changes_something_gets_json_while_the_service_is_down() ->
         service = gateway.processes[0]
         service.terminate()
         service.wait(20)
-        answer, body = gateway.request("POST", "/redeem", "{}", {"Origin": gateway.origin, "Accept": "text/html"})
-        assert answer.status == 503
-        assert json.loads(body)["error"] == "service"
+        for path in ("/redeem", "/d/d1/renew", "/d/d1/drive"):
+            answer, body = gateway.request("POST", path, "{}", {"Origin": gateway.origin, "Accept": "text/html"})
+            assert answer.status == 503
+            assert json.loads(body)["error"] == "service", path
         answer, body = gateway.request("GET", "/", None, {"Accept": "text/html"})
         assert answer.status == 503
         assert b"<!doctype html>" in body.lower()
