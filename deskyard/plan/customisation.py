@@ -14,6 +14,8 @@ from deskyard.plan.printable import printable
 
 # The account whose home it is, and that runs the scripts.
 HOME = f"/home/{AGENT}"
+# So much of a name is shown that cannot be.
+SHOWN = 200
 STATE = "/var/lib/deskyard/customise"
 ENVIRONMENT_FILE = "/etc/deskyard/environment.env"
 PROFILE_FILE = "/etc/profile.d/deskyard-environment.sh"
@@ -152,12 +154,14 @@ def check_part(name: str, source: str) -> bool:
         return False
     near = difflib.get_close_matches(name, PARTS, 1)
     remedy = f"rename it to {near[0]!r}" if near else f"keep {', '.join(PARTS)} in it, and README or LICENSE"
-    raise ConfigError(f"{source}: {printable(name)}", None, "is no part of what customises a desktop", remedy)
+    raise ConfigError(
+        f"{source}: {printable(name, most=SHOWN)}", None, "is no part of what customises a desktop", remedy
+    )
 
 
 def check_path(path: str, source: str) -> str:
     """The path of a file below `home`, if it is a good one and leads nowhere else; else a `ConfigError`."""
-    where = f"{source}: {HOME_FOLDER}/{printable(path)}"
+    where = f"{source}: {HOME_FOLDER}/{printable(path, most=SHOWN)}"
     parts = path.split("/")
     if any(part in ("", ".", "..") for part in parts):
         raise ConfigError(where, None, "leads out of the home", "give the file a path inside")

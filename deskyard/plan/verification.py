@@ -109,7 +109,7 @@ def _from_the_host(made: Catalogue) -> None:
     gateway = made.plan.gateway
     name = gateway.settings.hostname
     address, ways = gateway.listen, ["host: the forward to the gateway"]
-    if made.plan.gateway.has_own_address:
+    if gateway.has_own_address:
         rules = [rule_text(one) for one in gateway_firewall(made.plan).rules if one.comment == "the door"]
         address, ways = gateway.uplink_address, [f"cluster: gateway: {rule}" for rule in rules]
     door = {"do": "tls", "address": address, "port": gateway.port, "name": name}

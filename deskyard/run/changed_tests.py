@@ -70,15 +70,19 @@ def _modules(package: Path) -> Iterable[Path]:
     return [package] if package.is_file() else package.rglob("*.py")
 
 
-def _stands_on(name: str, module: ast.Module, files: Collection[str]) -> set[str]:
-    wanted: set[str] = set()
+def imported(module: ast.Module) -> set[str]:
+    """What a module names in its imports, those within functions too; a name that it takes may be a module itself."""
+    found: set[str] = set()
     for node in ast.walk(module):
         if isinstance(node, ast.Import):
-            wanted |= {alias.name for alias in node.names}
+            found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            # A name may be a module itself: `from deskyard.run import workspace`.
-            wanted |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    stems = [module.replace(".", "/") for module in wanted]
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def _stands_on(name: str, module: ast.Module, files: Collection[str]) -> set[str]:
+    stems = [one.replace(".", "/") for one in imported(module)]
     paths = {f"{stem}{end}" for stem in stems for end in (".py", "/__init__.py")}
     # pytest imports the fixtures of every folder above a test.
     fixtures = {str(folder / "conftest.py") for folder in Path(name).parents if name.startswith("tests/")}

@@ -4,6 +4,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from deskyard.run.changed_tests import imported
+
 TREE = Path(__file__).resolve().parents[2]
 
 # From the ground up: a room may import those before it.
@@ -43,16 +45,6 @@ def room(module: str) -> str | None:
     return rest.partition(".")[0] or None if top == "deskyard" else None
 
 
-def imported(tree: ast.Module) -> Iterator[str]:
-    """The modules that a module names in its imports, those within functions too."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            # `from deskyard import toolchain` names a room behind the dot.
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
 def is_allowed(above: str, below: str) -> bool:
     if above == below:
         return True
@@ -88,7 +80,7 @@ def test_an_import_that_goes_up_is_seen() -> None:
     assert not is_allowed("gateway", "errors")
     assert is_allowed("tasks", "model")
     tree = ast.parse("def late() -> None:\n    from deskyard.run import workspace\n")
-    assert [room(one) for one in imported(tree)] == ["run"]
+    assert {room(one) for one in imported(tree)} == {"run"}
 
 
 def test_every_room_says_its_job_in_a_sentence() -> None:

@@ -223,8 +223,7 @@ def test_66_ticket_of_a_quiet_address_is_looked_at_before_those_of_one_that_floo
             wait_for("one more", lambda: backend(gateway, "redemption", "qcur") == crowd - at_once + 1)
         assert quiet.result() == 403
         assert {one.result() for one in flood} == {429}
-        wait_for("all of it in the log", lambda: len(asked := redeemed(log, before)) == crowd + 1 and asked)
-        order = redeemed(log, before)
+        order = wait_for("all of it in the log", lambda: len(asked := redeemed(log, before)) == crowd + 1 and asked)
         assert order.index(OTHER) <= at_once + 5, order
 
 

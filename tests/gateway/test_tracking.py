@@ -19,8 +19,6 @@ from deskyard.gateway.settings import parse as parse_settings
 from deskyard.model.site import Site
 from deskyard.model.workspace import Desktop, Workspace
 from deskyard.plan.workspace import plan_workspace
-
-# , Settings
 from tests.gateway.nets import Nets
 from tests.gateway.nft_walk import Packet, kernel_listing, parse
 from tests.gateway.support import wait_for
