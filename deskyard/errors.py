@@ -48,3 +48,7 @@ class SiteError(DeskyardError):
 
 class CommandError(DeskyardError):
     """A program that ended with an error; `reason` carries the end of its output."""
+
+
+class GatewayError(DeskyardError):
+    """What the program inside a gateway refuses, or could not do."""

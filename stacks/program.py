@@ -2,8 +2,8 @@
 
 import pulumi
 
-from deskyard.run.declaration import Declared, declared, from_config
-from stacks.components import Workspace, WorkspaceArgs
+from deskyard.declaration.declaration import Declared, declared, from_config
+from stacks.libvirt import Workspace, WorkspaceArgs
 from stacks.proxmox import ClusterWorkspace, ClusterWorkspaceArgs
 
 

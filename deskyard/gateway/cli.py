@@ -5,11 +5,12 @@ import json
 import sys
 from typing import Any
 
-from deskyard.gateway import egress_cli
-from deskyard.gateway.errors import GatewayError
-from deskyard.gateway.layout import Layout, load
-from deskyard.gateway.settings import in_force, parse
-from deskyard.gateway.system import Machine
+from deskyard.errors import GatewayError
+from deskyard.gateway.config.in_force import in_force
+from deskyard.gateway.egress import cli
+from deskyard.gateway.machine.layout import Layout, load
+from deskyard.gateway.machine.system import Machine
+from deskyard.wire.gateway_settings import parse
 
 INPUT_LIMIT = 1024 * 1024
 
@@ -29,20 +30,20 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _apply(options: argparse.Namespace, layout: Layout) -> Any:
-    from deskyard.gateway.apply import apply
+    from deskyard.gateway.config.apply import apply
 
     return apply(parse(sys.stdin.read(INPUT_LIMIT)), layout, Machine())
 
 
 def _csr(options: argparse.Namespace, layout: Layout) -> Any:
-    from deskyard.gateway import tls
+    from deskyard.gateway.machine import tls
 
     settings = in_force(layout)
     return tls.request(tls.ensure_key(layout.tls / "key.pem"), settings.hostname).rstrip()
 
 
 def _certificate(options: argparse.Namespace, layout: Layout) -> Any:
-    from deskyard.gateway import acme, certificate
+    from deskyard.gateway.config import acme, certificate
 
     settings, text = in_force(layout), sys.stdin.read(INPUT_LIMIT)
     # What the host sends opens the door until the ACME server has given one.
@@ -54,13 +55,13 @@ def _certificate(options: argparse.Namespace, layout: Layout) -> Any:
 
 
 def _renew(options: argparse.Namespace, layout: Layout) -> Any:
-    from deskyard.gateway.acme import renew
+    from deskyard.gateway.config.acme import renew
 
     return renew(in_force(layout), layout, Machine(), at_once=options.at_once)
 
 
 def _backends(options: argparse.Namespace, layout: Layout) -> None:
-    from deskyard.gateway import backends
+    from deskyard.gateway.config import backends
 
     backends.write(in_force(layout), layout)
 
@@ -73,7 +74,7 @@ def _serve(options: argparse.Namespace, layout: Layout) -> None:
 
 
 def _view(options: argparse.Namespace, layout: Layout) -> None:
-    from deskyard.gateway import view
+    from deskyard.gateway.view import view
 
     view.serve(layout)
 
@@ -94,7 +95,7 @@ def _revoke(options: argparse.Namespace, layout: Layout) -> Any:
 
 
 def _keys(options: argparse.Namespace, layout: Layout) -> Any:
-    from deskyard.gateway import keys
+    from deskyard.gateway.config import keys
 
     settings = in_force(layout)
     if options.action == "retire":
@@ -103,7 +104,7 @@ def _keys(options: argparse.Namespace, layout: Layout) -> Any:
 
 
 def _audit(options: argparse.Namespace, layout: Layout) -> Any:
-    from deskyard.gateway import audit, audit_check
+    from deskyard.gateway.session import audit, audit_check
 
     if not options.verify:
         return audit.events(layout.audit_file, options.since, options.last)
@@ -126,7 +127,7 @@ def _status(options: argparse.Namespace, layout: Layout) -> Any:
 
 
 def _ask(layout: Layout, request: dict[str, Any]) -> Any:
-    from deskyard.gateway import admin
+    from deskyard.gateway.session import admin
 
     return admin.ask(layout.admin_socket, request)
 
@@ -169,7 +170,7 @@ def _parser() -> argparse.ArgumentParser:
     audit.add_argument("--known", help="NUMBER:HASH of a line that was collected before: it must still be there")
     audit.add_argument("--since", type=int, default=0, help="only events after this number")
     audit.add_argument("--last", type=int, help="only so many, the newest")
-    egress_cli.add_commands(add)
+    cli.add_commands(add)
     status = add("status", _status, "say what works, with a real handshake to each route of each desktop")
     status.add_argument("--timeout", type=float, default=5, help="seconds to wait for each route (default: 5)")
     return parser

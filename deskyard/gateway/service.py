@@ -16,16 +16,18 @@ from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from deskyard.gateway import admin, render, room, signing, systemd, tokens
-from deskyard.gateway.audit import Audit
-from deskyard.gateway.errors import GatewayError
-from deskyard.gateway.layout import Layout
-from deskyard.gateway.proxy import Proxy
-from deskyard.gateway.refusals import PERIOD_SECONDS, Refusals, listen
-from deskyard.gateway.sessions import Sessions
-from deskyard.gateway.settings import parse
-from deskyard.gateway.store import Session, Store
-from deskyard.gateway.stream_line import StreamLine
+from deskyard.errors import GatewayError
+from deskyard.gateway.config import render
+from deskyard.gateway.machine import room, systemd
+from deskyard.gateway.machine.layout import Layout
+from deskyard.gateway.session import admin, signing, tokens
+from deskyard.gateway.session.audit import Audit
+from deskyard.gateway.session.proxy import Proxy
+from deskyard.gateway.session.refusals import PERIOD_SECONDS, Refusals, listen
+from deskyard.gateway.session.sessions import Sessions
+from deskyard.gateway.session.store import Session, Store
+from deskyard.gateway.session.stream_line import StreamLine
+from deskyard.wire.gateway_settings import parse
 
 TICKET = re.compile(r"[A-Za-z0-9_-]{20,100}\Z")
 PAUSE_SECONDS = 0.5  # between two sweeps, however much happens

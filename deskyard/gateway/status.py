@@ -4,11 +4,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import Any
 
-from deskyard.gateway import acme, admin, probe, tls
-from deskyard.gateway.errors import GatewayError
-from deskyard.gateway.layout import Layout
-from deskyard.gateway.settings import Settings
-from deskyard.gateway.system import System
+from deskyard.errors import GatewayError
+from deskyard.gateway import probe
+from deskyard.gateway.config import acme
+from deskyard.gateway.machine import tls
+from deskyard.gateway.machine.layout import Layout
+from deskyard.gateway.machine.system import System
+from deskyard.gateway.session import admin
+from deskyard.wire.gateway_settings import Settings
 
 UNITS = {
     "firewall": "deskyard-firewall.service",

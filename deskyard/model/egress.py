@@ -6,7 +6,7 @@ from typing import Annotated
 import idna
 from pydantic import AfterValidator
 
-from deskyard.gateway import egress_list
+from deskyard.wire import egress_list
 
 NEVER_REACHED = tuple(
     IPv4Network(network)

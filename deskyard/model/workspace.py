@@ -5,11 +5,11 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from deskyard.gateway.egress_list import MAX_ENTRIES
 from deskyard.model.base import Declaration, DnsLabel
 from deskyard.model.customise import Customise
 from deskyard.model.egress import AllowEntry
 from deskyard.model.keys import MAX_KEYS, Encrypted, encrypted
+from deskyard.wire.egress_list import MAX_ENTRIES
 
 PRIVATE_BLOCKS = tuple(IPv4Network(block) for block in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
 

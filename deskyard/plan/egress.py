@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 
 from deskyard.errors import ConfigError
-from deskyard.gateway import egress_list
 from deskyard.model.site import Site
 from deskyard.model.tier import Tier
 from deskyard.model.workspace import Workspace
+from deskyard.wire import egress_list
 
 DENIED_NETWORKS = (
     "0.0.0.0/8",  # this network

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from deskyard.plan.account import MANAGER
-from deskyard.plan.workspace import DesktopPlan, GatewayPlan, short_id
+from deskyard.plan.names import short_id
+from deskyard.plan.workspace import DesktopPlan, GatewayPlan
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """The Plan of a workspace: every address, name and rule, worked out once."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from ipaddress import IPv4Address, IPv4Network
@@ -10,6 +9,7 @@ from deskyard.errors import ConfigError
 from deskyard.model.site import Site
 from deskyard.model.workspace import Desktop, Workspace
 from deskyard.plan.egress import EgressPlan, denied_networks, plan_egress
+from deskyard.plan.names import mac_address, short_id
 
 GATEWAY = "gateway"  # among the machines of a workspace; no desktop has this name
 GATEWAY_IMAGE, DESKTOP_IMAGE = "gateway", "desktop"
@@ -192,20 +192,6 @@ def plan_workspace(
         gateway=gateway,
         desktops=desktops,
     )
-
-
-def short_id(*parts: str) -> str:
-    """Eight hexadecimal digits that stand for these names: bridge names are limited to 15 characters."""
-    return hashlib.sha256("/".join(parts).encode()).hexdigest()[:8]
-
-
-def mac_address(*parts: str) -> str:
-    """The MAC address of a NIC, always the same for the same names; 02 says that it is of local making.
-
-    All 40 bits behind it are used: with a vendor's prefix 24 would be left, and of 7,000 NICs two would be alike.
-    """
-    digest = hashlib.sha256("/".join(parts).encode()).hexdigest()
-    return ":".join(["02", *(digest[at : at + 2] for at in range(0, 10, 2))])
 
 
 def desktop_subnet(network: IPv4Network) -> IPv4Network:

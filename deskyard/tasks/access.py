@@ -21,7 +21,7 @@ from deskyard.tasks.front import command, show
 )
 def grant(_: Context, target: str, routes: str = "", mode: str = "drive", ttl: str = "8h", json: bool = False) -> None:
     """Print a link to a desktop. It works once and soon expires: hand it over as a secret."""
-    from deskyard.run import access
+    from deskyard.access import access
 
     granted = access.grant(target, routes or None, mode, ttl)
     show(granted, as_json=json, text=granted["url"])
@@ -30,7 +30,7 @@ def grant(_: Context, target: str, routes: str = "", mode: str = "drive", ttl: s
 @command(name="list", help={"workspace": "name of the workspace", "json": "print JSON"})
 def list_(_: Context, workspace: str, json: bool = False) -> None:
     """Show the sessions of a workspace."""
-    from deskyard.run import access
+    from deskyard.access import access
 
     found = access.sessions(workspace)
     show(found, as_json=json, text="\n".join(map(_session_line, found)) or "no sessions")
@@ -63,7 +63,7 @@ def revoke(
     _: Context, workspace: str, session: str = "", desktop: str = "", all: bool = False, json: bool = False
 ) -> None:
     """End sessions; their live connections are closed."""
-    from deskyard.run import access
+    from deskyard.access import access
 
     ended = access.revoke(workspace, session=session or None, desktop=desktop or None, everything=all)
     show(ended, as_json=json, text=f"revoked: {len(ended)}")
@@ -79,7 +79,7 @@ def revoke(
 )
 def rotate_keys(_: Context, workspace: str, at_once: bool = False, json: bool = False) -> None:
     """Sign sessions with a new key. Open desktops stay open."""
-    from deskyard.run import access
+    from deskyard.access import access
 
     done = access.rotate_keys(workspace, at_once=at_once)
     until = "" if at_once else f"; the old one is accepted until {_clock(done['old_until'])}"
@@ -108,7 +108,7 @@ def audit(
     json: bool = False,
 ) -> None:
     """Show what was decided at the door: grants, redemptions, refusals, drivers, revocations."""
-    from deskyard.run import access
+    from deskyard.access import access
 
     if verify or known:
         checked = access.verify_audit(workspace, known or None)

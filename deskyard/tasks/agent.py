@@ -15,7 +15,7 @@ from deskyard.errors import ConfigError, DeskyardError
 from deskyard.tasks.front import command
 
 if TYPE_CHECKING:
-    from deskyard.run import agent_task
+    from deskyard.agent import task as agent_task
 
 # As `timeout` of coreutils and shells say it.
 TIMEOUT, STOPPED = 124, 130
@@ -68,7 +68,8 @@ def task(
     Without --session the task is a conversation of its own, whose name is said. Exit codes: 0 done, 1 failed, 124 not
     done in time, 130 interrupted. Who shares this machine sees your command lines: --file or - is for what is private.
     """
-    from deskyard.run import access, agent_task
+    from deskyard.access import access
+    from deskyard.agent import task as agent_task
 
     started = time.monotonic()
     try:
@@ -94,7 +95,7 @@ def task(
 
 def _followed(wanted: agent_task.Task, json: bool) -> str:
     """Print what happens as it happens; the status that it ended with."""
-    from deskyard.run import agent_task
+    from deskyard.agent import task as agent_task
 
     status, in_line = "failed", False
     try:
@@ -117,7 +118,7 @@ def _followed(wanted: agent_task.Task, json: bool) -> str:
 
 def _text(text: str, file: str) -> str:
     """The task, wherever it stands."""
-    from deskyard.run import agent_task
+    from deskyard.agent import task as agent_task
 
     if file and text:
         raise ConfigError("--file", file, "and a text are two tasks", "leave one of them out")

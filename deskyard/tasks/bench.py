@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from invoke import Collection, Context, Exit
 
 from deskyard.errors import ConfigError
-from deskyard.run.places import tree
+from deskyard.host.places import tree
 from deskyard.tasks.front import command, show
 
 if TYPE_CHECKING:
-    from deskyard.run import image_bench
+    from deskyard.lab import image_bench
 
 SOCKETS = 2000
 WORKSPACES, DESKTOPS = 1000, 5
@@ -23,7 +23,7 @@ WORKSPACES, DESKTOPS = 1000, 5
 @command(help={"clean": "build the images anew instead of quoting their manifests", "json": "print JSON"})
 def desktop(_: Context, clean: bool = False, json: bool = False) -> None:
     """Measure builds, boots and previews, as ratios against a bare boot of the same disk in the same run."""
-    from deskyard.run.bench import measure
+    from deskyard.lab.desktop_bench import measure
 
     figures = measure(clean)
     lines = [f"{figure.ratio:9.3f} x  {figure.seconds:9.2f} s  {figure.name}" for figure in figures]
@@ -33,7 +33,7 @@ def desktop(_: Context, clean: bool = False, json: bool = False) -> None:
 @command(positional=["name"], help={"name": "the image to build", "json": "print JSON"})
 def image(_: Context, name: str, json: bool = False) -> None:
     """Build an image three times in a copy of the tree: from nothing, with one role changed, with nothing changed."""
-    from deskyard.run import image_bench
+    from deskyard.lab import image_bench
 
     figures = image_bench.measure(name)
     show([asdict(figure) for figure in figures], as_json=json, text="\n".join(map(_line, figures)))

@@ -10,8 +10,8 @@ from dataclasses import asdict
 from invoke import Collection, Context, Exit
 
 from deskyard.errors import ConfigError
-from deskyard.run.places import tree
-from deskyard.run.progress import say, step
+from deskyard.host.places import tree
+from deskyard.host.progress import say, step
 from deskyard.tasks.front import command, show
 
 
@@ -67,7 +67,7 @@ def _deep_tests() -> None:
 )
 def molecule(_: Context, role: str = "", scenario: str = "", json: bool = False) -> None:
     """Run roles on real systemd hosts: converge, idempotence, check mode, tests, nothing left behind."""
-    from deskyard.run.molecule import chosen, require
+    from deskyard.lab.molecule import chosen, require
 
     wanted = chosen(role, scenario)
     require()
@@ -75,7 +75,7 @@ def molecule(_: Context, role: str = "", scenario: str = "", json: bool = False)
 
 
 def _molecule(wanted: Sequence[tuple[str, str]], *, as_json: bool = False) -> None:
-    from deskyard.run.molecule import run_scenario, table
+    from deskyard.lab.molecule import run_scenario, table
 
     outcomes = []
     for role, scenario in wanted:
@@ -122,7 +122,7 @@ def _mutation(*arguments: str) -> None:
 
 
 def _deep_molecule() -> None:
-    from deskyard.run.molecule import chosen, why_not
+    from deskyard.lab.molecule import chosen, why_not
 
     reason = why_not()
     if reason:

@@ -19,7 +19,7 @@ from deskyard.tasks.front import command, show
 )
 def set_key(_: Context, workspace: str, key: str, json: bool = False) -> None:
     """Encrypt a key, read from standard input, into the stack file; `workspace.up` brings it to its desktops."""
-    from deskyard.run import keys as owner_keys
+    from deskyard.desktop import keys as owner_keys
 
     value = getpass.getpass(f"Value of {key}: ") if sys.stdin.isatty() else sys.stdin.read()
     done = owner_keys.set_key(workspace, key, value.strip())
@@ -31,7 +31,7 @@ def set_key(_: Context, workspace: str, key: str, json: bool = False) -> None:
 @command(help={"target": "WORKSPACE/DESKTOP", "json": "print JSON"})
 def keys(_: Context, target: str, json: bool = False) -> None:
     """List a desktop's keys by name and fingerprint, and whether it has them; never a value."""
-    from deskyard.run import keys as owner_keys
+    from deskyard.desktop import keys as owner_keys
 
     found = owner_keys.listing(target)
     show(found, as_json=json, text=_text(found))
@@ -50,8 +50,8 @@ def customise(
     _: Context, target: str, dry_run: bool = False, again: bool = False, overwrite: bool = False, json: bool = False
 ) -> None:
     """Bring desktops their owner's files, environment and scripts, without reinstalling; keeps what they changed."""
-    from deskyard.run import customise as owner_customise
-    from deskyard.run.customise_delivery import How
+    from deskyard.desktop import customise as owner_customise
+    from deskyard.desktop.customise_delivery import How
 
     found = owner_customise.customise(target, How(dry_run, again, overwrite))
     show(found, as_json=json, text=_customised(found))

@@ -32,7 +32,7 @@ def allow(
     --once ends when the gateway has made the first connection for the name; what begins in the moment until its list
     is in force again, less than a second, may pass too. An unused --once lasts until it is forbidden, or --for ends it.
     """
-    from deskyard.run import access, egress
+    from deskyard.access import access, egress
 
     bounded = for_ or not (once or always)
     seconds = access.seconds(for_ or "1h") if bounded else None
@@ -43,7 +43,7 @@ def allow(
 @command(help={"workspace": "name of the workspace", "name": "the entry as egress.list shows it", "json": "print JSON"})
 def forbid(_: Context, workspace: str, name: str, json: bool = False) -> None:
     """Take a name back, from the gateway at once and from the declaration. Open connections go on."""
-    from deskyard.run import egress
+    from deskyard.access import egress
 
     state = egress.forbid(workspace, name)
     show(state, as_json=json, text=_text(state))
@@ -52,7 +52,7 @@ def forbid(_: Context, workspace: str, name: str, json: bool = False) -> None:
 @command(name="list", help={"workspace": "name of the workspace", "json": "print JSON"})
 def list_(_: Context, workspace: str, json: bool = False) -> None:
     """Show what the desktops of a workspace may reach, and until when."""
-    from deskyard.run import egress
+    from deskyard.access import egress
 
     state = egress.allowed(workspace)
     show(state, as_json=json, text=_text(state))
@@ -67,7 +67,7 @@ def list_(_: Context, workspace: str, json: bool = False) -> None:
 )
 def denied(_: Context, workspace: str, follow: bool = False, json: bool = False) -> None:
     """Show what was refused: which desktop, which name or address, which rule, and what would allow it."""
-    from deskyard.run import egress
+    from deskyard.access import egress
 
     for one in egress.denied(workspace, follow):
         print(json_format.dumps(one) if json else refusal_text(one), flush=True)

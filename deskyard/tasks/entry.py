@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from invoke import Collection, Context
 
-from deskyard.run.places import tree
-from deskyard.run.progress import Timings, say
+from deskyard.host.places import tree
+from deskyard.host.progress import Timings, say
 from deskyard.tasks.check import pytest
 from deskyard.tasks.front import command, show
 
 if TYPE_CHECKING:
-    from deskyard.run.demo import Demo
+    from deskyard.workspace.demo import Demo
 
 YES = "install missing system packages without asking (done by ./inv itself)"
 # The suites in tests/infra run inside guests: `image.build` and the end-to-end tests start them there.
@@ -26,7 +26,7 @@ SLOWEST = ("--durations=25", "--durations-min=10")
 @command(help={"yes": YES, "json": "print JSON"})
 def demo(_: Context, yes: bool = False, json: bool = False) -> None:
     """From a fresh clone to a desktop in your browser; run again, it changes nothing and grants a new link."""
-    from deskyard.run.demo import run_demo
+    from deskyard.workspace.demo import run_demo
 
     made = run_demo()
     show(asdict(made), as_json=json, text=_story(made))
@@ -48,8 +48,8 @@ def test(
     if changed or since:
         _test_changed(since or "HEAD", match)
         return
-    from deskyard.run.demo import build_images, equip
-    from deskyard.toolchain import TEST_TOOLS, TOOLS
+    from deskyard.host.toolchain import TEST_TOOLS, TOOLS
+    from deskyard.workspace.demo import build_images, equip
 
     chosen = ["-k", match] if match else []
     timings = Timings()
@@ -63,7 +63,7 @@ def test(
 
 
 def _test_changed(since: str, match: str) -> None:
-    from deskyard.run.changed_tests import changed_files, reached
+    from deskyard.lab.changed_tests import changed_files, reached
 
     files = changed_files(tree(), since)
     tests = reached(tree(), files)
@@ -73,7 +73,7 @@ def _test_changed(since: str, match: str) -> None:
 
 
 def _story(made: Demo) -> str:
-    from deskyard.run.demo import NAME
+    from deskyard.workspace.demo import NAME
 
     expires = datetime.fromtimestamp(made.ticket_expires)
     steps = "\n".join(f"  {name:18} {seconds:7.1f} s" for name, seconds in made.seconds.items())

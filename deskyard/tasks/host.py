@@ -11,7 +11,7 @@ from deskyard.tasks.front import show as show_state
 @command(help={"yes": "install missing system packages without asking (done by ./inv itself)"})
 def prepare(_: Context, yes: bool = False) -> None:
     """Make sure this machine has what Deskyard needs; ./inv installs the packages before it comes here."""
-    from deskyard.run.host import require_programs
+    from deskyard.host.facts import require_programs
 
     require_programs()
     print("this machine has all it needs")
@@ -20,16 +20,17 @@ def prepare(_: Context, yes: bool = False) -> None:
 @command(help={"site": "name of the site whose host this machine is", "check": "only say what would change"})
 def configure(_: Context, site: str = "local", check: bool = False) -> None:
     """Make this machine a libvirt host: packages, libvirtd, and rules that protect it from its workspaces."""
-    from deskyard.run import declaration, host_configure
+    from deskyard.site.files import read_site
+    from deskyard.site.libvirt import configure as host_configure
 
-    host_configure.configure(declaration.read_site(site), check=check)
+    host_configure.configure(read_site(site), check=check)
     print("nothing was changed" if check else f"this machine is a host of site {site}")
 
 
 @command(default=True, help={"json": "print JSON"})
 def show(_: Context, json: bool = False) -> None:
     """Show what this machine has: programs, memory, disk, acceleration."""
-    from deskyard.run.host import host_state
+    from deskyard.host.facts import host_state
 
     state = host_state()
     lines = [

@@ -8,7 +8,7 @@ from typing import Any
 from invoke import Collection, Exit
 
 from deskyard.errors import ConfigError
-from deskyard.run.places import tree
+from deskyard.host.places import tree
 from deskyard.tasks import image_text
 from deskyard.tasks.front import command, show
 
@@ -38,8 +38,8 @@ def build(
     json: bool = False,
 ) -> None:
     """Build an image and test it, or find it unchanged."""
-    from deskyard.run import image_build
-    from deskyard.run.image_forecast import forecast
+    from deskyard.image.build import build as image_build
+    from deskyard.image.build.forecast import forecast
 
     if explain or dry_run:
         coming = forecast(name, force=force)
@@ -53,7 +53,7 @@ def build(
 @command(name="list", help={"json": "print as JSON"})
 def list_(_context: Any, json: bool = False) -> None:
     """Show every declared image, and whether it is built from the current sources."""
-    from deskyard.plan.image import image_names
+    from deskyard.plan.image.image import image_names
 
     rows = [_row(name) for name in image_names(tree())]
     lines = [
@@ -69,7 +69,7 @@ def list_(_context: Any, json: bool = False) -> None:
 )
 def new(_context: Any, name: str, from_: str = "desktop", json: bool = False) -> None:
     """Make the folder of a custom image, images/NAME, with a declaration that builds as it is."""
-    from deskyard.run import image_new
+    from deskyard.image.build import new as image_new
 
     folder = image_new.new(name, from_)
     show({"name": name, "folder": str(folder)}, as_json=json, text=f"{folder}/image.yaml; now ./inv image.build {name}")
@@ -86,11 +86,12 @@ def new(_context: Any, name: str, from_: str = "desktop", json: bool = False) ->
 )
 def diff(_context: Any, first: str, second: str, files: bool = False, json: bool = False) -> None:
     """Compare two built images: size, tools, Debian packages, inputs; with --files, every file."""
-    from deskyard.plan import image_diff
-    from deskyard.plan.image_file_diff import file_changes
-    from deskyard.run import image_files, image_store
+    from deskyard.image.store import files as image_files
+    from deskyard.image.store import store
+    from deskyard.plan.image import diff as image_diff
+    from deskyard.plan.image.file_diff import file_changes
 
-    builds = image_store.choose_or_open(first), image_store.choose_or_open(second)
+    builds = store.choose_or_open(first), store.choose_or_open(second)
     difference = image_diff.diff(builds[0].manifest, builds[1].manifest)
     if files:
         before, after = (image_files.list_files(built) for built in builds)
@@ -101,9 +102,9 @@ def diff(_context: Any, first: str, second: str, files: bool = False, json: bool
 @command(positional=["name"], help={"name": WHICH, "json": "print as JSON"})
 def hygiene(_context: Any, name: str, json: bool = False) -> None:
     """Show what was looked for in an image's disk before its first boot; a finding fails a build."""
-    from deskyard.run import image_store
+    from deskyard.image.store import store
 
-    built = image_store.choose(name)
+    built = store.choose(name)
     checks = built.manifest.get("hygiene")
     state = {"name": built.name, "digest": built.digest, "recorded": checks is not None, "checks": checks or []}
     show(state, as_json=json, text=image_text.hygiene(built.name, checks))
@@ -112,9 +113,9 @@ def hygiene(_context: Any, name: str, json: bool = False) -> None:
 @command(positional=["name"], help={"name": WHICH})
 def sbom(_context: Any, name: str) -> None:
     """Print an image's bill of materials: CycloneDX 1.6, in JSON; each Debian package with its version and licences."""
-    from deskyard.run import image_seal, image_store
+    from deskyard.image.store import seal, store
 
-    print(image_seal.bill_of_materials(image_store.choose(name)), end="")
+    print(seal.bill_of_materials(store.choose(name)), end="")
 
 
 @command(
@@ -132,13 +133,14 @@ def scan(
     _context: Any, name: str, data: str = "", command: str = "", fail_on: str = "", vex: str = "", json: bool = False
 ) -> None:
     """Match an image's bill of materials with known vulnerabilities."""
-    from deskyard.plan.vex import vex as vex_document
-    from deskyard.plan.vulnerability import SEVERITIES, at_least
-    from deskyard.run import image_scan, image_store
+    from deskyard.image.store import scan as image_scan
+    from deskyard.image.store import store
+    from deskyard.plan.vulnerability.findings import SEVERITIES, at_least
+    from deskyard.plan.vulnerability.vex import vex as vex_document
 
     if fail_on and fail_on not in SEVERITIES:
         raise ConfigError("fail-on", fail_on, "is no severity", f"choose one of: {', '.join(SEVERITIES)}")
-    found = image_scan.scan(image_store.choose(name), Path(data) if data else None, command or None)
+    found = image_scan.scan(store.choose(name), Path(data) if data else None, command or None)
     if vex:
         Path(vex).write_text(vex_document(found.bom, found.findings, datetime.fromisoformat(found.scanned_at)))
     state = {key: value for key, value in asdict(found).items() if key != "bom"}
@@ -150,20 +152,20 @@ def scan(
 @command(name="show", positional=["name"], help={"name": WHICH, "json": "print as JSON"})
 def show_(_context: Any, name: str, json: bool = False) -> None:
     """Show what a built image costs: its size and that of its packages, its boot, its memory when idle."""
-    from deskyard.plan import image_facts
-    from deskyard.run import image_store
+    from deskyard.image.store import store
+    from deskyard.plan.image import facts
 
-    found = image_facts.facts(image_store.choose(name).manifest)
+    found = facts.facts(store.choose(name).manifest)
     show(asdict(found), as_json=json, text=image_text.facts(found))
 
 
 @command(positional=["name"], help={"name": WHICH, "json": "print as JSON"})
 def sign(_context: Any, name: str, json: bool = False) -> None:
     """Sign an image that was built before images were signed, or with another key; it gets its bill of materials."""
-    from deskyard.run import image_seal, image_signature
+    from deskyard.image.store import seal, signature
 
-    built = image_seal.seal_again(name)
-    public = image_signature.public_key_file()
+    built = seal.seal_again(name)
+    public = signature.public_key_file()
     state = {"name": built.name, "digest": built.digest, "public_key": str(public)}
     show(state, as_json=json, text=f"{built.name}@{built.digest} is signed; whoever is given it needs {public}")
 
@@ -178,9 +180,9 @@ def sign(_context: Any, name: str, json: bool = False) -> None:
 )
 def verify(_context: Any, name: str, key: str = "", json: bool = False) -> None:
     """Check an image's signature, manifest, disk and bill of materials against each other; code 1 if one is wrong."""
-    from deskyard.run import image_seal
+    from deskyard.image.store import seal
 
-    found = image_seal.verify(name, Path(key) if key else None)
+    found = seal.verify(name, Path(key) if key else None)
     show({**asdict(found), "passed": found.passed}, as_json=json, text=image_text.verification(found))
     if not found.passed:
         raise Exit(code=1)
@@ -196,7 +198,7 @@ def verify(_context: Any, name: str, key: str = "", json: bool = False) -> None:
 )
 def test(_context: Any, name: str, keep: bool = False, json: bool = False) -> None:
     """Boot a built image in a throw-away virtual machine and run the tests of its roles."""
-    from deskyard.run import image_build
+    from deskyard.image.build import build as image_build
 
     verdict = image_build.test(name, keep=keep)
     state = {"name": name, "passed": True, "boot_seconds": round(verdict.boot_seconds, 1)}
@@ -215,24 +217,25 @@ def test(_context: Any, name: str, keep: bool = False, json: bool = False) -> No
 )
 def publish(_context: Any, name: str, site: str, key: str = "", dry_run: bool = False, json: bool = False) -> None:
     """Bring a built, signed image into a Proxmox VE cluster as a template; what is there already is left alone."""
-    from deskyard.run import declaration, image_publish
+    from deskyard.image.publish import publish as image_publish
+    from deskyard.site.files import read_site
 
     key_file = Path(key) if key else None
-    done = image_publish.publish(name, declaration.read_site(site), key_file=key_file, dry_run=dry_run)
+    done = image_publish.publish(name, read_site(site), key_file=key_file, dry_run=dry_run)
     show({**asdict(done), "changed": done.changed}, as_json=json, text=image_text.publication(done))
 
 
 def _row(name: str) -> dict[str, Any]:
-    from deskyard.run import image_store
+    from deskyard.image.store import store
 
-    built = image_store.find(name)
+    built = store.find(name)
     return {
         "name": name,
         "version": built.manifest["version"] if built else None,
         "digest": built.digest if built else None,
         "disk": str(built.disk) if built else None,
         "built_at": built.manifest["built_at"] if built else None,
-        "kept_builds": len(image_store.all_built(name)),
+        "kept_builds": len(store.all_built(name)),
     }
 
 

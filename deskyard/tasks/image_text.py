@@ -6,14 +6,14 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from deskyard.plan.difference import Difference
-    from deskyard.plan.image_diff import ImageDiff, InputChange
-    from deskyard.plan.image_facts import ImageFacts
-    from deskyard.plan.image_file_diff import FileChange
-    from deskyard.run.image_forecast import Forecast
-    from deskyard.run.image_publish import Publication
-    from deskyard.run.image_scan import Scan
-    from deskyard.run.image_seal import Verification
+    from deskyard.image.build.forecast import Forecast
+    from deskyard.image.publish.publish import Publication
+    from deskyard.image.store.scan import Scan
+    from deskyard.image.store.seal import Verification
+    from deskyard.plan.image.diff import ImageDiff, InputChange
+    from deskyard.plan.image.difference import Difference
+    from deskyard.plan.image.facts import ImageFacts
+    from deskyard.plan.image.file_diff import FileChange
 
 # A person reads no more; whoever does takes JSON.
 MOST_FILES = 60
@@ -132,7 +132,7 @@ def _boot(found: ImageFacts) -> list[str]:
 
 def scan(found: Scan) -> str:
     """What is known of an image's vulnerabilities, and by what; nothing known is not nothing there."""
-    from deskyard.plan.vulnerability import SEVERITIES
+    from deskyard.plan.vulnerability.findings import SEVERITIES
 
     counts = Counter(one.severity for one in found.findings)
     tally = ", ".join(f"{counts[severity]} {severity}" for severity in (*reversed(SEVERITIES), "unknown"))
@@ -169,7 +169,7 @@ def hygiene(name: str, checks: list[dict[str, Any]] | None) -> str:
 
 def verification(found: Verification) -> str:
     """What was checked, part by part."""
-    from deskyard.run.image_seal import PARTS
+    from deskyard.image.store.seal import PARTS
 
     verdict = "is what was signed" if found.passed else "is NOT what was signed"
     lines = [f"{found.name}@{found.digest} {verdict} with key {found.key}"]

@@ -11,7 +11,7 @@ from deskyard.errors import ConfigError
 from deskyard.tasks.front import command, show
 
 if TYPE_CHECKING:
-    from deskyard.run.hypervisor import HypervisorState
+    from deskyard.site.libvirt.daemon import HypervisorState
 
 EXAMPLE, USER = "9.0", "deskyard@pve"
 
@@ -19,36 +19,37 @@ EXAMPLE, USER = "9.0", "deskyard@pve"
 @command(help={"json": "print JSON"})
 def up(_: Context, json: bool = False) -> None:
     """Make sure a hypervisor answers; starts a private one where systemd does not run the machine."""
-    from deskyard.run import declaration, hypervisor
-    from deskyard.run.accelerator import accelerator
+    from deskyard.host.vm.accelerator import accelerator
+    from deskyard.site.files import read_site
+    from deskyard.site.libvirt import daemon
 
-    hypervisor.up(accelerator(declaration.read_site("local").accelerator))
-    _show(hypervisor.state(), json)
+    daemon.up(accelerator(read_site("local").accelerator))
+    _show(daemon.state(), json)
 
 
 @command(help={"yes": "shut running desktops down first"})
 def down(_: Context, yes: bool = False) -> None:
     """End the private hypervisor; desktops keep their disks. The system's own libvirt is left alone."""
-    from deskyard.run import hypervisor
+    from deskyard.site.libvirt import daemon
 
-    hypervisor.down(force=yes)
+    daemon.down(force=yes)
 
 
 @command(name="show", help={"json": "print JSON"})
 def show_(_: Context, json: bool = False) -> None:
     """Show what runs."""
-    from deskyard.run import hypervisor
+    from deskyard.site.libvirt import daemon
 
-    _show(hypervisor.state(), json)
+    _show(daemon.state(), json)
 
 
 @command(positional=["name"], help={"name": "a site with backend proxmox", "json": "print JSON"})
 def check(_: Context, name: str, json: bool = False) -> None:
     """Examine a Proxmox VE cluster without changing anything; exit code 1 if something has to be mended."""
-    from deskyard.proxmox.doctor import examine, report
-    from deskyard.run import declaration
+    from deskyard.site.files import read_site
+    from deskyard.site.proxmox.doctor.doctor import examine, report
 
-    findings = examine(declaration.read_site(name))
+    findings = examine(read_site(name))
     show([asdict(one) for one in findings], as_json=json, text=report(findings))
     if any(one.state == "error" for one in findings):
         raise Exit(code=1)
@@ -65,10 +66,10 @@ def check(_: Context, name: str, json: bool = False) -> None:
 )
 def roles(_: Context, name: str, release: str = "", user: str = USER, json: bool = False) -> None:
     """Print the commands that give a token exactly the privileges that are needed; asks no cluster."""
-    from deskyard.proxmox import privileges
-    from deskyard.run import declaration
+    from deskyard.site.files import read_site
+    from deskyard.site.proxmox.doctor import privileges
 
-    cluster = declaration.read_site(name).cluster
+    cluster = read_site(name).cluster
     if not release:
         reason = "is not given: versions differ in their privileges and refuse those of others, and no cluster is asked"
         raise ConfigError("release", None, reason, f"look with pveversion on a node, then add --release {EXAMPLE}")
@@ -84,9 +85,10 @@ def roles(_: Context, name: str, release: str = "", user: str = USER, json: bool
 @command(positional=["name"], help={"name": "a site with backend proxmox", "json": "print JSON"})
 def images(_: Context, name: str, json: bool = False) -> None:
     """Show what is published at a site: finished templates, and drafts of unfinished ones."""
-    from deskyard.run import declaration, image_publish
+    from deskyard.image.publish import publish
+    from deskyard.site.files import read_site
 
-    rows = image_publish.listed(declaration.read_site(name))
+    rows = publish.listed(read_site(name))
     lines = [
         f"{row['image']:<12}{row['digest']:<20}{row['node']:<16}{row['vmid']:<10}{'draft' if row['draft'] else ''}"
         for row in rows

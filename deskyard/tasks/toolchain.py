@@ -11,7 +11,7 @@ from deskyard.errors import ConfigError
 from deskyard.tasks.front import command, show
 
 if TYPE_CHECKING:
-    from deskyard.toolchain import FoundTool
+    from deskyard.host.toolchain import FoundTool
 
 
 @command(
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 )
 def get(_: Context, tool: str = "", sha256: str = "") -> None:
     """Find the programs that Deskyard drives, or get what is missing: release, Go modules, distribution."""
-    from deskyard.toolchain import BASIC
-    from deskyard.toolchain import get as get_tool
+    from deskyard.host.toolchain import BASIC
+    from deskyard.host.toolchain import get as get_tool
 
     if sha256 and not tool:
         raise ConfigError("sha256", sha256, "is given for no tool", "add --tool proxmoxve")
@@ -34,7 +34,7 @@ def get(_: Context, tool: str = "", sha256: str = "") -> None:
 @command(name="show", default=True, help={"json": "print JSON"})
 def show_(_: Context, json: bool = False) -> None:
     """Show each program: version, where it comes from, where it is."""
-    from deskyard.toolchain import TOOLS, find
+    from deskyard.host.toolchain import TOOLS, find
 
     found = {name: find(name) for name in TOOLS}
     state = {name: asdict(tool) if tool else {"name": name, "missing": True} for name, tool in found.items()}

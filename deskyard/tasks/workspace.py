@@ -6,14 +6,14 @@ from typing import Any
 from invoke import Collection, Context, Exit
 
 from deskyard.errors import ConfigError
-from deskyard.run.progress import Timings
+from deskyard.host.progress import Timings
 from deskyard.tasks.front import command, show
 
 
 @command(help={"name": "workspace: Pulumi.NAME.yaml in stacks/workspace", "json": "print JSON"})
 def preview(_: Context, name: str, json: bool = False) -> None:
     """Show what `workspace.up` would change; touches nothing."""
-    from deskyard.run import workspace
+    from deskyard.workspace import workspace
 
     planned = workspace.preview(name)
     lines = [f"{one['operation']:>12}  {one['type']}  {one['name']}" for one in planned["steps"]]
@@ -30,7 +30,7 @@ def preview(_: Context, name: str, json: bool = False) -> None:
 )
 def up(_: Context, name: str, remove: list[str] | None = None, json: bool = False) -> None:
     """Bring a workspace to what is declared and wait until its desktops answer."""
-    from deskyard.run import workspace
+    from deskyard.workspace import workspace
 
     timings = Timings()
     state = workspace.up(name, timings, remove or [])
@@ -46,7 +46,7 @@ def up(_: Context, name: str, remove: list[str] | None = None, json: bool = Fals
 )
 def status(_: Context, name: str, drift: bool = False, json: bool = False) -> None:
     """Show the door, the machines and the routes of a workspace."""
-    from deskyard.run import workspace_status
+    from deskyard.workspace import status as workspace_status
 
     state = workspace_status.status(name, drift=drift)
     show(state, as_json=json, text=_text(state))
@@ -63,7 +63,7 @@ def status(_: Context, name: str, drift: bool = False, json: bool = False) -> No
 )
 def verify(_: Context, name: str, against: str = "", json: bool = False) -> None:
     """Prove the isolation of a running workspace from inside its machines; changes nothing, exit code 1 if it fails."""
-    from deskyard.run import verification
+    from deskyard.isolation import verification
 
     report = verification.verify(name, against or None)
     show(report, as_json=json, text=verification.text(report))
@@ -74,7 +74,7 @@ def verify(_: Context, name: str, against: str = "", json: bool = False) -> None
 @command(help={"name": "workspace: Pulumi.NAME.yaml in stacks/workspace", "yes": "do not ask"})
 def destroy(_: Context, name: str, yes: bool = False) -> None:
     """Delete a workspace with all its desktops AND THEIR DATA; the declaration stays."""
-    from deskyard.run import workspace
+    from deskyard.workspace import workspace
 
     if not yes:
         _confirm(name)

@@ -1,191 +1,51 @@
-"""Virtual machines."""
+"""A machine of libvirt: its disk, what its first boot reads, and itself. Decides nothing."""
 
-from typing import Any, ClassVar
-from xml.etree import ElementTree
+from collections.abc import Sequence
 
-import libvirt
+import pulumi
 
-from stacks.libvirt import documents
-from stacks.libvirt.link import gone_is_fine
-from stacks.provider.kind import CANCELLATION, Kind
-from stacks.provider.values import Values
-
-SHUTDOWN_SECONDS = 60
+from deskyard.plan.first_boot import FirstBoot
+from deskyard.plan.image.source import ImageSource
+from deskyard.plan.workspace import MachinePlan
+from deskyard.site.libvirt.kinds import resources
 
 
-class DomainKind(Kind):
-    """`deskyard:libvirt:Domain`: a machine. Its data is in its disk, so stopping or replacing it loses nothing."""
-
-    replaces: ClassVar[frozenset[str]] = frozenset({"name", "accelerator", "disk"})
-    desired: ClassVar[Values] = {"running": True, "plugged": True}
-    computed: ClassVar[tuple[str, ...]] = ("uuid", "running", "plugged", "console_log")
-
-    def needs_replacement(self, state: Values, inputs: Values, changed: list[str]) -> list[str]:
-        """Another network needs a new machine: the old network cannot go while a machine is plugged into it."""
-        replaced = super().needs_replacement(state, inputs, changed)
-        if "interfaces" in changed and _plugs(state) != _plugs(inputs):
-            replaced.append("interfaces")
-        return replaced
-
-    def create(self, link: Any, inputs: Values) -> tuple[str, Values]:
-        """Define and start it; one that an interrupted run left is stopped and defined anew."""
-        self.delete(link, inputs["name"], inputs)
-        machine = link.defineXML(_document(inputs))
-        machine.setAutostart(True)
-        machine.create()
-        return inputs["name"], _outputs(link, machine)
-
-    def read(self, link: Any, identity: str, state: Values) -> Values | None:
-        """Its hardware as defined now, and whether it runs."""
-        found = None
-        with gone_is_fine():
-            found = link.lookupByName(identity)
-        if found is None:
-            return None
-        xml = found.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
-        return {**state, **_hardware(xml, state), **_outputs(link, found)}
-
-    def update(self, link: Any, identity: str, state: Values, inputs: Values) -> Values:
-        """Memory and CPUs change at its next start, NICs and filters at once; start it if it is off."""
-        machine = link.lookupByName(identity)
-        root = ElementTree.fromstring(machine.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
-        wanted = ElementTree.fromstring(_document(inputs))
-        for tag in ("memory", "currentMemory", "vcpu"):
-            for element in root.findall(tag):
-                root.remove(element)
-        for tag in ("memory", "vcpu"):
-            root.extend(wanted.findall(tag))
-        devices = root.find("devices")
-        assert devices is not None
-        if state.get("interfaces") != inputs["interfaces"]:
-            _replace_interfaces(machine, devices, inputs["interfaces"])
-        link.defineXML(ElementTree.tostring(root, encoding="unicode"))
-        machine = link.lookupByName(identity)
-        if machine.isActive() and not _plugged(link, machine):
-            # Its networks were stopped under it; only a start plugs it in again.
-            stop(machine)
-        if not machine.isActive():
-            machine.create()
-        return _outputs(link, machine)
-
-    def delete(self, link: Any, identity: str, state: Values) -> None:
-        """Shut it down (pull the plug if the guest does not listen) and forget it; its disks stay."""
-        with gone_is_fine(libvirt.VIR_ERR_OPERATION_INVALID):
-            stop(link.lookupByName(identity))
-        with gone_is_fine():
-            link.lookupByName(identity).undefine()
-
-
-def stop(machine: Any, seconds: int = SHUTDOWN_SECONDS) -> None:
-    """Ask the guest to shut down, wait, then pull the plug."""
-    if machine.isActive():
-        with gone_is_fine(libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_AGENT_UNRESPONSIVE):
-            machine.shutdown()
-        for _ in range(seconds * 2):
-            if not machine.isActive():
-                return
-            CANCELLATION.pause(0.5)
-        machine.destroy()
-
-
-def _plugs(values: Values) -> list[Any]:
-    interfaces = values.get("interfaces")
-    if not isinstance(interfaces, list):
-        return [interfaces]
-    return [(nic["mac"], nic["network"]) for nic in interfaces]
-
-
-def _document(inputs: Values) -> str:
-    return documents.domain(
-        name=inputs["name"],
-        vcpus=inputs["vcpus"],
-        memory_mib=inputs["memory_mib"],
-        accelerator=inputs["accelerator"],
-        disk=inputs["disk"],
-        seed=inputs["seed"],
-        interfaces=inputs["interfaces"],
-        console_log=console_log(inputs["name"]),
+def machine(
+    name: str,
+    plan: MachinePlan,
+    accelerator: str,
+    image: ImageSource,
+    first_boot: FirstBoot,
+    interfaces: Sequence[resources.Interface],
+    opts: pulumi.ResourceOptions,
+    disk_opts: pulumi.ResourceOptions | None = None,
+) -> resources.Domain:
+    """The resources of one machine, all below the component that `opts` names; its disk may have more options."""
+    disk = resources.Volume(
+        f"{name}-disk",
+        name=f"{plan.domain}.qcow2",
+        image=image.name,
+        digest=image.digest,
+        source=image.disk,
+        size_gib=plan.disk_gib,
+        opts=pulumi.ResourceOptions.merge(opts, disk_opts),
     )
-
-
-def console_log(domain: str) -> str:
-    """Where libvirt writes the serial console; virtlogd bounds its size."""
-    return f"/var/log/libvirt/qemu/{domain}-console.log"
-
-
-def _outputs(link: Any, machine: Any) -> Values:
-    return {
-        "uuid": machine.UUIDString(),
-        "running": bool(machine.isActive()),
-        "plugged": not machine.isActive() or _plugged(link, machine),
-        "console_log": console_log(machine.name()),
-    }
-
-
-def _plugged(link: Any, machine: Any) -> bool:
-    """False if a network was stopped under the running machine: started again, it knows nothing of its NIC."""
-    uuid = machine.UUIDString()
-    for source in ElementTree.fromstring(machine.XMLDesc(0)).iterfind("./devices/interface/source"):
-        try:
-            ports = link.networkLookupByName(source.get("network")).listAllPorts()
-        except libvirt.libvirtError:
-            return False
-        owners = {ElementTree.fromstring(port.XMLDesc(0)).findtext("./owner/uuid") for port in ports}
-        if uuid not in owners:
-            return False
-    return True
-
-
-def _hardware(xml: str, state: Values) -> Values:
-    """The inputs as the definition has them."""
-    root = ElementTree.fromstring(xml)
-    kib = int(root.findtext("memory") or 0)
-    disks = {
-        target.get("dev"): source.get("file")
-        for disk in root.iterfind("./devices/disk")
-        if (target := disk.find("target")) is not None and (source := disk.find("source")) is not None
-    }
-    return {
-        "vcpus": int(root.findtext("vcpu") or 0),
-        "memory_mib": kib // 1024,
-        "accelerator": "kvm" if root.get("type") == "kvm" else "tcg",
-        "disk": disks.get("vda"),
-        "seed": disks.get("vdb"),
-        "interfaces": [_interface(element) for element in root.iterfind("./devices/interface")],
-    }
-
-
-def _interface(element: ElementTree.Element) -> Values:
-    def attribute(path: str, name: str) -> str | None:
-        found = element.find(path)
-        return None if found is None else found.get(name)
-
-    return {
-        "mac": attribute("mac", "address"),
-        "network": attribute("source", "network"),
-        "filter": attribute("filterref", "filter"),
-        "address": attribute("filterref/parameter[@name='IP']", "value"),
-        "isolated": attribute("port", "isolated") == "yes",
-    }
-
-
-def _replace_interfaces(machine: Any, devices: ElementTree.Element, wanted: list[Values]) -> None:
-    """Put the wanted NICs into the definition, and into the running machine where they differ."""
-    present = devices.findall("interface")
-    for element in present:
-        devices.remove(element)
-    for nic in wanted:
-        devices.append(ElementTree.fromstring(documents.interface(nic)))
-    if not machine.isActive():
-        return
-    live = ElementTree.fromstring(machine.XMLDesc(0)).findall("./devices/interface")
-    known = {_interface(element)["mac"]: element for element in live}
-    for mac, element in known.items():
-        if mac not in {nic["mac"] for nic in wanted}:
-            machine.detachDeviceFlags(ElementTree.tostring(element, encoding="unicode"), libvirt.VIR_DOMAIN_AFFECT_LIVE)
-    for nic in wanted:
-        xml = documents.interface(nic)
-        if nic["mac"] not in known:
-            machine.attachDeviceFlags(xml, libvirt.VIR_DOMAIN_AFFECT_LIVE)
-        elif _interface(known[nic["mac"]]) != nic:
-            machine.updateDeviceFlags(xml, libvirt.VIR_DOMAIN_AFFECT_LIVE)
+    seed = resources.Seed(
+        f"{name}-seed",
+        name=f"{plan.domain}-seed.iso",
+        meta_data=first_boot.meta_data,
+        user_data=first_boot.user_data,
+        network_config=first_boot.network_config,
+        opts=opts,
+    )
+    return resources.Domain(
+        f"{name}-machine",
+        name=plan.domain,
+        vcpus=plan.vcpus,
+        memory_mib=plan.memory_mib,
+        accelerator=accelerator,
+        disk=disk.path,
+        seed=seed.path,
+        interfaces=interfaces,
+        opts=opts,
+    )

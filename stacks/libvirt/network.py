@@ -1,133 +1,53 @@
-"""Networks and network filters."""
+"""The networks of a workspace and the filters of its NICs. Addresses and rules come from the Plan."""
 
-from typing import Any, ClassVar
-from xml.etree import ElementTree
+from dataclasses import dataclass
 
-from stacks.libvirt import documents
-from stacks.libvirt.link import gone_is_fine
-from stacks.provider.kind import Kind
-from stacks.provider.values import Values
+import pulumi
 
-
-class NetworkKind(Kind):
-    """`deskyard:libvirt:Network`: a bridge, with NAT if the host has an address on it."""
-
-    replaces: ClassVar[frozenset[str]] = frozenset({"name", "bridge", "cidr", "host_address"})
-    desired: ClassVar[Values] = {"active": True}
-    computed: ClassVar[tuple[str, ...]] = ("active",)
-
-    def create(self, link: Any, inputs: Values) -> tuple[str, Values]:
-        """Define and start it; one that an interrupted run left is defined anew."""
-        for network in link.listAllNetworks():
-            if network.name() == inputs["name"]:
-                _remove(network)
-        xml = documents.network(inputs["name"], inputs["bridge"], inputs["cidr"], inputs.get("host_address") or None)
-        network = link.networkDefineXML(xml)
-        network.setAutostart(True)
-        network.create()
-        return inputs["name"], {"active": True}
-
-    def read(self, link: Any, identity: str, state: Values) -> Values | None:
-        """Whether it is there and active, its bridge, and the host's address on it."""
-        found = None
-        with gone_is_fine():
-            found = link.networkLookupByName(identity)
-        if found is None:
-            return None
-        root = ElementTree.fromstring(found.XMLDesc(0))
-        bridge, ip = root.find("bridge"), root.find("ip")
-        return {
-            **state,
-            "bridge": bridge.get("name") if bridge is not None else None,
-            "host_address": ip.get("address") if ip is not None else None,
-            "active": bool(found.isActive()),
-        }
-
-    def update(self, link: Any, identity: str, state: Values, inputs: Values) -> Values:
-        """Start it again."""
-        network = link.networkLookupByName(identity)
-        if not network.isActive():
-            network.create()
-        return {"active": True}
-
-    def delete(self, link: Any, identity: str, state: Values) -> None:
-        """Stop and forget it."""
-        with gone_is_fine():
-            _remove(link.networkLookupByName(identity))
+from deskyard.plan.workspace import FilterPlan, NetworkPlan
+from deskyard.site.libvirt.kinds import resources
 
 
-class FilterKind(Kind):
-    """`deskyard:libvirt:Filter`: what a NIC may send, enforced by the host."""
+@dataclass(frozen=True)
+class NetworkArgs:
+    """The two networks of a workspace, and the filters of the NICs on the first."""
 
-    replaces: ClassVar[frozenset[str]] = frozenset({"name"})
-
-    def create(self, link: Any, inputs: Values) -> tuple[str, Values]:
-        """Define it; rules that an interrupted run left are written anew."""
-        if self.read(link, inputs["name"], inputs) is None:
-            link.nwfilterDefineXML(_document(inputs["kind"], inputs))
-        else:
-            self.update(link, inputs["name"], inputs, inputs)
-        return inputs["name"], {}
-
-    def read(self, link: Any, identity: str, state: Values) -> Values | None:
-        """Whether it is there, and which kind its rules make it."""
-        found = None
-        with gone_is_fine():
-            found = link.nwfilterLookupByName(identity)
-        if found is None:
-            return None
-        return {**state, "kind": _kind_of(found.XMLDesc(0), state)}
-
-    def update(self, link: Any, identity: str, state: Values, inputs: Values) -> Values:
-        """Write the rules anew; libvirt applies them to running machines at once."""
-        uuid = link.nwfilterLookupByName(identity).UUIDString()
-        xml = _document(inputs["kind"], inputs)
-        link.nwfilterDefineXML(xml.replace(" chain='root'>", f" chain='root'><uuid>{uuid}</uuid>", 1))
-        return {}
-
-    def delete(self, link: Any, identity: str, state: Values) -> None:
-        """Forget it."""
-        with gone_is_fine():
-            link.nwfilterLookupByName(identity).undefine()
+    workspace: NetworkPlan
+    uplink: NetworkPlan
+    desktop_filter: FilterPlan
+    gateway_filter: FilterPlan
 
 
-KINDS = ("desktop", "desktop-peers", "gateway")
+class Network(pulumi.ComponentResource):
+    """Workspace network, uplink, and what NICs on the workspace network may send."""
+
+    workspace: pulumi.Output[str]
+    uplink: pulumi.Output[str]
+    desktop_filter: pulumi.Output[str]
+    gateway_filter: pulumi.Output[str]
+
+    def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("deskyard:workspace:Network", name, None, opts)
+        child = pulumi.ResourceOptions(parent=self)
+        self.workspace = _network(f"{name}-workspace", args.workspace, child).name
+        self.uplink = _network(f"{name}-uplink", args.uplink, child).name
+        self.desktop_filter = _filter(f"{name}-desktop-filter", args.desktop_filter, child).name
+        self.gateway_filter = _filter(f"{name}-gateway-filter", args.gateway_filter, child).name
+        self.register_outputs({"workspace": self.workspace, "uplink": self.uplink})
 
 
-def _document(kind: str, values: Values) -> str:
-    """The XML of a filter; a state of before a filter knew its gateway makes rules that no running one has."""
-    if kind == "gateway":
-        return documents.gateway_filter(values["name"])
-    return documents.desktop_filter(
-        values["name"],
-        values.get("gateway_mac") or "",
-        values.get("gateway_address") or "",
-        peers=kind == "desktop-peers",
+def _network(name: str, plan: NetworkPlan, opts: pulumi.ResourceOptions) -> resources.Network:
+    return resources.Network(
+        name, name=plan.name, bridge=plan.bridge, cidr=plan.cidr, host_address=plan.host_address, opts=opts
     )
 
 
-def _remove(network: Any) -> None:
-    if network.isActive():
-        network.destroy()
-    network.undefine()
-
-
-def _kind_of(xml: str, state: Values) -> str:
-    """The kind whose rules these are; `altered` if somebody changed them."""
-    found = _rules(xml)
-    for kind in KINDS:
-        if _rules(_document(kind, state)) == found:
-            return kind
-    return "altered"
-
-
-def _rules(xml: str) -> list[str]:
-    """Rules and references in one form, whatever libvirt adds when it writes them."""
-    rules = []
-    for element in ElementTree.fromstring(xml):
-        if element.tag == "filterref":
-            rules.append(f"filterref {element.get('filter')}")
-        elif element.tag == "rule":
-            inner = " ".join(f"{child.tag} {sorted(child.attrib.items())}" for child in element)
-            rules.append(f"rule {element.get('action')} {element.get('direction')} {element.get('priority')} {inner}")
-    return sorted(rules)
+def _filter(name: str, plan: FilterPlan, opts: pulumi.ResourceOptions) -> resources.Filter:
+    return resources.Filter(
+        name,
+        name=plan.name,
+        kind=plan.kind,
+        gateway_mac=plan.gateway_mac,
+        gateway_address=plan.gateway_address,
+        opts=opts,
+    )

@@ -8,10 +8,10 @@ from typing import TypeVar
 from pulumi.provider.experimental import provider as protocol
 
 from deskyard.errors import DeskyardError
-from stacks.libvirt.backend import LibvirtBackend
-from stacks.provider.kind import CANCELLATION, Backend, Kind
-from stacks.provider.values import Unknown, Values, to_pulumi, to_python
-from stacks.proxmox.backend import ClusterBackend
+from deskyard.site.libvirt.kinds.backend import LibvirtBackend
+from deskyard.site.proxmox.kinds.backend import ClusterBackend
+from deskyard.site.resource.kind import CANCELLATION, Backend, Kind
+from deskyard.site.resource.values import Unknown, Values, to_pulumi, to_python
 
 T = TypeVar("T")
 VERSION = "0.1.0"

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pulumi
 
-from deskyard.plan.proxmox import VmPlan
+from deskyard.plan.proxmox.workspace import VmPlan
 from stacks.proxmox.machine import Machine
 
 

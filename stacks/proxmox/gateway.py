@@ -5,10 +5,10 @@ from dataclasses import asdict, dataclass
 
 import pulumi
 
-from deskyard.plan.proxmox import VmPlan
+from deskyard.plan.proxmox.workspace import VmPlan
 from deskyard.plan.workspace import GatewayPlan
+from deskyard.site.proxmox.kinds.resources import GatewaySettings
 from stacks.proxmox.machine import Machine
-from stacks.proxmox.resources import GatewaySettings
 
 
 @dataclass(frozen=True)

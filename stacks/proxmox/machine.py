@@ -5,11 +5,11 @@ import pulumi_proxmoxve as pve
 from pulumi_proxmoxve import firewall
 
 from deskyard.plan.account import MANAGER
-from deskyard.plan.proxmox import NicPlan, VmPlan
-from deskyard.plan.proxmox_firewall import RulePlan
+from deskyard.plan.proxmox.firewall import RulePlan
+from deskyard.plan.proxmox.workspace import NicPlan, VmPlan
 from deskyard.plan.workspace import GATEWAY
-from deskyard.proxmox.machine import CPU, DISK, OS_TYPE
-from stacks.proxmox.resources import Power
+from deskyard.site.proxmox.kinds.resources import Power
+from deskyard.site.proxmox.machine import CPU, DISK, OS_TYPE
 
 # What a later image or cloud-init must never change or replace, and what `Power` sees to. Nobody declares `startup`:
 # to set or delete it takes Sys.Modify on `/`, beyond VM.Config.Options (qemu-server, PVE/API2/Qemu.pm,

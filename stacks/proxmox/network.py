@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_proxmoxve import sdn
 
-from deskyard.plan.proxmox import VnetPlan
-from deskyard.plan.workspace import short_id
-from stacks.proxmox.resources import AppliedNetwork
+from deskyard.plan.names import short_id
+from deskyard.plan.proxmox.workspace import VnetPlan
+from deskyard.site.proxmox.kinds.resources import AppliedNetwork
 
 # For every port or none: to isolate them would cut desktops off from a gateway on their node, too (pve-network,
 # Zones/Plugin.pm, tap_plug). It is said, so that a network that an earlier version isolated is mended.

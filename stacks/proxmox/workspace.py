@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_proxmoxve as pve
 
-from deskyard.plan.proxmox import ClusterPlan
+from deskyard.plan.proxmox.workspace import ClusterPlan
 from deskyard.plan.workspace import WorkspacePlan
-from deskyard.proxmox.privileges import OPERATORS
-from deskyard.run.cluster_link import ROOTS_VARIABLE, TOKEN_VARIABLE
+from deskyard.site.proxmox.doctor.privileges import OPERATORS
+from deskyard.site.proxmox.plugin import ROOTS_VARIABLE, TOKEN_VARIABLE
 from stacks.proxmox.desktop import ClusterDesktop, ClusterDesktopArgs
 from stacks.proxmox.gateway import ClusterGateway, ClusterGatewayArgs
 from stacks.proxmox.network import ClusterNetwork, ClusterNetworkArgs

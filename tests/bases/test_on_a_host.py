@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from deskyard.plan.image import base_image
-from deskyard.run.bootstrap import apt_sources
-from deskyard.run.places import tree
+from deskyard.host.places import tree
+from deskyard.image.base.bootstrap import apt_sources
+from deskyard.plan.image.image import base_image
 from tests.catalogue import workbench
 from tests.catalogue.workbench import Workbench
 

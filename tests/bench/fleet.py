@@ -12,7 +12,7 @@ from typing import Any
 
 from deskyard.model.tier import TIERS
 from deskyard.model.workspace import Workspace
-from deskyard.plan.proxmox import ClusterPlan
+from deskyard.plan.proxmox.workspace import ClusterPlan
 from tests.support.paper_cluster import PaperCluster, rack, workspace
 
 NODES = 32

@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from deskyard.gateway.websocket import BINARY, PING, frame, mask
+from deskyard.gateway.view.websocket import BINARY, PING, frame, mask
 from tests.gateway.desktops import GUID
 
 CHUNK = bytes(64 * 1024)

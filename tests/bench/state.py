@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from deskyard.run import workspace
-from deskyard.run.pulumi_stack import WorkspaceStack
+from deskyard.engine.stack import WorkspaceStack
+from deskyard.workspace import workspace
 from tests.proxmox.rack import Rack, changed, watched
 from tests.support.postgres import database, programs
 from tests.support.pve import Peer

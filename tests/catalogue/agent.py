@@ -6,11 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from deskyard.desktop import program as desktop_program
+from deskyard.desktop.key_delivery import request
+from deskyard.guest import keys as key_program
+from deskyard.host.command import run
+from deskyard.lab.desk import DESK
 from deskyard.plan import key_file
-from deskyard.run import desktop_program, key_program
-from deskyard.run.command import run
-from deskyard.run.key_delivery import request
-from deskyard.run.molecule_desk import DESK
 from tests.catalogue.workbench import Workbench
 from tests.support import model_server
 

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from deskyard.agent import task
+from deskyard.agent.task import Task
+from deskyard.engine import running
 from deskyard.errors import SiteError
-from deskyard.run import agent_task, running
-from deskyard.run.agent_task import Task
-from deskyard.run.molecule_desk import DESK
-from deskyard.run.ssh_link import SshLink
+from deskyard.lab.desk import DESK
+from deskyard.site.ssh_link import SshLink
 from tests.catalogue.agent import SERVICE, Agent
 from tests.catalogue.workbench import Workbench
 
@@ -55,7 +56,7 @@ def owner(agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eventua
 
 def done(text: str, session: str = "") -> list[dict[str, Any]]:
     """What happens when the agent gets a task."""
-    return list(agent_task.events(Task.checked(f"lab/{DESK}", text, session, 600)))
+    return list(task.events(Task.checked(f"lab/{DESK}", text, session, 600)))
 
 
 def test_agent_makes_a_file_by_its_shell_and_says_so_in_pieces(agent: Agent) -> None:
@@ -106,7 +107,7 @@ def test_task_of_who_stops_listening_ends_with_what_it_runs(agent: Agent) -> Non
     def runs() -> bool:
         return agent.bench.do("pgrep -x -f 'sleep 7421'", check=False).code == 0
 
-    with closing(agent_task.events(Task.checked(f"lab/{DESK}", "Please run `sleep 7421`.", "", 600))) as events:
+    with closing(task.events(Task.checked(f"lab/{DESK}", "Please run `sleep 7421`.", "", 600))) as events:
         assert next(events)["event"] == "begin"
         end = time.monotonic() + 120
         while not runs() and time.monotonic() < end:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from deskyard.run.build_network import BuildNetwork
-from deskyard.run.command import Result, run
-from deskyard.run.molecule_desk import ADDRESS, DESK
-from deskyard.run.packer import open_image
+from deskyard.host.command import Result, run
+from deskyard.image.build.first_boot import open_image
+from deskyard.image.build.network import BuildNetwork
+from deskyard.lab.desk import ADDRESS, DESK
 from tests.catalogue.workbench import Workbench
 from tests.support import npm_mirror
 

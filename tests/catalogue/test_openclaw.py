@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from deskyard.run.molecule_desk import ADDRESS
+from deskyard.lab.desk import ADDRESS
 from tests.catalogue.agent import SERVICE, Agent
 from tests.catalogue.workbench import Workbench
 

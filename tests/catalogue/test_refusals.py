@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from deskyard.run.places import tree
+from deskyard.host.places import tree
 from tests.catalogue.workbench import Workbench
 
 pytestmark = pytest.mark.deep

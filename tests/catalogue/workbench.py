@@ -1,4 +1,4 @@
-"""A desktop's system without its machine (deskyard/run/molecule_desk.py), to which roles of images are applied.
+"""A desktop's system without its machine (deskyard/lab/desk.py), to which roles of images are applied.
 
 Packages come from the registries, by a way out of its own. Everything a host writes is one folder, which goes with it.
 """
@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from deskyard.run import molecule_desk
-from deskyard.run.command import Result, run
-from deskyard.run.molecule_desk import DESK
-from deskyard.run.places import tree
+from deskyard.host.command import Result, run
+from deskyard.host.places import tree
+from deskyard.lab import desk
+from deskyard.lab.desk import DESK
 from tests.support.containers import Containers
 from tests.support.requirements import need_programs, need_root
 
@@ -39,7 +39,7 @@ class Workbench(Containers):
 
     def boot(self) -> None:
         """Create the host as Molecule has it."""
-        molecule_desk.boot(self.yard)
+        desk.boot(self.yard)
 
     @property
     def root(self) -> Path:

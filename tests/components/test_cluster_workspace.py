@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from deskyard.errors import ConfigError
-from deskyard.plan.proxmox import ClusterPlan, plan_on_cluster
+from deskyard.plan.proxmox.workspace import ClusterPlan, plan_on_cluster
 from deskyard.plan.workspace import WorkspacePlan
 from stacks.proxmox import ClusterWorkspace, ClusterWorkspaceArgs
 from tests.components.conftest import Recorder, run

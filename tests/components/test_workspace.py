@@ -11,8 +11,8 @@ import pytest
 from deskyard.model.site import Site
 from deskyard.model.workspace import Workspace as Declaration
 from deskyard.plan.workspace import WorkspacePlan, plan_workspace
-from stacks.components import ImageSource, Workspace, WorkspaceArgs
-from stacks.libvirt import resources
+from deskyard.site.libvirt.kinds import resources
+from stacks.libvirt import ImageSource, Workspace, WorkspaceArgs
 from tests.components.conftest import Recorder, run
 
 GOLDEN = Path(__file__).parent / "golden" / "two_desktops.json"

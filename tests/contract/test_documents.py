@@ -53,7 +53,7 @@ def test_every_path_test_and_page_that_a_document_names_exists(page: Path) -> No
 
 
 def test_a_path_that_does_not_exist_is_seen() -> None:
-    text = "see `deskyard/plan/{claims,nothing}.py`, tests/contract/test_tree.py and (docs/gone.md)."
+    text = "see `deskyard/plan/{account,nothing}.py`, tests/contract/test_tree.py and (docs/gone.md)."
     assert [path for path in paths(text) if not is_there(path)] == ["deskyard/plan/nothing.py", "docs/gone.md"]
 
 

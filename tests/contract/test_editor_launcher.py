@@ -11,7 +11,7 @@ from pathlib import Path
 import jinja2
 import pytest
 
-from deskyard.run.places import tree
+from deskyard.host.places import tree
 
 # An editor that counts its starts, and ends at the first so many.
 EDITOR = """#!{python}

@@ -10,8 +10,10 @@ import yaml
 
 from deskyard.model.image import CustomImage
 from deskyard.model.schema import schemas
-from deskyard.plan.image import inputs, read_image, suite_folders
-from deskyard.plan.image_layer import layer_files
+from deskyard.plan.image.image import read_image
+from deskyard.plan.image.inputs import inputs
+from deskyard.plan.image.layer import layer_files
+from deskyard.plan.image.suites import suite_folders
 
 TREE = Path(__file__).parents[2]
 EXAMPLES = sorted((TREE / "examples/images").iterdir())

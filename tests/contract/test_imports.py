@@ -28,10 +28,10 @@ def test_list_of_tasks_imports_none_of_the_work() -> None:
     assert imported(f"import tasks\n{own}", ()) == []
 
 
-@pytest.mark.parametrize("module", ["access", "workspace_status"])
+@pytest.mark.parametrize("module", ["access.access", "workspace.status"])
 def test_status_and_access_import_no_engine(module: str) -> None:
-    assert imported(f"import deskyard.run.{module}", HEAVY) == []
+    assert imported(f"import deskyard.{module}", HEAVY) == []
 
 
 def test_what_is_imported_is_seen() -> None:
-    assert "pulumi" in imported("import deskyard.run.workspace", HEAVY)
+    assert "pulumi" in imported("import deskyard.workspace.workspace", HEAVY)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from deskyard.toolchain import locate
+from deskyard.host.toolchain import locate
 from tests.support.linters import passes
 
 TREE = Path(__file__).parents[2]

@@ -9,11 +9,11 @@ import pytest
 from PIL import Image
 
 from deskyard.errors import BuildError, CommandError
-from deskyard.run.command import run
-from deskyard.run.packer import PackerBuild
-from deskyard.run.qemu_cpu import QEMU
-from deskyard.run.qemu_machine import Machine, machines_below
-from deskyard.toolchain import locate
+from deskyard.host.command import run
+from deskyard.host.toolchain import locate
+from deskyard.host.vm.cpu import QEMU
+from deskyard.host.vm.qemu import Machine, machines_below
+from deskyard.image.build.packer import PackerBuild
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from deskyard.run.molecule_tree import gateway_roles, scenarios, without_scenarios
+from deskyard.lab.tree import gateway_roles, scenarios, without_scenarios
 
 TREE = Path(__file__).resolve().parents[2]
 ROLES = sorted(path.parent.parent for path in TREE.glob("ansible/roles/*/tasks/main.yml"))

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from deskyard.model.schema import schemas, text
-from deskyard.plan.image import read_image
+from deskyard.plan.image.image import read_image
 
 TREE = Path(__file__).parents[2]
 IMAGES = sorted(TREE.glob("images/*/image.yaml"))

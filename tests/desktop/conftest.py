@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from deskyard.run import hypervisor, key_delivery
-from deskyard.run.places import places
+from deskyard.desktop import key_delivery
+from deskyard.host.places import places
+from deskyard.site.libvirt import daemon
 from tests.desktop.lab import Lab, planned
 from tests.desktop.owner import Owner
 from tests.support.requirements import need_root
@@ -24,7 +25,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DESKYARD_HOME", str(folder / "home"))
         lab = Lab(folder / "yard", planned("desk", "other"))
-        patch.setattr(hypervisor, "inside", lab.inside)
+        patch.setattr(daemon, "inside", lab.inside)
         with lab:
             yield lab
 

@@ -10,18 +10,18 @@ from collections.abc import Sequence
 from ipaddress import IPv4Network
 from pathlib import Path
 
+from deskyard.host.command import run
+from deskyard.host.places import tree
+from deskyard.image.base.bootstrap import apt_sources
+from deskyard.lab.nspawn import Host, Nic
+from deskyard.lab.tree import cached
 from deskyard.model.site import Site
 from deskyard.model.workspace import Workspace
 from deskyard.plan.account import AGENT, MANAGER
-from deskyard.plan.image import base_image
+from deskyard.plan.image.image import base_image
 from deskyard.plan.workspace import GATEWAY, WorkspacePlan, plan_workspace
-from deskyard.run.bootstrap import apt_sources
-from deskyard.run.command import run
-from deskyard.run.management_key import public_key
-from deskyard.run.molecule_tree import cached
-from deskyard.run.nspawn import Host, Nic
-from deskyard.run.places import tree
-from deskyard.run.ssh_link import SshLink
+from deskyard.site.management_key import public_key
+from deskyard.site.ssh_link import SshLink
 from tests.support.containers import Containers
 
 PACKAGES = ("dbus", "iproute2", "libpam-systemd", "openssh-server", "procps", "python3", "sudo", "systemd-sysv")

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from deskyard.run import declaration, readiness, running, workspace
-from deskyard.run.pulumi_stack import WorkspaceStack
+from deskyard.declaration import declaration
+from deskyard.engine import running
+from deskyard.engine.stack import WorkspaceStack
+from deskyard.workspace import readiness, workspace
 from tests.desktop.lab import NETWORK, Lab
 from tests.support.inv import Told, inv
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from deskyard.run import agent_task
+from deskyard.agent import task
 from tests.desktop.lab import Lab
 from tests.desktop.owner import Owner
 from tests.support import agent_server
@@ -23,18 +23,18 @@ from tests.support.processes import watching
 TOKEN, TEXT = "canary-9d10-token", "canary-5b7e-text"
 UNIT = f"""[Service]
 User=agent
-ExecStart=/usr/bin/python3 /opt/agent_server.py {agent_task.SECRET} /home/agent/agent.log --port 18789
+ExecStart=/usr/bin/python3 /opt/agent_server.py {task.SECRET} /home/agent/agent.log --port 18789
 """
 PREPARE = f"""
 systemctl daemon-reload
 mkdir -p /etc/deskyard
-echo OPENCLAW_GATEWAY_TOKEN={TOKEN} >{agent_task.SECRET}
-chown root:agent {agent_task.SECRET}
-chmod 0640 {agent_task.SECRET}
+echo OPENCLAW_GATEWAY_TOKEN={TOKEN} >{task.SECRET}
+chown root:agent {task.SECRET}
+chmod 0640 {task.SECRET}
 rm -f /home/agent/agent.log
-systemctl restart {agent_task.UNIT}
+systemctl restart {task.UNIT}
 """
-CLEAN = f"systemctl stop {agent_task.UNIT}; rm -f /etc/systemd/system/{agent_task.UNIT} {agent_task.SECRET}"
+CLEAN = f"systemctl stop {task.UNIT}; rm -f /etc/systemd/system/{task.UNIT} {task.SECRET}"
 PROGRAMS = "ps -u agent -o args= | grep '[p]ython3 -I -c'"
 JOURNAL = "journalctl --sync; journalctl --all --output=export --no-pager"
 SECONDS = 90.0
@@ -45,7 +45,7 @@ def agent(lab: Lab, owner: Owner) -> Iterator[None]:
     """An agent on `desk`, none on `other`."""
     owner.declare(desk=[], other=[])
     (lab.root("desk") / "opt/agent_server.py").write_text(Path(agent_server.__file__).read_text())
-    (lab.root("desk") / "etc/systemd/system" / agent_task.UNIT).write_text(UNIT)
+    (lab.root("desk") / "etc/systemd/system" / task.UNIT).write_text(UNIT)
     lab.do("desk", PREPARE)
     yield
     lab.do("desk", f"{CLEAN}; systemctl daemon-reload")
@@ -140,8 +140,8 @@ def test_task_ends_with_the_connection(lab: Lab, owner: Owner) -> None:
     ("desktop", "script", "reason", "remedy"),
     [
         ("other", "true", "has no agent", "image: agent"),
-        ("desk", f"systemctl stop {agent_task.UNIT}", "does not run", "systemctl status"),
-        ("desk", f"chmod 0600 {agent_task.SECRET}", "Permission denied", "agent-openclaw-secret"),
+        ("desk", f"systemctl stop {task.UNIT}", "does not run", "systemctl status"),
+        ("desk", f"chmod 0600 {task.SECRET}", "Permission denied", "agent-openclaw-secret"),
         ("nobody", "true", "is not in workspace lab", "desk, other"),
     ],
     ids=["no agent", "stopped", "secret", "unknown"],
@@ -157,9 +157,9 @@ def test_what_is_missing_is_said(lab: Lab, owner: Owner, desktop: str, script: s
 
 
 def test_secret_that_the_gateway_does_not_know_is_refused(lab: Lab, owner: Owner) -> None:
-    lab.do("desk", f"sed -i s:{agent_task.SECRET}:/home/agent/other: /etc/systemd/system/{agent_task.UNIT}")
+    lab.do("desk", f"sed -i s:{task.SECRET}:/home/agent/other: /etc/systemd/system/{task.UNIT}")
     lab.do("desk", "echo X=another >/home/agent/other", user="agent")
-    lab.do("desk", f"systemctl daemon-reload; systemctl restart {agent_task.UNIT}")
+    lab.do("desk", f"systemctl daemon-reload; systemctl restart {task.UNIT}")
     told = owner.inv("agent.task", "lab/desk", "count")
     assert told.code == 1 and "does not know its own secret: 401 Unauthorized" in told.err
     assert TOKEN not in told.err

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from deskyard.desktop import customise_delivery, program
+from deskyard.guest import customise
 from deskyard.plan import customisation
-from deskyard.run import customise_delivery, customise_program, desktop_program
 from tests.desktop.lab import Lab
 from tests.desktop.owner import Owner
 
@@ -167,12 +168,12 @@ AS_AGENT = ("    os.seteuid(account.pw_uid)", "    pass")
 def test_either_of_two_walls_holds_against_a_link_and_without_both_it_is_followed(
     lab: Lab, owner: Owner, monkeypatch: pytest.MonkeyPatch, without: list[tuple[str, str]], written: bool
 ) -> None:
-    source = Path(customise_program.__file__).read_text()
+    source = Path(customise.__file__).read_text()
     for part, weaker in without:
         assert part in source
         source = source.replace(part, weaker)
     (owner.folder / "program.py").write_text(source)
-    monkeypatch.setattr(customise_program, "__file__", str(owner.folder / "program.py"))
+    monkeypatch.setattr(customise, "__file__", str(owner.folder / "program.py"))
     lab.do("desk", "rm -rf /etc/deskyard-target; install -d -m 0755 /etc/deskyard-target")
     lab.do("desk", "ln -s /etc/deskyard-target ~agent/d", user="agent")
     owner.customise(desk=folder(owner.folder / "own", {"home/d/planted": "evil\n"}))
@@ -228,7 +229,7 @@ def test_an_interrupted_apply_goes_on_at_the_next(lab: Lab, owner: Owner, monkey
     own = folder(owner.folder / "own", {f"home/f{number}": "x" * 1000 for number in range(6)})
     owner.customise(desk=own)
     monkeypatch.setattr(customise_delivery, "BATCH_BYTES", 1500)
-    ask, asked = desktop_program.ask, []
+    ask, asked = program.ask, []
 
     def cut(*arguments: Any, **named: Any) -> Any:
         asked.append(arguments)
@@ -237,7 +238,7 @@ def test_an_interrupted_apply_goes_on_at_the_next(lab: Lab, owner: Owner, monkey
         return ask(*arguments, **named)
 
     with monkeypatch.context() as patch:
-        patch.setattr(desktop_program, "ask", cut)
+        patch.setattr(program, "ask", cut)
         assert owner.inv("desktop.customise", "lab/desk").code == 130
     home = lab.root("desk") / HOME
     assert sorted(path.name for path in home.glob("f*")) == ["f0", "f1"]
@@ -256,7 +257,7 @@ def test_a_program_that_is_killed_on_the_desktop_loses_nothing(
     lab: Lab, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Else it would be asked again at once.
-    monkeypatch.setattr(desktop_program, "REACH_SECONDS", 0.0)
+    monkeypatch.setattr(program, "REACH_SECONDS", 0.0)
     own = folder(owner.folder / "own", {f"home/all/{number}": "1" for number in range(400)})
     owner.customise(desk=own)
     lab.do("desk", "mkdir ~agent/all; echo mine >~agent/all/399", user="agent")
@@ -299,8 +300,8 @@ def test_a_script_whose_starter_went_away_runs_to_its_end_and_is_not_run_twice(l
 
 
 def test_half_a_request_changes_nothing(lab: Lab, owner: Owner) -> None:
-    source = Path(customise_program.__file__).read_text()
-    remote = ["sudo", "-n", "python3", "-I", "-c", desktop_program.START, str(len(source))]
+    source = Path(customise.__file__).read_text()
+    remote = ["sudo", "-n", "python3", "-I", "-c", program.START, str(len(source))]
     done = lab.link.run("desk", remote, timeout=60, stdin=f'{source}{{"do": "begin", ', check=False)
     assert done.code != 0 and not (lab.root("desk") / customisation.STATE.lstrip("/")).exists()
 

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from deskyard.desktop import key_delivery, program
 from deskyard.errors import SiteError
+from deskyard.guest import keys
+from deskyard.host.places import places
 from deskyard.plan import key_file
-from deskyard.run import desktop_program, key_delivery, key_program
-from deskyard.run.places import places
 from tests.desktop.lab import Lab
 from tests.desktop.owner import Owner
 from tests.support.processes import watching
@@ -142,9 +143,9 @@ def test_what_is_on_the_desktop_is_compared_not_remembered(lab: Lab, owner: Owne
 
 def test_half_a_request_changes_nothing(lab: Lab, owner: Owner) -> None:
     key_delivery.deliver(lab.plan, {"desk": {"anthropic": ANTHROPIC}, "other": {}})
-    source = Path(key_program.__file__).read_text()
+    source = Path(keys.__file__).read_text()
     request = json.dumps(key_delivery.request(text=key_file.text({"anthropic": NEXT})))
-    remote = ["sudo", "-n", "python3", "-I", "-c", desktop_program.START, str(len(source))]
+    remote = ["sudo", "-n", "python3", "-I", "-c", program.START, str(len(source))]
     for cut in (0, 40, len(request) - 1):
         done = lab.link.run("desk", remote, timeout=60, stdin=source + request[:cut], check=False)
         assert done.code != 0 and NEXT not in done.stdout + done.stderr
@@ -165,7 +166,7 @@ def test_a_desktop_that_fails_keeps_no_other_from_its_keys(lab: Lab, owner: Owne
 
 
 def test_a_desktop_with_another_host_key_gets_nothing(lab: Lab, owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desktop_program, "REACH_SECONDS", 0.0)
+    monkeypatch.setattr(program, "REACH_SECONDS", 0.0)
     right = lab.link.known_hosts.read_text()
     strange = subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(owner.folder / "strange")])
     assert strange.returncode == 0

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from selenium.webdriver import Chrome
 
-from deskyard.run.accelerator import accelerator
-from deskyard.run.places import places
+from deskyard.host.places import places
+from deskyard.host.vm.accelerator import accelerator
 from tests.e2e.full_desktop import CLOSE
 from tests.e2e.test_viewer import watch
 from tests.support import browser

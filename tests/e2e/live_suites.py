@@ -4,8 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from deskyard.plan.image import read_image, suite_folders
-from deskyard.run.places import places, tree
+from deskyard.host.places import places, tree
+from deskyard.plan.image.image import read_image
+from deskyard.plan.image.suites import suite_folders
 from tests.support.workspaces import Running
 
 SECONDS = 1800

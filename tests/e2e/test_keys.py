@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from deskyard.host.places import places
 from deskyard.plan import key_file
-from deskyard.run.places import places
 from tests.support.processes import Seen, watching
 from tests.support.workspaces import Running
 

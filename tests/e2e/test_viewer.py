@@ -11,7 +11,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from deskyard.run.places import tree
+from deskyard.host.places import tree
 from tests.support import browser
 from tests.support.door import Door
 from tests.support.workspaces import Running

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from deskyard.gateway import tls
-from deskyard.toolchain import find
+from deskyard.gateway.machine import tls
+from deskyard.host.toolchain import find
 from tests.gateway.authority import Authority
 from tests.gateway.support import HOSTNAME, free_ports, wait_for
 from tests.support.requirements import missing

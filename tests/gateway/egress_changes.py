@@ -5,11 +5,11 @@ Arguments: how many times. Each time another entry is allowed and the one before
 
 import sys
 
-from deskyard.gateway import egress_grants
-from deskyard.gateway.apply import change_list
-from deskyard.gateway.layout import load
-from deskyard.gateway.settings import parse
-from deskyard.gateway.system import Machine
+from deskyard.gateway.config import egress_grants
+from deskyard.gateway.config.apply import change_list
+from deskyard.gateway.machine.layout import load
+from deskyard.gateway.machine.system import Machine
+from deskyard.wire.gateway_settings import parse
 
 
 def main() -> None:

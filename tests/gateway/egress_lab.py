@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from deskyard.gateway import settings as gateway_settings
-from deskyard.gateway import tls
+from deskyard.gateway.machine import tls
+from deskyard.wire import gateway_settings as gateway_settings
 from tests.gateway.nets import Nets
 from tests.gateway.support import search_path, wait_for
 from tests.support.requirements import need_programs, need_root

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from deskyard.gateway.settings import Settings
+from deskyard.wire.gateway_settings import Settings
 
 SERVE = """
 import socket, sys, threading, json

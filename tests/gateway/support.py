@@ -19,12 +19,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from deskyard.gateway import admin, backends, settings, tls
-from deskyard.gateway.apply import apply
-from deskyard.gateway.certificate import install
-from deskyard.gateway.layout import Layout
-from deskyard.gateway.system import Answer, Machine, System
-from deskyard.gateway.websocket import PING, frame
+from deskyard.gateway.config import backends
+from deskyard.gateway.config.apply import apply
+from deskyard.gateway.config.certificate import install
+from deskyard.gateway.machine import tls
+from deskyard.gateway.machine.layout import Layout
+from deskyard.gateway.machine.system import Answer, Machine, System
+from deskyard.gateway.session import admin
+from deskyard.gateway.view.websocket import PING, frame
+from deskyard.wire import gateway_settings
 from tests.gateway.authority import Authority
 from tests.gateway.desktops import FakeDesktops
 
@@ -184,7 +187,7 @@ class Gateway:
         self.origin = f"https://{self.authority}"
         self.desktops = self.play_desktops()
         self._write_assets()
-        self.settings = settings.parse(json.dumps(self.document()))
+        self.settings = gateway_settings.parse(json.dumps(self.document()))
         apply(self.settings, self.layout, Checks())
         self._certify()
         self.layout.proxy_file.write_text(self.weaken(self.layout.proxy_file.read_text()))

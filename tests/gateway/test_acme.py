@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from deskyard.gateway import acme, render, tls
-from deskyard.gateway.errors import GatewayError
-from deskyard.gateway.settings import Acme
-from deskyard.gateway.system import Machine
+from deskyard.errors import GatewayError
+from deskyard.gateway.config import acme, render
+from deskyard.gateway.machine import tls
+from deskyard.gateway.machine.system import Machine
+from deskyard.wire.gateway_settings import Acme
 from tests.gateway.acme_server import LIFE_SECONDS, AcmeServer, run_acme_server
 from tests.gateway.conftest import run_gateway
 from tests.gateway.support import HOSTNAME, Gateway, free_ports

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from deskyard.gateway.websocket import BINARY, frame
+from deskyard.gateway.view.websocket import BINARY, frame
 from tests.gateway.support import Gateway, Opened
 
 

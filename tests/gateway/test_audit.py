@@ -2,9 +2,9 @@
 
 import json
 
-from deskyard.gateway import keys
-from deskyard.gateway.audit import files
-from deskyard.gateway.audit_check import verify
+from deskyard.gateway.config import keys
+from deskyard.gateway.session.audit import files
+from deskyard.gateway.session.audit_check import verify
 from tests.gateway.support import Gateway, wait_for
 from tests.gateway.test_door import signed
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from deskyard.gateway.settings import Acme
+from deskyard.wire.gateway_settings import Acme
 from tests.gateway.conftest import run_gateway
 from tests.gateway.support import HOSTNAME, free_ports
 from tests.gateway.test_acme import WHERE, OrderingGateway

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from deskyard.gateway import render
-from deskyard.gateway.settings import Settings
+from deskyard.gateway.config import render
+from deskyard.wire.gateway_settings import Settings
 from tests.gateway.nets import Nets
 from tests.gateway.support import wait_for
 from tests.support.requirements import need_programs, need_root

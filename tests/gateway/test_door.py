@@ -11,7 +11,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from deskyard.gateway import signing
+from deskyard.gateway.session import signing
 from tests.gateway.support import Gateway
 
 

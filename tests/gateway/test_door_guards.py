@@ -6,8 +6,9 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from deskyard.gateway import keys, signing
-from deskyard.gateway.render import SOCKET_PATHS
+from deskyard.gateway.config import keys
+from deskyard.gateway.config.render import SOCKET_PATHS
+from deskyard.gateway.session import signing
 from tests.gateway.conftest import run_gateway
 from tests.gateway.support import Gateway
 from tests.gateway.test_door import claims, signed

@@ -4,7 +4,8 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from deskyard.gateway import keys, signing
+from deskyard.gateway.config import keys
+from deskyard.gateway.session import signing
 from tests.gateway.support import Gateway, wait_for
 from tests.gateway.test_door import claims, signed
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from deskyard.gateway.settings import Settings
+from deskyard.wire.gateway_settings import Settings
 from tests.gateway.egress_guest import client_hello, query
 from tests.gateway.egress_lab import (
     D1,

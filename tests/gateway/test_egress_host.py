@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from deskyard.gateway import render
-from deskyard.gateway.settings import Settings, parse
+from deskyard.gateway.config import render
 from deskyard.model.site import Site
 from deskyard.model.workspace import Desktop, Workspace
 from deskyard.plan.workspace import plan_workspace
+from deskyard.wire.gateway_settings import Settings, parse
 from tests.gateway.egress_lab import OTHER, EgressLab, job, run_lab
 from tests.gateway.egress_lab import PUBLIC as WORLD
 from tests.gateway.test_egress import fast

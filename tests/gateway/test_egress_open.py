@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from deskyard.gateway import render
-from deskyard.gateway.settings import Settings
+from deskyard.gateway.config import render
 from deskyard.model.site import Site
+from deskyard.wire.gateway_settings import Settings
 from tests.gateway.nets import Flow, Nets
 from tests.gateway.test_firewall import D1, D2, HOST, METADATA, PRIVATE, PUBLIC, run_nets
 from tests.unit.gateway.support import parsed

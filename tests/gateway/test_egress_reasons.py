@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from deskyard.gateway.settings import parse
+from deskyard.wire.gateway_settings import parse
 from tests.gateway.egress_lab import D1, GATEWAY, HOST, PRIVATE, PUBLIC, EgressLab, job, run_lab
 from tests.gateway.support import wait_for
 from tests.gateway.test_egress import V6, answered, fast

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from deskyard.gateway import render
+from deskyard.gateway.config import render
 from tests.gateway.nets import Nets
 from tests.gateway.test_firewall import D1, GATEWAY, PUBLIC, UPLINK, run_nets
 from tests.unit.gateway.support import parsed

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from deskyard.gateway import render
-from deskyard.gateway.settings import Settings
+from deskyard.gateway.config import render
+from deskyard.wire.gateway_settings import Settings
 from tests.gateway.nets import Flow, Nets
 from tests.gateway.support import wait_for
 from tests.support.requirements import need_root

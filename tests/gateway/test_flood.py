@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from deskyard.gateway.websocket import BINARY, PING, frame
+from deskyard.gateway.view.websocket import BINARY, PING, frame
 from tests.gateway.conftest import run_gateway
 from tests.gateway.support import Gateway, wait_for
 from tests.gateway.talkers import Talker

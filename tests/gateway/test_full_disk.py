@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from deskyard.gateway.audit_check import verify
-from deskyard.gateway.errors import GatewayError
+from deskyard.errors import GatewayError
+from deskyard.gateway.session.audit_check import verify
 from tests.gateway.conftest import run_gateway
 from tests.gateway.support import Gateway, wait_for
 from tests.gateway.talkers import Talker

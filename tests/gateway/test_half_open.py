@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deskyard.gateway.layout import Layout
+from deskyard.gateway.machine.layout import Layout
 from deskyard.plan.workspace import GATEWAY_MEMORY_MIB
 from tests.bench.load import upgrade_head
 from tests.gateway.conftest import run_gateway

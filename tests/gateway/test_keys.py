@@ -5,8 +5,9 @@ import time
 
 import pytest
 
-from deskyard.gateway import keys, signing
-from deskyard.gateway.errors import GatewayError
+from deskyard.errors import GatewayError
+from deskyard.gateway.config import keys
+from deskyard.gateway.session import signing
 from tests.gateway.conftest import run_gateway
 from tests.gateway.support import Checks, Gateway, wait_for
 

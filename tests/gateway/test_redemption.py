@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from deskyard.run import forward
-from deskyard.run.forward import Forward
+from deskyard.site.libvirt import forward
+from deskyard.site.libvirt.forward import Forward
 from tests.gateway.conftest import run_gateway
 from tests.gateway.support import HOSTNAME, Gateway, free_ports, wait_for
 

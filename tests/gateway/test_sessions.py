@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deskyard.gateway.errors import GatewayError
+from deskyard.errors import GatewayError
 from tests.gateway.conftest import run_gateway
 from tests.gateway.support import Gateway, Opened, wait_for
 

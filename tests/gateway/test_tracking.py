@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from deskyard.gateway import render, tracking
-from deskyard.gateway.settings import EGRESS, Settings
-from deskyard.gateway.settings import parse as parse_settings
+from deskyard.gateway.config import render, tracking
 from deskyard.model.site import Site
 from deskyard.model.workspace import Desktop, Workspace
 from deskyard.plan.workspace import plan_workspace
+from deskyard.wire.gateway_settings import EGRESS, Settings
+from deskyard.wire.gateway_settings import parse as parse_settings
 from tests.gateway.nets import Nets
 from tests.gateway.nft_walk import Packet, kernel_listing, parse
 from tests.gateway.support import wait_for

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deskyard.gateway.websocket import BINARY, CONTINUATION, frame
+from deskyard.gateway.view.websocket import BINARY, CONTINUATION, frame
 from tests.gateway.conftest import run_gateway
 from tests.gateway.support import Gateway, wait_for
 from tests.gateway.talkers import Talker

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from deskyard.gateway import render
+from deskyard.gateway.config import render
 from tests.gateway import test_attacks, test_door
 from tests.gateway.conftest import run_gateway
 from tests.gateway.support import Gateway

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from deskyard.gateway import render
-from deskyard.gateway.settings import EGRESS, Settings
-from deskyard.gateway.settings import parse as parse_settings
+from deskyard.gateway.config import render
 from deskyard.model.site import Site
+from deskyard.wire.gateway_settings import EGRESS, Settings
+from deskyard.wire.gateway_settings import parse as parse_settings
 from tests.gateway.nft_walk import Packet, Ruleset, kernel_listing, parse
 from tests.unit.gateway.support import document, parsed
 

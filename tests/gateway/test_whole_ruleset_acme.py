@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from deskyard.gateway import render
-from deskyard.gateway.settings import EGRESS, Acme, Settings
+from deskyard.gateway.config import render
+from deskyard.wire.gateway_settings import EGRESS, Acme, Settings
 from tests.gateway.nft_walk import Packet
 from tests.gateway.test_whole_ruleset import ALLOW, ROUTER, differences, loaded, may, packets
 from tests.unit.gateway.support import parsed

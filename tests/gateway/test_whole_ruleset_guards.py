@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from deskyard.gateway import render
-from deskyard.gateway.settings import EGRESS, Settings
+from deskyard.gateway.config import render
+from deskyard.wire.gateway_settings import EGRESS, Settings
 from tests.gateway.nft_walk import Packet, Ruleset
 from tests.gateway.test_whole_ruleset import ALLOW, PUBLIC, ROUTER, STATES, differences, loaded
 from tests.unit.gateway.support import parsed

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from deskyard.gateway import render, tracking
-from deskyard.gateway.settings import EGRESS, Settings, parse
+from deskyard.gateway.config import render, tracking
+from deskyard.wire.gateway_settings import EGRESS, Settings, parse
 from tests.gateway.nft_walk import kernel_listing
 from tests.unit.gateway.support import document
 

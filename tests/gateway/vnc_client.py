@@ -3,7 +3,7 @@
 import struct
 import time
 
-from deskyard.gateway.websocket import BINARY, frame
+from deskyard.gateway.view.websocket import BINARY, frame
 from tests.gateway.support import Gateway, Opened
 from tests.gateway.talkers import HEIGHT, WIDTH, exactly
 

@@ -15,10 +15,10 @@ import pytest
 import yaml
 
 from deskyard.model.site import Site
-from deskyard.proxmox.privileges import missing, plain, surplus
+from deskyard.site.proxmox.doctor.privileges import missing, plain, surplus
 from tests.hypervisor.lab import ROLE
 from tests.support.pve import Peer
-from tests.unit.proxmox.stub import site_values
+from tests.unit.site.stub import site_values
 
 # In place of the node's own program, which asks the same API as root.
 PVESH = """#!{python}

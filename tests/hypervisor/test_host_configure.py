@@ -11,7 +11,7 @@ import yaml
 from deskyard.errors import ConfigError, HostError
 from deskyard.model.site import Site
 from deskyard.plan.egress import DENIED_NETWORKS
-from deskyard.run import host_configure
+from deskyard.site.libvirt import configure
 from tests.hypervisor.lab import ROLE
 
 SITE = Site.check({"name": "local", "egress_denied": ["203.0.113.9/32"], "egress_exceptions": ["10.1.0.0/24"]}, "test")
@@ -37,14 +37,14 @@ def runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[list[str
         file = next(word for word in argv if word.startswith("host_variables=")).partition("=")[2]
         recorded.append((argv, json.loads(Path(file).read_text())))
 
-    monkeypatch.setattr(host_configure, "run", record)
-    monkeypatch.setattr(host_configure, "RUN_BY_SYSTEMD", tmp_path)
+    monkeypatch.setattr(configure, "run", record)
+    monkeypatch.setattr(configure, "RUN_BY_SYSTEMD", tmp_path)
     monkeypatch.setattr("os.geteuid", lambda: 0)
     return recorded
 
 
 def test_role_gets_the_networks_of_the_site(runs: list[tuple[list[str], dict[str, Any]]]) -> None:
-    host_configure.configure(SITE)
+    configure.configure(SITE)
     ((argv, given),) = runs
     assert given["hypervisor_denied_networks"] == [*DENIED_NETWORKS, "203.0.113.9/32"]
     assert given["hypervisor_egress_exceptions"] == ["10.1.0.0/24"]
@@ -54,12 +54,12 @@ def test_role_gets_the_networks_of_the_site(runs: list[tuple[list[str], dict[str
 
 
 def test_check_changes_nothing(runs: list[tuple[list[str], dict[str, Any]]]) -> None:
-    host_configure.configure(SITE, check=True)
+    configure.configure(SITE, check=True)
     assert "--check" in runs[0][0]
 
 
 def without_systemd(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(host_configure, "RUN_BY_SYSTEMD", Path("/nowhere"))
+    patch.setattr(configure, "RUN_BY_SYSTEMD", Path("/nowhere"))
 
 
 def without_root(patch: pytest.MonkeyPatch) -> None:
@@ -79,12 +79,12 @@ def test_machine_that_cannot_be_a_host_is_refused_before_anything_runs(
 ) -> None:
     change(monkeypatch)
     with pytest.raises(HostError, match=reason):
-        host_configure.configure(SITE)
+        configure.configure(SITE)
     assert runs == []
 
 
 def test_cluster_is_no_matter_of_this_machine(runs: list[tuple[list[str], dict[str, Any]]]) -> None:
     site = Site.check({"name": "cluster", "backend": "proxmox", "proxmox": CLUSTER}, "test")
     with pytest.raises(ConfigError, match="its hosts are other machines"):
-        host_configure.configure(site)
+        configure.configure(site)
     assert runs == []

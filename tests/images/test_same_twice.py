@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deskyard.run.places import tree
+from deskyard.host.places import tree
 
 pytestmark = [pytest.mark.vm, pytest.mark.deep]
 IMAGE = "desktop"

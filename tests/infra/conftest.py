@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from deskyard.plan.image import role_settings
+from deskyard.plan.image.image import role_settings
 
 HERE = Path(__file__).resolve().parent
 TREE = HERE.parents[1]

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
+from deskyard.isolation.probing import Verdict, verify_probes
 from deskyard.model.site import Site as DeclaredSite
 from deskyard.model.workspace import Workspace
-from deskyard.plan import verification_probe
-from deskyard.plan.forgeries import PUBLIC
-from deskyard.plan.verification_beyond import HOST_SERVICES, LAN, METADATA
-from deskyard.plan.verification_probe import HERE, HostFacts
+from deskyard.plan.isolation import probe
+from deskyard.plan.isolation.beyond import HOST_SERVICES, LAN, METADATA
+from deskyard.plan.isolation.forgeries import PUBLIC
+from deskyard.plan.isolation.probe import HERE, HostFacts
 from deskyard.plan.workspace import WorkspacePlan, plan_workspace
-from deskyard.run.probing import Verdict, verify_probes
 from tests.isolation.site import LAYERS, Site
 
 HOST_PORTS = (80, 443, 853, *HOST_SERVICES)
@@ -35,7 +35,7 @@ def lab() -> Iterator[Site]:
     """Workspaces `a` and `b` (egress open), `shut` (none) and `locked`, names served, everything on."""
     with pytest.MonkeyPatch.context() as patience, Site(ports=HOST_PORTS, addresses=(*METADATA, *LAN, PUBLIC)) as site:
         # Here nobody answers later than at once; emulated machines do.
-        patience.setattr(verification_probe, "WAIT_SECONDS", 1.5)
+        patience.setattr(probe, "WAIT_SECONDS", 1.5)
         first = site.add(planned("a", 1), names=True)
         site.add_like(first, planned("b", 2), planned("shut", 3, egress="none"), LOCKED, names=True)
         yield site

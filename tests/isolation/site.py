@@ -20,10 +20,11 @@ from typing import Any, Self
 
 import libvirt
 
-from deskyard.gateway import render, settings
-from deskyard.plan.verification_probe import GATEWAY, HERE, HOST, machine
+from deskyard.gateway.config import render
+from deskyard.plan.isolation.probe import GATEWAY, HERE, HOST, machine
 from deskyard.plan.workspace import FilterPlan, NetworkPlan, WorkspacePlan
-from stacks.libvirt.network import FilterKind, NetworkKind
+from deskyard.site.libvirt.kinds.network import FilterKind, NetworkKind
+from deskyard.wire import gateway_settings as settings
 from tests.support.requirements import need_programs, need_root
 
 TREE = Path(__file__).resolve().parents[2]

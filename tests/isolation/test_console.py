@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stacks.libvirt import documents
+from deskyard.site.libvirt import documents
 from tests.gateway.support import wait_for
 from tests.isolation.site import Site
 

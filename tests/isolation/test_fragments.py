@@ -13,9 +13,9 @@ from ipaddress import IPv4Address
 
 import pytest
 
-from deskyard.plan import frames
-from deskyard.plan.forgeries import PUBLIC
-from deskyard.plan.verification_probe import GATEWAY
+from deskyard.plan.isolation import frames
+from deskyard.plan.isolation.forgeries import PUBLIC
+from deskyard.plan.isolation.probe import GATEWAY
 from tests.isolation.conftest import switched
 from tests.isolation.site import Simulated, Site
 from tests.isolation.test_layers import NOTHING

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from deskyard.plan.verification_probe import HostFacts
-from deskyard.run.probing import Verdict, verify_probes
+from deskyard.isolation.probing import Verdict, verify_probes
+from deskyard.plan.isolation.probe import HostFacts
 from tests.isolation.conftest import planned, switched, verify
 from tests.isolation.site import LAYERS, Site, batch
 

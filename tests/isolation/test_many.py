@@ -6,11 +6,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from deskyard.plan import verification_probe
-from deskyard.plan.verification import between
-from deskyard.plan.verification_probe import watched
+from deskyard.isolation.probing import Verdict, new_mark, send
+from deskyard.plan.isolation import probe as verification_probe
+from deskyard.plan.isolation.catalogue import between
+from deskyard.plan.isolation.probe import watched
 from deskyard.plan.workspace import WorkspacePlan
-from deskyard.run.probing import Verdict, new_mark, send
 from tests.isolation.conftest import planned
 from tests.isolation.site import LAYERS, Site
 from tests.isolation.test_layers import told

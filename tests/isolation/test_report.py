@@ -7,13 +7,17 @@ from typing import Any
 
 import pytest
 
+from deskyard.declaration import declaration
+from deskyard.engine import running
 from deskyard.errors import ConfigError
-from deskyard.plan.verification_probe import HERE, HostFacts
-from deskyard.run import declaration, hypervisor, probing, readiness, running, verification
-from deskyard.run.command import Result
-from deskyard.run.ssh_link import SshLink
-from deskyard.run.verification_libvirt import LibvirtUnderlay, host_facts
-from stacks.libvirt.network import FilterKind
+from deskyard.host.command import Result
+from deskyard.isolation import probing, verification
+from deskyard.isolation.libvirt import LibvirtUnderlay, host_facts
+from deskyard.plan.isolation.probe import HERE, HostFacts
+from deskyard.site.libvirt import daemon
+from deskyard.site.libvirt.kinds.network import FilterKind
+from deskyard.site.ssh_link import SshLink
+from deskyard.workspace import readiness
 from tests.isolation.conftest import HOST_PORTS, planned
 from tests.isolation.site import Site, filter_inputs
 
@@ -116,7 +120,7 @@ def test_a_filter_reads_back_as_what_it_is(lab: Site, peers: str) -> None:
 
 def test_addresses_and_ports_of_the_host_are_what_its_kernel_says(lab: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     enter = ["ip", "netns", "exec", lab.namespace]
-    monkeypatch.setattr(hypervisor, "inside", lambda: enter)
+    monkeypatch.setattr(daemon, "inside", lambda: enter)
     plans = [lab.workspaces["b"].plan]
     facts = host_facts(plans)
     assert facts.addresses[0] == plans[0].uplink.host_address

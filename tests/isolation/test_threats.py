@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from deskyard.plan import frames
+from deskyard.plan.isolation import frames
 from tests.gateway.support import wait_for
 from tests.isolation.conftest import planned, switched
 from tests.isolation.site import LAYERS, Simulated, Site

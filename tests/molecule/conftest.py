@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import testinfra
 
-from deskyard.gateway.settings import Settings, parse
-from deskyard.run.nspawn import Yard
+from deskyard.lab.nspawn import Yard
+from deskyard.wire.gateway_settings import Settings, parse
 from tests.molecule.door import Door
 
 HERE = Path(__file__).resolve().parent

@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from deskyard.gateway.settings import Settings
+from deskyard.wire.gateway_settings import Settings
 
 if TYPE_CHECKING:
     from tests.molecule.conftest import Machine

@@ -77,8 +77,9 @@ def _tests() -> list[str]:
 @cache
 def _digest(template: str, *tests: str) -> str:
     """What a verdict on a template by these tests rests on: the gateway, the lab and the tests' files."""
-    files = [path for path in (TREE / "deskyard/gateway").rglob("*") if path.suffix in (".py", ".html")]
-    files += (TREE / "deskyard/gateway/templates").glob(template)
+    rooms = (TREE / "deskyard/gateway", TREE / "deskyard/wire")
+    files = [path for room in rooms for path in room.rglob("*") if path.suffix in (".py", ".html")]
+    files += (TREE / "deskyard/gateway/config/templates").glob(template)
     files += [path for path in (TREE / "tests/gateway").glob("*.py") if not path.name.startswith("test_")]
     files += [TREE / test.partition("::")[0] for test in tests if test]
     digest = hashlib.sha256()

@@ -1,7 +1,7 @@
 """Puts a mutant between the gateway and its templates, and keeps what is rendered.
 
-`deskyard.gateway.render` is what every laboratory renders through; there, and nowhere in the product, the mutant is
-put in.
+`deskyard.gateway.config.render` is what every laboratory renders through; there, and nowhere in the product, the
+mutant is put in.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from deskyard.gateway import render
+from deskyard.gateway.config import render
 from tests.mutation.mutants import Mutant, mutated
 
 INJECTION = Path(__file__).with_name("injection")

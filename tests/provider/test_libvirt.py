@@ -10,15 +10,14 @@ from typing import Any
 import libvirt
 import pytest
 
-from deskyard.run import hypervisor
-from deskyard.run.accelerator import accelerator
-from stacks.libvirt import storage
-from stacks.libvirt.machine import DomainKind
-from stacks.libvirt.network import FilterKind, NetworkKind
-from stacks.libvirt.volume import SeedKind, VolumeKind
-from stacks.provider.kind import Kind
+from deskyard.host.vm.accelerator import accelerator
+from deskyard.site.libvirt import daemon, storage
+from deskyard.site.libvirt.kinds.domain import DomainKind
+from deskyard.site.libvirt.kinds.network import FilterKind, NetworkKind
+from deskyard.site.libvirt.kinds.volume import SeedKind, VolumeKind
+from deskyard.site.resource.kind import Kind
+from deskyard.site.resource.values import Values
 from stacks.provider.provider import changes
-from stacks.provider.values import Values
 
 pytestmark = pytest.mark.vm
 
@@ -94,8 +93,8 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
     """Everything made in a test is gone after it."""
-    hypervisor.up(accelerator("auto"))
-    with hypervisor.connection() as link:
+    daemon.up(accelerator("auto"))
+    with daemon.connection() as link:
         bench = Bench(link, tmp_path)
         try:
             yield bench
@@ -186,7 +185,7 @@ def test_a_machine_whose_network_was_restarted_is_plugged_in_again(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Nothing that listens to a request to shut down has booted in it.
-    monkeypatch.setattr("stacks.libvirt.machine.stop", lambda machine: machine.destroy())
+    monkeypatch.setattr("deskyard.site.libvirt.kinds.domain.stop", lambda machine: machine.destroy())
     state = bench.machine()
     network = bench.link.networkLookupByName(f"{PREFIX}-net")
     network.destroy()
@@ -227,6 +226,6 @@ def test_a_disk_grows_under_a_running_machine(bench: Bench) -> None:
 
 def test_the_host_has_no_address_on_a_workspace_network(bench: Bench) -> None:
     state = bench.network()
-    argv = [*hypervisor.inside(), "ip", "-brief", "address", "show", "dev", state["bridge"]]
+    argv = [*daemon.inside(), "ip", "-brief", "address", "show", "dev", state["bridge"]]
     shown = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
     assert shown[2:] == []

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from deskyard.run.management_key import public_key
+from deskyard.site.management_key import public_key
 from tests.proxmox.client_process import ClientProcess
 from tests.proxmox.rack import SITE, Rack, watched
 from tests.support.pve.memory import Memory

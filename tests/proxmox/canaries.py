@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 import pytest
 
-from deskyard.run.places import places
-from deskyard.run.pulumi_command import EngineCommand
+from deskyard.engine.command import EngineCommand
+from deskyard.host.places import places
 from tests.proxmox.inhabited import Inhabitants
 from tests.proxmox.rack import Rack
 

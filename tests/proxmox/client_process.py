@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from deskyard.errors import DeskyardError
-from deskyard.run import workspace, workspace_status
+from deskyard.workspace import status, workspace
 from tests.proxmox.rack import Rack, stand_ins
 from tests.proxmox.weakened import without
 
@@ -24,7 +24,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "preview": workspace.preview,
     "up": workspace.up,
     "destroy": workspace.destroy,
-    "status": workspace_status.status,
+    "status": status.status,
 }
 SECONDS, END_SECONDS = 900.0, 60.0
 KILLED = "killed"

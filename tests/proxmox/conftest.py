@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from deskyard import toolchain
-from deskyard.toolchain import FoundTool
+from deskyard.host import toolchain
+from deskyard.host.toolchain import FoundTool
 from tests.proxmox.bench import Bench
 from tests.proxmox.inhabited import Inhabitants, inhabit
 from tests.proxmox.rack import Rack

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from deskyard.plan.proxmox_firewall import FirewallPlan, RulePlan
+from deskyard.plan.proxmox.firewall import FirewallPlan, RulePlan
 from tests.support.pve import Fake
 from tests.support.pve.calls import Call
 from tests.support.pve.guests import nic

@@ -19,7 +19,8 @@ from tests.support.pve.calls import Call
 
 TREE = Path(__file__).parents[2]
 # What a passed point rests on.
-SOURCES = ("deskyard/model", "deskyard/plan", "deskyard/proxmox", "deskyard/run", "stacks", "tests/support/pve")
+ROOMS = ("model", "plan", "host", "site", "declaration", "engine", "workspace")
+SOURCES = (*(f"deskyard/{room}" for room in ROOMS), "stacks", "tests/support/pve")
 
 
 @dataclass(frozen=True, order=True)

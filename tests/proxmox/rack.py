@@ -11,15 +11,17 @@ import pytest
 import yaml
 
 import stacks.program
+from deskyard.declaration import declaration
+from deskyard.declaration.declaration import Declared
 from deskyard.engine.change import Change
+from deskyard.engine.stack import WorkspaceStack
+from deskyard.host.places import places, tree
+from deskyard.image.store import store
 from deskyard.model.site import Site
-from deskyard.plan.cluster import image_pool_of
-from deskyard.plan.image import read_image
-from deskyard.proxmox.privileges import roles
-from deskyard.run import declaration, image_store, readiness, workspace
-from deskyard.run.declaration import Declared
-from deskyard.run.places import places, tree
-from deskyard.run.pulumi_stack import WorkspaceStack
+from deskyard.plan.image.image import read_image
+from deskyard.plan.proxmox.view import image_pool_of
+from deskyard.site.proxmox.doctor.privileges import roles
+from deskyard.workspace import readiness, workspace
 from tests.proxmox.site_on_peer import USER, VERSION
 from tests.support.pve import Client, Peer
 from tests.support.pve.access import Grant
@@ -171,7 +173,7 @@ class Rack:
 def stand_ins() -> list[tuple[Any, str, Any]]:
     """What every process that works on the peer has in the place of something else."""
     return [
-        (image_store, "digests", lambda name: [DIGESTS[read_image(tree(), name).name]]),
+        (store, "digests", lambda name: [DIGESTS[read_image(tree(), name).name]]),
         # The peer's machines hold no guests: nobody hears the gateway's settings, and no route ever answers.
         (stacks.program, "_on_cluster", without_guests),
         (readiness, "wait", lambda plan, **_: {"ready": False, "desktops": {}}),

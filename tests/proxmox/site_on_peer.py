@@ -6,14 +6,14 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from deskyard.image.store.store import BuiltImage
 from deskyard.model.site import Site
-from deskyard.proxmox.client import Client, Pace
-from deskyard.proxmox.privileges import roles
-from deskyard.proxmox.token import read_token
-from deskyard.run.image_store import BuiltImage
+from deskyard.site.proxmox.client import Client, Pace
+from deskyard.site.proxmox.doctor.privileges import roles
+from deskyard.site.proxmox.token import read_token
 from tests.support.pve.access import Grant
 from tests.support.pve.peer import Peer
-from tests.unit.proxmox.stub import site_values
+from tests.unit.site.stub import site_values
 
 USER = "deskyard@pve"
 VERSION = (9, 0)

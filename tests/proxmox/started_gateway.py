@@ -12,16 +12,17 @@ from urllib.parse import quote
 import pytest
 
 from deskyard.plan.account import MANAGER
-from deskyard.plan.proxmox import VmPlan
+from deskyard.plan.proxmox.workspace import VmPlan
 from deskyard.plan.workspace import WorkspacePlan
-from deskyard.proxmox.client import Client, connect
-from deskyard.run import cluster_agent, declaration
-from deskyard.run.management_key import public_key
-from deskyard.run.ssh_link import SshLink
-from stacks.provider import gateway_settings
-from stacks.provider.kind import CANCELLATION
-from stacks.proxmox import gateway_settings as on_cluster
-from stacks.proxmox.gateway_settings import ClusterGatewaySettingsKind
+from deskyard.site.files import read_site
+from deskyard.site.management_key import public_key
+from deskyard.site.proxmox import agent
+from deskyard.site.proxmox.client import Client, connect
+from deskyard.site.proxmox.kinds import gateway_settings as on_cluster
+from deskyard.site.proxmox.kinds.gateway_settings import ClusterGatewaySettingsKind
+from deskyard.site.resource import gateway_settings
+from deskyard.site.resource.kind import CANCELLATION
+from deskyard.site.ssh_link import SshLink
 from tests.proxmox.inhabited import Inhabitants, inhabit
 from tests.proxmox.rack import SITE, Rack
 from tests.support.pve.inside import System
@@ -88,7 +89,7 @@ def start(rack: Rack, vm: VmPlan) -> None:
 def started(rack: Rack, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
     """A gateway that has just been started; pauses are short ones."""
     quick = SimpleNamespace(monotonic=time.monotonic, sleep=lambda seconds: time.sleep(seconds / 20))
-    monkeypatch.setattr(cluster_agent, "time", quick)
+    monkeypatch.setattr(agent, "time", quick)
     monkeypatch.setattr(CANCELLATION, "pause", lambda seconds: time.sleep(seconds / 200))
     for module in (gateway_settings, on_cluster):
         monkeypatch.setattr(module, "BOOT_SECONDS", BOOT_SECONDS)
@@ -97,7 +98,7 @@ def started(rack: Rack, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     assert declared.on_cluster is not None
     vm = declared.on_cluster.gateway
     start(rack, vm)
-    client = connect(declaration.read_site(SITE))
+    client = connect(read_site(SITE))
     sleep = client.sleep
     client.sleep = lambda seconds: sleep(seconds / 200)
     with inhabit(rack.peer, folder, monkeypatch) as inhabitants:

@@ -5,13 +5,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from deskyard.declaration import declaration
 from deskyard.errors import ConfigError
 from deskyard.model.site import Site
 from deskyard.model.workspace import Workspace
-from deskyard.plan.proxmox import plan_on_cluster
-from deskyard.proxmox.client import ApiError, Client, connect
-from deskyard.proxmox.task import wait_task
-from deskyard.run import declaration, workspace
+from deskyard.plan.proxmox.workspace import plan_on_cluster
+from deskyard.site.files import read_site
+from deskyard.site.proxmox.client import ApiError, Client, connect
+from deskyard.site.proxmox.task import wait_task
+from deskyard.workspace import workspace
 from tests.proxmox.rack import SITE, Rack, changed
 from tests.support.pve import GIB, Capacity
 
@@ -29,7 +31,7 @@ def test_of_thirty_two_clients_that_create_at_once_each_gets_its_own(rack: Rack)
     names = [f"w{number}" for number in range(CLIENTS)]
     for name in names:
         rack.declare(name, "d")
-    site = declaration.read_site(SITE)
+    site = read_site(SITE)
     together = threading.Barrier(CLIENTS)
     refused: list[str] = []
 

@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from deskyard.declaration.declaration import PROJECT
 from deskyard.errors import SiteError
-from deskyard.run import workspace
-from deskyard.run.declaration import PROJECT
+from deskyard.workspace import workspace
 from tests.proxmox.rack import Rack, changed
 from tests.support.postgres import database, programs
 from tests.support.requirements import missing

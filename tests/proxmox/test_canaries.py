@@ -9,11 +9,11 @@ import pulumi
 import pytest
 
 import stacks.program
-from deskyard.gateway import tls
-from deskyard.run import certificate_authority
-from deskyard.run.declaration import Declared
-from deskyard.run.management_key import private_key_file
-from deskyard.run.places import places
+from deskyard.declaration.declaration import Declared
+from deskyard.gateway.machine import tls
+from deskyard.host.places import places
+from deskyard.site import certificate_authority
+from deskyard.site.management_key import private_key_file
 from stacks.proxmox import ClusterWorkspace
 from tests.proxmox.canaries import Canaries, watching
 from tests.proxmox.inhabited import Inhabitants

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from deskyard.errors import ConfigError
-from deskyard.proxmox.doctor import examine
+from deskyard.site.proxmox.doctor.doctor import examine
 from tests.proxmox.site_on_peer import USER, Rack
 from tests.support.pve.access import Grant
 from tests.support.pve.peer import Peer

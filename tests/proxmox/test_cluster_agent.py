@@ -11,8 +11,8 @@ import pytest
 from fakepve.model import PveError
 
 from deskyard.errors import SiteError
-from deskyard.run import agent_answer
-from deskyard.run.cluster_agent import ClusterAgent
+from deskyard.host.vm import agent_answer
+from deskyard.site.proxmox.agent import ClusterAgent
 from tests.proxmox.inhabited import Inhabitants, inhabit
 from tests.proxmox.site_on_peer import Rack
 from tests.support.pve import Client, Peer

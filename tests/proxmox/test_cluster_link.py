@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from deskyard.engine.environment import environment
 from deskyard.errors import ConfigError, SiteError
+from deskyard.host.places import places
 from deskyard.model.site import Site
-from deskyard.run import cluster_link
-from deskyard.run.places import places
-from deskyard.run.pulumi_stack import environment
+from deskyard.site.proxmox import plugin
 from tests.support.pve import Peer
-from tests.unit.proxmox.stub import site_values
+from tests.unit.site.stub import site_values
 
 TOKEN = "deskyard@pve!one=canary-2b71-secret"
 
@@ -39,7 +39,7 @@ def kept() -> list[Path]:
 
 
 def test_an_authority_of_the_site_is_the_only_one_that_is_trusted(site: dict[str, Any], peer: Peer) -> None:
-    found = cluster_link.plugin_environment(trusting(site, ca=str(peer.certificates.authority)))
+    found = plugin.plugin_environment(trusting(site, ca=str(peer.certificates.authority)))
     assert found == {
         "DESKYARD_PLUGIN_TOKEN": TOKEN,
         "DESKYARD_PLUGIN_ROOTS": str(peer.certificates.authority),
@@ -47,14 +47,14 @@ def test_an_authority_of_the_site_is_the_only_one_that_is_trusted(site: dict[str
 
 
 def test_without_one_this_machines_authorities_are_trusted(site: dict[str, Any]) -> None:
-    assert cluster_link.plugin_environment(trusting(site)) == {"DESKYARD_PLUGIN_TOKEN": TOKEN}
+    assert plugin.plugin_environment(trusting(site)) == {"DESKYARD_PLUGIN_TOKEN": TOKEN}
 
 
 @pytest.mark.parametrize("write", [str.upper, str.lower])
 def test_the_certificate_of_the_fingerprint_is_the_only_one_that_is_trusted(
     site: dict[str, Any], peer: Peer, write: Any
 ) -> None:
-    found = cluster_link.roots_file(trusting(site, fingerprint=write(peer.certificates.fingerprint)))
+    found = plugin.roots_file(trusting(site, fingerprint=write(peer.certificates.fingerprint)))
     assert found is not None
     assert found.read_text().strip() == peer.certificates.certificate.read_text().strip()
     assert kept() == [found]
@@ -65,7 +65,7 @@ def test_another_certificate_than_that_of_the_fingerprint_is_refused_and_not_kep
 ) -> None:
     other = "AA" * 32
     with pytest.raises(SiteError, match=r"shows another certificate") as caught:
-        cluster_link.plugin_environment(trusting(site, fingerprint=":".join(other[i : i + 2] for i in range(0, 64, 2))))
+        plugin.plugin_environment(trusting(site, fingerprint=":".join(other[i : i + 2] for i in range(0, 64, 2))))
     # Enough to find out which one it is.
     assert peer.certificates.fingerprint.replace(":", "").lower() in caught.value.reason
     assert kept() == []
@@ -77,13 +77,13 @@ def test_an_api_that_does_not_answer_is_told_by_its_address(site: dict[str, Any]
         nobody.bind(("127.0.0.1", 0))
         site["proxmox"]["endpoint"] = f"https://127.0.0.1:{nobody.getsockname()[1]}"
         with pytest.raises(SiteError, match=r"127\.0\.0\.1:\d+.*does not answer"):
-            cluster_link.roots_file(trusting(site, fingerprint=peer.certificates.fingerprint))
+            plugin.roots_file(trusting(site, fingerprint=peer.certificates.fingerprint))
 
 
 def test_without_a_token_nothing_is_begun(site: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "token").unlink()
     with pytest.raises(ConfigError, match="token_file") as caught:
-        cluster_link.plugin_environment(trusting(site))
+        plugin.plugin_environment(trusting(site))
     assert "canary" not in str(caught.value)
 
 

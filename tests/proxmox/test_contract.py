@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from fakepve import schema
 
-from deskyard.proxmox.doctor import examine
-from deskyard.run import declaration
+from deskyard.site.files import read_site
+from deskyard.site.proxmox.doctor.doctor import examine
 from tests.proxmox.bench import DESKTOPS, NAME, Bench
 from tests.proxmox.rack import SITE, watched
 from tests.support.pve.calls import Call
@@ -71,7 +71,7 @@ def calls(bench: Bench) -> list[Call]:
         rack.root.ask("DELETE", f"{rack.node_path(NAME, 'dev2')}/firewall/rules/0")
         rack.peer.fake.calls.clear()
         bench.run("status", drift=True)
-        examine(declaration.read_site(SITE))
+        examine(read_site(SITE))
         rack.declare(NAME, f"{DESKTOPS[0]}:pro")
         bench.run("up", remove=[DESKTOPS[1]])
         bench.run("destroy")

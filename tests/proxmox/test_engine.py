@@ -8,9 +8,9 @@ import pulumi_proxmoxve as proxmox
 import pytest
 from pulumi import automation
 
-from deskyard import toolchain
-from deskyard.run.pulumi_command import EngineCommand
-from deskyard.toolchain import FoundTool, offer_plugins
+from deskyard.engine.command import EngineCommand
+from deskyard.host import toolchain
+from deskyard.host.toolchain import FoundTool, offer_plugins
 from tests.support.pve import Client, Peer
 
 TEMPLATE, CLONE = 9000, 9001

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from deskyard.run import workspace
+from deskyard.workspace import workspace
 from tests.proxmox.bench import DESKTOPS, NAME, Bench
 from tests.proxmox.guarded import Watch, cut_off, unguarded
 from tests.support.pve import Fake

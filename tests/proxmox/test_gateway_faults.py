@@ -7,10 +7,10 @@ import pytest
 from fakepve.model import PveError
 
 from deskyard.errors import SiteError
-from deskyard.run import declaration
-from deskyard.run.cluster_machines import ClusterMachines
-from stacks.provider import gateway_settings
-from stacks.proxmox import gateway_settings as on_cluster
+from deskyard.site.files import read_site
+from deskyard.site.proxmox.kinds import gateway_settings as on_cluster
+from deskyard.site.proxmox.machines import ClusterMachines
+from deskyard.site.resource import gateway_settings
 from tests.proxmox.rack import SITE
 from tests.proxmox.started_gateway import Gateway
 from tests.support.pve.inside import DOWN, System
@@ -92,12 +92,12 @@ def test_an_agent_that_tells_no_key_is_an_error_when_its_time_is_over(
 
 
 def test_a_machines_host_key_is_told_by_its_own_agent(gateway: Gateway) -> None:
-    machines = ClusterMachines(gateway.plan, declaration.read_site(SITE))
+    machines = ClusterMachines(gateway.plan, read_site(SITE))
     assert machines.host_key(gateway.plan.gateway.machine.domain) == gateway.system.public_key
 
 
 def test_a_machine_that_is_not_there_has_none(gateway: Gateway) -> None:
-    machines = ClusterMachines(gateway.plan, declaration.read_site(SITE))
+    machines = ClusterMachines(gateway.plan, read_site(SITE))
     domain = gateway.plan.desktop("dev1").machine.domain
     with pytest.raises(SiteError, match="is not in the cluster") as caught:
         machines.host_key(domain)
@@ -107,6 +107,6 @@ def test_a_machine_that_is_not_there_has_none(gateway: Gateway) -> None:
 
 def test_a_machine_that_tells_nonsense_has_none(gateway: Gateway) -> None:
     gateway.rack.peer.fake.answerer = lambda _vm, _command, _values: {"content": ["ssh-ed25519"]}
-    machines = ClusterMachines(gateway.plan, declaration.read_site(SITE))
+    machines = ClusterMachines(gateway.plan, read_site(SITE))
     with pytest.raises(SiteError, match="no ed25519 SSH host key"):
         machines.host_key(gateway.plan.gateway.machine.domain)

@@ -10,13 +10,14 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from deskyard.errors import CommandError, SiteError
-from deskyard.gateway import tls
-from deskyard.run import certificate_authority, hypervisor
-from deskyard.run.management_key import private_key_file
-from deskyard.run.ssh_link import SshLink
-from stacks.provider import gateway_settings
-from stacks.provider.gateway_settings import RENEW_BEFORE
-from stacks.proxmox.gateway_settings import ClusterGatewaySettingsKind
+from deskyard.gateway.machine import tls
+from deskyard.site import certificate_authority
+from deskyard.site.libvirt import daemon
+from deskyard.site.management_key import private_key_file
+from deskyard.site.proxmox.kinds.gateway_settings import ClusterGatewaySettingsKind
+from deskyard.site.resource import gateway_settings
+from deskyard.site.resource.gateway_settings import RENEW_BEFORE
+from deskyard.site.ssh_link import SshLink
 from tests.proxmox.inhabited import private_text
 from tests.proxmox.rack import SITE
 from tests.proxmox.started_gateway import TOLD, Gateway, start
@@ -133,7 +134,7 @@ def test_trust_on_first_use_would_tell_that_door_everything(gateway: Gateway, mo
 
 
 def test_a_hypervisor_of_this_machine_is_not_on_the_way(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hypervisor, "inside", lambda: ["nsenter", "--net=/run/netns/x"])
+    monkeypatch.setattr(daemon, "inside", lambda: ["nsenter", "--net=/run/netns/x"])
     gateway.tell()
     assert "ProxyCommand" not in gateway.ssh.config.read_text()
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from deskyard.run import workspace_status
-from deskyard.run.ssh_link import SshLink
+from deskyard.site.ssh_link import SshLink
+from deskyard.workspace import status as workspace_status
 from tests.proxmox.inhabited import Inhabitants
 from tests.proxmox.rack import SITE, Rack, changed, watched
 from tests.proxmox.started_gateway import TOLD
@@ -58,7 +58,7 @@ def test_a_workspace_is_told_left_alone_and_told_again(
     for number, node in enumerate(sorted(rack.peer.fake.nodes)):
         rack.publish(node, 20_100 + number * 10, "gateway", "newer")
         rack.publish(node, 20_101 + number * 10, "desktop", "newer")
-    monkeypatch.setattr("deskyard.run.image_store.digests", lambda name: ["newer"])
+    monkeypatch.setattr("deskyard.image.store.store.digests", lambda name: ["newer"])
     rack.up("lab", "dev1", "dev2")
     new = inhabitants.systems[GATEWAY]
     assert new is not system

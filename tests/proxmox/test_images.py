@@ -3,7 +3,7 @@
 import pytest
 
 from deskyard.errors import ConfigError
-from deskyard.run import workspace
+from deskyard.workspace import workspace
 from tests.proxmox.rack import DIGESTS, Rack, changed
 
 TEMPLATE = 20_500
@@ -12,9 +12,9 @@ TEMPLATE = 20_500
 @pytest.fixture
 def mine(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> str:
     """An image of the user's, which is declared and not published yet."""
-    monkeypatch.setattr("deskyard.run.declaration.image_names", lambda _: [*DIGESTS, "mine"])
+    monkeypatch.setattr("deskyard.declaration.declaration.image_names", lambda _: [*DIGESTS, "mine"])
     digests = {**DIGESTS, "mine": "mine0digest"}
-    monkeypatch.setattr("deskyard.run.image_store.digests", lambda name: [digests[name]])
+    monkeypatch.setattr("deskyard.image.store.store.digests", lambda name: [digests[name]])
     return "mine"
 
 

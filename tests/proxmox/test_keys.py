@@ -10,9 +10,10 @@ from urllib.parse import unquote
 import pytest
 import yaml
 
+from deskyard.desktop import keys
+from deskyard.host.places import places
 from deskyard.plan import key_file
-from deskyard.run import keys, workspace
-from deskyard.run.places import places
+from deskyard.workspace import workspace
 from tests.proxmox.canaries import needles
 from tests.proxmox.inhabited import Inhabitants, private_text
 from tests.proxmox.rack import Rack

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
+from deskyard.engine import leftovers
+from deskyard.engine.stack import WorkspaceStack
 from deskyard.errors import ConfigError, SiteError
-from deskyard.plan.cluster import pool_of
-from deskyard.run import declaration, leftovers, workspace
-from deskyard.run.pulumi_stack import WorkspaceStack
+from deskyard.plan.proxmox.view import pool_of
+from deskyard.site.files import read_site
+from deskyard.workspace import workspace
 from tests.proxmox.bench import DESKTOPS, NAME, Bench
 from tests.proxmox.rack import SITE, changed
 from tests.support.pve import Client, Peer
@@ -103,7 +105,7 @@ def test_a_network_that_carries_the_name_of_another_workspace_is_not_taken_by_it
     name, seen = vnet_of(bench), bench.rack.snapshot(NAME)
     alias(bench, name, pool_of(SITE, "two"))
     stack = bench.rack.declare("two", "a")
-    assert leftovers.clear(declaration.read_site(SITE), "two", leftovers.known([])) == []
+    assert leftovers.clear(read_site(SITE), "two", leftovers.known([])) == []
     planned = bench.rack.plan("two").on_cluster
     assert planned is not None
     assert planned.vnet.name != name
@@ -137,7 +139,7 @@ def test_a_plan_that_would_replace_the_network_below_machines_is_stopped(
     bench.up()
     name, seen = vnet_of(bench), bench.rack.snapshot(NAME)
     alias(bench, name, "of somebody")
-    monkeypatch.setattr("deskyard.proxmox.wiring.bridges", lambda _: ())
+    monkeypatch.setattr("deskyard.site.proxmox.wiring.bridges", lambda _: ())
     with pytest.raises(ConfigError, match="would replace the network of lab below its machines"):
         workspace.up(NAME)
     assert (bench.rack.snapshot(NAME), vnet_of(bench) == name) == (seen, False)

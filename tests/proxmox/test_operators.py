@@ -2,8 +2,8 @@
 
 import pytest
 
-from deskyard.plan.cluster import pool_of
-from deskyard.proxmox.privileges import OPERATORS
+from deskyard.plan.proxmox.view import pool_of
+from deskyard.site.proxmox.doctor.privileges import OPERATORS
 from tests.proxmox.bench import NAME, Bench
 from tests.proxmox.rack import SITE
 from tests.support.pve import Client, Peer

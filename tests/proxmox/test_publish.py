@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from deskyard.errors import SiteError
-from deskyard.proxmox import listing, templates
-from deskyard.proxmox.draft import HARDWARE
-from deskyard.run.image_publish import Publication, Publisher
-from deskyard.run.image_store import BuiltImage
+from deskyard.image.publish.draft import HARDWARE
+from deskyard.image.publish.publish import Publication, Publisher
+from deskyard.image.store.store import BuiltImage
+from deskyard.site.proxmox import listing, templates
 from tests.proxmox.site_on_peer import DIGEST, DISK_BYTES, Rack, built_image
 from tests.support.pve.calls import Call
 from tests.support.pve.peer import Peer

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from deskyard.errors import SiteError
-from deskyard.plan.cluster import pool_of
-from deskyard.proxmox import sdn
-from deskyard.proxmox.doctor import examine
+from deskyard.plan.proxmox.view import pool_of
+from deskyard.site.proxmox import sdn
+from deskyard.site.proxmox.doctor.doctor import examine
 from tests.proxmox.bench import DESKTOPS, NAME, Bench
 from tests.proxmox.rack import SITE
 from tests.proxmox.site_on_peer import Rack

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from deskyard.proxmox.client import ApiError
+from deskyard.site.proxmox.client import ApiError
 from tests.proxmox.site_on_peer import USER, Rack
 from tests.support.pve.access import Grant
 from tests.support.pve.asking import machine

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from deskyard.proxmox.templates import DRAFT
-from deskyard.run import image_store
-from deskyard.run.image_seal import seal
-from deskyard.run.image_signature import public_key_file, secret_key_file
+from deskyard.image.store import store
+from deskyard.image.store.seal import seal
+from deskyard.image.store.signature import public_key_file, secret_key_file
+from deskyard.site.proxmox.templates import DRAFT
 from tests.proxmox.rack import DIGESTS, SECRET_CANARY, SITE, Rack
 from tests.proxmox.site_on_peer import built_image
 from tests.support import pve
@@ -44,11 +44,11 @@ def cluster(peer: Peer, root: pve.Client, tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.fixture
 def image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a built image of a desktop, where builds are kept."""
-    monkeypatch.setattr(image_store, "digests", lambda _: [DIGEST])
-    folder = image_store.image_folder("desktop", DIGEST)
+    monkeypatch.setattr(store, "digests", lambda _: [DIGEST])
+    folder = store.image_folder("desktop", DIGEST)
     built = built_image(tmp_path / "built", DIGEST)
     folder.mkdir(parents=True)
-    built.disk.rename(folder / image_store.DISK)
+    built.disk.rename(folder / store.DISK)
     seal(folder, built.manifest)
     return folder
 
@@ -166,7 +166,7 @@ def test_an_image_that_is_not_built_is_named_with_the_command_that_builds_it(
 
 @pytest.mark.parametrize(
     ("file", "part"),
-    [(image_store.DISK, "disk"), (image_store.SBOM, "sbom"), (image_store.MANIFEST, "manifest")],
+    [(store.DISK, "disk"), (store.SBOM, "sbom"), (store.MANIFEST, "manifest")],
 )
 def test_an_image_that_was_changed_after_it_was_signed_is_refused_and_its_part_named(
     cluster: Rack, image: Path, capsys: pytest.CaptureFixture[str], file: str, part: str
@@ -183,7 +183,7 @@ def test_an_image_that_was_changed_after_it_was_signed_is_refused_and_its_part_n
 def test_an_image_without_its_signature_is_refused_and_says_how_to_sign_it(
     cluster: Rack, image: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (image / image_store.SIGNATURE).unlink()
+    (image / store.SIGNATURE).unlink()
     told = inv(capsys, "image.publish", "desktop", "--site", SITE, "--json")
     assert (told.code, "image.sign" in told.document["error"]["reason"]) == (1, True)
     assert len(cluster.peer.fake.calls) == 0

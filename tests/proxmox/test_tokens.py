@@ -15,8 +15,8 @@ import pytest
 from pulumi import _types as sdk_types
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 
-from deskyard.run.command import run
-from deskyard.toolchain import TOOLS, FoundTool
+from deskyard.host.command import run
+from deskyard.host.toolchain import TOOLS, FoundTool
 
 # What components are made of: the one list of it. Class of the SDK -> token of the plugin.
 USED: dict[type[pulumi.CustomResource], str] = {

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from deskyard.errors import SiteError
-from deskyard.proxmox import retention
+from deskyard.image.publish import retention
 from tests.proxmox import (
     test_at_once,
     test_faults,

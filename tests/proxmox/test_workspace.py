@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
+from deskyard.engine import leftovers
+from deskyard.engine.command import EngineCommand
+from deskyard.engine.stack import WorkspaceStack
 from deskyard.errors import ConfigError, SiteError
-from deskyard.plan.cluster import pool_of
-from deskyard.run import declaration, leftovers, workspace, workspace_status
-from deskyard.run.pulumi_command import EngineCommand
-from deskyard.run.pulumi_stack import WorkspaceStack
+from deskyard.plan.proxmox.view import pool_of
+from deskyard.site.files import read_site
+from deskyard.workspace import status, workspace
 from tests.proxmox.bench import DESKTOPS, NAME, Bench
 from tests.proxmox.rack import SECRET_CANARY, SITE, changed, watched
 
@@ -40,7 +42,7 @@ def test_a_workspace_is_made_left_alone_changed_and_removed(bench: Bench) -> Non
     assert "size=40G" in dev1["scsi0"]
     # Nobody's work is cut off for it: the machine goes on as it is until it is restarted.
     assert [call for call in rack.peer.fake.calls if call.path.endswith(("/reboot", "/shutdown", "/stop"))] == []
-    shown = {desktop["name"]: desktop for desktop in workspace_status.status(NAME)["desktops"]}
+    shown = {desktop["name"]: desktop for desktop in status.status(NAME)["desktops"]}
     assert (shown["dev1"]["state"], shown["dev1"]["restart_needed"]) == ("running", True)
     assert (shown["dev2"]["state"], shown["dev2"]["restart_needed"]) == ("running", False)
     assert changed(stack.preview()) == []
@@ -103,7 +105,7 @@ def test_a_new_image_replaces_the_gateway_and_no_desktop(bench: Bench, monkeypat
     for number, node in enumerate(sorted(rack.peer.fake.nodes)):
         for offset, image in enumerate(("gateway", "desktop")):
             rack.publish(node, 20_100 + number * 10 + offset, image, "newer")
-    monkeypatch.setattr("deskyard.run.image_store.digests", lambda name: ["newer"])
+    monkeypatch.setattr("deskyard.image.store.store.digests", lambda name: ["newer"])
     touched = changed(stack.preview())
     assert touched
     assert all(name.startswith("lab-gateway-") for _, name in touched)
@@ -125,14 +127,14 @@ def test_what_is_changed_by_hand_is_reported_and_mended(bench: Bench) -> None:
     rack.root.ask("DELETE", f"{path}/firewall/rules/2")
     rack.root.ask("PUT", f"{path}/config", net1="virtio,bridge=vmbr0")
     assert rack.root.put(f"{path}/firewall/options", data={"policy_out": "ACCEPT"}).status_code == 200
-    drift = {one["name"] for one in workspace_status.status(NAME, drift=True)["drift"]}
+    drift = {one["name"] for one in status.status(NAME, drift=True)["drift"]}
     assert drift == {"lab-desktop-dev1-rules", "lab-desktop-dev1-machine", "lab-desktop-dev1-firewall"}
     rack.up(NAME, *DESKTOPS)
     assert "net1" not in rack.root.ask("GET", f"{path}/config")
     conf = rack.peer.fake._fw()["guests"][rack.machines(NAME)["dev1"].vmid]
     assert [rule["comment"] for rule in conf["rules"]][2] == "neighbours"
     assert conf["options"]["policy_out"] == "DROP"
-    assert workspace_status.status(NAME, drift=True)["drift"] == []
+    assert status.status(NAME, drift=True)["drift"] == []
     assert changed(stack.preview()) == []
 
 
@@ -206,7 +208,7 @@ def test_a_network_whose_removal_is_not_in_force_yet_is_removed_by_the_next_run(
     assert root.finish("PUT", "/cluster/sdn") == "OK"
     root.ask("DELETE", "/cluster/sdn/vnets/dy1")
     assert "dy1" in fake.sdn_running["vnets"]
-    assert leftovers.clear(declaration.read_site(SITE), NAME, leftovers.known([])) == ["dy1"]
+    assert leftovers.clear(read_site(SITE), NAME, leftovers.known([])) == ["dy1"]
     assert fake.sdn_running == fake.sdn
 
 

@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
-from deskyard.plan.cluster import pool_of
-from deskyard.proxmox import listing, templates
-from deskyard.run import declaration, workspace_status
+from deskyard.declaration import declaration
+from deskyard.plan.proxmox.view import pool_of
+from deskyard.site.files import read_site
+from deskyard.site.proxmox import listing, templates
+from deskyard.workspace import status
 from tests.proxmox.bench import DESKTOPS, NAME, Bench
 from tests.proxmox.rack import SITE
 from tests.proxmox.site_on_peer import Rack
@@ -96,9 +98,9 @@ def test_young_machines_count_with_their_sizes_and_are_known_by_their_tags(bench
         vm.listings = {}
     fake.faults.late_listings = SOON
     try:
-        shown = workspace_status.status(NAME)
+        shown = status.status(NAME)
         assert {one["name"]: one["state"] for one in shown["desktops"]} == dict.fromkeys(DESKTOPS, "running")
-        view = declaration.observe(declaration.read_site(SITE))
+        view = declaration.observe(read_site(SITE))
         mine = {one.name: (one.pool, one.vcpus, one.memory_mib) for one in view.machines_of(SITE, NAME)}
         plans = bench.rack.plan(NAME).plan.machines()
         pool = pool_of(SITE, NAME)

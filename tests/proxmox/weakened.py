@@ -7,13 +7,16 @@ from typing import Any
 
 import pulumi
 
+from deskyard.engine import leftovers, network_guard
+from deskyard.engine import stack as pulumi_stack
 from deskyard.engine.change import RESOURCES, Change, Watcher
-from deskyard.plan import placement, proxmox
-from deskyard.plan.cluster import ClusterView
-from deskyard.plan.proxmox_firewall import FirewallPlan, desktop_firewall
-from deskyard.proxmox import retry, sdn, wiring
-from deskyard.run import leftovers, network_guard, preflight, pulumi_stack, workspace
-from deskyard.run.pulumi_stack import WorkspaceStack
+from deskyard.engine.stack import WorkspaceStack
+from deskyard.plan.proxmox import placement
+from deskyard.plan.proxmox import workspace as proxmox
+from deskyard.plan.proxmox.firewall import FirewallPlan, desktop_firewall
+from deskyard.plan.proxmox.view import ClusterView
+from deskyard.site.proxmox import retry, sdn, wiring
+from deskyard.workspace import preflight, workspace
 from stacks.proxmox import machine, network
 from stacks.proxmox.machine import Machine
 

@@ -1,4 +1,4 @@
-"""Hosts in containers (deskyard/run/nspawn.py) that last as long as a `with` block."""
+"""Hosts in containers (deskyard/lab/nspawn.py) that last as long as a `with` block."""
 
 import shutil
 from abc import ABC, abstractmethod
@@ -6,7 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from deskyard.run.nspawn import Yard
+from deskyard.lab.nspawn import Yard
 
 
 class Containers(ABC):

@@ -18,8 +18,9 @@ from typing import Any, Self
 
 import asyncssh
 
-from deskyard.gateway import settings, tls
-from deskyard.gateway.errors import GatewayError
+from deskyard.errors import GatewayError
+from deskyard.gateway.machine import tls
+from deskyard.wire import gateway_settings
 
 PROGRAM = ["sudo", "deskyard-gateway"]
 SECONDS = 30
@@ -46,7 +47,7 @@ class GatewayProgram:
 
     def __init__(self, folder: Path) -> None:
         self._key_file = folder / "key.pem"
-        self.settings: settings.Settings | None = None
+        self.settings: gateway_settings.Settings | None = None
         self.pair: tls.Pair | None = None
         self.heard: list[Heard] = []
 
@@ -74,7 +75,7 @@ class GatewayProgram:
             return 1, json.dumps({"error": error.as_dict()})
 
     def _apply(self, stdin: str) -> str:
-        self.settings = settings.parse(stdin)
+        self.settings = gateway_settings.parse(stdin)
         return json.dumps({"changed": ["settings"]})
 
     def _csr(self, _: str) -> str:
@@ -89,7 +90,7 @@ class GatewayProgram:
         routes = {one.name: {route: {"ready": True} for route in one.routes} for one in self._known().desktops}
         return json.dumps({"ready": True, "gateway_ready": True, "services": {}, "desktops": routes})
 
-    def _known(self) -> settings.Settings:
+    def _known(self) -> gateway_settings.Settings:
         if self.settings is None:
             raise GatewayError("settings", None, "there are none yet", "run `deskyard-gateway apply` first")
         return self.settings

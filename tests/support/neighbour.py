@@ -5,7 +5,7 @@ import subprocess
 from types import TracebackType
 from typing import Self
 
-from deskyard.run import hypervisor
+from deskyard.site.libvirt import daemon
 from tests.support.probe import SCRIPT, SECONDS
 
 NAMESPACE = "dy-neighbour"
@@ -24,7 +24,7 @@ class Neighbour:
 
     def __enter__(self) -> Self:
         """Plug it in and start its service."""
-        site = hypervisor.inside()
+        site = daemon.inside()
         _run("ip", "netns", "add", NAMESPACE)
         try:
             _run(*site, "ip", "link", "add", PORT, "type", "veth", "peer", "name", "eth0", "netns", NAMESPACE)
@@ -52,7 +52,7 @@ class Neighbour:
         self._service.terminate()
         self._service.wait(10)
         # A namespace takes its time to go, and with it its end of the cable.
-        _run(*hypervisor.inside(), "ip", "link", "delete", PORT)
+        _run(*daemon.inside(), "ip", "link", "delete", PORT)
         _run("ip", "netns", "delete", NAMESPACE)
 
     def connect(self, address: str, ports: tuple[int, ...]) -> dict[int, str]:

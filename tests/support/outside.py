@@ -10,7 +10,7 @@ from typing import Any, Self
 import libvirt
 
 from deskyard.plan.workspace import WorkspacePlan
-from deskyard.run import hypervisor
+from deskyard.site.libvirt import daemon
 
 BODY = "the outside"
 SERVER = """
@@ -57,7 +57,7 @@ class Outside:
         argv = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
         argv += ["-keyout", str(key), "-out", str(self.certificate), "-subj", "/CN=outside", "-days", "2"]
         subprocess.run([*argv, "-addext", f"subjectAltName={dns}"], check=True, capture_output=True, timeout=60)
-        server = [*hypervisor.inside(), "python3", "-c", SERVER, self.web, str(self.certificate), str(key), BODY]
+        server = [*daemon.inside(), "python3", "-c", SERVER, self.web, str(self.certificate), str(key), BODY]
         self._server = subprocess.Popen(server, stdout=subprocess.PIPE, text=True)
         try:
             assert self._server.stdout is not None
@@ -83,7 +83,7 @@ class Outside:
 
     def _resolve(self, *, answer: bool) -> None:
         """The resolver of a gateway is that of its uplink's network; only the running one is changed."""
-        with hypervisor.connection() as link:
+        with daemon.connection() as link:
             network = link.networkLookupByName(self.plan.uplink.name)
             for address in sorted(set(self.names.values())):
                 # What an interrupted run left would be in the way.

@@ -5,8 +5,8 @@ from typing import Any
 
 from deskyard.model.site import Site
 from deskyard.model.workspace import Workspace
-from deskyard.plan.cluster import ClusterView, SeenMachine, SeenNode, SeenStorage, SeenVnet
-from deskyard.plan.proxmox import ClusterPlan, VmPlan, plan_on_cluster
+from deskyard.plan.proxmox.view import ClusterView, SeenMachine, SeenNode, SeenStorage, SeenVnet
+from deskyard.plan.proxmox.workspace import ClusterPlan, VmPlan, plan_on_cluster
 from deskyard.plan.workspace import WorkspacePlan
 
 IMAGES = ("gateway", "desktop")

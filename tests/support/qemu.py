@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from deskyard.run.qemu_cpu import QEMU
-from deskyard.run.qemu_machine import SOCKET, Machine
+from deskyard.host.vm.cpu import QEMU
+from deskyard.host.vm.qemu import SOCKET, Machine
 
 STOPPED = ("-S", "-nodefaults", "-no-user-config", "-display", "none", "-vga", "std", "-m", "64")
 SECONDS = 30.0

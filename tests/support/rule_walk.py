@@ -10,8 +10,8 @@ from enum import Enum
 from ipaddress import ip_address, ip_network
 from typing import Literal
 
-from deskyard.plan.frames import link_local
-from deskyard.plan.proxmox_firewall import FirewallPlan, RulePlan
+from deskyard.plan.isolation.frames import link_local
+from deskyard.plan.proxmox.firewall import FirewallPlan, RulePlan
 
 DHCP = {("udp", 68, 67): "out", ("udp", 67, 68): "in", ("udp", 546, 547): "out", ("udp", 547, 546): "in"}
 # Types of ICMP that say that something went wrong on the way. With iptables a policy accepts some before it drops (of

@@ -6,9 +6,9 @@ import subprocess
 from types import TracebackType
 from typing import Self
 
-from deskyard.plan.forgeries import PUBLIC
-from deskyard.plan.verification_beyond import LAN, METADATA
-from deskyard.run import hypervisor
+from deskyard.plan.isolation.beyond import LAN, METADATA
+from deskyard.plan.isolation.forgeries import PUBLIC
+from deskyard.site.libvirt import daemon
 
 # Stands for the internet, and is the verification's address of it: what is sent there stays here.
 INTERNET_ADDRESS = PUBLIC
@@ -32,7 +32,7 @@ class SiteHost:
 
     def __enter__(self) -> Self:
         """Add the address and start the service, where the hypervisor's bridges are."""
-        self._inside = hypervisor.inside()
+        self._inside = daemon.inside()
         self._ip("address", "add", f"{INTERNET_ADDRESS}/32", "dev", "lo")
         for address in NOWHERE:
             self._ip("route", "replace", "blackhole", f"{address}/32")

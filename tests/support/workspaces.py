@@ -10,10 +10,10 @@ from typing import Any
 
 import yaml
 
+from deskyard.host.places import places, tree
 from deskyard.model.site import Site
 from deskyard.model.workspace import Workspace
 from deskyard.plan.workspace import Accelerator, WorkspacePlan, plan_workspace
-from deskyard.run.places import places, tree
 
 UP_SECONDS = 2400
 SSH_SECONDS = 240

@@ -5,7 +5,7 @@ from typing import Any
 
 from testinfra.host import Host
 
-from deskyard.run.first_frame import PIXEL, shown_by
+from deskyard.image.check.first_frame import PIXEL, shown_by
 
 Eventually = Callable[[Callable[[], bool], str], None]
 

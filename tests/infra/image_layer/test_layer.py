@@ -7,8 +7,8 @@ import pytest
 from testinfra.host import Host
 
 from deskyard.model.image import CustomImage
-from deskyard.plan.image import lineage
-from deskyard.plan.image_layer import LayerFile, layer_files
+from deskyard.plan.image.image import lineage
+from deskyard.plan.image.layer import LayerFile, layer_files
 
 TREE = Path(__file__).resolve().parents[3]
 

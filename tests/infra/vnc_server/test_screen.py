@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from testinfra.host import Host
 
-from deskyard.run.first_frame import VIEWER
+from deskyard.image.check.first_frame import VIEWER
 
 PROGRAMS = {"tigervnc": "Xtigervnc", "kasmvnc": "Xkasmvnc"}
 Eventually = Callable[[Callable[[], bool], str], None]

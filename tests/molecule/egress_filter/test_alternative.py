@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from deskyard.gateway.settings import Settings
-from deskyard.run.molecule_hosts import PUBLIC
+from deskyard.lab.hosts import PUBLIC
+from deskyard.wire.gateway_settings import Settings
 from tests.molecule.conftest import Eventually
 
 UNIT = "deskyard-egress.service"

@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from deskyard.gateway.settings import Settings
-from deskyard.run.molecule_hosts import METADATA, OUTSIDE_NAME, PRIVATE, PUBLIC
+from deskyard.lab.hosts import METADATA, OUTSIDE_NAME, PRIVATE, PUBLIC
+from deskyard.wire.gateway_settings import Settings
 from tests.gateway.test_dns import ASK
 from tests.molecule.conftest import Eventually
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deskyard.gateway.settings import Settings
+from deskyard.wire.gateway_settings import Settings
 from tests.molecule.conftest import Machine
 
 BASE, APPLIED = "/etc/deskyard/firewall-base.nft", "/etc/deskyard/firewall.nft"

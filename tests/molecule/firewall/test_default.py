@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from deskyard.gateway.settings import Settings
-from deskyard.run.molecule_hosts import METADATA, OUTSIDE_PORTS, PRIVATE, PUBLIC
+from deskyard.lab.hosts import METADATA, OUTSIDE_PORTS, PRIVATE, PUBLIC
+from deskyard.wire.gateway_settings import Settings
 from tests.molecule.conftest import Eventually, Machine
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from deskyard.run.molecule_hosts import HYPERVISOR_ADDRESS, plan
+from deskyard.lab.hosts import HYPERVISOR_ADDRESS, plan
 from tests.molecule.conftest import Eventually, Machine
 
 RULES = "/etc/deskyard/host-firewall.nft"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deskyard.gateway.settings import Settings
+from deskyard.wire.gateway_settings import Settings
 from tests.molecule.conftest import Eventually
 from tests.molecule.door import Door
 

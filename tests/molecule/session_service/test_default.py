@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from deskyard.gateway.settings import Settings
+from deskyard.wire.gateway_settings import Settings
 from tests.molecule.door import Door
 
 

@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from deskyard.gateway import tls
-from deskyard.gateway.settings import Settings
+from deskyard.gateway.machine import tls
+from deskyard.wire.gateway_settings import Settings
 from tests.molecule.conftest import Eventually
 from tests.molecule.door import Door
 

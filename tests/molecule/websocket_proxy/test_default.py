@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from deskyard.gateway.settings import Settings
+from deskyard.wire.gateway_settings import Settings
 from tests.molecule.door import Door
 
 

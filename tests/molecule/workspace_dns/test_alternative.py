@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from deskyard.gateway.settings import Settings
-from deskyard.run.molecule_hosts import OUTSIDE_NAME
+from deskyard.lab.hosts import OUTSIDE_NAME
+from deskyard.wire.gateway_settings import Settings
 from tests.gateway.test_dns import ASK, DISCOVER
 from tests.molecule.conftest import Eventually
 

@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from deskyard.gateway.settings import Settings
-from deskyard.run.molecule_hosts import OUTSIDE_NAME, PUBLIC
+from deskyard.lab.hosts import OUTSIDE_NAME, PUBLIC
+from deskyard.wire.gateway_settings import Settings
 from tests.gateway.test_dns import ASK, DISCOVER
 from tests.molecule.conftest import Eventually
 

@@ -8,8 +8,8 @@ from typing import Any
 import yaml
 from jinja2 import Template
 
-from deskyard.plan.image import read_image
-from deskyard.run.places import tree
+from deskyard.host.places import tree
+from deskyard.plan.image.image import read_image
 
 Task = dict[str, Any]
 FOLDER, COPY = "ansible.builtin.file", "ansible.builtin.copy"

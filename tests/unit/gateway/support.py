@@ -5,10 +5,10 @@ from dataclasses import asdict
 from ipaddress import IPv4Network
 from typing import Any, Literal
 
-from deskyard.gateway import settings
 from deskyard.model.site import Site
 from deskyard.model.workspace import Desktop, Workspace
 from deskyard.plan.workspace import plan_workspace
+from deskyard.wire import gateway_settings
 
 Egress = Literal["open", "locked", "none"]
 
@@ -27,6 +27,6 @@ def document(egress: Egress = "open", allow: tuple[str, ...] = (), site: Site | 
     return sent
 
 
-def parsed(egress: Egress = "open", allow: tuple[str, ...] = (), site: Site | None = None) -> settings.Settings:
+def parsed(egress: Egress = "open", allow: tuple[str, ...] = (), site: Site | None = None) -> gateway_settings.Settings:
     """The same, as the gateway understands it."""
-    return settings.parse(json.dumps(document(egress, allow, site)))
+    return gateway_settings.parse(json.dumps(document(egress, allow, site)))

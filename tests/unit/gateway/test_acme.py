@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from deskyard.gateway import acme, files, render, tls
-from deskyard.gateway.layout import Layout
-from deskyard.gateway.settings import Acme, Settings
+from deskyard.gateway.config import acme, render
+from deskyard.gateway.machine import files, tls
+from deskyard.gateway.machine.layout import Layout
+from deskyard.wire.gateway_settings import Acme, Settings
 from tests.unit.gateway.support import Egress, parsed
 from tests.unit.gateway.test_apply import Notes
 

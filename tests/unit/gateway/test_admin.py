@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from deskyard.gateway import admin
-from deskyard.gateway.errors import GatewayError
+from deskyard.errors import GatewayError
+from deskyard.gateway.session import admin
 
 
 class Broken:

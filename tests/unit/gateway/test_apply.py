@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from deskyard.gateway import tracking
-from deskyard.gateway.apply import apply, change_list
-from deskyard.gateway.certificate import install
-from deskyard.gateway.egress_grants import Grant
-from deskyard.gateway.errors import GatewayError
-from deskyard.gateway.layout import Layout
-from deskyard.gateway.system import Answer
+from deskyard.errors import GatewayError
+from deskyard.gateway.config import tracking
+from deskyard.gateway.config.apply import apply, change_list
+from deskyard.gateway.config.certificate import install
+from deskyard.gateway.config.egress_grants import Grant
+from deskyard.gateway.machine.layout import Layout
+from deskyard.gateway.machine.system import Answer
 from tests.unit.gateway.support import parsed
 
 

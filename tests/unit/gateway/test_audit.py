@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from deskyard.gateway.audit import Audit, events, files, head_file
-from deskyard.gateway.audit_check import verify
-from deskyard.gateway.errors import GatewayError
+from deskyard.errors import GatewayError
+from deskyard.gateway.session.audit import Audit, events, files, head_file
+from deskyard.gateway.session.audit_check import verify
 
 SMALL = 1200  # bytes: some lines to a file
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from deskyard.gateway import budget
-from deskyard.gateway.budget import Budget, Flood
+from deskyard.gateway.view import budget
+from deskyard.gateway.view.budget import Budget, Flood
 
 
 class Clock:

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from deskyard.gateway import egress_grants, egress_refusals
+from deskyard.errors import GatewayError
 from deskyard.gateway.cli import main
-from deskyard.gateway.egress_grants import Grant, Grants
-from deskyard.gateway.egress_nflog import Logged, packets
-from deskyard.gateway.egress_refusals import Carried, Log, Refusal
-from deskyard.gateway.errors import GatewayError
-from deskyard.gateway.layout import Layout
+from deskyard.gateway.config import egress_grants
+from deskyard.gateway.config.egress_grants import Grant, Grants
+from deskyard.gateway.egress import refusals
+from deskyard.gateway.egress.nflog import Logged, packets
+from deskyard.gateway.egress.refusals import Carried, Log, Refusal
+from deskyard.gateway.machine.layout import Layout
 from tests.unit.gateway.support import parsed
 
 D1 = bytes((10, 80, 1, 10))
@@ -29,7 +30,7 @@ def rule(egress: str, target: tuple[int, ...], port: int, protocol: int = 6) -> 
     settings = parsed("locked", ("a.example.org", "git.example.org:22")) if egress == "locked" else parsed("open")
     if egress == "none":
         settings = parsed("none")
-    found = egress_refusals.from_firewall(Logged("refused", packet(target, port, protocol)), settings)
+    found = refusals.from_firewall(Logged("refused", packet(target, port, protocol)), settings)
     assert found is not None
     assert found.desktop == "d1"
     return found.rule, found.allow
@@ -63,7 +64,7 @@ def test_one_too_many_is_told_as_such_wherever_it_goes(port: int, protocol: int)
     settings = parsed("locked", ("a.example.org", "git.example.org:22"))
     (forward,) = settings.egress_rules.forwards
     for target in ((10, 80, 1, 1), tuple(map(int, forward.address.split(".")))):
-        found = egress_refusals.from_firewall(Logged("many", packet(target, port, protocol)), settings)
+        found = refusals.from_firewall(Logged("many", packet(target, port, protocol)), settings)
         assert found is not None
         assert (found.rule, found.allow) == ("many", "")
 
@@ -71,7 +72,7 @@ def test_one_too_many_is_told_as_such_wherever_it_goes(port: int, protocol: int)
 @pytest.mark.parametrize("data", [b"", b"\x45" * 19, bytes(60), b"\x60" + bytes(60), b"\x4f" + bytes(30)])
 def test_broken_packets_are_survived(data: bytes) -> None:
     for prefix in ("refused", "name"):
-        egress_refusals.from_firewall(Logged(prefix, data), parsed("none"))
+        refusals.from_firewall(Logged(prefix, data), parsed("none"))
 
 
 @pytest.mark.parametrize("data", [b"", bytes(3), bytes(40), b"\xff" * 64, struct.pack("=IHHII", 24, 0x400, 0, 0, 0)])
@@ -81,13 +82,13 @@ def test_broken_messages_of_the_kernel_are_survived(data: bytes) -> None:
 
 def test_lines_of_the_router_are_read_and_others_are_not() -> None:
     settings = parsed("locked", ("a.example.org",))
-    refused = egress_refusals.from_router("tls 10.80.1.10 10.80.1.1 443 evil.test list -", settings)
+    refused = refusals.from_router("tls 10.80.1.10 10.80.1.1 443 evil.test list -", settings)
     assert isinstance(refused, Refusal)
     assert (refused.desktop, refused.target, refused.rule) == ("d1", "evil.test:443", "list")
-    carried = egress_refusals.from_router("tls 10.80.1.10 10.80.1.1 443 a.example.org allowed 198.51.100.7", settings)
+    carried = refusals.from_router("tls 10.80.1.10 10.80.1.1 443 a.example.org allowed 198.51.100.7", settings)
     assert carried == Carried("a.example.org", 443)
     for line in ("", "Proxy tls started.", "tls 1 2 x 4 5 6", "a b c 443 e f g h"):
-        assert egress_refusals.from_router(line, settings) is None
+        assert refusals.from_router(line, settings) is None
 
 
 def test_record_has_its_bound_and_is_read_in_order(tmp_path: Path) -> None:
@@ -96,7 +97,7 @@ def test_record_has_its_bound_and_is_read_in_order(tmp_path: Path) -> None:
     for number in range(100):
         log.add(Refusal("", "d1", "", str(number), "list", "", ""))
     assert sum(one.stat().st_size for one in tmp_path.iterdir()) <= 4000
-    targets = [int(json.loads(line)["target"]) for line in egress_refusals.read(path)]
+    targets = [int(json.loads(line)["target"]) for line in refusals.read(path)]
     assert targets == list(range(targets[0], 100))
 
 
@@ -108,8 +109,8 @@ def test_following_goes_on_over_a_change_of_files(tmp_path: Path, monkeypatch: p
     def more(_: float) -> None:
         log.add(Refusal("", "d1", "", str(next(written)), "list", "", ""))
 
-    monkeypatch.setattr("deskyard.gateway.egress_refusals.time.sleep", more)
-    seen = [int(json.loads(line)["target"]) for line in itertools.islice(egress_refusals.follow(path), 40)]
+    monkeypatch.setattr("deskyard.gateway.egress.refusals.time.sleep", more)
+    seen = [int(json.loads(line)["target"]) for line in itertools.islice(refusals.follow(path), 40)]
     assert seen == list(range(40))
 
 

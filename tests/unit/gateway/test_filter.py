@@ -5,9 +5,9 @@ import struct
 
 import pytest
 
-from deskyard.gateway import rfb
-from deskyard.gateway.view import Filter
-from deskyard.gateway.websocket import BINARY, CONTINUATION, PING, Frame, FrameReader, ProtocolError, frame, mask
+from deskyard.gateway.view import rfb
+from deskyard.gateway.view.stream import Filter
+from deskyard.gateway.view.websocket import BINARY, CONTINUATION, PING, Frame, FrameReader, ProtocolError, frame, mask
 
 HANDSHAKE = b"RFB 003.008\n\x01\x00"
 SHAKEN = b"RFB 003.008\n\x01\x01"

@@ -1,6 +1,6 @@
 """An address that tries too often waits; the others do not."""
 
-from deskyard.gateway import pace
+from deskyard.gateway.session import pace
 
 
 def test_address_that_is_too_fast_is_held_back_until_a_minute_is_over() -> None:

@@ -8,9 +8,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from deskyard.gateway.errors import GatewayError
-from deskyard.gateway.proxy import Proxy, streams_of
-from deskyard.gateway.store import Session
+from deskyard.errors import GatewayError
+from deskyard.gateway.session.proxy import Proxy, streams_of
+from deskyard.gateway.session.store import Session
 from tests.unit.gateway.test_store import session
 
 ID = "A" * 24

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from deskyard.gateway import render
-from deskyard.gateway.layout import Layout
+from deskyard.gateway.config import render
+from deskyard.gateway.machine.layout import Layout
 from deskyard.model.site import Site
 from tests.unit.gateway.support import parsed
 

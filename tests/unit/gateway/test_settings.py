@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from deskyard.gateway import render
-from deskyard.gateway.errors import GatewayError
-from deskyard.gateway.settings import Settings, parse
+from deskyard.errors import GatewayError
+from deskyard.gateway.config import render
 from deskyard.plan.workspace import GatewaySettings
+from deskyard.wire.gateway_settings import Settings, parse
 from tests.unit.gateway.support import document, parsed
 
 

@@ -4,7 +4,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from deskyard.gateway.store import Session, Store, ticket_hash
+from deskyard.gateway.session.store import Session, Store, ticket_hash
 
 NOW = 1_800_000_000.0
 

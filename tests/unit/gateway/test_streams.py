@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from deskyard.gateway.errors import GatewayError
-from deskyard.gateway.layout import Layout
-from deskyard.gateway.store import Session, Store, ticket_hash
-from deskyard.gateway.streams import Streams
+from deskyard.errors import GatewayError
+from deskyard.gateway.machine.layout import Layout
+from deskyard.gateway.session.store import Session, Store, ticket_hash
+from deskyard.gateway.session.streams import Streams
 from tests.unit.gateway.test_store import NOW, session
 
 LAYOUT = Layout()

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from deskyard.gateway import signing
-from deskyard.gateway.audit import Audit
-from deskyard.gateway.layout import Layout
-from deskyard.gateway.sessions import LOOK_SECONDS, NEW_WORKER_SECONDS, Sessions
-from deskyard.gateway.store import Session, Store, ticket_hash
+from deskyard.gateway.machine.layout import Layout
+from deskyard.gateway.session import signing
+from deskyard.gateway.session.audit import Audit
+from deskyard.gateway.session.sessions import LOOK_SECONDS, NEW_WORKER_SECONDS, Sessions
+from deskyard.gateway.session.store import Session, Store, ticket_hash
 from tests.unit.gateway.support import parsed
 from tests.unit.gateway.test_store import NOW, session
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from deskyard.gateway import tls
-from deskyard.gateway.errors import GatewayError
+from deskyard.errors import GatewayError
+from deskyard.gateway.machine import tls
 from tests.gateway.authority import Authority
 
 NAME = "demo.desk.test"

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from deskyard.gateway import render, tracking
-from deskyard.gateway.layout import Layout
-from deskyard.gateway.settings import EGRESS, Settings
-from deskyard.gateway.settings import parse as parse_settings
+from deskyard.gateway.config import render, tracking
+from deskyard.gateway.machine.layout import Layout
 from deskyard.model.site import Site
 from deskyard.model.tier import TIERS
 from deskyard.model.workspace import Desktop, Workspace
 from deskyard.plan.workspace import GATEWAY_MEMORY_MIB, plan_workspace
+from deskyard.wire.gateway_settings import EGRESS, Settings
+from deskyard.wire.gateway_settings import parse as parse_settings
 from tests.unit.gateway.support import parsed
 
 ENTRY_BYTES = 384  # of the kernel's table: 256, and what NAT and time limits add

@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from deskyard.gateway import budget, view
-from deskyard.gateway.layout import Layout
-from deskyard.gateway.view import TURN, Filter, Stream, View
-from deskyard.gateway.websocket import BINARY, PING, frame
+from deskyard.gateway.machine.layout import Layout
+from deskyard.gateway.view import budget, view
+from deskyard.gateway.view.stream import Filter, Stream
+from deskyard.gateway.view.view import TURN, View
+from deskyard.gateway.view.websocket import BINARY, PING, frame
 from tests.gateway.support import free_ports
 
 SHAKE = frame(BINARY, b"RFB 003.008\n\x01\x01")

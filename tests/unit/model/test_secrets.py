@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from deskyard.declaration.declaration import check_content
 from deskyard.errors import ConfigError
 from deskyard.model.site import Site
 from deskyard.model.workspace import Workspace
-from deskyard.run.declaration import check_content
-from tests.unit.proxmox.stub import site_values
+from tests.unit.site.stub import site_values
 
 CANARY = "canary-91be-key"
 NETWORK: dict[str, Any] = {"deskyard:network": "10.80.1.0/24", "deskyard:desktops": [{"name": "dev1"}]}

@@ -9,13 +9,13 @@ from typing import Any
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from deskyard.gateway import render
-from deskyard.gateway import settings as gateway_settings
+from deskyard.gateway.config import render
 from deskyard.model.site import Site
 from deskyard.model.workspace import Workspace
 from deskyard.plan.clash import shared
 from deskyard.plan.workspace import WorkspacePlan, plan_workspace
-from stacks.libvirt import documents
+from deskyard.site.libvirt import documents
+from deskyard.wire import gateway_settings as gateway_settings
 
 LABELS = st.from_regex(r"[a-z]([a-z0-9-]{0,20}[a-z0-9])?", fullmatch=True).filter(lambda name: name != "gateway")
 NETWORKS = st.one_of(

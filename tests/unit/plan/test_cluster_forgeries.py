@@ -6,12 +6,12 @@ from ipaddress import IPv4Address, IPv6Address
 
 import pytest
 
-from deskyard.plan import frames
-from deskyard.plan.forgeries import BRIDGE, Forgery, forgeries
-from deskyard.plan.proxmox_firewall import IPTABLES, NFTABLES
-from deskyard.plan.verification import probes
-from deskyard.plan.verification_probe import HostFacts, Probe
-from deskyard.run.probing import Verdict
+from deskyard.isolation.probing import Verdict
+from deskyard.plan.isolation import frames
+from deskyard.plan.isolation.catalogue import probes
+from deskyard.plan.isolation.forgeries import BRIDGE, Forgery, forgeries
+from deskyard.plan.isolation.probe import HostFacts, Probe
+from deskyard.plan.proxmox.firewall import IPTABLES, NFTABLES
 from tests.support.paper_cluster import PaperCluster, workspace
 from tests.support.rule_walk import Compiler, Frame, Guest, arrives
 

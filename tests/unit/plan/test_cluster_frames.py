@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from deskyard.plan.frames import link_local
-from deskyard.plan.proxmox_firewall import ALL_ELSE, NO_DHCP, FirewallPlan
+from deskyard.plan.isolation.frames import link_local
+from deskyard.plan.proxmox.firewall import ALL_ELSE, NO_DHCP, FirewallPlan
 from tests.support.paper_cluster import PaperCluster, workspace
 from tests.support.rule_walk import Compiler, Frame, Guest, Options, arrives, enters, leaves
 

@@ -9,19 +9,10 @@ import yaml
 
 from deskyard.errors import ConfigError
 from deskyard.model.image import CustomImage
-from deskyard.plan.image import (
-    CUSTOM_MECHANISM,
-    MECHANISM,
-    base_image,
-    digest,
-    disk_gib,
-    input_kind,
-    inputs,
-    lineage,
-    read_image,
-    suite_folders,
-)
-from deskyard.plan.image_layer import layer_files
+from deskyard.plan.image.image import base_image, disk_gib, lineage, read_image
+from deskyard.plan.image.inputs import COMMON, CUSTOM_COMMON, CUSTOM_MECHANISM, MECHANISM, digest, input_kind, inputs
+from deskyard.plan.image.layer import layer_files
+from deskyard.plan.image.suites import suite_folders
 
 BASE: dict[str, Any] = {
     "name": "small",
@@ -57,7 +48,7 @@ def tree(tmp_path: Path) -> Path:
     write(tmp_path / "images/mine/roles/own/tasks/main.yml", "[]")
     write(tmp_path / "images/mine/files/etc/hello", "hello\n")
     write(tmp_path / "images/mine/tests/test_mine.py", "")
-    for path in (*MECHANISM, *CUSTOM_MECHANISM):
+    for path in (*COMMON, *CUSTOM_COMMON, *MECHANISM.values(), *CUSTOM_MECHANISM.values()):
         if not (tmp_path / path).exists():
             write(tmp_path / path if "." in path else tmp_path / path / "build.hcl", path)
     return tmp_path
@@ -86,8 +77,8 @@ def digest_of(tree: Path, name: str) -> str:
         "images/mine/roles/own/defaults/main.yml",
         "ansible/roles/screen/tasks/main.yml",
         "ansible/roles/image_layer/tasks/main.yml",
-        "deskyard/run/image_layer.py",
-        "deskyard/run/npm_packages.py",
+        "deskyard/image/build/layer.py",
+        "deskyard/image/build/npm_packages.py",
     ],
 )
 def test_own_input_makes_another_image_and_leaves_what_it_starts_from(tree: Path, path: str) -> None:
@@ -229,7 +220,7 @@ def test_inputs_are_told_by_their_kind(tree: Path) -> None:
     assert kinds["images/mine/image.yaml"] == kinds["images/small/image.yaml"] == "declaration"
     assert kinds["images/mine/files/etc/hello"] == "file"
     assert kinds["images/mine/roles/own/tasks/main.yml"] == "role own"
-    assert kinds["deskyard/run/image_layer.py"] == "mechanism"
+    assert kinds["mechanism/layer"] == kinds["mechanism/bootstrap"] == "mechanism"
 
 
 def test_suites_are_those_of_all_that_is_in_the_image(tree: Path) -> None:

@@ -1,6 +1,6 @@
 """What was added, what was removed, what is otherwise."""
 
-from deskyard.plan.difference import compare
+from deskyard.plan.image.difference import compare
 
 
 def test_every_name_is_told_once_and_sorted() -> None:

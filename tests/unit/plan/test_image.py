@@ -9,21 +9,9 @@ import yaml
 
 from deskyard.errors import ConfigError
 from deskyard.model.image import Image
-from deskyard.plan.image import (
-    MECHANISM,
-    base_image,
-    base_kinds,
-    bootstrap_packages,
-    digest,
-    digest_of,
-    image_names,
-    input_files,
-    input_kind,
-    inputs,
-    read_image,
-    role_packages,
-    suite_folders,
-)
+from deskyard.plan.image.image import base_image, base_kinds, bootstrap_packages, image_names, read_image, role_packages
+from deskyard.plan.image.inputs import COMMON, LOCK, MECHANISM, digest, digest_of, input_files, input_kind, inputs
+from deskyard.plan.image.suites import suite_folders
 
 DECLARATION = {
     "name": "small",
@@ -46,7 +34,7 @@ def tree(tmp_path: Path) -> Path:
         write(tmp_path / f"ansible/roles/{role}/tasks/main.yml", "[]")
     write(tmp_path / "ansible/roles/screen/defaults/main.yml", "screen_packages: [vnc, sudo]\nscreen_port: 1\n")
     write(tmp_path / "ansible/roles/other/defaults/main.yml", "other_packages: [big]\n")
-    for path in MECHANISM:
+    for path in (*COMMON, *MECHANISM.values()):
         write(tmp_path / path if "." in path else tmp_path / path / "build.hcl", path)
     return tmp_path
 
@@ -72,12 +60,44 @@ def test_same_sources_have_the_same_digest(tree: Path) -> None:
         "ansible/roles/screen/files/deep/down.txt",
         "ansible/image.yml",
         "packer/build.hcl",
-        "deskyard/run/boot_sector.py",
+        "deskyard/host/vm/boot_sector.py",
+        "deskyard/image/build/first_boot.py",
+        "deskyard/image/build/variables.py",
     ],
 )
 def test_digest_follows_every_input(tree: Path, path: str) -> None:
     before = small_digest(tree)
     write(tree / path, "screen_packages: [vnc, sudo, more]\n")
+    assert small_digest(tree) != before
+
+
+def test_digest_follows_the_pinned_ansible_and_no_other_package(tree: Path) -> None:
+    found = []
+    for lock in (
+        "",
+        "ansible-core==2.19.1 \\\n",
+        "ansible-core==2.19.2 \\\n",
+        "ansible-core==2.19.2 \\\nnumpy==2 \\\n",
+    ):
+        write(tree / LOCK, lock)
+        found.append(small_digest(tree))
+    assert len(set(found)) == 3 and found[2] == found[3]
+
+
+def test_code_of_the_mechanism_may_move_and_no_digest_changes(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new = tree / MECHANISM["bootstrap"], tree / "deskyard/elsewhere/bootstrap.py"
+    write(
+        old, "import os\n\nfrom deskyard.run.places import tree\nfrom deskyard.run.command import run\n\nrun(tree())\n"
+    )
+    before = small_digest(tree)
+    write(new, "import os\n\nfrom deskyard.host.process import (\n    run,\n    tree,\n)\n\nrun(tree())\n")
+    old.unlink()
+    monkeypatch.setitem(MECHANISM, "bootstrap", "deskyard/elsewhere/bootstrap.py")
+    assert small_digest(tree) == before
+    for changed in ("run(tree(), 1)", "exit()"):
+        write(new, f"import os\n\nfrom deskyard.host.process import run, tree\n\n{changed}\n")
+        assert small_digest(tree) != before
+    write(new, "import os\n\nfrom deskyard.host.process import start as run, tree\n\nrun(tree())\n")
     assert small_digest(tree) != before
 
 
@@ -131,6 +151,8 @@ def test_fingerprint_tells_content_from_permission(tree: Path) -> None:
         ("packer/base/prepare.sh", "mechanism"),
         ("packer-like/file", "source"),
         ("deskyard/gateway/service.py", "source"),
+        ("mechanism/bootstrap", "mechanism"),
+        ("tool/ansible-core", "mechanism"),
     ],
 )
 def test_input_is_told_by_its_kind(path: str, kind: str) -> None:

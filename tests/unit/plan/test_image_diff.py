@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from deskyard.plan.image_diff import InputChange, diff
+from deskyard.plan.image.diff import InputChange, diff
 
 PLAIN, OTHER = "0 " + "0" * 64, "0 " + "1" * 64
 

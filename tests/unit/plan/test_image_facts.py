@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from deskyard.plan.image_facts import LARGEST, facts
+from deskyard.plan.image.facts import LARGEST, facts
 
 OLD: dict[str, Any] = {
     "name": "desktop",

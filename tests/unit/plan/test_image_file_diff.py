@@ -2,8 +2,8 @@
 
 import pytest
 
-from deskyard.plan.difference import Difference, compare
-from deskyard.plan.image_file_diff import (
+from deskyard.plan.image.difference import Difference, compare
+from deskyard.plan.image.file_diff import (
     OF_A_PACKAGE,
     REASONS,
     DiskFiles,

@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from deskyard.errors import ConfigError
-from deskyard.plan.image import (
+from deskyard.host.places import tree as real_tree
+from deskyard.plan.image.image import (
     BASES,
     base_image,
     bootstrap_packages,
@@ -17,8 +18,7 @@ from deskyard.plan.image import (
     role_packages,
     role_settings,
 )
-from deskyard.plan.image_variables import FIXED
-from deskyard.run.places import tree as real_tree
+from deskyard.plan.image.variables import FIXED
 
 FEW = ["guest_base", "vnc_server", "browser", "image_hygiene"]
 

@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from deskyard.plan.npm_lock import bundled
-from deskyard.plan.sbom import sbom
-from deskyard.run.places import tree
+from deskyard.host.places import tree
+from deskyard.plan.image.npm_lock import bundled
+from deskyard.plan.image.sbom import sbom
 
 LOCK: dict[str, Any] = {
     "packages": {

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from deskyard.host.places import tree
 from deskyard.model.image_base import Base
-from deskyard.plan.image import BASES, base_image, digest, input_files, read_image
-from deskyard.plan.package_snapshot import snapshot_sources, snapshot_variables
-from deskyard.run.places import tree
+from deskyard.plan.image.image import BASES, base_image, read_image
+from deskyard.plan.image.inputs import digest, input_files
+from deskyard.plan.image.package_snapshot import snapshot_sources, snapshot_variables
 
 DAY = date(2026, 10, 1)
 DEBIAN = "[check-valid-until=no signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] https://snapshot.debian.org/archive"

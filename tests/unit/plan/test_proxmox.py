@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deskyard.errors import ConfigError
-from deskyard.plan.claims import uplink_address, vnet_name
-from deskyard.plan.cluster import ClusterView, Owner, SeenMachine, read_view
-from deskyard.plan.proxmox import ClusterPlan, plan_on_cluster
+from deskyard.plan.proxmox.claims import uplink_address, vnet_name
+from deskyard.plan.proxmox.view import ClusterView, Owner, SeenMachine, read_view
+from deskyard.plan.proxmox.workspace import ClusterPlan, plan_on_cluster
 from tests.support.paper_cluster import PaperCluster, RefusedError, rack, workspace
 
 LABELS = st.from_regex(r"[a-z]([a-z0-9-]{0,20}[a-z0-9])?", fullmatch=True).filter(lambda name: name != "gateway")

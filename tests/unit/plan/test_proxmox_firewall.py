@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from deskyard.model.site import Site
-from deskyard.plan.proxmox import ClusterPlan
+from deskyard.plan.proxmox.workspace import ClusterPlan
 from deskyard.plan.workspace import WorkspacePlan
 from tests.support.paper_cluster import PaperCluster, rack, workspace
 from tests.support.rule_walk import passes

@@ -11,7 +11,7 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from deskyard.plan.sbom import sbom
+from deskyard.plan.image.sbom import sbom
 from tests.unit.plan.manifest import HEAD
 
 TREE = Path(__file__).parents[3]
@@ -79,7 +79,7 @@ def test_it_describes_the_disk_of_the_manifest() -> None:
 def test_the_same_manifest_makes_the_same_text_in_every_process() -> None:
     reversed_lists = {**MANIFEST, "packages": dict(reversed(MANIFEST["packages"].items()))}
     assert sbom(reversed_lists) == sbom(MANIFEST)
-    program = "import json, sys; from deskyard.plan.sbom import sbom; print(sbom(json.load(sys.stdin)), end='')"
+    program = "import json, sys; from deskyard.plan.image.sbom import sbom; print(sbom(json.load(sys.stdin)), end='')"
     for seed in ("1", "2"):
         other = subprocess.run(
             [sys.executable, "-c", program],

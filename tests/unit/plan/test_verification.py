@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from deskyard.plan import ruleset
-from deskyard.plan.verification import probes
-from deskyard.plan.verification_probe import HERE, HOST, HostFacts, Probe
+from deskyard.plan.isolation import ruleset
+from deskyard.plan.isolation.catalogue import probes
+from deskyard.plan.isolation.probe import HERE, HOST, HostFacts, Probe
 from deskyard.plan.workspace import WorkspacePlan
 from tests.unit.plan.test_workspace import planned
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from deskyard.plan.proxmox import ClusterPlan, NicPlan, VmPlan
-from deskyard.plan.proxmox_firewall import RulePlan
-from deskyard.plan.verification import probes
-from deskyard.plan.verification_cluster import SeenLayers, SeenVm, differences, rule_text
-from deskyard.plan.verification_probe import HostFacts
+from deskyard.plan.isolation.catalogue import probes
+from deskyard.plan.isolation.cluster import SeenLayers, SeenVm, differences, rule_text
+from deskyard.plan.isolation.probe import HostFacts
+from deskyard.plan.proxmox.firewall import RulePlan
+from deskyard.plan.proxmox.workspace import ClusterPlan, NicPlan, VmPlan
 from tests.support.paper_cluster import PaperCluster, workspace
 
 # What an API answers besides, and what must not matter.

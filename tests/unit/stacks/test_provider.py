@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from stacks.libvirt.gateway_settings import LibvirtGatewaySettingsKind
-from stacks.libvirt.machine import DomainKind
-from stacks.libvirt.volume import VolumeKind
-from stacks.provider.kind import Kind
+from deskyard.site.libvirt.kinds.domain import DomainKind
+from deskyard.site.libvirt.kinds.gateway_settings import LibvirtGatewaySettingsKind
+from deskyard.site.libvirt.kinds.volume import VolumeKind
+from deskyard.site.proxmox.kinds.gateway_settings import ClusterGatewaySettingsKind
+from deskyard.site.resource.kind import Kind
+from deskyard.site.resource.values import Unknown, to_pulumi, to_python
 from stacks.provider.provider import changes
-from stacks.provider.values import Unknown, to_pulumi, to_python
-from stacks.proxmox.gateway_settings import ClusterGatewaySettingsKind
 
 NIC = {"mac": "52:54:00:00:00:01", "network": "lab", "filter": "f", "address": "10.0.0.2", "isolated": True}
 MACHINE: dict[str, Any] = {

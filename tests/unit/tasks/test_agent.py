@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from deskyard.agent import task as agent_task
 from deskyard.errors import SiteError
-from deskyard.run import agent_task
 from tests.support.inv import inv
 
 BEGIN = {"event": "begin", "workspace": "lab", "desktop": "dev1", "session": "s"}

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from invoke import Context, Exit
 
-from deskyard.run import egress as run
-from deskyard.run import gateway_program
+from deskyard.access import egress as run
+from deskyard.access import gateway_program
 from deskyard.tasks import egress
 
 STATE = {

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from invoke import Context, Exit
 
-from deskyard.plan.image_file_diff import REASONS, DiskFiles, FileFacts, reason_of
-from deskyard.run import image_build, image_files
-from deskyard.run.image_store import image_folder
+from deskyard.image.build import build
+from deskyard.image.store import files
+from deskyard.image.store.store import image_folder
+from deskyard.plan.image.file_diff import REASONS, DiskFiles, FileFacts, reason_of
 from deskyard.tasks import image
 
 KNOWN = next(iter(REASONS)).replace("*", "x")
@@ -20,7 +21,7 @@ KNOWN = next(iter(REASONS)).replace("*", "x")
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DESKYARD_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("DESKYARD_BASE", "bootstrap")
-    monkeypatch.setattr(image_build, "build", lambda *_, **__: pytest.fail("an image was built"))
+    monkeypatch.setattr(build, "build", lambda *_, **__: pytest.fail("an image was built"))
     return tmp_path / "home"
 
 
@@ -97,7 +98,7 @@ def test_files_are_compared_when_asked_and_told_by_reason(
         "a" * 16: {"/etc/new": FileFacts("100644", "0:0", 3, "x"), KNOWN: FileFacts("100644", "0:0", 5, "x")},
         "b" * 16: {"/etc/new": FileFacts("100644", "0:0", 4, "y"), KNOWN: FileFacts("100644", "0:0", 5, "y")},
     }
-    monkeypatch.setattr(image_files, "list_files", lambda built: DiskFiles(disks[built.digest], {}))
+    monkeypatch.setattr(files, "list_files", lambda built: DiskFiles(disks[built.digest], {}))
     image.diff(Context(), "aaaa", "bbbb", files=True)
     told = capsys.readouterr().out.splitlines()
     assert told[-3:] == [
@@ -121,7 +122,7 @@ def test_nothing_unexplained_is_said_so(
     put("b" * 16)
     content = {"a" * 16: "x", "b" * 16: after}
     monkeypatch.setattr(
-        image_files,
+        files,
         "list_files",
         lambda built: DiskFiles({KNOWN: FileFacts("100644", "0:0", 1, content[built.digest])}, {}),
     )
@@ -131,7 +132,7 @@ def test_nothing_unexplained_is_said_so(
 
 def test_files_are_not_read_unless_asked(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     put("a" * 16)
-    monkeypatch.setattr(image_files, "list_files", lambda _: pytest.fail("a disk was read"))
+    monkeypatch.setattr(files, "list_files", lambda _: pytest.fail("a disk was read"))
     image.diff(Context(), "aaaa", "aaaa", json=True)
     assert json.loads(capsys.readouterr().out)["files"] is None
 

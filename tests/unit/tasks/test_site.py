@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from tests.support.inv import inv
-from tests.unit.proxmox.stub import site_values
+from tests.unit.site.stub import site_values
 
 # Nobody listens there.
 ENDPOINT = "https://127.0.0.1:9"

@@ -1,0 +1,1 @@
+"""Asks the gateway of a workspace: links, sessions, egress."""

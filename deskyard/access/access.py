@@ -1,0 +1,85 @@
+"""Grants, lists and revokes access to desktops: asks the gateway's session service over SSH."""
+
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from deskyard.access import gateway_program
+from deskyard.errors import ConfigError
+
+FOLLOW_SECONDS = 2.0
+FOLLOW_AT_ONCE = 1000
+DURATION = re.compile(r"(?P<number>[1-9]\d{0,5})(?P<unit>[smhd])\Z")
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def grant(target: str, routes: str | None = None, mode: str = "drive", ttl: str = "8h") -> dict[str, Any]:
+    """Make a link to WORKSPACE/DESKTOP. The answer holds a secret: the link's ticket."""
+    name, _, desktop = target.partition("/")
+    if not desktop:
+        raise ConfigError("desktop", target, "names no desktop", "write WORKSPACE/DESKTOP")
+    plan = gateway_program.require(name)
+    plan.desktop(desktop)
+    arguments = ["grant", "--desktop", desktop, "--mode", mode, "--ttl", str(seconds(ttl))]
+    if routes is not None:
+        arguments += ["--routes", routes]
+    answer: dict[str, Any] = gateway_program.ask(plan, [*arguments, "--actor", gateway_program.actor()])
+    return answer
+
+
+def sessions(name: str) -> Any:
+    """The sessions of a workspace, without their secrets."""
+    return gateway_program.ask(gateway_program.require(name), ["list"])
+
+
+def revoke(name: str, *, session: str | None = None, desktop: str | None = None, everything: bool = False) -> Any:
+    """End one session, those of a desktop, or all; live connections are closed."""
+    chosen = [option for option in (session, desktop, everything or None) if option]
+    if len(chosen) != 1:
+        remedy = "give just one of --session ID, --desktop NAME, --all"
+        raise ConfigError("access.revoke", None, "does not say which sessions", remedy)
+    plan = gateway_program.require(name)
+    if desktop is not None:
+        plan.desktop(desktop)
+    arguments = [session] if session else ["--desktop", desktop] if desktop else ["--all"]
+    return gateway_program.ask(plan, ["revoke", *arguments, "--actor", gateway_program.actor()])
+
+
+def rotate_keys(name: str, *, at_once: bool = False) -> Any:
+    """Sign sessions with a new key; those that are open go on, unless the old key is void at once."""
+    return gateway_program.ask(
+        gateway_program.require(name),
+        ["keys", "rotate", "--actor", gateway_program.actor(), *(["--at-once"] if at_once else [])],
+    )
+
+
+def audit(name: str, *, since: int = 0, last: int | None = None) -> Any:
+    """What was decided at the door of a workspace, oldest first."""
+    wanted = ["--since", str(since), *(["--last", str(last)] if last is not None else [])]
+    return gateway_program.ask(gateway_program.require(name), ["audit", *wanted])
+
+
+def verify_audit(name: str, known: str | None = None) -> Any:
+    """Whether the audit is whole and unchanged; `known` is NUMBER:HASH of a line that was collected before."""
+    return gateway_program.ask(
+        gateway_program.require(name), ["audit", "--verify", *(["--known", known] if known else [])]
+    )
+
+
+def follow_audit(name: str, since: int, pause: float = FOLLOW_SECONDS) -> Iterator[Any]:
+    """Events after number `since`, as they come, for ever."""
+    plan = gateway_program.require(name)
+    while True:
+        for event in gateway_program.ask(plan, ["audit", "--since", str(since), "--last", str(FOLLOW_AT_ONCE)]):
+            since = event["seq"]
+            yield event
+        time.sleep(pause)
+
+
+def seconds(ttl: str, field: str = "--ttl") -> int:
+    """A duration such as 90s, 30m, 8h, 2d in seconds."""
+    match = DURATION.match(ttl)
+    if match is None:
+        raise ConfigError(field, ttl, "is no duration", "write a number and s, m, h or d, such as 8h")
+    return int(match["number"]) * UNITS[match["unit"]]

@@ -1,0 +1,67 @@
+"""What a workspace's desktops may reach: shows it, changes it, and shows what was refused."""
+
+import json
+import subprocess
+from collections.abc import Generator
+from typing import Any
+
+from deskyard.access import gateway_program
+from deskyard.declaration import declaration
+from deskyard.declaration.allow_list import declare, undeclare
+from deskyard.errors import ConfigError, SiteError
+from deskyard.model.egress import normal_entry
+from deskyard.site.ssh_link import GATEWAY, SshLink
+
+
+def allow(name: str, entry: str, seconds: int | None, once: bool, always: bool) -> dict[str, Any]:
+    """Let the desktops of workspace `name` reach `entry`; `always` also writes it into the declaration."""
+    entry = normal(entry)
+    plan = gateway_program.require(name)
+    if always and (once or seconds is not None):
+        raise ConfigError("egress.allow", entry, "cannot end and stay", "leave out --always, or --once and --for")
+    bound = ["--for", str(seconds)] if seconds is not None else []
+    arguments = ["allow", entry, *bound, *(["--once"] if once else []), "--actor", gateway_program.actor()]
+    state: dict[str, Any] = gateway_program.ask(plan, arguments)
+    state["written"] = declare(declaration.stack_file(name), entry) if always else False
+    return state
+
+
+def forbid(name: str, entry: str) -> dict[str, Any]:
+    """Take an entry back, from the gateway and from the declaration."""
+    entry = normal(entry)
+    state: dict[str, Any] = gateway_program.ask(gateway_program.require(name), ["forbid", entry])
+    state["written"] = undeclare(declaration.stack_file(name), entry)
+    return state
+
+
+def allowed(name: str) -> dict[str, Any]:
+    """The list in force: where each entry comes from, and when it ends."""
+    state: dict[str, Any] = gateway_program.ask(gateway_program.require(name), ["egress"])
+    return state
+
+
+def denied(name: str, follow: bool) -> Generator[dict[str, str], None, None]:
+    """What was refused, oldest first; with `follow` each refusal as it happens, until interrupted."""
+    plan = gateway_program.require(name)
+    ssh = SshLink(plan.site, plan.name)
+    remote = ["sudo", "deskyard-gateway", "denied", "--json", *(["--follow"] if follow else [])]
+    with subprocess.Popen(ssh.command(GATEWAY, remote), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                yield json.loads(line)
+        except BaseException:  # whoever reads stops: so does the connection, which would follow for ever
+            process.terminate()
+            raise
+    if process.returncode != 0:
+        reason = f"the gateway did not say what it refused ({process.returncode})"
+        raise SiteError("gateway", name, reason, f"see ./inv workspace.status {name}")
+
+
+def normal(entry: str) -> str:
+    """An entry in its one form; raises `ConfigError` saying what is wrong with it."""
+    try:
+        return normal_entry(entry)
+    except ValueError as error:
+        reason, _, remedy = str(error).partition(" -> ")
+        raise ConfigError("name", entry, reason, remedy) from error

@@ -1,0 +1,1 @@
+"""Gives the agent of a desktop its tasks."""

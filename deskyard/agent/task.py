@@ -1,0 +1,132 @@
+"""Gives the agent of a desktop a task, and follows its answer; an interruption ends the task there, too."""
+
+import contextlib
+import re
+import secrets
+import time
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from deskyard.declaration import declaration
+from deskyard.desktop.stream import DesktopStream
+from deskyard.engine import running
+from deskyard.errors import ConfigError, SiteError
+from deskyard.guest import task as task_program
+from deskyard.host.places import tree
+from deskyard.host.progress import say
+from deskyard.plan.account import AGENT
+from deskyard.plan.image.image import image_names, lineage
+from deskyard.plan.printable import printable
+
+ROLE = "agent_openclaw"
+UNIT, SECRET = "agent-openclaw.service", "/etc/deskyard/agent-openclaw.env"
+MAX_TEXT = 1 << 20
+MAX_SECONDS = 7 * 86_400
+# Without a colon, and none of these two: such names are OpenClaw's own.
+SESSION = re.compile(r"(?!(?:global|unknown)\Z)[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z")
+ENDS = ("done", "failed", "timeout")
+HTTP_SETTING = "gateway.http.endpoints.chatCompletions.enabled"
+
+
+@dataclass(frozen=True)
+class Task:
+    """What the agent of WORKSPACE/DESKTOP shall do, in which conversation, and for how long at most."""
+
+    target: str
+    text: str
+    session: str
+    seconds: int
+
+    @classmethod
+    def checked(cls, target: str, text: str, session: str, seconds: int) -> "Task":
+        """The task; raises `ConfigError` for what is none. Without `session` it is a conversation of its own."""
+        if not text.strip():
+            raise ConfigError("text", None, "is empty", 'write what is to be done: agent.task WORKSPACE/DESKTOP "..."')
+        if any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise ConfigError("text", None, "is no UTF-8", "save it as UTF-8")
+        if len(text) > MAX_TEXT:
+            raise ConfigError(
+                "text", None, f"is longer than {MAX_TEXT} characters", "put it into a file of the desktop"
+            )
+        if session and not SESSION.match(session):
+            reason = "is no name of a conversation"
+            raise ConfigError("--session", session, reason, "write up to 64 of a-z, 0-9 and -, such as report")
+        if not 0 < seconds <= MAX_SECONDS:
+            raise ConfigError("--timeout", seconds, "is no time for a task", "write 1s to 7d, such as 2h")
+        return cls(target, text, session or f"task-{secrets.token_hex(4)}", seconds)
+
+
+def events(task: Task) -> Generator[dict[str, Any], None, None]:
+    """What happens: `begin`, `text` by and by, `end` with its status and seconds; raises `SiteError` if it fails."""
+    name, _, desktop = task.target.partition("/")
+    if not desktop:
+        raise ConfigError("desktop", task.target, "names no desktop", "write WORKSPACE/DESKTOP")
+    plan = declaration.read(name).plan
+    plan.desktop(desktop)
+    running.require_running(plan, desktop)
+    request = {"unit": UNIT, "secret": SECRET, "text": task.text, "session": task.session, "seconds": task.seconds}
+    started = time.monotonic()
+    with DesktopStream(plan, desktop, AGENT, task_program, request, task.seconds) as stream:
+        try:
+            for told in stream.lines():
+                match told.get("event"):
+                    case "begin":
+                        yield {"event": "begin", "workspace": name, "desktop": desktop, "session": task.session}
+                    case "text":
+                        yield {"event": "text", "text": str(told.get("text"))}
+                    case "waiting":
+                        say(f"    {desktop}: its agent is starting")
+                    case "end" if told.get("status") in ENDS:
+                        if told["status"] == "failed":
+                            said = printable(str(told.get("said") or ""), mark=" ")
+                            _fail(task.target, str(told.get("cause")), said)
+                        seconds = round(time.monotonic() - started, 1)
+                        yield {"event": "end", "status": told["status"], "seconds": seconds}
+                        return
+        except (KeyboardInterrupt, GeneratorExit):
+            if not stream.end():
+                say(f"    {desktop}: did not say that its task has ended; it does in {task.seconds} s at the latest")
+            raise
+    raise SiteError("agent", task.target, "did not say how its task ended", "run the same command again")
+
+
+def _fail(target: str, cause: str, said: str) -> NoReturn:
+    """What went wrong on a desktop, and what to do about it."""
+    name = target.partition("/")[0]
+    there = f"./inv access.grant {target}, and in its terminal:"
+    after = f": {said}" if said else ""
+    match cause:
+        case "no agent":
+            reason = "has no agent: its image was made without one"
+            remedy = f"declare a desktop with `image: {' or '.join(images_with_agent(tree()))}` (docs/catalogue.md)"
+        case "not up":
+            reason, remedy = f"has an agent that does not run{after}", f"{there} systemctl status {UNIT}"
+        case "refused":
+            reason = f"has an agent that does not know its own secret{after}"
+            remedy = f"{there} sudo systemctl restart agent-openclaw-secret {UNIT}"
+        case "closed":
+            reason = "has an agent that takes no tasks over HTTP: its configuration is older, or was changed"
+            remedy = f"{there} openclaw config set {HTTP_SETTING} true && sudo systemctl restart {UNIT}"
+        case "key":
+            reason = f"has an agent without the right key of its model{after}"
+            remedy = (
+                f"see ./inv desktop.keys {target}; ./inv desktop.set-key {name} NAME sets one, workspace.up brings it"
+            )
+        case "agent":
+            reason = f"has an agent that could not do it{after}"
+            remedy = f"{there} journalctl -u {UNIT}; ./inv desktop.keys {target} shows its keys"
+        case _:
+            reason, remedy = f"has an agent that broke off{after}", f"{there} journalctl -u {UNIT}"
+    raise SiteError("agent", target, reason, remedy)
+
+
+def images_with_agent(tree: Path) -> list[str]:
+    """The declared images that have one."""
+    found = []
+    for name in image_names(tree):
+        # One that is wrong has none.
+        with contextlib.suppress(ConfigError):
+            found += [name] if any(ROLE in image.roles for image in lineage(tree, name)) else []
+    return found

@@ -1,0 +1,1 @@
+"""What a user declared, with its site and its Plan."""

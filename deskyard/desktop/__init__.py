@@ -1,0 +1,1 @@
+"""Reaches one desktop: programs, keys, and what customises it."""

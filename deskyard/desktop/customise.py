@@ -1,0 +1,26 @@
+"""What an owner does to customise desktops again without a new image, a new desktop or a whole `up`."""
+
+from dataclasses import asdict
+from typing import Any
+
+from deskyard.declaration import declaration
+from deskyard.desktop import customise_delivery
+from deskyard.desktop.customise_delivery import How
+from deskyard.engine import running
+
+
+def customise(target: str, how: How) -> dict[str, Any]:
+    """Customise WORKSPACE/DESKTOP, or all desktops of WORKSPACE; what became of every file and script."""
+    name, slash, desktop = target.partition("/")
+    declared = declaration.read(name)
+    if slash:
+        declared.plan.desktop(desktop)
+    shall = customise_delivery.wanted(declared, desktop if slash else None)
+    if shall:
+        running.require_running(declared.plan)
+    reports = customise_delivery.apply(declared.plan, shall, how)
+    return {
+        "workspace": name,
+        "dry_run": how.dry_run,
+        "desktops": [asdict(reports[one]) for one in shall],
+    }

@@ -1,0 +1,43 @@
+"""The environment that Pulumi's engine runs in."""
+
+import os
+import secrets
+import sys
+from pathlib import Path
+
+from deskyard.host.lock import alone
+from deskyard.host.places import places, tree
+from deskyard.host.secret_file import write_secret
+from deskyard.model.site import Site
+from deskyard.site.proxmox import plugin as cluster_link
+
+PASSPHRASE_VARIABLES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE")
+
+
+def environment(site: Site) -> dict[str, str]:
+    """What Pulumi needs in its environment: backend, passphrase, the provider on PATH; no questions, no updates."""
+    plugin = cluster_link.plugin_environment(site) if site.backend == "proxmox" else {}
+    set_up = {
+        "PATH": f"{tree() / 'stacks' / 'provider'}{os.pathsep}{os.environ.get('PATH', '')}",
+        # The provider runs with the Python that runs us, wherever the stacks folder lies.
+        "DESKYARD_PYTHON": sys.executable,
+        "PULUMI_SKIP_UPDATE_CHECK": "true",
+        "PULUMI_AUTOMATION_API_SKIP_VERSION_CHECK": "true",
+        "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+        **plugin,
+    }
+    if not os.environ.get("PULUMI_BACKEND_URL"):
+        backend = places().pulumi / "backend"
+        backend.mkdir(parents=True, exist_ok=True, mode=0o700)
+        set_up["PULUMI_BACKEND_URL"] = f"file://{backend}"
+    if not any(variable in os.environ for variable in PASSPHRASE_VARIABLES):
+        set_up["PULUMI_CONFIG_PASSPHRASE_FILE"] = str(_passphrase_file())
+    return set_up
+
+
+def _passphrase_file() -> Path:
+    path = places().state / "passphrase"
+    with alone("passphrase"):
+        if not path.exists():
+            write_secret(path, secrets.token_urlsafe(32).encode())
+    return path

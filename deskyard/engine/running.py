@@ -1,0 +1,22 @@
+"""Whether the machines of a workspace run."""
+
+from deskyard.engine.machines import machines_of
+from deskyard.errors import SiteError
+from deskyard.plan.workspace import WorkspacePlan
+from deskyard.site.files import read_site
+from deskyard.site.libvirt import daemon
+
+
+def stopped_machines(plan: WorkspacePlan) -> list[str]:
+    """Machines of the workspace that do not run."""
+    return machines_of(plan).stopped()
+
+
+def require_running(plan: WorkspacePlan, desktop: str | None = None) -> None:
+    """Raise `SiteError` unless the gateway runs, and with it the desktop if one is named."""
+    dead = read_site(plan.site).backend == "libvirt" and not daemon.answers()
+    stopped = [] if dead else stopped_machines(plan)
+    if dead or plan.gateway.machine.domain in stopped:
+        raise SiteError("workspace", plan.name, "is not up", f"run ./inv workspace.up {plan.name}")
+    if desktop is not None and plan.desktop(desktop).machine.domain in stopped:
+        raise SiteError("desktop", f"{plan.name}/{desktop}", "does not run", f"run ./inv workspace.up {plan.name}")

@@ -1,0 +1,1 @@
+"""Puts the settings of a gateway into force."""

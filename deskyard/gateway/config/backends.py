@@ -1,0 +1,42 @@
+"""The part of HAProxy's configuration that follows the sessions: made by root from the service's records.
+
+The session service has no right to write configuration that HAProxy's privileged process reads; it only keeps
+records, and every value taken from them is checked here again.
+"""
+
+import re
+import time
+
+from deskyard.gateway.config import render
+from deskyard.gateway.machine import files
+from deskyard.gateway.machine.layout import Layout
+from deskyard.gateway.session.store import Store
+from deskyard.wire.gateway_settings import Settings
+
+SESSION_ID = re.compile(r"[A-Za-z0-9_-]{16,40}\Z")
+
+
+def text(settings: Settings, layout: Layout) -> str:
+    """The backends with the servers of the sessions that are alive."""
+    servers: dict[tuple[str, str], list[str]] = {}
+    if layout.database.exists():
+        for session in Store(layout.database, read_only=True).alive(time.time()):
+            if SESSION_ID.match(session.id):
+                for route in session.routes:
+                    servers.setdefault((session.desktop, route), []).append(session.id)
+    return render.backends(settings, layout, servers)
+
+
+def ensure_revoked(layout: Layout) -> None:
+    """Write the ids that are revoked and not yet expired."""
+    ids: list[str] = []
+    if layout.database.exists():
+        revoked = Store(layout.database, read_only=True).revoked(time.time())
+        ids = [session.id for session in revoked if SESSION_ID.match(session.id)]
+    files.write(layout.revoked_file, "".join(f"{id}\n" for id in ids))
+
+
+def write(settings: Settings, layout: Layout) -> None:
+    """Write both files."""
+    files.write(layout.backends_file, text(settings, layout))
+    ensure_revoked(layout)

@@ -1,0 +1,108 @@
+"""What was allowed or forbidden since the settings came, for a time or until the next settings."""
+
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+
+from deskyard.errors import GatewayError
+from deskyard.gateway.machine import files
+from deskyard.gateway.machine.layout import Layout
+from deskyard.wire.egress_list import parse
+from deskyard.wire.gateway_settings import Settings
+
+LONGEST_SECONDS = 365 * 86_400
+
+
+@dataclass(frozen=True)
+class Grant:
+    """An entry that is allowed for now; `once` ends it with the first connection."""
+
+    entry: str
+    until: int | None
+    once: bool
+    actor: str
+    since: int
+
+
+@dataclass(frozen=True)
+class Grants:
+    """All of them, and the declared entries that were taken back until the next settings."""
+
+    granted: tuple[Grant, ...] = ()
+    withdrawn: tuple[str, ...] = ()
+
+    def live(self, now: float) -> "Grants":
+        """Those whose time has not passed."""
+        return replace(self, granted=tuple(one for one in self.granted if one.until is None or one.until > now))
+
+    def timed(self) -> "Grants":
+        """Those that outlive new settings: what was meant to stay is in the declaration."""
+        return Grants(tuple(one for one in self.granted if one.until is not None or one.once))
+
+    def allowing(self, grant: Grant) -> "Grants":
+        """With one more, in place of an older one for the same entry."""
+        others = tuple(one for one in self.granted if one.entry != grant.entry)
+        return Grants((*others, grant), tuple(entry for entry in self.withdrawn if entry != grant.entry))
+
+    def forbidding(self, entry: str, declared: Iterable[str]) -> "Grants":
+        """Without this entry, whether it was granted or declared."""
+        withdrawn = {*self.withdrawn, entry} if entry in declared else set(self.withdrawn)
+        return Grants(tuple(one for one in self.granted if one.entry != entry), tuple(sorted(withdrawn)))
+
+    def used(self, name: str, port: int) -> "Grants":
+        """Without those for one connection that this connection used up."""
+        return replace(self, granted=tuple(one for one in self.granted if not (one.once and _covers(one, name, port))))
+
+    @property
+    def next_end(self) -> int | None:
+        """When the next one ends by itself."""
+        return min((one.until for one in self.granted if one.until is not None), default=None)
+
+    def effective(self, settings: Settings) -> Settings:
+        """The settings with the list that is in force."""
+        declared = [entry for entry in settings.egress_rules.allow if entry not in self.withdrawn]
+        entries = [*declared, *(one.entry for one in self.granted)]
+        return replace(settings, egress_rules=settings.egress_rules.with_entries(entries))
+
+
+def load(layout: Layout) -> Grants:
+    """Those that are in force now."""
+    text = files.read(layout.grants_file)
+    return Grants() if text is None else stored(text).live(time.time())
+
+
+def stored(text: str) -> Grants:
+    """All that the file holds, also what has ended and waits to be taken away."""
+    document = json.loads(text)
+    return Grants(tuple(Grant(**one) for one in document["granted"]), tuple(document["withdrawn"]))
+
+
+def save(grants: Grants, layout: Layout) -> None:
+    """Remember them, also over a reboot."""
+    files.write(layout.grants_file, json.dumps(asdict(grants), indent=2) + "\n", 0o600)
+
+
+def grant(entry: str, seconds: int | None, once: bool, actor: str) -> Grant:
+    """Check and make a grant; raises `GatewayError` naming what is wrong."""
+    check(entry)
+    if seconds is not None and not 1 <= seconds <= LONGEST_SECONDS:
+        raise GatewayError("for", seconds, "is no time from a second to a year", "write for example --for 1h")
+    now = int(time.time())
+    return Grant(entry, None if seconds is None else now + seconds, once, actor, now)
+
+
+def check(entry: str) -> None:
+    """Raise `GatewayError` unless `entry` may stand on a list."""
+    try:
+        normal = str(parse(entry))
+    except ValueError as error:
+        reason, _, remedy = str(error).partition(" -> ")
+        raise GatewayError("name", entry, reason, remedy) from error
+    if normal != entry:
+        raise GatewayError("name", entry, "is not in its normal form", f"write {normal}")
+
+
+def _covers(one: Grant, name: str, port: int) -> bool:
+    entry = parse(one.entry)
+    return port in entry.ports and entry.covers(name)

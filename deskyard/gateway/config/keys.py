@@ -1,0 +1,95 @@
+"""Changes the key that signs sessions, without ending any: published first, then used; the old one leaves last."""
+
+import json
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from deskyard.errors import GatewayError
+from deskyard.gateway.config import apply, backends, render
+from deskyard.gateway.machine import files
+from deskyard.gateway.machine.layout import Layout
+from deskyard.gateway.machine.system import System
+from deskyard.gateway.session import admin, signing
+from deskyard.wire.gateway_settings import Settings
+
+MARGIN_SECONDS = 60
+REMEDY = "mend the cause; the keys are as they were"
+
+
+def rotate(settings: Settings, layout: Layout, system: System, *, at_once: bool, actor: str) -> dict[str, Any]:
+    """Sign with a new key from now on. Cookies of the old one stay good until they end, or `at_once` no more."""
+    folder = layout.signing_keys
+    with apply.alone(layout):
+        old = signing.active(folder)
+        # Said in so many words, or a restart of the session service now would sign with a key that HAProxy lacks.
+        files.write(folder / "active", f"{old}\n")
+        kid = signing.create(folder, signing.next_kid(folder), apply.group(layout))
+        try:
+            _publish([kid] if at_once else signing.kids(folder), settings, layout, system)
+        except GatewayError:
+            for suffix in ("key", "pub"):
+                (folder / f"{kid}.{suffix}").unlink()
+            raise
+        files.write(folder / "active", f"{kid}\n")
+        # Nobody can sign with the old one any more; its public part is needed for the cookies that are out.
+        for path in folder.glob("k*.key"):
+            if path.stem != kid:
+                path.unlink()
+        ends = time.time() + layout.lease_seconds + MARGIN_SECONDS
+        if at_once:
+            _forget([one for one in signing.kids(folder) if one != kid], layout)
+        else:
+            _write_retired(layout, {**_retired(layout), old: ends})
+        admin.ask(layout.admin_socket, {"command": "keys", "actor": actor, "kid": kid, "at_once": at_once})
+    return {"signs": kid, "accepted": signing.kids(folder), "old_until": None if at_once else int(ends)}
+
+
+def retire(settings: Settings, layout: Layout, system: System) -> dict[str, Any]:
+    """Drop the keys whose last cookie is over."""
+    with apply.alone(layout):
+        over = [kid for kid, ends in _retired(layout).items() if ends <= time.time()]
+        if over:
+            _publish([kid for kid in signing.kids(layout.signing_keys) if kid not in over], settings, layout, system)
+            _forget(over, layout)
+    return {"dropped": over, "accepted": signing.kids(layout.signing_keys)}
+
+
+def _publish(kids: Sequence[str], settings: Settings, layout: Layout, system: System) -> None:
+    """Let HAProxy accept these keys and no others; or keep what was, and raise `GatewayError`."""
+    text = render.haproxy(settings, layout, kids, layout.tls_bundle)
+    if not layout.tls_bundle.exists():
+        raise GatewayError("certificate", None, "is not there yet: there is no door", "run workspace.up first")
+    with tempfile.TemporaryDirectory(prefix="deskyard-keys.") as name:
+        staged, servers = Path(name) / "haproxy.cfg", Path(name) / "backends.cfg"
+        staged.write_text(text)
+        servers.write_text(backends.text(settings, layout))
+        backends.ensure_revoked(layout)
+        answer = system.run(("haproxy", "-c", "-f", str(staged), "-f", str(servers)))
+    if answer.code != 0:
+        raise GatewayError("signing key", None, f"HAProxy refuses it:\n{answer.output}", REMEDY)
+    before = layout.proxy_file.read_text()
+    files.write(layout.proxy_file, text)
+    answer = system.run(("systemctl", "reload-or-restart", "haproxy.service"))
+    if answer.code != 0:
+        files.write(layout.proxy_file, before)
+        system.run(("systemctl", "reload-or-restart", "haproxy.service"))
+        raise GatewayError("signing key", None, f"HAProxy does not take it: {answer.output}", REMEDY)
+
+
+def _forget(kids: Sequence[str], layout: Layout) -> None:
+    for kid in kids:
+        (layout.signing_keys / f"{kid}.pub").unlink(missing_ok=True)
+    _write_retired(layout, {kid: ends for kid, ends in _retired(layout).items() if kid not in kids})
+
+
+def _retired(layout: Layout) -> dict[str, float]:
+    """Key -> when its last cookie is over."""
+    text = files.read(layout.signing_keys / "retired.json")
+    return {str(kid): float(ends) for kid, ends in json.loads(text).items()} if text else {}
+
+
+def _write_retired(layout: Layout, retired: dict[str, float]) -> None:
+    files.write(layout.signing_keys / "retired.json", json.dumps(retired) + "\n")

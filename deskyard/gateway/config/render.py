@@ -1,0 +1,153 @@
+"""Settings -> the text of each generated file. Pure: reads templates, touches nothing."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from ipaddress import IPv4Network, collapse_addresses
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from deskyard.gateway.config import tracking
+from deskyard.gateway.machine.layout import Layout
+from deskyard.gateway.probe import PROTOCOLS
+from deskyard.wire.egress_list import NAME, WEB_PORTS
+from deskyard.wire.gateway_settings import Settings
+
+LOG_GROUP = 5
+SOCKET_PATHS = {"desktop": "/websockify", "terminal": "/ws"}
+FILTERED = "desktop"  # the route whose connections go through the filter
+
+
+def firewall(settings: Settings, egress_user: str = Layout.egress_user, acme_user: str = Layout.acme_user) -> str:
+    """The whole nftables ruleset."""
+    rules = settings.egress_rules
+    addresses = [settings.workspace_address, *(forward.address for forward in rules.forwards)]
+    web = [(address, port) for address in addresses for port in WEB_PORTS]
+    own = [(forward.address, port) for forward in rules.forwards for port in forward.ports]
+    return _render(
+        "firewall.nft.j2",
+        s=settings,
+        denied=_collapsed(settings.denied_networks),
+        exceptions=_collapsed(rules.exceptions),
+        ways_out=[f"{address} . {port}" for address, port in web + own],
+        egress_user=egress_user,
+        acme_user=acme_user,
+        log_group=LOG_GROUP,
+        tracking=tracking,
+    )
+
+
+def egress(settings: Settings, layout: Layout) -> str:
+    """The router of a locked workspace; without any frontend in other modes, so that its unit does not start."""
+    if settings.egress != "locked":
+        return f"# Written by deskyard-gateway apply. egress: {settings.egress}, so nothing is routed here.\n"
+    rules = settings.egress_rules
+    own = [settings.uplink_network, settings.workspace_network, *map(IPv4Network, rules.forward_networks)]
+    return _render(
+        "egress.cfg.j2",
+        s=settings,
+        layout=layout,
+        rules=rules,
+        addresses=[settings.workspace_address, *(forward.address for forward in rules.forwards)],
+        denied=_collapsed(settings.denied_networks),
+        exceptions=_collapsed(rules.exceptions),
+        own=[str(network) for network in own],
+        name_pattern=NAME,
+    )
+
+
+def ssh(settings: Settings) -> str:
+    """For sshd: the uplink alone, so that port 22 of every other address is the router's to give."""
+    return f"# Written by deskyard-gateway apply.\nListenAddress {settings.uplink_address}\n"
+
+
+def egress_routes(settings: Settings) -> str:
+    """For `ip -batch`: the addresses of names with a port are the gateway's own."""
+    return "".join(f"route replace local {network} dev lo\n" for network in settings.egress_rules.forward_networks)
+
+
+def _collapsed(networks: Sequence[str]) -> list[str]:
+    return [str(network) for network in collapse_addresses(map(IPv4Network, networks))]
+
+
+def dnsmasq(settings: Settings) -> str:
+    """Leases and names."""
+    return _render("dnsmasq.conf.j2", s=settings, name_lines=tracking.NAME_LINES)
+
+
+def forwarding(settings: Settings, door_sockets: int = Layout.door_sockets) -> str:
+    """The kernel forwards only if something may leave, and has room for what door and desktops may have open.
+
+    A kernel that stops forwarding starts to believe ICMP redirects by itself: that is taken back.
+    """
+    forward = {"net.ipv4.ip_forward": int(settings.egress == "open"), "net.ipv4.conf.all.accept_redirects": 0}
+    return "".join(
+        f"{key} = {value}\n" for key, value in {**forward, **tracking.kernel(settings, door_sockets)}.items()
+    )
+
+
+def haproxy(settings: Settings, layout: Layout, kids: Sequence[str], bundle: Path) -> str:
+    """The door; `kids` are the ids of signing keys, `bundle` is the certificate with its key."""
+    return _render(
+        "haproxy.cfg.j2",
+        s=settings,
+        layout=layout,
+        kids=kids,
+        bundle=bundle,
+        socket_routes=tuple(SOCKET_PATHS),
+        terminal_protocol=PROTOCOLS["terminal"],
+    )
+
+
+def servers(settings: Settings, layout: Layout) -> dict[tuple[str, str], str]:
+    """Where HAProxy takes a session, by desktop and route: VNC to the filter, never to the desktop itself.
+
+    Always weight 0: no other session may ever fall through to it.
+    """
+    places = {
+        (desktop.name, route): (desktop, port)
+        for desktop in settings.desktops
+        for route, port in desktop.routes.items()
+    }
+    return {
+        (name, route): f"127.0.0.1:{layout.view_port} weight 0"
+        if route == FILTERED
+        else f"{desktop.address}:{port} weight 0 maxconn {layout.streams_per_session}"
+        for (name, route), (desktop, port) in places.items()
+    }
+
+
+def backends(settings: Settings, layout: Layout, sessions: Mapping[tuple[str, str], Sequence[str]]) -> str:
+    """The backends: one per desktop and route, with one server per session id."""
+    lists = {
+        (desktop.name, route): list(sessions.get((desktop.name, route), ()))
+        for desktop in settings.desktops
+        for route in desktop.routes
+    }
+    return _render(
+        "backends.cfg.j2",
+        s=settings,
+        sessions=lists,
+        paths=SOCKET_PATHS,
+        addresses=servers(settings, layout),
+        filtered=FILTERED,
+        most=layout.streams_per_desktop,
+    )
+
+
+@cache
+def _environment() -> Environment:
+    # These are configuration files, not HTML: escaping would break them, and every value was checked by `parse`.
+    return Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+
+
+def _render(template: str, **values: Any) -> str:
+    return _environment().get_template(template).render(**values)

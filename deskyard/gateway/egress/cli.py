@@ -1,0 +1,121 @@
+"""The commands of `deskyard-gateway` about the way out."""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from deskyard.errors import GatewayError
+from deskyard.gateway.config.in_force import in_force
+from deskyard.gateway.machine.layout import Layout
+from deskyard.gateway.machine.system import Machine
+from deskyard.wire.gateway_settings import Settings
+
+Add = Callable[..., argparse.ArgumentParser]
+
+
+def add_commands(add: Add) -> None:
+    """Put the commands in place."""
+    allow = add("allow", _allow, "let the desktops of a locked workspace reach a name")
+    allow.add_argument("name", help="docs.example.org, *.example.org, git.example.org:22")
+    allow.add_argument("--for", dest="seconds", type=int, help="end by itself after so many seconds")
+    allow.add_argument("--once", action="store_true", help="end with the first connection")
+    allow.add_argument("--actor", default="root", help="who allows it, as the list shall show it")
+    forbid = add("forbid", _forbid, "take a name back that was allowed or declared")
+    forbid.add_argument("name", help="the entry as the list shows it")
+    add("egress", _list, "show what the desktops may reach")
+    denied = add("denied", _denied, "show what was refused, oldest first")
+    denied.add_argument("--follow", action="store_true", help="go on with each refusal as it happens")
+    denied.add_argument("--json", action="store_true", help="print one JSON document per line")
+    add("watch", _watch, "write down refusals and end what was allowed for a time (its unit does)")
+    add("egress-reload", _reload, "let the router of a locked workspace read its list again (its unit does)")
+
+
+def _allow(options: argparse.Namespace, layout: Layout) -> Any:
+    from deskyard.gateway.config import egress_grants
+    from deskyard.gateway.config.apply import change_list
+
+    settings = _locked(layout)
+    grant = egress_grants.grant(options.name, options.seconds, options.once, options.actor)
+    change_list(lambda grants: grants.allowing(grant), settings, layout, Machine())
+    return _state(settings, layout)
+
+
+def _forbid(options: argparse.Namespace, layout: Layout) -> Any:
+    from deskyard.gateway.config import egress_grants
+    from deskyard.gateway.config.apply import change_list
+
+    settings = _locked(layout)
+    egress_grants.check(options.name)
+    known = [one["entry"] for one in _state(settings, layout)["allowed"]]
+    if options.name not in known:
+        remedy = f"choose one of: {', '.join(known) or 'none is allowed'}"
+        raise GatewayError("name", options.name, "is not on the list", remedy)
+    declared = settings.egress_rules.allow
+    change_list(lambda grants: grants.forbidding(options.name, declared), settings, layout, Machine())
+    return _state(settings, layout)
+
+
+def _list(options: argparse.Namespace, layout: Layout) -> Any:
+    return _state(in_force(layout), layout)
+
+
+def _denied(options: argparse.Namespace, layout: Layout) -> None:
+    from deskyard.gateway.egress import refusals
+
+    lines = refusals.follow if options.follow else refusals.read
+    for line in lines(layout.refusals_file):
+        print(line if options.json else as_text(json.loads(line)), flush=True)
+
+
+def as_text(one: dict[str, str]) -> str:
+    """A refusal as a person reads it."""
+    allow = f"  -> {one['allow']}" if one["allow"] else ""
+    return f"{one['time']}  {one['desktop']}  {one['target']}  {one['rule']}: {one['reason']}{allow}"
+
+
+def _watch(options: argparse.Namespace, layout: Layout) -> None:
+    from deskyard.gateway.egress.watch import Watcher
+
+    Watcher(layout, Machine()).run()
+
+
+def _reload(options: argparse.Namespace, layout: Layout) -> None:
+    from deskyard.gateway.egress import router
+
+    router.reload(layout)
+
+
+def _state(settings: Settings, layout: Layout) -> dict[str, Any]:
+    """The list in force: where each entry comes from, and when it ends."""
+    from deskyard.gateway.config import egress_grants
+
+    grants = egress_grants.load(layout)
+    granted = {one.entry: one for one in grants.granted}
+    allowed: list[dict[str, Any]] = []
+    for entry in grants.effective(settings).egress_rules.allow:
+        one = granted.get(entry)
+        declared = entry in settings.egress_rules.allow and entry not in grants.withdrawn
+        allowed.append(
+            {
+                "entry": entry,
+                "declared": declared,
+                "until": None if declared or one is None or one.until is None else _moment(one.until),
+                "once": bool(one and one.once and not declared),
+                "actor": one.actor if one else None,
+            }
+        )
+    return {"workspace": settings.workspace, "egress": settings.egress, "allowed": allowed}
+
+
+def _moment(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def _locked(layout: Layout) -> Settings:
+    settings = in_force(layout)
+    if settings.egress != "locked":
+        reason = f"is {settings.egress}, so there is no list"
+        raise GatewayError("egress", settings.workspace, reason, "declare egress: locked and bring the workspace up")
+    return settings

@@ -1,0 +1,1 @@
+"""Sessions: granted, redeemed, revoked, audited."""

@@ -1,0 +1,97 @@
+"""The session service's private line: one JSON request, one JSON answer, over a unix socket for root alone."""
+
+import asyncio
+import json
+import os
+import socket
+import struct
+import traceback
+from pathlib import Path
+from typing import Any
+
+from deskyard.errors import GatewayError
+from deskyard.gateway.session.sessions import Sessions
+
+LIMIT = 65536
+
+
+async def serve(sessions: Sessions, path: Path) -> asyncio.Server:
+    """Listen on `path`; only root and the service's own user are answered."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            answer = await _answer(sessions, reader, writer)
+            writer.write(json.dumps(answer).encode())
+            await writer.drain()
+        except ConnectionError:
+            pass  # the asking side left
+        finally:
+            writer.close()
+
+    before = os.umask(0o177)
+    try:
+        return await asyncio.start_unix_server(handle, str(path), limit=LIMIT)
+    finally:
+        os.umask(before)
+
+
+async def _answer(sessions: Sessions, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> dict[str, Any]:
+    peer = writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    _pid, uid, _gid = struct.unpack("3i", peer)
+    if uid not in (0, os.geteuid()):
+        return {"error": GatewayError("user", uid, "may not administer sessions", "use root").as_dict()}
+    request: dict[str, Any] = {}
+    try:
+        async with asyncio.timeout(10):
+            request = json.loads(await reader.read(LIMIT))
+        return {"result": await _dispatch(sessions, request)}
+    except GatewayError as error:
+        return {"error": error.as_dict()}
+    except (ValueError, KeyError, TypeError, TimeoutError) as error:
+        wrong = GatewayError("request", type(error).__name__, "is malformed", "use deskyard-gateway")
+        return {"error": wrong.as_dict()}
+    except Exception as error:  # who asks gets an answer, whatever failed; the journal gets all of it
+        traceback.print_exc()
+        reason = f"failed: {type(error).__name__}: {error}"
+        remedy = "see `journalctl -u deskyard-session` in the gateway"
+        return {"error": GatewayError("session service", request.get("command"), reason, remedy).as_dict()}
+
+
+async def _dispatch(sessions: Sessions, request: dict[str, Any]) -> Any:
+    match request["command"]:
+        case "grant":
+            return sessions.grant(
+                request["desktop"], request["routes"], request["mode"], request["ttl"], request["actor"]
+            )
+        case "list":
+            return sessions.listing()
+        case "revoke":
+            return await sessions.revoke(request["id"], request["desktop"], request["all"], request["actor"])
+        case "keys":
+            return sessions.use_keys(request)
+        case "certificate":
+            return sessions.note_certificate(request["facts"])
+        case "ping":
+            return {"digest": sessions.settings.digest, "view": sessions.has_view()}
+    raise GatewayError("command", request["command"], "is not known", "use deskyard-gateway")
+
+
+def ask(path: Path, request: dict[str, Any], timeout: float = 60) -> Any:
+    """Send one request and wait for its answer; raises `GatewayError` if the service is down or refuses."""
+    try:
+        with socket.socket(socket.AF_UNIX) as line:
+            line.settimeout(timeout)
+            line.connect(str(path))
+            line.sendall(json.dumps(request).encode())
+            line.shutdown(socket.SHUT_WR)
+            with line.makefile("rb") as stream:
+                answer = json.loads(stream.read())
+    except (OSError, ValueError) as error:
+        reason = f"does not answer: {error}"
+        remedy = "run deskyard-gateway apply, then see `systemctl status deskyard-session`"
+        raise GatewayError("session service", None, reason, remedy) from error
+    if "error" in answer:
+        raise GatewayError(**answer["error"])
+    return answer["result"]

@@ -1,0 +1,177 @@
+"""What was decided, one JSON line each; every line holds the hash of the one before. Never a ticket, cookie or key.
+
+`audit.jsonl` grows until it is full and becomes `audit-<number of its first line>.jsonl`; the chain goes on in the next
+file. `audit.head` says which lines there must be: the first that is kept, and the last. A collector that remembers the
+number and hash of the last line it took can tell later that nothing before it was changed, head file or not.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from deskyard.errors import GatewayError
+from deskyard.gateway.machine import room
+
+START = "0" * 64
+FULL_BYTES = 8 * 1024 * 1024
+KEEP_FILES = 24
+# What ends or refuses something happens even if it cannot be written down; what opens something does not.
+ENDING = ("certificate", "expire", "recover", "refuse", "revoke")
+
+
+@dataclass(frozen=True)
+class Head:
+    """Which lines there are: from number `first`, whose predecessor had the hash `before`, to `last`."""
+
+    first: int = 1
+    before: str = START
+    last: int = 0
+    hash: str = START
+
+
+class Audit:
+    """The only writer."""
+
+    def __init__(self, path: Path, full_bytes: int = FULL_BYTES, keep_files: int = KEEP_FILES) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        self._full_bytes = full_bytes
+        self._keep_files = keep_files
+        self._head = read_head(path)
+        self._missed = 0  # lines that could not be written, of what happened all the same
+        self._recover()
+
+    def note(self, event: str, **facts: object) -> None:
+        """Write down what happened; raises `GatewayError` if that cannot be and the event opens something."""
+        try:
+            if self._missed:
+                self._write("recover", {"result": "missed", "reason": f"{self._missed} lines could not be written"})
+                self._missed = 0
+            self._write(event, facts)
+        except OSError as error:
+            print(f"audit cannot be written: {error}: {event} {facts}", file=sys.stderr, flush=True)
+            if event in ENDING:
+                self._missed += 1
+            elif error.errno in room.FULL:
+                raise room.full(self._path.parent) from error
+            else:
+                remedy = "see `journalctl -k` in the gateway"
+                raise GatewayError("audit", str(self._path), f"cannot be written: {error.strerror}", remedy) from error
+
+    def _write(self, event: str, facts: dict[str, object]) -> None:
+        if self._path.exists() and self._path.stat().st_size >= self._full_bytes:
+            self._turn_over()
+        moment = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
+        number = self._head.last + 1
+        line = json.dumps({"seq": number, "time": moment, "event": event, **facts, "prev": self._head.hash}).encode()
+        head = Head(self._head.first, self._head.before, number, digest(line))
+        # The head's room comes first: a line that the head cannot follow would break the chain at the next start.
+        fresh = self._prepared(head)
+        self._append(line)
+        self._head = head
+        fresh.replace(head_file(self._path))
+
+    def _append(self, line: bytes) -> None:
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
+        try:
+            size = os.fstat(descriptor).st_size
+            try:
+                if os.write(descriptor, line + b"\n") != len(line) + 1:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                os.fdatasync(descriptor)
+            except OSError:
+                os.ftruncate(descriptor, size)
+                raise
+        finally:
+            os.close(descriptor)
+
+    def _prepared(self, head: Head) -> Path:
+        fresh = head_file(self._path).with_suffix(".new")
+        fresh.write_text(json.dumps(asdict(head)) + "\n")
+        return fresh
+
+    def _turn_over(self) -> None:
+        """Begin a new file; drop the oldest one if there are too many."""
+        with self._path.open("rb") as stream:
+            first = json.loads(stream.readline())["seq"]
+        self._path.rename(self._path.with_name(f"{self._path.stem}-{first:012d}.jsonl"))
+        kept = files(self._path)
+        if len(kept) >= self._keep_files:
+            with kept[1].open("rb") as stream:
+                oldest = json.loads(stream.readline())
+            head = Head(oldest["seq"], oldest["prev"], self._head.last, self._head.hash)
+            self._prepared(head).replace(head_file(self._path))
+            self._head = head
+            kept[0].unlink()
+
+    def _recover(self) -> None:
+        """Take up the chain where the last process left it, also if it was cut off within a line."""
+        if not self._path.exists():
+            return
+        data = self._path.read_bytes()
+        whole, _, rest = data.rpartition(b"\n")
+        if rest:
+            os.truncate(self._path, len(data) - len(rest))
+        last = whole.rpartition(b"\n")[2]
+        try:
+            number = json.loads(last)["seq"] if last else 0
+        except (ValueError, KeyError, TypeError):
+            number = 0  # it was tampered with: the chain goes on from the head, and `verify` names the line
+        if number == self._head.last + 1:
+            # Written, but not yet in the head file, which follows with the next line.
+            self._head = Head(self._head.first, self._head.before, number, digest(last))
+        if rest:
+            self.note("recover", result="cut", reason=f"{len(rest)} bytes of an unfinished line were dropped")
+
+
+def head_file(path: Path) -> Path:
+    """Where the head is kept."""
+    return path.with_suffix(".head")
+
+
+def read_head(path: Path) -> Head:
+    """The head; that of an empty chain if there is none."""
+    try:
+        return Head(**json.loads(head_file(path).read_text()))
+    except FileNotFoundError:
+        return Head()
+
+
+def files(path: Path) -> list[Path]:
+    """All files of the chain, oldest first."""
+    turned = sorted(path.parent.glob(f"{path.stem}-*.jsonl"))
+    return [*turned, path] if path.exists() else turned
+
+
+def digest(line: bytes) -> str:
+    """The hash of a line, without its end."""
+    return hashlib.sha256(line).hexdigest()
+
+
+def lines(path: Path) -> Iterator[tuple[Path, int, bytes]]:
+    """All lines with their file and their number in it."""
+    for file in files(path):
+        with file.open("rb") as stream:
+            for number, line in enumerate(stream, 1):
+                yield file, number, line.rstrip(b"\n")
+
+
+def events(path: Path, since: int = 0, last: int | None = None) -> list[dict[str, Any]]:
+    """The events after number `since`, at most the `last` ones; a line that is no JSON is left to `verify`."""
+    found: list[dict[str, Any]] = []
+    for _, _, line in lines(path):
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict) and event.get("seq", 0) > since:
+            found.append({**event, "hash": digest(line)})
+    return found if last is None else found[-last:]

@@ -1,0 +1,60 @@
+"""Looks through the audit's chain and names every line that is missing, changed or out of order."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from deskyard.gateway.session.audit import digest, head_file, lines, read_head
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong, and at which line of which file."""
+
+    file: str
+    line: int
+    problem: str
+
+
+def verify(path: Path, known: tuple[int, str] | None = None) -> dict[str, Any]:
+    """Check the whole chain; `known` is the number and hash of a line that somebody took down before."""
+    # The head is read first: what is written meanwhile comes after it.
+    has_head, head = head_file(path).exists(), read_head(path)
+    problems: list[Problem] = [] if has_head else [Problem(head_file(path).name, 1, "the head file is missing")]
+    number, expected, count = head.first - 1, head.before, 0
+    where = (path.name, 0)
+    wanted, hashes = {head.last, known[0] if known else 0}, dict[int, str]()
+    for file, at, line in lines(path):
+        count += 1
+        try:
+            event = json.loads(line)
+            seq, previous = int(event["seq"]), str(event["prev"])
+        except (ValueError, KeyError, TypeError):
+            problems.append(Problem(file.name, at, "is no line of the audit"))
+            seq, previous = number + 1, expected
+        if seq > number + 1:
+            problems.append(Problem(file.name, at, f"lines {number + 1} to {seq - 1} are missing before it"))
+        elif seq <= number:
+            problems.append(Problem(file.name, at, f"line {seq} comes after line {number}"))
+        elif previous != expected:
+            # The line before is not what it was when this one was written, or this one's own record of it.
+            culprit = where if where[1] else (file.name, at)
+            problems.append(Problem(*culprit, "was changed, or the line after it"))
+        number, expected, where = seq, digest(line), (file.name, at)
+        if seq in wanted:
+            hashes[seq] = expected
+    if number < head.last:
+        problems.append(Problem(where[0], where[1] + 1, f"lines {number + 1} to {head.last} are missing at the end"))
+    elif hashes.get(head.last, head.hash) != head.hash:
+        problems.append(Problem(*where, f"line {head.last} was changed: the head file holds another hash"))
+    if known is not None and known[0] >= head.first and hashes.get(known[0]) != known[1]:
+        problems.append(Problem(*where, f"line {known[0]} is not the one that was taken down"))
+    return {
+        "ok": not problems,
+        "lines": count,
+        "first": head.first,
+        "last": number,
+        "hash": expected,
+        "problems": [asdict(problem) for problem in problems],
+    }

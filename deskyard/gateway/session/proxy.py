@@ -1,0 +1,142 @@
+"""Talks to the running HAProxy through its master socket: gives sessions their servers, and takes them away.
+
+Everything goes to every worker: after a reload the old ones live on for as long as their sockets do.
+"""
+
+import asyncio
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from deskyard.errors import GatewayError
+from deskyard.gateway.session.store import Session
+
+SECOND_SWEEP_SECONDS = 0.2
+ROUNDS = 20
+ANSWER_SECONDS = 2
+MASTER_AWAY_SECONDS = 2
+REFUSE_SECONDS = 5
+LINES = 8  # at once; others wait, so that many sessions do not crowd the master
+REMEDY = "look at `systemctl status haproxy` in the gateway"
+
+
+def backend(desktop: str, route: str) -> str:
+    """The name of the backend of a desktop's route."""
+    return f"be_{desktop}_{route}"
+
+
+class Proxy:
+    """One HAProxy. `addresses` maps (desktop, route) to the address and options of a session's server there."""
+
+    def __init__(self, socket: Path, revoked_file: Path, addresses: dict[tuple[str, str], str]) -> None:
+        self._socket = socket
+        self._revoked_file = revoked_file
+        self._addresses = addresses
+        self._lines = asyncio.Semaphore(LINES)
+
+    async def workers(self) -> list[int]:
+        """Process ids of the workers, old ones too; empty if HAProxy does not run."""
+        try:
+            answer = await self._ask("show proc")
+        except (OSError, TimeoutError):
+            return []
+        lines = (line.split() for line in answer.splitlines())
+        return [int(words[0]) for words in lines if len(words) > 1 and words[0].isdigit() and words[1] == "worker"]
+
+    async def admit(self, session: Session, workers: Sequence[int] | None = None) -> bool:
+        """Give a session its own servers; false if a worker did not take them, and must be asked again."""
+        taken = True
+        pids = workers if workers is not None else await self._workers_patiently()
+        for pid in pids:
+            for route in session.routes:
+                address = self._addresses.get((session.desktop, route))
+                if address is None:
+                    continue
+                server = f"{backend(session.desktop, route)}/{session.id}"
+                # What they answer does not count: one that is stopping, or knows the server, says so.
+                for command in (f"add server {server} {address}", f"enable server {server}"):
+                    taken = await self._tell(pid, command) is not None and taken
+        return taken and bool(pids)
+
+    async def refuse(self, session: Session, *, revoked: bool) -> int:
+        """Close a session's sockets in every worker and let it open no new one; how many workers were told.
+
+        None is told if HAProxy does not run, or not answer: then ask again, its sockets may be alive.
+        """
+        told: set[int] = set()
+        end = time.monotonic() + REFUSE_SECONDS
+        while fresh := [pid for pid in await self._workers_patiently() if pid not in told]:
+            # Close first in all of them: the bound on time is for the sockets, the tidying can wait.
+            closed = await asyncio.gather(*(self._close(pid, session, revoked) for pid in fresh))
+            told.update(pid for pid, done in zip(fresh, closed, strict=True) if done)
+            if time.monotonic() > end:
+                return 0
+        # A desktop that was slow to answer the upgrade may have completed it between the two commands.
+        await asyncio.sleep(SECOND_SWEEP_SECONDS)
+        # An old worker leaves with its last socket, and would keep us waiting for an answer.
+        for pid in sorted(told & set(await self.workers())):
+            await self._close(pid, session, revoked)
+            for route in session.routes:
+                await self._tell(pid, f"del server {backend(session.desktop, route)}/{session.id}")
+        return len(told)
+
+    async def _workers_patiently(self) -> list[int]:
+        """The workers, also if the master is just replacing itself: for a moment it answers nobody then."""
+        end = time.monotonic() + MASTER_AWAY_SECONDS
+        while True:
+            workers = await self.workers()
+            if workers or time.monotonic() > end:
+                return workers
+            await asyncio.sleep(0.02)
+
+    async def _close(self, pid: int, session: Session, revoked: bool) -> bool:
+        """Close the session's sockets in one worker; false if it did not answer or still has some."""
+        if revoked and await self._tell(pid, f"add acl {self._revoked_file} {session.id}") is None:
+            return False
+        for route in session.routes:
+            server = f"{backend(session.desktop, route)}/{session.id}"
+            await self._tell(pid, f"set server {server} state maint")
+            await self._tell(pid, f"shutdown sessions server {server}")
+        # A worker that is stopping answers "Proxy is disabled" to all of the above; this works there too.
+        for _ in range(ROUNDS):
+            listing = await self._tell(pid, "show sess")
+            if listing is None:
+                return False
+            streams = streams_of(listing, session.id)
+            if not streams:
+                return True
+            for stream in streams:
+                await self._tell(pid, f"shutdown session {stream}")
+            await asyncio.sleep(0.02)
+        return False
+
+    async def _tell(self, pid: int, command: str) -> str | None:
+        """What a worker answers; nothing if it is gone, or the master is just replacing itself."""
+        try:
+            return await self._ask(f"@!{pid} {command}")
+        except (OSError, TimeoutError):
+            return None
+
+    async def _ask(self, command: str) -> str:
+        async with self._lines, asyncio.timeout(ANSWER_SECONDS):
+            reader, writer = await asyncio.open_unix_connection(str(self._socket))
+            try:
+                writer.write(f"{command}\n".encode())
+                # The master keeps the connection until the asking side says that it has no more to ask.
+                writer.write_eof()
+                data = await reader.read()
+                if not data:
+                    # A true answer has at least a line end; the master was replaced while it was asked.
+                    raise ConnectionResetError("HAProxy's master gave no answer")
+                return data.decode(errors="replace")
+            finally:
+                writer.close()
+
+
+def streams_of(listing: str, id: str) -> list[str]:
+    """The addresses of the streams that go to the server called `id`, out of `show sess`."""
+    if not re.fullmatch(r"[A-Za-z0-9_-]{16,40}", id):
+        raise GatewayError("session", id, "is no session id", REMEDY)
+    pattern = re.compile(rf"^(0x[0-9a-f]+): .* srv={re.escape(id)}(?: |$)", re.MULTILINE)
+    return pattern.findall(listing)

@@ -1,0 +1,335 @@
+"""What may be done with sessions: grant, redeem, look at, revoke, end. Decides; HAProxy carries."""
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from deskyard.errors import GatewayError
+from deskyard.gateway.machine.layout import Layout
+from deskyard.gateway.session import tokens
+from deskyard.gateway.session.audit import Audit
+from deskyard.gateway.session.grants import ASK_AGAIN, check_grant, why_not
+from deskyard.gateway.session.pace import Pace
+from deskyard.gateway.session.proxy import Proxy
+from deskyard.gateway.session.signing import Ring
+from deskyard.gateway.session.store import Session, Store, ticket_hash
+from deskyard.gateway.session.streams import Streams
+from deskyard.wire.gateway_settings import Settings
+
+TICKET_SECONDS = 600
+# A worker that is just starting read its files before this session began or ended: look for it so long.
+NEW_WORKER_SECONDS = 30.0
+LOOK_SECONDS = 5.0  # a clock that was set, a worker that nobody told of
+DESKTOP_ROUTE = "desktop"
+
+
+class Sessions:
+    """The sessions of one gateway."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        proxy: Proxy,
+        audit: Audit,
+        keys: Ring,
+        layout: Layout,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.settings = settings
+        self.streams = Streams(store, layout, self._note, clock)
+        self.close_streams: Callable[[str], None] = lambda id: None
+        self.has_view: Callable[[], bool] = lambda: False
+        self._lease = layout.lease_seconds
+        self._pace = Pace(layout.false_tickets_per_minute)
+        self._store = store
+        self._proxy = proxy
+        self._audit = audit
+        self._keys = keys
+        self._clock = clock
+        self._synced: set[int] = set()
+        self.woken = asyncio.Event()
+        self.streams.wake = self.woken.set
+        self._hurry = 0.0  # until when the sweep does not rest
+        self._behind = False  # a worker may lack a session: the sweep gives all of them all sessions again
+        self._closing = asyncio.Lock()
+
+    def grant(self, desktop: str, routes: Sequence[str] | None, mode: str, ttl: int, actor: str) -> dict[str, Any]:
+        """Make a ticket; raises `GatewayError` if it would allow what cannot be."""
+        target = self.settings.desktop(desktop)
+        chosen = check_grant(target, routes, mode, ttl)
+        now = self._clock()
+        ticket = secrets.token_urlsafe(32)
+        session = Session(
+            id=secrets.token_urlsafe(18),
+            desktop=desktop,
+            routes=chosen,
+            mode=mode,
+            actor=actor,
+            issued=now,
+            expires=now + ttl,
+            ticket_expires=now + min(TICKET_SECONDS, ttl),
+        )
+        with self._store.whole():
+            self._store.add(session, ticket_hash(ticket))
+            self._note("grant", session, result="granted", ttl=ttl)
+        return {
+            "id": session.id,
+            "ticket": ticket,
+            "url": f"{self.settings.origin}/#{ticket}",
+            "desktop": desktop,
+            "routes": list(chosen),
+            "mode": mode,
+            "session_expires": int(session.expires),
+            "ticket_expires": int(session.ticket_expires),
+        }
+
+    async def redeem(self, ticket: str, address: str) -> tuple[Session, str]:
+        """Turn a ticket into a session and its signed token; raises `GatewayError` saying why not."""
+        hashed, now = ticket_hash(ticket), self._clock()
+        with self._store.whole():
+            session = self._store.redeem(hashed, address, now, now + self._lease)
+            if session is not None:
+                self._note("redeem", session, result="active", address=address)
+        if session is None:
+            if self._pace.too_fast(address):
+                raise GatewayError("rate", None, "too many links that open nothing came from here", "wait a minute")
+            known = self._store.by_ticket(hashed)
+            reason = why_not(known, now)
+            about = (
+                {"session": known.id, "desktop": known.desktop, "actor": known.actor} if known else {"session": None}
+            )
+            self._audit.note("refuse", **about, route="redeem", address=address, result="refused", reason=reason.field)
+            raise reason
+        self._hasten(now)
+        if not await self._proxy.admit(session):
+            self._behind = True
+        return session, self._token(session, now)
+
+    def renew(self, session: Session) -> tuple[Session, str]:
+        """A fresh token for a session that is used; it never outlives the grant."""
+        now = self._clock()
+        with self._store.whole():
+            renewed = self._store.renew(session.id, now + self._lease, now)
+            if renewed is None:
+                raise GatewayError("none", None, "this session is over", ASK_AGAIN)
+            self._note("renew", renewed, result="active", until=int(renewed.ends))
+        return renewed, self._token(renewed, now)
+
+    def session_of(self, claims: dict[str, Any] | None, desktop: str) -> Session:
+        """The live session behind a verified cookie; raises `GatewayError` saying what became of it."""
+        session = self._store.get(str(claims["jti"])) if claims and claims.get("desktop") == desktop else None
+        if session is None:
+            raise GatewayError("none", None, "this browser has no session for this desktop", ASK_AGAIN)
+        now = self._clock()
+        state = session.state(now)
+        if state != "active":
+            raise GatewayError(state, None, f"this session is {state}", ASK_AGAIN)
+        if claims is None or int(claims["exp"]) <= now:
+            raise GatewayError("none", None, "this cookie is over; a newer one was given out", ASK_AGAIN)
+        return session
+
+    def state_of(self, session: Session) -> dict[str, Any]:
+        """What the page of a session shows: who drives, and whether the desktop answers."""
+        driver = self._store.get(self.streams.drivers.get(session.desktop, ""))
+        return {
+            "drives": self.streams.drives(session),
+            "driver": driver.actor if driver else None,
+            "watching": len(
+                {one.session.id for one in self.streams.open.values() if one.session.desktop == session.desktop}
+            ),
+            "answers": session.desktop not in self.streams.silent,
+        }
+
+    def open_stream(self, key: Hashable, id: str, desktop: str, address: str) -> tuple[str, int]:
+        """Where a new VNC connection of a session goes; raises `GatewayError` if it goes nowhere."""
+        session = self._store.get(id)
+        if not self._looks(session, desktop):
+            raise GatewayError("session", id, "is over, or not for this desktop", ASK_AGAIN)
+        assert session is not None
+        try:
+            self.streams.begin(key, session, address)
+        except GatewayError as error:
+            if error.field == "streams":
+                self._note("refuse", session, result="refused", address=address, reason=f"too many {error.field}")
+            raise
+        target = self.settings.desktop(desktop)
+        return target.address, target.routes[DESKTOP_ROUTE]
+
+    def resume_stream(self, key: Hashable, said: dict[str, Any]) -> bool:
+        """Take in a connection that is older than this process; false if it must end."""
+        session = self._store.get(said["session"])
+        if not self._looks(session, said["desktop"]):
+            return False
+        assert session is not None
+        self.streams.again(key, session, said["address"], said["since"], said["acted"])
+        return True
+
+    def end_stream(self, key: Hashable, said: dict[str, Any]) -> None:
+        """A VNC connection is over."""
+        self.streams.end(key)
+        if said["reason"] == "the desktop does not answer":
+            self.streams.silent.add(said["desktop"])
+        elif said.get("flood"):
+            # Else the same client is back at once. HAProxy hears of it from the sweep, which this wakes.
+            self._mark_revoked([said["session"]], "deskyard-gateway", said["reason"])
+            self.close_streams(said["session"])
+        elif said["reason"] != "closed" and (session := self._store.get(said["session"])):
+            self._note("refuse", session, result="closed", address=said["address"], reason=said["reason"])
+
+    def _looks(self, session: Session | None, desktop: str) -> bool:
+        good = session is not None and session.state(self._clock()) == "active" and session.desktop == desktop
+        return good and session is not None and DESKTOP_ROUTE in session.routes
+
+    def use_keys(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Sign with the key that was just published."""
+        self._keys.reload()
+        reason = "asked for, the old one is void" if request["at_once"] else "asked for"
+        self._audit.note("keys", by=request["actor"], key=self._keys.kid, result="signs", reason=reason)
+        return {"signs": self._keys.kid}
+
+    def note_certificate(self, facts: dict[str, str]) -> None:
+        """Write down what came of ordering a certificate."""
+        self._audit.note("certificate", **facts)
+
+    def listing(self) -> list[dict[str, Any]]:
+        """All sessions that are remembered, newest first."""
+        now = self._clock()
+        return [{**describe(session, now), **self._use(session, now)} for session in self._store.all()]
+
+    def _use(self, session: Session, now: float) -> dict[str, Any]:
+        """What is being done with a session just now."""
+        streams = self.streams.of(session.id)
+        acted = max((stream.acted for stream in streams), default=0.0)
+        return {
+            "streams": len(streams),
+            "from": sorted({stream.address for stream in streams}),
+            "since": int(min(stream.since for stream in streams)) if streams else None,
+            "idle": int(now - max(acted, min(stream.since for stream in streams))) if streams else None,
+            "does": ("drives" if self.streams.drives(session) else "watches") if streams else None,
+        }
+
+    async def revoke(self, id: str | None, desktop: str | None, everything: bool, actor: str) -> list[dict[str, Any]]:
+        """Revoke one session, those of one desktop, or all: on disk first, then in HAProxy."""
+        if sum((id is not None, desktop is not None, everything)) != 1:
+            raise GatewayError("revoke", None, "takes exactly one of: ID, --desktop, --all", "choose one")
+        chosen = [
+            session.id
+            for session in self._store.all()
+            if everything or session.id == id or (desktop is not None and session.desktop == desktop)
+        ]
+        if id is not None and not chosen:
+            raise GatewayError("session", id, "is not known", "see the ids with access.list")
+        return await self._revoke(chosen, actor, "asked for")
+
+    async def revoke_removed_desktops(self) -> None:
+        """Sessions of desktops that left the settings end: their sockets would outlive the reload."""
+        known = {desktop.name for desktop in self.settings.desktops}
+        gone = [session.id for session in self._store.all() if session.desktop not in known]
+        await self._revoke(gone, "deskyard-gateway", "the desktop was removed")
+
+    async def sweep(self) -> float:
+        """Bring HAProxy in line: new workers learn the sessions, ended sessions lose their sockets.
+
+        Answers for how many seconds there is nothing more to do, unless `woken` is set.
+        """
+        now = self._clock()
+        settled = await self._sync_workers(now)
+        async with self._closing:
+            for session in self._store.to_close(now):
+                ended = await self._end(session)
+                settled = settled and ended
+                if ended and session.revoked is None:
+                    self._note("expire", session, result="closed", reason=session.state(now))
+        self._move_drives(now)
+        self._store.forget_old(now)
+        return self._rest(now) if settled else 0.0
+
+    def _move_drives(self, now: float) -> None:
+        self.streams.sweep({session.id for session in self._store.alive(now)})
+
+    def _rest(self, now: float) -> float:
+        if now < self._hurry:
+            return 0.0
+        moments = [moment for moment in (self._store.next_end(now), self.streams.due()) if moment is not None]
+        return max(0.0, min([*moments, now + LOOK_SECONDS]) - now)
+
+    def _hasten(self, now: float) -> None:
+        self._hurry = now + NEW_WORKER_SECONDS
+        self.woken.set()
+
+    async def _sync_workers(self, now: float) -> bool:
+        """Tell new workers what they may lack; false if one did not take it, and must be asked again."""
+        workers = await self._proxy.workers()
+        behind, self._behind = self._behind, False
+        fresh = [pid for pid in workers if behind or pid not in self._synced]
+        taken = True
+        if fresh:
+            for session in self._store.alive(now):
+                taken = await self._proxy.admit(session, fresh) and taken
+            revoked = self._store.revoked(now)
+            await asyncio.gather(*(self._proxy.refuse(session, revoked=True) for session in revoked))
+        self._synced = set(workers) if taken else set()
+        return taken
+
+    def _mark_revoked(self, ids: list[str], actor: str, reason: str) -> list[Session]:
+        now = self._clock()
+        ended = self._store.revoke(ids, now)
+        self._hasten(now)
+        for session in ended:
+            self._note("revoke", session, result="revoked", by=actor, reason=reason)
+        return ended
+
+    async def _revoke(self, ids: list[str], actor: str, reason: str) -> list[dict[str, Any]]:
+        ended = self._mark_revoked(ids, actor, reason)
+        live = [session for session in ended if session.redeemed is not None]
+        async with self._closing:
+            await asyncio.gather(*(self._end(session) for session in live))
+        now = self._clock()
+        with contextlib.suppress(GatewayError):  # what opens may have to wait: the sweep tries again
+            self._move_drives(now)
+        return [describe(session, now) for session in ended]
+
+    async def _end(self, session: Session) -> bool:
+        """Close the sockets of an ended session; false if HAProxy or the disk refuses, and the sweep must try again."""
+        self.close_streams(session.id)
+        if await self._proxy.refuse(session, revoked=session.revoked is not None) == 0:
+            return False
+        try:
+            self._store.close(session.id, self._clock())
+        except GatewayError:
+            return False
+        return True
+
+    def _token(self, session: Session, now: float) -> str:
+        return tokens.sign(session, self.settings.workspace, now, self._keys.kid, self._keys.private)
+
+    def _note(self, event: str, session: Session, **facts: object) -> None:
+        self._audit.note(
+            event,
+            session=session.id,
+            desktop=session.desktop,
+            routes=list(session.routes),
+            mode=session.mode,
+            actor=session.actor,
+            **facts,
+        )
+
+
+def describe(session: Session, now: float) -> dict[str, Any]:
+    """A session as `list` shows it."""
+    return {
+        "id": session.id,
+        "desktop": session.desktop,
+        "routes": list(session.routes),
+        "mode": session.mode,
+        "actor": session.actor,
+        "issued": int(session.issued),
+        "redeemed": int(session.redeemed) if session.redeemed else None,
+        "expires": int(session.expires),
+        "address": session.address,
+        "state": session.state(now),
+    }

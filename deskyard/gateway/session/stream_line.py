@@ -1,0 +1,99 @@
+"""The session service's end of the line to the filter of VNC connections: may it, where to, and who drives."""
+
+import asyncio
+import json
+import os
+import pwd
+import socket
+import struct
+import sys
+from pathlib import Path
+from typing import Any
+
+from deskyard.errors import GatewayError
+from deskyard.gateway.machine import room
+from deskyard.gateway.session.sessions import Sessions
+
+LINE_LIMIT = 1024 * 1024
+TOO_MANY = 429
+ENDED = 401
+NO_ROOM = 503
+
+
+class StreamLine:
+    """All lines of filters; there is one filter, and an old one for a moment while it is restarted."""
+
+    def __init__(self, sessions: Sessions, view_user: str) -> None:
+        self._sessions = sessions
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._allowed = {0, os.geteuid(), *_uids(view_user)}
+        sessions.streams.tell = self._tell_drivers
+        sessions.has_view = lambda: bool(self._writers)
+        sessions.close_streams = lambda id: self._tell({"close": id})
+
+    async def serve(self, path: Path) -> asyncio.Server:
+        """Listen on `path`."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        server = await asyncio.start_unix_server(self._handle, str(path), limit=LINE_LIMIT)
+        # Everybody may knock; who does not run as the filter's user is sent away.
+        path.chmod(0o666)
+        return server
+
+    async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peer = writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        _pid, uid, _gid = struct.unpack("3i", peer)
+        if uid not in self._allowed:
+            writer.close()
+            return
+        self._writers.add(writer)
+        try:
+            self._write(writer, {"drivers": self._sessions.streams.drivers})
+            while line := await reader.readline():
+                self._hear(writer, json.loads(line))
+        except (OSError, ValueError, KeyError, TypeError, GatewayError) as error:
+            print(f"line to the filter broke: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        finally:
+            self._writers.discard(writer)
+            for key in [key for key in self._sessions.streams.open if key[0] == id(writer)]:  # type: ignore[index]
+                self._sessions.streams.end(key)
+            writer.close()
+
+    def _hear(self, writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:
+        key = (id(writer), int(message["stream"]))
+        match message["say"]:
+            case "open":
+                self._write(writer, {"answer": message["stream"], **self._judge(key, message)})
+            case "again":
+                if not self._sessions.resume_stream(key, message):
+                    self._write(writer, {"close": message["session"]})
+            case "acted":
+                self._sessions.streams.acted(key, float(message["at"]))
+            case "closed":
+                self._sessions.end_stream(key, message)
+
+    def _judge(self, key: tuple[int, int], message: dict[str, Any]) -> dict[str, Any]:
+        try:
+            address, port = self._sessions.open_stream(key, message["session"], message["desktop"], message["address"])
+        except GatewayError as error:
+            known = {"streams": TOO_MANY, **dict.fromkeys(room.UNWRITABLE, NO_ROOM)}
+            return {"status": known.get(error.field, ENDED)}
+        return {"status": 101, "address": address, "port": port, "drivers": self._sessions.streams.drivers}
+
+    def _tell_drivers(self) -> None:
+        self._tell({"drivers": self._sessions.streams.drivers})
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        for writer in self._writers:
+            self._write(writer, message)
+
+    @staticmethod
+    def _write(writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:
+        writer.write(json.dumps(message).encode() + b"\n")
+
+
+def _uids(user: str) -> set[int]:
+    try:
+        return {pwd.getpwnam(user).pw_uid}
+    except KeyError:
+        return set()

@@ -1,0 +1,165 @@
+"""Who looks at which desktop, and which of them drives it. One session drives a desktop; all others look on.
+
+The driver changes when he hands over, when another who may drive takes over, when he has left, when he has done
+nothing for a while and somebody waits, and when his session ends. Who comes first to a free desktop drives.
+"""
+
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from deskyard.errors import GatewayError
+from deskyard.gateway.machine.layout import Layout
+from deskyard.gateway.session.store import Session, Store
+
+
+@dataclass
+class Stream:
+    """One VNC connection."""
+
+    session: Session
+    address: str
+    since: float
+    acted: float = 0.0  # when it last typed or pointed; 0 for never
+
+
+class Note(Protocol):
+    """Writes one decision down."""
+
+    def __call__(self, event: str, session: Session, **facts: object) -> None: ...
+
+
+@dataclass
+class Streams:
+    """All VNC connections, and the drivers; `tell` is called whenever a driver changes, `wake` for a connection."""
+
+    store: Store
+    layout: Layout
+    note: Note
+    clock: Callable[[], float] = time.time
+    tell: Callable[[], None] = lambda: None
+    wake: Callable[[], None] = lambda: None
+    open: dict[Hashable, Stream] = field(default_factory=dict)
+    silent: set[str] = field(default_factory=set)  # desktops that did not answer the last connection
+    _gone: dict[str, float] = field(default_factory=dict)  # desktop -> since when its driver is away
+    _over: set[str] = field(default_factory=set)  # sessions that ended, with connections
+
+    def __post_init__(self) -> None:
+        self._drivers = self.store.drivers()
+
+    @property
+    def drivers(self) -> dict[str, str]:
+        """Desktop -> id of the session that drives it."""
+        return {desktop: session for desktop, (session, _) in self._drivers.items()}
+
+    def begin(self, key: Hashable, session: Session, address: str) -> None:
+        """Take in a connection of a session that is good; raises `GatewayError` if there are too many."""
+        mine = self.of(session.id)
+        if len(mine) >= self.layout.streams_per_session:
+            raise GatewayError("streams", len(mine), "are open in this session", "close one")
+        everybody = [stream for stream in self.open.values() if stream.session.desktop == session.desktop]
+        if len(everybody) >= self.layout.streams_per_desktop:
+            raise GatewayError("streams", len(everybody), "are open to this desktop", "wait until one closes")
+        self.again(key, session, address, self.clock(), 0.0)
+
+    def again(self, key: Hashable, session: Session, address: str, since: float, acted: float) -> None:
+        """Take in a connection that is open already: the filter outlived this service."""
+        if session.mode == "drive" and session.desktop not in self._drivers:
+            self._set(session.desktop, session, "first")
+        self.open[key] = Stream(session, address, since, acted)
+        self.silent.discard(session.desktop)
+        self.wake()
+
+    def end(self, key: Hashable) -> None:
+        """A connection is over."""
+        self.open.pop(key, None)
+        self.wake()
+
+    def acted(self, key: Hashable, at: float) -> None:
+        """Its client typed or pointed."""
+        if key in self.open:
+            self.open[key].acted = at
+
+    def of(self, id: str) -> list[Stream]:
+        """The connections of a session."""
+        return [stream for stream in self.open.values() if stream.session.id == id]
+
+    def drives(self, session: Session) -> bool:
+        """Whether this session drives its desktop."""
+        return self.drivers.get(session.desktop) == session.id
+
+    def take(self, session: Session) -> None:
+        """Make this session the driver; raises `GatewayError` if it may not be."""
+        if session.mode != "drive":
+            raise GatewayError("mode", session.mode, "may only look on", "ask for a link with --mode drive")
+        if not self.of(session.id):
+            raise GatewayError("streams", None, "this session does not look at the desktop", "open the desktop first")
+        if not self.drives(session):
+            self._set(session.desktop, session, "taken")
+
+    def hand_over(self, session: Session) -> None:
+        """Give the drive to who waits longest, or to nobody; raises `GatewayError` if it is not this session's."""
+        if not self.drives(session):
+            raise GatewayError("driver", None, "another session drives this desktop", "take over first")
+        self._pass_on(session.desktop, "handed over", free=True)
+
+    def sweep(self, alive: set[str]) -> None:
+        """Move on the drive of those who left, ended, or do nothing while somebody waits."""
+        now = self.clock()
+        # Their connections are told to end, and may be here a moment longer.
+        self._over = {one.session.id for one in self.open.values()} - alive
+        for desktop, (id, since) in list(self._drivers.items()):
+            mine = self.of(id)
+            if mine:
+                self._gone.pop(desktop, None)
+            if id not in alive:
+                self._pass_on(desktop, "session ended", free=True)
+            elif not mine:
+                if now - self._gone.setdefault(desktop, now) >= self.layout.driver_away_seconds:
+                    self._pass_on(desktop, "left", free=True)
+            elif now - max(since, *(one.acted for one in mine)) >= self.layout.driver_idle_seconds:
+                self._pass_on(desktop, "idle", free=False)
+
+    def due(self) -> float | None:
+        """When the next sweep moves a drive on, if nothing happens before."""
+        moments = []
+        for desktop, (id, since) in self._drivers.items():
+            mine = self.of(id)
+            if not mine:
+                moments.append(self._gone.get(desktop, self.clock()) + self.layout.driver_away_seconds)
+            elif self._waiting(desktop):
+                moments.append(max(since, *(one.acted for one in mine)) + self.layout.driver_idle_seconds)
+        return min(moments, default=None)
+
+    def _waiting(self, desktop: str) -> list[Stream]:
+        """The connections of others who may drive."""
+        current = self.drivers.get(desktop)
+        return [
+            stream
+            for stream in self.open.values()
+            if stream.session.desktop == desktop
+            and stream.session.mode == "drive"
+            and stream.session.id != current
+            and stream.session.id not in self._over
+        ]
+
+    def _pass_on(self, desktop: str, reason: str, *, free: bool) -> None:
+        if waiting := self._waiting(desktop):
+            self._set(desktop, min(waiting, key=lambda stream: stream.since).session, reason)
+        elif free:
+            self._set(desktop, None, reason)
+
+    def _set(self, desktop: str, session: Session | None, reason: str) -> None:
+        before = self.drivers.get(desktop)
+        now = self.clock()
+        about = session or (self.store.get(before) if before else None)
+        with self.store.whole():
+            self.store.set_driver(desktop, session.id if session else None, now)
+            if about is not None:
+                self.note("driver", about, result="drives" if session else "nobody", before=before, reason=reason)
+        self._drivers.pop(desktop, None)
+        self._gone.pop(desktop, None)
+        if session is not None:
+            self._drivers[desktop] = (session.id, now)
+        self.tell()

@@ -1,0 +1,1 @@
+"""Carries VNC connections, and lets through what its session may do."""

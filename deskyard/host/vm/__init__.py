@@ -1,0 +1,1 @@
+"""Throw-away virtual machines of this machine: for builds, tests and measurements."""

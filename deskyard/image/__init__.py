@@ -1,0 +1,1 @@
+"""Golden images: built, checked, kept and published."""

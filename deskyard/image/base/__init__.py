@@ -1,0 +1,1 @@
+"""The disk that a build starts from."""

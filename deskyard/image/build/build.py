@@ -1,0 +1,238 @@
+"""Builds an image: base disk, Packer, tests, and only then a place in the store."""
+
+import fcntl
+import hashlib
+import importlib.metadata
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from deskyard.errors import BuildError, DeskyardError
+from deskyard.host.command import run
+from deskyard.host.places import places, tree
+from deskyard.host.progress import Timings, say, step
+from deskyard.host.toolchain import locate
+from deskyard.host.vm.accelerator import accelerator
+from deskyard.host.vm.evidence import listing
+from deskyard.host.vm.scratch import scratch_folder
+from deskyard.image.base.base_disk import BaseDisk, base_choice, choose_base, get_base
+from deskyard.image.build import npm_packages
+from deskyard.image.build.layer import kind_of, layer_variables, own_roles, parent_disk
+from deskyard.image.build.network import build_network
+from deskyard.image.build.packer import PackerBuild, packer_version
+from deskyard.image.build.space import require_space
+from deskyard.image.build.variables import ansible_variables
+from deskyard.image.check.suites import Verdict, check_image
+from deskyard.image.store.seal import seal
+from deskyard.image.store.signature import ensure_key
+from deskyard.image.store.store import DISK, BuiltImage, find, image_folder, load, require
+from deskyard.model.image import AnyImage, CustomImage, Image
+from deskyard.plan.image.image import BaseKind, base_image, read_image
+from deskyard.plan.image.inputs import digest, digest_of, inputs
+from deskyard.plan.image.npm_lock import bundled
+from deskyard.plan.image.suites import suite_folders
+from deskyard.plan.workspace import Accelerator
+
+CONVERT_SECONDS = 1800.0
+
+
+def build(name: str, *, force: bool = False, keep: bool = False) -> BuiltImage:
+    """Find the image built from the current sources, or build it; a failure leaves logs and no image.
+
+    With `force` it is built in any case, from a base disk of today's packages. With `keep`, the virtual machine in
+    which it failed goes on running.
+    """
+    built = None if force else find(name)
+    if built is not None:
+        say(f"image {name} {built.digest} is built: {built.disk}")
+        return built
+    image = read_image(tree(), name)
+    suite_folders(image, tree())
+    # A program that is missing would be found out after the base disk, a wrong address after the parent's build, a key
+    # that cannot sign at the very end.
+    locate("packer")
+    ensure_key()
+    build_network()
+    parent = build(image.parent) if isinstance(image, CustomImage) else None
+    with _alone(name):
+        kind = kind_of(parent) if parent else choose_base(base_image(tree(), name), base_choice())
+        image_digest = digest(image, tree(), kind)
+        logs = _log_folder(name)
+        require_space(image, places())
+        say(f"building image {name} {image_digest}; logs in {logs}")
+        with _naming_evidence(logs), scratch_folder(".new-", keep=keep) as scratch:
+            result = _build(image, parent, kind, image_digest, scratch, logs, force=force, keep=keep)
+    say(f"image {name} {image_digest} is built and tested: {result.disk}")
+    return result
+
+
+def test(name: str, *, keep: bool = False) -> Verdict:
+    """Boot the built image and run its tests again; with `keep`, a machine that fails them goes on running."""
+    built = require(name)
+    image = read_image(tree(), name)
+    logs = _log_folder(name)
+    with _naming_evidence(logs), scratch_folder(".test-", keep=keep) as scratch:
+        link = scratch / DISK
+        link.symlink_to(built.disk)
+        return check_image(image, link, accelerator("auto"), logs, Timings(), keep=keep)
+
+
+@contextmanager
+def _naming_evidence(logs: Path) -> Iterator[None]:
+    """Let a failure name what was kept of it."""
+    try:
+        yield
+    except DeskyardError as error:
+        reason = f"{error.reason}\n{listing(logs)}"
+        raise BuildError(error.field, error.value, reason, error.remedy) from error
+
+
+def _build(
+    image: AnyImage,
+    parent: BuiltImage | None,
+    kind: BaseKind,
+    image_digest: str,
+    scratch: Path,
+    logs: Path,
+    *,
+    force: bool = False,
+    keep: bool = False,
+) -> BuiltImage:
+    timings = Timings()
+    how = accelerator("auto")
+    if isinstance(image, Image):
+        base = get_base(image, kind, timings, force)
+        packer = PackerBuild(base.disk, how, ansible_variables(image, kind, scratch, timings), scratch, logs, keep)
+    else:
+        assert parent is not None
+        base = parent_disk(image, parent, scratch)
+        variables = {**layer_variables(image, scratch), **npm_packages.archives(image, timings)}
+        packer = PackerBuild(
+            base.disk,
+            how,
+            variables,
+            scratch,
+            logs,
+            keep,
+            from_image=True,
+            own_roles=own_roles(image),
+            network=build_network(),
+        )
+    with step(f"build with Packer ({how})", timings):
+        disk = packer.run()
+    _require_same_sources(image, kind, image_digest)
+    verdict = check_image(image, disk, how, logs, timings, keep=keep)
+    finished = scratch / "finished"
+    finished.mkdir()
+    with step("compress the disk", timings):
+        argv = ["qemu-img", "convert", "-c", "-o", "compression_type=zstd", "-O", "qcow2"]
+        run([*argv, str(disk), str(finished / DISK)], timeout=CONVERT_SECONDS)
+    manifest = _manifest(image, image_digest, base, how, verdict, timings, finished / DISK)
+    manifest["inputs"] = _require_same_sources(image, kind, image_digest)
+    seal(finished, manifest)
+    return _keep(image.name, image_digest, finished)
+
+
+def _require_same_sources(image: AnyImage, kind: BaseKind, image_digest: str) -> dict[str, str]:
+    """The inputs; what was edited meanwhile may or may not be in the disk: then the digest would lie."""
+    found = inputs(image, tree())
+    if digest_of(image.name, kind, found) != image_digest:
+        raise BuildError("image", image.name, "its sources changed during the build", "build it again")
+    return found
+
+
+def _manifest(
+    image: AnyImage,
+    image_digest: str,
+    base: BaseDisk,
+    how: Accelerator,
+    verdict: Verdict,
+    timings: Timings,
+    disk: Path,
+) -> dict[str, Any]:
+    with disk.open("rb") as file:
+        checksum = hashlib.file_digest(file, "sha256").hexdigest()
+    return {
+        "name": image.name,
+        "version": image.version,
+        "digest": image_digest,
+        "sha256": checksum,
+        "size_bytes": disk.stat().st_size,
+        "built_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "git_commit": _git_commit(),
+        "base": {"kind": base.kind, "digest": base.digest, **_origin(base_image(tree(), image.name))},
+        **({"from": image.parent} if isinstance(image, CustomImage) else {}),
+        "accelerator": how,
+        "tools": _tool_versions(),
+        "seconds": {name: round(seconds, 1) for name, seconds in timings.steps.items()},
+        "boot_seconds": round(verdict.boot_seconds, 1),
+        "artifacts": {artifact.name: artifact.version for artifact in base_image(tree(), image.name).artifacts},
+        "npm": _npm_packages(base_image(tree(), image.name)),
+        **asdict(verdict.inventory),
+        "boot": asdict(verdict.measures) if verdict.measures else None,
+        "hygiene": [asdict(check) for check in verdict.hygiene],
+    }
+
+
+def _origin(image: Image) -> dict[str, str]:
+    """What the base is of: the distribution, and the day whose packages it was built from if that was chosen."""
+    snapshot = image.base.snapshot
+    return {"distribution": image.base.distribution, **({"snapshot": snapshot.isoformat()} if snapshot else {})}
+
+
+def _npm_packages(image: Image) -> dict[str, dict[str, str]]:
+    """What the gateway's viewer is bundled from; npm installs exactly what the lock names."""
+    if image.bundle != "gateway":
+        return {}
+    return bundled(json.loads((tree() / "viewer/package-lock.json").read_text()))
+
+
+def _tool_versions() -> dict[str, str]:
+    qemu = run(["qemu-img", "--version"], timeout=30).stdout.splitlines()[0]
+    return {
+        "packer": ".".join(map(str, packer_version(str(locate("packer"))))),
+        "qemu-img": qemu.removeprefix("qemu-img version "),
+        "ansible-core": importlib.metadata.version("ansible-core"),
+    }
+
+
+def _git_commit() -> str | None:
+    """The commit of the tree, with `-dirty` if files differ from it; nothing outside a checkout."""
+    result = run(["git", "describe", "--always", "--dirty", "--abbrev=40"], timeout=30, cwd=tree(), check=False)
+    return result.stdout.strip() or None
+
+
+def _keep(name: str, image_digest: str, finished: Path) -> BuiltImage:
+    """Move the finished folder to its place in one step."""
+    folder = image_folder(name, image_digest)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if folder.exists():
+        shutil.rmtree(folder)
+    finished.replace(folder)
+    built = load(name, image_digest)
+    assert built is not None
+    return built
+
+
+def _log_folder(name: str) -> Path:
+    folder = places().state / "builds" / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@contextmanager
+def _alone(name: str) -> Iterator[None]:
+    """Two builds of the same image would do the same work twice; the second is refused."""
+    places().images.mkdir(parents=True, exist_ok=True)
+    with (places().images / f".{name}.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BuildError("image", name, "is being built right now", "wait for the other build") from error
+        yield

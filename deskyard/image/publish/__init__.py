@@ -1,0 +1,1 @@
+"""Publishes built images to a cluster."""

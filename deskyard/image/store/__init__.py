@@ -1,0 +1,1 @@
+"""Keeps built images, and vouches for them."""

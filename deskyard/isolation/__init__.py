@@ -1,0 +1,1 @@
+"""Verifies a workspace's isolation on the machines that run."""

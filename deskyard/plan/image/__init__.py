@@ -1,0 +1,1 @@
+"""What images are made from, worked out."""

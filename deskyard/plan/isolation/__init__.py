@@ -1,0 +1,1 @@
+"""What proves the isolation of a workspace, worked out."""

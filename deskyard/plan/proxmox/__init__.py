@@ -1,0 +1,1 @@
+"""The Plan of a workspace on a cluster."""

@@ -1,0 +1,225 @@
+"""The Plan of a workspace on a cluster: what the Plan of every backend leaves open. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from deskyard.errors import ConfigError
+from deskyard.model.proxmox import Cluster
+from deskyard.model.site import Site
+from deskyard.model.tier import Tier
+from deskyard.model.workspace import Workspace
+from deskyard.plan.proxmox.claims import Claims, claim
+from deskyard.plan.proxmox.firewall import FirewallPlan, desktop_firewall, gateway_firewall
+from deskyard.plan.proxmox.placement import Need, place
+from deskyard.plan.proxmox.view import WORKSPACE_POOLS, ClusterView, Owner, SeenMachine, pool_of, template_for
+from deskyard.plan.workspace import GATEWAY, HTTPS, Door, MachinePlan, WorkspacePlan, plan_workspace
+
+
+@dataclass(frozen=True)
+class NicPlan:
+    """A NIC: on the bridge of the uplink or on the VNet; `config` is what cloud-init is told of it."""
+
+    bridge: str
+    mac: str
+    config: str
+    router: str | None = None
+    vlan: int | None = None
+    mib_per_second: int | None = None
+
+
+@dataclass(frozen=True)
+class VmPlan:
+    """A machine of the cluster."""
+
+    owner: Owner
+    vm_id: int
+    node: str
+    template: int
+    template_node: str
+    machine: MachinePlan
+    storage: str
+    nics: tuple[NicPlan, ...]
+    resolvers: tuple[str, ...]
+    firewall: FirewallPlan
+    disk_iops: int | None
+    disk_mib_per_second: int | None
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """In the order in which the cluster keeps them."""
+        return ("deskyard", self.owner.tag)
+
+
+@dataclass(frozen=True)
+class VnetPlan:
+    """The workspace's network in the zone of the site."""
+
+    name: str
+    zone: str
+    tag: int | None
+    alias: str
+
+
+@dataclass(frozen=True)
+class ClusterPlan:
+    """What the stack creates on a cluster for one workspace."""
+
+    endpoint: str
+    pool: str
+    operator_group: str | None
+    vnet: VnetPlan
+    gateway: VmPlan
+    desktops: dict[str, VmPlan]
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain data, for `--json` and golden files."""
+        return asdict(self)
+
+    def machines(self) -> list[VmPlan]:
+        """Gateway and desktops."""
+        return [self.gateway, *self.desktops.values()]
+
+
+def plan_on_cluster(workspace: Workspace, site: Site, view: ClusterView) -> tuple[WorkspacePlan, ClusterPlan]:
+    """Work out both Plans; raises `ConfigError` if the site has no place for the workspace."""
+    cluster = site.cluster
+    names = [desktop.name for desktop in workspace.desktops]
+    claims = claim(site.name, cluster, workspace.name, names, view)
+    plan = plan_workspace(workspace, site, "kvm", _door(cluster, claims))
+    _check_quotas(plan, site, view)
+    nodes = place(site.name, cluster, _needs(plan), view)
+    vnet = VnetPlan(
+        name=claims.vnet,
+        zone=cluster.zone.name,
+        tag=None if cluster.zone.kind == "simple" else claims.tag,
+        alias=pool_of(site.name, workspace.name),
+    )
+    maker = _Maker(plan, site, cluster, claims, nodes, view)
+    return plan, ClusterPlan(
+        endpoint=str(cluster.endpoint).rstrip("/"),
+        pool=vnet.alias,
+        operator_group=cluster.operator_group,
+        vnet=vnet,
+        gateway=maker.gateway(),
+        desktops={desktop.name: maker.desktop(desktop.name) for desktop in plan.desktops},
+    )
+
+
+def _door(cluster: Cluster, claims: Claims) -> Door:
+    uplink = cluster.uplink
+    return Door(
+        bridge=uplink.bridge,
+        network=uplink.network,
+        address=claims.uplink_address,
+        router=str(uplink.router),
+        resolvers=tuple(map(str, uplink.resolvers)),
+        operators=tuple(map(str, uplink.operators or (uplink.network,))),
+        port=HTTPS,
+    )
+
+
+def _needs(plan: WorkspacePlan) -> list[Need]:
+    needs = [
+        Need(Owner(plan.site, plan.name, name), one.image, one.vcpus, one.memory_mib, one.disk_gib)
+        for name, one in plan.machines().items()
+    ]
+    # The big ones first: what is small still fits afterwards.
+    return sorted(needs, key=lambda need: (need.owner.machine != GATEWAY, -need.memory_mib, need.owner.machine))
+
+
+def _check_quotas(plan: WorkspacePlan, site: Site, view: ClusterView) -> None:
+    """Raise `ConfigError` if all workspaces together would have more than the site grants."""
+    others = [one for one in view.of_site(site.name) if not one.template]
+    mine = {machine.vm_id for machine in view.machines_of(site.name, plan.name)}
+    others = [machine for machine in others if machine.vm_id not in mine]
+    desktops = [machine for machine in others if not _is_gateway(machine)]
+    counted: list[SeenMachine | MachinePlan] = [*others, *plan.machines().values()]
+    sizes = [(one.vcpus, one.memory_mib, one.disk_gib) for one in counted]
+    vcpus, memory_mib, disk_gib = (sum(column) for column in zip(*sizes, strict=True))
+    quotas = site.cluster.quotas
+    sums = {
+        "desktops": (quotas.desktops, len(desktops) + len(plan.desktops)),
+        "vcpus": (quotas.vcpus, vcpus),
+        "memory_gib": (quotas.memory_gib, -(-memory_mib // 1024)),
+        "disk_gib": (quotas.disk_gib, disk_gib),
+    }
+    for name, (limit, total) in sums.items():
+        if limit is not None and total > limit:
+            reason = f"would be {total} with workspace {plan.name}; the site grants {limit}"
+            remedy = "declare less, destroy a workspace, or raise the quota in the site's file"
+            raise ConfigError(f"site {site.name}: proxmox.quotas.{name}", limit, reason, remedy)
+
+
+def _is_gateway(machine: SeenMachine) -> bool:
+    """By its tag; by its name where it has no tag of its own yet."""
+    tags = [tag for tag in machine.tags if tag.startswith(WORKSPACE_POOLS)]
+    return any(tag.endswith(f".{GATEWAY}") for tag in tags) if tags else machine.name.startswith(f"{GATEWAY}.")
+
+
+@dataclass(frozen=True)
+class _Maker:
+    """Puts machines together from the parts of the Plan."""
+
+    plan: WorkspacePlan
+    site: Site
+    cluster: Cluster
+    claims: Claims
+    nodes: Mapping[str, str]
+    view: ClusterView
+
+    def gateway(self) -> VmPlan:
+        plan, uplink, settings = self.plan.gateway, self.cluster.uplink, self.plan.gateway.settings
+        outside = NicPlan(
+            bridge=uplink.bridge,
+            mac=plan.uplink_mac,
+            config=f"{settings.uplink_address}/{settings.uplink_prefix}",
+            router=settings.host_address,
+            vlan=uplink.vlan,
+        )
+        inside = NicPlan(
+            bridge=self.claims.vnet,
+            mac=plan.workspace_mac,
+            config=f"{settings.workspace_address}/{settings.workspace_prefix}",
+        )
+        rules = gateway_firewall(self.plan)
+        return self._vm(GATEWAY, plan.machine, (outside, inside), rules, None)
+
+    def desktop(self, name: str) -> VmPlan:
+        desktop, settings = self.plan.desktop(name), self.plan.gateway.settings
+        tier = self.site.all_tiers()[desktop.tier]
+        # Nothing is leased: rules that let DHCP pass would come before the look at the MAC address.
+        nic = NicPlan(
+            bridge=self.claims.vnet,
+            mac=desktop.mac,
+            config=f"{desktop.address}/{settings.workspace_prefix}",
+            router=settings.workspace_address,
+            mib_per_second=tier.network_mib_per_second,
+        )
+        return self._vm(name, desktop.machine, (nic,), desktop_firewall(self.plan, desktop), tier)
+
+    def _vm(
+        self,
+        name: str,
+        machine: MachinePlan,
+        nics: tuple[NicPlan, ...],
+        firewall: FirewallPlan,
+        tier: Tier | None,
+    ) -> VmPlan:
+        node, settings = self.nodes[name], self.plan.gateway.settings
+        # A machine that exists does not need its template any more, which may have been taken away.
+        template_node, template = template_for(self.cluster, self.view, machine.image, node) or (node, 0)
+        return VmPlan(
+            owner=Owner(self.plan.site, self.plan.name, name),
+            vm_id=self.claims.vm_ids[name],
+            node=node,
+            template=template,
+            template_node=template_node,
+            machine=machine,
+            storage=self.cluster.storages.disks,
+            nics=nics,
+            resolvers=settings.resolvers if name == GATEWAY else (settings.workspace_address,),
+            firewall=firewall,
+            disk_iops=tier.disk_iops if tier else None,
+            disk_mib_per_second=tier.disk_mib_per_second if tier else None,
+        )

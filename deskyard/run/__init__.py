@@ -1,1 +1,0 @@
-"""The only code that starts processes or talks to the machine."""

@@ -1,0 +1,1 @@
+"""A hypervisor estate: its keys, its authority, the way to its machines."""

@@ -1,0 +1,1 @@
+"""A site on this machine: libvirt and QEMU."""

@@ -1,0 +1,170 @@
+"""The folder pool `deskyard` and what goes into it."""
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import libvirt
+
+from deskyard.errors import SiteError
+from deskyard.host.lock import alone
+from deskyard.site.libvirt import documents
+from deskyard.site.libvirt.link import POOL, POOL_PATH, gone_is_fine
+from deskyard.site.resource.kind import CANCELLATION
+
+CHUNK = 1 << 18
+LOOKUPS = 20
+MARKER = ".complete"
+
+
+def pool(link: Any) -> Any:
+    """The pool, made and started if need be."""
+    with alone("libvirt-pool"):
+        found = None
+        with gone_is_fine():
+            found = link.storagePoolLookupByName(POOL)
+        if found is None:
+            found = link.storagePoolDefineXML(documents.pool(POOL, POOL_PATH))
+            found.build(0)
+            found.setAutostart(True)
+        if not found.isActive():
+            found.create()
+        return found
+
+
+def lookup(link: Any, name: str) -> Any | None:
+    """The volume of that name, or None. The file decides: libvirt's list misses what others did to the folder."""
+    in_pool = None
+    with gone_is_fine():
+        in_pool = link.storagePoolLookupByName(POOL)
+    if in_pool is None:
+        return None
+    if not in_pool.isActive():
+        in_pool.create()
+    for attempt in range(LOOKUPS):
+        try:
+            found = in_pool.storageVolLookupByName(name)
+            found.info()
+            return found
+        except libvirt.libvirtError:
+            there = Path(POOL_PATH, name).exists()
+        if not there or attempt == LOOKUPS // 2:
+            _refresh(in_pool)
+        if not there:
+            return None
+        # Another thread makes libvirt look at the folder again, which empties its list for a moment.
+        CANCELLATION.pause(0.3)
+    raise SiteError("volume", name, "is in its folder, but libvirt does not know it", "run ./inv site.show")
+
+
+def _refresh(in_pool: Any) -> None:
+    """Make libvirt look at the folder again; it refuses while another volume is being made."""
+    for _ in range(120):
+        try:
+            in_pool.refresh(0)
+            return
+        except libvirt.libvirtError as error:
+            if "asynchronous jobs" not in str(error):
+                raise
+        CANCELLATION.pause(0.5)
+    in_pool.refresh(0)
+
+
+def overlay(link: Any, name: str, *, image: str, digest: str, source: Path, capacity: int) -> Any:
+    """The overlay of that name, made on its image if need be; one that is there is kept: it may hold data."""
+    with alone("libvirt-images"):
+        found = lookup(link, name)
+        if found is None:
+            below = _base(link, image, digest, source)
+            found = pool(link).createXML(documents.volume(name, capacity, "qcow2", below.path()))
+        return found
+
+
+def remove_overlay(link: Any, name: str) -> None:
+    """Delete an overlay, and the images that nothing is an overlay of any more."""
+    with alone("libvirt-images"):
+        found = lookup(link, name)
+        if found is None:
+            return
+        with gone_is_fine():
+            found.delete()
+        _drop_unused_images(link.storagePoolLookupByName(POOL))
+
+
+def _drop_unused_images(in_pool: Any) -> None:
+    """Delete images that no overlay needs; none at all unless the list of disks is whole.
+
+    While somebody else works in the pool, libvirt's list may lack what is there: a missing overlay would make its
+    image look unused. Then the next removal tidies up.
+    """
+    volumes = {volume.name(): volume for volume in in_pool.listAllVolumes()}
+    try:
+        disks = {name: _backing(volume) for name, volume in volumes.items() if name.endswith(".qcow2")}
+    except libvirt.libvirtError:
+        return
+    if set(disks) != _disks_in_folder(in_pool):
+        return
+    for marker in [volume for name, volume in volumes.items() if name.endswith(MARKER)]:
+        image = volumes.get(marker.name().removesuffix(MARKER) + ".qcow2")
+        if image is None or image.path() not in disks.values():
+            for unused in [marker] if image is None else [marker, image]:
+                with gone_is_fine():
+                    unused.delete()
+
+
+def _disks_in_folder(in_pool: Any) -> set[str]:
+    try:
+        return {path.name for path in Path(POOL_PATH).iterdir() if path.suffix == ".qcow2"}
+    except PermissionError:
+        # An ordinary user may not look into the folder: a second look at the list is what is left.
+        return {volume.name() for volume in in_pool.listAllVolumes() if volume.name().endswith(".qcow2")}
+
+
+def _backing(volume: Any) -> str | None:
+    return ElementTree.fromstring(volume.XMLDesc(0)).findtext("./backingStore/path")
+
+
+def _base(link: Any, image: str, digest: str, source: Path) -> Any:
+    """The golden image as a volume, uploaded once per digest. A marker beside it says that the upload ended."""
+    in_pool = pool(link)
+    name, marker = f"{image}-{digest}.qcow2", f"{image}-{digest}{MARKER}"
+    volume = lookup(link, name)
+    if volume is not None and lookup(link, marker) is not None:
+        return volume
+    for half_made in (marker, name):
+        with gone_is_fine():
+            in_pool.storageVolLookupByName(half_made).delete()
+    size = source.stat().st_size
+    volume = in_pool.createXML(documents.volume(name, size, "raw", mode="0644"))
+    with source.open("rb") as file:
+        upload(link, volume, size, lambda: file.read(CHUNK))
+    in_pool.createXML(documents.volume(marker, 1, "raw"))
+    # It was made as raw bytes: let libvirt see that they are a qcow2.
+    _refresh(in_pool)
+    return in_pool.storageVolLookupByName(name)
+
+
+def upload(link: Any, volume: Any, size: int, read: Callable[[], bytes]) -> None:
+    """Fill a volume; an upload that breaks off leaves the stream aborted."""
+    stream = link.newStream()
+    volume.upload(stream, 0, size)
+    try:
+        while chunk := read():
+            while chunk:
+                chunk = chunk[stream.send(chunk) :]
+        stream.finish()
+    except BaseException:
+        with contextlib.suppress(libvirt.libvirtError):
+            stream.abort()
+        raise
+
+
+def running_machine_with(link: Any, path: str) -> Any | None:
+    """The running machine that has this disk open, or None."""
+    for machine in link.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE):
+        sources = ElementTree.fromstring(machine.XMLDesc(0)).iterfind("./devices/disk/source")
+        if any(source.get("file") == path for source in sources):
+            return machine
+    return None

@@ -1,0 +1,1 @@
+"""Examines a cluster without changing anything."""

@@ -1,0 +1,1 @@
+"""The resources of a cluster that our Pulumi provider manages."""

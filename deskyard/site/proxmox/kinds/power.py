@@ -1,0 +1,93 @@
+"""Turns a machine on, once everything that guards it is in place, and grows its disk while it runs.
+
+Pulumi's provider can only start a machine while it makes it: its firewall would come later. It grows no disk of a
+machine that runs. `protection` is set here as well, just before the first start: a machine without it has never run and
+holds nothing.
+"""
+
+import re
+import uuid
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from deskyard.site.proxmox.client import Client
+from deskyard.site.proxmox.machine import node_of, vm_path
+from deskyard.site.proxmox.task import wait_task
+from deskyard.site.resource.kind import Kind
+from deskyard.site.resource.values import Values
+
+START_SECONDS, STOP_SECONDS, RESIZE_SECONDS = 600.0, 300.0, 600.0
+SIZE = re.compile(r"(?:^|,)size=(\d+)([KMGT]?)(?:,|$)")
+BYTES = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
+
+
+class PowerKind(Kind):
+    """`deskyard:proxmox:Power`: a machine that runs; `start` differs for each machine that was ever started."""
+
+    replaces: ClassVar[frozenset[str]] = frozenset({"site", "vm_id"})
+    ignored: ClassVar[frozenset[str]] = frozenset({"node"})
+    desired: ClassVar[Values] = {"running": True, "guarded": True}
+    computed: ClassVar[tuple[str, ...]] = ("running", "guarded", "start")
+
+    def check(self, old: Values, new: Values) -> list[tuple[str, str]]:
+        """A disk never shrinks: what lies at its end would be lost."""
+        before, wanted = old.get("disk_gib"), new.get("disk_gib")
+        if isinstance(before, int) and isinstance(wanted, int) and wanted < before:
+            return [("disk_gib", f"a disk of {before} GiB cannot shrink to {wanted} GiB -> choose a larger tier")]
+        return []
+
+    def create(self, link: Any, inputs: Values) -> tuple[str, Values]:
+        """Protect and start it; fine if it runs."""
+        outputs = self._on(link(inputs["site"]), inputs)
+        return str(inputs["vm_id"]), {**outputs, "start": uuid.uuid4().hex}
+
+    def read(self, link: Any, identity: str, state: Values) -> Values | None:
+        """Whether it runs, and has its protection."""
+        client = link(state["site"])
+        node = node_of(client, int(identity))
+        if node is None:
+            return None
+        path = vm_path(node, int(identity))
+        config = client.get(f"{path}/config")
+        protection = bool(int(config.get("protection") or 0))
+        running = client.get(f"{path}/status/current").get("status") == "running"
+        guarded = protection or not state["protected"]
+        # Somebody may have given it more: that is kept.
+        disk_gib = min(state["disk_gib"], disk_size_gib(config, state["disk"]))
+        return {**state, "node": node, "disk_gib": disk_gib, "running": running, "guarded": guarded}
+
+    def update(self, link: Any, identity: str, state: Values, inputs: Values) -> Values:
+        """Start it again."""
+        return {**self._on(link(inputs["site"]), inputs), "start": state["start"]}
+
+    def delete(self, link: Any, identity: str, state: Values) -> None:
+        """Pull its plug and lift its protection: it is removed next."""
+        client = link(state["site"])
+        node = node_of(client, int(identity))
+        if node is not None:
+            stop(client, node, int(identity))
+
+    def _on(self, client: Client, inputs: Values) -> Values:
+        path = vm_path(node_of(client, inputs["vm_id"]) or inputs["node"], inputs["vm_id"])
+        if inputs["protected"]:
+            client.put(f"{path}/config", protection=True)
+        if disk_size_gib(client.get(f"{path}/config"), inputs["disk"]) < inputs["disk_gib"]:
+            upid = client.put(f"{path}/resize", disk=inputs["disk"], size=f"{inputs['disk_gib']}G")
+            wait_task(client, upid, RESIZE_SECONDS)
+        if client.get(f"{path}/status/current").get("status") != "running":
+            wait_task(client, client.post(f"{path}/status/start"), START_SECONDS)
+        return {"running": True, "guarded": True}
+
+
+def disk_size_gib(config: Mapping[str, Any], disk: str) -> int:
+    """The size of a machine's disk, whole GiB; 0 if it has no such disk."""
+    found = SIZE.search(str(config.get(disk, "")))
+    return int(found[1]) * BYTES[found[2]] // BYTES["G"] if found else 0
+
+
+def stop(client: Client, node: str, vm_id: int) -> None:
+    """Pull the plug of a machine whose disk goes too, and let it be removed."""
+    path = vm_path(node, vm_id)
+    if client.get(f"{path}/status/current").get("status") != "stopped":
+        wait_task(client, client.post(f"{path}/status/stop"), STOP_SECONDS)
+    client.put(f"{path}/config", protection=False)

@@ -1,0 +1,65 @@
+"""Our own resources on a cluster, typed for programs."""
+
+from typing import Unpack
+
+import pulumi
+
+from deskyard.site.resource import resources
+
+PREFIX = "deskyard:proxmox:"
+
+
+class AppliedNetwork(pulumi.CustomResource):
+    """The SDN configuration is in force for this VNet; `digest` stands for all that is configured of it."""
+
+    vnet: pulumi.Output[str]
+
+    def __init__(
+        self, resource_name: str, *, site: str, vnet: pulumi.Input[str], digest: str, opts: pulumi.ResourceOptions
+    ) -> None:
+        inputs = {"site": site, "vnet": vnet, "digest": digest, "applied": None}
+        super().__init__(f"{PREFIX}AppliedNetwork", resource_name, inputs, opts)
+
+
+class Power(pulumi.CustomResource):
+    """A machine that runs with a disk of this size, protected from removal if it holds data."""
+
+    start: pulumi.Output[str]
+
+    def __init__(
+        self,
+        resource_name: str,
+        *,
+        site: str,
+        node: pulumi.Input[str],
+        vm_id: pulumi.Input[int],
+        protected: bool,
+        disk: str,
+        disk_gib: int,
+        opts: pulumi.ResourceOptions,
+    ) -> None:
+        inputs = {
+            "site": site,
+            "node": node,
+            "vm_id": vm_id,
+            "protected": protected,
+            "disk": disk,
+            "disk_gib": disk_gib,
+        }
+        outputs = {"running": None, "guarded": None, "start": None}
+        super().__init__(f"{PREFIX}Power", resource_name, {**inputs, **outputs}, opts)
+
+
+class GatewaySettings(resources.GatewaySettings):
+    """The settings of a gateway of a cluster; `start` is another for each new one."""
+
+    def __init__(
+        self,
+        resource_name: str,
+        *,
+        vm_id: pulumi.Input[int],
+        start: pulumi.Input[str],
+        opts: pulumi.ResourceOptions,
+        **told: Unpack[resources.Told],
+    ) -> None:
+        super().__init__(PREFIX, resource_name, {"vm_id": vm_id, "start": start}, told, opts)

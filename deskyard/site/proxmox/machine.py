@@ -1,0 +1,26 @@
+"""What every machine of ours is, template or clone, and where the API has it."""
+
+from deskyard.site.proxmox.client import Client
+
+# A linked clone has its disk where its template has it.
+DISK = "scsi0"
+CPU = "x86-64-v2-AES"
+OS_TYPE = "l26"
+
+
+def vm_path(node: str, vm_id: int) -> str:
+    """Where the API has a machine."""
+    return f"nodes/{node}/qemu/{vm_id}"
+
+
+def is_running(client: Client, node: str, vm_id: int) -> bool:
+    """Whether a machine runs by its own status: the cluster's list learns of a start some seconds later."""
+    return str(client.get(f"{vm_path(node, vm_id)}/status/current").get("status")) == "running"
+
+
+def node_of(client: Client, vm_id: int) -> str | None:
+    """The node that has this machine now; None if the cluster has no such machine."""
+    for row in client.get("cluster/resources", type="vm"):
+        if row.get("vmid") == vm_id:
+            return str(row["node"])
+    return None

@@ -1,0 +1,93 @@
+"""Waits for what a cluster does in the background, and says how it ended."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from deskyard.errors import SiteError
+from deskyard.site.proxmox.client import Client, quoted
+
+TAIL_LINES = 15
+TASK_SECONDS = 1800.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 3.0
+
+
+@dataclass(frozen=True)
+class Done:
+    """A task that ended well; `warnings` is the end of its log where it warned.
+
+    That it says OK is its own word: who needs the result looks at the result.
+    """
+
+    upid: str
+    warnings: str = ""
+
+
+def node_of(upid: str) -> str:
+    """The node that runs a task: `UPID:node:pid:...`."""
+    parts = upid.split(":")
+    if len(parts) < 8 or parts[0] != "UPID":
+        raise SiteError("task", upid, "is no name of a task", "look at the cluster's version with ./inv site.check")
+    return parts[1]
+
+
+def running(client: Client, node: str, *, kind: str | None = None, vmid: int | None = None) -> list[str]:
+    """The tasks that run on a node now: those about a machine, or those of a kind that this token began."""
+    rows = client.get(f"nodes/{node}/tasks", source="active", vmid=vmid, typefilter=kind)
+    return [
+        str(row["upid"])
+        for row in rows
+        if not row.get("endtime")
+        and row.get("status") in (None, "", "RUNNING", "running")
+        and kind in (None, row.get("type"))
+        and (vmid is not None or client.token.id in (row.get("user"), f"{row.get('user')}!{row.get('tokenid')}"))
+    ]
+
+
+def wait_task(
+    client: Client,
+    upid: str,
+    seconds: float = TASK_SECONDS,
+    clock: Callable[[], float] = time.monotonic,
+) -> Done:
+    """Wait until a task ends; raises `SiteError` with the end of its log if it failed or takes too long."""
+    path = f"nodes/{node_of(upid)}/tasks/{quoted(upid)}"
+    deadline, pause = clock() + seconds, _FIRST_PAUSE
+    while True:
+        state = client.get(f"{path}/status")
+        if state.get("status") == "stopped":
+            return _verdict(client, upid, path, str(state.get("exitstatus", "no exit status")))
+        if clock() >= deadline:
+            raise SiteError(
+                "task",
+                upid,
+                f"still runs after {seconds:.0f} s; it was left running\n{_tail(client, path)}",
+                "wait until it ends (its node's task list shows it), then run the command again",
+            )
+        client.sleep(pause)
+        pause = min(_LONGEST_PAUSE, pause * 1.5)
+
+
+def finish(client: Client, upid: str | None, seconds: float = TASK_SECONDS) -> None:
+    """Wait until what a call began has ended; a call that was done at once names no task."""
+    if upid:
+        wait_task(client, upid, seconds)
+
+
+def _verdict(client: Client, upid: str, path: str, ending: str) -> Done:
+    if ending == "OK":
+        return Done(upid)
+    tail = _tail(client, path)
+    if ending.startswith("WARNINGS"):
+        return Done(upid, f"{ending}\n{tail}")
+    raise SiteError("task", upid, f"{ending}\n{tail}", "mend what the log names, then run the command again")
+
+
+def _tail(client: Client, path: str) -> str:
+    """The last lines of a task's log; what cannot be read is said, so that it hides no other error."""
+    try:
+        total = int(client.call("GET", f"{path}/log", {"limit": 1}).body.get("total") or 0)
+        lines = client.get(f"{path}/log", start=max(0, total - TAIL_LINES), limit=TAIL_LINES)
+    except SiteError as error:
+        return f"  (its log could not be read: {error.reason})"
+    return client.token.redact("\n".join(f"  {line.get('t', '')}" for line in lines))

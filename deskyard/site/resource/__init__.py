@@ -1,0 +1,1 @@
+"""What the resources of every backend have in common."""

@@ -1,0 +1,135 @@
+"""SSH to the gateway of a workspace and, through it, to its desktops: host keys pinned, one config file for all."""
+
+import os
+import shlex
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from deskyard.errors import CommandError, SiteError
+from deskyard.host.command import Result, run
+from deskyard.host.places import places
+from deskyard.plan.account import MANAGER
+from deskyard.site.files import read_site
+from deskyard.site.libvirt import daemon
+from deskyard.site.management_key import private_key_file
+
+GATEWAY = "gateway"
+CONNECT_SECONDS = 60
+# What ssh itself answers when it never reached the other side.
+NO_CONNECTION = 255
+
+
+@dataclass(frozen=True)
+class SshLink:
+    """The way to the machines of one workspace."""
+
+    site: str
+    workspace: str
+
+    @property
+    def folder(self) -> Path:
+        """Where the files are."""
+        return places().workspace(self.site, self.workspace)
+
+    @property
+    def config(self) -> Path:
+        """For `ssh -F`: hosts `gateway` and every desktop by name."""
+        return self.folder / "ssh_config"
+
+    @property
+    def known_hosts(self) -> Path:
+        """The pinned host keys."""
+        return self.folder / "known_hosts"
+
+    def write_config(self, gateway_address: str, desktops: Sequence[tuple[str, str]]) -> None:
+        """Write the config for these machines (name, address)."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.config.write_text(_config(self, gateway_address, desktops))
+
+    def pin(self, host: str, key: str) -> None:
+        """Trust this host key, and no other, for `host`; keys of other hosts stay."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lines = self.known_hosts.read_text().splitlines() if self.known_hosts.exists() else []
+        alias = host_alias(self.workspace, host)
+        kept = [line for line in lines if line.split()[:1] != [alias]]
+        draft = self.known_hosts.with_name(f".known_hosts.{os.getpid()}")
+        draft.write_text("\n".join([*kept, f"{alias} {key}"]) + "\n")
+        draft.rename(self.known_hosts)
+
+    def pinned(self, host: str) -> bool:
+        """True if a host key of `host` is known."""
+        alias = host_alias(self.workspace, host)
+        return self.known_hosts.exists() and any(
+            line.startswith(f"{alias} ") for line in self.known_hosts.read_text().splitlines()
+        )
+
+    def command(self, host: str, remote: Sequence[str] = ()) -> list[str]:
+        """The command line that runs `remote` on `host`; arguments are quoted for the remote shell."""
+        return ["ssh", "-F", str(self.config), host, *([shlex.join(remote)] if remote else [])]
+
+    def run(
+        self,
+        host: str,
+        remote: Sequence[str],
+        *,
+        timeout: float,
+        stdin: str | None = None,
+        check: bool = True,
+    ) -> Result:
+        """Run a program on `host`; raises `CommandError` if it fails, `SiteError` if the host cannot be reached."""
+        result = run(self.command(host, remote), timeout=timeout, stdin=stdin, check=False)
+        if result.code == NO_CONNECTION:
+            reason = f"cannot be reached over SSH: {result.stderr.strip()[-300:]}"
+            raise SiteError("machine", f"{self.workspace}/{host}", reason, "see ./inv workspace.status")
+        if check and result.code != 0:
+            tail = (result.stderr.strip() or result.stdout.strip())[-2000:]
+            what = f"{host}: {' '.join(remote[:4])}"
+            raise CommandError("command", what, f"exit code {result.code}\n{tail}", "mend the cause above")
+        return result
+
+    def wait(self, host: str, seconds: float, pause: Callable[[float], None]) -> None:
+        """Wait until `host` lets us in; raises the last `SiteError` if it does not in time."""
+        # A try can take a minute by itself.
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                self.run(host, ["true"], timeout=CONNECT_SECONDS + 30)
+                return
+            except (SiteError, CommandError):
+                if time.monotonic() > deadline:
+                    raise
+            pause(2)
+
+
+def host_alias(workspace: str, host: str) -> str:
+    """The name under which a host's key is pinned."""
+    return f"{workspace}.{host}"
+
+
+def _config(link: SshLink, gateway_address: str, desktops: Sequence[tuple[str, str]]) -> str:
+    lines = ["# Written by Deskyard; use it with ssh -F.", f"Host {GATEWAY}", f"  HostName {gateway_address}"]
+    lines.append(f"  HostKeyAlias {host_alias(link.workspace, GATEWAY)}")
+    # A cluster's gateway is where this machine's own network leads; those of libvirt may be in a namespace.
+    inside = daemon.inside() if read_site(link.site).backend == "libvirt" else []
+    if inside:
+        lines.append(f"  ProxyCommand {shlex.join(inside)} socat - TCP:%h:%p")
+    for name, address in desktops:
+        lines += [f"Host {name}", f"  HostName {address}", f"  HostKeyAlias {host_alias(link.workspace, name)}"]
+        lines += [f"  ProxyJump {GATEWAY}"]
+    lines += [
+        "Host *",
+        f"  User {MANAGER}",
+        f'  IdentityFile "{private_key_file(link.site)}"',
+        "  IdentitiesOnly yes",
+        f'  UserKnownHostsFile "{link.known_hosts}"',
+        "  GlobalKnownHostsFile /dev/null",
+        "  StrictHostKeyChecking yes",
+        "  BatchMode yes",
+        f"  ConnectTimeout {CONNECT_SECONDS}",
+        "  ServerAliveInterval 15",
+        "  ServerAliveCountMax 4",
+        "  LogLevel ERROR",
+    ]
+    return "\n".join(lines) + "\n"

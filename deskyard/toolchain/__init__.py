@@ -1,7 +1,0 @@
-"""Finds or gets the programs that Deskyard drives."""
-
-from deskyard.toolchain.finder import find, get, locate, show
-from deskyard.toolchain.plugins import offer_plugins
-from deskyard.toolchain.tool import BASIC, TEST_TOOLS, TOOLS, FoundTool, Tool
-
-__all__ = ["BASIC", "TEST_TOOLS", "TOOLS", "FoundTool", "Tool", "find", "get", "locate", "offer_plugins", "show"]

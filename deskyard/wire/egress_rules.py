@@ -1,0 +1,139 @@
+"""What the settings say about the way out: names, addresses for names with a port, exceptions, rates."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from ipaddress import IPv4Address, IPv4Network
+from typing import Any
+
+from deskyard.errors import GatewayError
+from deskyard.wire.checks import is_address, is_network, require
+from deskyard.wire.egress_list import MAX_ENTRIES, WEB_PORTS, Entry, parse
+
+NAMES_PER_LINE = 8  # HAProxy takes 64 words and 2,048 characters in a line
+
+
+@dataclass(frozen=True)
+class Forward:
+    """A name with ports whose protocol names no server: it gets an address of its own, at the gateway."""
+
+    name: str
+    address: str
+    ports: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class EgressRules:
+    """The Plan of the way out; `rates` maps a desktop's address to new connections per second."""
+
+    allow: tuple[str, ...]
+    forwards: tuple[Forward, ...]
+    forward_networks: tuple[str, ...]
+    exceptions: tuple[str, ...]
+    rates: dict[str, int]
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The allow-list, read."""
+        return tuple(parse(text) for text in self.allow)
+
+    def exact(self, port: int) -> list[list[str]]:
+        """Names allowed on a port of the web, in portions for lines."""
+        return _portions(one.name for one in self.entries if not one.wildcard and port in one.ports)
+
+    def suffixes(self, port: int) -> list[list[str]]:
+        """Endings allowed on a port of the web, each with its leading dot."""
+        return _portions(f".{one.name}" for one in self.entries if one.wildcard and port in one.ports)
+
+    @property
+    def names(self) -> list[str]:
+        """Exact names that are answered with the address of the gateway."""
+        own = {forward.name for forward in self.forwards}
+        return sorted({one.name for one in self.entries if not one.wildcard} - own)
+
+    @property
+    def wildcards(self) -> list[str]:
+        """Names whose every subname is answered with the address of the gateway."""
+        return sorted({one.name for one in self.entries if one.wildcard})
+
+    @property
+    def ports_out(self) -> list[int]:
+        """The ports that the gateway itself connects to."""
+        return sorted({*WEB_PORTS, *(port for forward in self.forwards for port in forward.ports)})
+
+    @property
+    def by_rate(self) -> list[tuple[int, list[str]]]:
+        """Desktops' addresses by their rate."""
+        return [
+            (rate, sorted((a for a, r in self.rates.items() if r == rate), key=IPv4Address))
+            for rate in sorted(set(self.rates.values()))
+        ]
+
+    def with_entries(self, entries: Iterable[str]) -> "EgressRules":
+        """The same with another list; names that need an address and have none get a free one of the pool."""
+        allow = tuple(dict.fromkeys(entries))
+        wanted: dict[str, set[int]] = {}
+        for entry in map(parse, allow):
+            if entry.needs_forward:
+                wanted.setdefault(entry.name, set()).update(entry.ports)
+        known = {forward.name: forward.address for forward in self.forwards}
+        free = (str(a) for n in self.forward_networks for a in IPv4Network(n) if str(a) not in known.values())
+        forwards = []
+        for name, ports in wanted.items():
+            address = known.get(name) or next(free, None)
+            if address is None:
+                remedy = "take away entries with a port that are no longer needed"
+                raise GatewayError("egress_allow", name, "finds no free address for one more name with a port", remedy)
+            forwards.append(Forward(name, address, tuple(sorted(ports))))
+        return replace(self, allow=allow, forwards=tuple(forwards))
+
+
+def read(document: Any) -> EgressRules:
+    """Check the part of the settings; raises `GatewayError` naming the first wrong field."""
+    where = "egress_rules"
+    keys = {"allow", "forwards", "forward_networks", "exceptions", "rates"}
+    require(isinstance(document, dict) and set(document) == keys, where, None, f"must have {', '.join(sorted(keys))}")
+    for key in ("allow", "forwards", "forward_networks", "exceptions"):
+        require(isinstance(document[key], list), f"{where}.{key}", None, "must be a list")
+    require(len(document["allow"]) <= MAX_ENTRIES, f"{where}.allow", None, f"has more than {MAX_ENTRIES} entries")
+    for index, text in enumerate(document["allow"]):
+        _entry(text, f"{where}.allow[{index}]")
+    for key in ("forward_networks", "exceptions"):
+        for index, network in enumerate(document[key]):
+            require(is_network(network), f"{where}.{key}[{index}]", network, "is no IPv4 network")
+    pool = [IPv4Network(network) for network in document["forward_networks"]]
+    forwards = tuple(_forward(one, pool, f"{where}.forwards[{n}]") for n, one in enumerate(document["forwards"]))
+    needed = {(e.name, e.port) for e in map(parse, document["allow"]) if e.needs_forward}
+    given = {(forward.name, port) for forward in forwards for port in forward.ports}
+    require(needed == given, f"{where}.forwards", None, "are not those that the list needs")
+    addresses = [forward.address for forward in forwards]
+    require(len(addresses) == len(set(addresses)), f"{where}.forwards", None, "use an address twice")
+    rates = document["rates"]
+    require(isinstance(rates, dict), f"{where}.rates", None, "must map addresses to rates")
+    for address, rate in rates.items():
+        require(is_address(address), f"{where}.rates", address, "is no IPv4 address")
+        require(type(rate) is int and 1 <= rate <= 100_000, f"{where}.rates.{address}", rate, "is no rate")
+    lists = {key: tuple(document[key]) for key in ("allow", "forward_networks", "exceptions")}
+    return EgressRules(**lists, forwards=forwards, rates=dict(rates))
+
+
+def _entry(text: Any, where: str) -> None:
+    try:
+        normal = str(parse(text)) if isinstance(text, str) else None
+    except ValueError as error:
+        reason, _, remedy = str(error).partition(" -> ")
+        raise GatewayError(where, text, reason, remedy) from error
+    require(normal == text, where, text, "is no entry of an allow-list")
+
+
+def _forward(item: Any, pool: list[IPv4Network], where: str) -> Forward:
+    good = isinstance(item, dict) and set(item) == {"name", "address", "ports"} and isinstance(item["ports"], list)
+    require(good, where, None, "must have address, name, ports")
+    inside = is_address(item["address"]) and any(IPv4Address(item["address"]) in network for network in pool)
+    require(inside, f"{where}.address", item["address"], "is not in forward_networks")
+    require(bool(item["ports"]), f"{where}.ports", None, "must hold a port")
+    return Forward(item["name"], item["address"], tuple(item["ports"]))
+
+
+def _portions(names: Iterable[str]) -> list[list[str]]:
+    listed = sorted(set(names))
+    return [listed[at : at + NAMES_PER_LINE] for at in range(0, len(listed), NAMES_PER_LINE)]

@@ -1,0 +1,1 @@
+"""What can be done with a whole workspace: preview, up, status, destroy."""

@@ -1,0 +1,69 @@
+"""The demo: workspace `demo` with one desktop, from nothing to a link."""
+
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from deskyard.access import access
+from deskyard.declaration import declaration
+from deskyard.host import toolchain
+from deskyard.host.facts import require_programs
+from deskyard.host.places import tree
+from deskyard.host.progress import Timings, say, step
+from deskyard.host.together import together
+from deskyard.image.build.build import build
+from deskyard.plan.workspace import IMAGES
+from deskyard.workspace import workspace
+
+NAME = "demo"
+EXAMPLE = Path("examples/one-desktop/Pulumi.demo.yaml")
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What the demo made; `link` holds a one-use ticket that expires at a Unix time."""
+
+    target: str
+    link: str
+    ticket_expires: int
+    certificate_authority: str
+    seconds: dict[str, float]
+
+
+def equip(timings: Timings, tools: Iterable[str] = toolchain.BASIC) -> None:
+    """Programs and toolchain: what builds need, or what tests need beside it."""
+    with step("machine", timings):
+        require_programs()
+    with step("toolchain", timings):
+        for name in tools:
+            toolchain.get(name)
+
+
+def build_images(timings: Timings) -> None:
+    """The images every workspace needs; an emulated build keeps one processor busy, so they are made at once."""
+    together({f"image {image}": partial(build, image) for image in IMAGES}, timings)
+
+
+def run_demo() -> Demo:
+    """Prepare everything, bring the workspace up, grant a session; what is there already is left as it is."""
+    timings = Timings()
+    equip(timings)
+    build_images(timings)
+    declare()
+    with step("workspace", timings):
+        state = workspace.up(NAME)
+    with step("session", timings):
+        target = f"{NAME}/{state['desktops'][0]['name']}"
+        granted = access.grant(target)
+    return Demo(target, granted["url"], granted["ticket_expires"], state["certificate_authority"], timings.steps)
+
+
+def declare() -> Path:
+    """Declare the workspace as the example does, unless the user has a declaration of that name."""
+    path = declaration.stack_file(NAME)
+    if not path.exists():
+        shutil.copyfile(tree() / EXAMPLE, path)
+        say(f"    declared in {path}")
+    return path

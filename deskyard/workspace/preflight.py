@@ -1,0 +1,223 @@
+"""What is checked before a workspace is touched: one clear error instead of a half-made workspace."""
+
+import errno
+import json
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from ipaddress import IPv4Network
+from pathlib import Path
+
+from deskyard.declaration import declaration
+from deskyard.declaration.declaration import Declared
+from deskyard.errors import ConfigError, DeskyardError, HostError, SiteError
+from deskyard.host import toolchain
+from deskyard.host.command import run
+from deskyard.host.facts import GIB, available_memory_mib, find_program
+from deskyard.host.places import tree
+from deskyard.model.base import load_yaml
+from deskyard.plan.clash import shared
+from deskyard.plan.image.image import disk_gib, image_names, read_image
+from deskyard.plan.workspace import GATEWAY, MachinePlan
+from deskyard.site.libvirt import daemon, forward
+from deskyard.site.proxmox.client import connect
+
+PROGRAMS = ("socat", "ssh", "ip", "haproxy")
+PRIVATE_PROGRAMS = ("libvirtd", "virtlogd", "nsenter", "unshare", "dnsmasq", "slirp4netns", "ebtables", "iptables")
+IMAGES_FOLDER = Path("/var/lib/libvirt/images")
+# Disks are overlays that grow: what a new one needs at once is a part of its size.
+DISK_PART = 0.25
+
+
+def check(declared: Declared) -> None:
+    """All that can be known without the hypervisor: programs, images, other workspaces, the port."""
+    _programs()
+    sources = declared.image_sources()
+    _image_disks(declared)
+    _other_workspaces(declared)
+    _clashes(declared)
+    _port(declared)
+    images = sum(Path(source.disk).stat().st_size for source in sources.values())
+    _disk(declared, images)
+
+
+def check_on_cluster(declared: Declared) -> None:
+    """What a site of backend proxmox needs besides what planning has found: tools, templates, networks of others."""
+    for tool in ("pulumi", "proxmoxve"):
+        toolchain.locate(tool)
+    assert declared.on_cluster is not None
+    for machine in declared.on_cluster.machines():
+        # A gateway follows its image; a desktop that exists needs no template.
+        if machine.template == 0 and machine.owner.machine == GATEWAY:
+            reason = f"no template of the gateway as it is in this tree is published for node {machine.node}"
+            raise ConfigError(
+                f"site {declared.site.name}",
+                None,
+                reason,
+                f"run ./inv image.publish gateway --site {declared.site.name}",
+            )
+    _image_disks(declared)
+    if declared.site.cluster.uplink.network.overlaps(declared.workspace.network):
+        reason = f"overlaps the uplink of site {declared.site.name} ({declared.site.cluster.uplink.network})"
+        field = f"Pulumi.{declared.workspace.name}.yaml: network"
+        raise ConfigError(field, str(declared.workspace.network), reason, "choose another /24")
+    _other_workspaces(declared)
+    _cluster_firewall(declared)
+
+
+def _image_disks(declared: Declared) -> None:
+    """A desktop's disk starts as its image's and may grow, never shrink."""
+    known = image_names(tree())
+    for index, desktop in enumerate(declared.plan.desktops):
+        machine = desktop.machine
+        needed = disk_gib(read_image(tree(), machine.image), tree()) if machine.image in known else 0
+        if machine.disk_gib < needed:
+            field = f"Pulumi.{declared.workspace.name}.yaml: desktops[{index}].tier"
+            reason = f"has disks of {machine.disk_gib} GiB, image {machine.image} needs {needed} GiB"
+            raise ConfigError(field, desktop.tier, reason, "choose a larger tier, or an image with a smaller disk_gib")
+
+
+def _cluster_firewall(declared: Declared) -> None:
+    """Without the datacenter's switch the rules of machines are kept and shown, but not in force."""
+    if not int(connect(declared.site).get("cluster/firewall/options").get("enable") or 0):
+        reason = "the datacenter's firewall is off: no rule of any machine would be in force"
+        remedy = "pvesh set /cluster/firewall/options --enable 1   # allow SSH and 8006 from your network first"
+        raise SiteError("firewall", declared.site.name, reason, remedy)
+
+
+def check_with_hypervisor(declared: Declared) -> None:
+    """What the running hypervisor knows: memory in use, networks and routes of this machine."""
+    with daemon.connection() as link:
+        known = {domain.name(): bool(domain.isActive()) for domain in link.listAllDomains()}
+    _memory([machine for machine in declared.plan.machines().values() if not known.get(machine.domain)])
+    _routes(declared)
+
+
+def _programs() -> None:
+    toolchain.locate("pulumi")
+    needed = PROGRAMS if daemon.RUN_BY_SYSTEMD.exists() else PROGRAMS + PRIVATE_PROGRAMS
+    for program in needed:
+        if find_program(program) is None:
+            raise HostError("program", program, "is not installed", "run ./inv host.prepare")
+
+
+def _other_workspaces(declared: Declared) -> None:
+    mine = declared.workspace
+    for name in declaration.stack_names():
+        if name == mine.name:
+            continue
+        network, port = _network_and_port(name)
+        if network is not None and network.overlaps(mine.network):
+            reason = f"overlaps workspace {name!r} ({network})"
+            remedy = "choose a /24 that no other workspace uses"
+            raise ConfigError(f"Pulumi.{mine.name}.yaml: network", str(mine.network), reason, remedy)
+        opened = [one for one in declared.site.egress_exceptions if network is not None and one.overlaps(network)]
+        if opened:
+            reason = f"holds the network of workspace {name!r} ({network}), which no other workspace may reach"
+            remedy = "name narrower networks in the site's file"
+            raise ConfigError(f"site {declared.site.name}: egress_exceptions", str(opened[0]), reason, remedy)
+        if port == mine.gateway_port and declared.on_cluster is None:
+            reason = f"is the gateway port of workspace {name!r} too"
+            field = f"Pulumi.{mine.name}.yaml: gateway_port"
+            raise ConfigError(field, mine.gateway_port, reason, "choose another port")
+
+
+def _clashes(declared: Declared) -> None:
+    """MACs and bridges are made from names: that two names make the same is rare, and refused."""
+    for name in declaration.stack_names():
+        if name == declared.workspace.name:
+            continue
+        try:
+            other = declaration.read(name)
+        except DeskyardError:
+            continue  # its own mistakes are not the matter here
+        if other.site.name != declared.site.name:
+            continue
+        for kind, values in shared(declared.plan, other.plan).items():
+            reason = f"has the {kind} {min(values)} in common with workspace {name!r}"
+            field = f"Pulumi.{declared.workspace.name}.yaml"
+            raise ConfigError(field, declared.workspace.name, reason, "rename the workspace or the desktop")
+
+
+def _network_and_port(name: str) -> tuple[IPv4Network | None, object]:
+    """Of another workspace, whose own mistakes are not the matter here."""
+    content = load_yaml(declaration.stack_file(name))
+    config = content.get("config") if isinstance(content, dict) else None
+    if not isinstance(config, dict):
+        return None, None
+    port = config.get("deskyard:gateway_port", 8443)
+    try:
+        return IPv4Network(str(config.get("deskyard:network"))), port
+    except ValueError:
+        return None, port
+
+
+def _port(declared: Declared) -> None:
+    listen, port = declared.site.listen, declared.workspace.gateway_port
+    if forward.is_open(declared.site.name, declared.workspace.name):
+        return
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((listen, port))
+        except OSError as error:
+            taken = error.errno == errno.EADDRINUSE
+            reason = f"is taken on {listen} by another program" if taken else f"cannot be used: {error.strerror}"
+            field = f"Pulumi.{declared.workspace.name}.yaml: gateway_port"
+            raise HostError(field, port, reason, "end that program or choose another port") from error
+
+
+def _disk(declared: Declared, images_bytes: int) -> None:
+    folder = IMAGES_FOLDER if IMAGES_FOLDER.exists() else Path("/")
+    there = {path.name for path in (folder / "deskyard").glob("*")} if os.access(folder, os.R_OK) else set()
+    new = [machine for machine in declared.plan.machines().values() if f"{machine.domain}.qcow2" not in there]
+    if not new:
+        return
+    needed = images_bytes + sum(int(machine.disk_gib * GIB * DISK_PART) for machine in new)
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        reason = f"{free // GIB} GiB are free, {len(new)} new disk(s) need at least {-(-needed // GIB)} GiB"
+        raise HostError("disk space", str(folder), reason, "free some space or declare fewer desktops")
+
+
+def _memory(new: list[MachinePlan]) -> None:
+    needed = sum(machine.memory_mib for machine in new)
+    available = available_memory_mib()
+    if needed > available:
+        reason = f"{available} MiB are available, {len(new)} machine(s) to start need {needed} MiB"
+        raise HostError("memory", None, reason, "choose smaller tiers, fewer desktops, or stop other workspaces")
+
+
+def _routes(declared: Declared) -> None:
+    ours = {declared.plan.network.bridge, declared.plan.uplink.bridge}
+    for network, device in _routed():
+        if device not in ours and network.overlaps(declared.workspace.network):
+            field = f"Pulumi.{declared.workspace.name}.yaml: network"
+            reason = f"overlaps {network}, which this machine reaches through {device}"
+            raise ConfigError(field, str(declared.workspace.network), reason, "choose another /24")
+    for name, network in _libvirt_networks():
+        if name not in (declared.plan.network.name, declared.plan.uplink.name) and network.overlaps(
+            declared.workspace.network
+        ):
+            field = f"Pulumi.{declared.workspace.name}.yaml: network"
+            reason = f"overlaps {network} of the libvirt network {name!r}"
+            raise ConfigError(field, str(declared.workspace.network), reason, "choose another /24")
+
+
+def _routed() -> Iterator[tuple[IPv4Network, str]]:
+    shown = run([*daemon.inside(), "ip", "-json", "-4", "route", "show"], timeout=10).stdout
+    for route in json.loads(shown or "[]"):
+        if route["dst"] != "default":
+            yield IPv4Network(route["dst"], strict=False), route.get("dev", "?")
+
+
+def _libvirt_networks() -> Iterator[tuple[str, IPv4Network]]:
+    from xml.etree import ElementTree
+
+    with daemon.connection() as link:
+        for network in link.listAllNetworks():
+            for ip in ElementTree.fromstring(network.XMLDesc(0)).iterfind("ip"):
+                address, mask = ip.get("address"), ip.get("netmask") or ip.get("prefix")
+                if address and mask and ip.get("family", "ipv4") == "ipv4":
+                    yield network.name(), IPv4Network(f"{address}/{mask}", strict=False)

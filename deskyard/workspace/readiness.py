@@ -1,0 +1,126 @@
+"""Waits until a workspace answers: every route of every desktop, asked by the gateway with real handshakes."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from deskyard.engine.machines import machines_of
+from deskyard.engine.running import stopped_machines
+from deskyard.errors import CommandError, SiteError
+from deskyard.host.places import places
+from deskyard.host.progress import say
+from deskyard.plan.workspace import WorkspacePlan
+from deskyard.site.ssh_link import GATEWAY, SshLink
+
+# Emulated desktops share few cores: the last of four takes more than six minutes.
+SECONDS = {"kvm": 300.0, "tcg": 1500.0}
+# To answer keeps an emulated gateway's processor busy for five seconds, and desktops that start want it: whoever
+# answers slowly is asked less often.
+PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, PAUSE_PER_ANSWER = 4.0, 15.0, 3.0
+STATUS_SECONDS = 120.0
+
+
+@dataclass
+class _Seen:
+    """What was said already, so that each piece of news is said once."""
+
+    pinned: set[str]
+    ready: set[str]
+
+
+def wait(
+    plan: WorkspacePlan, seconds: float | None = None, on_route: Callable[[str, str], None] | None = None
+) -> dict[str, Any]:
+    """Wait until the gateway says that all is ready; returns its last status.
+
+    `on_route` is told each desktop and route when it first answers. Raises `SiteError` naming what did not
+    answer and the folder with console logs and screenshots.
+    """
+    deadline = time.monotonic() + (SECONDS[plan.accelerator] if seconds is None else seconds)
+    seen = _Seen(set(), set())
+    while True:
+        _pin_desktops(plan, seen)
+        asked = time.monotonic()
+        status = ask(plan)
+        pause = PAUSE_PER_ANSWER * (time.monotonic() - asked)
+        for desktop, route in _news(status, seen):
+            say(f"    {desktop}/{route} answers")
+            if on_route is not None:
+                on_route(desktop, route)
+        if status.get("ready") and len(seen.pinned) == len(plan.desktops):
+            return status
+        dead = stopped_machines(plan)
+        if dead or time.monotonic() > deadline:
+            folder = keep_evidence(plan)
+            reason = f"stopped: {', '.join(dead)}" if dead else f"not ready in time: {_missing(plan, status, seen)}"
+            raise SiteError("workspace", plan.name, reason, f"see {folder}, then run the same command again")
+        time.sleep(min(max(pause, PAUSE_SECONDS), LONGEST_PAUSE_SECONDS))
+
+
+def ask(plan: WorkspacePlan) -> dict[str, Any]:
+    """The gateway's status, or what keeps it from answering."""
+    ssh = SshLink(plan.site, plan.name)
+    if not ssh.pinned(GATEWAY):
+        return silent("it has not been set up yet")
+    try:
+        answer = ssh.run(GATEWAY, ["sudo", "deskyard-gateway", "status"], timeout=STATUS_SECONDS)
+        status: dict[str, Any] = json.loads(answer.stdout)
+        return status
+    except (SiteError, CommandError) as error:
+        return silent(error.reason)
+    except ValueError:
+        return silent("the answer is not JSON")
+
+
+def silent(reason: str) -> dict[str, Any]:
+    """The status of a gateway that does not answer."""
+    return {"ready": False, "gateway_ready": False, "error": reason, "desktops": {}}
+
+
+def keep_evidence(plan: WorkspacePlan) -> Path:
+    """Save console logs and screenshots of all machines; returns the folder."""
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    folder = places().workspace(plan.site, plan.name) / "failures" / stamp
+    folder.mkdir(parents=True, exist_ok=True)
+    machines_of(plan).keep_evidence(folder)
+    return folder
+
+
+def _pin_desktops(plan: WorkspacePlan, seen: _Seen) -> None:
+    waiting = [desktop for desktop in plan.desktops if desktop.name not in seen.pinned]
+    if not waiting:
+        # On a cluster each look at the machines is a call.
+        return
+    ssh, machines = SshLink(plan.site, plan.name), machines_of(plan)
+    for desktop in waiting:
+        try:
+            ssh.pin(desktop.name, machines.host_key(desktop.machine.domain))
+        except SiteError:
+            continue
+        seen.pinned.add(desktop.name)
+
+
+def _news(status: dict[str, Any], seen: _Seen) -> list[tuple[str, str]]:
+    """Desktop and route of what answers for the first time."""
+    answering = [
+        (desktop, route)
+        for desktop, routes in status.get("desktops", {}).items()
+        for route, answer in routes.items()
+        if answer["ready"]
+    ]
+    new = [(desktop, route) for desktop, route in answering if f"{desktop}/{route}" not in seen.ready]
+    seen.ready.update(f"{desktop}/{route}" for desktop, route in new)
+    return new
+
+
+def _missing(plan: WorkspacePlan, status: dict[str, Any], seen: _Seen) -> str:
+    parts = [] if status.get("gateway_ready") else [f"gateway ({status.get('error') or status.get('services')})"]
+    for desktop in plan.desktops:
+        parts += [f"{desktop.name}/{route}" for route in desktop.routes if f"{desktop.name}/{route}" not in seen.ready]
+        if desktop.name not in seen.pinned:
+            parts.append(f"{desktop.name}/guest agent")
+    return ", ".join(parts)

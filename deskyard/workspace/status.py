@@ -1,0 +1,60 @@
+"""How a workspace is: the address of its door, its machines, its routes, and what was changed by hand."""
+
+from dataclasses import asdict
+from typing import Any
+
+from deskyard.declaration import declaration
+from deskyard.engine.machines import machines_of
+from deskyard.plan.workspace import WorkspacePlan
+from deskyard.site import certificate_authority
+from deskyard.site.libvirt import forward
+from deskyard.site.ssh_link import SshLink
+from deskyard.workspace import readiness
+
+
+def status(name: str, *, drift: bool = False) -> dict[str, Any]:
+    """How the workspace is: address of the door, machines, routes; with `drift`, what was changed by hand."""
+    plan = declaration.read(name).plan
+    machines = machines_of(plan).states()
+    gateway = readiness.silent("its machine does not run")
+    if machines.get(plan.gateway.machine.domain, {}).get("state") == "running":
+        gateway = readiness.ask(plan)
+    found = state_of(plan, machines, gateway)
+    if not drift:
+        return found
+    # Only who looks for drift waits for the engine.
+    from deskyard.engine.stack import WorkspaceStack
+
+    changes = WorkspaceStack(name).changes()
+    return {**found, "drift": [{**asdict(change), "of": change.owner} for change in changes]}
+
+
+def state_of(plan: WorkspacePlan, machines: dict[str, dict[str, Any]], gateway: dict[str, Any]) -> dict[str, Any]:
+    """The state of a workspace from what its machines and its gateway say."""
+    absent = {"state": "absent", "restart_needed": False}
+    return {
+        "workspace": plan.name,
+        "site": plan.site,
+        "url": plan.gateway.url,
+        "ready": bool(gateway.get("ready")),
+        # A gateway with an address of its own needs no way through this machine.
+        "door_open": plan.gateway.has_own_address or forward.is_open(plan.site, plan.name),
+        "certificate_authority": str(certificate_authority.certificate_file(plan.site)),
+        "ssh_config": str(SshLink(plan.site, plan.name).config),
+        "gateway": {
+            **machines.get(plan.gateway.machine.domain, absent),
+            "ready": bool(gateway.get("gateway_ready")),
+            "error": gateway.get("error"),
+            "services": gateway.get("services", {}),
+        },
+        "desktops": [
+            {
+                "name": desktop.name,
+                "tier": desktop.tier,
+                "address": desktop.address,
+                **machines.get(desktop.machine.domain, absent),
+                "routes": gateway["desktops"].get(desktop.name, {}),
+            }
+            for desktop in plan.desktops
+        ],
+    }

@@ -1,0 +1,185 @@
+"""What can be done with a workspace: preview, up, destroy."""
+
+import contextlib
+import random
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+import libvirt
+
+from deskyard.declaration import declaration
+from deskyard.declaration.declaration import Declared
+from deskyard.desktop import customise_delivery, key_delivery
+from deskyard.desktop.customise_delivery import How
+from deskyard.engine import leftovers, network_guard
+from deskyard.engine.change import Change
+from deskyard.engine.machines import machines_of
+from deskyard.engine.stack import WorkspaceStack
+from deskyard.errors import ConfigError, SiteError
+from deskyard.host.places import places
+from deskyard.host.progress import Timings, say, step
+from deskyard.host.vm.accelerator import accelerator
+from deskyard.model.site import Site
+from deskyard.site.files import read_site
+from deskyard.site.libvirt import daemon, forward
+from deskyard.site.libvirt.forward import Forward
+from deskyard.site.proxmox import retry
+from deskyard.site.ssh_link import SshLink
+from deskyard.workspace import preflight, readiness
+from deskyard.workspace.status import state_of
+
+T = TypeVar("T")
+TRIES, PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 4, 5.0, 20.0
+
+
+def preview(name: str) -> dict[str, Any]:
+    """What `up` would change: counts by operation, and each step."""
+    declared = _checked(name)
+    steps = WorkspaceStack(name).preview()
+    counts = Counter(change.operation for change in steps)
+    return {
+        "workspace": declared.workspace.name,
+        "changes": dict(counts),
+        "steps": [asdict(change) for change in steps if change.changes_something],
+    }
+
+
+def up(
+    name: str,
+    timings: Timings | None = None,
+    remove: Sequence[str] = (),
+    on_route: Callable[[str, str], None] | None = None,
+) -> dict[str, Any]:
+    """Bring a workspace to what is declared, wait until every route of every desktop answers, deliver keys, customise.
+
+    `on_route` is told each desktop and route when it first answers.
+
+    Desktops that were taken out of the declaration are only removed, disk and all, if `remove` names them.
+    """
+    with step("check", timings):
+        declared = _checked(name)
+        stack = WorkspaceStack(name)
+        if declared.on_cluster is not None:
+            leftovers.clear(declared.site, name, stack.on_cluster())
+        _release(declared, stack, remove)
+        steps = _again(declared.site, stack, stack.changes)
+        _guard_data(name, steps, remove)
+        network_guard.check(declared, stack, steps)
+        keys = key_delivery.wanted(declared, stack)
+        customised = customise_delivery.wanted(declared)
+    if steps:
+        with step("machines", timings):
+            _again(declared.site, stack, stack.up)
+        if declared.on_cluster is not None:
+            # Somebody may have been faster with an id, and so with an address.
+            declared = declaration.read(name)
+    with step("routes", timings):
+        _connect(declared)
+        gateway = readiness.wait(declared.plan, on_route=on_route)
+    if keys is not None:
+        with step("keys", timings):
+            key_delivery.deliver(declared.plan, keys)
+    if customised:
+        with step("customise", timings):
+            customise_delivery.apply(declared.plan, customised, How())
+    return state_of(declared.plan, machines_of(declared.plan).states(), gateway)
+
+
+def destroy(name: str) -> None:
+    """Remove a workspace with all its desktops and their data. The declaration stays."""
+    stack = WorkspaceStack(name)
+    workspace = declaration.read_workspace(name)
+    site = read_site(workspace.site)
+    if stack.exists():
+        stack.check_passphrase()
+        if site.backend == "libvirt":
+            daemon.up(accelerator(site.accelerator))
+            forward.close(site.name, name)
+            _pull_plugs(name)
+        else:
+            leftovers.clear(site, name, stack.on_cluster())
+        _again(site, stack, stack.destroy)
+    else:
+        say(f"    workspace {name} has no machines")
+    shutil.rmtree(places().workspace(site.name, name), ignore_errors=True)
+
+
+def _checked(name: str) -> Declared:
+    declared = declaration.read(name)
+    if declared.on_cluster is not None:
+        preflight.check_on_cluster(declared)
+        return declared
+    preflight.check(declared)
+    daemon.up(declared.plan.accelerator)
+    preflight.check_with_hypervisor(declared)
+    return declared
+
+
+def _guard_data(name: str, steps: Sequence[Change], remove: Sequence[str]) -> None:
+    """Stop a run that would take a desktop's disk away, unless that desktop was named."""
+    lost = sorted({change.desktop for change in steps if change.loses_data and change.desktop is not None})
+    unnamed = [desktop for desktop in lost if desktop not in remove]
+    if unnamed:
+        reason = f"this run would delete the disk of: {', '.join(unnamed)}"
+        remedy = f"declare it again, or name it: ./inv workspace.up {name} --remove {unnamed[0]}"
+        raise ConfigError("desktops", None, reason, remedy)
+
+
+def _again(site: Site, stack: WorkspaceStack, work: Callable[[], T]) -> T:
+    """Do it; on a cluster again after what passes: a lock that was not had, a node that was away, an id just taken.
+
+    Each time the cluster is looked at and planned on anew, and what the last try left is cleared.
+    """
+    pauses = retry.pauses(PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, TRIES if site.backend == "proxmox" else 1)
+    again = False
+    while True:
+        try:
+            if again:
+                leftovers.clear(site, stack.name, stack.on_cluster())
+            return work()
+        except SiteError as error:
+            pause = next(pauses, None)
+            if pause is None or not retry.passes(error.reason):
+                raise
+            say(f"    trying again in some seconds: {error.reason.strip().splitlines()[-1][:200]}")
+        # Clients that failed in the same moment, for the same lock, do not come again in the same moment.
+        time.sleep(pause * random.uniform(1, 1.5))
+        again = True
+
+
+def _release(declared: Declared, stack: WorkspaceStack, remove: Sequence[str]) -> None:
+    """Lift the protection of the disks that the user named; one that an interrupted run has removed is no mistake."""
+    if not remove:
+        return
+    declared_names = {desktop.name for desktop in declared.workspace.desktops}
+    known = stack.desktops_with_disks()
+    for desktop in remove:
+        if desktop in declared_names:
+            raise ConfigError("--remove", desktop, "is still declared", "take it out of the declaration first")
+    for desktop in remove:
+        if desktop in known:
+            stack.unprotect(desktop)
+        else:
+            say(f"    --remove {desktop}: there is no such desktop (any more)")
+
+
+def _connect(declared: Declared) -> None:
+    plan = declared.plan
+    desktops = [(desktop.name, desktop.address) for desktop in plan.desktops]
+    SshLink(plan.site, plan.name).write_config(plan.gateway.uplink_address, desktops)
+    if declared.on_cluster is not None:
+        return
+    Forward(plan.site, plan.name, plan.gateway.listen, plan.gateway.port, plan.gateway.uplink_address).open()
+
+
+def _pull_plugs(name: str) -> None:
+    """Stop the machines at once: their disks go too, so there is nothing to shut down for."""
+    with daemon.connection() as link:
+        for domain in link.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE):
+            if domain.name().startswith(f"deskyard-{name}."):
+                with contextlib.suppress(libvirt.libvirtError):
+                    domain.destroy()

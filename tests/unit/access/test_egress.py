@@ -1,0 +1,40 @@
+"""The refusals a gateway tells, as they come over its SSH connection."""
+
+import shlex
+from types import SimpleNamespace
+
+import pytest
+
+from deskyard.access import egress, gateway_program
+from deskyard.errors import SiteError
+from deskyard.site.ssh_link import NO_CONNECTION, SshLink
+
+TOLD = '{"target": "later.example.org:80"}'
+
+
+@pytest.fixture
+def gateway(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A workspace whose gateway is a shell script: the last of this list."""
+    script: list[str] = []
+    plan = SimpleNamespace(site="local", name="careful")
+    monkeypatch.setattr(gateway_program, "require", lambda name: plan)
+    monkeypatch.setattr(SshLink, "command", lambda link, host, remote: ["sh", "-c", script[-1]])
+    return script
+
+
+def test_a_connection_that_ends_after_its_last_word_ends_well(gateway: list[str]) -> None:
+    gateway.append(f"echo {shlex.quote(TOLD)}; exec >&-; sleep 0.5")
+    assert list(egress.denied("careful", follow=False)) == [{"target": "later.example.org:80"}]
+
+
+def test_a_connection_that_fails_is_an_error(gateway: list[str]) -> None:
+    gateway.append(f"exit {NO_CONNECTION}")
+    with pytest.raises(SiteError, match=r"did not say what it refused \(255\)"):
+        list(egress.denied("careful", follow=False))
+
+
+def test_whoever_stops_reading_ends_the_connection(gateway: list[str]) -> None:
+    gateway.append(f"echo {shlex.quote(TOLD)}; exec sleep 60")
+    told = egress.denied("careful", follow=True)
+    next(told)
+    told.close()  # returns when the connection has ended

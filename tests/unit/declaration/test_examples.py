@@ -1,0 +1,36 @@
+"""The examples are good declarations, and can be used together as they say."""
+
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from deskyard.declaration import declaration
+from deskyard.host.places import tree
+from tests.support.paper_cluster import PaperCluster
+
+EXAMPLES = sorted((tree() / "examples").glob("*/Pulumi.*.yaml"))
+
+
+def test_there_are_examples() -> None:
+    assert len(EXAMPLES) >= 3
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_example_can_be_planned(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DESKYARD_HOME", str(tmp_path))
+    monkeypatch.setenv("DESKYARD_STACKS", str(path.parent))
+    monkeypatch.setenv("DESKYARD_ACCELERATOR", "tcg")
+    # What a cluster shows has to be asked for: here it is one on paper.
+    monkeypatch.setattr(declaration, "observe", lambda *_: PaperCluster().view())
+    name = path.name.split(".")[1]
+    assert declaration.read(name).plan.desktops
+
+
+def test_workspaces_of_one_example_do_not_collide(monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in {path.parent for path in EXAMPLES}:
+        monkeypatch.setenv("DESKYARD_STACKS", str(folder))
+        workspaces = [declaration.read_workspace(name) for name in declaration.stack_names()]
+        for one, other in combinations(workspaces, 2):
+            assert not one.network.overlaps(other.network)
+            assert one.gateway_port != other.gateway_port

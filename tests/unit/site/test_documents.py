@@ -1,0 +1,98 @@
+"""The XML for libvirt says what the promises need."""
+
+from collections import Counter
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from deskyard.site.libvirt import documents
+
+NIC = {"mac": "52:54:00:00:00:01", "network": "lab", "filter": "f", "address": "10.0.0.2", "isolated": True}
+
+
+def _machine(accelerator: str) -> ElementTree.Element:
+    values: dict[str, Any] = {"vcpus": 1, "memory_mib": 512, "disk": "/d", "seed": "/s", "console_log": "/l"}
+    return ElementTree.fromstring(
+        documents.domain(name="lab-dev1", accelerator=accelerator, interfaces=[NIC], **values)
+    )
+
+
+@pytest.mark.parametrize(("accelerator", "kind", "cpu"), [("tcg", "qemu", "custom"), ("kvm", "kvm", "host-model")])
+def test_cpu_follows_the_accelerator(accelerator: str, kind: str, cpu: str) -> None:
+    root = _machine(accelerator)
+    model = root.find("cpu")
+    assert model is not None
+    assert (root.get("type"), model.get("mode")) == (kind, cpu)
+
+
+def test_a_machine_has_no_display_and_no_balloon() -> None:
+    root = _machine("tcg")
+    assert root.find("./devices/graphics") is None
+    balloon = root.find("./devices/memballoon")
+    assert balloon is not None
+    assert balloon.get("model") == "none"
+
+
+# All there is between a machine and its host: no folder, no clipboard, no memory and no device is shared.
+DEVICES = {"disk": 2, "interface": 1, "serial": 1, "console": 1, "channel": 1, "rng": 1, "video": 1, "memballoon": 1}
+
+
+def _devices(root: ElementTree.Element) -> dict[str, int]:
+    devices = root.find("devices")
+    assert devices is not None
+    return dict(Counter(device.tag for device in devices))
+
+
+@pytest.mark.parametrize("accelerator", ["tcg", "kvm"])
+def test_a_machine_shares_no_folder_clipboard_or_device(accelerator: str) -> None:
+    root = _machine(accelerator)
+    assert _devices(root) == DEVICES
+    channels = [target.get("name") for target in root.iterfind("./devices/channel/target")]
+    assert channels == ["org.qemu.guest_agent.0"]
+    assert root.find("{http://libvirt.org/schemas/domain/qemu/1.0}commandline") is None
+    assert "9p" not in ElementTree.tostring(root, encoding="unicode")
+
+
+@pytest.mark.parametrize("added", ["filesystem", "shmem", "hostdev", "redirdev", "graphics"])
+def test_a_shared_thing_would_be_noticed(added: str) -> None:
+    root = _machine("tcg")
+    devices = root.find("devices")
+    assert devices is not None
+    ElementTree.SubElement(devices, added)
+    assert _devices(root) != DEVICES
+
+
+@pytest.mark.parametrize("peers", [False, True])
+def test_a_desktops_filter_ends_in_a_drop_of_everything_and_knows_no_ipv6(peers: bool) -> None:
+    text = documents.desktop_filter("lab-desktop", "52:54:00:00:00:02", "10.0.0.1", peers=peers)
+    rules = ElementTree.fromstring(text).findall("rule")
+    last = max(rules, key=lambda rule: int(rule.get("priority", "0")))
+    assert (last.get("action"), last.get("direction"), [child.tag for child in last]) == ("drop", "inout", ["mac"])
+    assert {child.tag for rule in rules for child in rule} == {"arp", "ip", "mac"}
+    sent = [rule[0] for rule in rules if (rule.get("action"), rule.get("direction")) == ("accept", "out")]
+    assert all(match.get("srcmacaddr") == "$MAC" for match in sent)
+    assert {match.get("srcipaddr") or match.get("arpsrcipaddr") for match in sent} == {"$IP", "0.0.0.0"}
+    if not peers:
+        assert {match.get("dstmacaddr") for match in sent} == {"52:54:00:00:00:02", documents.BROADCAST}
+
+
+def test_a_nic_is_isolated_and_bound_to_its_address() -> None:
+    nic = ElementTree.fromstring(documents.interface(NIC))
+    port, address = nic.find("port"), nic.find("filterref/parameter[@name='IP']")
+    assert port is not None
+    assert address is not None
+    assert (port.get("isolated"), address.get("value")) == ("yes", "10.0.0.2")
+
+
+def test_the_host_has_an_address_on_the_uplink_only() -> None:
+    inside = ElementTree.fromstring(documents.network("lab", "dyw1", "10.80.1.0/25", None))
+    uplink = ElementTree.fromstring(documents.network("lab-uplink", "dyu1", "10.80.1.248/29", "10.80.1.249"))
+    assert (inside.find("ip"), inside.find("forward")) == (None, None)
+    address = uplink.find("ip")
+    assert address is not None
+    assert (address.get("address"), address.get("netmask")) == ("10.80.1.249", "255.255.255.248")
+
+
+def test_names_are_escaped() -> None:
+    assert "<x>" not in documents.volume("<x>", 1, "raw")

@@ -1,0 +1,64 @@
+"""SSH: one config, host keys pinned and never trusted on first use."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from deskyard.errors import SiteError
+from deskyard.site import ssh_link
+from deskyard.site.libvirt import daemon
+from deskyard.site.ssh_link import SshLink
+
+
+@pytest.fixture
+def link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SshLink:
+    monkeypatch.setenv("DESKYARD_HOME", str(tmp_path))
+    monkeypatch.setattr(daemon, "inside", lambda: ["nsenter", "--net=/run/netns/x"])
+    return SshLink("local", "lab")
+
+
+def test_desktops_are_reached_through_the_gateway(link: SshLink) -> None:
+    link.write_config("10.80.1.250", [("dev1", "10.80.1.20")])
+    text = link.config.read_text()
+    assert "ProxyCommand nsenter --net=/run/netns/x socat - TCP:%h:%p" in text
+    assert "Host dev1\n  HostName 10.80.1.20\n  HostKeyAlias lab.dev1\n  ProxyJump gateway\n" in text
+
+
+def test_unknown_host_keys_are_refused(link: SshLink) -> None:
+    link.write_config("10.80.1.250", [])
+    text = link.config.read_text()
+    assert "StrictHostKeyChecking yes" in text
+    assert "GlobalKnownHostsFile /dev/null" in text
+
+
+def test_a_new_key_replaces_the_old_one_of_that_host_only(link: SshLink) -> None:
+    link.pin("gateway", "ssh-ed25519 AAA1")
+    link.pin("dev1", "ssh-ed25519 AAA2")
+    link.pin("gateway", "ssh-ed25519 AAA3")
+    assert sorted(link.known_hosts.read_text().splitlines()) == [
+        "lab.dev1 ssh-ed25519 AAA2",
+        "lab.gateway ssh-ed25519 AAA3",
+    ]
+    assert link.pinned("dev1")
+    assert not link.pinned("dev2")
+
+
+def test_remote_arguments_are_quoted(link: SshLink) -> None:
+    assert link.command("gateway", ["echo", "a b; reboot"])[-1] == "echo 'a b; reboot'"
+
+
+def test_waiting_ends_when_its_time_is_over_however_long_a_try_takes(
+    link: SshLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, each = [0.0], 90.0
+
+    def hang(*_: object, **__: object) -> None:
+        clock[0] += each
+        raise SiteError("machine", "lab/gateway", "cannot be reached over SSH: timed out", "see its console")
+
+    monkeypatch.setattr(SshLink, "run", hang)
+    monkeypatch.setattr(ssh_link, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    with pytest.raises(SiteError, match="timed out"):
+        link.wait("gateway", 600, lambda _: None)
+    assert 600 <= clock[0] <= 600 + 2 * each

@@ -1,0 +1,86 @@
+"""An image is dropped with its last overlay, and never while the list of disks is in doubt."""
+
+from pathlib import Path
+from typing import Any
+
+import libvirt
+import pytest
+
+from deskyard.site.libvirt import storage
+
+
+class Volume:
+    """A volume of the fake pool; `backing` is the path of the image below an overlay."""
+
+    def __init__(self, folder: Path, name: str, backing: str | None = None) -> None:
+        self._path = folder / name
+        self._path.touch()
+        self._backing = backing
+
+    def name(self) -> str:
+        return self._path.name
+
+    def path(self) -> str:
+        return str(self._path)
+
+    def XMLDesc(self, _: int) -> str:
+        if not self._path.exists():
+            raise libvirt.libvirtError("gone")
+        store = f"<backingStore><path>{self._backing}</path></backingStore>" if self._backing else ""
+        return f"<volume>{store}</volume>"
+
+    def delete(self) -> None:
+        self._path.unlink()
+
+
+class Pool:
+    """A pool that lists what it was told."""
+
+    def __init__(self, *volumes: Volume) -> None:
+        self._volumes = volumes
+
+    def listAllVolumes(self) -> list[Volume]:
+        return list(self._volumes)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(storage, "POOL_PATH", str(tmp_path))
+    return tmp_path
+
+
+def image(folder: Path) -> list[Volume]:
+    return [Volume(folder, "desktop-1234.qcow2"), Volume(folder, "desktop-1234.complete")]
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def drop(*volumes: Volume) -> None:
+    pool: Any = Pool(*volumes)
+    storage._drop_unused_images(pool)
+
+
+def test_an_image_without_overlays_is_dropped_with_its_marker(folder: Path) -> None:
+    drop(*image(folder))
+    assert names(folder) == set()
+
+
+def test_an_image_with_an_overlay_is_kept(folder: Path) -> None:
+    disk = Volume(folder, "deskyard-a.desk.qcow2", str(folder / "desktop-1234.qcow2"))
+    drop(*image(folder), disk)
+    assert len(names(folder)) == 3
+
+
+def test_an_image_is_kept_while_an_overlay_is_missing_from_the_list(folder: Path) -> None:
+    Volume(folder, "deskyard-a.desk.qcow2", str(folder / "desktop-1234.qcow2"))
+    drop(*image(folder))
+    assert len(names(folder)) == 3
+
+
+def test_a_disk_that_goes_while_it_is_looked_at_stops_the_tidying(folder: Path) -> None:
+    going = Volume(folder, "deskyard-b.desk.qcow2")
+    going.delete()
+    drop(*image(folder), going)
+    assert "desktop-1234.qcow2" in names(folder)

@@ -1,0 +1,167 @@
+"""What is refused before anything is touched."""
+
+import shutil
+import socket
+from dataclasses import replace
+from ipaddress import IPv4Network
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from deskyard.declaration import declaration
+from deskyard.declaration.declaration import Declared
+from deskyard.errors import ConfigError, HostError
+from deskyard.host import facts, toolchain
+from deskyard.image.store import store
+from deskyard.image.store.store import BuiltImage
+from deskyard.workspace import preflight
+
+
+@pytest.fixture
+def declared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Declared:
+    monkeypatch.setenv("DESKYARD_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("DESKYARD_STACKS", str(tmp_path))
+    monkeypatch.setenv("DESKYARD_ACCELERATOR", "tcg")
+    _stack(tmp_path, "lab", "10.80.1.0/24", _free_port())
+    return declaration.read("lab")
+
+
+def _stack(folder: Path, name: str, network: str, port: int) -> None:
+    lines = [f"deskyard:network: {network}", f"deskyard:gateway_port: {port}", "deskyard:desktops: [{name: dev1}]"]
+    (folder / f"Pulumi.{name}.yaml").write_text("config:\n" + "".join(f"  {line}\n" for line in lines))
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def test_overlapping_network_of_another_workspace_is_refused(declared: Declared, tmp_path: Path) -> None:
+    _stack(tmp_path, "other", "10.80.1.0/24", 18555)
+    with pytest.raises(ConfigError, match="overlaps workspace 'other'"):
+        preflight._other_workspaces(declared)
+
+
+def test_port_of_another_workspace_is_refused(declared: Declared, tmp_path: Path) -> None:
+    _stack(tmp_path, "other", "10.80.2.0/24", declared.workspace.gateway_port)
+    with pytest.raises(ConfigError, match="gateway port of workspace 'other'"):
+        preflight._other_workspaces(declared)
+
+
+def test_an_exception_that_opens_another_workspace_is_refused(declared: Declared, tmp_path: Path) -> None:
+    _stack(tmp_path, "other", "10.80.2.0/24", 9999)
+    site = declared.site.model_copy(update={"egress_exceptions": (IPv4Network("10.80.2.128/25"),)})
+    with pytest.raises(ConfigError, match="network of workspace 'other'"):
+        preflight._other_workspaces(replace(declared, site=site))
+
+
+def test_a_mac_that_another_workspace_has_is_refused(
+    declared: Declared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _stack(tmp_path, "other", "10.80.2.0/24", 18555)
+    preflight._clashes(declared)
+    monkeypatch.setattr("deskyard.plan.workspace.mac_address", lambda *parts: f"52:54:00:00:00:{len(parts):02x}")
+    with pytest.raises(ConfigError, match=r"MAC 52:54:00:00:00:0. in common with workspace 'other'"):
+        preflight._clashes(declaration.read("lab"))
+
+
+def test_a_broken_file_of_another_workspace_does_not_matter(declared: Declared, tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.other.yaml").write_text("config: 7\n")
+    preflight._other_workspaces(declared)
+    preflight._clashes(declared)
+
+
+def test_a_port_that_a_stranger_holds_is_refused(declared: Declared) -> None:
+    with (
+        socket.create_server(("127.0.0.1", declared.workspace.gateway_port)),
+        pytest.raises(HostError, match="taken on"),
+    ):
+        preflight._port(declared)
+
+
+def test_a_free_port_is_fine(declared: Declared) -> None:
+    preflight._port(declared)
+
+
+def test_too_little_disk_space_is_refused(declared: Declared, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=3 * facts.GIB))
+    with pytest.raises(HostError, match="3 GiB are free, 2 new disk"):
+        preflight._disk(declared, facts.GIB)
+
+
+def test_too_little_memory_is_refused(declared: Declared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:    2097152 kB\n")
+    monkeypatch.setattr(facts, "MEMORY_FILE", tmp_path / "meminfo")
+    with pytest.raises(HostError, match="2048 MiB are available"):
+        preflight._memory(list(declared.plan.machines().values()))
+
+
+def test_a_network_this_machine_routes_to_is_refused(declared: Declared, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "_routed", lambda: iter([(IPv4Network("10.80.0.0/16"), "eth0")]))
+    with pytest.raises(ConfigError, match=r"overlaps 10\.80\.0\.0/16"):
+        preflight._routes(declared)
+
+
+def test_a_missing_program_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toolchain, "locate", lambda _: Path("/bin/true"))
+    monkeypatch.setattr(shutil, "which", lambda program, path: None)
+    with pytest.raises(HostError, match="socat"):
+        preflight._programs()
+
+
+def _with_images(folder: Path, **images: str) -> Declared:
+    """A workspace whose desktops have these images."""
+    desktops = ", ".join(f"{{name: {name}, image: {image}}}" for name, image in images.items())
+    text = f"config:\n  deskyard:network: 10.80.1.0/24\n  deskyard:desktops: [{desktops}]\n"
+    (folder / "Pulumi.lab.yaml").write_text(text)
+    return declaration.read("lab")
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The images that count as built from the current sources."""
+    names = {"gateway", "desktop"}
+
+    def find(name: str) -> BuiltImage | None:
+        return BuiltImage(name, f"{name}-digest", Path(f"/{name}.qcow2"), {}) if name in names else None
+
+    monkeypatch.setattr(store, "find", find)
+    return names
+
+
+def test_image_that_is_not_built_is_named_with_the_command_that_builds_it(
+    declared: Declared, tmp_path: Path, built: set[str]
+) -> None:
+    wanted = _with_images(tmp_path, a="desktop", b="mine")
+    with pytest.raises(ConfigError) as caught:
+        wanted.image_sources()
+    assert (caught.value.value, caught.value.remedy) == ("mine", "run ./inv image.build mine")
+    built.add("mine")
+    assert {source.disk for source in wanted.image_sources().values()} == {
+        "/desktop.qcow2",
+        "/gateway.qcow2",
+        "/mine.qcow2",
+    }
+
+
+def test_image_that_no_desktop_has_need_not_be_built(declared: Declared, tmp_path: Path, built: set[str]) -> None:
+    built.remove("desktop")
+    built.add("mine")
+    assert _with_images(tmp_path, a="mine").image_sources().keys() == {"gateway", "mine"}
+
+
+def test_image_that_nobody_declared_is_refused(declared: Declared, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="not declared under images/"):
+        _with_images(tmp_path, a="absent").image_sources()
+
+
+def test_image_larger_than_the_disks_of_a_tier_is_refused(
+    declared: Declared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = _with_images(tmp_path, a="desktop")
+    preflight._image_disks(wanted)
+    monkeypatch.setattr(preflight, "disk_gib", lambda *_: 21)
+    with pytest.raises(ConfigError, match="disks of 20 GiB, image desktop needs 21 GiB") as caught:
+        preflight._image_disks(wanted)
+    assert caught.value.field == "Pulumi.lab.yaml: desktops[0].tier"

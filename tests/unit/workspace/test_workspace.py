@@ -1,0 +1,282 @@
+"""The guard of data, and small parts of access."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pulumi import automation
+from pulumi.automation import CommandResult, errors
+
+from deskyard.access import access
+from deskyard.declaration import declaration
+from deskyard.engine import leftovers, running
+from deskyard.engine import stack as pulumi_stack
+from deskyard.engine.change import Change, clean
+from deskyard.engine.stack import WorkspaceStack, _clear_errors, _stale
+from deskyard.errors import ConfigError, SiteError
+from deskyard.site.libvirt import daemon
+from deskyard.site.proxmox import plugin
+from deskyard.workspace import workspace
+from tests.desktop.lab import planned
+from tests.support import paper_cluster
+
+DISK = "deskyard:libvirt:Volume"
+
+
+def _urn(name: str, component: str = "Desktop", kind: str = DISK, stack: str = "lab") -> str:
+    """As Pulumi writes it: the components that a resource stands in are part of its type."""
+    above = f"deskyard:workspace:Workspace$deskyard:workspace:{component}"
+    return f"urn:pulumi:{stack}::deskyard::{above}${kind}::{name}"
+
+
+def _change(operation: str, name: str, component: str = "Desktop", kind: str = DISK, stack: str = "lab") -> Change:
+    return Change(operation, kind, name, _urn(name, component, kind, stack))
+
+
+@pytest.mark.parametrize("operation", ["delete", "replace", "delete-replaced"])
+def test_a_run_that_takes_a_desktops_disk_is_stopped(operation: str) -> None:
+    with pytest.raises(ConfigError, match="disk of: dev1"):
+        workspace._guard_data("lab", [_change(operation, "lab-desktop-dev1-disk")], [])
+
+
+def test_a_named_desktop_may_go() -> None:
+    workspace._guard_data("lab", [_change("delete", "lab-desktop-dev1-disk")], ["dev1"])
+
+
+def test_naming_one_desktop_does_not_free_another() -> None:
+    steps = [_change("delete", f"lab-desktop-{name}-disk") for name in ("dev1", "dev2")]
+    with pytest.raises(ConfigError, match="disk of: dev2"):
+        workspace._guard_data("lab", steps, ["dev1"])
+
+
+def test_a_gateway_may_be_replaced_and_a_disk_may_grow() -> None:
+    steps = [_change("replace", "lab-gateway-disk", "Gateway"), _change("update", "lab-desktop-dev1-disk")]
+    workspace._guard_data("lab", steps, [])
+
+
+class Stack:
+    """Knows one desktop, and notes whose protection is lifted."""
+
+    def __init__(self) -> None:
+        self.lifted: list[str] = []
+
+    def desktops_with_disks(self) -> set[str]:
+        return {"dev1"}
+
+    def unprotect(self, desktop: str) -> None:
+        self.lifted.append(desktop)
+
+
+def test_a_named_desktop_that_is_gone_already_stops_no_run_that_is_begun_again() -> None:
+    stack: Any = Stack()
+    declared: Any = SimpleNamespace(workspace=SimpleNamespace(desktops=[]))
+    workspace._release(declared, stack, ["dev0", "dev1"])
+    assert stack.lifted == ["dev1"]
+
+
+class Cluster:
+    """Work that fails so many times; notes pauses and clearings."""
+
+    name = "lab"
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, reason: str, failures: int) -> None:
+        self.reason, self.failures, self.tries, self.cleared = reason, failures, 0, 0
+        self.pauses: list[float] = []
+        monkeypatch.setattr(leftovers, "clear", self._clear)
+        monkeypatch.setattr(time, "sleep", self.pauses.append)
+
+    def on_cluster(self) -> None:
+        return None
+
+    def work(self) -> None:
+        self.tries += 1
+        self._fail()
+
+    def run(self, backend: str = "proxmox") -> None:
+        site: Any = SimpleNamespace(backend=backend)
+        stack: Any = self
+        workspace._again(site, stack, self.work)
+
+    def _clear(self, *_: Any) -> None:
+        self.cleared += 1
+
+    def _fail(self) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise SiteError("workspace", "lab", self.reason, "mend it")
+
+
+LOCKED, BACKED_UP = "got lock request timeout", "received an HTTP 500 response - Reason: VM is locked (backup)"
+
+
+def test_what_passes_is_tried_again_after_growing_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch, LOCKED, failures=3)
+    cluster.run()
+    assert (cluster.tries, cluster.cleared) == (4, 3)
+    assert all(one <= pause <= 1.5 * one for one, pause in zip((5, 10, 20), cluster.pauses, strict=True))
+
+
+def test_what_does_not_pass_is_told_after_a_bounded_number_of_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch, LOCKED, failures=1000)
+    with pytest.raises(SiteError, match="lock request timeout"):
+        cluster.run()
+    assert cluster.tries == workspace.TRIES
+
+
+def test_a_lock_that_somebody_holds_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch, BACKED_UP, failures=1)
+    with pytest.raises(SiteError, match="locked"):
+        cluster.run()
+    assert (cluster.tries, cluster.pauses) == (1, [])
+
+
+def test_on_this_machine_nothing_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch, LOCKED, failures=1)
+    with pytest.raises(SiteError, match="lock request timeout"):
+        cluster.run(backend="libvirt")
+    assert cluster.tries == 1
+
+
+def test_a_lock_that_is_not_had_while_clearing_is_waited_for_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch, LOCKED, failures=2)
+    monkeypatch.setattr(leftovers, "clear", lambda *_: cluster._fail())
+    cluster.run()
+    assert (cluster.tries, len(cluster.pauses)) == (2, 2)
+
+
+def test_a_desktop_that_is_still_declared_keeps_its_protection() -> None:
+    stack: Any = Stack()
+    declared: Any = SimpleNamespace(workspace=SimpleNamespace(desktops=[SimpleNamespace(name="dev1")]))
+    with pytest.raises(ConfigError, match="is still declared"):
+        workspace._release(declared, stack, ["dev0", "dev1"])
+    assert stack.lifted == []
+
+
+def test_pulumis_own_protection_is_said_in_our_words() -> None:
+    text = f'error: resource "{_urn("lab-desktop-dev1-disk")}" cannot be deleted\nbecause it is protected.'
+    with pytest.raises(ConfigError, match="disk of: dev1"), _clear_errors("lab"):
+        raise errors.CommandError(CommandResult(stdout=text, stderr="", code=1))
+
+
+@pytest.mark.parametrize(("text", "expected"), [("90s", 90), ("30m", 1800), ("8h", 28_800), ("2d", 172_800)])
+def test_durations_are_read(text: str, expected: int) -> None:
+    assert access.seconds(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "8", "0h", "-1h", "8 h", "8w", "1h30m"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="is no duration"):
+        access.seconds(text)
+
+
+def test_a_provider_error_is_shown_without_its_trace() -> None:
+    message = "Unexpected <class 'Exception'>: no space left:\n  File \"server.py\", line 1\n    raise\n"
+    assert clean(f"<{{%fg 1%}}>error: {message}<{{%reset%}}>") == "no space left"
+
+
+def test_a_lock_of_another_machine_is_never_lifted() -> None:
+    assert not _stale("created by root@another-machine (pid 4194999) at 2026")
+
+
+def test_a_stack_asks_once_whom_its_plugin_trusts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.yaml").touch()
+    given: list[Mapping[str, str]] = []
+
+    def unknown(name: str, _: object) -> None:
+        raise errors.StackNotFoundError(CommandResult("", f"no stack named '{name}' found", 255))
+
+    def open_workspace(env_vars: Mapping[str, str], **_: object) -> SimpleNamespace:
+        given.append(env_vars)
+        return SimpleNamespace()
+
+    answers = iter([{"ROOTS": "api.pem"}])
+    monkeypatch.setenv("DESKYARD_STACKS", str(tmp_path))
+    monkeypatch.setenv("DESKYARD_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(declaration, "read_workspace", paper_cluster.workspace)
+    monkeypatch.setattr(pulumi_stack, "read_site", lambda name: paper_cluster.rack())
+    monkeypatch.setattr(plugin, "plugin_environment", lambda site: next(answers))
+    monkeypatch.setattr(pulumi_stack, "_home", lambda: tmp_path)
+    monkeypatch.setattr(pulumi_stack, "_command", lambda: None)
+    monkeypatch.setattr(automation, "LocalWorkspace", open_workspace)
+    monkeypatch.setattr(automation.Stack, "select", unknown)
+    stack = WorkspaceStack("lab")
+    assert not stack.exists()
+    assert not stack.exists()
+    assert [env["ROOTS"] for env in given] == ["api.pem"] * 2
+
+
+@pytest.mark.parametrize(
+    ("stopped", "desktop", "what"),
+    [
+        ([], "dev1", None),
+        (["dev2"], "dev1", None),
+        (["dev1"], None, None),
+        (["dev1"], "dev1", "lab/dev1'?: does not run"),
+        (["gateway", "dev1"], "dev1", "lab'?: is not up"),
+    ],
+)
+def test_what_is_asked_for_has_to_run(
+    monkeypatch: pytest.MonkeyPatch, stopped: list[str], desktop: str | None, what: str | None
+) -> None:
+    plan = planned("dev1", "dev2")
+    machines = {one.name: one.machine.domain for one in plan.desktops} | {"gateway": plan.gateway.machine.domain}
+    monkeypatch.setattr(daemon, "answers", lambda: True)
+    monkeypatch.setattr(running, "stopped_machines", lambda _: [machines[name] for name in stopped])
+    if what is None:
+        running.require_running(plan, desktop)
+        return
+    with pytest.raises(SiteError, match=what):
+        running.require_running(plan, desktop)
+
+
+@pytest.mark.parametrize("stack", ["lab", "a-desktop-b"])
+@pytest.mark.parametrize("name", ["dev1", "dev1-b", "desktop-disk", "own-net0"])
+def test_resource_belongs_to_the_desktop_that_its_component_says(stack: str, name: str) -> None:
+    for part in ("disk", "machine", "power", "own-net0", "rules"):
+        change = _change("update", f"{stack}-desktop-{name}-{part}", stack=stack)
+        assert (change.desktop, change.owner) == (name, f"desktop {name}")
+
+
+@pytest.mark.parametrize(
+    ("name", "component", "owner"),
+    [
+        ("a-desktop-b-gateway-disk", "Gateway", "gateway"),
+        ("a-desktop-b-desktop-filter", "Network", "workspace"),
+        ("a-desktop-b-vnet", "Network", "workspace"),
+    ],
+)
+def test_workspace_with_the_word_desktop_in_its_name_has_no_more_desktops_for_it(
+    name: str, component: str, owner: str
+) -> None:
+    change = _change("replace", name, component, stack="a-desktop-b")
+    assert (change.desktop, change.owner, change.is_disk) == (None, owner, False)
+    workspace._guard_data("a-desktop-b", [change], [])
+
+
+def test_pulumis_protection_names_the_desktop_whatever_the_workspace_is_called() -> None:
+    urn = _urn("a-desktop-b-desktop-dev1-disk", stack="a-desktop-b")
+    text = f'error: resource "{urn}" cannot be deleted\nbecause it is protected.'
+    with pytest.raises(ConfigError, match=r"(?s)disk of: dev1\n.*--remove dev1$"), _clear_errors("a-desktop-b"):
+        raise errors.CommandError(CommandResult(stdout=text, stderr="", code=1))
+
+
+@pytest.mark.parametrize(("asked", "freed"), [("dev1", ["dev1"]), ("dev1-disk", ["dev1-disk"]), (None, [])])
+def test_protection_is_lifted_of_the_named_desktop_alone(
+    monkeypatch: pytest.MonkeyPatch, asked: str | None, freed: list[str]
+) -> None:
+    """Of a name that ends like a part of another desktop, in a workspace whose own name holds the word."""
+    name = "a-desktop-b"
+    disks = {desktop: f"{name}-desktop-{desktop}-disk" for desktop in ("dev1", "dev1-disk")}
+    resources = [{"type": DISK, "urn": _urn(disk, stack=name), "protect": True} for disk in disks.values()]
+    state = automation.Deployment(3, {"resources": resources})
+    written: list[automation.Deployment] = []
+    stack: Any = SimpleNamespace(export_stack=lambda: state, import_stack=written.append)
+    made = WorkspaceStack(name)
+    monkeypatch.setattr(made, "_select", lambda: stack)
+    made.unprotect(asked)
+    kept = [resource["urn"] for resource in resources if resource["protect"]]
+    assert kept == [_urn(disks[one], stack=name) for one in disks if asked is not None and one not in freed]
+    assert written == [state]
