@@ -11,6 +11,7 @@ from deskyard.gateway.egress import cli
 from deskyard.gateway.machine.layout import Layout, load
 from deskyard.gateway.machine.system import Machine
 from deskyard.wire.gateway_settings import parse
+from deskyard.wire.routes import ROUTES
 
 INPUT_LIMIT = 1024 * 1024
 
@@ -151,7 +152,7 @@ def _parser() -> argparse.ArgumentParser:
     add("view", _view, "carry VNC connections, and keep input from those who do not drive (its unit does)")
     grant = add("grant", _grant, "make a link that opens a session once")
     grant.add_argument("--desktop", required=True, help="name of the desktop")
-    grant.add_argument("--routes", help="comma-separated: desktop, terminal (default: all that the mode allows)")
+    grant.add_argument("--routes", help=f"comma-separated: {', '.join(ROUTES)} (default: all that the mode allows)")
     grant.add_argument("--mode", default="drive", help="drive or view (default: drive)")
     grant.add_argument("--ttl", type=int, default=8 * 3600, help="life of the session in seconds (default: 28800)")
     grant.add_argument("--actor", default="root", help="for whom, as the audit shall show it")

@@ -7,9 +7,9 @@ import socket
 import time
 from dataclasses import dataclass
 
+from deskyard.wire.routes import DESKTOP, ROUTES
+
 GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-PATHS = {"desktop": "/websockify", "terminal": "/ws"}
-PROTOCOLS = {"desktop": "binary", "terminal": "tty"}
 
 
 @dataclass(frozen=True)
@@ -22,13 +22,13 @@ class Answered:
 
 
 def route(name: str, address: str, port: int, timeout: float = 5) -> Answered:
-    """Ask one route: `desktop` must greet with RFB, `terminal` must accept ttyd's sub-protocol."""
+    """Ask one route: it must accept its sub-protocol, and the desktop must greet with RFB."""
     started = time.monotonic()
     try:
         with socket.create_connection((address, port), timeout) as line:
             line.settimeout(timeout)
-            rest = _upgrade(line, f"{address}:{port}", PATHS[name], PROTOCOLS[name])
-            detail = _greeting(line, rest) if name == "desktop" else "ttyd accepts sessions"
+            rest = _upgrade(line, f"{address}:{port}", ROUTES[name].path, ROUTES[name].protocol)
+            detail = _greeting(line, rest) if name == DESKTOP.name else f"accepts {ROUTES[name].protocol}"
         ready = True
     except (OSError, ValueError) as error:
         ready, detail = False, str(error) or type(error).__name__

@@ -21,7 +21,8 @@ from deskyard.model.site import Site
 from deskyard.model.workspace import Desktop, Workspace
 from deskyard.plan.egress import denied_networks
 from deskyard.plan.names import mac_address
-from deskyard.plan.workspace import DesktopPlan, GatewaySettings, WorkspacePlan, plan_workspace
+from deskyard.plan.workspace import DesktopPlan, WorkspacePlan, plan_workspace
+from deskyard.wire.gateway_settings import Settings
 
 # What a desktop may and may not reach beyond the gateway; the machine outside plays them all. No address for
 # documentation: dnsmasq takes those for rebinding.
@@ -143,7 +144,7 @@ def _create_gateway(folder: Path, platforms: list[dict[str, Any]]) -> None:
     Yard(folder).create(host_tree(), machine, [_gateway(settings), _desktop(planned.desktops[0])], shlex.join(outside))
 
 
-def _gateway(settings: GatewaySettings) -> Host:
+def _gateway(settings: Settings) -> Host:
     uplink = [f"Address={settings.uplink_address}/{settings.uplink_prefix}", f"Gateway={settings.host_address}"]
     workspace = [f"Address={settings.workspace_address}/{settings.workspace_prefix}"]
     return Host(

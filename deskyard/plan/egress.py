@@ -1,15 +1,14 @@
 """The way out of a workspace: where no desktop may go, which names have which address, how fast."""
 
-import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 
 from deskyard.errors import ConfigError
 from deskyard.model.site import Site
 from deskyard.model.tier import Tier
 from deskyard.model.workspace import Workspace
-from deskyard.wire import egress_list
+from deskyard.wire.egress_list import parse
+from deskyard.wire.egress_rules import EgressRules, Forward, forwards
 
 DENIED_NETWORKS = (
     "0.0.0.0/8",  # this network
@@ -28,26 +27,6 @@ FORWARD_NETWORKS = ((128, 26), (192, 27), (224, 28), (240, 29))
 """The second half of the workspace's /24 without the uplink: first address and prefix of each part."""
 
 
-@dataclass(frozen=True)
-class ForwardPlan:
-    """A name with ports of its own, and the address by which desktops reach it at the gateway."""
-
-    name: str
-    address: str
-    ports: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class EgressPlan:
-    """What the gateway must know of the way out; `rates` maps a desktop's address to new connections per second."""
-
-    allow: tuple[str, ...]
-    forwards: tuple[ForwardPlan, ...]
-    forward_networks: tuple[str, ...]
-    exceptions: tuple[str, ...]
-    rates: dict[str, int]
-
-
 def denied_networks(site: Site, host: Sequence[IPv4Address] = ()) -> tuple[str, ...]:
     """Where a desktop may never go, whatever its egress mode: what the site adds, and the addresses of its host."""
     named = (*DENIED_NETWORKS, *(str(network) for network in site.egress_denied))
@@ -55,7 +34,7 @@ def denied_networks(site: Site, host: Sequence[IPv4Address] = ()) -> tuple[str, 
     return (*named, *(f"{address}/32" for address in host if not any(address in network for network in known)))
 
 
-def plan_egress(workspace: Workspace, site: Site, tiers: dict[str, Tier]) -> EgressPlan:
+def plan_egress(workspace: Workspace, site: Site, tiers: dict[str, Tier]) -> EgressRules:
     """Work out the way out; `tiers` maps the address of each desktop to its tier."""
     base = workspace.network.network_address
     networks = tuple(f"{base + first}/{prefix}" for first, prefix in FORWARD_NETWORKS)
@@ -63,7 +42,7 @@ def plan_egress(workspace: Workspace, site: Site, tiers: dict[str, Tier]) -> Egr
         if exception.overlaps(workspace.network):
             reason = f"overlaps the network of workspace {workspace.name} ({workspace.network})"
             raise ConfigError("egress_exceptions", str(exception), reason, "name a narrower network")
-    return EgressPlan(
+    return EgressRules(
         allow=workspace.egress_allow,
         forwards=_forwards(workspace, networks),
         forward_networks=networks,
@@ -72,19 +51,11 @@ def plan_egress(workspace: Workspace, site: Site, tiers: dict[str, Tier]) -> Egr
     )
 
 
-def _forwards(workspace: Workspace, networks: tuple[str, ...]) -> tuple[ForwardPlan, ...]:
-    """One address per name, chosen from the name so that it stays when others come and go."""
-    wanted: dict[str, set[int]] = {}
-    for entry in map(egress_list.parse, workspace.egress_allow):
-        if entry.needs_forward:
-            wanted.setdefault(entry.name, set()).update(entry.ports)
-    pool = [str(address) for network in networks for address in IPv4Network(network)]
-    if len(wanted) > len(pool):
-        reason = f"has {len(wanted)} names with a port of their own; a workspace has addresses for {len(pool)}"
+def _forwards(workspace: Workspace, networks: tuple[str, ...]) -> tuple[Forward, ...]:
+    entries = [parse(text) for text in workspace.egress_allow]
+    names = {entry.name for entry in entries if entry.needs_forward}
+    room = sum(IPv4Network(network).num_addresses for network in networks)
+    if len(names) > room:
+        reason = f"has {len(names)} names with a port of their own; a workspace has addresses for {room}"
         raise ConfigError("egress_allow", None, reason, "take some away, or divide the work among workspaces")
-    taken: dict[str, str] = {}
-    for name in sorted(wanted):
-        start = int(hashlib.sha256(name.encode()).hexdigest()[:8], 16)
-        candidates = (pool[(start + probe) % len(pool)] for probe in range(len(pool)))
-        taken[name] = next(address for address in candidates if address not in taken.values())
-    return tuple(ForwardPlan(name, taken[name], tuple(sorted(wanted[name]))) for name in sorted(wanted))
+    return forwards(entries, networks)

@@ -8,13 +8,15 @@ from typing import Any, Literal
 from deskyard.errors import ConfigError
 from deskyard.model.site import Site
 from deskyard.model.workspace import Desktop, Workspace
-from deskyard.plan.egress import EgressPlan, denied_networks, plan_egress
+from deskyard.plan.egress import denied_networks, plan_egress
 from deskyard.plan.names import mac_address, short_id
+from deskyard.wire import gateway_settings
+from deskyard.wire.gateway_settings import Acme, Settings
+from deskyard.wire.routes import ROUTES
 
 GATEWAY = "gateway"  # among the machines of a workspace; no desktop has this name
 GATEWAY_IMAGE, DESKTOP_IMAGE = "gateway", "desktop"
 IMAGES = (GATEWAY_IMAGE, DESKTOP_IMAGE)
-ROUTE_PORTS = {"desktop": 6080, "terminal": 7681}
 GATEWAY_VCPUS = 1
 GATEWAY_MEMORY_MIB = 768
 GATEWAY_DISK_GIB = 4
@@ -87,30 +89,6 @@ class Door:
 
 
 @dataclass(frozen=True)
-class GatewaySettings:
-    """All a gateway has to know. It is sent to the gateway as JSON and holds no secret."""
-
-    workspace: str
-    origin: str
-    hostname: str
-    uplink_mac: str
-    uplink_address: str
-    uplink_prefix: int
-    host_address: str
-    resolvers: tuple[str, ...]
-    operators: tuple[str, ...]
-    forwarder: str | None
-    workspace_mac: str
-    workspace_address: str
-    workspace_prefix: int
-    egress: str
-    denied_networks: tuple[str, ...]
-    egress_rules: EgressPlan
-    desktops: tuple[dict[str, Any], ...]
-    acme: dict[str, str] | None  # `ca` is the path of a file here, and its text when the gateway gets it
-
-
-@dataclass(frozen=True)
 class GatewayPlan:
     """The gateway: its machine, two NICs, and its settings."""
 
@@ -122,7 +100,7 @@ class GatewayPlan:
     listen: str
     port: int
     url: str
-    settings: GatewaySettings
+    settings: Settings
 
     @property
     def has_own_address(self) -> bool:
@@ -279,6 +257,7 @@ def _desktop(
         field = f"desktops[{index}].tier"
         raise ConfigError(field, desktop.tier, f"is no tier of site {site.name}", f"choose one of: {known}")
     tier = tiers[desktop.tier]
+    routes = {route.name: route.port for route in ROUTES.values()}
     machine = MachinePlan(
         domain=f"deskyard-{workspace.name}.{desktop.name}",
         hostname=desktop.name,
@@ -289,7 +268,7 @@ def _desktop(
     )
     mac = mac_address(workspace.site, workspace.name, desktop.name)
     isolated = workspace.peers == "closed"
-    return DesktopPlan(desktop.name, desktop.tier, machine, mac, str(address), dict(ROUTE_PORTS), isolated)
+    return DesktopPlan(desktop.name, desktop.tier, machine, mac, str(address), routes, isolated)
 
 
 def _image(desktop: Desktop, index: int, workspace: Workspace) -> str:
@@ -305,11 +284,9 @@ def vcpus(wanted: int, accelerator: Accelerator) -> int:
     return 1 if accelerator == "tcg" else wanted
 
 
-def _acme(site: Site) -> dict[str, str] | None:
+def _acme(site: Site) -> Acme | None:
     acme = site.certificate.acme if site.certificate else None
-    if acme is None:
-        return None
-    return {"directory": acme.directory, "email": acme.email, "ca": str(acme.ca or "")}
+    return Acme(acme.directory, acme.email, str(acme.ca or "")) if acme else None
 
 
 def _gateway(
@@ -324,7 +301,7 @@ def _gateway(
     origin = f"https://{hostname}" if door.port == HTTPS else f"https://{hostname}:{door.port}"
     uplink_mac = mac_address(workspace.site, workspace.name, "", "uplink")
     workspace_mac = mac_address(workspace.site, workspace.name, "", "workspace")
-    settings = GatewaySettings(
+    settings = Settings(
         workspace=workspace.name,
         origin=origin,
         hostname=hostname,
@@ -341,9 +318,7 @@ def _gateway(
         egress=workspace.egress,
         denied_networks=denied,
         egress_rules=plan_egress(workspace, site, {d.address: site.all_tiers()[d.tier] for d in desktops}),
-        desktops=tuple(
-            {"name": d.name, "mac": d.mac, "address": d.address, "routes": dict(d.routes)} for d in desktops
-        ),
+        desktops=tuple(gateway_settings.Desktop(d.name, d.mac, d.address, dict(d.routes)) for d in desktops),
         acme=_acme(site),
     )
     machine = MachinePlan(

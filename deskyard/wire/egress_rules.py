@@ -1,6 +1,7 @@
 """What the settings say about the way out: names, addresses for names with a port, exceptions, rates."""
 
-from collections.abc import Iterable
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any
@@ -69,22 +70,34 @@ class EgressRules:
         ]
 
     def with_entries(self, entries: Iterable[str]) -> "EgressRules":
-        """The same with another list; names that need an address and have none get a free one of the pool."""
+        """The same with another list; names that have an address keep it."""
         allow = tuple(dict.fromkeys(entries))
-        wanted: dict[str, set[int]] = {}
-        for entry in map(parse, allow):
-            if entry.needs_forward:
-                wanted.setdefault(entry.name, set()).update(entry.ports)
         known = {forward.name: forward.address for forward in self.forwards}
-        free = (str(a) for n in self.forward_networks for a in IPv4Network(n) if str(a) not in known.values())
-        forwards = []
-        for name, ports in wanted.items():
-            address = known.get(name) or next(free, None)
-            if address is None:
-                remedy = "take away entries with a port that are no longer needed"
-                raise GatewayError("egress_allow", name, "finds no free address for one more name with a port", remedy)
-            forwards.append(Forward(name, address, tuple(sorted(ports))))
-        return replace(self, allow=allow, forwards=tuple(forwards))
+        return replace(self, allow=allow, forwards=forwards(map(parse, allow), self.forward_networks, known))
+
+
+def forwards(
+    entries: Iterable[Entry], networks: Sequence[str], known: Mapping[str, str] | None = None
+) -> tuple[Forward, ...]:
+    """An address for each name with ports of its own, sorted by name; those of `known` stay.
+
+    Chosen from the name, so that it stays when others come and go. Raises `GatewayError` when all are taken.
+    """
+    wanted: dict[str, set[int]] = {}
+    for entry in entries:
+        if entry.needs_forward:
+            wanted.setdefault(entry.name, set()).update(entry.ports)
+    pool = [str(address) for network in networks for address in IPv4Network(network)]
+    addresses = dict(known or {})
+    for name in sorted(wanted.keys() - addresses.keys()):
+        start, taken = int(hashlib.sha256(name.encode()).hexdigest()[:8], 16), set(addresses.values())
+        candidates = (pool[(start + probe) % len(pool)] for probe in range(len(pool)))
+        address = next((one for one in candidates if one not in taken), None)
+        if address is None:
+            remedy = "take away entries with a port that are no longer needed"
+            raise GatewayError("egress_allow", name, "finds no free address for one more name with a port", remedy)
+        addresses[name] = address
+    return tuple(Forward(name, addresses[name], tuple(sorted(wanted[name]))) for name in sorted(wanted))
 
 
 def read(document: Any) -> EgressRules:

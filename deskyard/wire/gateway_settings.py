@@ -1,13 +1,13 @@
-"""The settings a gateway gets: parsed and checked whole before anything is touched.
+"""The settings of a gateway: the Plan makes them, the gateway parses and checks them whole before it touches anything.
 
-The same document as `deskyard.plan.workspace.GatewaySettings`, kept apart because the gateway carries none of the
-Plan's code; a unit test holds the two together.
+Checked by hand, not by pydantic: a gateway's program starts anew for each question, and on an emulated machine the
+import alone would take longer than the answer.
 """
 
 import hashlib
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from ipaddress import IPv4Address, IPv4Network
@@ -17,6 +17,7 @@ from deskyard.errors import GatewayError
 from deskyard.wire import egress_rules
 from deskyard.wire.checks import REMEDY, is_address, is_network, keys, matches, require
 from deskyard.wire.egress_rules import EgressRules
+from deskyard.wire.routes import ROUTES
 
 LABEL = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?\Z")
 HOSTNAME = re.compile(r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
@@ -24,7 +25,6 @@ MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}\Z")
 DIRECTORY = re.compile(r"https://[a-z0-9][a-z0-9.-]{0,251}(?::([1-9][0-9]{0,4}))?(?:/[A-Za-z0-9._~/-]{0,200})?\Z")
 EMAIL = re.compile(r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9.-]{1,180}\Z")
 PEM_LIMIT = 64 * 1024
-ROUTES = ("desktop", "terminal")
 EGRESS = ("open", "locked", "none")
 
 
@@ -40,7 +40,10 @@ class Desktop:
 
 @dataclass(frozen=True)
 class Acme:
-    """The server that gives the door its certificate; `ca` is the PEM of its own authority, or empty."""
+    """The server that gives the door its certificate.
+
+    `ca` is its own authority, or empty: in the Plan the path of a file, in a gateway its PEM.
+    """
 
     directory: str
     email: str
@@ -64,8 +67,8 @@ class Settings:
     uplink_address: str
     uplink_prefix: int
     host_address: str
-    resolvers: Sequence[str]
-    operators: Sequence[str]
+    resolvers: tuple[str, ...]
+    operators: tuple[str, ...]
     forwarder: str | None  # the address that says whom each of its connections is from
     workspace_mac: str
     workspace_address: str
@@ -145,7 +148,7 @@ def parse(text: str) -> Settings:
         **values,
         "acme": acme,
         "desktops": desktops,
-        "denied_networks": tuple(values["denied_networks"]),
+        **{name: tuple(values[name]) for name in ("resolvers", "operators", "denied_networks")},
         "egress_rules": rules,
     }
     settings = Settings(**given)

@@ -7,8 +7,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from deskyard.gateway.config import keys
-from deskyard.gateway.config.render import SOCKET_PATHS
 from deskyard.gateway.session import signing
+from deskyard.wire.routes import ROUTES
 from tests.gateway.conftest import run_gateway
 from tests.gateway.support import Gateway
 from tests.gateway.test_door import claims, signed
@@ -130,4 +130,4 @@ def test_without_the_filter_the_gateway_is_told_to_be_away_and_not_the_desktop()
 @pytest.mark.parametrize(("place", "route"), [("vnc", "desktop"), ("terminal", "terminal")])
 def test_desktop_is_asked_at_the_path_that_it_knows(gateway: Gateway, desktop: str, place: str, route: str) -> None:
     assert gateway.upgrade(f"/d/{desktop}/{place}", gateway.session(desktop)[1]).status == 101
-    assert gateway.desktops.requests[-1].startswith(f"GET {SOCKET_PATHS[route]} HTTP/1.1\r\n")
+    assert gateway.desktops.requests[-1].startswith(f"GET {ROUTES[route].path} HTTP/1.1\r\n")

@@ -10,13 +10,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from deskyard.gateway.config import tracking
 from deskyard.gateway.machine.layout import Layout
-from deskyard.gateway.probe import PROTOCOLS
 from deskyard.wire.egress_list import NAME, WEB_PORTS
 from deskyard.wire.gateway_settings import Settings
+from deskyard.wire.routes import ROUTES
 
 LOG_GROUP = 5
-SOCKET_PATHS = {"desktop": "/websockify", "terminal": "/ws"}
-FILTERED = "desktop"  # the route whose connections go through the filter
 
 
 def firewall(settings: Settings, egress_user: str = Layout.egress_user, acme_user: str = Layout.acme_user) -> str:
@@ -95,13 +93,12 @@ def haproxy(settings: Settings, layout: Layout, kids: Sequence[str], bundle: Pat
         layout=layout,
         kids=kids,
         bundle=bundle,
-        socket_routes=tuple(SOCKET_PATHS),
-        terminal_protocol=PROTOCOLS["terminal"],
+        routes=tuple(ROUTES.values()),
     )
 
 
 def servers(settings: Settings, layout: Layout) -> dict[tuple[str, str], str]:
-    """Where HAProxy takes a session, by desktop and route: VNC to the filter, never to the desktop itself.
+    """Where HAProxy takes a session, by desktop and route: filtered ones to the filter, never to the desktop itself.
 
     Always weight 0: no other session may ever fall through to it.
     """
@@ -112,7 +109,7 @@ def servers(settings: Settings, layout: Layout) -> dict[tuple[str, str], str]:
     }
     return {
         (name, route): f"127.0.0.1:{layout.view_port} weight 0"
-        if route == FILTERED
+        if ROUTES[route].filtered
         else f"{desktop.address}:{port} weight 0 maxconn {layout.streams_per_session}"
         for (name, route), (desktop, port) in places.items()
     }
@@ -129,9 +126,8 @@ def backends(settings: Settings, layout: Layout, sessions: Mapping[tuple[str, st
         "backends.cfg.j2",
         s=settings,
         sessions=lists,
-        paths=SOCKET_PATHS,
+        routes=ROUTES,
         addresses=servers(settings, layout),
-        filtered=FILTERED,
         most=layout.streams_per_desktop,
     )
 

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from deskyard.errors import GatewayError
 from deskyard.gateway.session.store import Session
 from deskyard.wire.gateway_settings import Desktop
+from deskyard.wire.routes import ROUTES
 
 MIN_TTL_SECONDS = 1
 MAX_TTL_SECONDS = 24 * 3600
 MODES = ("drive", "view")
-VIEW_ROUTES = ("desktop",)
+VIEW_ROUTES = tuple(route.name for route in ROUTES.values() if route.viewable)
 ASK_AGAIN = "ask for a new link: access.grant"
 
 

@@ -18,12 +18,12 @@ from deskyard.gateway.session.signing import Ring
 from deskyard.gateway.session.store import Session, Store, ticket_hash
 from deskyard.gateway.session.streams import Streams
 from deskyard.wire.gateway_settings import Settings
+from deskyard.wire.routes import DESKTOP
 
 TICKET_SECONDS = 600
 # A worker that is just starting read its files before this session began or ended: look for it so long.
 NEW_WORKER_SECONDS = 30.0
 LOOK_SECONDS = 5.0  # a clock that was set, a worker that nobody told of
-DESKTOP_ROUTE = "desktop"
 
 
 class Sessions:
@@ -157,7 +157,7 @@ class Sessions:
                 self._note("refuse", session, result="refused", address=address, reason=f"too many {error.field}")
             raise
         target = self.settings.desktop(desktop)
-        return target.address, target.routes[DESKTOP_ROUTE]
+        return target.address, target.routes[DESKTOP.name]
 
     def resume_stream(self, key: Hashable, said: dict[str, Any]) -> bool:
         """Take in a connection that is older than this process; false if it must end."""
@@ -182,7 +182,7 @@ class Sessions:
 
     def _looks(self, session: Session | None, desktop: str) -> bool:
         good = session is not None and session.state(self._clock()) == "active" and session.desktop == desktop
-        return good and session is not None and DESKTOP_ROUTE in session.routes
+        return good and session is not None and DESKTOP.name in session.routes
 
     def use_keys(self, request: dict[str, Any]) -> dict[str, Any]:
         """Sign with the key that was just published."""

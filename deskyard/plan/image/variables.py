@@ -9,7 +9,7 @@ import yaml
 from deskyard.errors import ConfigError
 from deskyard.model.image import AnyImage, Image
 from deskyard.plan.account import AGENT, MANAGER
-from deskyard.plan.workspace import ROUTE_PORTS
+from deskyard.wire.routes import DESKTOP, TERMINAL
 
 Documented = Mapping[str, Mapping[str, Any]]
 
@@ -20,8 +20,8 @@ FIXED: dict[str, str | int] = {
     **dict.fromkeys(("agent_user_name", "agent_openclaw_user", "desktop_session_user"), AGENT),
     **dict.fromkeys(("vnc_server_user", "web_terminal_user"), AGENT),
     "guest_base_management_user": MANAGER,
-    "vnc_server_websocket_port": ROUTE_PORTS["desktop"],
-    "web_terminal_port": ROUTE_PORTS["terminal"],
+    "vnc_server_websocket_port": DESKTOP.port,
+    "web_terminal_port": TERMINAL.port,
 }
 # Choices that a role has and no image can.
 REFUSED = {

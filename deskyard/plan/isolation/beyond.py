@@ -8,11 +8,12 @@ from typing import Any
 from deskyard.plan.isolation.forgeries import PUBLIC
 from deskyard.plan.isolation.probe import GATEWAY, Catalogue, Expected, dns, machine, syn, tcp, udp, watched
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
+from deskyard.wire.routes import ROUTES
 
 # So many desktops of another workspace are tried, and so much of the host.
 STRANGERS = 8
 HOST_ADDRESSES, HOST_PORTS = 12, 24
-FOREIGN_PORTS = (22, 53, 443, 6080, 7681)
+FOREIGN_PORTS = (22, 53, 443, *(route.port for route in ROUTES.values()))
 HOST_SERVICES = (22, 111, 2049, 5900, 8006, 16509, 16514)
 METADATA = ("169.254.169.254", "169.254.170.2", "100.100.100.200", "168.63.129.16")
 LAN = ("10.255.255.1", "172.31.255.1", "192.168.255.1", "100.64.0.1", "198.18.0.1")

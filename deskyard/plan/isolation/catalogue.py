@@ -22,6 +22,7 @@ from deskyard.plan.isolation.probe import (
 )
 from deskyard.plan.proxmox.firewall import gateway_firewall
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
+from deskyard.wire.routes import DESKTOP
 
 
 def probes(plan: WorkspacePlan, facts: HostFacts, mark: str, against: WorkspacePlan | None = None) -> tuple[Probe, ...]:
@@ -122,7 +123,7 @@ def _from_the_host(made: Catalogue) -> None:
     if asked:
         action, way = tcp(gateway.uplink_address, 80), ("gateway: chain input: ... tcp dport 80 jump https",)
         made.put(HOST, "door", "an ACME server asks the gateway", action, "reached", way, (), ("open",))
-    for port in (53, *(() if asked else (80,)), 6080, 8700, 9999):
+    for port in (53, *(() if asked else (80,)), DESKTOP.port, 8700, 9999):
         action = tcp(gateway.uplink_address, port)
         what = f"port {port} of the gateway's uplink"
         made.put(HOST, "gateway", what, action, "refused", rule, (14,), ("open", "refused"))

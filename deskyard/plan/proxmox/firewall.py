@@ -118,7 +118,7 @@ def _certificate_orders(plan: WorkspacePlan) -> tuple[list[RulePlan], list[RuleP
     settings = plan.gateway.settings
     if settings.acme is None:
         return [], []
-    server = urlsplit(settings.acme["directory"])
+    server = urlsplit(settings.acme.directory)
     door = settings.uplink_address
     asked = RulePlan("in", "ACCEPT", "ACME asks", iface=UPLINK, dest=door, proto="tcp", dport="80")
     order = RulePlan("out", "ACCEPT", "ACME", iface=UPLINK, source=door, proto="tcp", dport=str(server.port or HTTPS))

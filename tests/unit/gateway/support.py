@@ -13,8 +13,10 @@ from deskyard.wire import gateway_settings
 Egress = Literal["open", "locked", "none"]
 
 
-def document(egress: Egress = "open", allow: tuple[str, ...] = (), site: Site | None = None) -> dict[str, Any]:
-    """What the host sends to the gateway of a workspace with two desktops."""
+def planned(
+    egress: Egress = "open", allow: tuple[str, ...] = (), site: Site | None = None
+) -> gateway_settings.Settings:
+    """The Plan's settings of a workspace with two desktops."""
     workspace = Workspace(
         name="demo",
         network=IPv4Network("10.80.1.0/24"),
@@ -22,8 +24,12 @@ def document(egress: Egress = "open", allow: tuple[str, ...] = (), site: Site | 
         egress_allow=allow,
         desktops=(Desktop(name="d1", host_number=10), Desktop(name="research-2", host_number=11)),
     )
-    plan = plan_workspace(workspace, site or Site(), "kvm")
-    sent: dict[str, Any] = json.loads(json.dumps(asdict(plan.gateway.settings)))
+    return plan_workspace(workspace, site or Site(), "kvm").gateway.settings
+
+
+def document(egress: Egress = "open", allow: tuple[str, ...] = (), site: Site | None = None) -> dict[str, Any]:
+    """The same, as the host sends it."""
+    sent: dict[str, Any] = json.loads(json.dumps(asdict(planned(egress, allow, site))))
     return sent
 
 

@@ -1,21 +1,20 @@
 """The gateway understands the Plan's settings exactly, and refuses anything else whole."""
 
 import json
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
 from deskyard.errors import GatewayError
 from deskyard.gateway.config import render
-from deskyard.plan.workspace import GatewaySettings
-from deskyard.wire.gateway_settings import Settings, parse
-from tests.unit.gateway.support import document, parsed
+from deskyard.wire.gateway_settings import parse
+from tests.unit.gateway.support import document, parsed, planned
 
 
 def test_settings_of_the_plan_come_through_unchanged() -> None:
     assert json.loads(parsed().as_json()) == document()
-    assert [field.name for field in fields(Settings)] == [field.name for field in fields(GatewaySettings)]
+    assert parsed() == planned()
 
 
 def test_settings_written_by_the_gateway_are_read_back_as_the_same() -> None:

@@ -10,6 +10,7 @@ from deskyard.errors import ConfigError
 from deskyard.model.site import Site
 from deskyard.model.workspace import Desktop, Workspace
 from deskyard.plan.workspace import plan_workspace
+from deskyard.wire.gateway_settings import Acme
 
 DIRECTORY = "https://acme-v02.api.letsencrypt.org/directory"
 ACME: dict[str, Any] = {"directory": DIRECTORY, "email": "admin@desk.example.org"}
@@ -59,5 +60,5 @@ def test_what_cannot_be_is_refused_with_what_to_do(certificate: Any, values: dic
 def test_plan_hands_the_server_to_the_gateway() -> None:
     workspace = Workspace(name="demo", network=IPv4Network("10.80.1.0/24"), desktops=(Desktop(name="d1"),))
     settings = plan_workspace(workspace, site({"acme": {**ACME, "ca": "ca.pem"}}), "kvm").gateway.settings
-    assert settings.acme == {"directory": DIRECTORY, "email": ACME["email"], "ca": "ca.pem"}
+    assert settings.acme == Acme(DIRECTORY, ACME["email"], "ca.pem")
     assert plan_workspace(workspace, Site(), "kvm").gateway.settings.acme is None

@@ -9,8 +9,9 @@ from deskyard.errors import ConfigError
 from deskyard.model.site import Site
 from deskyard.model.tier import TIERS, Tier
 from deskyard.model.workspace import Workspace
-from deskyard.plan.egress import DENIED_NETWORKS, EgressPlan
+from deskyard.plan.egress import DENIED_NETWORKS
 from deskyard.plan.workspace import WorkspacePlan, plan_workspace
+from deskyard.wire.egress_rules import EgressRules
 
 
 def planned(*allow: str, site: Site | None = None, **keys: Any) -> WorkspacePlan:
@@ -19,7 +20,7 @@ def planned(*allow: str, site: Site | None = None, **keys: Any) -> WorkspacePlan
     return plan_workspace(Workspace.check(values, "test"), site or Site(), "kvm")
 
 
-def rules(plan: WorkspacePlan) -> EgressPlan:
+def rules(plan: WorkspacePlan) -> EgressRules:
     return plan.gateway.settings.egress_rules
 
 

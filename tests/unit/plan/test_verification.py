@@ -9,6 +9,7 @@ from deskyard.plan.isolation import ruleset
 from deskyard.plan.isolation.catalogue import probes
 from deskyard.plan.isolation.probe import HERE, HOST, HostFacts, Probe
 from deskyard.plan.workspace import WorkspacePlan
+from deskyard.wire.gateway_settings import Acme
 from tests.unit.plan.test_workspace import planned
 
 MARK = "dyv00000000"
@@ -65,9 +66,11 @@ def test_open_peers_are_reached_and_closed_ones_are_not() -> None:
         assert {probe.expected for probe in direct} == {expected}
 
 
-@pytest.mark.parametrize(("acme", "expected"), [(None, "refused"), ({"directory": "https://acme.test/dir"}, "reached")])
+@pytest.mark.parametrize(
+    ("acme", "expected"), [(None, "refused"), (Acme("https://acme.test/dir", "a@b.test", ""), "reached")]
+)
 def test_port_80_of_the_gateway_is_open_to_ask_for_its_certificate_and_else_closed(
-    acme: dict[str, str] | None, expected: str
+    acme: Acme | None, expected: str
 ) -> None:
     plan = planned()
     plan = replace(plan, gateway=replace(plan.gateway, settings=replace(plan.gateway.settings, acme=acme)))

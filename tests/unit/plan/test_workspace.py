@@ -96,7 +96,7 @@ def test_private_metadata_and_own_ranges_are_denied_to_desktops() -> None:
 def test_settings_of_the_gateway_hold_no_secret_and_all_desktops() -> None:
     plan = planned({"name": "desk"}, {"name": "lab"})
     settings = plan.gateway.settings
-    assert [desktop["name"] for desktop in settings.desktops] == ["desk", "lab"]
+    assert [desktop.name for desktop in settings.desktops] == ["desk", "lab"]
     assert "key" not in json.dumps(plan.as_dict()).lower()
 
 

@@ -1,0 +1,22 @@
+"""The routes: what a session may reach on a desktop. A new one is a row here, and the role that serves it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Route:
+    """A WebSocket of one program of a desktop, and where the gateway's door has it."""
+
+    name: str
+    place: str  # the last part of its path at the door: /d/DESKTOP/PLACE
+    port: int  # of the desktop
+    path: str  # at the desktop
+    protocol: str  # the sub-protocol of WebSocket that its program speaks
+    refuses_other_protocols: bool = False
+    filtered: bool = False  # carried by the filter: many may look on, and one of them acts
+    viewable: bool = False  # has a form in which nothing can be done
+
+
+DESKTOP = Route("desktop", "vnc", 6080, "/websockify", "binary", filtered=True, viewable=True)
+TERMINAL = Route("terminal", "terminal", 7681, "/ws", "tty", refuses_other_protocols=True)
+ROUTES = {route.name: route for route in (DESKTOP, TERMINAL)}
