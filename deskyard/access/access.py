@@ -7,6 +7,7 @@ from typing import Any
 
 from deskyard.access import gateway_program
 from deskyard.errors import ConfigError
+from deskyard.wire import session_requests
 
 FOLLOW_SECONDS = 2.0
 FOLLOW_AT_ONCE = 1000
@@ -21,16 +22,18 @@ def grant(target: str, routes: str | None = None, mode: str = "drive", ttl: str 
         raise ConfigError("desktop", target, "names no desktop", "write WORKSPACE/DESKTOP")
     plan = gateway_program.require(name)
     plan.desktop(desktop)
-    arguments = ["grant", "--desktop", desktop, "--mode", mode, "--ttl", str(seconds(ttl))]
+    life, who = seconds(ttl), gateway_program.actor()
+    arguments = ["grant", "--desktop", desktop, "--mode", mode, "--ttl", str(life), "--actor", who]
     if routes is not None:
         arguments += ["--routes", routes]
-    answer: dict[str, Any] = gateway_program.ask(plan, [*arguments, "--actor", gateway_program.actor()])
+    request = session_requests.grant(desktop, session_requests.named_routes(routes), mode, life, who)
+    answer: dict[str, Any] = gateway_program.ask_service(plan, request, arguments)
     return answer
 
 
 def sessions(name: str) -> Any:
     """The sessions of a workspace, without their secrets."""
-    return gateway_program.ask(gateway_program.require(name), ["list"])
+    return gateway_program.ask_service(gateway_program.require(name), session_requests.listing(), ["list"])
 
 
 def revoke(name: str, *, session: str | None = None, desktop: str | None = None, everything: bool = False) -> Any:
@@ -43,7 +46,9 @@ def revoke(name: str, *, session: str | None = None, desktop: str | None = None,
     if desktop is not None:
         plan.desktop(desktop)
     arguments = [session] if session else ["--desktop", desktop] if desktop else ["--all"]
-    return gateway_program.ask(plan, ["revoke", *arguments, "--actor", gateway_program.actor()])
+    who = gateway_program.actor()
+    request = session_requests.revoke(session, desktop, everything, who)
+    return gateway_program.ask_service(plan, request, ["revoke", *arguments, "--actor", who])
 
 
 def rotate_keys(name: str, *, at_once: bool = False) -> Any:

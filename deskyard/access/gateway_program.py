@@ -10,6 +10,7 @@ from deskyard.engine import running
 from deskyard.errors import ConfigError, SiteError
 from deskyard.plan.workspace import WorkspacePlan
 from deskyard.site.ssh_link import GATEWAY, SshLink
+from deskyard.wire import session_requests
 
 ASK_SECONDS = 120.0
 
@@ -21,10 +22,27 @@ def require(name: str) -> WorkspacePlan:
     return plan
 
 
+def ask_service(plan: WorkspacePlan, request: dict[str, Any], arguments: list[str]) -> Any:
+    """What the session service answers on its private line, where no program has to start for it.
+
+    If it cannot be asked so, `deskyard-gateway` is, with the same as `arguments`: a gateway from before has no socat,
+    and of a service that is down the program says what to do.
+    """
+    ssh = SshLink(plan.site, plan.name)
+    argv = ["sudo", "socat", f"-t{ASK_SECONDS:.0f}", "-", f"UNIX-CONNECT:/{session_requests.SOCKET}"]
+    answer = ssh.run(GATEWAY, argv, stdin=json.dumps(request), timeout=ASK_SECONDS, check=False, kept=True)
+    if answer.code != 0 or not answer.stdout:
+        return ask(plan, arguments)
+    document = json.loads(answer.stdout)
+    if "error" in document:
+        raise _refused(document["error"])
+    return document["result"]
+
+
 def ask(plan: WorkspacePlan, arguments: list[str]) -> Any:
     """What `deskyard-gateway` answers; its own errors are raised as `ConfigError`."""
     ssh = SshLink(plan.site, plan.name)
-    answer = ssh.run(GATEWAY, ["sudo", "deskyard-gateway", *arguments], timeout=ASK_SECONDS, check=False)
+    answer = ssh.run(GATEWAY, ["sudo", "deskyard-gateway", *arguments], timeout=ASK_SECONDS, check=False, kept=True)
     try:
         document = json.loads(answer.stdout)
     except ValueError as error:
@@ -32,9 +50,12 @@ def ask(plan: WorkspacePlan, arguments: list[str]) -> Any:
         reason = f"did not answer ({answer.code}): {tail}"
         raise SiteError("gateway", plan.name, reason, f"see ./inv workspace.status {plan.name}") from error
     if isinstance(document, dict) and "error" in document:
-        refused = document["error"]
-        raise ConfigError(refused["field"], refused["value"] or None, refused["reason"], refused["remedy"])
+        raise _refused(document["error"])
     return document
+
+
+def _refused(error: dict[str, str]) -> ConfigError:
+    return ConfigError(error["field"], error["value"] or None, error["reason"], error["remedy"])
 
 
 def actor() -> str:

@@ -10,6 +10,7 @@ from deskyard.gateway.config.in_force import in_force
 from deskyard.gateway.egress import cli
 from deskyard.gateway.machine.layout import Layout, load
 from deskyard.gateway.machine.system import Machine
+from deskyard.wire import session_requests
 from deskyard.wire.gateway_settings import parse
 from deskyard.wire.routes import ROUTES
 
@@ -44,11 +45,11 @@ def _csr(options: argparse.Namespace, layout: Layout) -> Any:
 
 
 def _certificate(options: argparse.Namespace, layout: Layout) -> Any:
-    from deskyard.gateway.config import acme, certificate
+    from deskyard.gateway.config import acme, acme_record, certificate
 
     settings, text = in_force(layout), sys.stdin.read(INPUT_LIMIT)
     # What the host sends opens the door until the ACME server has given one.
-    if acme.in_force(settings, layout):
+    if acme_record.in_force(settings, layout):
         return {"changed": [], "reason": "the one that the ACME server gave is in force"}
     done = certificate.install(text, settings, layout, Machine())
     acme.start(settings, Machine())
@@ -81,18 +82,16 @@ def _view(options: argparse.Namespace, layout: Layout) -> None:
 
 
 def _grant(options: argparse.Namespace, layout: Layout) -> Any:
-    routes = [name for name in options.routes.split(",") if name] if options.routes is not None else None
-    request = {"desktop": options.desktop, "routes": routes, "mode": options.mode, "ttl": options.ttl}
-    return _ask(layout, {"command": "grant", "actor": options.actor, **request})
+    routes = session_requests.named_routes(options.routes)
+    return _ask(layout, session_requests.grant(options.desktop, routes, options.mode, options.ttl, options.actor))
 
 
 def _list(options: argparse.Namespace, layout: Layout) -> Any:
-    return _ask(layout, {"command": "list"})
+    return _ask(layout, session_requests.listing())
 
 
 def _revoke(options: argparse.Namespace, layout: Layout) -> Any:
-    request = {"id": options.id, "desktop": options.desktop, "all": options.all, "actor": options.actor}
-    return _ask(layout, {"command": "revoke", **request})
+    return _ask(layout, session_requests.revoke(options.id, options.desktop, options.all, options.actor))
 
 
 def _keys(options: argparse.Namespace, layout: Layout) -> Any:
@@ -128,9 +127,9 @@ def _status(options: argparse.Namespace, layout: Layout) -> Any:
 
 
 def _ask(layout: Layout, request: dict[str, Any]) -> Any:
-    from deskyard.gateway.session import admin
+    from deskyard.gateway.session import line
 
-    return admin.ask(layout.admin_socket, request)
+    return line.ask(layout.admin_socket, request)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -6,11 +6,11 @@ from typing import Any
 
 from deskyard.errors import GatewayError
 from deskyard.gateway import probe
-from deskyard.gateway.config import acme
+from deskyard.gateway.config import acme_record
 from deskyard.gateway.machine import tls
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.machine.system import System
-from deskyard.gateway.session import admin
+from deskyard.gateway.session import line
 from deskyard.wire.gateway_settings import Settings
 
 UNITS = {
@@ -42,7 +42,7 @@ def status(settings: Settings | None, layout: Layout, system: System, timeout: f
         "digest": settings.digest if settings else None,
         "services": services,
         "certificate_expires": expires.isoformat() if expires else None,
-        "acme": acme.state(settings, layout) if settings else None,
+        "acme": acme_record.state(settings, layout) if settings else None,
         "desktops": desktops,
     }
 
@@ -53,7 +53,7 @@ def _unit(unit: str, system: System) -> str:
 
 def _service(layout: Layout) -> dict[str, Any]:
     try:
-        return {"state": "answers", **admin.ask(layout.admin_socket, {"command": "ping"}, timeout=5)}
+        return {"state": "answers", **line.ask(layout.admin_socket, {"command": "ping"}, timeout=5)}
     except GatewayError as error:
         return {"state": error.reason, "digest": None}
 

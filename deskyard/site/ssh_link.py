@@ -1,7 +1,10 @@
 """SSH to the gateway of a workspace and, through it, to its desktops: host keys pinned, one config file for all."""
 
+import hashlib
 import os
 import shlex
+import stat
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,6 +20,8 @@ from deskyard.site.management_key import private_key_file
 
 GATEWAY = "gateway"
 CONNECT_SECONDS = 60
+# How long a kept connection waits for the next question, and after how many silent seconds it is given up.
+KEPT_SECONDS, SILENT_SECONDS, SILENT_TIMES = 60, 5, 4
 # What ssh itself answers when it never reached the other side.
 NO_CONNECTION = 255
 
@@ -57,6 +62,9 @@ class SshLink:
         draft = self.known_hosts.with_name(f".known_hosts.{os.getpid()}")
         draft.write_text("\n".join([*kept, f"{alias} {key}"]) + "\n")
         draft.rename(self.known_hosts)
+        if host == GATEWAY and key not in "\n".join(lines):
+            # A connection that is kept was made with the key before.
+            self.close()
 
     def pinned(self, host: str) -> bool:
         """True if a host key of `host` is known."""
@@ -65,9 +73,40 @@ class SshLink:
             line.startswith(f"{alias} ") for line in self.known_hosts.read_text().splitlines()
         )
 
-    def command(self, host: str, remote: Sequence[str] = ()) -> list[str]:
-        """The command line that runs `remote` on `host`; arguments are quoted for the remote shell."""
-        return ["ssh", "-F", str(self.config), host, *([shlex.join(remote)] if remote else [])]
+    @property
+    def control(self) -> Path:
+        """The socket of the kept connection to the gateway; its path is short, as those of sockets have to be."""
+        name = hashlib.sha256(str(self.known_hosts).encode()).hexdigest()[:16]
+        return Path(tempfile.gettempdir()) / f"deskyard-{os.getuid()}" / f"ssh-{name}"
+
+    def command(self, host: str, remote: Sequence[str] = (), *, kept: bool = False) -> list[str]:
+        """The command line that runs `remote` on `host`; arguments are quoted for the remote shell.
+
+        With `kept` the connection stays for the next command: on an emulated gateway a new one takes three seconds.
+        """
+        options = self._keeping() if kept else []
+        return ["ssh", "-F", str(self.config), *options, host, *([shlex.join(remote)] if remote else [])]
+
+    def close(self) -> None:
+        """End the kept connection, if there is one."""
+        if self.control.exists():
+            run([*self.command(GATEWAY)[:-1], *self._keeping(), "-O", "exit", GATEWAY], timeout=30, check=False)
+
+    def _keeping(self) -> list[str]:
+        """Options of a kept connection; none if others than its owner could put a socket in its place."""
+        folder = self.control.parent
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+            return []
+        options = {
+            "ControlMaster": "auto",
+            "ControlPath": self.control,
+            "ControlPersist": KEPT_SECONDS,
+            "ServerAliveInterval": SILENT_SECONDS,
+            "ServerAliveCountMax": SILENT_TIMES,
+        }
+        return [f"-o{name}={value}" for name, value in options.items()]
 
     def run(
         self,
@@ -77,9 +116,10 @@ class SshLink:
         timeout: float,
         stdin: str | None = None,
         check: bool = True,
+        kept: bool = False,
     ) -> Result:
         """Run a program on `host`; raises `CommandError` if it fails, `SiteError` if the host cannot be reached."""
-        result = run(self.command(host, remote), timeout=timeout, stdin=stdin, check=False)
+        result = run(self.command(host, remote, kept=kept), timeout=timeout, stdin=stdin, check=False)
         if result.code == NO_CONNECTION:
             reason = f"cannot be reached over SSH: {result.stderr.strip()[-300:]}"
             raise SiteError("machine", f"{self.workspace}/{host}", reason, "see ./inv workspace.status")

@@ -67,7 +67,7 @@ def ask(plan: WorkspacePlan) -> dict[str, Any]:
     if not ssh.pinned(GATEWAY):
         return silent("it has not been set up yet")
     try:
-        answer = ssh.run(GATEWAY, ["sudo", "deskyard-gateway", "status"], timeout=STATUS_SECONDS)
+        answer = ssh.run(GATEWAY, ["sudo", "deskyard-gateway", "status"], timeout=STATUS_SECONDS, kept=True)
         status: dict[str, Any] = json.loads(answer.stdout)
         return status
     except (SiteError, CommandError) as error:

@@ -105,6 +105,7 @@ def destroy(name: str) -> None:
         _again(site, stack, stack.destroy)
     else:
         say(f"    workspace {name} has no machines")
+    SshLink(site.name, name).close()
     shutil.rmtree(places().workspace(site.name, name), ignore_errors=True)
 
 

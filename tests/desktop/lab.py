@@ -24,7 +24,17 @@ from deskyard.site.management_key import public_key
 from deskyard.site.ssh_link import SshLink
 from tests.support.containers import Containers
 
-PACKAGES = ("dbus", "iproute2", "libpam-systemd", "openssh-server", "procps", "python3", "sudo", "systemd-sysv")
+PACKAGES = (
+    "dbus",
+    "iproute2",
+    "libpam-systemd",
+    "openssh-server",
+    "procps",
+    "python3",
+    "socat",
+    "sudo",
+    "systemd-sysv",
+)
 FINISH = f"""
 rm -f "$1"/etc/ssh/ssh_host_* "$1"/etc/hostname
 : >"$1"/etc/machine-id

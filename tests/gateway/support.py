@@ -25,7 +25,7 @@ from deskyard.gateway.config.certificate import install
 from deskyard.gateway.machine import tls
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.machine.system import Answer, Machine, System
-from deskyard.gateway.session import admin
+from deskyard.gateway.session import line
 from deskyard.gateway.view.websocket import PING, frame
 from deskyard.wire import gateway_settings
 from tests.gateway.authority import Authority
@@ -243,17 +243,15 @@ class Gateway:
 
     def grant(self, desktop: str = "d1", **options: Any) -> dict[str, Any]:
         request = {"routes": None, "mode": "drive", "ttl": 600, "actor": "tester", **options}
-        answer: dict[str, Any] = admin.ask(
-            self.layout.admin_socket, {"command": "grant", "desktop": desktop, **request}
-        )
+        answer: dict[str, Any] = line.ask(self.layout.admin_socket, {"command": "grant", "desktop": desktop, **request})
         return answer
 
     def revoke(self, id: str | None = None, **options: Any) -> Any:
         request = {"command": "revoke", "id": id, "desktop": None, "all": False, "actor": "tester", **options}
-        return admin.ask(self.layout.admin_socket, request)
+        return line.ask(self.layout.admin_socket, request)
 
     def listing(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = admin.ask(self.layout.admin_socket, {"command": "list"})
+        found: list[dict[str, Any]] = line.ask(self.layout.admin_socket, {"command": "list"})
         return found
 
     def redeem(self, ticket: str, **headers: str) -> tuple[int, dict[str, Any], str]:
@@ -349,7 +347,7 @@ class Gateway:
 
     def start_view(self) -> subprocess.Popen[bytes]:
         process = self._program("view", "view.log")
-        wait_for("the filter", lambda: admin.ask(self.layout.admin_socket, {"command": "ping"})["view"])
+        wait_for("the filter", lambda: line.ask(self.layout.admin_socket, {"command": "ping"})["view"])
         return process
 
     def _program(self, command: str, log: str) -> subprocess.Popen[bytes]:
@@ -382,7 +380,7 @@ class Gateway:
     def _service_answers(self) -> bool:
         try:
             with socket.create_connection(("127.0.0.1", self.layout.service_port), 1):
-                return bool(admin.ask(self.layout.admin_socket, {"command": "ping"}))
+                return bool(line.ask(self.layout.admin_socket, {"command": "ping"}))
         except Exception:
             return False
 

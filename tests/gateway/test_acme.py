@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from deskyard.errors import GatewayError
-from deskyard.gateway.config import acme, render
+from deskyard.gateway.config import acme, acme_record, render
 from deskyard.gateway.machine import tls
 from deskyard.gateway.machine.system import Machine
 from deskyard.wire.gateway_settings import Acme
@@ -108,7 +108,7 @@ def test_certificate_is_ordered_and_renewed_without_a_dropped_socket(ordering: O
     assert ordering.renew(now=almost)["changed"] == ["certificate"]
     assert "Pebble" in issuer(ordering)
     assert serial(ordering) != first
-    assert acme.state(ordering.settings, ordering.layout) == {
+    assert acme_record.state(ordering.settings, ordering.layout) == {
         "directory": ordering.settings.acme.directory if ordering.settings.acme else "",
         "in_force": True,
         "tried": almost.isoformat(timespec="seconds"),
@@ -140,7 +140,7 @@ def test_refused_order_leaves_the_last_good_certificate_and_says_why(ordering: O
     assert serial(ordering) == good
     event = ordering.last_event()
     assert (event["result"], "other.desk.test" in event["reason"]) == ("refused", True)
-    state = acme.state(ordering.settings, ordering.layout)
+    state = acme_record.state(ordering.settings, ordering.layout)
     assert state is not None
     assert "other.desk.test" in state["error"]
 

@@ -4,37 +4,26 @@ certbot runs as a user of its own and sees a signing request, never the key. The
 answers on its name (http-01): the door's port 80 leads to certbot while it asks, and nowhere else.
 """
 
-import json
 import shutil
 import sys
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from deskyard.errors import GatewayError
-from deskyard.gateway.config import certificate
+from deskyard.gateway.config import acme_record, certificate
 from deskyard.gateway.config.apply import alone
 from deskyard.gateway.machine import files, tls
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.machine.system import System
-from deskyard.gateway.session import admin
+from deskyard.gateway.session import line
 from deskyard.wire.gateway_settings import Acme, Settings
 
 UNIT = "deskyard-renew.service"
 RENEW_AT = 3  # when less than a third of its life is left
 CHAIN_LIMIT = 256 * 1024
 REMEDY = "mend the cause, then run deskyard-gateway renew; the last good certificate is in force"
-
-
-@dataclass(frozen=True)
-class Record:
-    """What came of the last order; `certificate` is the fingerprint of the one that the server gave."""
-
-    certificate: str | None = None
-    directory: str | None = None
-    tried: str | None = None
-    error: str | None = None
 
 
 def renew(
@@ -46,28 +35,19 @@ def renew(
         return {"changed": [], "reason": "the site does not use ACME"}
     if not at_once and not _due(acme, layout, moment):
         return {"changed": [], "reason": "it is not time yet"}
-    record = replace(load(layout), tried=moment.isoformat(timespec="seconds"), error=None)
+    record = replace(acme_record.load(layout), tried=moment.isoformat(timespec="seconds"), error=None)
     try:
         chain = _order(acme, settings, layout, system)
         with alone(layout):
             done = certificate.install(chain, settings, layout, system)
     except GatewayError as error:
-        _save(replace(record, error=f"{error.field}: {error.reason}"), layout)
+        acme_record.save(replace(record, error=f"{error.field}: {error.reason}"), layout)
         _tell(layout, result="refused", reason=error.reason)
         raise
     given = tls.fingerprint(layout.tls_bundle)
-    _save(replace(record, certificate=given, directory=acme.directory), layout)
+    acme_record.save(replace(record, certificate=given, directory=acme.directory), layout)
     _tell(layout, result="installed", expires=done["expires"])
     return done
-
-
-def in_force(settings: Settings, layout: Layout) -> bool:
-    """Whether the door has a certificate from the server that the settings name, and it is good."""
-    validity, record = tls.validity(layout.tls_bundle), load(layout)
-    if settings.acme is None or validity is None or record.certificate is None:
-        return False
-    mine = record.certificate == tls.fingerprint(layout.tls_bundle) and record.directory == settings.acme.directory
-    return mine and validity[1] > datetime.now(UTC) and tls.covers(layout.tls_bundle, settings.hostname)
 
 
 def start(settings: Settings, system: System) -> None:
@@ -76,23 +56,8 @@ def start(settings: Settings, system: System) -> None:
         system.run(("systemctl", "start", "--no-block", UNIT))
 
 
-def state(settings: Settings, layout: Layout) -> dict[str, Any] | None:
-    """For `status`; nothing if the site does not use ACME."""
-    if settings.acme is None:
-        return None
-    record = load(layout)
-    used = in_force(settings, layout)
-    return {"directory": settings.acme.directory, "in_force": used, "tried": record.tried, "error": record.error}
-
-
-def load(layout: Layout) -> Record:
-    """What came of the last order."""
-    text = files.read(_record_file(layout))
-    return Record(**json.loads(text)) if text else Record()
-
-
 def _due(acme: Acme, layout: Layout, now: datetime) -> bool:
-    validity, record = tls.validity(layout.tls_bundle), load(layout)
+    validity, record = tls.validity(layout.tls_bundle), acme_record.load(layout)
     if validity is None or record.directory != acme.directory:
         return True
     if record.certificate != tls.fingerprint(layout.tls_bundle):
@@ -137,17 +102,9 @@ def _command(acme: Acme, layout: Layout, request: Path, authority: Path | None, 
     )
 
 
-def _record_file(layout: Layout) -> Path:
-    return layout.acme / "record.json"
-
-
-def _save(record: Record, layout: Layout) -> None:
-    files.write(_record_file(layout), json.dumps(asdict(record)) + "\n")
-
-
 def _tell(layout: Layout, **facts: str) -> None:
     """Have it written down. A session service that is away holds up no certificate; the journal has it then."""
     try:
-        admin.ask(layout.admin_socket, {"command": "certificate", "facts": facts}, timeout=10)
+        line.ask(layout.admin_socket, {"command": "certificate", "facts": facts}, timeout=10)
     except GatewayError as error:
         print(f"not in the audit: certificate {facts}: {error}", file=sys.stderr)

@@ -12,7 +12,7 @@ from deskyard.gateway.config import apply, backends, render
 from deskyard.gateway.machine import files
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.machine.system import System
-from deskyard.gateway.session import admin, signing
+from deskyard.gateway.session import line, signing
 from deskyard.wire.gateway_settings import Settings
 
 MARGIN_SECONDS = 60
@@ -43,7 +43,7 @@ def rotate(settings: Settings, layout: Layout, system: System, *, at_once: bool,
             _forget([one for one in signing.kids(folder) if one != kid], layout)
         else:
             _write_retired(layout, {**_retired(layout), old: ends})
-        admin.ask(layout.admin_socket, {"command": "keys", "actor": actor, "kid": kid, "at_once": at_once})
+        line.ask(layout.admin_socket, {"command": "keys", "actor": actor, "kid": kid, "at_once": at_once})
     return {"signs": kid, "accepted": signing.kids(folder), "old_until": None if at_once else int(ends)}
 
 

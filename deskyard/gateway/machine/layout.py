@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from deskyard.errors import GatewayError
+from deskyard.wire import session_requests
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ class Layout:
     @property
     def admin_socket(self) -> Path:
         """Where `deskyard-gateway` talks to the session service."""
-        return self.root / "run/deskyard-session/admin.sock"
+        return self.root / session_requests.SOCKET
 
     @property
     def streams_socket(self) -> Path:

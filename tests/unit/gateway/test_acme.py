@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from deskyard.gateway.config import acme, render
+from deskyard.gateway.config import acme, acme_record, render
 from deskyard.gateway.machine import files, tls
 from deskyard.gateway.machine.layout import Layout
 from deskyard.wire.gateway_settings import Acme, Settings
@@ -56,16 +56,16 @@ def test_port_of_the_server_is_that_of_its_directory(directory: str, port: int) 
 
 def test_certificate_of_another_source_is_no_reason_to_wait(tmp_path: Path) -> None:
     layout, settings = Layout(root=tmp_path, service_user="root"), with_server()
-    assert not acme.in_force(settings, layout)
+    assert not acme_record.in_force(settings, layout)
     key = tls.ensure_key(layout.tls / "key.pem")
     files.write(layout.tls_bundle, tls.self_signed(key, settings.hostname) + key, 0o600)
-    assert not acme.in_force(settings, layout)
-    record = acme.Record(certificate=tls.fingerprint(layout.tls_bundle), directory=SERVER.directory)
-    acme._save(record, layout)
-    assert acme.in_force(settings, layout)
-    assert not acme.in_force(replace(settings, hostname="other.test"), layout)
-    assert not acme.in_force(replace(settings, acme=replace(SERVER, directory="https://b.test/")), layout)
-    assert not acme.in_force(parsed(), layout)
+    assert not acme_record.in_force(settings, layout)
+    record = acme_record.Record(certificate=tls.fingerprint(layout.tls_bundle), directory=SERVER.directory)
+    acme_record.save(record, layout)
+    assert acme_record.in_force(settings, layout)
+    assert not acme_record.in_force(replace(settings, hostname="other.test"), layout)
+    assert not acme_record.in_force(replace(settings, acme=replace(SERVER, directory="https://b.test/")), layout)
+    assert not acme_record.in_force(parsed(), layout)
     assert acme.renew(settings, layout, Notes())["reason"] == "it is not time yet"
 
 

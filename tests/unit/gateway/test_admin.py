@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from deskyard.errors import GatewayError
-from deskyard.gateway.session import admin
+from deskyard.gateway.session import admin, line
 
 
 class Broken:
@@ -23,7 +23,7 @@ def test_failure_that_nobody_thought_of_is_told_with_its_reason(
     async def ask() -> None:
         server = await admin.serve(Broken(), tmp_path / "admin.sock")  # type: ignore[arg-type]
         async with server:
-            await asyncio.to_thread(admin.ask, tmp_path / "admin.sock", {"command": "list"})
+            await asyncio.to_thread(line.ask, tmp_path / "admin.sock", {"command": "list"})
 
     with pytest.raises(GatewayError) as caught:
         asyncio.run(ask())

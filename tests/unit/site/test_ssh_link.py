@@ -62,3 +62,22 @@ def test_waiting_ends_when_its_time_is_over_however_long_a_try_takes(
     with pytest.raises(SiteError, match="timed out"):
         link.wait("gateway", 600, lambda _: None)
     assert 600 <= clock[0] <= 600 + 2 * each
+
+
+def test_a_kept_connection_has_a_short_path_of_its_own(link: SshLink, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = {SshLink(site, name).control for site in ("local", "rack") for name in ("lab", "other")}
+    assert len(paths) == 4
+    # What a socket's path may be long, less what ssh adds to it while it makes one.
+    assert all(len(str(path)) <= 108 - 18 for path in paths)
+    assert not any(option.startswith("-oControl") for option in link.command("gateway", ["true"]))
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o750, 0o707])
+def test_a_connection_is_kept_only_where_nobody_else_can_put_a_socket(
+    link: SshLink, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: int
+) -> None:
+    monkeypatch.setattr(ssh_link.tempfile, "gettempdir", lambda: str(tmp_path))
+    link.control.parent.mkdir()
+    link.control.parent.chmod(mode)
+    kept = [option for option in link.command("gateway", ["true"], kept=True) if "ControlPath" in option]
+    assert kept == ([f"-oControlPath={link.control}"] if mode == 0o700 else [])

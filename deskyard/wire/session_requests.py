@@ -1,0 +1,27 @@
+"""What the session service of a gateway is asked on its private line."""
+
+from collections.abc import Sequence
+from typing import Any
+
+SOCKET = "run/deskyard-session/admin.sock"
+
+
+def grant(desktop: str, routes: Sequence[str] | None, mode: str, ttl: int, actor: str) -> dict[str, Any]:
+    """Make a link that opens a session once; without routes, of all that the mode allows; `ttl` in seconds."""
+    asked = {"desktop": desktop, "routes": list(routes) if routes is not None else None, "mode": mode, "ttl": ttl}
+    return {"command": "grant", **asked, "actor": actor}
+
+
+def listing() -> dict[str, Any]:
+    """List sessions."""
+    return {"command": "list"}
+
+
+def revoke(session: str | None, desktop: str | None, everything: bool, actor: str) -> dict[str, Any]:
+    """End one session, those of a desktop, or all, and close their sockets."""
+    return {"command": "revoke", "id": session, "desktop": desktop, "all": everything, "actor": actor}
+
+
+def named_routes(text: str | None) -> list[str] | None:
+    """Routes from a list with commas; None asks for all."""
+    return [name for name in text.split(",") if name] if text is not None else None
