@@ -5,18 +5,17 @@ import secrets
 import sys
 from pathlib import Path
 
+from deskyard.engine.backend import backend_of
 from deskyard.host.lock import alone
 from deskyard.host.places import places, tree
 from deskyard.host.secret_file import write_secret
 from deskyard.model.site import Site
-from deskyard.site.proxmox import plugin as cluster_link
 
 PASSPHRASE_VARIABLES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE")
 
 
 def environment(site: Site) -> dict[str, str]:
     """What Pulumi needs in its environment: backend, passphrase, the provider on PATH; no questions, no updates."""
-    plugin = cluster_link.plugin_environment(site) if site.backend == "proxmox" else {}
     set_up = {
         "PATH": f"{tree() / 'stacks' / 'provider'}{os.pathsep}{os.environ.get('PATH', '')}",
         # The provider runs with the Python that runs us, wherever the stacks folder lies.
@@ -24,7 +23,7 @@ def environment(site: Site) -> dict[str, str]:
         "PULUMI_SKIP_UPDATE_CHECK": "true",
         "PULUMI_AUTOMATION_API_SKIP_VERSION_CHECK": "true",
         "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
-        **plugin,
+        **backend_of(site).engine_environment(),
     }
     if not os.environ.get("PULUMI_BACKEND_URL"):
         backend = places().pulumi / "backend"

@@ -4,12 +4,11 @@ The API removes a VNet below running machines without a word, and refuses to mov
 not use: a bridge that is no VNet any more is one of the zone `localnetwork` (qemu-server, check_bridge_access).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from deskyard.declaration.declaration import Declared
 from deskyard.engine.change import GONE, VM, Change
-from deskyard.engine.leftovers import VNET
-from deskyard.engine.stack import WorkspaceStack
+from deskyard.engine.leftovers import VNET, Known
 from deskyard.errors import ConfigError, SiteError
 from deskyard.plan.proxmox.workspace import VmPlan
 from deskyard.plan.workspace import GATEWAY
@@ -21,11 +20,10 @@ from deskyard.site.proxmox.wiring import bridges
 USE = "SDN.Use"
 
 
-def check(declared: Declared, stack: WorkspaceStack, steps: Sequence[Change]) -> None:
+def check(declared: Declared, known: Callable[[], Known], steps: Sequence[Change]) -> None:
     """Raise `ConfigError` if the network would be replaced below machines, `SiteError` if a NIC could not be moved."""
-    if declared.on_cluster is None:
-        return
-    if any(step.type == VNET and step.operation in GONE for step in steps) and stack.on_cluster().machines:
+    assert declared.on_cluster is not None
+    if any(step.type == VNET and step.operation in GONE for step in steps) and known().machines:
         name = declared.workspace.name
         reason = f"this run would replace the network of {name} below its machines, which would be cut off"
         remedy = "put zone and tags of the site back as they were, or destroy the workspace first"

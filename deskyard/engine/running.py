@@ -1,10 +1,9 @@
 """Whether the machines of a workspace run."""
 
-from deskyard.engine.machines import machines_of
+from deskyard.engine.backend import backend_of, machines_of
 from deskyard.errors import SiteError
 from deskyard.plan.workspace import WorkspacePlan
 from deskyard.site.files import read_site
-from deskyard.site.libvirt import daemon
 
 
 def stopped_machines(plan: WorkspacePlan) -> list[str]:
@@ -14,7 +13,7 @@ def stopped_machines(plan: WorkspacePlan) -> list[str]:
 
 def require_running(plan: WorkspacePlan, desktop: str | None = None) -> None:
     """Raise `SiteError` unless the gateway runs, and with it the desktop if one is named."""
-    dead = read_site(plan.site).backend == "libvirt" and not daemon.answers()
+    dead = not backend_of(read_site(plan.site)).answers()
     stopped = [] if dead else stopped_machines(plan)
     if dead or plan.gateway.machine.domain in stopped:
         raise SiteError("workspace", plan.name, "is not up", f"run ./inv workspace.up {plan.name}")

@@ -8,21 +8,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from deskyard.declaration import declaration
-from deskyard.declaration.declaration import Declared
 from deskyard.engine import running
+from deskyard.engine.backend import Underlay, backend_of
 from deskyard.errors import CommandError, ConfigError, SiteError
 from deskyard.gateway.config import render
 from deskyard.host.places import places
 from deskyard.isolation import probing
-from deskyard.isolation.libvirt import LibvirtUnderlay
-from deskyard.isolation.proxmox import ClusterUnderlay
 from deskyard.plan.isolation import ruleset
 from deskyard.plan.isolation.probe import GATEWAY, HERE, HOST, HostFacts
 from deskyard.plan.workspace import WorkspacePlan
-from deskyard.site.proxmox.client import connect
 from deskyard.site.ssh_link import SshLink
 from deskyard.wire import gateway_settings
 from deskyard.workspace import readiness
@@ -38,28 +35,6 @@ exec unshare --net sh -c 'nft -f - && nft -s list ruleset'
 """
 
 
-class Underlay(Protocol):
-    """What is below a workspace: the hypervisor of this machine, or a cluster."""
-
-    def inside(self) -> list[str]:
-        """The start of a command line that runs where the way to the gateway begins."""
-
-    def facts(self, plans: Sequence[WorkspacePlan]) -> HostFacts:
-        """What its hosts offer to be attacked."""
-
-    def findings(self) -> list[str]:
-        """What of its rules is not as planned."""
-
-    def not_examined(self) -> list[str]:
-        """What of them cannot be asked for."""
-
-    def versions(self) -> dict[str, str]:
-        """Of the programs that the layers are made of."""
-
-    def images(self) -> dict[str, str]:
-        """Of each machine, as far as it is told: the image that its disk started from."""
-
-
 def verify(name: str, against: str | None = None) -> dict[str, Any]:
     """Verify a workspace (and that it and `against` do not reach each other); the report, written down as well."""
     declared = [declaration.read(one) for one in dict.fromkeys((name, against)) if one]
@@ -68,7 +43,7 @@ def verify(name: str, against: str | None = None) -> dict[str, Any]:
         raise ConfigError("--against", name, "is the workspace itself", "name another one that is up")
     for plan in plans:
         running.require_running(plan)
-    underlays = [underlay_of(one) for one in declared]
+    underlays = [backend_of(one.site).underlay(one) for one in declared]
     facts = _merged(underlay.facts(plans) for underlay in underlays)
     began, started = _now(), time.monotonic()
     other = plans[1] if len(plans) > 1 else None
@@ -90,13 +65,6 @@ def verify(name: str, against: str | None = None) -> dict[str, Any]:
         "probes": [verdict.as_dict() for verdict in verdicts],
     }
     return {**report, "report": str(_write(plans[0], report))}
-
-
-def underlay_of(declared: Declared) -> Underlay:
-    """What is below a workspace, by the backend of its site."""
-    if declared.on_cluster is None:
-        return LibvirtUnderlay(declared.plan)
-    return ClusterUnderlay(declared.on_cluster, connect(declared.site))
 
 
 def rules_in_force(plan: WorkspacePlan, underlay: Underlay) -> dict[str, Any]:

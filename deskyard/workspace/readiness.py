@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from deskyard.engine.machines import machines_of
+from deskyard.engine.backend import machines_of
 from deskyard.engine.running import stopped_machines
 from deskyard.errors import CommandError, SiteError
 from deskyard.host.places import places

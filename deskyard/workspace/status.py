@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from deskyard.declaration import declaration
-from deskyard.engine.machines import machines_of
+from deskyard.engine.backend import machines_of
 from deskyard.plan.workspace import WorkspacePlan
 from deskyard.site import certificate_authority
 from deskyard.site.libvirt import forward

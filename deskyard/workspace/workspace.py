@@ -1,6 +1,5 @@
 """What can be done with a workspace: preview, up, destroy."""
 
-import contextlib
 import random
 import shutil
 import time
@@ -9,31 +8,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any, TypeVar
 
-import libvirt
-
 from deskyard.declaration import declaration
 from deskyard.declaration.declaration import Declared
 from deskyard.desktop import customise_delivery, key_delivery
 from deskyard.desktop.customise_delivery import How
-from deskyard.engine import leftovers, network_guard
+from deskyard.engine.backend import Backend, backend_of, machines_of
 from deskyard.engine.change import Change
-from deskyard.engine.machines import machines_of
 from deskyard.engine.stack import WorkspaceStack
 from deskyard.errors import ConfigError, SiteError
 from deskyard.host.places import places
 from deskyard.host.progress import Timings, say, step
-from deskyard.host.vm.accelerator import accelerator
-from deskyard.model.site import Site
+from deskyard.plan.workspace import WorkspacePlan
 from deskyard.site.files import read_site
-from deskyard.site.libvirt import daemon, forward
-from deskyard.site.libvirt.forward import Forward
 from deskyard.site.proxmox import retry
 from deskyard.site.ssh_link import SshLink
-from deskyard.workspace import preflight, readiness
+from deskyard.workspace import readiness
 from deskyard.workspace.status import state_of
 
 T = TypeVar("T")
-TRIES, PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 4, 5.0, 20.0
 
 
 def preview(name: str) -> dict[str, Any]:
@@ -63,22 +55,21 @@ def up(
     with step("check", timings):
         declared = _checked(name)
         stack = WorkspaceStack(name)
-        if declared.on_cluster is not None:
-            leftovers.clear(declared.site, name, stack.on_cluster())
+        backend = backend_of(declared.site)
+        backend.clear(name, stack.on_cluster)
         _release(declared, stack, remove)
-        steps = _again(declared.site, stack, stack.changes)
+        steps = _again(backend, stack, stack.changes)
         _guard_data(name, steps, remove)
-        network_guard.check(declared, stack, steps)
+        backend.guard(declared, stack.on_cluster, steps)
         keys = key_delivery.wanted(declared, stack)
         customised = customise_delivery.wanted(declared)
     if steps:
         with step("machines", timings):
-            _again(declared.site, stack, stack.up)
-        if declared.on_cluster is not None:
-            # Somebody may have been faster with an id, and so with an address.
-            declared = declaration.read(name)
+            _again(backend, stack, stack.up)
+        declared = backend.replan(declared)
     with step("routes", timings):
-        _connect(declared)
+        _connect(declared.plan)
+        backend.open_way(declared.plan)
         gateway = readiness.wait(declared.plan, on_route=on_route)
     if keys is not None:
         with step("keys", timings):
@@ -92,17 +83,12 @@ def up(
 def destroy(name: str) -> None:
     """Remove a workspace with all its desktops and their data. The declaration stays."""
     stack = WorkspaceStack(name)
-    workspace = declaration.read_workspace(name)
-    site = read_site(workspace.site)
+    site = read_site(declaration.read_workspace(name).site)
+    backend = backend_of(site)
     if stack.exists():
         stack.check_passphrase()
-        if site.backend == "libvirt":
-            daemon.up(accelerator(site.accelerator))
-            forward.close(site.name, name)
-            _pull_plugs(name)
-        else:
-            leftovers.clear(site, name, stack.on_cluster())
-        _again(site, stack, stack.destroy)
+        backend.prepare_destroy(name, stack.on_cluster)
+        _again(backend, stack, stack.destroy)
     else:
         say(f"    workspace {name} has no machines")
     SshLink(site.name, name).close()
@@ -111,12 +97,7 @@ def destroy(name: str) -> None:
 
 def _checked(name: str) -> Declared:
     declared = declaration.read(name)
-    if declared.on_cluster is not None:
-        preflight.check_on_cluster(declared)
-        return declared
-    preflight.check(declared)
-    daemon.up(declared.plan.accelerator)
-    preflight.check_with_hypervisor(declared)
+    backend_of(declared.site).check(declared)
     return declared
 
 
@@ -130,17 +111,14 @@ def _guard_data(name: str, steps: Sequence[Change], remove: Sequence[str]) -> No
         raise ConfigError("desktops", None, reason, remedy)
 
 
-def _again(site: Site, stack: WorkspaceStack, work: Callable[[], T]) -> T:
-    """Do it; on a cluster again after what passes: a lock that was not had, a node that was away, an id just taken.
-
-    Each time the cluster is looked at and planned on anew, and what the last try left is cleared.
-    """
-    pauses = retry.pauses(PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, TRIES if site.backend == "proxmox" else 1)
+def _again(backend: Backend, stack: WorkspaceStack, work: Callable[[], T]) -> T:
+    """Do it, and again after what passes, as often as the backend says; what the last try left is cleared before."""
+    pauses = backend.pauses()
     again = False
     while True:
         try:
             if again:
-                leftovers.clear(site, stack.name, stack.on_cluster())
+                backend.clear(stack.name, stack.on_cluster)
             return work()
         except SiteError as error:
             pause = next(pauses, None)
@@ -168,19 +146,6 @@ def _release(declared: Declared, stack: WorkspaceStack, remove: Sequence[str]) -
             say(f"    --remove {desktop}: there is no such desktop (any more)")
 
 
-def _connect(declared: Declared) -> None:
-    plan = declared.plan
+def _connect(plan: WorkspacePlan) -> None:
     desktops = [(desktop.name, desktop.address) for desktop in plan.desktops]
     SshLink(plan.site, plan.name).write_config(plan.gateway.uplink_address, desktops)
-    if declared.on_cluster is not None:
-        return
-    Forward(plan.site, plan.name, plan.gateway.listen, plan.gateway.port, plan.gateway.uplink_address).open()
-
-
-def _pull_plugs(name: str) -> None:
-    """Stop the machines at once: their disks go too, so there is nothing to shut down for."""
-    with daemon.connection() as link:
-        for domain in link.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE):
-            if domain.name().startswith(f"deskyard-{name}."):
-                with contextlib.suppress(libvirt.libvirtError):
-                    domain.destroy()

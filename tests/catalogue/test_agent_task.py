@@ -50,7 +50,7 @@ def owner(agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eventua
     monkeypatch.setattr(running, "require_running", lambda *_: None)
     config = str(agent.bench.yard.ssh_config)
     way = ["ssh", "-F", config, DESK]
-    monkeypatch.setattr(SshLink, "command", lambda self, host, remote: [*way, shlex.join(remote)])
+    monkeypatch.setattr(SshLink, "command", lambda self, host, remote, **_: [*way, shlex.join(remote)])
     eventually(agent.has(KEY), "the key")
 
 

@@ -11,6 +11,7 @@ import yaml
 
 from deskyard.declaration import declaration
 from deskyard.engine import running
+from deskyard.engine.on_libvirt import LibvirtBackend
 from deskyard.engine.stack import WorkspaceStack
 from deskyard.workspace import readiness, workspace
 from tests.desktop.lab import NETWORK, Lab
@@ -31,6 +32,7 @@ class Owner:
         for place, name, value in (
             (workspace, "_checked", declaration.read),
             (workspace, "_connect", lambda _: None),
+            (LibvirtBackend, "open_way", lambda *_: None),
             (workspace, "machines_of", lambda _: machines),
             (running, "require_running", lambda *_: None),
             (WorkspaceStack, "changes", lambda _: []),

@@ -12,10 +12,11 @@ from deskyard.engine import running
 from deskyard.errors import ConfigError
 from deskyard.host.command import Result
 from deskyard.isolation import probing, verification
-from deskyard.isolation.libvirt import LibvirtUnderlay, host_facts
+from deskyard.model.site import Site as DeclaredSite
 from deskyard.plan.isolation.probe import HERE, HostFacts
 from deskyard.site.libvirt import daemon
 from deskyard.site.libvirt.kinds.network import FilterKind
+from deskyard.site.libvirt.underlay import LibvirtUnderlay, host_facts
 from deskyard.site.ssh_link import SshLink
 from deskyard.workspace import readiness
 from tests.isolation.conftest import HOST_PORTS, planned
@@ -33,7 +34,7 @@ def live(lab: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Site:
         return Result(tuple(remote), 0, said, "", 0.0)
 
     def declared(name: str) -> Any:
-        return SimpleNamespace(plan=lab.workspaces[name].plan, on_cluster=None)
+        return SimpleNamespace(plan=lab.workspaces[name].plan, on_cluster=None, site=DeclaredSite())
 
     def status(plan: Any) -> dict[str, Any]:
         return {"digest": lab.workspaces[plan.name].settings.digest, "services": {"dns": "active"}, "desktops": {}}

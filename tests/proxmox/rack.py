@@ -13,6 +13,7 @@ import yaml
 import stacks.program
 from deskyard.declaration import declaration
 from deskyard.declaration.declaration import Declared
+from deskyard.engine import on_proxmox
 from deskyard.engine.change import Change
 from deskyard.engine.stack import WorkspaceStack
 from deskyard.host.places import places, tree
@@ -177,7 +178,7 @@ def stand_ins() -> list[tuple[Any, str, Any]]:
         # The peer's machines hold no guests: nobody hears the gateway's settings, and no route ever answers.
         (stacks.program, "_on_cluster", without_guests),
         (readiness, "wait", lambda plan, **_: {"ready": False, "desktops": {}}),
-        (workspace, "PAUSE_SECONDS", 0.1),
+        (on_proxmox, "PAUSE_SECONDS", 0.1),
     ]
 
 

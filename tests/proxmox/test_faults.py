@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from deskyard.workspace import workspace
+from deskyard.engine import on_proxmox
 from tests.proxmox.bench import DESKTOPS, NAME, Bench
 from tests.proxmox.guarded import Watch, cut_off, unguarded
 from tests.support.pve import Fake
@@ -98,7 +98,7 @@ def test_without_quorum_nothing_is_half_opened_and_tries_are_few(bench: Bench) -
     )
     ends_badly(bench, "no quorum")
     refused = [call for call in fake.calls if call.writes and call.number >= trouble.began]
-    assert 0 < len(refused) <= 60 * workspace.TRIES
+    assert 0 < len(refused) <= 60 * on_proxmox.TRIES
     assert {vm.status for vm in bench.rack.machines(NAME).values()} <= {"stopped"}
     fake.regain_quorum()
     ends_well(bench, *DESKTOPS)
@@ -142,7 +142,7 @@ def test_a_storage_that_stays_locked_is_named_after_a_few_tries_and_nothing_is_l
     bench.rack.declare(NAME, "dev1")
     fake.faults.storage_locks["local-lvm"] = 10_000
     ends_badly(bench, "cfs-lock 'storage-local-lvm' error: got lock request timeout")
-    assert len([call for call in fake.calls if clones(call)]) <= 2 * workspace.TRIES
+    assert len([call for call in fake.calls if clones(call)]) <= 2 * on_proxmox.TRIES
     fake.faults.storage_locks.clear()
     bench.run("destroy")
     bench.gone()
@@ -191,7 +191,7 @@ def test_a_lock_that_somebody_left_is_named_and_not_waited_for(bench: Bench) -> 
     fake.snapshot_lock(vm_id, "backup")
     ends_badly(bench, "VM is locked (backup)")
     asked = [call for call in fake.calls.writes() if call.path.endswith(f"/{vm_id}/config")]
-    assert 0 < len(asked) < workspace.TRIES
+    assert 0 < len(asked) < on_proxmox.TRIES
     fake.unlock(vm_id)
     ends_well(bench, *DESKTOPS)
 

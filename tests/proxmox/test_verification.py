@@ -1,7 +1,7 @@
 """What `workspace.verify` asks of a cluster where the real engine made a workspace, as made and changed by hand."""
 
-from deskyard.isolation.proxmox import ClusterUnderlay
 from deskyard.site.proxmox.client import connect
+from deskyard.site.proxmox.underlay import ClusterUnderlay
 from tests.proxmox.rack import Rack
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pulumi
 
-from deskyard.engine import leftovers, network_guard
+from deskyard.engine import leftovers, network_guard, on_proxmox, preflight
 from deskyard.engine import stack as pulumi_stack
 from deskyard.engine.change import RESOURCES, Change, Watcher
 from deskyard.engine.stack import WorkspaceStack
@@ -16,7 +16,7 @@ from deskyard.plan.proxmox import workspace as proxmox
 from deskyard.plan.proxmox.firewall import FirewallPlan, desktop_firewall
 from deskyard.plan.proxmox.view import ClusterView
 from deskyard.site.proxmox import retry, sdn, wiring
-from deskyard.workspace import preflight, workspace
+from deskyard.workspace import workspace
 from stacks.proxmox import machine, network
 from stacks.proxmox.machine import Machine
 
@@ -59,7 +59,7 @@ WITHOUT: dict[str, Piece] = {
     "guard of networks": (network_guard, "check", lambda *_: None),
     "clearing": (leftovers, "clear", lambda *_: []),
     "lifting of stale locks": (pulumi_stack, "_stale", lambda _: False),
-    "another try": (workspace, "TRIES", 1),
+    "another try": (on_proxmox, "TRIES", 1),
     "telling apart what passes": (retry, "passes", lambda _: True),
     "one try of a clone": (machine, "CLONE_TRIES", 2),
     "order of firewall and start": (Machine, "_firewall", _begun_before_its_firewall),

@@ -18,7 +18,7 @@ def gateway(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     script: list[str] = []
     plan = SimpleNamespace(site="local", name="careful")
     monkeypatch.setattr(gateway_program, "require", lambda name: plan)
-    monkeypatch.setattr(SshLink, "command", lambda link, host, remote: ["sh", "-c", script[-1]])
+    monkeypatch.setattr(SshLink, "command", lambda link, host, remote, **_: ["sh", "-c", script[-1]])
     return script
 
 

@@ -62,7 +62,7 @@ def desktop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desktop
     desktop = Desktop(tmp_path)
     monkeypatch.setattr(agent_task, "SECRET", str(desktop.secret))
     # Without the account, and without the way.
-    monkeypatch.setattr(SshLink, "command", lambda self, host, remote: list(remote[remote.index("--") + 1 :]))
+    monkeypatch.setattr(SshLink, "command", lambda self, host, remote, **_: list(remote[remote.index("--") + 1 :]))
     yield desktop
     desktop.server.shutdown()
     desktop.server.server_close()
@@ -74,7 +74,7 @@ def task(text: str, session: str = "", seconds: int = 60) -> Task:
 
 def saying(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     """Let the desktop run something else."""
-    monkeypatch.setattr(SshLink, "command", lambda self, host, remote: ["sh", "-c", script])
+    monkeypatch.setattr(SshLink, "command", lambda self, host, remote, **_: ["sh", "-c", script])
 
 
 def test_answer_comes_in_pieces_as_the_agent_says_them(desktop: Desktop) -> None:

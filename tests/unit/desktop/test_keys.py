@@ -160,7 +160,7 @@ def test_a_name_that_may_be_the_key_itself_is_not_shown() -> None:
 def test_an_interruption_ends_the_delivery(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     note = tmp_path / "started"
     monkeypatch.setattr(program, "REACH_SECONDS", 60.0)
-    monkeypatch.setattr(SshLink, "command", lambda *_: ["sh", "-c", f"echo $$ > {note}; exec sleep 60"])
+    monkeypatch.setattr(SshLink, "command", lambda *_, **__: ["sh", "-c", f"echo $$ > {note}; exec sleep 60"])
 
     def interrupt() -> None:
         deadline = time.monotonic() + 30

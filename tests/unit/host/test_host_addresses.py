@@ -9,8 +9,8 @@ from ipaddress import IPv4Address
 import pytest
 
 from deskyard.host import addresses
-from deskyard.isolation.libvirt import host_facts
 from deskyard.site.libvirt import daemon
+from deskyard.site.libvirt.underlay import host_facts
 from tests.support.requirements import need_root
 
 SPACE = f"dyha{os.getpid()}"

@@ -4,13 +4,15 @@ import socket
 from types import SimpleNamespace
 from typing import Any
 
+from deskyard.engine.backend import backend_of
 from deskyard.errors import SiteError
 from deskyard.guest import probe
 from deskyard.isolation import verification
-from deskyard.isolation.libvirt import LibvirtUnderlay
-from deskyard.isolation.proxmox import ClusterUnderlay, look
+from deskyard.model.site import Site
 from deskyard.plan.isolation.cluster import NOT_EXAMINED
 from deskyard.plan.isolation.probe import HostFacts
+from deskyard.site.libvirt.underlay import LibvirtUnderlay
+from deskyard.site.proxmox.underlay import ClusterUnderlay, look
 from tests.support.paper_cluster import PaperCluster, workspace
 from tests.unit.plan.test_workspace import planned
 
@@ -82,8 +84,8 @@ def test_nodes_of_a_cluster_are_the_hosts_that_desktops_must_not_reach() -> None
 
 
 def test_what_is_below_a_workspace_follows_from_its_site() -> None:
-    here: Any = SimpleNamespace(plan=planned(), on_cluster=None)
-    assert isinstance(verification.underlay_of(here), LibvirtUnderlay)
+    here: Any = SimpleNamespace(plan=planned(), on_cluster=None, site=Site())
+    assert isinstance(backend_of(here.site).underlay(here), LibvirtUnderlay)
 
 
 def test_two_workspaces_share_what_is_known_of_their_hosts() -> None:

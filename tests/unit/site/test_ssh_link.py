@@ -1,5 +1,6 @@
 """SSH: one config, host keys pinned and never trusted on first use."""
 
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -76,7 +77,7 @@ def test_a_kept_connection_has_a_short_path_of_its_own(link: SshLink, monkeypatc
 def test_a_connection_is_kept_only_where_nobody_else_can_put_a_socket(
     link: SshLink, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: int
 ) -> None:
-    monkeypatch.setattr(ssh_link.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
     link.control.parent.mkdir()
     link.control.parent.chmod(mode)
     kept = [option for option in link.command("gateway", ["true"], kept=True) if "ControlPath" in option]

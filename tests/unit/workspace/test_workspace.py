@@ -12,8 +12,9 @@ from pulumi.automation import CommandResult, errors
 
 from deskyard.access import access
 from deskyard.declaration import declaration
-from deskyard.engine import leftovers, running
+from deskyard.engine import leftovers, on_proxmox, running
 from deskyard.engine import stack as pulumi_stack
+from deskyard.engine.backend import backend_of
 from deskyard.engine.change import Change, clean
 from deskyard.engine.stack import WorkspaceStack, _clear_errors, _stale
 from deskyard.errors import ConfigError, SiteError
@@ -98,7 +99,7 @@ class Cluster:
     def run(self, backend: str = "proxmox") -> None:
         site: Any = SimpleNamespace(backend=backend)
         stack: Any = self
-        workspace._again(site, stack, self.work)
+        workspace._again(backend_of(site), stack, self.work)
 
     def _clear(self, *_: Any) -> None:
         self.cleared += 1
@@ -123,7 +124,7 @@ def test_what_does_not_pass_is_told_after_a_bounded_number_of_tries(monkeypatch:
     cluster = Cluster(monkeypatch, LOCKED, failures=1000)
     with pytest.raises(SiteError, match="lock request timeout"):
         cluster.run()
-    assert cluster.tries == workspace.TRIES
+    assert cluster.tries == on_proxmox.TRIES
 
 
 def test_a_lock_that_somebody_holds_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

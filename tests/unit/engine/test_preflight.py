@@ -11,11 +11,11 @@ import pytest
 
 from deskyard.declaration import declaration
 from deskyard.declaration.declaration import Declared
+from deskyard.engine import preflight
 from deskyard.errors import ConfigError, HostError
 from deskyard.host import facts, toolchain
 from deskyard.image.store import store
 from deskyard.image.store.store import BuiltImage
-from deskyard.workspace import preflight
 
 
 @pytest.fixture

@@ -1,0 +1,103 @@
+"""The seam between workspaces and where they run: what each backend does in its own way. A new one is a row here."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from deskyard.declaration.declaration import Declared
+from deskyard.engine.change import Change
+from deskyard.engine.leftovers import Known
+from deskyard.engine.on_libvirt import LibvirtBackend
+from deskyard.engine.on_proxmox import ProxmoxBackend
+from deskyard.model.site import Site
+from deskyard.plan.isolation.probe import HostFacts
+from deskyard.plan.workspace import WorkspacePlan
+from deskyard.site.files import read_site
+
+
+class Machines(Protocol):
+    """The machines of a workspace, by the names in the Plan."""
+
+    def states(self) -> dict[str, dict[str, Any]]:
+        """State and size of each machine that is there."""
+
+    def stopped(self) -> list[str]:
+        """Machines of the workspace that do not run."""
+
+    def host_key(self, domain: str) -> str:
+        """The SSH host key of a machine, told by its agent."""
+
+    def keep_evidence(self, folder: Path) -> None:
+        """Save what helps to find out why they failed."""
+
+
+class Underlay(Protocol):
+    """What is below a workspace: its hypervisor, and what that says of its layers."""
+
+    def inside(self) -> list[str]:
+        """The start of a command line on the machine from which a verification probes."""
+
+    def facts(self, plans: Sequence[WorkspacePlan]) -> HostFacts:
+        """What can only be asked where the workspaces run."""
+
+    def findings(self) -> list[str]:
+        """What of the layers is not as planned."""
+
+    def not_examined(self) -> list[str]:
+        """What nothing here can tell."""
+
+    def versions(self) -> dict[str, str]:
+        """The programs below, and their versions."""
+
+    def images(self) -> dict[str, str]:
+        """Of each machine, as far as it is told: the image that its disk started from."""
+
+
+class Backend(Protocol):
+    """What the site of a workspace does in its own way."""
+
+    def engine_environment(self) -> dict[str, str]:
+        """What the engine's plugins need in their environment."""
+
+    def check(self, declared: Declared) -> None:
+        """Raise an error for what would leave a workspace half made, before anything is touched."""
+
+    def guard(self, declared: Declared, known: Callable[[], Known], steps: Sequence[Change]) -> None:
+        """Raise an error for steps that would cut machines off."""
+
+    def clear(self, name: str, known: Callable[[], Known]) -> None:
+        """Take away what an interrupted run left; `known` is what the engine's state holds."""
+
+    def pauses(self) -> Iterator[float]:
+        """How long to wait before each new try after a failure that passes, in seconds."""
+
+    def replan(self, declared: Declared) -> Declared:
+        """The declaration after the machines are there."""
+
+    def open_way(self, plan: WorkspacePlan) -> None:
+        """Lead to the gateway's door."""
+
+    def prepare_destroy(self, name: str, known: Callable[[], Known]) -> None:
+        """Close the way to the door and stop the machines: their data goes too."""
+
+    def answers(self) -> bool:
+        """Whether machines can be asked for."""
+
+    def machines(self, plan: WorkspacePlan) -> Machines:
+        """The machines of a workspace."""
+
+    def underlay(self, declared: Declared) -> Underlay:
+        """What is below a workspace."""
+
+
+BACKENDS: dict[str, Callable[[Site], Backend]] = {"libvirt": LibvirtBackend, "proxmox": ProxmoxBackend}
+
+
+def backend_of(site: Site) -> Backend:
+    """The backend of a site."""
+    return BACKENDS[site.backend](site)
+
+
+def machines_of(plan: WorkspacePlan) -> Machines:
+    """The machines of a workspace on the backend of its site."""
+    return backend_of(read_site(plan.site)).machines(plan)

@@ -1,0 +1,75 @@
+"""The backend of this machine: libvirt and QEMU."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+
+import libvirt
+
+from deskyard.declaration.declaration import Declared
+from deskyard.engine import preflight
+from deskyard.engine.change import Change
+from deskyard.engine.leftovers import Known
+from deskyard.host.vm.accelerator import accelerator
+from deskyard.model.site import Site
+from deskyard.plan.workspace import WorkspacePlan
+from deskyard.site.libvirt import daemon, forward
+from deskyard.site.libvirt.forward import Forward
+from deskyard.site.libvirt.machines import LibvirtMachines
+from deskyard.site.libvirt.underlay import LibvirtUnderlay
+
+
+class LibvirtBackend:
+    """Workspaces on this machine; an interrupted run leaves nothing that the next `up` does not adopt."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def engine_environment(self) -> dict[str, str]:
+        """Nothing: the provider finds the hypervisor by itself."""
+        return {}
+
+    def check(self, declared: Declared) -> None:
+        """Programs, images, ports and memory of this machine; starts its hypervisor."""
+        preflight.check(declared)
+        daemon.up(declared.plan.accelerator)
+        preflight.check_with_hypervisor(declared)
+
+    def guard(self, declared: Declared, known: Callable[[], Known], steps: Sequence[Change]) -> None:
+        """Nothing: no step cuts a machine off here."""
+
+    def clear(self, name: str, known: Callable[[], Known]) -> None:
+        """Nothing is left."""
+
+    def pauses(self) -> Iterator[float]:
+        """None: what fails here does not pass by itself."""
+        return iter(())
+
+    def replan(self, declared: Declared) -> Declared:
+        """The same: its Plan follows from names."""
+        return declared
+
+    def open_way(self, plan: WorkspacePlan) -> None:
+        """Lead a port of this machine to the gateway."""
+        Forward(plan.site, plan.name, plan.gateway.listen, plan.gateway.port, plan.gateway.uplink_address).open()
+
+    def prepare_destroy(self, name: str, known: Callable[[], Known]) -> None:
+        """Close the port, and stop the machines at once: there is nothing to shut down for."""
+        daemon.up(accelerator(self._site.accelerator))
+        forward.close(self._site.name, name)
+        with daemon.connection() as link:
+            for domain in link.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE):
+                if domain.name().startswith(f"deskyard-{name}."):
+                    with contextlib.suppress(libvirt.libvirtError):
+                        domain.destroy()
+
+    def answers(self) -> bool:
+        """Whether the hypervisor runs."""
+        return daemon.answers()
+
+    def machines(self, plan: WorkspacePlan) -> LibvirtMachines:
+        """The domains of a workspace."""
+        return LibvirtMachines(plan)
+
+    def underlay(self, declared: Declared) -> LibvirtUnderlay:
+        """What libvirt and this kernel say of the layers."""
+        return LibvirtUnderlay(declared.plan)

@@ -1,0 +1,68 @@
+"""The backend of a Proxmox VE cluster."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from deskyard.declaration import declaration
+from deskyard.declaration.declaration import Declared
+from deskyard.engine import leftovers, network_guard, preflight
+from deskyard.engine.change import Change
+from deskyard.engine.leftovers import Known
+from deskyard.model.site import Site
+from deskyard.plan.workspace import WorkspacePlan
+from deskyard.site.proxmox import plugin, retry
+from deskyard.site.proxmox.client import connect
+from deskyard.site.proxmox.machines import ClusterMachines
+from deskyard.site.proxmox.underlay import ClusterUnderlay
+
+TRIES, PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 4, 5.0, 20.0
+
+
+class ProxmoxBackend:
+    """Workspaces on a cluster, which others plan on and change at the same time."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def engine_environment(self) -> dict[str, str]:
+        """The token of the plugin, and whom it trusts."""
+        return plugin.plugin_environment(self._site)
+
+    def check(self, declared: Declared) -> None:
+        """Tools, templates, firewall and the networks of others."""
+        preflight.check_on_cluster(declared)
+
+    def guard(self, declared: Declared, known: Callable[[], Known], steps: Sequence[Change]) -> None:
+        """Stop what would replace the network below machines, or move a NIC that the token may not move."""
+        network_guard.check(declared, known, steps)
+
+    def clear(self, name: str, known: Callable[[], Known]) -> None:
+        """Take away machines and networks that were made and are not in the engine's state."""
+        leftovers.clear(self._site, name, known())
+
+    def pauses(self) -> Iterator[float]:
+        """Some: a lock may be another's, a node away, an id just taken."""
+        return retry.pauses(PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, TRIES)
+
+    def replan(self, declared: Declared) -> Declared:
+        """Planned on the cluster anew: somebody may have been faster with an id, and so with an address."""
+        return declaration.read(declared.workspace.name)
+
+    def open_way(self, plan: WorkspacePlan) -> None:
+        """Nothing: the gateway has an address of the site's network."""
+
+    def prepare_destroy(self, name: str, known: Callable[[], Known]) -> None:
+        """Clear what the engine does not know, so that it does not stand in the way."""
+        self.clear(name, known)
+
+    def answers(self) -> bool:
+        """True: a cluster that is away says so when it is asked."""
+        return True
+
+    def machines(self, plan: WorkspacePlan) -> ClusterMachines:
+        """The machines of a workspace on all nodes."""
+        return ClusterMachines(plan, self._site)
+
+    def underlay(self, declared: Declared) -> ClusterUnderlay:
+        """What the API says of the layers."""
+        assert declared.on_cluster is not None
+        return ClusterUnderlay(declared.on_cluster, connect(self._site))
