@@ -2,9 +2,23 @@
 
 from invoke import Collection
 
-from deskyard.tasks import access, agent, bench, check, desktop, egress, entry, host, image, site, toolchain, workspace
+from deskyard.tasks import (
+    access,
+    agent,
+    bench,
+    check,
+    desktop,
+    egress,
+    entry,
+    host,
+    image,
+    release,
+    site,
+    toolchain,
+    workspace,
+)
 
 ns = Collection()
 entry.add_to(ns)
-for module in (access, agent, bench, check, desktop, egress, host, image, site, toolchain, workspace):
+for module in (access, agent, bench, check, desktop, egress, host, image, release, site, toolchain, workspace):
     ns.add_collection(module.ns)

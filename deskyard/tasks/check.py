@@ -45,6 +45,19 @@ def schemas(_: Context, write: bool = False) -> None:
     print("schemas are up to date")
 
 
+@command(help={"write": "write the pages that differ instead of refusing"})
+def roles(_: Context, write: bool = False) -> None:
+    """Compare each role's README.md with its argument_specs."""
+    from deskyard.lab import role_page
+
+    if write:
+        for path in role_page.write(tree()):
+            print(f"written: {path.relative_to(tree())}")
+        return
+    role_page.require(tree())
+    print("role pages are up to date")
+
+
 @command()
 def lock(_: Context) -> None:
     """Write requirements.lock anew from pyproject.toml: pinned, with hashes, without index addresses."""
@@ -153,6 +166,7 @@ ns = Collection("check")
 ns.add_task(deep)
 ns.add_task(lint)
 ns.add_task(schemas)
+ns.add_task(roles)
 ns.add_task(lock)
 ns.add_task(molecule)
 ns.add_task(mutation)

@@ -132,6 +132,8 @@ def input_files(image: AnyImage, tree: Path) -> list[Path]:
     for root in roots:
         path = tree / root
         found.update([path] if path.is_file() else _files_below(path))
+    # The page of a role is for people.
+    found = {path for path in found if not (path.name == "README.md" and (path.parent / "tasks").is_dir())}
     if isinstance(image, CustomImage):
         # Its tests are no part of it, as those of other images are not; what it copies is looked at more closely.
         apart = {TESTS, image.files}

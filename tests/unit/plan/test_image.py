@@ -58,6 +58,7 @@ def test_same_sources_have_the_same_digest(tree: Path) -> None:
         "images/small/note.txt",
         "ansible/roles/screen/defaults/main.yml",
         "ansible/roles/screen/files/deep/down.txt",
+        "ansible/roles/screen/files/README.md",
         "ansible/image.yml",
         "packer/build.hcl",
         "deskyard/host/vm/boot_sector.py",
@@ -101,7 +102,14 @@ def test_code_of_the_mechanism_may_move_and_no_digest_changes(tree: Path, monkey
     assert small_digest(tree) != before
 
 
-@pytest.mark.parametrize("path", ["ansible/roles/other/defaults/main.yml", "ansible/roles/screen/__pycache__/x.pyc"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "ansible/roles/other/defaults/main.yml",
+        "ansible/roles/screen/__pycache__/x.pyc",
+        "ansible/roles/screen/README.md",
+    ],
+)
 def test_digest_ignores_what_the_image_does_not_use(tree: Path, path: str) -> None:
     before = small_digest(tree)
     write(tree / path, "changed: true")

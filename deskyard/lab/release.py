@@ -1,0 +1,111 @@
+"""Says whether the tree may be tagged as a release: version, changelog, schemas, lock, pages, nothing uncommitted."""
+
+import re
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from deskyard.host.command import run
+from deskyard.lab import role_page
+from deskyard.model import schema
+
+VERSION = re.compile(r"\d+\.\d+\.\d+\Z")
+RELEASE = re.compile(r"^## (?P<version>\d+\.\d+\.\d+) \((?P<day>\d{4}-\d{2}-\d{2})\)$", re.MULTILINE)
+PINNED = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)(?:\[[^\]]*\])?==(?P<version>[^\s;\\]+)", re.MULTILINE)
+UPGRADE = "### Upgrade"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check: what is looked at, whether it is as it has to be, and what is wrong or was found."""
+
+    check: str
+    passed: bool
+    detail: str
+
+
+def examine(tree: Path) -> list[Finding]:
+    """All checks of a tree; nothing is changed."""
+    checks: dict[str, Callable[[Path], tuple[bool, str]]] = {
+        "version": _version,
+        "changelog": _changelog,
+        "lock": _lock,
+        "schemas": _schemas,
+        "role pages": _role_pages,
+        "commit": _commit,
+    }
+    return [Finding(name, *check(tree)) for name, check in checks.items()]
+
+
+def declared_version(tree: Path) -> str:
+    """The version in pyproject.toml."""
+    return str(_project(tree)["version"])
+
+
+def _project(tree: Path) -> dict[str, Any]:
+    project: dict[str, Any] = tomllib.loads((tree / "pyproject.toml").read_text())["project"]
+    return project
+
+
+def _version(tree: Path) -> tuple[bool, str]:
+    version = declared_version(tree)
+    if not VERSION.match(version):
+        return False, f"{version} in pyproject.toml is not MAJOR.MINOR.PATCH"
+    tags = run(["git", "tag", "--list"], cwd=tree, timeout=30, check=False).stdout.split()
+    return (False, f"v{version} is tagged already") if f"v{version}" in tags else (True, version)
+
+
+def _changelog(tree: Path) -> tuple[bool, str]:
+    text, version = (tree / "CHANGELOG.md").read_text(), declared_version(tree)
+    sections = [(found["version"], found.start(), found.end()) for found in RELEASE.finditer(text)]
+    if not sections or sections[0][0] != version:
+        newest = sections[0][0] if sections else "none"
+        return False, f"its newest release is {newest}: head the changes of this one with ## {version} (YYYY-MM-DD)"
+    if re.search(r"^- ", text[: sections[0][1]], re.MULTILINE):
+        return False, f"there are changes above {version}: put them below its heading"
+    own = text[sections[0][2] : sections[1][1] if len(sections) > 1 else None]
+    if UPGRADE not in own:
+        return False, f"{version} has no section {UPGRADE}: say what those who come from before have to do"
+    return True, version
+
+
+def _lock(tree: Path) -> tuple[bool, str]:
+    found = PINNED.finditer(_text(tree / "requirements.lock"))
+    pinned: dict[str, str] = {canonicalize_name(one["name"]): one["version"] for one in found}
+    project = _project(tree)
+    extras = project["optional-dependencies"].values()
+    wanted = map(Requirement, [*project["dependencies"], *(one for group in extras for one in group)])
+    wrong = [str(one) for one in wanted if not _fits(one, pinned)]
+    if wrong:
+        return False, f"does not fit {', '.join(wrong)}: run ./inv check.lock"
+    return True, f"{len(pinned)} packages"
+
+
+def _fits(wanted: Requirement, pinned: dict[str, str]) -> bool:
+    found = pinned.get(canonicalize_name(wanted.name))
+    return found is not None and wanted.specifier.contains(found, prereleases=True)
+
+
+def _text(path: Path) -> str:
+    return path.read_text() if path.is_file() else ""
+
+
+def _schemas(tree: Path) -> tuple[bool, str]:
+    stale = [name for name, value in schema.schemas().items() if _text(tree / "schemas" / name) != schema.text(value)]
+    return (False, f"{', '.join(stale)}: run ./inv check.schemas --write") if stale else (True, "follow from the model")
+
+
+def _role_pages(tree: Path) -> tuple[bool, str]:
+    stale = [path.parent.name for path in role_page.differing(tree)]
+    return (False, f"{', '.join(stale)}: run ./inv check.roles --write") if stale else (True, "follow from the roles")
+
+
+def _commit(tree: Path) -> tuple[bool, str]:
+    open_ = run(["git", "status", "--porcelain"], cwd=tree, timeout=60).stdout.splitlines()
+    head = run(["git", "rev-parse", "--short=12", "HEAD"], cwd=tree, timeout=30).stdout.strip()
+    return (False, f"{len(open_)} files are not committed, {open_[0][3:]} among them") if open_ else (True, head)

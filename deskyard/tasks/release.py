@@ -1,0 +1,26 @@
+"""Tasks of a release."""
+
+from dataclasses import asdict
+
+from invoke import Collection, Context, Exit
+
+from deskyard.tasks.front import command, show
+
+
+@command(help={"json": "print JSON"})
+def check(_: Context, json: bool = False) -> None:
+    """Say whether this tree may be tagged: version, changelog, lock, schemas, role pages, all committed; 1 if not."""
+    from deskyard.host.places import tree
+    from deskyard.lab.release import declared_version, examine
+
+    found = examine(tree())
+    lines = [f"{'ok  ' if one.passed else 'no  '} {one.check}: {one.detail}" for one in found]
+    passed = all(one.passed for one in found)
+    verdict = f"may be tagged: git tag v{declared_version(tree())}" if passed else "may not be tagged yet"
+    show({"passed": passed, "checks": [asdict(one) for one in found]}, as_json=json, text="\n".join([*lines, verdict]))
+    if not passed:
+        raise Exit(code=1)
+
+
+ns = Collection("release")
+ns.add_task(check)
