@@ -7,6 +7,7 @@ import re
 import sys
 import time
 from collections.abc import AsyncIterator
+from http import HTTPStatus
 from typing import Any
 
 import uvicorn
@@ -18,11 +19,12 @@ from starlette.staticfiles import StaticFiles
 
 from deskyard.errors import GatewayError
 from deskyard.gateway.config import render
-from deskyard.gateway.machine import room, systemd
+from deskyard.gateway.machine import systemd
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.session import admin, signing, tokens
 from deskyard.gateway.session.audit import Audit
 from deskyard.gateway.session.proxy import Proxy
+from deskyard.gateway.session.refusal import Refusal, status_of
 from deskyard.gateway.session.refusals import PERIOD_SECONDS, Refusals, listen
 from deskyard.gateway.session.sessions import Sessions
 from deskyard.gateway.session.store import Session, Store
@@ -120,10 +122,10 @@ async def _redeem(request: Request) -> Response:
         ticket = _ticket(await request.body())
         session, token = await sessions.redeem(ticket, address)
     except GatewayError as error:
-        if error.field == "rate":
+        if status_of(error) == HTTPStatus.TOO_MANY_REQUESTS:
             # In a flood each is counted, and a few are written down.
-            request.app.state.refusals.count(address, 429, "ticket", None, "redeem")
-        return _refusal(error, {"request": 400, "unknown": 403, "rate": 429}.get(error.field, 410))
+            request.app.state.refusals.count(address, HTTPStatus.TOO_MANY_REQUESTS, "ticket", None, "redeem")
+        return _refusal(error)
     return _with_cookie(session, token, sessions)
 
 
@@ -147,16 +149,16 @@ async def _drive(request: Request) -> Response:
         {"take": sessions.streams.take, "hand-over": sessions.streams.hand_over}[action](session)
     except (ValueError, KeyError, TypeError):
         remedy = 'send {"action": "take"} or {"action": "hand-over"}'
-        return _refusal(GatewayError("request", None, "is malformed", remedy), 400)
+        return _refusal(Refusal(HTTPStatus.BAD_REQUEST, "request", "is malformed", remedy))
     except GatewayError as error:
-        return _refusal(error, 403 if error.field == "mode" else 409)
+        return _refusal(error)
     return JSONResponse(_facts(session, sessions), headers=NO_STORE)
 
 
 async def _unauthorised(request: Request, error: Exception) -> Response:
     """The answer to an error that no page expects: there is no session that may do this."""
     assert isinstance(error, GatewayError)
-    return _refusal(error, 401)
+    return _refusal(error)
 
 
 def _session_of(request: Request) -> Session:
@@ -183,7 +185,7 @@ def _with_cookie(session: Session, token: str, sessions: Sessions) -> Response:
 
 
 def _ticket(body: bytes) -> str:
-    wrong = GatewayError("request", None, "is malformed", 'send {"ticket": "..."}')
+    wrong = Refusal(HTTPStatus.BAD_REQUEST, "request", "is malformed", 'send {"ticket": "..."}')
     try:
         ticket = json.loads(body)["ticket"]
     except (ValueError, KeyError, TypeError) as error:
@@ -206,11 +208,9 @@ def _facts(session: Session, sessions: Sessions) -> dict[str, Any]:
     }
 
 
-def _refusal(error: GatewayError, status: int) -> Response:
-    if error.field in room.UNWRITABLE:
-        status = 503
+def _refusal(error: GatewayError) -> Response:
     body = {"error": error.field, "message": error.reason, "remedy": error.remedy}
-    return JSONResponse(body, status, headers=NO_STORE)
+    return JSONResponse(body, status_of(error), headers=NO_STORE)
 
 
 def serve(layout: Layout) -> None:

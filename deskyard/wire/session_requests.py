@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+DEFAULT_MODE, DEFAULT_TTL_SECONDS = "drive", 8 * 3600
 SOCKET = "run/deskyard-session/admin.sock"
 
 

@@ -7,7 +7,10 @@ from pathlib import Path
 from deskyard.errors import GatewayError
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-UNWRITABLE = ("audit", "disk")  # fields of errors that are over as soon as something can be written
+
+
+class Unwritable(GatewayError):
+    """What could not be written down; it is over as soon as there is room."""
 
 
 def is_full(folder: Path) -> bool:
@@ -16,11 +19,11 @@ def is_full(folder: Path) -> bool:
     return room.f_bavail == 0 or (room.f_files > 0 and room.f_favail == 0)
 
 
-def full(folder: Path) -> GatewayError:
+def full(folder: Path) -> Unwritable:
     """The error of something that could not be written for want of room."""
     room = os.statvfs(folder)
     reason = (
         f"the gateway's disk is full: {room.f_bavail * room.f_frsize // 1024} KiB and {room.f_favail} files are free"
     )
     remedy = "in the gateway, make room (`du -xh / | sort -h | tail`); it goes on by itself then"
-    return GatewayError("disk", str(folder), reason, remedy)
+    return Unwritable("disk", str(folder), reason, remedy)

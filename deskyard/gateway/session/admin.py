@@ -74,5 +74,5 @@ async def _dispatch(sessions: Sessions, request: dict[str, Any]) -> Any:
         case "certificate":
             return sessions.note_certificate(request["facts"])
         case "ping":
-            return {"digest": sessions.settings.digest, "view": sessions.has_view()}
+            return {"digest": sessions.settings.digest, "view": sessions.streams.line.is_open()}
     raise GatewayError("command", request["command"], "is not known", "use deskyard-gateway")

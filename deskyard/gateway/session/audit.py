@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from deskyard.errors import GatewayError
 from deskyard.gateway.machine import room
+from deskyard.gateway.machine.room import Unwritable
 
 START = "0" * 64
 FULL_BYTES = 8 * 1024 * 1024
@@ -64,7 +64,7 @@ class Audit:
                 raise room.full(self._path.parent) from error
             else:
                 remedy = "see `journalctl -k` in the gateway"
-                raise GatewayError("audit", str(self._path), f"cannot be written: {error.strerror}", remedy) from error
+                raise Unwritable("audit", str(self._path), f"cannot be written: {error.strerror}", remedy) from error
 
     def _write(self, event: str, facts: dict[str, object]) -> None:
         if self._path.exists() and self._path.stat().st_size >= self._full_bytes:

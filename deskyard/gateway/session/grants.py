@@ -1,8 +1,10 @@
 """What may be granted, and why a link opens nothing."""
 
 from collections.abc import Sequence
+from http import HTTPStatus
 
 from deskyard.errors import GatewayError
+from deskyard.gateway.session.refusal import Refusal
 from deskyard.gateway.session.store import Session
 from deskyard.wire.gateway_settings import Desktop
 from deskyard.wire.routes import ROUTES
@@ -32,12 +34,12 @@ def check_grant(desktop: Desktop, routes: Sequence[str] | None, mode: str, ttl: 
     return tuple(sorted(set(chosen)))
 
 
-def why_not(session: Session | None, now: float) -> GatewayError:
-    """Why a ticket opens nothing; `field` is the word for programs."""
+def why_not(session: Session | None, now: float) -> Refusal:
+    """Why a ticket opens nothing."""
     if session is None:
-        return GatewayError("unknown", None, "this link is not known here", ASK_AGAIN)
+        return Refusal(HTTPStatus.FORBIDDEN, "unknown", "this link is not known here", ASK_AGAIN)
     if session.revoked is not None:
-        return GatewayError("revoked", None, "this link was revoked", ASK_AGAIN)
+        return Refusal(HTTPStatus.GONE, "revoked", "this link was revoked", ASK_AGAIN)
     if session.redeemed is not None:
-        return GatewayError("used", None, "this link was used already; a link opens once", ASK_AGAIN)
-    return GatewayError("expired", None, "this link has expired; links live for ten minutes", ASK_AGAIN)
+        return Refusal(HTTPStatus.GONE, "used", "this link was used already; a link opens once", ASK_AGAIN)
+    return Refusal(HTTPStatus.GONE, "expired", "this link has expired; links live for ten minutes", ASK_AGAIN)

@@ -5,6 +5,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import Callable, Hashable, Sequence
+from http import HTTPStatus
 from typing import Any
 
 from deskyard.errors import GatewayError
@@ -14,6 +15,7 @@ from deskyard.gateway.session.audit import Audit
 from deskyard.gateway.session.grants import ASK_AGAIN, check_grant, why_not
 from deskyard.gateway.session.pace import Pace
 from deskyard.gateway.session.proxy import Proxy
+from deskyard.gateway.session.refusal import Refusal
 from deskyard.gateway.session.signing import Ring
 from deskyard.gateway.session.store import Session, Store, ticket_hash
 from deskyard.gateway.session.streams import Streams
@@ -41,8 +43,6 @@ class Sessions:
     ) -> None:
         self.settings = settings
         self.streams = Streams(store, layout, self._note, clock)
-        self.close_streams: Callable[[str], None] = lambda id: None
-        self.has_view: Callable[[], bool] = lambda: False
         self._lease = layout.lease_seconds
         self._pace = Pace(layout.false_tickets_per_minute)
         self._store = store
@@ -96,14 +96,15 @@ class Sessions:
                 self._note("redeem", session, result="active", address=address)
         if session is None:
             if self._pace.too_fast(address):
-                raise GatewayError("rate", None, "too many links that open nothing came from here", "wait a minute")
+                reason = "too many links that open nothing came from here"
+                raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, "rate", reason, "wait a minute")
             known = self._store.by_ticket(hashed)
-            reason = why_not(known, now)
+            refusal = why_not(known, now)
             about = (
                 {"session": known.id, "desktop": known.desktop, "actor": known.actor} if known else {"session": None}
             )
-            self._audit.note("refuse", **about, route="redeem", address=address, result="refused", reason=reason.field)
-            raise reason
+            self._audit.note("refuse", **about, route="redeem", address=address, result="refused", reason=refusal.field)
+            raise refusal
         self._hasten(now)
         if not await self._proxy.admit(session):
             self._behind = True
@@ -152,9 +153,8 @@ class Sessions:
         assert session is not None
         try:
             self.streams.begin(key, session, address)
-        except GatewayError as error:
-            if error.field == "streams":
-                self._note("refuse", session, result="refused", address=address, reason=f"too many {error.field}")
+        except Refusal as refusal:
+            self._note("refuse", session, result="refused", address=address, reason=f"too many {refusal.field}")
             raise
         target = self.settings.desktop(desktop)
         return target.address, target.routes[DESKTOP.name]
@@ -176,7 +176,7 @@ class Sessions:
         elif said.get("flood"):
             # Else the same client is back at once. HAProxy hears of it from the sweep, which this wakes.
             self._mark_revoked([said["session"]], "deskyard-gateway", said["reason"])
-            self.close_streams(said["session"])
+            self.streams.line.close(said["session"])
         elif said["reason"] != "closed" and (session := self._store.get(said["session"])):
             self._note("refuse", session, result="closed", address=said["address"], reason=said["reason"])
 
@@ -295,7 +295,7 @@ class Sessions:
 
     async def _end(self, session: Session) -> bool:
         """Close the sockets of an ended session; false if HAProxy or the disk refuses, and the sweep must try again."""
-        self.close_streams(session.id)
+        self.streams.line.close(session.id)
         if await self._proxy.refuse(session, revoked=session.revoked is not None) == 0:
             return False
         try:

@@ -11,13 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from deskyard.errors import GatewayError
-from deskyard.gateway.machine import room
+from deskyard.gateway.session.refusal import status_of
 from deskyard.gateway.session.sessions import Sessions
 
 LINE_LIMIT = 1024 * 1024
-TOO_MANY = 429
-ENDED = 401
-NO_ROOM = 503
 
 
 class StreamLine:
@@ -27,9 +24,7 @@ class StreamLine:
         self._sessions = sessions
         self._writers: set[asyncio.StreamWriter] = set()
         self._allowed = {0, os.geteuid(), *_uids(view_user)}
-        sessions.streams.tell = self._tell_drivers
-        sessions.has_view = lambda: bool(self._writers)
-        sessions.close_streams = lambda id: self._tell({"close": id})
+        sessions.streams.line = self
 
     async def serve(self, path: Path) -> asyncio.Server:
         """Listen on `path`."""
@@ -76,11 +71,19 @@ class StreamLine:
         try:
             address, port = self._sessions.open_stream(key, message["session"], message["desktop"], message["address"])
         except GatewayError as error:
-            known = {"streams": TOO_MANY, **dict.fromkeys(room.UNWRITABLE, NO_ROOM)}
-            return {"status": known.get(error.field, ENDED)}
+            return {"status": int(status_of(error))}
         return {"status": 101, "address": address, "port": port, "drivers": self._sessions.streams.drivers}
 
-    def _tell_drivers(self) -> None:
+    def is_open(self) -> bool:
+        """Whether a filter is connected."""
+        return bool(self._writers)
+
+    def close(self, session: str) -> None:
+        """Let the connections of a session end."""
+        self._tell({"close": session})
+
+    def drivers_changed(self) -> None:
+        """Say who drives."""
         self._tell({"drivers": self._sessions.streams.drivers})
 
     def _tell(self, message: dict[str, Any]) -> None:

@@ -7,10 +7,11 @@ nothing for a while and somebody waits, and when his session ends. Who comes fir
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Protocol
 
-from deskyard.errors import GatewayError
 from deskyard.gateway.machine.layout import Layout
+from deskyard.gateway.session.refusal import Refusal
 from deskyard.gateway.session.store import Session, Store
 
 
@@ -30,15 +31,42 @@ class Note(Protocol):
     def __call__(self, event: str, session: Session, **facts: object) -> None: ...
 
 
+class FilterLine(Protocol):
+    """The line to the filter of VNC connections."""
+
+    def is_open(self) -> bool:
+        """Whether a filter is there."""
+
+    def close(self, session: str) -> None:
+        """Let the connections of a session end."""
+
+    def drivers_changed(self) -> None:
+        """Let the filter know who drives."""
+
+
+class NoLine:
+    """Nobody filters: there is nothing to close and nobody to tell."""
+
+    def is_open(self) -> bool:
+        """False."""
+        return False
+
+    def close(self, session: str) -> None:
+        """Nothing."""
+
+    def drivers_changed(self) -> None:
+        """Nothing."""
+
+
 @dataclass
 class Streams:
-    """All VNC connections, and the drivers; `tell` is called whenever a driver changes, `wake` for a connection."""
+    """All VNC connections, and the drivers; `line` hears when a driver changes, `wake` is called for a connection."""
 
     store: Store
     layout: Layout
     note: Note
     clock: Callable[[], float] = time.time
-    tell: Callable[[], None] = lambda: None
+    line: FilterLine = field(default_factory=NoLine)
     wake: Callable[[], None] = lambda: None
     open: dict[Hashable, Stream] = field(default_factory=dict)
     silent: set[str] = field(default_factory=set)  # desktops that did not answer the last connection
@@ -57,10 +85,16 @@ class Streams:
         """Take in a connection of a session that is good; raises `GatewayError` if there are too many."""
         mine = self.of(session.id)
         if len(mine) >= self.layout.streams_per_session:
-            raise GatewayError("streams", len(mine), "are open in this session", "close one")
+            raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, "streams", "are open in this session", "close one", len(mine))
         everybody = [stream for stream in self.open.values() if stream.session.desktop == session.desktop]
         if len(everybody) >= self.layout.streams_per_desktop:
-            raise GatewayError("streams", len(everybody), "are open to this desktop", "wait until one closes")
+            raise Refusal(
+                HTTPStatus.TOO_MANY_REQUESTS,
+                "streams",
+                "are open to this desktop",
+                "wait until one closes",
+                len(everybody),
+            )
         self.again(key, session, address, self.clock(), 0.0)
 
     def again(self, key: Hashable, session: Session, address: str, since: float, acted: float) -> None:
@@ -92,16 +126,20 @@ class Streams:
     def take(self, session: Session) -> None:
         """Make this session the driver; raises `GatewayError` if it may not be."""
         if session.mode != "drive":
-            raise GatewayError("mode", session.mode, "may only look on", "ask for a link with --mode drive")
+            raise Refusal(
+                HTTPStatus.FORBIDDEN, "mode", "may only look on", "ask for a link with --mode drive", session.mode
+            )
         if not self.of(session.id):
-            raise GatewayError("streams", None, "this session does not look at the desktop", "open the desktop first")
+            raise Refusal(
+                HTTPStatus.CONFLICT, "streams", "this session does not look at the desktop", "open the desktop first"
+            )
         if not self.drives(session):
             self._set(session.desktop, session, "taken")
 
     def hand_over(self, session: Session) -> None:
         """Give the drive to who waits longest, or to nobody; raises `GatewayError` if it is not this session's."""
         if not self.drives(session):
-            raise GatewayError("driver", None, "another session drives this desktop", "take over first")
+            raise Refusal(HTTPStatus.CONFLICT, "driver", "another session drives this desktop", "take over first")
         self._pass_on(session.desktop, "handed over", free=True)
 
     def sweep(self, alive: set[str]) -> None:
@@ -162,4 +200,4 @@ class Streams:
         self._gone.pop(desktop, None)
         if session is not None:
             self._drivers[desktop] = (session.id, now)
-        self.tell()
+        self.line.drivers_changed()

@@ -24,7 +24,7 @@ class Desk:
         self.streams = self.restarted()
 
     def restarted(self) -> Streams:
-        self.streams = Streams(self.store, LAYOUT, self._note, lambda: self.now, self._tell)
+        self.streams = Streams(self.store, LAYOUT, self._note, lambda: self.now, self)
         return self.streams
 
     def join(self, letter: str, mode: str = "drive", streams: int = 1) -> Session:
@@ -49,7 +49,13 @@ class Desk:
     def _note(self, event: str, session: Session, **facts: object) -> None:
         self.notes.append(f"{session.id[0]} {facts['result']} {facts['reason']}")
 
-    def _tell(self) -> None:
+    def is_open(self) -> bool:
+        return True
+
+    def close(self, session: str) -> None:
+        raise AssertionError(session)
+
+    def drivers_changed(self) -> None:
         self.told += 1
 
 
