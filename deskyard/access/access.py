@@ -8,6 +8,7 @@ from typing import Any
 from deskyard.access import gateway_program
 from deskyard.errors import ConfigError
 from deskyard.wire import session_requests
+from deskyard.wire.session_requests import DEFAULT_MODE, DEFAULT_TTL
 
 FOLLOW_SECONDS = 2.0
 FOLLOW_AT_ONCE = 1000
@@ -15,19 +16,18 @@ DURATION = re.compile(r"(?P<number>[1-9]\d{0,5})(?P<unit>[smhd])\Z")
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
-def grant(target: str, routes: str | None = None, mode: str = "drive", ttl: str = "8h") -> dict[str, Any]:
+def grant(target: str, routes: str | None = None, mode: str = DEFAULT_MODE, ttl: str = DEFAULT_TTL) -> dict[str, Any]:
     """Make a link to WORKSPACE/DESKTOP. The answer holds a secret: the link's ticket."""
     name, _, desktop = target.partition("/")
     if not desktop:
         raise ConfigError("desktop", target, "names no desktop", "write WORKSPACE/DESKTOP")
-    plan = gateway_program.require(name)
-    plan.desktop(desktop)
+    link = gateway_program.require(name)
     life, who = seconds(ttl), gateway_program.actor()
     arguments = ["grant", "--desktop", desktop, "--mode", mode, "--ttl", str(life), "--actor", who]
     if routes is not None:
         arguments += ["--routes", routes]
     request = session_requests.grant(desktop, session_requests.named_routes(routes), mode, life, who)
-    answer: dict[str, Any] = gateway_program.ask_service(plan, request, arguments)
+    answer: dict[str, Any] = gateway_program.ask_service(link, request, arguments)
     return answer
 
 
@@ -42,13 +42,11 @@ def revoke(name: str, *, session: str | None = None, desktop: str | None = None,
     if len(chosen) != 1:
         remedy = "give just one of --session ID, --desktop NAME, --all"
         raise ConfigError("access.revoke", None, "does not say which sessions", remedy)
-    plan = gateway_program.require(name)
-    if desktop is not None:
-        plan.desktop(desktop)
+    link = gateway_program.require(name)
     arguments = [session] if session else ["--desktop", desktop] if desktop else ["--all"]
     who = gateway_program.actor()
     request = session_requests.revoke(session, desktop, everything, who)
-    return gateway_program.ask_service(plan, request, ["revoke", *arguments, "--actor", who])
+    return gateway_program.ask_service(link, request, ["revoke", *arguments, "--actor", who])
 
 
 def rotate_keys(name: str, *, at_once: bool = False) -> Any:
@@ -74,9 +72,9 @@ def verify_audit(name: str, known: str | None = None) -> Any:
 
 def follow_audit(name: str, since: int, pause: float = FOLLOW_SECONDS) -> Iterator[Any]:
     """Events after number `since`, as they come, for ever."""
-    plan = gateway_program.require(name)
+    link = gateway_program.require(name)
     while True:
-        for event in gateway_program.ask(plan, ["audit", "--since", str(since), "--last", str(FOLLOW_AT_ONCE)]):
+        for event in gateway_program.ask(link, ["audit", "--since", str(since), "--last", str(FOLLOW_AT_ONCE)]):
             since = event["seq"]
             yield event
         time.sleep(pause)

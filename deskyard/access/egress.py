@@ -10,18 +10,18 @@ from deskyard.declaration import declaration
 from deskyard.declaration.allow_list import declare, undeclare
 from deskyard.errors import ConfigError, SiteError
 from deskyard.model.egress import normal_entry
-from deskyard.site.ssh_link import GATEWAY, SshLink
+from deskyard.site.ssh_link import GATEWAY
 
 
 def allow(name: str, entry: str, seconds: int | None, once: bool, always: bool) -> dict[str, Any]:
     """Let the desktops of workspace `name` reach `entry`; `always` also writes it into the declaration."""
     entry = normal(entry)
-    plan = gateway_program.require(name)
+    link = gateway_program.require(name)
     if always and (once or seconds is not None):
         raise ConfigError("egress.allow", entry, "cannot end and stay", "leave out --always, or --once and --for")
     bound = ["--for", str(seconds)] if seconds is not None else []
     arguments = ["allow", entry, *bound, *(["--once"] if once else []), "--actor", gateway_program.actor()]
-    state: dict[str, Any] = gateway_program.ask(plan, arguments)
+    state: dict[str, Any] = gateway_program.ask(link, arguments)
     state["written"] = declare(declaration.stack_file(name), entry) if always else False
     return state
 
@@ -42,10 +42,9 @@ def allowed(name: str) -> dict[str, Any]:
 
 def denied(name: str, follow: bool) -> Generator[dict[str, str], None, None]:
     """What was refused, oldest first; with `follow` each refusal as it happens, until interrupted."""
-    plan = gateway_program.require(name)
-    ssh = SshLink(plan.site, plan.name)
+    link = gateway_program.require(name)
     remote = ["sudo", "deskyard-gateway", "denied", "--json", *(["--follow"] if follow else [])]
-    with subprocess.Popen(ssh.command(GATEWAY, remote), stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(link.command(GATEWAY, remote), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
             for line in process.stdout:

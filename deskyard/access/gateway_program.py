@@ -8,47 +8,44 @@ from typing import Any
 from deskyard.declaration import declaration
 from deskyard.engine import running
 from deskyard.errors import ConfigError, SiteError
-from deskyard.plan.workspace import WorkspacePlan
 from deskyard.site.ssh_link import GATEWAY, SshLink
 from deskyard.wire import session_requests
 
 ASK_SECONDS = 120.0
 
 
-def require(name: str) -> WorkspacePlan:
-    """The Plan of a workspace whose gateway can be asked; raises an error that says what to do if it is down."""
-    plan = declaration.read(name).plan
-    running.require_running(plan)
-    return plan
+def require(name: str) -> SshLink:
+    """The way to the gateway that runs, whatever is declared by now; raises `SiteError` if none does."""
+    site = declaration.site_of(name)
+    running.require_gateway(site, name)
+    return SshLink(site.name, name)
 
 
-def ask_service(plan: WorkspacePlan, request: dict[str, Any], arguments: list[str]) -> Any:
+def ask_service(link: SshLink, request: dict[str, Any], arguments: list[str]) -> Any:
     """What the session service answers on its private line, where no program has to start for it.
 
     If it cannot be asked so, `deskyard-gateway` is, with the same as `arguments`: a gateway from before has no socat,
     and of a service that is down the program says what to do.
     """
-    ssh = SshLink(plan.site, plan.name)
     argv = ["sudo", "socat", f"-t{ASK_SECONDS:.0f}", "-", f"UNIX-CONNECT:/{session_requests.SOCKET}"]
-    answer = ssh.run(GATEWAY, argv, stdin=json.dumps(request), timeout=ASK_SECONDS, check=False, kept=True)
+    answer = link.run(GATEWAY, argv, stdin=json.dumps(request), timeout=ASK_SECONDS, check=False, kept=True)
     if answer.code != 0 or not answer.stdout:
-        return ask(plan, arguments)
+        return ask(link, arguments)
     document = json.loads(answer.stdout)
     if "error" in document:
         raise _refused(document["error"])
     return document["result"]
 
 
-def ask(plan: WorkspacePlan, arguments: list[str]) -> Any:
+def ask(link: SshLink, arguments: list[str]) -> Any:
     """What `deskyard-gateway` answers; its own errors are raised as `ConfigError`."""
-    ssh = SshLink(plan.site, plan.name)
-    answer = ssh.run(GATEWAY, ["sudo", "deskyard-gateway", *arguments], timeout=ASK_SECONDS, check=False, kept=True)
+    answer = link.run(GATEWAY, ["sudo", "deskyard-gateway", *arguments], timeout=ASK_SECONDS, check=False, kept=True)
     try:
         document = json.loads(answer.stdout)
     except ValueError as error:
         tail = answer.stderr.strip()[-500:]
         reason = f"did not answer ({answer.code}): {tail}"
-        raise SiteError("gateway", plan.name, reason, f"see ./inv workspace.status {plan.name}") from error
+        raise SiteError("gateway", link.workspace, reason, f"see ./inv workspace.status {link.workspace}") from error
     if isinstance(document, dict) and "error" in document:
         raise _refused(document["error"])
     return document

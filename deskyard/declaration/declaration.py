@@ -84,13 +84,26 @@ def read(name: str) -> Declared:
 
 def read_workspace(name: str) -> Workspace:
     """What the user wrote for workspace `name`."""
+    return check_content(name, _content(name), stack_file(name).name)
+
+
+def _content(name: str) -> Any:
     path = stack_file(name)
     if not path.is_file():
         near = difflib.get_close_matches(name, stack_names(), 1)
         known = ", ".join(stack_names()) or "none"
         remedy = f"write {near[0]!r}" if near else f"create the file (examples/ has some); known: {known}"
         raise ConfigError("workspace", name, f"{path} does not exist", remedy)
-    return check_content(name, load_yaml(path) or {}, path.name)
+    return load_yaml(path) or {}
+
+
+def site_of(name: str) -> Site:
+    """The site of workspace `name`: of its file nothing else is looked at, whatever it declares by now."""
+    content = _content(name)
+    config = content.get("config") if isinstance(content, dict) else None
+    values = config if isinstance(config, dict) else {}
+    site = values.get(f"{PROJECT}:site", values.get("site", Workspace.model_fields["site"].default))
+    return read_site(str(site))
 
 
 def check_content(name: str, content: Any, source: str) -> Workspace:

@@ -83,6 +83,9 @@ class Backend(Protocol):
     def answers(self) -> bool:
         """Whether machines can be asked for."""
 
+    def gateway_runs(self, workspace: str) -> bool:
+        """Whether the gateway of a workspace runs, asked by its name alone."""
+
     def machines(self, plan: WorkspacePlan) -> Machines:
         """The machines of a workspace."""
 

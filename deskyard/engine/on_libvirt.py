@@ -11,7 +11,8 @@ from deskyard.engine.change import Change
 from deskyard.engine.leftovers import Known
 from deskyard.host.vm.accelerator import accelerator
 from deskyard.model.site import Site
-from deskyard.plan.workspace import WorkspacePlan
+from deskyard.plan.names import domain
+from deskyard.plan.workspace import GATEWAY, WorkspacePlan
 from deskyard.site.libvirt import daemon, forward
 from deskyard.site.libvirt.forward import Forward
 from deskyard.site.libvirt.machines import LibvirtMachines
@@ -57,14 +58,20 @@ class LibvirtBackend:
         daemon.up(accelerator(self._site.accelerator))
         forward.close(self._site.name, name)
         with daemon.connection() as link:
-            for domain in link.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE):
-                if domain.name().startswith(f"deskyard-{name}."):
+            for machine in link.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE):
+                if machine.name().startswith(domain(name, "")):
                     with contextlib.suppress(libvirt.libvirtError):
-                        domain.destroy()
+                        machine.destroy()
 
     def answers(self) -> bool:
         """Whether the hypervisor runs."""
         return daemon.answers()
+
+    def gateway_runs(self, workspace: str) -> bool:
+        """Whether its domain is active."""
+        with daemon.connection() as link:
+            running = {one.name() for one in link.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)}
+        return domain(workspace, GATEWAY) in running
 
     def machines(self, plan: WorkspacePlan) -> LibvirtMachines:
         """The domains of a workspace."""

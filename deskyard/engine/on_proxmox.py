@@ -8,10 +8,10 @@ from deskyard.engine import leftovers, network_guard, preflight
 from deskyard.engine.change import Change
 from deskyard.engine.leftovers import Known
 from deskyard.model.site import Site
-from deskyard.plan.workspace import WorkspacePlan
+from deskyard.plan.workspace import GATEWAY, WorkspacePlan
 from deskyard.site.proxmox import plugin, retry
 from deskyard.site.proxmox.client import connect
-from deskyard.site.proxmox.machines import ClusterMachines
+from deskyard.site.proxmox.machines import ClusterMachines, runs
 from deskyard.site.proxmox.underlay import ClusterUnderlay
 
 TRIES, PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 4, 5.0, 20.0
@@ -57,6 +57,10 @@ class ProxmoxBackend:
     def answers(self) -> bool:
         """True: a cluster that is away says so when it is asked."""
         return True
+
+    def gateway_runs(self, workspace: str) -> bool:
+        """Whether its machine runs, wherever it is."""
+        return runs(self._site, workspace, GATEWAY)
 
     def machines(self, plan: WorkspacePlan) -> ClusterMachines:
         """The machines of a workspace on all nodes."""

@@ -2,6 +2,7 @@
 
 from deskyard.engine.backend import backend_of, machines_of
 from deskyard.errors import SiteError
+from deskyard.model.site import Site
 from deskyard.plan.workspace import WorkspacePlan
 from deskyard.site.files import read_site
 
@@ -9,6 +10,13 @@ from deskyard.site.files import read_site
 def stopped_machines(plan: WorkspacePlan) -> list[str]:
     """Machines of the workspace that do not run."""
     return machines_of(plan).stopped()
+
+
+def require_gateway(site: Site, workspace: str) -> None:
+    """Raise `SiteError` unless the gateway of a workspace runs; nothing is planned for it."""
+    backend = backend_of(site)
+    if not backend.answers() or not backend.gateway_runs(workspace):
+        raise SiteError("workspace", workspace, "is not up", f"run ./inv workspace.up {workspace}")
 
 
 def require_running(plan: WorkspacePlan, desktop: str | None = None) -> None:

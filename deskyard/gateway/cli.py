@@ -153,7 +153,7 @@ def _parser() -> argparse.ArgumentParser:
     grant.add_argument("--desktop", required=True, help="name of the desktop")
     grant.add_argument("--routes", help=f"comma-separated: {', '.join(ROUTES)} (default: all that the mode allows)")
     grant.add_argument("--mode", default=session_requests.DEFAULT_MODE, help="drive or view (default: %(default)s)")
-    ttl = session_requests.DEFAULT_TTL_SECONDS
+    ttl = session_requests.DEFAULT_HOURS * 3600
     grant.add_argument("--ttl", type=int, default=ttl, help="life of the session in seconds (default: %(default)s)")
     grant.add_argument("--actor", default="root", help="for whom, as the audit shall show it")
     add("list", _list, "list sessions")

@@ -15,3 +15,8 @@ def mac_address(*parts: str) -> str:
     """
     digest = hashlib.sha256("/".join(parts).encode()).hexdigest()
     return ":".join(["02", *(digest[at : at + 2] for at in range(0, 10, 2))])
+
+
+def domain(workspace: str, machine: str) -> str:
+    """The name of a machine, a desktop or `gateway`, at libvirt."""
+    return f"deskyard-{workspace}.{machine}"

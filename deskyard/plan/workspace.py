@@ -9,7 +9,7 @@ from deskyard.errors import ConfigError
 from deskyard.model.site import Site
 from deskyard.model.workspace import Desktop, Workspace
 from deskyard.plan.egress import denied_networks, plan_egress
-from deskyard.plan.names import mac_address, short_id
+from deskyard.plan.names import domain, mac_address, short_id
 from deskyard.wire import gateway_settings
 from deskyard.wire.gateway_settings import Acme, Settings
 from deskyard.wire.routes import ROUTES
@@ -259,7 +259,7 @@ def _desktop(
     tier = tiers[desktop.tier]
     routes = {route.name: route.port for route in ROUTES.values()}
     machine = MachinePlan(
-        domain=f"deskyard-{workspace.name}.{desktop.name}",
+        domain=domain(workspace.name, desktop.name),
         hostname=desktop.name,
         image=_image(desktop, index, workspace),
         vcpus=vcpus(tier.vcpus, accelerator),
@@ -322,7 +322,7 @@ def _gateway(
         acme=_acme(site),
     )
     machine = MachinePlan(
-        domain=f"deskyard-{workspace.name}.gateway",
+        domain=domain(workspace.name, GATEWAY),
         hostname=f"{workspace.name}-gateway",
         image=GATEWAY_IMAGE,
         vcpus=GATEWAY_VCPUS,

@@ -8,18 +8,22 @@ from typing import Any
 from invoke import Collection, Context, Exit
 
 from deskyard.tasks.front import command, show
+from deskyard.wire.routes import ROUTES
+from deskyard.wire.session_requests import DEFAULT_MODE, DEFAULT_TTL
 
 
 @command(
     help={
         "target": "WORKSPACE/DESKTOP",
-        "routes": "comma-separated: desktop, terminal (default: all that the mode allows)",
+        "routes": f"comma-separated: {', '.join(ROUTES)} (default: all that the mode allows)",
         "mode": "drive, or view to watch only",
         "ttl": "life of the session: 30m, 8h, 2d",
         "json": "print JSON",
     }
 )
-def grant(_: Context, target: str, routes: str = "", mode: str = "drive", ttl: str = "8h", json: bool = False) -> None:
+def grant(
+    _: Context, target: str, routes: str = "", mode: str = DEFAULT_MODE, ttl: str = DEFAULT_TTL, json: bool = False
+) -> None:
     """Print a link to a desktop. It works once and soon expires: hand it over as a secret."""
     from deskyard.access import access
 

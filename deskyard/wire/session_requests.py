@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-DEFAULT_MODE, DEFAULT_TTL_SECONDS = "drive", 8 * 3600
+DEFAULT_MODE, DEFAULT_HOURS = "drive", 8
+DEFAULT_TTL = f"{DEFAULT_HOURS}h"
 SOCKET = "run/deskyard-session/admin.sock"
 
 

@@ -68,26 +68,26 @@ def test_the_service_is_asked_by_one_connection_and_no_program_starts(gateway: L
     before = accepted(gateway)
     for number in range(4):
         request = session_requests.grant("dev1", None, "drive", number, "ada")
-        assert gateway_program.ask_service(gateway.plan, request, ["never"]) == [request]
+        assert gateway_program.ask_service(gateway.link, request, ["never"]) == [request]
     assert accepted(gateway) == before + 1
     assert gateway.link.control.is_socket()
     refused = session_requests.grant("dev1", ["x"], "drive", 1, "ada")
     with pytest.raises(ConfigError, match="routes = 'x': no"):
-        gateway_program.ask_service(gateway.plan, refused, ["never"])
+        gateway_program.ask_service(gateway.link, refused, ["never"])
 
 
 def test_closed_the_connection_is_gone_and_the_next_question_makes_another(gateway: Lab) -> None:
-    assert gateway_program.ask(gateway.plan, ["list"]) == {"started": "list"}
+    assert gateway_program.ask(gateway.link, ["list"]) == {"started": "list"}
     before = accepted(gateway)
     gateway.link.close()
     gone(gateway)
     gateway.link.close()
-    assert gateway_program.ask(gateway.plan, ["list"]) == {"started": "list"}
+    assert gateway_program.ask(gateway.link, ["list"]) == {"started": "list"}
     assert accepted(gateway) == before + 1
 
 
 def test_without_a_service_its_program_answers(gateway: Lab) -> None:
-    answer = gateway_program.ask_service(gateway.plan, session_requests.listing(), ["list", "x"])
+    answer = gateway_program.ask_service(gateway.link, session_requests.listing(), ["list", "x"])
     assert answer == {"started": "list x"}
 
 
@@ -95,13 +95,13 @@ def test_a_gateway_without_socat_is_asked_by_its_program(gateway: Lab) -> None:
     serve(gateway)
     gateway.do(GATEWAY, "mv /usr/bin/socat /usr/bin/socat.away")
     try:
-        assert gateway_program.ask_service(gateway.plan, session_requests.listing(), ["list"]) == {"started": "list"}
+        assert gateway_program.ask_service(gateway.link, session_requests.listing(), ["list"]) == {"started": "list"}
     finally:
         gateway.do(GATEWAY, "mv /usr/bin/socat.away /usr/bin/socat")
 
 
 def test_a_new_key_of_the_gateway_ends_the_connection_that_was_made_with_the_old_one(gateway: Lab) -> None:
-    gateway_program.ask(gateway.plan, ["list"])
+    gateway_program.ask(gateway.link, ["list"])
     pinned = gateway.link.known_hosts.read_text()
     key = next(line for line in pinned.splitlines() if line.startswith("lab.gateway ")).partition(" ")[2]
     gateway.link.pin(GATEWAY, key)
@@ -110,18 +110,18 @@ def test_a_new_key_of_the_gateway_ends_the_connection_that_was_made_with_the_old
         gateway.link.pin(GATEWAY, "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")
         gone(gateway)
         with pytest.raises(SiteError):
-            gateway_program.ask(gateway.plan, ["list"])
+            gateway_program.ask(gateway.link, ["list"])
     finally:
         gateway.link.known_hosts.write_text(pinned)
 
 
 def test_a_connection_that_breaks_is_made_anew(gateway: Lab) -> None:
-    gateway_program.ask(gateway.plan, ["list"])
+    gateway_program.ask(gateway.link, ["list"])
     gateway.do(GATEWAY, "pkill -u deskyard -f 'sshd.*deskyard'")
     until = time.monotonic() + SECONDS
     while True:
         try:
-            assert gateway_program.ask(gateway.plan, ["list"]) == {"started": "list"}
+            assert gateway_program.ask(gateway.link, ["list"]) == {"started": "list"}
             return
         except SiteError:
             assert time.monotonic() < until, json.dumps({"control": str(gateway.link.control)})

@@ -34,6 +34,14 @@ def look(
     return view if workspace is None else wired(client, view, site, workspace)
 
 
+def runs(site: Site, workspace: str, machine: str) -> bool:
+    """Whether a machine of a workspace runs, asked by names alone."""
+    client = connect(site)
+    view = read_view(client.get("cluster/resources", type="vm"), (), {})
+    found = view.machine_of(Owner(site.name, workspace, machine))
+    return found is not None and is_running(client, found.node, found.vm_id)
+
+
 class ClusterMachines:
     """What status and readiness ask of the machines of one workspace."""
 

@@ -1,7 +1,6 @@
 """The refusals a gateway tells, as they come over its SSH connection."""
 
 import shlex
-from types import SimpleNamespace
 
 import pytest
 
@@ -16,8 +15,7 @@ TOLD = '{"target": "later.example.org:80"}'
 def gateway(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A workspace whose gateway is a shell script: the last of this list."""
     script: list[str] = []
-    plan = SimpleNamespace(site="local", name="careful")
-    monkeypatch.setattr(gateway_program, "require", lambda name: plan)
+    monkeypatch.setattr(gateway_program, "require", lambda name: SshLink("local", name))
     monkeypatch.setattr(SshLink, "command", lambda link, host, remote, **_: ["sh", "-c", script[-1]])
     return script
 

@@ -107,3 +107,15 @@ def test_cluster_is_asked_for_the_templates_of_the_images_that_are_used(monkeypa
     known = {name: [f"{name}-digest"] for name in ("desktop", "gateway", "mine")}
     # A desktop may live on when its image is declared no more.
     assert asked == [{**known, "gone": ()}]
+
+
+def test_site_of_a_workspace_is_known_whatever_else_it_declares(stacks: Path) -> None:
+    (stacks / "sites").mkdir()
+    (stacks / "sites" / "lab.yaml").write_text("domain: desks.example\n")
+    (stacks / "Pulumi.lab.yaml").write_text("config:\n  deskyard:site: lab\n  deskyard:tier: no such thing\n")
+    assert declaration.site_of("lab").domain == "desks.example"
+    for content in (GOOD, "", "config: 7\n"):
+        (stacks / "Pulumi.lab.yaml").write_text(content)
+        assert declaration.site_of("lab") == Site()
+    with pytest.raises(ConfigError, match="does not exist"):
+        declaration.site_of("labb")

@@ -1,5 +1,6 @@
 """The guard of data, and small parts of access."""
 
+import contextlib
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ from deskyard.engine.backend import backend_of
 from deskyard.engine.change import Change, clean
 from deskyard.engine.stack import WorkspaceStack, _clear_errors, _stale
 from deskyard.errors import ConfigError, SiteError
+from deskyard.model.site import Site
 from deskyard.site.libvirt import daemon
 from deskyard.site.proxmox import plugin
 from deskyard.workspace import workspace
@@ -231,6 +233,21 @@ def test_what_is_asked_for_has_to_run(
         return
     with pytest.raises(SiteError, match=what):
         running.require_running(plan, desktop)
+
+
+@pytest.mark.parametrize("active", [["deskyard-lab.gateway"], ["deskyard-lab.dev1", "deskyard-other.gateway"], None])
+def test_gateway_is_asked_for_by_its_name_and_nothing_is_planned(
+    monkeypatch: pytest.MonkeyPatch, active: list[str] | None
+) -> None:
+    domains = [SimpleNamespace(name=lambda name=name: name) for name in active or ()]
+    link = SimpleNamespace(listAllDomains=lambda _: domains)
+    monkeypatch.setattr(daemon, "answers", lambda: active is not None)
+    monkeypatch.setattr(daemon, "connection", lambda: contextlib.nullcontext(link))
+    if active and "deskyard-lab.gateway" in active:
+        running.require_gateway(Site(), "lab")
+        return
+    with pytest.raises(SiteError, match=r"lab'?: is not up"):
+        running.require_gateway(Site(), "lab")
 
 
 @pytest.mark.parametrize("stack", ["lab", "a-desktop-b"])
