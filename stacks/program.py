@@ -30,8 +30,8 @@ def _on_this_machine(name: str, declaration: Declared) -> Workspace:
     )
 
 
-def _on_cluster(name: str, declaration: Declared, *, told: bool = True) -> ClusterWorkspace:
-    """Without `told` the gateway runs and hears nothing."""
+def _on_cluster(name: str, declaration: Declared, *, with_settings: bool = True) -> ClusterWorkspace:
+    """For tests: without settings the gateway is created and never configured."""
     assert declaration.on_cluster is not None
     return ClusterWorkspace(
         name,
@@ -41,6 +41,6 @@ def _on_cluster(name: str, declaration: Declared, *, told: bool = True) -> Clust
             management_key=declaration.management_key(),
             domain_name=declaration.site.domain,
             certificate=declaration.certificate(),
-            told=told,
+            with_settings=with_settings,
         ),
     )

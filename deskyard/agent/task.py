@@ -70,20 +70,20 @@ def events(task: Task) -> Generator[dict[str, Any], None, None]:
     started = time.monotonic()
     with DesktopStream(plan, desktop, AGENT, task_program, request, task.seconds) as stream:
         try:
-            for told in stream.lines():
-                match told.get("event"):
+            for event in stream.lines():
+                match event.get("event"):
                     case "begin":
                         yield {"event": "begin", "workspace": name, "desktop": desktop, "session": task.session}
                     case "text":
-                        yield {"event": "text", "text": str(told.get("text"))}
+                        yield {"event": "text", "text": str(event.get("text"))}
                     case "waiting":
                         say(f"    {desktop}: its agent is starting")
-                    case "end" if told.get("status") in ENDS:
-                        if told["status"] == "failed":
-                            said = printable(str(told.get("said") or ""), mark=" ")
-                            _fail(task.target, str(told.get("cause")), said)
+                    case "end" if event.get("status") in ENDS:
+                        if event["status"] == "failed":
+                            said = printable(str(event.get("said") or ""), mark=" ")
+                            _fail(task.target, str(event.get("cause")), said)
                         seconds = round(time.monotonic() - started, 1)
-                        yield {"event": "end", "status": told["status"], "seconds": seconds}
+                        yield {"event": "end", "status": event["status"], "seconds": seconds}
                         return
         except (KeyboardInterrupt, GeneratorExit):
             if not stream.end():

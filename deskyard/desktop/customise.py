@@ -15,12 +15,12 @@ def customise(target: str, how: How) -> dict[str, Any]:
     declared = declaration.read(name)
     if slash:
         declared.plan.desktop(desktop)
-    shall = customise_delivery.wanted(declared, desktop if slash else None)
-    if shall:
+    desired = customise_delivery.wanted(declared, desktop if slash else None)
+    if desired:
         running.require_running(declared.plan)
-    reports = customise_delivery.apply(declared.plan, shall, how)
+    reports = customise_delivery.apply(declared.plan, desired, how)
     return {
         "workspace": name,
         "dry_run": how.dry_run,
-        "desktops": [asdict(reports[one]) for one in shall],
+        "desktops": [asdict(reports[one]) for one in desired],
     }

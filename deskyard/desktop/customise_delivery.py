@@ -95,69 +95,69 @@ def wanted(declared: Declared, desktop: str | None = None) -> dict[str, Customis
     for one in declared.workspace.desktops:
         if desktop is not None and one.name != desktop:
             continue
-        shall = laid_over(layer(declared.workspace.customise), layer(one.customise), f"desktop {one.name}")
-        if shall.is_empty and one.name != desktop and not _mark(declared.plan, one.name).exists():
+        desired = laid_over(layer(declared.workspace.customise), layer(one.customise), f"desktop {one.name}")
+        if desired.is_empty and one.name != desktop and not _mark(declared.plan, one.name).exists():
             continue
-        _check_whole(shall, one.name)
-        found[one.name] = shall
+        _check_whole(desired, one.name)
+        found[one.name] = desired
     return found
 
 
-def apply(plan: WorkspacePlan, shall: Mapping[str, Customisation], how: How) -> dict[str, Report]:
+def apply(plan: WorkspacePlan, desired: Mapping[str, Customisation], how: How) -> dict[str, Report]:
     """Bring every desktop in step; one that fails keeps no other from it, and its failure is raised at the end."""
-    return at_once({desktop: partial(_apply, plan, desktop, one, how) for desktop, one in shall.items()})
+    return at_once({desktop: partial(_apply, plan, desktop, one, how) for desktop, one in desired.items()})
 
 
-def _apply(plan: WorkspacePlan, desktop: str, shall: Customisation, how: How) -> Report:
+def _apply(plan: WorkspacePlan, desktop: str, desired: Customisation, how: How) -> Report:
     try:
-        return _bring(plan, desktop, shall, how)
+        return _bring(plan, desktop, desired, how)
     except (SiteError, CommandError) as error:
         say(f"    {desktop}: it is not customised as a whole: {error.reason.splitlines()[0]}")
         raise
 
 
-def _bring(plan: WorkspacePlan, desktop: str, shall: Customisation, how: How) -> Report:
+def _bring(plan: WorkspacePlan, desktop: str, desired: Customisation, how: How) -> Report:
     mark = _mark(plan, desktop)
-    if not how.dry_run and not shall.is_empty:
+    if not how.dry_run and not desired.is_empty:
         mark.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         mark.touch()
     about = {"account": AGENT, "state": customisation.STATE, "overwrite": how.overwrite}
-    marks = {path: file.mark for path, file in shall.files.items()}
-    begin = {**about, "do": "begin", "dry": how.dry_run, "files": marks, "system": shall.system_files()}
+    marks = {path: file.mark for path, file in desired.files.items()}
+    begin = {**about, "do": "begin", "dry": how.dry_run, "files": marks, "system": desired.system_files()}
     answer = program.ask(plan, desktop, customise, begin)
     states = _states(answer)
     if not how.dry_run:
-        due = [path for path, one in states.items() if one.state in BROUGHT and path in shall.files]
-        for number, batch in enumerate(_batches(due, shall)):
+        due = [path for path, one in states.items() if one.state in BROUGHT and path in desired.files]
+        for number, batch in enumerate(_batches(due, desired)):
             if number:
                 say(f"    {desktop}: more files ({number * BATCH_BYTES >> 20} MiB sent)")
-            files = {path: _told(path, shall) for path in batch}
-            told = program.ask(plan, desktop, customise, {**about, "do": "bring", "files": files})
-            states |= _states(told)
-    unchanged = len(shall.files) - len([path for path in states if path in shall.files])
+            files = {path: _told(path, desired) for path in batch}
+            reply = program.ask(plan, desktop, customise, {**about, "do": "bring", "files": files})
+            states |= _states(reply)
+    unchanged = len(desired.files) - len([path for path in states if path in desired.files])
     environment = str(answer.get("environment"))
     environment = environment if environment in ("changed", "removed") else "unchanged"
     _tell(desktop, states, environment)
-    scripts = tuple(_scripts(plan, desktop, shall, how, answer.get("done")))
-    if not how.dry_run and shall.is_empty:
+    scripts = tuple(_scripts(plan, desktop, desired, how, answer.get("done")))
+    if not how.dry_run and desired.is_empty:
         mark.unlink(missing_ok=True)
     return Report(desktop, unchanged, tuple(states[path] for path in sorted(states)), environment, scripts)
 
 
-def _scripts(plan: WorkspacePlan, desktop: str, shall: Customisation, how: How, done: Any) -> Iterator[ScriptState]:
+def _scripts(plan: WorkspacePlan, desktop: str, desired: Customisation, how: How, done: Any) -> Iterator[ScriptState]:
     """Run what is due, one after the other; the first that fails ends it."""
     known = {str(one) for one in done[:MAX_FILES]} if isinstance(done, list) else set()
-    for script in shall.scripts:
+    for script in desired.scripts:
         if script.name == FIRST_BOOT and script.title in known and not how.again:
             yield ScriptState(script.name, script.of, "done")
             continue
         if not how.dry_run:
             once = script.name == FIRST_BOOT and not how.again
-            _run(plan, desktop, shall, script, once)
+            _run(plan, desktop, desired, script, once)
         yield ScriptState(script.name, script.of, "due" if how.dry_run else "ran")
 
 
-def _run(plan: WorkspacePlan, desktop: str, shall: Customisation, script: Script, once: bool) -> None:
+def _run(plan: WorkspacePlan, desktop: str, desired: Customisation, script: Script, once: bool) -> None:
     say(f"    {desktop}: {script.name} of the {script.of} runs, for at most {script.seconds} s")
     request = {
         "account": AGENT,
@@ -167,7 +167,7 @@ def _run(plan: WorkspacePlan, desktop: str, shall: Customisation, script: Script
         "once": once,
         "run": secrets.token_hex(16),
         "seconds": script.seconds,
-        "environment": dict(shall.environment),
+        "environment": dict(desired.environment),
     }
     seconds = script.seconds + SLACK_SECONDS
     answer = program.ask(plan, desktop, script_program, request, run_seconds=seconds)
@@ -188,24 +188,24 @@ def _states(answer: Mapping[str, Any]) -> dict[str, FileState]:
     files = answer.get("files")
     pairs = list(files.items())[: 2 * MAX_FILES] if isinstance(files, dict) else []
     found: dict[str, FileState] = {}
-    for path, told in pairs:
-        state, reason = (str(told[0]), str(told[1])) if isinstance(told, list) and len(told) == 2 else ("", "")
+    for path, reply in pairs:
+        state, reason = (str(reply[0]), str(reply[1])) if isinstance(reply, list) and len(reply) == 2 else ("", "")
         if state in STATES and len(path) <= customisation.MAX_PATH:
             found[path] = FileState(printable(path, most=None), state, reason if reason in REASONS else "")
     return found
 
 
-def _told(path: str, shall: Customisation) -> dict[str, Any]:
-    file = shall.files[path]
+def _told(path: str, desired: Customisation) -> dict[str, Any]:
+    file = desired.files[path]
     content = base64.b64encode(file.content).decode()
     return {"mark": file.mark, "mode": customisation.mode(path, file.executable), "content": content}
 
 
-def _batches(paths: Sequence[str], shall: Customisation) -> Iterator[list[str]]:
+def _batches(paths: Sequence[str], desired: Customisation) -> Iterator[list[str]]:
     batch: list[str] = []
     size = 0
     for path in paths:
-        more = len(shall.files[path].content)
+        more = len(desired.files[path].content)
         if batch and size + more > BATCH_BYTES:
             yield batch
             batch, size = [], 0
@@ -228,8 +228,8 @@ def _tell(desktop: str, states: Mapping[str, FileState], environment: str) -> No
         say(f"    {desktop}: and {len(kept) - SHOWN_KEPT} more, see ./inv desktop.customise --dry-run")
 
 
-def _check_whole(shall: Customisation, desktop: str) -> None:
-    if len(shall.files) > MAX_FILES:
+def _check_whole(desired: Customisation, desktop: str) -> None:
+    if len(desired.files) > MAX_FILES:
         reason = f"gets more than {MAX_FILES} files from its workspace and its own folder"
         raise ConfigError("customise", desktop, reason, "put them into an image of your own (docs/images.md)")
 

@@ -83,8 +83,8 @@ def _codes(answer: dict[str, Any]) -> dict[str, str]:
     """Variable -> code, as far as they are such: a desktop may answer what it likes."""
     lines = answer.get("lines")
     pairs = [one for one in lines[:MAX_LINES] if isinstance(one, list)] if isinstance(lines, list) else []
-    told = [(str(one[0]), str(one[1])) for one in pairs if len(one) == 2]
-    return {variable: code for variable, code in told if VARIABLE.match(variable) and code.isascii()}
+    stated = [(str(one[0]), str(one[1])) for one in pairs if len(one) == 2]
+    return {variable: code for variable, code in stated if VARIABLE.match(variable) and code.isascii()}
 
 
 def _code(nonce: str, line: str) -> str:

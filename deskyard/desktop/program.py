@@ -41,10 +41,10 @@ def ask(
     A desktop that cannot be reached is tried again for `reach_seconds` (some minutes); once it is, the program has
     `run_seconds`.
     """
-    remote, told = sent(program, request)
+    remote, sending = sent(program, request)
     patience = REACH_SECONDS if reach_seconds is None else reach_seconds
     try:
-        answer = _run(SshLink(plan.site, plan.name), desktop, remote, told, time.monotonic() + patience, run_seconds)
+        answer = _run(SshLink(plan.site, plan.name), desktop, remote, sending, time.monotonic() + patience, run_seconds)
     except SiteError as error:
         raise SiteError(error.field, error.value, _shown(error.reason, hidden), error.remedy) from None
     found = _understood(answer.stdout)

@@ -149,9 +149,9 @@ def look(home: int, path: str, wanted: str, memory: Memory, overwrite: bool) -> 
     return state, reason
 
 
-def lay(home: int, path: str, told: dict[str, Any], memory: Memory, overwrite: bool) -> tuple[str, str]:
+def lay(home: int, path: str, item: dict[str, Any], memory: Memory, overwrite: bool) -> tuple[str, str]:
     """Bring one file, in one step; what was there and is not ours stays, here or beside."""
-    wanted = told["mark"]
+    wanted = item["mark"]
     state, reason = look(home, path, wanted, memory, overwrite)
     if state not in ("new", "changed", "overwritten"):
         return state, reason
@@ -162,7 +162,7 @@ def lay(home: int, path: str, told: dict[str, Any], memory: Memory, overwrite: b
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(part, dir_fd=parent)
             settle(parent, swap, name, known)
-            write(parent, part, base64.b64decode(told["content"]), told["mode"])
+            write(parent, part, base64.b64decode(item["content"]), item["mode"])
             renamed(parent, part, swap, NOREPLACE)
             try:
                 renamed(parent, swap, name, NOREPLACE)
@@ -322,15 +322,15 @@ def settings(system: dict[str, str | None], dry: bool) -> str:
 def bring(home: int, account: pwd.struct_passwd, memory: Memory, request: dict[str, Any]) -> dict[str, Any]:
     """Lay some files; their marks are noted before they are written: the next run then knows what a killed one did."""
     states: dict[str, tuple[str, str]] = {}
-    for path, told in request["files"].items():
-        memory.coming.setdefault(path, []).append(told["mark"])
+    for path, item in request["files"].items():
+        memory.coming.setdefault(path, []).append(item["mark"])
     memory.save()
     try:
         with acting_as(account):
-            for path, told in request["files"].items():
-                states[path] = lay(home, path, told, memory, request["overwrite"])
+            for path, item in request["files"].items():
+                states[path] = lay(home, path, item, memory, request["overwrite"])
                 if states[path][0] != "kept":
-                    memory.files[path] = told["mark"]
+                    memory.files[path] = item["mark"]
                 memory.coming.pop(path)
     finally:
         memory.save()

@@ -41,10 +41,10 @@ def device(name: str, mac: str) -> str:
 def hardware_address(line: socket.socket, interface: str) -> str:
     """The MAC address of an interface; nothing if it has just gone."""
     try:
-        told = fcntl.ioctl(line, HARDWARE_ADDRESS, struct.pack("256s", interface.encode()))
+        reply = fcntl.ioctl(line, HARDWARE_ADDRESS, struct.pack("256s", interface.encode()))
     except OSError:
         return ""
-    return told[18:24].hex(":")
+    return reply[18:24].hex(":")
 
 
 class Watcher(threading.Thread):

@@ -133,11 +133,11 @@ def connected(unit: str, watch: Watch) -> http.client.HTTPConnection:
 def events(answer: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
     """What comes over a stream of server-sent events, to its end."""
     while line := answer.readline(MAX_LINE):
-        told = line.decode("utf-8", "replace").strip()
-        if told == "data: [DONE]":
+        words = line.decode("utf-8", "replace").strip()
+        if words == "data: [DONE]":
             return
-        if told.startswith("data:"):
-            found = json.loads(told[5:])
+        if words.startswith("data:"):
+            found = json.loads(words[5:])
             if isinstance(found, dict):
                 yield found
     raise Failed("broken", "its gateway ended the answer in the middle")
@@ -188,7 +188,7 @@ def run(request: dict[str, Any], watch: Watch) -> None:
                 say("text", text=piece)
 
 
-def told(request: dict[str, Any]) -> dict[str, str]:
+def words(request: dict[str, Any]) -> dict[str, str]:
     """Do what is asked; how it ended."""
     watch = Watch(request["seconds"])
     watch.start()
@@ -211,4 +211,4 @@ if __name__ == "__main__":
         wanted = json.loads(sys.stdin.readline())
     except ValueError:
         sys.exit("the request did not arrive as a whole")
-    say("end", **told(wanted))
+    say("end", **words(wanted))

@@ -94,10 +94,10 @@ class DeskyardProvider(protocol.Provider):
         return backend, backend.kinds[kind]
 
     async def _do(self, backend: Backend, work: Callable[[], T]) -> T:
-        told: tuple[type[Exception], ...] = (DeskyardError, OSError, *backend.errors)
+        expected: tuple[type[Exception], ...] = (DeskyardError, OSError, *backend.errors)
         try:
             return await asyncio.to_thread(work)
-        except told as error:
+        except expected as error:
             raise RuntimeError(str(error)) from None
 
 

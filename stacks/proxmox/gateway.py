@@ -13,7 +13,7 @@ from stacks.proxmox.machine import Machine
 
 @dataclass(frozen=True)
 class ClusterGatewayArgs:
-    """The gateway of a workspace. Without `told`, its settings are left out: there is no guest to hear them."""
+    """The gateway of a workspace. Without settings it is never configured: there is no guest."""
 
     plan: GatewayPlan
     vm: VmPlan
@@ -21,7 +21,7 @@ class ClusterGatewayArgs:
     domain_name: str
     certificate: Mapping[str, str] | None
     after: list[pulumi.Resource]
-    told: bool = True
+    with_settings: bool = True
 
 
 class ClusterGateway(pulumi.ComponentResource):
@@ -33,7 +33,7 @@ class ClusterGateway(pulumi.ComponentResource):
         super().__init__("deskyard:workspace:Gateway", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         machine = Machine(name, args.vm, args.management_key, args.after, child)
-        if args.told:
+        if args.with_settings:
             GatewaySettings(
                 f"{name}-settings",
                 site=args.vm.owner.site,

@@ -27,7 +27,7 @@ class ClusterWorkspaceArgs:
     management_key: str
     domain_name: str
     certificate: Mapping[str, str] | None = None
-    told: bool = True
+    with_settings: bool = True
 
 
 class ClusterWorkspace(pulumi.ComponentResource):
@@ -59,7 +59,7 @@ class ClusterWorkspace(pulumi.ComponentResource):
                 domain_name=args.domain_name,
                 certificate=args.certificate,
                 after=after,
-                told=args.told,
+                with_settings=args.with_settings,
             ),
             child,
         )

@@ -24,9 +24,9 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
         yield made
 
 
-def changes(told: str) -> int:
-    found = re.search(r"changed=(\d+)", told)
-    assert found, told
+def changes(output: str) -> int:
+    found = re.search(r"changed=(\d+)", output)
+    assert found, output
     return int(found[1])
 
 
@@ -106,8 +106,8 @@ def test_chromes_repository_is_trusted_by_the_pinned_key_alone(bench: Workbench)
         source = bench.do("cat /etc/apt/sources.list.d/google-chrome.sources").stdout
         assert "URIs: http://127.0.0.1:9/chrome\n" in source
         assert f"Signed-By: {keyring}\n" in source
-        told = bench.do(f"gpg --with-colons --show-keys {keyring}").stdout
-        assert [line.split(":")[9] for line in told.splitlines() if line.startswith("fpr:")] == [fingerprint]
+        output = bench.do(f"gpg --with-colons --show-keys {keyring}").stdout
+        assert [line.split(":")[9] for line in output.splitlines() if line.startswith("fpr:")] == [fingerprint]
         assert bench.do("ls /tmp | grep -c ansible", check=False).stdout.strip() == "0"
     finally:
         bench.do("rm -f /etc/apt/sources.list.d/google-chrome.sources /etc/default/google-chrome /etc/apt/keyrings/*")
@@ -118,21 +118,21 @@ def test_past_days_sources_stand_for_the_ordinary_ones_while_they_last(
 ) -> None:
     # The archives of past days are out of reach here: today's mirror, asked as they are, stands for them.
     debian = base_image(tree(), "desktop").base.bootstrap
-    told = {
+    output = {
         "package_snapshot_sources": [
             line.replace("deb ", "deb [check-valid-until=no] ") for line in apt_sources(debian)
         ]
     }
     before = bench.do(SOURCES).stdout
-    bench.apply(["package_snapshot"], told)
-    assert bench.do(SOURCES).stdout.splitlines() == [SNAPSHOT_LIST, *told["package_snapshot_sources"]]
-    assert changes(bench.apply(["package_snapshot"], told).stdout) == 0
+    bench.apply(["package_snapshot"], output)
+    assert bench.do(SOURCES).stdout.splitlines() == [SNAPSHOT_LIST, *output["package_snapshot_sources"]]
+    assert changes(bench.apply(["package_snapshot"], output).stdout) == 0
     bench.do("apt-get install -qy --no-install-recommends hello >/dev/null && hello", seconds=300)
 
     monkeypatch.setattr(workbench, "PLAYBOOK", tasks_from("restore"))
-    assert changes(bench.apply(["package_snapshot"], told).stdout) == 2
+    assert changes(bench.apply(["package_snapshot"], output).stdout) == 2
     assert bench.do(SOURCES).stdout == before
-    assert changes(bench.apply(["package_snapshot"], told).stdout) == 0
+    assert changes(bench.apply(["package_snapshot"], output).stdout) == 0
 
 
 def test_what_a_base_disk_brought_is_upgraded_when_it_was_not_bootstrapped(

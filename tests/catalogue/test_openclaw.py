@@ -26,8 +26,8 @@ def agent(bench: Workbench) -> Iterator[Agent]:
 
 def heartbeats(agent: Agent) -> list[str]:
     """What it would ask its model by itself, by its own word."""
-    told = agent.bench.do("openclaw cron list --all --json", user="agent", seconds=300).stdout
-    return [job["name"] for job in json.loads(told)["jobs"] if job["enabled"] and "eartbeat" in job["name"]]
+    output = agent.bench.do("openclaw cron list --all --json", user="agent", seconds=300).stdout
+    return [job["name"] for job in json.loads(output)["jobs"] if job["enabled"] and "eartbeat" in job["name"]]
 
 
 def test_it_asks_its_model_by_itself_only_when_its_owner_says_so(agent: Agent, eventually: Eventually) -> None:
@@ -97,8 +97,8 @@ def test_browser_that_it_drives_is_chromium(agent: Agent, eventually: Eventually
     assert started.code == 0, started.stdout + started.stderr
     running = agent.bench.do("ps -u agent -o args= | grep -- --remote-debugging", check=False).stdout
     assert "/chromium" in running and "--no-sandbox" not in running
-    told = json.loads(agent.bench.do("openclaw browser --json status", user="agent", seconds=300).stdout)
-    assert told["running"] is True
+    output = json.loads(agent.bench.do("openclaw browser --json status", user="agent", seconds=300).stdout)
+    assert output["running"] is True
 
 
 def test_browser_opens_the_loopback_address_and_no_other_private_one(agent: Agent, eventually: Eventually) -> None:
@@ -106,8 +106,8 @@ def test_browser_opens_the_loopback_address_and_no_other_private_one(agent: Agen
     agent.bench.do("openclaw browser --json start --headless", user="agent", seconds=600)
     # The gateway's own page, and a neighbour's.
     for host in ("127.0.0.1", "localhost"):
-        told = agent.bench.do(f"openclaw browser open http://{host}:18789/", user="agent", seconds=300)
-        assert "opened:" in told.stdout, told.stdout + told.stderr
+        output = agent.bench.do(f"openclaw browser open http://{host}:18789/", user="agent", seconds=300)
+        assert "opened:" in output.stdout, output.stdout + output.stderr
     refused = agent.bench.do(f"openclaw browser open http://{ADDRESS}/", user="agent", check=False, seconds=300)
     assert refused.code != 0
     assert "blocked by policy" in refused.stderr

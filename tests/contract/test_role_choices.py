@@ -82,14 +82,14 @@ def make_key(tmp_path: Path) -> MakeKey:
             for name in names:
                 made = [*gpg, "--passphrase", "", "--quick-gen-key", name, "ed25519", "sign", "never"]
                 subprocess.run(made, check=True, timeout=60, capture_output=True)
-            told = subprocess.run([*gpg, "--with-colons", "--list-keys", names[0]], **TEXT).stdout
+            output = subprocess.run([*gpg, "--with-colons", "--list-keys", names[0]], **TEXT).stdout
             published = subprocess.run([*gpg, "--armor", "--export"], **TEXT).stdout
         finally:
             subprocess.run(["gpgconf", "--homedir", str(home), "--kill", "gpg-agent"], check=False, timeout=30)
         folder = tmp_path / "untrusted"
         folder.mkdir(mode=0o700)
         (folder / "vendor.asc").write_text(published)
-        fingerprint = next(line.split(":")[9] for line in told.splitlines() if line.startswith("fpr:"))
+        fingerprint = next(line.split(":")[9] for line in output.splitlines() if line.startswith("fpr:"))
         return fingerprint, folder / "vendor.asc"
 
     return make
@@ -107,10 +107,10 @@ def test_pinned_key_is_taken_and_no_other(make_key: MakeKey, tmp_path: Path) -> 
     fingerprint, keys = make_key("pinned@example.org", "other@example.org")
     keyring = tmp_path / "taken.gpg"
     assert take(keys, fingerprint, keyring).returncode == 0
-    told = subprocess.run(
+    output = subprocess.run(
         ["gpg", "--homedir", str(tmp_path / "untrusted"), "--with-colons", "--show-keys", str(keyring)], **TEXT
     )
-    lines = told.stdout.splitlines()
+    lines = output.stdout.splitlines()
     assert [line.split(":")[9] for line in lines if line.startswith("fpr:")] == [fingerprint]
     assert f"{keyring.stat().st_mode & 0o777:o}" == "644"
 

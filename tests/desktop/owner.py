@@ -76,30 +76,30 @@ class Owner:
     def inv(self, *arguments: str, stdin: str = "") -> Told:
         """Run a task; what it says is kept."""
         self._patch.setattr("sys.stdin", io.StringIO(stdin))
-        told = inv(self._capsys, *arguments)
-        self.said += [told.out, told.err]
-        return told
+        output = inv(self._capsys, *arguments)
+        self.said += [output.out, output.err]
+        return output
 
     def set_key(self, name: str, value: str) -> Any:
         """Encrypt a key."""
-        told = self.inv("desktop.set-key", "lab", name, "--json", stdin=f"{value}\n")
-        assert told.code == 0, told.err
-        return told.document
+        output = self.inv("desktop.set-key", "lab", name, "--json", stdin=f"{value}\n")
+        assert output.code == 0, output.err
+        return output.document
 
     def up(self) -> str:
         """`workspace.up`; what it says of its progress."""
-        told = self.inv("workspace.up", "lab", "--json")
-        assert told.code == 0, told.err
-        return told.err
+        output = self.inv("workspace.up", "lab", "--json")
+        assert output.code == 0, output.err
+        return output.err
 
     def customised(self, target: str, *options: str) -> dict[str, Any]:
         """`desktop.customise`; what became of each desktop, by name."""
-        told = self.inv("desktop.customise", target, *options, "--json")
-        assert told.code == 0, told.err
-        return {one["desktop"]: one for one in told.document["desktops"]}
+        output = self.inv("desktop.customise", target, *options, "--json")
+        assert output.code == 0, output.err
+        return {one["desktop"]: one for one in output.document["desktops"]}
 
     def keys(self, desktop: str) -> Any:
         """`desktop.keys`."""
-        told = self.inv("desktop.keys", f"lab/{desktop}", "--json")
-        assert told.code == 0, told.err
-        return told.document
+        output = self.inv("desktop.keys", f"lab/{desktop}", "--json")
+        assert output.code == 0, output.err
+        return output.document

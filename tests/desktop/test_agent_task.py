@@ -83,8 +83,8 @@ def once_begun(lab: Lab, then: object) -> threading.Thread:
 
 def test_answer_is_printed_and_nobody_else_sees_the_task(lab: Lab, owner: Owner) -> None:
     with watching() as seen:
-        told = owner.inv("agent.task", "lab/desk", "-", "--session", "report", stdin=f"count {TEXT}\n")
-    assert (told.code, told.out, told.err) == (0, "".join(agent_server.PIECES), "conversation report\n")
+        output = owner.inv("agent.task", "lab/desk", "-", "--session", "report", stdin=f"count {TEXT}\n")
+    assert (output.code, output.out, output.err) == (0, "".join(agent_server.PIECES), "conversation report\n")
     assert noted(lab) == ["session report"]
     assert seen.looks > 10 and any(b"-I\0-c" in line for line in seen.shown["cmdline"])
     assert seen.places_of(TEXT) == seen.places_of(TOKEN) == []
@@ -96,30 +96,30 @@ def test_answer_is_printed_and_nobody_else_sees_the_task(lab: Lab, owner: Owner)
 def test_program_runs_as_the_agent_and_is_gone_afterwards(lab: Lab, owner: Owner) -> None:
     seen: list[str] = []
     watcher = once_begun(lab, lambda: seen.append(lab.do("desk", PROGRAMS).stdout))
-    told = owner.inv("agent.task", "lab/desk", "hang", "--timeout", "30s")
+    output = owner.inv("agent.task", "lab/desk", "hang", "--timeout", "30s")
     watcher.join(SECONDS)
-    assert told.code == 124 and "--timeout gives it longer" in told.err
+    assert output.code == 124 and "--timeout gives it longer" in output.err
     assert len(seen) == 1 and "python3 -I -c" in seen[0]
     assert ended(lab)
 
 
 def test_events_are_one_line_each(lab: Lab, owner: Owner) -> None:
-    told = owner.inv("agent.task", "lab/desk", "count", "--json")
-    events = [json.loads(line) for line in told.out.splitlines()]
+    output = owner.inv("agent.task", "lab/desk", "count", "--json")
+    events = [json.loads(line) for line in output.out.splitlines()]
     assert [event["event"] for event in events] == ["begin", "text", "text", "text", "end"]
     assert noted(lab) == [f"session {events[0]['session']}"]
     assert events[-1]["status"] == "done" and events[-1]["seconds"] > 0
-    assert TOKEN not in told.out + told.err
+    assert TOKEN not in output.out + output.err
 
 
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
 @pytest.mark.usefixtures("ctrl_c")
 def test_interruption_ends_the_task_on_the_desktop(lab: Lab, owner: Owner, sign: signal.Signals) -> None:
     once_begun(lab, lambda: os.kill(os.getpid(), sign))
-    told = owner.inv("agent.task", "lab/desk", "hang", "--json")
-    assert told.code == 130
-    assert json.loads(told.out.splitlines()[-1])["status"] == "stopped"
-    assert "did not say" not in told.err
+    output = owner.inv("agent.task", "lab/desk", "hang", "--json")
+    assert output.code == 130
+    assert json.loads(output.out.splitlines()[-1])["status"] == "stopped"
+    assert "did not say" not in output.err
     assert ended(lab)
 
 
@@ -131,8 +131,8 @@ def test_task_ends_with_the_connection(lab: Lab, owner: Owner) -> None:
             os.kill(int(number), signal.SIGKILL)
 
     once_begun(lab, cut)
-    told = owner.inv("agent.task", "lab/desk", "hang")
-    assert told.code == 1 and "lab/desk" in told.err
+    output = owner.inv("agent.task", "lab/desk", "hang")
+    assert output.code == 1 and "lab/desk" in output.err
     assert ended(lab)
 
 
@@ -149,20 +149,20 @@ def test_task_ends_with_the_connection(lab: Lab, owner: Owner) -> None:
 def test_what_is_missing_is_said(lab: Lab, owner: Owner, desktop: str, script: str, reason: str, remedy: str) -> None:
     if desktop != "nobody":
         lab.do(desktop, script)
-    told = owner.inv("agent.task", f"lab/{desktop}", "count")
-    assert (told.code, told.out) == (1, "")
-    assert reason in told.err and remedy in told.err
-    told = owner.inv("agent.task", f"lab/{desktop}", "count", "--json")
-    assert told.document["status"] == "failed" and reason in told.document["error"]["reason"]
+    output = owner.inv("agent.task", f"lab/{desktop}", "count")
+    assert (output.code, output.out) == (1, "")
+    assert reason in output.err and remedy in output.err
+    output = owner.inv("agent.task", f"lab/{desktop}", "count", "--json")
+    assert output.document["status"] == "failed" and reason in output.document["error"]["reason"]
 
 
 def test_secret_that_the_gateway_does_not_know_is_refused(lab: Lab, owner: Owner) -> None:
     lab.do("desk", f"sed -i s:{task.SECRET}:/home/agent/other: /etc/systemd/system/{task.UNIT}")
     lab.do("desk", "echo X=another >/home/agent/other", user="agent")
     lab.do("desk", f"systemctl daemon-reload; systemctl restart {task.UNIT}")
-    told = owner.inv("agent.task", "lab/desk", "count")
-    assert told.code == 1 and "does not know its own secret: 401 Unauthorized" in told.err
-    assert TOKEN not in told.err
+    output = owner.inv("agent.task", "lab/desk", "count")
+    assert output.code == 1 and "does not know its own secret: 401 Unauthorized" in output.err
+    assert TOKEN not in output.err
 
 
 def test_desktop_with_another_host_key_is_told_nothing(lab: Lab, owner: Owner) -> None:
@@ -171,10 +171,10 @@ def test_desktop_with_another_host_key_is_told_nothing(lab: Lab, owner: Owner) -
     subprocess.run(strange, check=True, timeout=60)
     lab.link.pin("desk", " ".join((owner.folder / "strange.pub").read_text().split()[:2]))
     try:
-        told = owner.inv("agent.task", "lab/desk", f"count {TEXT}")
+        output = owner.inv("agent.task", "lab/desk", f"count {TEXT}")
     finally:
         lab.link.known_hosts.write_text(right)
-    assert told.code == 1 and "Host key verification failed" in told.err
+    assert output.code == 1 and "Host key verification failed" in output.err
     assert noted(lab) == []
 
 

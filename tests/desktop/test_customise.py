@@ -210,9 +210,9 @@ def test_a_link_that_is_swapped_in_while_files_are_laid_leads_root_nowhere(lab: 
 def test_a_first_boot_that_fails_is_shown_tried_again_and_then_done(lab: Lab, owner: Owner) -> None:
     script = "#!/bin/sh\necho one\ntest -e ~/ready || { echo not ready >&2; exit 7; }\necho x >>~/done\n"
     owner.customise(desk=folder(owner.folder / "own", {"first-boot": script, "home/a": "1\n"}))
-    told = owner.inv("workspace.up", "lab", "--json")
-    error = told.document["error"]
-    assert told.code == 1 and (error["field"], error["value"]) == ("first-boot of the desktop", "lab/desk")
+    output = owner.inv("workspace.up", "lab", "--json")
+    error = output.document["error"]
+    assert output.code == 1 and (error["field"], error["value"]) == ("first-boot of the desktop", "lab/desk")
     assert error["reason"] == "ended with code 7\none\nnot ready"
     assert "first-boot-desktop.log" in error["remedy"]
     assert (lab.root("desk") / HOME / "a").exists()
@@ -269,9 +269,9 @@ def test_a_program_that_is_killed_on_the_desktop_loses_nothing(
 
     thread = threading.Thread(target=kill)
     thread.start()
-    told = owner.inv("desktop.customise", "lab/desk")
+    output = owner.inv("desktop.customise", "lab/desk")
     thread.join(timeout=120)
-    assert (told.code, killed) == (1, [0]), told.err
+    assert (output.code, killed) == (1, [0]), output.err
     assert 20 <= len(list(last.glob("[0-9]*"))) < 400
     folder(own, {f"home/all/{number}": "2" for number in range(400)})
     done = states(owner.customised("lab/desk")["desk"])

@@ -100,8 +100,8 @@ def test_the_desktop_has_its_key_and_only_its_agent_reads_it(given: tuple[Owner,
     one = given[0].running
     assert one.ssh("desk", f"stat -c '%a %U %G' {key_file.PATH}").stdout.split() == ["640", "root", key_file.GROUP]
     script = f'. {key_file.PATH}; printf %s "$ANTHROPIC_API_KEY" | sha256sum'
-    told = one.ssh("desk", f"sudo -u {key_file.GROUP} sh -s", stdin=script).stdout.split()[0]
-    assert told == hashlib.sha256(FIRST.encode()).hexdigest(), "the agent reads another value than the owner set"
+    output = one.ssh("desk", f"sudo -u {key_file.GROUP} sh -s", stdin=script).stdout.split()[0]
+    assert output == hashlib.sha256(FIRST.encode()).hexdigest(), "the agent reads another value than the owner set"
     assert one.ssh("desk", f"sudo -u nobody cat {key_file.PATH}", check=False).returncode != 0
     listed = given[0].listed()
     assert [(row["name"], row["state"]) for row in listed["keys"]] == [("anthropic", "in step")], listed

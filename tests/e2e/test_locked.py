@@ -89,9 +89,9 @@ def test_ports_of_its_own_lead_to_these_ports_alone(locked: Running, site_host: 
 
 def test_a_refusal_is_told_and_what_it_suggests_allows_the_name(locked: Running) -> None:
     fetch(locked, f"http://{LATER}/", at_the_gateway(locked, LATER))
-    told = [json.loads(line) for line in locked.inv("egress.denied", locked.name, "--json").stdout.splitlines()]
-    mine = [one for one in told if one["target"] == f"{LATER}:80"]
-    assert mine, told[-5:]
+    output = [json.loads(line) for line in locked.inv("egress.denied", locked.name, "--json").stdout.splitlines()]
+    mine = [one for one in output if one["target"] == f"{LATER}:80"]
+    assert mine, output[-5:]
     assert mine[-1]["desktop"] == "desk"
     assert mine[-1]["allow"] == f"./inv egress.allow {locked.name} {LATER}"
     locked.inv("egress.allow", locked.name, LATER)

@@ -44,8 +44,8 @@ def test_two_builds_from_one_base_have_the_same_files_to_the_byte(data: Path) ->
     # Both at once: a build that another one's presence changes would show as well.
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(build, [data / "first", data / "second"])
-    told = inv("image.diff", str(first), str(second), "--files", "--json", data=data, timeout=READ_SECONDS)
-    difference = json.loads(told)
+    output = inv("image.diff", str(first), str(second), "--files", "--json", data=data, timeout=READ_SECONDS)
+    difference = json.loads(output)
     assert difference["files"] == [], difference["files"][:40]
     assert difference["packages"] == {"added": {}, "removed": {}, "changed": {}}
     assert difference["inputs"] == []

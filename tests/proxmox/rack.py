@@ -33,7 +33,7 @@ DIGESTS = {"gateway": "gateway0digest", "desktop": "desktop0digest"}
 SECRET_CANARY = "canary-5f0c-token-secret"
 WITH_GUESTS, WAIT = stacks.program._on_cluster, readiness.wait
 # The workspace without the gateway's settings: the peer's machines hold no guest that could hear them.
-without_guests = partial(WITH_GUESTS, told=False)
+without_guests = partial(WITH_GUESTS, with_settings=False)
 
 
 class Rack:

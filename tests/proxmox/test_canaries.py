@@ -61,9 +61,9 @@ def canaries(
 
 def ask(canaries: Canaries, capfd: pytest.CaptureFixture[str], *arguments: str) -> None:
     """Run a task, and keep what it prints."""
-    told = inv(capfd, *arguments)
-    canaries.see("output", told.out, told.err)
-    assert told.code == 0, told.err
+    output = inv(capfd, *arguments)
+    canaries.see("output", output.out, output.err)
+    assert output.code == 0, output.err
 
 
 def show_all_differences(canaries: Canaries) -> None:

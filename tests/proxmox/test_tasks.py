@@ -62,11 +62,11 @@ def writes(rack: Rack) -> list[str]:
 
 
 def test_a_good_cluster_is_found_good_and_left_alone(cluster: Rack, capsys: pytest.CaptureFixture[str]) -> None:
-    told = inv(capsys, "site.check", SITE, "--json")
-    assert told.code == 0
-    assert all(finding.keys() == KEYS for finding in told.document)
-    assert {finding["state"] for finding in told.document} <= {"ok", "warning"}
-    assert "api" in {finding["name"] for finding in told.document}
+    output = inv(capsys, "site.check", SITE, "--json")
+    assert output.code == 0
+    assert all(finding.keys() == KEYS for finding in output.document)
+    assert {finding["state"] for finding in output.document} <= {"ok", "warning"}
+    assert "api" in {finding["name"] for finding in output.document}
     assert writes(cluster) == []
     for_people = inv(capsys, "site.check", SITE)
     assert (for_people.code, for_people.out.splitlines()[-1][:8]) == (0, "0 error,")
@@ -85,25 +85,25 @@ def test_what_has_to_be_mended_ends_with_code_1_and_says_how(
     cluster: Rack, capsys: pytest.CaptureFixture[str], fault: Callable[[Rack], object], finding: str
 ) -> None:
     fault(cluster)
-    told = inv(capsys, "site.check", SITE, "--json")
-    wrong = [one for one in told.document if one["state"] == "error"]
-    assert (told.code, [one["name"] for one in wrong]) == (1, [finding])
+    output = inv(capsys, "site.check", SITE, "--json")
+    wrong = [one for one in output.document if one["state"] == "error"]
+    assert (output.code, [one["name"] for one in wrong]) == (1, [finding])
     assert wrong[0]["why"] and wrong[0]["mend"]
     for_people = inv(capsys, "site.check", SITE)
     assert for_people.code == 1
     assert f"-> {wrong[0]['mend'].splitlines()[0]}" in for_people.out
-    assert SECRET_CANARY not in told.out + told.err + for_people.out + for_people.err
+    assert SECRET_CANARY not in output.out + output.err + for_people.out + for_people.err
 
 
 # site.images and site.roles
 
 
 def test_images_are_listed_with_drafts_told_apart(cluster: Rack, capsys: pytest.CaptureFixture[str]) -> None:
-    told = inv(capsys, "site.images", SITE, "--json")
-    assert told.code == 0
-    found = {(one["node"], one["image"], one["digest"], one["draft"]) for one in told.document}
+    output = inv(capsys, "site.images", SITE, "--json")
+    assert output.code == 0
+    found = {(one["node"], one["image"], one["digest"], one["draft"]) for one in output.document}
     assert found == {(node, image, DIGESTS[image], False) for node in cluster.peer.fake.nodes for image in DIGESTS}
-    draft = cluster.peer.fake.vm(told.document[0]["vmid"])
+    draft = cluster.peer.fake.vm(output.document[0]["vmid"])
     draft.config["tags"] = f"{draft.config['tags']};{DRAFT}"
     lines = inv(capsys, "site.images", SITE).out.splitlines()
     assert lines[0].split() == ["IMAGE", "DIGEST", "NODE", "ID"]
@@ -113,8 +113,8 @@ def test_images_are_listed_with_drafts_told_apart(cluster: Rack, capsys: pytest.
 
 def test_where_nothing_is_published_the_list_is_empty(cluster: Rack, capsys: pytest.CaptureFixture[str]) -> None:
     cluster.peer.fake.vms.clear()
-    told = inv(capsys, "site.images", SITE, "--json")
-    assert (told.code, told.document) == (0, [])
+    output = inv(capsys, "site.images", SITE, "--json")
+    assert (output.code, output.document) == (0, [])
 
 
 def test_roles_are_told_without_asking_the_cluster(cluster: Rack, capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,9 +127,9 @@ def test_roles_are_told_without_asking_the_cluster(cluster: Rack, capsys: pytest
 
 def publish(capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, Any]:
     """What publishing says that it did."""
-    told = inv(capsys, "image.publish", "desktop", "--site", SITE, "--json", *more)
-    assert told.code == 0, told.err
-    document: dict[str, Any] = told.document
+    output = inv(capsys, "image.publish", "desktop", "--site", SITE, "--json", *more)
+    assert output.code == 0, output.err
+    document: dict[str, Any] = output.document
     return document
 
 
@@ -159,8 +159,8 @@ def test_an_image_that_is_not_built_is_named_with_the_command_that_builds_it(
     cluster: Rack, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in DIGESTS:
-        told = inv(capsys, "image.publish", name, "--site", SITE, "--json")
-        assert (told.code, told.document["error"]["remedy"]) == (1, f"run ./inv image.build {name}")
+        output = inv(capsys, "image.publish", name, "--site", SITE, "--json")
+        assert (output.code, output.document["error"]["remedy"]) == (1, f"run ./inv image.build {name}")
     assert len(cluster.peer.fake.calls) == 0
 
 
@@ -174,9 +174,9 @@ def test_an_image_that_was_changed_after_it_was_signed_is_refused_and_its_part_n
     with (image / file).open("ab") as content:
         content.write(b" ")
     for more in ((), ("--dry-run",)):
-        told = inv(capsys, "image.publish", "desktop", "--site", SITE, "--json", *more)
-        assert (told.code, told.document["error"]["value"]) == (1, f"desktop@{DIGEST}")
-        assert told.document["error"]["reason"].startswith(f"its {part} ")
+        output = inv(capsys, "image.publish", "desktop", "--site", SITE, "--json", *more)
+        assert (output.code, output.document["error"]["value"]) == (1, f"desktop@{DIGEST}")
+        assert output.document["error"]["reason"].startswith(f"its {part} ")
     assert len(cluster.peer.fake.calls) == 0
 
 
@@ -184,8 +184,8 @@ def test_an_image_without_its_signature_is_refused_and_says_how_to_sign_it(
     cluster: Rack, image: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (image / store.SIGNATURE).unlink()
-    told = inv(capsys, "image.publish", "desktop", "--site", SITE, "--json")
-    assert (told.code, "image.sign" in told.document["error"]["reason"]) == (1, True)
+    output = inv(capsys, "image.publish", "desktop", "--site", SITE, "--json")
+    assert (output.code, "image.sign" in output.document["error"]["reason"]) == (1, True)
     assert len(cluster.peer.fake.calls) == 0
     assert inv(capsys, "image.sign", "desktop").code == 0
     assert publish(capsys)["changed"]
@@ -202,14 +202,14 @@ def test_an_image_from_elsewhere_is_published_with_its_builders_key_alone(
 
 
 def test_an_image_that_nobody_declared_is_refused(cluster: Rack, capsys: pytest.CaptureFixture[str]) -> None:
-    told = inv(capsys, "image.publish", "desktip", "--site", SITE, "--json")
-    assert (told.code, "desktip" in told.err) == (1, True)
+    output = inv(capsys, "image.publish", "desktip", "--site", SITE, "--json")
+    assert (output.code, "desktip" in output.err) == (1, True)
     assert len(cluster.peer.fake.calls) == 0
 
 
 def test_a_site_of_this_machine_takes_no_image(cluster: Rack, image: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = inv(capsys, "image.publish", "desktop", "--site", "local", "--json")
-    assert (told.code, told.document["error"]["reason"]) == (1, "is no Proxmox VE cluster")
+    output = inv(capsys, "image.publish", "desktop", "--site", "local", "--json")
+    assert (output.code, output.document["error"]["reason"]) == (1, "is no Proxmox VE cluster")
 
 
 @pytest.mark.parametrize("arguments", [(), ("desktop",), ("--site", SITE)], ids=str)
@@ -224,7 +224,7 @@ def test_an_upload_that_fails_ends_with_code_1_and_the_clusters_words(
     cluster: Rack, image: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster.peer.fake.storages["local"]["avail"] = 10
-    told = inv(capsys, "image.publish", "desktop", "--site", SITE, "--json")
-    assert told.code == 1
-    assert told.document["error"].keys() == {"field", "value", "reason", "remedy"}
-    assert SECRET_CANARY not in told.out + told.err
+    output = inv(capsys, "image.publish", "desktop", "--site", SITE, "--json")
+    assert output.code == 1
+    assert output.document["error"].keys() == {"field", "value", "reason", "remedy"}
+    assert SECRET_CANARY not in output.out + output.err

@@ -64,8 +64,8 @@ def _gist(line: str) -> str:
         result = None
     if not isinstance(result, dict):
         return line
-    told = [str(result[key]).strip() for key in TOLD if str(result.get(key, "")).strip()]
-    return "\n".join("\n".join(text.splitlines()[-TAIL_LINES:]) for text in told) or line
+    texts = [str(result[key]).strip() for key in TOLD if str(result.get(key, "")).strip()]
+    return "\n".join("\n".join(text.splitlines()[-TAIL_LINES:]) for text in texts) or line
 
 
 def save_screen(machine: Machine, destination: Path) -> None:

@@ -121,15 +121,15 @@ def _by_command(command: str, sbom: str) -> tuple[str, str, list[Finding]]:
         argv = [*words, *(word.replace("{sbom}", str(path)) for word in arguments)]
         answer = run(argv, timeout=SCAN_SECONDS).stdout
     try:
-        told = json.loads(answer)
-        found = [*_told(told)]
+        reported = json.loads(answer)
+        found = [*_findings_of(reported)]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         reason = "did not print CycloneDX in JSON"
         raise CommandError("command", command, reason, "give a scanner that does, such as grype or trivy") from error
     return f"scanner {command}", "unknown (the scanner's own data)", found
 
 
-def _told(document: dict[str, Any]) -> Iterator[Finding]:
+def _findings_of(document: dict[str, Any]) -> Iterator[Finding]:
     """The vulnerabilities in a scanner's answer."""
     if document.get("bomFormat") != "CycloneDX":
         raise ValueError("no CycloneDX")
@@ -144,6 +144,6 @@ def _told(document: dict[str, Any]) -> Iterator[Finding]:
             yield Finding(**{**vars(found), "ref": ref})
 
 
-def _of(told: dict[str, Any], package: str, version: str, severity: object) -> Finding:
-    summary = str(told.get("description") or "").split("\n")[0]
-    return Finding(told["id"], "", package, version, severity_of(severity), None, summary)
+def _of(reported: dict[str, Any], package: str, version: str, severity: object) -> Finding:
+    summary = str(reported.get("description") or "").split("\n")[0]
+    return Finding(reported["id"], "", package, version, severity_of(severity), None, summary)

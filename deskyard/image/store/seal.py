@@ -93,8 +93,8 @@ def bill_of_materials(built: BuiltImage) -> str:
 def _manifest_faults(manifest: Mapping[str, Any], name: str, digest: str) -> dict[str, str]:
     if not manifest:
         return {"manifest": "is missing or cannot be read"}
-    told = f"{manifest.get('name')}@{manifest.get('digest')}"
-    return {} if told == f"{name}@{digest}" else {"manifest": f"is that of {told}"}
+    claimed = f"{manifest.get('name')}@{manifest.get('digest')}"
+    return {} if claimed == f"{name}@{digest}" else {"manifest": f"is that of {claimed}"}
 
 
 def _signature_faults(folder: Path, content: bytes, key: PublicKey) -> dict[str, str]:

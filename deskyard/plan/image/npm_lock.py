@@ -13,7 +13,7 @@ def bundled(lock: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         if PREFIX not in path or package.get("dev") or package.get("link"):
             continue
         name = path.rpartition(PREFIX)[2]
-        told = {"name": name, "version": package["version"]}
-        told |= {key: package[key] for key in ("license", "integrity") if isinstance(package.get(key), str)}
-        found[f"{name}@{package['version']}"] = told
+        record = {"name": name, "version": package["version"]}
+        record |= {key: package[key] for key in ("license", "integrity") if isinstance(package.get(key), str)}
+        found[f"{name}@{package['version']}"] = record
     return found

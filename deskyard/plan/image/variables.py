@@ -1,4 +1,4 @@
-"""What the roles of an image are told: by its base, by the images it starts from, and by itself."""
+"""The variables of an image's roles: of its base, of the images it starts from, and its own."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -44,12 +44,12 @@ def documented(folders: Iterable[Path]) -> dict[str, dict[str, Any]]:
 
 def variables_of(chain: Sequence[AnyImage], known: Documented) -> dict[str, Any]:
     """The variables of the first image of a lineage for its roles, which document `known`."""
-    told: dict[str, Any] = {}
+    given: dict[str, Any] = {}
     for image in reversed(chain):
-        told.update({**image.base.variables, **image.variables} if isinstance(image, Image) else image.variables)
-    browser = BROWSERS.get(told.get("browser_kind", ""))
+        given.update({**image.base.variables, **image.variables} if isinstance(image, Image) else image.variables)
+    browser = BROWSERS.get(given.get("browser_kind", ""))
     opening = {name: browser for name in known if name.endswith("_browser") and browser}
-    return {name: value for name, value in {**opening, **told}.items() if name in known}
+    return {name: value for name, value in {**opening, **given}.items() if name in known}
 
 
 def check_variables(chain: Sequence[AnyImage], known: Documented) -> None:
@@ -58,9 +58,9 @@ def check_variables(chain: Sequence[AnyImage], known: Documented) -> None:
         _check(name, value, known)
     root = chain[-1]
     assert isinstance(root, Image)
-    told = variables_of(chain, known)
+    given = variables_of(chain, known)
     for name, values in (*REFUSED.items(), *root.base.refused.items()):
-        chosen = told.get(name, known.get(name, {}).get("default"))
+        chosen = given.get(name, known.get(name, {}).get("default"))
         if name in known and isinstance(chosen, str) and chosen in values:
             others = [choice for choice in known[name].get("choices", ()) if choice not in values]
             remedy = f"write one of: {', '.join(others)}" if others else "write another value"
@@ -80,12 +80,12 @@ def _check(name: str, value: Any, known: Documented) -> None:
         raise ConfigError(field, value, "is not one of the role's choices", f"write one of: {', '.join(choices)}")
 
 
-def packages_of(values: Mapping[str, Any], role: str, told: Mapping[str, Any]) -> set[str]:
+def packages_of(values: Mapping[str, Any], role: str, given: Mapping[str, Any]) -> set[str]:
     """The packages of the distribution that a role with these defaults installs when it is told so.
 
     A role with a `<role>_kind` has packages of each kind; a kind with a repository takes them from its vendor.
     """
-    chosen = {**values, **told}
+    chosen = {**values, **given}
     found = set(chosen.get(f"{role}_packages", ()))
     kind = chosen.get(f"{role}_kind")
     if kind and f"{role}_{kind}_repository" not in values:

@@ -57,8 +57,8 @@ def differences(plan: ClusterPlan, seen: SeenLayers) -> list[str]:
     for vm in plan.machines():
         name = vm.owner.machine
         machine = seen.machines.get(name)
-        told = [f"machine {vm.vm_id}: {MISSING}"] if machine is None else _machine(vm, machine)
-        found += [f"{name}: {one}" for one in told]
+        compared = [f"machine {vm.vm_id}: {MISSING}"] if machine is None else _machine(vm, machine)
+        found += [f"{name}: {one}" for one in compared]
     return [f"cluster: {one}" for one in found]
 
 
@@ -158,7 +158,7 @@ def _nics(vm: VmPlan, config: Row) -> Iterator[str]:
 
 def _nic(plan: NicPlan, seen: Mapping[str, str]) -> Iterator[str]:
     mac = next((seen[card] for card in CARDS if card in seen), seen.get("macaddr", "none"))
-    told = {
+    compared = {
         "MAC": (plan.mac.lower(), mac.lower()),
         "bridge": (plan.bridge, seen.get("bridge", "none")),
         "VLAN": (str(plan.vlan or "none"), seen.get("tag", "none")),
@@ -166,7 +166,7 @@ def _nic(plan: NicPlan, seen: Mapping[str, str]) -> Iterator[str]:
     }
     if seen.get("firewall", "0") != "1":
         yield "firewall: is off"
-    for what, (wanted, found) in told.items():
+    for what, (wanted, found) in compared.items():
         if found != wanted:
             yield f"{what} {wanted}: is {found}"
 

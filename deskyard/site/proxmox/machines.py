@@ -74,17 +74,17 @@ class ClusterMachines:
         """Save what the API tells: configuration, state and the last tasks. Console and screen need a node's shell."""
         for domain, machine in self._found.items():
             path = vm_path(machine.node, machine.vm_id)
-            told = {}
+            answers = {}
             for name, place, params in (
                 ("config", f"{path}/config", {}),
                 ("status", f"{path}/status/current", {}),
                 ("tasks", f"nodes/{machine.node}/tasks", {"vmid": machine.vm_id, "limit": 20}),
             ):
                 try:
-                    told[name] = self._client.get(place, **params)
+                    answers[name] = self._client.get(place, **params)
                 except SiteError as error:
-                    told[name] = str(error)
-            (folder / f"{domain}.json").write_text(json.dumps(told, indent=2, sort_keys=True) + "\n")
+                    answers[name] = str(error)
+            (folder / f"{domain}.json").write_text(json.dumps(answers, indent=2, sort_keys=True) + "\n")
 
     def _runs(self, machine: SeenMachine) -> bool:
         return is_running(self._client, machine.node, machine.vm_id)

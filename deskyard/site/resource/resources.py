@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 import pulumi
 
 
-class Told(TypedDict):
+class SettingsInputs(TypedDict):
     """What every gateway is told, and whose it is."""
 
     site: str
@@ -27,8 +27,8 @@ class GatewaySettings(pulumi.CustomResource):
         prefix: str,
         resource_name: str,
         machine: Mapping[str, pulumi.Input[Any]],
-        told: Told,
+        inputs: SettingsInputs,
         opts: pulumi.ResourceOptions,
     ) -> None:
         outputs = {"host_key": None, "certificate_expires": None}
-        super().__init__(f"{prefix}GatewaySettings", resource_name, {**told, **machine, **outputs}, opts)
+        super().__init__(f"{prefix}GatewaySettings", resource_name, {**inputs, **machine, **outputs}, opts)

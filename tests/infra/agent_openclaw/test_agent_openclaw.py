@@ -65,10 +65,10 @@ def test_gateway_is_on_the_loopback_address_alone(host: Host, defaults: dict[str
 
 
 def test_openclaw_is_new_enough(host: Host, defaults: dict[str, Any]) -> None:
-    told = host.check_output("sudo -u %s -i openclaw --version", defaults["agent_openclaw_user"])
+    output = host.check_output("sudo -u %s -i openclaw --version", defaults["agent_openclaw_user"])
     found, least = (
         [int(part) for part in re.findall(r"\d+", version)[:3]]
-        for version in (told, defaults["agent_openclaw_least_version"])
+        for version in (output, defaults["agent_openclaw_least_version"])
     )
     assert found >= least
 

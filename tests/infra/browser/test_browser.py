@@ -55,8 +55,8 @@ def test_chromium_is_told_our_switches(host: Host, defaults: dict[str, Any]) -> 
         assert not host.file("/etc/chromium.d/deskyard").exists
         return
     # As its start script puts them together.
-    told = host.check_output("for file in /etc/chromium.d/*; do . $file; done; echo $CHROMIUM_FLAGS").split()
-    assert [switch for switch in defaults["browser_chromium_switches"] if switch not in told] == []
+    output = host.check_output("for file in /etc/chromium.d/*; do . $file; done; echo $CHROMIUM_FLAGS").split()
+    assert [switch for switch in defaults["browser_chromium_switches"] if switch not in output] == []
 
 
 def test_sandbox_is_there_and_nothing_turns_it_off(host: Host, browser: Browser) -> None:
@@ -84,9 +84,9 @@ def test_vendors_repository_is_trusted_by_the_pinned_key_alone(host: Host, defau
         assert not source.exists
         return
     keyring = source.content_string.partition("Signed-By: ")[2].split()[0]
-    told = host.check_output(f"gpg --no-autostart --with-colons --show-keys {keyring}").splitlines()
-    assert sum(line.startswith("pub:") for line in told) == 1
+    output = host.check_output(f"gpg --no-autostart --with-colons --show-keys {keyring}").splitlines()
+    assert sum(line.startswith("pub:") for line in output) == 1
     assert (
-        next(line for line in told if line.startswith("fpr:")).split(":")[9]
+        next(line for line in output if line.startswith("fpr:")).split(":")[9]
         == (defaults["browser_chrome_key_fingerprint"])
     )

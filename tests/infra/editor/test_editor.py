@@ -43,8 +43,8 @@ def test_nobody_else_reads_the_password(host: Host, page: str) -> None:
 
 def test_password_is_on_no_command_line(host: Host, page: str) -> None:
     password = page.replace("window-0.html", "password")
-    told = host.run("grep --files-with-matches --fixed-strings --file=%s /proc/[0-9]*/cmdline 2>/dev/null", password)
-    assert told.stdout == ""
+    output = host.run("grep --files-with-matches --fixed-strings --file=%s /proc/[0-9]*/cmdline 2>/dev/null", password)
+    assert output.stdout == ""
 
 
 def test_editor_is_on_the_loopback_address_alone(host: Host, page: str, defaults: dict[str, Any]) -> None:

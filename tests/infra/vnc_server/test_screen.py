@@ -100,8 +100,8 @@ def test_websocket_carries_vnc_on_the_lan_address(
 
 
 def test_screen_has_the_declared_size(host: Host, defaults: dict[str, Any]) -> None:
-    told = _python(host, SIZE, defaults["vnc_server_port"])
-    assert told.stdout.strip() == f"{defaults['vnc_server_width']}x{defaults['vnc_server_height']}", told.stderr
+    output = _python(host, SIZE, defaults["vnc_server_port"])
+    assert output.stdout.strip() == f"{defaults['vnc_server_width']}x{defaults['vnc_server_height']}", output.stderr
 
 
 def test_x_has_no_tcp_port(host: Host, defaults: dict[str, Any]) -> None:

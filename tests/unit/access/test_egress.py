@@ -33,6 +33,6 @@ def test_a_connection_that_fails_is_an_error(gateway: list[str]) -> None:
 
 def test_whoever_stops_reading_ends_the_connection(gateway: list[str]) -> None:
     gateway.append(f"echo {shlex.quote(TOLD)}; exec sleep 60")
-    told = egress.denied("careful", follow=True)
-    next(told)
-    told.close()  # returns when the connection has ended
+    output = egress.denied("careful", follow=True)
+    next(output)
+    output.close()  # returns when the connection has ended

@@ -43,9 +43,9 @@ def test_the_program_is_not_told_of_keys_and_of_what_customises(stacks: Path) ->
         asked.append(key)
         return config.get(key)
 
-    told = declaration.from_config("lab", get)
-    assert (told.keys, told.shared_keys, told.desktops[0].keys) == (None, (), ())
-    assert (told.customise, told.desktops[0].customise) == (None, None)
+    output = declaration.from_config("lab", get)
+    assert (output.keys, output.shared_keys, output.desktops[0].keys) == (None, (), ())
+    assert (output.customise, output.desktops[0].customise) == (None, None)
     assert "network" in asked and not {"keys", "shared_keys", "customise"} & set(asked)
 
 

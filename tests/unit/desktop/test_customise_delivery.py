@@ -158,8 +158,8 @@ def test_what_was_brought_is_taken_back_when_nothing_is_declared_any_more(
     customise.customise("lab/dev1", How())
     without = STACK.replace("  deskyard:customise: {from: all}\n", "").replace("      customise: {from: own}\n", "")
     (stacks / "Pulumi.lab.yaml").write_text(without)
-    shall = customise_delivery.wanted(declaration.read("lab"))
-    assert list(shall) == ["dev1"] and shall["dev1"].is_empty
+    desired = customise_delivery.wanted(declaration.read("lab"))
+    assert list(desired) == ["dev1"] and desired["dev1"].is_empty
     asked = answering(monkeypatch, good)
     customise.customise("lab", How(dry_run=True))
     customise.customise("lab", How())
@@ -197,10 +197,10 @@ def test_many_bytes_are_sent_in_parts(monkeypatch: pytest.MonkeyPatch, stacks: P
 
 def test_the_example_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DESKYARD_STACKS", str(tree() / "examples" / "customise"))
-    shall = customise_delivery.wanted(declaration.read("writers"))
-    assert {desktop: sorted(one.files) for desktop, one in shall.items()} == {
+    desired = customise_delivery.wanted(declaration.read("writers"))
+    assert {desktop: sorted(one.files) for desktop, one in desired.items()} == {
         "editor": [".bashrc", ".openclaw/workspace/AGENTS.md", ".openclaw/workspace/MEMORY.md"],
         "reader": [".bashrc", ".openclaw/workspace/AGENTS.md"],
     }
-    assert shall["editor"].environment == {"EDITOR": "nano", "PAGER": "less", "ROLE": "editor"}
-    assert [one.title for one in shall["editor"].scripts] == ["first-boot-workspace"]
+    assert desired["editor"].environment == {"EDITOR": "nano", "PAGER": "less", "ROLE": "editor"}
+    assert [one.title for one in desired["editor"].scripts] == ["first-boot-workspace"]

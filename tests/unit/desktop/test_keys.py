@@ -95,14 +95,14 @@ def test_names_that_a_desktop_makes_up_are_bounded_and_harmless(monkeypatch: pyt
 def test_a_key_that_a_desktop_sends_back_is_not_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], place: str
 ) -> None:
-    told = f"\x1b[2Jgot {CANARY}"
+    output = f"\x1b[2Jgot {CANARY}"
     if place == "stdout":
-        answering(monkeypatch, json.dumps({"error": told}))
+        answering(monkeypatch, json.dumps({"error": output}))
     elif place == "ssh":
         # What ssh says of itself ends with this code, and what a desktop says may, too.
-        monkeypatch.setattr(ssh_link, "run", lambda argv, **_: Result(tuple(argv), 255, "", told, 0.0))
+        monkeypatch.setattr(ssh_link, "run", lambda argv, **_: Result(tuple(argv), 255, "", output, 0.0))
     else:
-        answering(monkeypatch, "", code=1, stderr=told if place == "stderr" else told[:-3])
+        answering(monkeypatch, "", code=1, stderr=output if place == "stderr" else output[:-3])
     with pytest.raises(SiteError) as caught:
         key_delivery.deliver(declaration.read("lab").plan, {"dev1": {"anthropic": CANARY}})
     shown = f"{caught.value}{caught.value!r}{capsys.readouterr()}"

@@ -99,9 +99,9 @@ def test_ubuntu_is_built_from_the_vendors_image_without_asking_the_network(
 
 def test_roles_are_told_of_the_base_and_of_the_day(declare: Declare, tmp_path: Path) -> None:
     image = declare("ubuntu-24.04", DAY)
-    told = variables(image, tmp_path)
-    assert told["browser_kind"] == "chrome"
-    assert told["package_snapshot_sources"] == snapshot_sources(image.base)
+    output = variables(image, tmp_path)
+    assert output["browser_kind"] == "chrome"
+    assert output["package_snapshot_sources"] == snapshot_sources(image.base)
     plain = variables(declare("debian-13"), tmp_path)
     assert set(plain) == {"image_name", "image_roles", "guest_base_refresh_packages", "guest_base_upgrade_packages"}
 
@@ -109,8 +109,8 @@ def test_roles_are_told_of_the_base_and_of_the_day(declare: Declare, tmp_path: P
 def test_what_a_vendors_disk_brought_is_upgraded_and_a_bootstrapped_one_needs_no_network(
     declare: Declare, tmp_path: Path
 ) -> None:
-    told = variables(declare("ubuntu-24.04"), tmp_path)
-    assert (told["guest_base_refresh_packages"], told["guest_base_upgrade_packages"]) == (True, True)
+    output = variables(declare("ubuntu-24.04"), tmp_path)
+    assert (output["guest_base_refresh_packages"], output["guest_base_upgrade_packages"]) == (True, True)
     plain = variables(declare("debian-13"), tmp_path, "bootstrap")
     assert (plain["guest_base_refresh_packages"], plain["guest_base_upgrade_packages"]) == (False, False)
 

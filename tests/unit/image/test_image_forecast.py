@@ -43,25 +43,25 @@ def put(recorded: dict[str, str], *, built_at: str = "2026-01-01", **manifest: A
 
 def test_unchanged_image_is_not_rebuilt() -> None:
     digest = put(now())
-    told = forecast("desktop")
-    assert not told.rebuild
-    assert told.compared_with == digest
-    assert (told.changes, told.steps) == ((), ())
+    output = forecast("desktop")
+    assert not output.rebuild
+    assert output.compared_with == digest
+    assert (output.changes, output.steps) == ((), ())
 
 
 def test_forced_build_of_an_unchanged_image_is_told_as_such() -> None:
     put(now())
-    told = forecast("desktop", force=True)
-    assert told.rebuild
-    assert "asked for" in told.reason
-    assert told.changes == ()
-    assert told.steps
+    output = forecast("desktop", force=True)
+    assert output.rebuild
+    assert "asked for" in output.reason
+    assert output.changes == ()
+    assert output.steps
 
 
 def test_image_that_was_never_built_would_be() -> None:
-    told = forecast("desktop")
-    assert (told.rebuild, told.compared_with, told.changes) == (True, None, ())
-    assert "never built" in told.reason
+    output = forecast("desktop")
+    assert (output.rebuild, output.compared_with, output.changes) == (True, None, ())
+    assert "never built" in output.reason
 
 
 def test_every_input_that_differs_is_named_with_its_kind() -> None:
@@ -72,10 +72,10 @@ def test_every_input_that_differs_is_named_with_its_kind() -> None:
     mode, checksum = recorded["images/desktop/build-ttyd.sh"].split()
     recorded["images/desktop/build-ttyd.sh"] = f"{'0' if mode == '111' else '111'} {checksum}"
     digest = put(recorded)
-    told = forecast("desktop")
-    assert told.compared_with == digest
-    assert told.reason.startswith("4 of ")
-    assert told.changes == (
+    output = forecast("desktop")
+    assert output.compared_with == digest
+    assert output.reason.startswith("4 of ")
+    assert output.changes == (
         InputChange("changed", "mechanism", "ansible/image.yml"),
         InputChange("removed", "role gone", "ansible/roles/gone/tasks/main.yml"),
         InputChange("permission", "declaration", "images/desktop/build-ttyd.sh"),
@@ -86,9 +86,9 @@ def test_every_input_that_differs_is_named_with_its_kind() -> None:
 def test_comparison_is_with_the_newest_build() -> None:
     put({**now(), "ansible/image.yml": OTHER, "old": OTHER}, built_at="2026-01-01")
     newer = put({**now(), "new": OTHER}, built_at="2026-02-01")
-    told = forecast("desktop")
-    assert told.compared_with == newer
-    assert [change.path for change in told.changes] == ["new"]
+    output = forecast("desktop")
+    assert output.compared_with == newer
+    assert [change.path for change in output.changes] == ["new"]
 
 
 def test_older_build_of_these_sources_is_found_beside_a_newer_one_of_others() -> None:
@@ -99,19 +99,19 @@ def test_older_build_of_these_sources_is_found_beside_a_newer_one_of_others() ->
 
 def test_build_without_recorded_inputs_says_so() -> None:
     put({**now(), "ansible/image.yml": OTHER}, inputs=None)
-    told = forecast("desktop")
-    assert told.rebuild
-    assert "before inputs were recorded" in told.reason
-    assert told.changes == ()
+    output = forecast("desktop")
+    assert output.rebuild
+    assert "before inputs were recorded" in output.reason
+    assert output.changes == ()
 
 
 def test_other_base_disk_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     put(now())
     monkeypatch.setenv("DESKYARD_BASE", "vendor")
-    told = forecast("desktop")
-    assert told.rebuild
-    assert "asks for the base disk vendor" in told.reason
-    assert told.changes == ()
+    output = forecast("desktop")
+    assert output.rebuild
+    assert "asks for the base disk vendor" in output.reason
+    assert output.changes == ()
 
 
 def test_forecast_touches_neither_disk_nor_network(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,12 +123,12 @@ def test_forecast_touches_neither_disk_nor_network(home: Path, monkeypatch: pyte
 
 def test_steps_name_what_the_declaration_asks_for() -> None:
     image = base_image(tree(), "desktop")
-    told = " ".join(forecast("desktop").steps)
+    output = " ".join(forecast("desktop").steps)
     for word in (*image.roles, *(artifact.name for artifact in image.artifacts), "bootstrap the base disk"):
-        assert word in told
-    assert str(image_folder("desktop", digest_of("desktop", "bootstrap", now()))) in told
-    assert str(secret_key_file()) in told
-    assert "gateway's bundle" not in told
+        assert word in output
+    assert str(image_folder("desktop", digest_of("desktop", "bootstrap", now()))) in output
+    assert str(secret_key_file()) in output
+    assert "gateway's bundle" not in output
     assert "gateway's bundle" in " ".join(forecast("gateway").steps)
 
 

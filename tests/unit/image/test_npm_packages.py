@@ -69,13 +69,13 @@ def archives(tmp_path: Path, chroots: Chroots) -> Callable[[], dict[str, str]]:
 def test_each_role_that_pins_packages_gets_its_archive_and_it_is_made_once(
     archives: Callable[[], dict[str, str]], chroots: Chroots
 ) -> None:
-    told = archives()
-    assert set(told) == {f"{role}_archive" for role in ROLES}
-    assert [Path(path).read_text() for path in told.values()] == ["packed", "packed"]
+    output = archives()
+    assert set(output) == {f"{role}_archive" for role in ROLES}
+    assert [Path(path).read_text() for path in output.values()] == ["packed", "packed"]
     compiling, plain = chroots.packages
     assert "g++" in compiling
     assert "g++" not in plain
-    assert archives() == told
+    assert archives() == output
     assert len(chroots.packages) == len(ROLES)
 
 

@@ -22,10 +22,10 @@ def test_a_desktops_own_lies_over_its_workspaces() -> None:
         scripts={"first-boot": "#!all", "every-apply": "#!all"},
     )
     desktop = layer({".bashrc": "own"}, environment={"EDITOR": "vi"}, scripts={"first-boot": "#!own"})
-    shall = laid_over(workspace, desktop, "desktop dev1")
-    assert {path: file.content for path, file in shall.files.items()} == {".bashrc": b"own", "notes": b"all"}
-    assert shall.environment == {"EDITOR": "vi", "LEVEL": "1"}
-    order = [(one.title, one.text) for one in shall.scripts]
+    desired = laid_over(workspace, desktop, "desktop dev1")
+    assert {path: file.content for path, file in desired.files.items()} == {".bashrc": b"own", "notes": b"all"}
+    assert desired.environment == {"EDITOR": "vi", "LEVEL": "1"}
+    order = [(one.title, one.text) for one in desired.scripts]
     assert order == [
         ("first-boot-workspace", "#!all"),
         ("first-boot-desktop", "#!own"),
@@ -85,14 +85,15 @@ def test_a_variable_that_is_none_or_a_secret_is_refused_by_its_line(line: str, r
 
 def test_the_environment_is_read_alike_by_a_shell_and_as_it_was_written(tmp_path: Path) -> None:
     value = 'a$b`c"#;= &*~!'
-    shall = laid_over(layer(environment={"X": value}), None, "x")
+    desired = laid_over(layer(environment={"X": value}), None, "x")
     file = tmp_path / "env"
-    file.write_text(shall.system_files()[ENVIRONMENT_FILE] or "")
+    file.write_text(desired.system_files()[ENVIRONMENT_FILE] or "")
     told = subprocess.run(["sh", "-c", f'. {file}; printf %s "$X"'], capture_output=True, text=True, timeout=30)
     assert told.stdout == value
-    assert subprocess.run(["sh", "-n"], input=shall.system_files()[PROFILE_FILE], text=True, timeout=30).returncode == 0
+    profile = desired.system_files()[PROFILE_FILE]
+    assert subprocess.run(["sh", "-n"], input=profile, text=True, timeout=30).returncode == 0
     without = laid_over(layer(), None, "x").system_files()
-    assert without.keys() == shall.system_files().keys() and set(without.values()) == {None}
+    assert without.keys() == desired.system_files().keys() and set(without.values()) == {None}
 
 
 @pytest.mark.parametrize("name", ["../x", "a/../../x", "/etc/x", "a//b", "./a", "a\nb", "a\x1bb", "a\udce9", "x" * 201])

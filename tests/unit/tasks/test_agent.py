@@ -97,14 +97,14 @@ def test_what_is_no_task_is_refused(
     asked = happening(BEGIN, end())
     monkeypatch.chdir(tmp_path)
     (tmp_path / "latin.md").write_bytes(b"caf\xe9")
-    told = inv(capsys, "agent.task", "lab/dev1", *arguments)
-    assert told.code == 1 and message in told.err and not asked
+    output = inv(capsys, "agent.task", "lab/dev1", *arguments)
+    assert output.code == 1 and message in output.err and not asked
 
 
 def test_answer_is_printed_as_it_comes_and_ends_its_line(happening: Events, capsys: pytest.CaptureFixture[str]) -> None:
     happening(BEGIN, said("one\n"), said("two"), said(""), end())
-    told = inv(capsys, "agent.task", "lab/dev1", "a")
-    assert (told.code, told.out, told.err) == (0, "one\ntwo\n", "conversation s\n")
+    output = inv(capsys, "agent.task", "lab/dev1", "a")
+    assert (output.code, output.out, output.err) == (0, "one\ntwo\n", "conversation s\n")
     happening(BEGIN, said("one\n"), end())
     assert inv(capsys, "agent.task", "lab/dev1", "a").out == "one\n"
 
@@ -112,9 +112,9 @@ def test_answer_is_printed_as_it_comes_and_ends_its_line(happening: Events, caps
 def test_terminal_is_not_driven_and_json_holds_all(happening: Events, capsys: pytest.CaptureFixture[str]) -> None:
     happening(BEGIN, said("\x1b]0;x\x07\tü\r\n\u202e"), end())
     assert inv(capsys, "agent.task", "lab/dev1", "a").out == "?]0;x?\tü?\n?\n"
-    told = inv(capsys, "agent.task", "lab/dev1", "a", "--json")
-    assert [json.loads(line) for line in told.out.splitlines()][1] == said("\x1b]0;x\x07\tü\r\n\u202e")
-    assert told.out.isascii()
+    output = inv(capsys, "agent.task", "lab/dev1", "a", "--json")
+    assert [json.loads(line) for line in output.out.splitlines()][1] == said("\x1b]0;x\x07\tü\r\n\u202e")
+    assert output.out.isascii()
 
 
 @pytest.mark.parametrize(("status", "code"), [("done", 0), ("timeout", 124)], ids=["done", "timeout"])
@@ -135,9 +135,9 @@ def test_last_line_of_json_is_the_end_whatever_happened(
     happening: Events, capsys: pytest.CaptureFixture[str], error: BaseException, code: int, status: str
 ) -> None:
     happening(BEGIN, said("a"), error=error)
-    told = inv(capsys, "agent.task", "lab/dev1", "a", "--json")
-    last = json.loads(told.out.splitlines()[-1])
-    assert (told.code, last["event"], last["status"]) == (code, "end", status)
+    output = inv(capsys, "agent.task", "lab/dev1", "a", "--json")
+    last = json.loads(output.out.splitlines()[-1])
+    assert (output.code, last["event"], last["status"]) == (code, "end", status)
     assert status == "stopped" or last["error"]["remedy"] == "mend it"
     # What was said stands on a line of its own.
     assert inv(capsys, "agent.task", "lab/dev1", "a").out == "a\n"

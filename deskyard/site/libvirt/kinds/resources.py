@@ -146,6 +146,6 @@ class GatewaySettings(resources.GatewaySettings):
         domain: pulumi.Input[str],
         machine: pulumi.Input[str],
         opts: pulumi.ResourceOptions,
-        **told: Unpack[resources.Told],
+        **settings_inputs: Unpack[resources.SettingsInputs],
     ) -> None:
-        super().__init__(PREFIX, resource_name, {"domain": domain, "machine": machine}, told, opts)
+        super().__init__(PREFIX, resource_name, {"domain": domain, "machine": machine}, settings_inputs, opts)

@@ -45,8 +45,8 @@ def program(facts: Facts, _: Site) -> Iterator[Finding]:
         return
     for chosen in by_program:
         versions = {node.packages.get(chosen, "") for node in facts.nodes.values()}
-        told = ", ".join(sorted(versions - {""}))
-        what = f"{chosen} {told or 'of a version that was not told'} on every node"
+        shown = ", ".join(sorted(versions - {""}))
+        what = f"{chosen} {shown or 'of a version that was not told'} on every node"
         if chosen == NFTABLES and any(_numbers(one) < FILTERS_ADDRESSES for one in versions):
             what = f"{what}: before 1.2.0 its filter of addresses drops nothing, so Deskyard's own rules hold alone"
             why = f"one layer less stands behind them ({PAGE}, and 6336 at bugzilla.proxmox.com)"

@@ -75,8 +75,8 @@ def learning(facts: Facts, site: Site) -> Iterator[Finding]:
         yield ok("zone_learning", f"bridges of zone {wanted.name} learn no addresses from machines")
     else:
         mend = f"pvesh set /cluster/sdn/zones/{wanted.name} --{NO_LEARNING} 1 && pvesh set /cluster/sdn"
-        told = f"{mend}   # machines that run take it at their next start"
-        yield warning("zone_learning", f"bridges of zone {wanted.name} learn addresses from machines", what, told)
+        remedy = f"{mend}   # machines that run take it at their next start"
+        yield warning("zone_learning", f"bridges of zone {wanted.name} learn addresses from machines", what, remedy)
 
 
 def pending(facts: Facts, site: Site) -> Iterator[Finding]:

@@ -60,6 +60,6 @@ class GatewaySettings(resources.GatewaySettings):
         vm_id: pulumi.Input[int],
         start: pulumi.Input[str],
         opts: pulumi.ResourceOptions,
-        **told: Unpack[resources.Told],
+        **settings_inputs: Unpack[resources.SettingsInputs],
     ) -> None:
-        super().__init__(PREFIX, resource_name, {"vm_id": vm_id, "start": start}, told, opts)
+        super().__init__(PREFIX, resource_name, {"vm_id": vm_id, "start": start}, settings_inputs, opts)
