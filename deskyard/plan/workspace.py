@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from deskyard.errors import ConfigError
 from deskyard.model.site import Site
+from deskyard.model.tier import Tier
 from deskyard.model.workspace import Desktop, Workspace
 from deskyard.plan.egress import denied_networks, plan_egress
 from deskyard.plan.names import domain, mac_address, short_id
@@ -63,10 +64,11 @@ class MachinePlan:
 
 @dataclass(frozen=True)
 class DesktopPlan:
-    """One desktop: its machine, its address, its routes (name -> port of the machine)."""
+    """One desktop: its tier with all its caps, its machine, its address, its routes (name -> port of the machine)."""
 
     name: str
     tier: str
+    caps: Tier
     machine: MachinePlan
     mac: str
     address: str
@@ -124,7 +126,10 @@ class WorkspacePlan:
 
     def as_dict(self) -> dict[str, Any]:
         """The Plan as plain data, for `--json` and golden files."""
-        return asdict(self)
+        plain = asdict(self)
+        for desktop in plain["desktops"]:
+            desktop["caps"] = desktop["caps"].model_dump()
+        return plain
 
     def machines(self) -> dict[str, MachinePlan]:
         """The machines of gateway and desktops, by name."""
@@ -268,7 +273,7 @@ def _desktop(
     )
     mac = mac_address(workspace.site, workspace.name, desktop.name)
     isolated = workspace.peers == "closed"
-    return DesktopPlan(desktop.name, desktop.tier, machine, mac, str(address), routes, isolated)
+    return DesktopPlan(desktop.name, desktop.tier, tier, machine, mac, str(address), routes, isolated)
 
 
 def _image(desktop: Desktop, index: int, workspace: Workspace) -> str:
@@ -317,7 +322,7 @@ def _gateway(
         workspace_prefix=IPv4Network(network.cidr).prefixlen,
         egress=workspace.egress,
         denied_networks=denied,
-        egress_rules=plan_egress(workspace, site, {d.address: site.all_tiers()[d.tier] for d in desktops}),
+        egress_rules=plan_egress(workspace, site, {d.address: d.caps for d in desktops}),
         desktops=tuple(gateway_settings.Desktop(d.name, d.mac, d.address, dict(d.routes)) for d in desktops),
         acme=_acme(site),
     )

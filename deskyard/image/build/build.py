@@ -60,14 +60,15 @@ def build(name: str, *, force: bool = False, keep: bool = False) -> BuiltImage:
     ensure_key()
     build_network()
     parent = build(image.parent) if isinstance(image, CustomImage) else None
+    root = base_image(tree(), name)
     with _alone(name):
-        kind = kind_of(parent) if parent else choose_base(base_image(tree(), name), base_choice())
+        kind = kind_of(parent) if parent else choose_base(root, base_choice())
         image_digest = digest(image, tree(), kind)
         logs = _log_folder(name)
         require_space(image, places())
         say(f"building image {name} {image_digest}; logs in {logs}")
         with _naming_evidence(logs), scratch_folder(".new-", keep=keep) as scratch:
-            result = _build(image, parent, kind, image_digest, scratch, logs, force=force, keep=keep)
+            result = _build(image, root, parent, kind, image_digest, scratch, logs, force=force, keep=keep)
     say(f"image {name} {image_digest} is built and tested: {result.disk}")
     return result
 
@@ -95,6 +96,7 @@ def _naming_evidence(logs: Path) -> Iterator[None]:
 
 def _build(
     image: AnyImage,
+    root: Image,
     parent: BuiltImage | None,
     kind: BaseKind,
     image_digest: str,
@@ -133,7 +135,7 @@ def _build(
     with step("compress the disk", timings):
         argv = ["qemu-img", "convert", "-c", "-o", "compression_type=zstd", "-O", "qcow2"]
         run([*argv, str(disk), str(finished / DISK)], timeout=CONVERT_SECONDS)
-    manifest = _manifest(image, image_digest, base, how, verdict, timings, finished / DISK)
+    manifest = _manifest(image, root, image_digest, base, how, verdict, timings, finished / DISK)
     manifest["inputs"] = _require_same_sources(image, kind, image_digest)
     seal(finished, manifest)
     return _keep(image.name, image_digest, finished)
@@ -149,6 +151,7 @@ def _require_same_sources(image: AnyImage, kind: BaseKind, image_digest: str) ->
 
 def _manifest(
     image: AnyImage,
+    root: Image,
     image_digest: str,
     base: BaseDisk,
     how: Accelerator,
@@ -166,14 +169,14 @@ def _manifest(
         "size_bytes": disk.stat().st_size,
         "built_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "git_commit": _git_commit(),
-        "base": {"kind": base.kind, "digest": base.digest, **_origin(base_image(tree(), image.name))},
+        "base": {"kind": base.kind, "digest": base.digest, **_origin(root)},
         **({"from": image.parent} if isinstance(image, CustomImage) else {}),
         "accelerator": how,
         "tools": _tool_versions(),
         "seconds": {name: round(seconds, 1) for name, seconds in timings.steps.items()},
         "boot_seconds": round(verdict.boot_seconds, 1),
-        "artifacts": {artifact.name: artifact.version for artifact in base_image(tree(), image.name).artifacts},
-        "npm": _npm_packages(base_image(tree(), image.name)),
+        "artifacts": {artifact.name: artifact.version for artifact in root.artifacts},
+        "npm": _npm_packages(root),
         **asdict(verdict.inventory),
         "boot": asdict(verdict.measures) if verdict.measures else None,
         "hygiene": [asdict(check) for check in verdict.hygiene],

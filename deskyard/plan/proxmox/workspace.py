@@ -187,16 +187,15 @@ class _Maker:
 
     def desktop(self, name: str) -> VmPlan:
         desktop, settings = self.plan.desktop(name), self.plan.gateway.settings
-        tier = self.site.all_tiers()[desktop.tier]
         # Nothing is leased: rules that let DHCP pass would come before the look at the MAC address.
         nic = NicPlan(
             bridge=self.claims.vnet,
             mac=desktop.mac,
             config=f"{desktop.address}/{settings.workspace_prefix}",
             router=settings.workspace_address,
-            mib_per_second=tier.network_mib_per_second,
+            mib_per_second=desktop.caps.network_mib_per_second,
         )
-        return self._vm(name, desktop.machine, (nic,), desktop_firewall(self.plan, desktop), tier)
+        return self._vm(name, desktop.machine, (nic,), desktop_firewall(self.plan, desktop), desktop.caps)
 
     def _vm(
         self,
