@@ -8,6 +8,7 @@ from deskyard.tasks import (
     bench,
     check,
     desktop,
+    docs,
     egress,
     entry,
     host,
@@ -20,5 +21,5 @@ from deskyard.tasks import (
 
 ns = Collection()
 entry.add_to(ns)
-for module in (access, agent, bench, check, desktop, egress, host, image, release, site, toolchain, workspace):
+for module in (access, agent, bench, check, desktop, docs, egress, host, image, release, site, toolchain, workspace):
     ns.add_collection(module.ns)
