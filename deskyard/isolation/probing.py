@@ -17,6 +17,7 @@ from deskyard.plan.isolation.catalogue import probes
 from deskyard.plan.isolation.probe import MARK_START, HostFacts, Probe, watched
 from deskyard.plan.workspace import WorkspacePlan
 
+END_SECONDS = 5.0
 PROGRAM = Path(guest_probe.__file__)
 # Emulated machines take their time to greet; a run that takes longer than this is ended, also in the machines.
 RUN_SECONDS = 420
@@ -71,8 +72,8 @@ class _Session:
             self.error = str(error)
             return
         self._tell(self.program + json.dumps(self.job) + "\n")
-        if self._line() != "ready":
-            self._failed("did not start")
+        if (line := self._line()) != "ready":
+            self._failed("did not start", line)
 
     def probe(self) -> list[str]:
         """Send all probes; their outcomes."""
@@ -98,11 +99,12 @@ class _Session:
     def _json(self, failure: str) -> list[Any]:
         if self.error:
             return []
+        line = self._line()
         try:
-            found: list[Any] = json.loads(self._line())
+            found: list[Any] = json.loads(line)
             return found
         except ValueError:
-            self._failed(failure)
+            self._failed(failure, line)
             return []
 
     def _tell(self, text: str) -> None:
@@ -118,11 +120,19 @@ class _Session:
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
-    def _failed(self, what: str) -> None:
-        if not self.error:
-            assert self.process.stderr is not None
-            self.process.kill()
-            self.error = f"{what}: {self.process.stderr.read()[-400:].strip() or 'no reason given'}"
+    def _failed(self, what: str, heard: str = "") -> None:
+        """Note the failure with its reason: standard error, else what came instead of an answer, else how it ended."""
+        if self.error:
+            return
+        assert self.process.stderr is not None
+        # It may not have ended yet, though it says nothing more; and it may never.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(END_SECONDS)
+        code = self.process.poll()
+        self.process.kill()
+        ended = "it still runs" if code is None else f"it ended with code {code}"
+        reason = self.process.stderr.read()[-400:].strip()
+        self.error = f"{what}: {reason or (f'it said {heard[:200]!r}' if heard else f'it said nothing, {ended}')}"
 
 
 def new_mark() -> str:

@@ -7,6 +7,8 @@ from invoke import Collection, Context
 from deskyard.tasks.front import command
 from deskyard.tasks.front import show as show_state
 
+BOOTS = {"kvm": "with KVM", "tcg": "emulated, ten to twenty times slower"}
+
 
 @command(help={"yes": "install missing system packages without asking (done by ./inv itself)"})
 def prepare(_: Context, yes: bool = False) -> None:
@@ -29,19 +31,20 @@ def configure(_: Context, site: str = "local", check: bool = False) -> None:
 
 @command(default=True, help={"json": "print JSON"})
 def show(_: Context, json: bool = False) -> None:
-    """Show what this machine has: programs, memory, disk, acceleration."""
+    """Show what this machine has: programs, memory, disk, and how guests really boot."""
     from deskyard.host.facts import host_state
+    from deskyard.host.vm.accelerator import accelerator
 
-    state = host_state()
+    state, guests = host_state(), accelerator("auto")
     lines = [
         f"services      {'systemd' if state.systemd else 'none: own libvirtd in a network namespace'}",
-        f"acceleration  {'/dev/kvm (./inv site.show tells if guests boot with it)' if state.kvm_device else 'none'}",
+        f"guests boot   {BOOTS[guests]}{', though /dev/kvm is there' if guests == 'tcg' and state.kvm_device else ''}",
         f"cpus          {state.cpus}",
         f"memory        {state.memory_available_gib} GiB available",
         f"disk          {state.disk_free_gib} GiB free in /var/lib",
         f"missing       {', '.join(state.missing) or 'nothing'}",
     ]
-    show_state(asdict(state), as_json=json, text="\n".join(lines))
+    show_state({**asdict(state), "accelerator": guests}, as_json=json, text="\n".join(lines))
 
 
 ns = Collection("host")
