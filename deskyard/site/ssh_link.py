@@ -88,9 +88,9 @@ class SshLink:
         return ["ssh", "-F", str(self.config), *options, host, *([shlex.join(remote)] if remote else [])]
 
     def close(self) -> None:
-        """End the kept connection, if there is one."""
+        """End the kept connection, if there is one; its socket is all that is needed for it."""
         if self.control.exists():
-            run([*self.command(GATEWAY)[:-1], *self._keeping(), "-O", "exit", GATEWAY], timeout=30, check=False)
+            run(["ssh", "-F", "none", *self._keeping(), "-O", "exit", GATEWAY], timeout=30, check=False)
 
     def _keeping(self) -> list[str]:
         """Options of a kept connection; none if others than its owner could put a socket in its place."""

@@ -87,11 +87,11 @@ def destroy(name: str) -> None:
     backend = backend_of(site)
     if stack.exists():
         stack.check_passphrase()
+        SshLink(site.name, name).close()
         backend.prepare_destroy(name, stack.on_cluster)
         _again(backend, stack, stack.destroy)
     else:
         say(f"    workspace {name} has no machines")
-    SshLink(site.name, name).close()
     shutil.rmtree(places().workspace(site.name, name), ignore_errors=True)
 
 

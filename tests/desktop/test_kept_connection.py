@@ -79,8 +79,12 @@ def test_the_service_is_asked_by_one_connection_and_no_program_starts(gateway: L
 def test_closed_the_connection_is_gone_and_the_next_question_makes_another(gateway: Lab) -> None:
     assert gateway_program.ask(gateway.link, ["list"]) == {"started": "list"}
     before = accepted(gateway)
+    # As a destroyed workspace has it: the files of the way are gone already.
+    way = gateway.link.config.read_text()
+    gateway.link.config.unlink()
     gateway.link.close()
     gone(gateway)
+    gateway.link.config.write_text(way)
     gateway.link.close()
     assert gateway_program.ask(gateway.link, ["list"]) == {"started": "list"}
     assert accepted(gateway) == before + 1
