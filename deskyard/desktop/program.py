@@ -12,6 +12,7 @@ from typing import Any
 
 from deskyard.errors import SiteError
 from deskyard.host.command import Result
+from deskyard.host.deadline import Deadline
 from deskyard.plan.printable import printable
 from deskyard.plan.workspace import WorkspacePlan
 from deskyard.site.ssh_link import SshLink
@@ -44,7 +45,7 @@ def ask(
     remote, sending = sent(program, request)
     patience = REACH_SECONDS if reach_seconds is None else reach_seconds
     try:
-        answer = _run(SshLink(plan.site, plan.name), desktop, remote, sending, time.monotonic() + patience, run_seconds)
+        answer = _run(SshLink(plan.site, plan.name), desktop, remote, sending, Deadline(patience), run_seconds)
     except SiteError as error:
         raise SiteError(error.field, error.value, _shown(error.reason, hidden), error.remedy) from None
     found = _understood(answer.stdout)
@@ -80,12 +81,14 @@ def _understood(text: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _run(link: SshLink, desktop: str, remote: Sequence[str], stdin: str, deadline: float, run_seconds: float) -> Result:
+def _run(
+    link: SshLink, desktop: str, remote: Sequence[str], stdin: str, deadline: Deadline, run_seconds: float
+) -> Result:
     """Try until it can be reached: what is asked of a desktop can be asked twice."""
     while True:
         try:
             return link.run(desktop, remote, timeout=run_seconds, stdin=stdin, check=False)
         except SiteError:
-            if time.monotonic() > deadline:
+            if deadline.is_over:
                 raise
         time.sleep(PAUSE_SECONDS)

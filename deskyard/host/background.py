@@ -5,13 +5,13 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from deskyard.errors import HostError
+from deskyard.host.deadline import Deadline
 
 END_SECONDS = 10.0
 
@@ -88,14 +88,15 @@ class Background:
             return ""
 
     def _gone_within(self, seconds: float) -> bool:
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            pid = self.pid()
-            if pid is None:
-                return True
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
-            time.sleep(0.05)
+        return Deadline(seconds).wait_for(self._is_gone, 0.05)
+
+    def _is_gone(self) -> bool:
+        pid = self.pid()
+        if pid is None:
+            return True
+        # A child of ours that has ended counts as running until it is waited for.
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
         return self.pid() is None
 
     def _record(self) -> dict[str, Any] | None:

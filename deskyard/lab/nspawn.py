@@ -16,6 +16,7 @@ from pathlib import Path
 
 from deskyard.errors import HostError
 from deskyard.host.command import run
+from deskyard.host.deadline import Deadline
 
 BOOT_SECONDS = 60.0
 END_SECONDS = 20.0
@@ -197,13 +198,11 @@ class Yard:
             )
 
     def _wait(self, name: str) -> None:
-        path, end = self.folder / name / "ssh/ssh", time.monotonic() + BOOT_SECONDS
-        while not _answers(path):
-            if time.monotonic() > end:
-                console = (self.folder / name / "console.log").read_text(errors="replace")[-2000:]
-                reason = f"did not answer within {BOOT_SECONDS:.0f} s\n{console}"
-                raise HostError("host", name, reason, "see the console above")
-            time.sleep(0.1)
+        path = self.folder / name / "ssh/ssh"
+        if not Deadline(BOOT_SECONDS).wait_for(lambda: _answers(path), 0.1):
+            console = (self.folder / name / "console.log").read_text(errors="replace")[-2000:]
+            reason = f"did not answer within {BOOT_SECONDS:.0f} s\n{console}"
+            raise HostError("host", name, reason, "see the console above")
         command = shlex.join(["systemctl", "is-system-running", "--wait"])
         run(["ssh", "-F", str(self.ssh_config), name, command], timeout=BOOT_SECONDS, check=False)
 
@@ -231,16 +230,15 @@ def _end_cgroup(cgroup: Path) -> None:
     """Kill whatever is in there and remove it."""
     if not cgroup.is_dir():
         return
-    end = time.monotonic() + END_SECONDS
+    deadline = Deadline(END_SECONDS)
     if (cgroup / "cgroup.kill").exists():
         (cgroup / "cgroup.kill").write_text("1")
-        while "populated 1" in (cgroup / "cgroup.events").read_text() and time.monotonic() < end:
-            time.sleep(0.05)
+        deadline.wait_for(lambda: "populated 1" not in (cgroup / "cgroup.events").read_text(), 0.05)
     for folder in sorted(cgroup.glob("**/"), key=lambda path: len(path.parts), reverse=True):
         while folder.is_dir():
             try:
                 folder.rmdir()
             except OSError:
-                if time.monotonic() > end:
+                if deadline.is_over:
                     raise
                 time.sleep(0.05)

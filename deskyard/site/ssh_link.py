@@ -5,13 +5,13 @@ import os
 import shlex
 import stat
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from deskyard.errors import CommandError, SiteError
 from deskyard.host.command import Result, run
+from deskyard.host.deadline import Deadline
 from deskyard.host.places import places
 from deskyard.plan.account import MANAGER
 from deskyard.site.files import read_site
@@ -132,13 +132,13 @@ class SshLink:
     def wait(self, host: str, seconds: float, pause: Callable[[float], None]) -> None:
         """Wait until `host` lets us in; raises the last `SiteError` if it does not in time."""
         # A try can take a minute by itself.
-        deadline = time.monotonic() + seconds
+        deadline = Deadline(seconds)
         while True:
             try:
                 self.run(host, ["true"], timeout=CONNECT_SECONDS + 30)
                 return
             except (SiteError, CommandError):
-                if time.monotonic() > deadline:
+                if deadline.is_over:
                     raise
             pause(2)
 

@@ -11,6 +11,7 @@ from typing import Any
 from deskyard.engine.backend import machines_of
 from deskyard.engine.running import stopped_machines
 from deskyard.errors import CommandError, SiteError
+from deskyard.host.deadline import Deadline
 from deskyard.host.places import places
 from deskyard.host.progress import say
 from deskyard.plan.workspace import WorkspacePlan
@@ -40,7 +41,7 @@ def wait(
     `on_route` is told each desktop and route when it first answers. Raises `SiteError` naming what did not
     answer and the folder with console logs and screenshots.
     """
-    deadline = time.monotonic() + (SECONDS[plan.accelerator] if seconds is None else seconds)
+    deadline = Deadline(SECONDS[plan.accelerator] if seconds is None else seconds)
     seen = _Seen(set(), set())
     while True:
         _pin_desktops(plan, seen)
@@ -54,7 +55,7 @@ def wait(
         if status.get("ready") and len(seen.pinned) == len(plan.desktops):
             return status
         dead = stopped_machines(plan)
-        if dead or time.monotonic() > deadline:
+        if dead or deadline.is_over:
             folder = keep_evidence(plan)
             reason = f"stopped: {', '.join(dead)}" if dead else f"not ready in time: {_missing(plan, status, seen)}"
             raise SiteError("workspace", plan.name, reason, f"see {folder}, then run the same command again")

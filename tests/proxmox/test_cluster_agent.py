@@ -11,6 +11,7 @@ import pytest
 from fakepve.model import PveError
 
 from deskyard.errors import SiteError
+from deskyard.host import deadline
 from deskyard.host.vm import agent_answer
 from deskyard.site.proxmox.agent import ClusterAgent
 from tests.proxmox.inhabited import Inhabitants, inhabit
@@ -105,7 +106,7 @@ def test_an_agent_that_never_answers_is_named_when_its_time_is_over(agent: Clust
     peer.fake.answerer = refusing(10_000)
     clock = iter(range(0, 100_000, 100))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(agent_answer, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+        patch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
         with pytest.raises(SiteError, match=r"100 on pve1.*did not answer within 600 s") as caught:
             agent.wait(600, lambda _: None)
     assert caught.value.remedy

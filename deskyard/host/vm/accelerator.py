@@ -4,11 +4,11 @@ import json
 import os
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 from typing import Literal, cast
 
 from deskyard.errors import ConfigError, HostError
+from deskyard.host.deadline import Deadline
 from deskyard.host.places import places
 from deskyard.host.progress import say
 from deskyard.host.vm.cpu import QEMU, cpu_arguments
@@ -94,9 +94,8 @@ def boots_with_kvm(disk: Path, seconds: float = PROBE_SECONDS) -> bool:
 
 
 def _reaches_userspace(process: subprocess.Popen[bytes], console: Path, seconds: float) -> bool:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until and process.poll() is None:
-        if console.is_file() and USERSPACE in console.read_bytes():
-            return True
-        time.sleep(0.5)
-    return False
+    def is_there() -> bool:
+        return console.is_file() and USERSPACE in console.read_bytes()
+
+    Deadline(seconds).wait_for(lambda: is_there() or process.poll() is not None, 0.5)
+    return is_there()

@@ -2,10 +2,10 @@
 
 import contextlib
 import re
-import time
 from collections.abc import Callable, Iterator
 
 from deskyard.errors import SiteError
+from deskyard.host.deadline import Deadline
 
 # Never keep more than this of an answer.
 MAX_BYTES = 65_536
@@ -17,12 +17,9 @@ PAUSE_SECONDS = 2.0
 
 def wait_for(answers: Callable[[], bool], machine: str, seconds: float, pause: Callable[[float], None]) -> None:
     """Wait until the agent of a machine answers; raises `SiteError` if it does not in time."""
-    deadline = time.monotonic() + seconds
-    while not answers():
-        if time.monotonic() > deadline:
-            reason = f"the guest agent did not answer within {seconds:.0f} s"
-            raise SiteError("machine", machine, reason, "see its console, then run the command again")
-        pause(PAUSE_SECONDS)
+    if not Deadline(seconds).wait_for(answers, PAUSE_SECONDS, pause):
+        reason = f"the guest agent did not answer within {seconds:.0f} s"
+        raise SiteError("machine", machine, reason, "see its console, then run the command again")
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import signal
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from PIL import Image as Picture
 from qemu.qmp import QMPClient, QMPError
 
 from deskyard.errors import SiteError
+from deskyard.host.deadline import Deadline
 
 SOCKET, PID_FILE = "qmp.sock", "qemu.pid"
 FOLDER_DESCRIPTOR = 9
@@ -74,9 +74,7 @@ class Machine:
                 return
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, sign)
-            until = time.monotonic() + END_SECONDS
-            while self.pid() is not None and time.monotonic() < until:
-                time.sleep(0.05)
+            Deadline(END_SECONDS).wait_for(lambda: self.pid() is None, 0.05)
 
 
 def machines_below(folder: Path) -> Iterator[Machine]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from deskyard.errors import SiteError
+from deskyard.host.deadline import Deadline
 from deskyard.host.lock import alone
 from deskyard.host.places import places
 from deskyard.host.progress import Timings, say
@@ -162,7 +163,7 @@ class Publisher:
 
     def _claim(self, node: str) -> Draft | None:
         """A draft on a node that is ours; nothing if somebody published there meanwhile."""
-        deadline, refused = time.monotonic() + WAIT_SECONDS, set[int]()
+        deadline, refused = Deadline(WAIT_SECONDS), set[int]()
         while True:
             rows = self._resources()
             here = [one for one in templates.read(rows, self.cluster) if one.node == node and one.key == self._key]
@@ -182,7 +183,7 @@ class Publisher:
             elif self._is_dead(first):
                 say(f"    draft {first.vmid} on {node} was left behind: taking it over")
                 self._draft(first).take_over(self.by, self._now())
-            elif time.monotonic() > deadline:
+            elif deadline.is_over:
                 reason = f"another publisher ({first.by}) has not finished it for {WAIT_SECONDS:.0f} s"
                 remedy = f"wait for it, or remove that machine on node {node} if its publisher is gone"
                 raise SiteError("draft", first.vmid, reason, remedy)

@@ -10,6 +10,7 @@ import libvirt
 import libvirt_qemu
 
 from deskyard.errors import SiteError
+from deskyard.host.deadline import Deadline
 from deskyard.host.vm.agent_answer import HOST_KEY, MAX_BYTES, ed25519_key, understood, wait_for
 
 ANSWER_SECONDS = 10
@@ -43,11 +44,11 @@ def read_file(machine: Any, path: str) -> str:
 def execute(machine: Any, argv: Sequence[str], seconds: float = 30) -> tuple[int, str]:
     """Run a program in the guest; returns its exit code and output."""
     arguments = {"path": argv[0], "arg": list(argv[1:]), "capture-output": True}
-    deadline = time.monotonic() + seconds
+    deadline = Deadline(seconds)
     with understood(machine.name()):
         pid = int(_call(machine, "guest-exec", arguments)["pid"])
         while not (status := _call(machine, "guest-exec-status", {"pid": pid}))["exited"]:
-            if time.monotonic() > deadline:
+            if deadline.is_over:
                 raise SiteError("machine", machine.name(), f"{argv[0]} did not end in time", "run the command again")
             time.sleep(0.3)
         output = "".join(_text(status.get(stream, "")) for stream in ("out-data", "err-data"))

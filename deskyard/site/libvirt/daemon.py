@@ -15,6 +15,7 @@ import libvirt
 
 from deskyard.errors import HostError, SiteError
 from deskyard.host.background import Background
+from deskyard.host.deadline import Deadline
 from deskyard.host.lock import alone
 from deskyard.host.places import places
 from deskyard.site.libvirt import net_namespace
@@ -158,9 +159,9 @@ def _start_private(accelerator: str) -> None:
     daemon = Background("libvirtd", folder)
     script = ["unshare", "--mount", "sh", "-c", PRIVATE_DAEMON, "libvirtd", str(folder), accelerator]
     daemon.start([*net_namespace.inside(), *script])
-    deadline = time.monotonic() + START_SECONDS
+    deadline = Deadline(START_SECONDS)
     while not answers():
-        if daemon.pid() is None or time.monotonic() > deadline:
+        if daemon.pid() is None or deadline.is_over:
             reason = f"the private libvirtd did not start\n{daemon.log_tail()}"
             raise HostError("hypervisor", URI, reason, f"read {daemon.log_file}, then run ./inv site.up")
         time.sleep(0.2)
@@ -174,12 +175,10 @@ def _stop_guests(link: Any, *, force: bool) -> None:
     for domain in active:
         with contextlib.suppress(libvirt.libvirtError):
             domain.shutdown()
-    deadline = time.monotonic() + 60
+    deadline = Deadline(60)
     for domain in active:
         with contextlib.suppress(libvirt.libvirtError):
-            while domain.isActive() and time.monotonic() < deadline:
-                time.sleep(0.5)
-            if domain.isActive():
+            if not deadline.wait_for(lambda domain=domain: not domain.isActive(), 0.5):  # type: ignore[misc]
                 domain.destroy()
 
 

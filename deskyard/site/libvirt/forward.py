@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from deskyard.errors import SiteError
 from deskyard.host.background import Background
+from deskyard.host.deadline import Deadline
 from deskyard.host.facts import find_program
 from deskyard.host.places import places
 from deskyard.site.libvirt import daemon
@@ -86,9 +87,9 @@ class Forward:
         outer.start([find_program("haproxy") or "haproxy", "-db", "-f", CONFIGURATION_FILE], cwd=outer.folder)
 
     def _wait(self, outer: Background) -> None:
-        deadline = time.monotonic() + START_SECONDS
+        deadline = Deadline(START_SECONDS)
         while not takes_connections(self.listen, self.port):
-            if time.monotonic() > deadline or outer.pid() is None:
+            if deadline.is_over or outer.pid() is None:
                 where = f"{self.listen}:{self.port}"
                 raise SiteError("forward", where, f"does not listen\n{outer.log_tail()}", f"read {outer.log_file}")
             time.sleep(0.1)

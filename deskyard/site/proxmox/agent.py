@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from deskyard.errors import SiteError
+from deskyard.host.deadline import Deadline
 from deskyard.host.vm.agent_answer import HOST_KEY, MAX_BYTES, ed25519_key, understood, wait_for
 from deskyard.site.proxmox.client import ApiError, Client
 from deskyard.site.proxmox.machine import vm_path
@@ -42,12 +43,12 @@ class ClusterAgent:
 
     def execute(self, argv: Sequence[str], stdin: str = "", seconds: float = 60) -> tuple[int, str]:
         """Run a program in the guest; returns its exit code and the start of its output."""
-        deadline = time.monotonic() + seconds
+        deadline = Deadline(seconds)
         with understood(self.name):
             given = {"input-data": stdin} if stdin else {}
             pid = int(self.client.post(f"{self._path}/exec", command=list(argv), **given)["pid"])
             while not (status := self.client.get(f"{self._path}/exec-status", pid=pid)).get("exited"):
-                if time.monotonic() > deadline:
+                if deadline.is_over:
                     raise SiteError("machine", self.name, f"{argv[0]} did not end in time", "run the command again")
                 time.sleep(0.3)
             output = "".join(str(status.get(stream) or "") for stream in ("out-data", "err-data"))

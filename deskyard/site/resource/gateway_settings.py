@@ -2,12 +2,12 @@
 
 import datetime
 import json
-import time
 from abc import abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from deskyard.errors import SiteError
+from deskyard.host.deadline import Deadline
 from deskyard.site import certificate_authority
 from deskyard.site.resource.kind import CANCELLATION, Kind
 from deskyard.site.resource.values import Values
@@ -57,7 +57,7 @@ class GatewaySettingsKind(Kind):
 
     def create(self, link: Any, inputs: Values) -> tuple[str, Values]:
         """Wait for the gateway, pin its host key, then hand over settings and certificate."""
-        deadline = time.monotonic() + BOOT_SECONDS
+        deadline = Deadline(BOOT_SECONDS)
         channel = self.channel(link, inputs)
         channel.wait(BOOT_SECONDS)
         channel.prepare()
@@ -67,7 +67,7 @@ class GatewaySettingsKind(Kind):
         ssh.write_config(settings["uplink_address"], desktops)
         key = _host_key(channel, deadline)
         ssh.pin(GATEWAY, key)
-        ssh.wait(GATEWAY, deadline - time.monotonic(), CANCELLATION.pause)
+        ssh.wait(GATEWAY, deadline.left, CANCELLATION.pause)
         ssh.run(GATEWAY, [*PROGRAM, "apply"], stdin=json.dumps(settings), timeout=APPLY_SECONDS)
         ssh.wait(GATEWAY, APPLY_SECONDS, CANCELLATION.pause)
         chain = _certificate(ssh, inputs)
@@ -91,13 +91,13 @@ class GatewaySettingsKind(Kind):
             path.unlink(missing_ok=True)
 
 
-def _host_key(channel: Channel, deadline: float) -> str:
+def _host_key(channel: Channel, deadline: Deadline) -> str:
     """The agent can answer before the first boot has made the host keys."""
     while True:
         try:
             return channel.host_key()
         except SiteError:
-            if time.monotonic() > deadline:
+            if deadline.is_over:
                 raise
         CANCELLATION.pause(2)
 

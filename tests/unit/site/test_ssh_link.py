@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from deskyard.errors import SiteError
-from deskyard.site import ssh_link
+from deskyard.host import deadline
 from deskyard.site.libvirt import daemon
 from deskyard.site.ssh_link import SshLink
 
@@ -59,7 +59,7 @@ def test_waiting_ends_when_its_time_is_over_however_long_a_try_takes(
         raise SiteError("machine", "lab/gateway", "cannot be reached over SSH: timed out", "see its console")
 
     monkeypatch.setattr(SshLink, "run", hang)
-    monkeypatch.setattr(ssh_link, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     with pytest.raises(SiteError, match="timed out"):
         link.wait("gateway", 600, lambda _: None)
     assert 600 <= clock[0] <= 600 + 2 * each

@@ -1,9 +1,9 @@
 """The way to a gateway that a cluster runs."""
 
-import time
 from typing import Any, ClassVar
 
 from deskyard.errors import SiteError
+from deskyard.host.deadline import Deadline
 from deskyard.plan.first_boot import NamedNic, interface_files
 from deskyard.site.proxmox.agent import ClusterAgent
 from deskyard.site.proxmox.machine import node_of
@@ -40,16 +40,16 @@ class ClusterChannel:
         return self._agent.host_key()
 
     def _wait_for_names(self) -> None:
-        deadline = time.monotonic() + BOOT_SECONDS
+        deadline = Deadline(BOOT_SECONDS)
         while True:
             try:
                 if self._agent.execute(["/bin/sh", "-c", NAMES_IN_FORCE])[0] == 0:
                     return
             except SiteError:
                 # It is on its way down or up.
-                if time.monotonic() > deadline:
+                if deadline.is_over:
                     raise
-            if time.monotonic() > deadline:
+            if deadline.is_over:
                 reason = "its NICs have not got their names"
                 raise SiteError("gateway", self._agent.name, reason, "see its console, then run the command again")
             CANCELLATION.pause(2)
