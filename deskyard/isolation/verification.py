@@ -20,6 +20,7 @@ from deskyard.isolation import probing
 from deskyard.plan.isolation import ruleset
 from deskyard.plan.isolation.probe import GATEWAY, HERE, HOST, HostFacts
 from deskyard.plan.workspace import WorkspacePlan
+from deskyard.site.resource.gateway_settings import with_authority
 from deskyard.site.ssh_link import SshLink
 from deskyard.wire import gateway_settings
 from deskyard.workspace import readiness
@@ -69,7 +70,7 @@ def verify(name: str, against: str | None = None) -> dict[str, Any]:
 
 def rules_in_force(plan: WorkspacePlan, underlay: Underlay) -> dict[str, Any]:
     """The rules of gateway and underlay, compared whole with the Plan's; `wrong` names each that differs."""
-    wanted = gateway_settings.parse(json.dumps(asdict(plan.gateway.settings)))
+    wanted = _wanted(plan)
     found: dict[str, Any] = {"planned": None, "live": None, "settings": None, "wrong": []}
     try:
         answer = SshLink(plan.site, plan.name).run(
@@ -91,6 +92,11 @@ def rules_in_force(plan: WorkspacePlan, underlay: Underlay) -> dict[str, Any]:
     found["wrong"] += [f"gateway: {name} is {state}" for name, state in _ailing(status)]
     found["wrong"] += underlay.findings()
     return found
+
+
+def _wanted(plan: WorkspacePlan) -> gateway_settings.Settings:
+    """The settings as the gateway has them: an ACME server's authority is its text there."""
+    return gateway_settings.parse(json.dumps(with_authority(asdict(plan.gateway.settings))))
 
 
 def text(report: dict[str, Any]) -> str:

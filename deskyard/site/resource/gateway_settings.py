@@ -62,7 +62,7 @@ class GatewaySettingsKind(Kind):
         channel.wait(BOOT_SECONDS)
         channel.prepare()
         ssh = SshLink(inputs["site"], inputs["workspace"])
-        settings = _with_authority(inputs["settings"])
+        settings = with_authority(inputs["settings"])
         desktops = [(desktop["name"], desktop["address"]) for desktop in settings["desktops"]]
         ssh.write_config(settings["uplink_address"], desktops)
         key = _host_key(channel, deadline)
@@ -102,8 +102,8 @@ def _host_key(channel: Channel, deadline: Deadline) -> str:
         CANCELLATION.pause(2)
 
 
-def _with_authority(settings: Values) -> Values:
-    """The text of the ACME server's authority in place of its file."""
+def with_authority(settings: Values) -> Values:
+    """The settings as a gateway gets them: the text of the ACME server's authority in place of its file."""
     acme = settings.get("acme")
     return {**settings, "acme": {**acme, "ca": Path(acme["ca"]).read_text()}} if acme and acme["ca"] else settings
 

@@ -1,6 +1,8 @@
 """What a verification asks of a cluster, how it finds NICs, and what its report says of what it left out."""
 
 import socket
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +15,7 @@ from deskyard.plan.isolation.cluster import NOT_EXAMINED
 from deskyard.plan.isolation.probe import HostFacts
 from deskyard.site.libvirt.underlay import LibvirtUnderlay
 from deskyard.site.proxmox.underlay import ClusterUnderlay, look
+from deskyard.wire.gateway_settings import Acme
 from tests.support.paper_cluster import PaperCluster, workspace
 from tests.unit.plan.test_workspace import planned
 
@@ -123,3 +126,16 @@ def test_a_nic_is_found_by_its_address_whatever_its_machine_calls_it() -> None:
 def test_what_is_no_nic_has_no_address() -> None:
     with socket.socket() as line:
         assert probe.hardware_address(line, "gone") == ""
+
+
+def test_settings_of_a_gateway_whose_acme_server_has_an_authority_of_its_own_are_compared_as_it_has_them(
+    tmp_path: Path,
+) -> None:
+    pem = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+    (tmp_path / "ca.pem").write_text(pem)
+    plan = planned()
+    acme = Acme("https://acme.test/dir", "a@b.test", str(tmp_path / "ca.pem"))
+    plan = replace(plan, gateway=replace(plan.gateway, settings=replace(plan.gateway.settings, acme=acme)))
+    wanted = verification._wanted(plan)
+    assert wanted == replace(plan.gateway.settings, acme=replace(acme, ca=pem))
+    assert verification._wanted(planned()) == planned().gateway.settings
