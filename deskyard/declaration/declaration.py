@@ -97,11 +97,16 @@ def _content(name: str) -> Any:
     return load_yaml(path) or {}
 
 
-def site_of(name: str) -> Site:
-    """The site of workspace `name`: of its file nothing else is looked at, whatever it declares by now."""
+def written(name: str) -> dict[str, Any] | None:
+    """The keys of workspace `name` as they are written, mistakes and all; None if the file maps none."""
     content = _content(name)
     config = content.get("config") if isinstance(content, dict) else None
-    values = config if isinstance(config, dict) else {}
+    return config if isinstance(config, dict) else None
+
+
+def site_of(name: str) -> Site:
+    """The site of workspace `name`: of its file nothing else is looked at, whatever it declares by now."""
+    values = written(name) or {}
     site = values.get(f"{PROJECT}:site", values.get("site", Workspace.model_fields["site"].default))
     return read_site(str(site))
 

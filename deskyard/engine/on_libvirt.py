@@ -15,7 +15,7 @@ from deskyard.plan.names import domain
 from deskyard.plan.workspace import GATEWAY, WorkspacePlan
 from deskyard.site.libvirt import daemon, forward
 from deskyard.site.libvirt.forward import Forward
-from deskyard.site.libvirt.machines import LibvirtMachines
+from deskyard.site.libvirt.machines import LibvirtMachines, active_domains
 from deskyard.site.libvirt.underlay import LibvirtUnderlay
 
 
@@ -69,9 +69,7 @@ class LibvirtBackend:
 
     def gateway_runs(self, workspace: str) -> bool:
         """Whether its domain is active."""
-        with daemon.connection() as link:
-            running = {one.name() for one in link.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)}
-        return domain(workspace, GATEWAY) in running
+        return domain(workspace, GATEWAY) in active_domains()
 
     def machines(self, plan: WorkspacePlan) -> LibvirtMachines:
         """The domains of a workspace."""

@@ -16,7 +16,6 @@ from deskyard.host import toolchain
 from deskyard.host.command import run
 from deskyard.host.facts import GIB, available_memory_mib, find_program
 from deskyard.host.places import tree
-from deskyard.model.base import load_yaml
 from deskyard.plan.clash import shared
 from deskyard.plan.image.image import disk_gib, image_names, read_image
 from deskyard.plan.workspace import GATEWAY, MachinePlan
@@ -142,9 +141,8 @@ def _clashes(declared: Declared) -> None:
 
 def _network_and_port(name: str) -> tuple[IPv4Network | None, object]:
     """Of another workspace, whose own mistakes are not the matter here."""
-    content = load_yaml(declaration.stack_file(name))
-    config = content.get("config") if isinstance(content, dict) else None
-    if not isinstance(config, dict):
+    config = declaration.written(name)
+    if config is None:
         return None, None
     port = config.get("deskyard:gateway_port", 8443)
     try:

@@ -16,7 +16,7 @@ def require_gateway(site: Site, workspace: str) -> None:
     """Raise `SiteError` unless the gateway of a workspace runs; nothing is planned for it."""
     backend = backend_of(site)
     if not backend.answers() or not backend.gateway_runs(workspace):
-        raise SiteError("workspace", workspace, "is not up", f"run ./inv workspace.up {workspace}")
+        raise _not_up(workspace)
 
 
 def require_running(plan: WorkspacePlan, desktop: str | None = None) -> None:
@@ -24,6 +24,10 @@ def require_running(plan: WorkspacePlan, desktop: str | None = None) -> None:
     dead = not backend_of(read_site(plan.site)).answers()
     stopped = [] if dead else stopped_machines(plan)
     if dead or plan.gateway.machine.domain in stopped:
-        raise SiteError("workspace", plan.name, "is not up", f"run ./inv workspace.up {plan.name}")
+        raise _not_up(plan.name)
     if desktop is not None and plan.desktop(desktop).machine.domain in stopped:
         raise SiteError("desktop", f"{plan.name}/{desktop}", "does not run", f"run ./inv workspace.up {plan.name}")
+
+
+def _not_up(workspace: str) -> SiteError:
+    return SiteError("workspace", workspace, "is not up", f"run ./inv workspace.up {workspace}")

@@ -75,7 +75,8 @@ def _changelog(tree: Path) -> tuple[bool, str]:
 
 
 def _lock(tree: Path) -> tuple[bool, str]:
-    found = PINNED.finditer(_text(tree / "requirements.lock"))
+    lock = tree / "requirements.lock"
+    found = PINNED.finditer(lock.read_text() if lock.is_file() else "")
     pinned: dict[str, str] = {canonicalize_name(one["name"]): one["version"] for one in found}
     project = _project(tree)
     extras = project["optional-dependencies"].values()
@@ -91,12 +92,8 @@ def _fits(wanted: Requirement, pinned: dict[str, str]) -> bool:
     return found is not None and wanted.specifier.contains(found, prereleases=True)
 
 
-def _text(path: Path) -> str:
-    return path.read_text() if path.is_file() else ""
-
-
 def _schemas(tree: Path) -> tuple[bool, str]:
-    stale = [name for name, value in schema.schemas().items() if _text(tree / "schemas" / name) != schema.text(value)]
+    stale = [path.name for path in schema.differing(tree / "schemas")]
     return (False, f"{', '.join(stale)}: run ./inv check.schemas --write") if stale else (True, "follow from the model")
 
 

@@ -24,17 +24,17 @@ def pages(tree: Path) -> dict[Path, str]:
     return {folder / NAME: page(folder, tree) for folder in sorted((tree / ROLES).iterdir()) if folder.is_dir()}
 
 
-def differing(tree: Path) -> list[Path]:
-    """The pages that are not there, or not as they follow from their role."""
-    return [path for path, text in pages(tree).items() if not path.is_file() or path.read_text() != text]
+def differing(tree: Path) -> dict[Path, str]:
+    """The pages that are not there or not as they follow from their role, and the text that they have to have."""
+    return {path: text for path, text in pages(tree).items() if not path.is_file() or path.read_text() != text}
 
 
 def write(tree: Path) -> list[Path]:
     """Write those that differ; answers which."""
-    found, all_pages = differing(tree), pages(tree)
-    for path in found:
-        path.write_text(all_pages[path])
-    return found
+    found = differing(tree)
+    for path, text in found.items():
+        path.write_text(text)
+    return list(found)
 
 
 def require(tree: Path) -> None:

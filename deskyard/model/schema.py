@@ -66,15 +66,18 @@ def text(schema: dict[str, Any]) -> str:
     return json.dumps(schema, indent=2, sort_keys=True) + "\n"
 
 
+def differing(folder: Path) -> dict[Path, str]:
+    """The files that are not there or not as the model has them, and the text that they have to have."""
+    wanted = {folder / name: text(schema) for name, schema in schemas().items()}
+    return {path: given for path, given in wanted.items() if not path.exists() or path.read_text() != given}
+
+
 def write(folder: Path) -> list[Path]:
     """Write every schema into `folder`; answers the files that changed."""
-    changed = []
-    for name, schema in schemas().items():
-        path = folder / name
-        if not path.exists() or path.read_text() != text(schema):
-            path.write_text(text(schema))
-            changed.append(path)
-    return changed
+    changed = differing(folder)
+    for path, given in changed.items():
+        path.write_text(given)
+    return list(changed)
 
 
 def _with_dialect(schema: dict[str, Any]) -> dict[str, Any]:

@@ -38,10 +38,8 @@ def schemas(_: Context, write: bool = False) -> None:
         for path in schema.write(folder):
             print(f"written: {path.relative_to(tree())}")
         return
-    for name, value in schema.schemas().items():
-        path = folder / name
-        if not path.exists() or path.read_text() != schema.text(value):
-            raise ConfigError("schema", name, "differs from the model", "run ./inv check.schemas --write")
+    for path in schema.differing(folder):
+        raise ConfigError("schema", path.name, "differs from the model", "run ./inv check.schemas --write")
     print("schemas are up to date")
 
 

@@ -8,6 +8,7 @@ import contextlib
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -178,8 +179,12 @@ def _stop_guests(link: Any, *, force: bool) -> None:
     deadline = Deadline(60)
     for domain in active:
         with contextlib.suppress(libvirt.libvirtError):
-            if not deadline.wait_for(lambda domain=domain: not domain.isActive(), 0.5):  # type: ignore[misc]
+            if not deadline.wait_for(partial(_is_off, domain), 0.5):
                 domain.destroy()
+
+
+def _is_off(domain: Any) -> bool:
+    return not domain.isActive()
 
 
 def _folder() -> Path:

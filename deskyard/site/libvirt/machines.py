@@ -14,6 +14,12 @@ from deskyard.site.libvirt import agent, daemon
 CONSOLE_LOGS = Path("/var/log/libvirt/qemu")
 
 
+def active_domains() -> set[str]:
+    """The names of all machines that run."""
+    with daemon.connection() as link:
+        return {domain.name() for domain in link.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)}
+
+
 class LibvirtMachines:
     """Machines of this machine's hypervisor."""
 
@@ -29,8 +35,7 @@ class LibvirtMachines:
 
     def stopped(self) -> list[str]:
         """Machines of the workspace that do not run."""
-        with daemon.connection() as link:
-            running = {domain.name() for domain in link.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)}
+        running = active_domains()
         return [name for name in self._names if name not in running]
 
     def host_key(self, domain: str) -> str:
