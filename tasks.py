@@ -15,11 +15,27 @@ from deskyard.tasks import (
     image,
     release,
     site,
+    snapshot,
     toolchain,
     workspace,
 )
 
 ns = Collection()
 entry.add_to(ns)
-for module in (access, agent, bench, check, desktop, docs, egress, host, image, release, site, toolchain, workspace):
+for module in (
+    access,
+    agent,
+    bench,
+    check,
+    desktop,
+    docs,
+    egress,
+    host,
+    image,
+    release,
+    site,
+    snapshot,
+    toolchain,
+    workspace,
+):
     ns.add_collection(module.ns)

@@ -11,6 +11,8 @@ from deskyard.engine.on_libvirt import LibvirtBackend
 from deskyard.engine.on_proxmox import ProxmoxBackend
 from deskyard.model.site import Site
 from deskyard.plan.isolation.probe import HostFacts
+from deskyard.plan.power import Power
+from deskyard.plan.snapshot import Snapshot
 from deskyard.plan.workspace import WorkspacePlan
 from deskyard.site.files import read_site
 
@@ -19,7 +21,44 @@ class Machines(Protocol):
     """The machines of a workspace, by the names in the Plan."""
 
     def states(self) -> dict[str, dict[str, Any]]:
-        """State and size of each machine that is there."""
+        """State, what it is wanted to be, and size of each machine that is there.
+
+        `state` is `running`, `paused` (memory kept by its process), `saved` (memory kept on disk), `io-error` (paused
+        by the hypervisor, mostly for want of room) or `stopped`; `desired` is a `Power`.
+        """
+
+    def desired(self) -> dict[str, Power]:
+        """What each machine that is there is wanted to be."""
+
+    def want(self, domain: str, power: Power) -> None:
+        """Keep with the machine what it is wanted to be, and whether it starts with its host; moves nothing."""
+
+    def start(self, domain: str) -> None:
+        """Let it run, from its memory if that was kept; then its clock is right. Fine if it runs."""
+
+    def shut_down(self, domain: str, *, force: bool) -> None:
+        """Let the guest shut down, or pull the plug and drop kept memory. Fine if it is off.
+
+        Raises `SiteError` if the guest does not listen; it is left running.
+        """
+
+    def pause(self, domain: str, *, to_disk: bool) -> None:
+        """Halt it as it is; its memory is kept by its process, or on disk. Fine if that is so already."""
+
+    def snapshots(self, domain: str) -> list[Snapshot]:
+        """The snapshots of a machine, the oldest first."""
+
+    def take_snapshot(self, domain: str, wanted: Snapshot) -> None:
+        """Take a snapshot: with the memory of a machine that runs, or of one that is off."""
+
+    def restore_snapshot(self, domain: str, name: str) -> None:
+        """Bring a machine back to a snapshot; what it is wanted to be stays, and its clock is right.
+
+        It is off afterwards if the snapshot holds no memory.
+        """
+
+    def delete_snapshot(self, domain: str, name: str) -> None:
+        """Delete a snapshot of a machine; the others stay whole."""
 
     def stopped(self) -> list[str]:
         """Machines of the workspace that do not run."""

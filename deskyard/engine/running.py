@@ -26,7 +26,8 @@ def require_running(plan: WorkspacePlan, desktop: str | None = None) -> None:
     if dead or plan.gateway.machine.domain in stopped:
         raise _not_up(plan.name)
     if desktop is not None and plan.desktop(desktop).machine.domain in stopped:
-        raise SiteError("desktop", f"{plan.name}/{desktop}", "does not run", f"run ./inv workspace.up {plan.name}")
+        target = f"{plan.name}/{desktop}"
+        raise SiteError("desktop", target, "does not run", f"run ./inv desktop.start {target}")
 
 
 def _not_up(workspace: str) -> SiteError:

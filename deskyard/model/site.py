@@ -99,7 +99,8 @@ class Site(Declaration):
     def _caps_are_enforced(self) -> Self:
         for name, tier in self.tiers.items():
             if self.backend == "libvirt" and tier.needs_cluster:
-                raise ValueError(f"tier {name} caps disk or network, which backend libvirt cannot -> remove these caps")
+                reason = f"tier {name} caps network_mib_per_second, which backend libvirt cannot"
+                raise ValueError(f"{reason} -> remove this cap: those of the disk hold on both backends")
         return self
 
     @property

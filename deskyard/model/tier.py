@@ -23,7 +23,7 @@ class Tier(Declaration):
     @property
     def needs_cluster(self) -> bool:
         """True if it has a cap that a cluster alone enforces."""
-        return any((self.disk_iops, self.disk_mib_per_second, self.network_mib_per_second))
+        return self.network_mib_per_second is not None
 
 
 TIERS = MappingProxyType(

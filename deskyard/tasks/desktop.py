@@ -1,12 +1,82 @@
-"""desktop.*: what the owner gives to a desktop."""
+"""desktop.*: its power, and what its owner gives to it."""
 
 import getpass
 import sys
 from typing import Any
 
-from invoke import Collection, Context
+from invoke import Collection, Context, Exit
 
+from deskyard.errors import ConfigError
 from deskyard.tasks.front import command, show
+
+TARGET = "WORKSPACE/DESKTOP"
+WAIT = "wait until its routes answer (--no-wait: do not)"
+FORCE = "pull the plug: what programs have not written to disk is lost"
+
+
+@command(help={"target": TARGET, "wait": WAIT, "json": "print JSON"})
+def start(_: Context, target: str, wait: bool = True, json: bool = False) -> None:
+    """Start a desktop, and wait until its routes answer."""
+    from deskyard.life import power
+
+    done = power.start(target, wait=wait)
+    show(done, as_json=json, text=power.text(done))
+
+
+@command(help={"target": TARGET, "force": FORCE, "json": "print JSON"})
+def stop(_: Context, target: str, force: bool = False, json: bool = False) -> None:
+    """Shut a desktop down and keep it off, over restarts of its host and `workspace.up`; its disk stays."""
+    from deskyard.life import power
+
+    done = power.stop(target, force=force)
+    show(done, as_json=json, text=power.text(done))
+
+
+@command(help={"target": TARGET, "force": FORCE, "wait": WAIT, "json": "print JSON"})
+def restart(_: Context, target: str, force: bool = False, wait: bool = True, json: bool = False) -> None:
+    """Shut a desktop down and start it again, with the size that it is declared to have."""
+    from deskyard.life import power
+
+    done = power.restart(target, force=force, wait=wait)
+    show(done, as_json=json, text=power.text(done))
+
+
+@command(
+    help={
+        "target": TARGET,
+        "to_disk": "write its memory to disk, which frees it on the host",
+        "json": "print JSON",
+    }
+)
+def pause(_: Context, target: str, to_disk: bool = False, json: bool = False) -> None:
+    """Halt a desktop as it is, with all that runs in it."""
+    from deskyard.life import power
+
+    done = power.pause(target, to_disk=to_disk)
+    show(done, as_json=json, text=power.text(done))
+
+
+@command(help={"target": TARGET, "wait": WAIT, "json": "print JSON"})
+def resume(_: Context, target: str, wait: bool = True, json: bool = False) -> None:
+    """Let a paused desktop go on, with its clock set right."""
+    from deskyard.life import power
+
+    done = power.start(target, wait=wait)
+    show(done, as_json=json, text=power.text(done))
+
+
+@command(help={"target": TARGET, "json": "print JSON"})
+def health(_: Context, target: str, json: bool = False) -> None:
+    """Look whether a desktop is well: power, routes, disk, memory, units, clock; exit code 1 if something failed."""
+    from deskyard.life import health as desktop_health
+
+    workspace, _slash, desktop = target.partition("/")
+    if not desktop:
+        raise ConfigError("target", target, "names no desktop", f"give it as {workspace or 'WORKSPACE'}/DESKTOP")
+    found = desktop_health.look(workspace, desktop)
+    show(found, as_json=json, text=desktop_health.text(found))
+    if found["state"] == "failed":
+        raise Exit(code=1)
 
 
 @command(
@@ -80,5 +150,5 @@ def _text(found: dict[str, Any]) -> str:
 
 
 ns = Collection("desktop")
-for one in (set_key, keys, customise):
-    ns.add_task(one)
+for task in (start, stop, restart, pause, resume, health, set_key, keys, customise):
+    ns.add_task(task)

@@ -9,7 +9,7 @@ from invoke import Collection, Exit
 
 from deskyard.errors import ConfigError
 from deskyard.host.places import tree
-from deskyard.tasks import image_text
+from deskyard.image import text as image_text
 from deskyard.tasks.front import command, show
 
 LONG_LISTS = ("packages", "architectures", "licences", "inputs", "hygiene", "sources", "installed_kib", "npm")

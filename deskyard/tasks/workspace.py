@@ -71,6 +71,47 @@ def verify(_: Context, name: str, against: str = "", json: bool = False) -> None
         raise Exit(code=1)
 
 
+@command(help={"name": "workspace: Pulumi.NAME.yaml in stacks/workspace", "json": "print JSON"})
+def health(_: Context, name: str, json: bool = False) -> None:
+    """Look whether a workspace's gateway and desktops are well; exit code 1 if something failed, for cron."""
+    from deskyard.life import health as workspace_health
+
+    found = workspace_health.look(name)
+    show(found, as_json=json, text=workspace_health.text(found))
+    if found["state"] == "failed":
+        raise Exit(code=1)
+
+
+@command(
+    help={
+        "name": "workspace: Pulumi.NAME.yaml in stacks/workspace",
+        "force": "pull the plug of every machine: what programs have not written to disk is lost",
+        "json": "print JSON",
+    }
+)
+def stop(_: Context, name: str, force: bool = False, json: bool = False) -> None:
+    """Shut down a workspace's desktops and its gateway, and keep them off; nothing is deleted."""
+    from deskyard.life import power
+
+    done = power.stop_workspace(name, force=force)
+    show(done, as_json=json, text=power.text(done))
+
+
+@command(
+    help={
+        "name": "workspace: Pulumi.NAME.yaml in stacks/workspace",
+        "wait": "wait until every route answers (--no-wait: do not)",
+        "json": "print JSON",
+    }
+)
+def start(_: Context, name: str, wait: bool = True, json: bool = False) -> None:
+    """Start a workspace's gateway and all its desktops, and wait until their routes answer."""
+    from deskyard.life import power
+
+    done = power.start_workspace(name, wait=wait)
+    show(done, as_json=json, text=power.text(done))
+
+
 @command(help={"name": "workspace: Pulumi.NAME.yaml in stacks/workspace", "yes": "do not ask"})
 def destroy(_: Context, name: str, yes: bool = False) -> None:
     """Delete a workspace with all its desktops AND THEIR DATA; the declaration stays."""
@@ -93,13 +134,13 @@ def _text(state: dict[str, Any]) -> str:
     gateway = state["gateway"]
     word = "ready" if gateway["ready"] else f"not ready {gateway['error'] or ''}".strip()
     lines = [f"{state['workspace']}  {state['url']}  {'ready' if state['ready'] else 'not ready'}"]
-    lines.append(f"  gateway  {gateway['state']}  {word}")
+    lines.append(f"  gateway  {_state(gateway)}  {word}")
     for desktop in state["desktops"]:
         routes = ", ".join(
             f"{route} {'answers' if answer['ready'] else 'silent'}" for route, answer in desktop["routes"].items()
         )
         note = "  (a restart gives it its new size)" if desktop["restart_needed"] else ""
-        head = f"  {desktop['name']}  {desktop['tier']}  {desktop['address']}  {desktop['state']}"
+        head = f"  {desktop['name']}  {desktop['tier']}  {desktop['address']}  {_state(desktop)}"
         lines.append(f"{head}  {routes}{note}")
     for one in state.get("drift", []):
         what = ", ".join(one["differences"]) or "as a whole"
@@ -109,6 +150,13 @@ def _text(state: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _state(machine: dict[str, Any]) -> str:
+    """The state of a machine, with what it is wanted to be where that is not to run."""
+    note = " (the host has no room)" if machine["state"] == "io-error" else ""
+    wanted = "" if machine["desired"] == "running" else f" (wanted {machine['desired']})"
+    return f"{machine['state']}{note}{wanted}"
+
+
 ns = Collection("workspace")
-for one in (preview, up, status, verify, destroy):
-    ns.add_task(one)
+for task in (preview, up, status, health, verify, stop, start, destroy):
+    ns.add_task(task)

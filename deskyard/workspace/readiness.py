@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -14,7 +14,8 @@ from deskyard.errors import CommandError, SiteError
 from deskyard.host.deadline import Deadline
 from deskyard.host.places import places
 from deskyard.host.progress import say
-from deskyard.plan.workspace import WorkspacePlan
+from deskyard.plan.power import Power
+from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.site.ssh_link import GATEWAY, SshLink
 
 # Emulated desktops share few cores: the last of four takes more than six minutes.
@@ -34,17 +35,22 @@ class _Seen:
 
 
 def wait(
-    plan: WorkspacePlan, seconds: float | None = None, on_route: Callable[[str, str], None] | None = None
+    plan: WorkspacePlan,
+    seconds: float | None = None,
+    on_route: Callable[[str, str], None] | None = None,
+    desktops: Sequence[DesktopPlan] | None = None,
 ) -> dict[str, Any]:
-    """Wait until the gateway says that all is ready; returns its last status.
+    """Wait until the gateway says that it and the desktops are ready; returns its last status.
 
-    `on_route` is told each desktop and route when it first answers. Raises `SiteError` naming what did not
-    answer and the folder with console logs and screenshots.
+    `desktops` are those that are waited for; by default all that are not wanted off or paused. `on_route` is told each
+    desktop and route when it first answers. Raises `SiteError` naming what did not answer and the folder with console
+    logs and screenshots.
     """
     deadline = Deadline(SECONDS[plan.accelerator] if seconds is None else seconds)
     seen = _Seen(set(), set())
+    awaited = awake(plan) if desktops is None else desktops
     while True:
-        _pin_desktops(plan, seen)
+        _pin_desktops(plan, awaited, seen)
         asked = time.monotonic()
         status = ask(plan)
         pause = PAUSE_PER_ANSWER * (time.monotonic() - asked)
@@ -52,14 +58,29 @@ def wait(
             say(f"    {desktop}/{route} answers")
             if on_route is not None:
                 on_route(desktop, route)
-        if status.get("ready") and len(seen.pinned) == len(plan.desktops):
+        if is_ready(status, awaited) and len(seen.pinned) == len(awaited):
             return status
-        dead = stopped_machines(plan)
+        needed = {plan.gateway.machine.domain, *(desktop.machine.domain for desktop in awaited)}
+        dead = [domain for domain in stopped_machines(plan) if domain in needed]
         if dead or deadline.is_over:
             folder = keep_evidence(plan)
-            reason = f"stopped: {', '.join(dead)}" if dead else f"not ready in time: {_missing(plan, status, seen)}"
+            reason = f"stopped: {', '.join(dead)}" if dead else f"not ready in time: {_missing(awaited, status, seen)}"
             raise SiteError("workspace", plan.name, reason, f"see {folder}, then run the same command again")
         time.sleep(min(max(pause, PAUSE_SECONDS), LONGEST_PAUSE_SECONDS))
+
+
+def awake(plan: WorkspacePlan) -> list[DesktopPlan]:
+    """The desktops of a workspace that are not wanted off or paused."""
+    wanted = machines_of(plan).desired()
+    running = Power.RUNNING
+    return [desktop for desktop in plan.desktops if wanted.get(desktop.machine.domain, running) is running]
+
+
+def is_ready(status: Mapping[str, Any], desktops: Iterable[DesktopPlan]) -> bool:
+    """Whether a status of the gateway says that it and every route of these desktops answers."""
+    told = status.get("desktops", {})
+    answers = (told.get(desktop.name, {}).get(route, {}) for desktop in desktops for route in desktop.routes)
+    return bool(status.get("gateway_ready")) and all(answer.get("ready") for answer in answers)
 
 
 def ask(plan: WorkspacePlan) -> dict[str, Any]:
@@ -91,8 +112,8 @@ def keep_evidence(plan: WorkspacePlan) -> Path:
     return folder
 
 
-def _pin_desktops(plan: WorkspacePlan, seen: _Seen) -> None:
-    waiting = [desktop for desktop in plan.desktops if desktop.name not in seen.pinned]
+def _pin_desktops(plan: WorkspacePlan, desktops: Sequence[DesktopPlan], seen: _Seen) -> None:
+    waiting = [desktop for desktop in desktops if desktop.name not in seen.pinned]
     if not waiting:
         # On a cluster each look at the machines is a call.
         return
@@ -118,9 +139,9 @@ def _news(status: dict[str, Any], seen: _Seen) -> list[tuple[str, str]]:
     return new
 
 
-def _missing(plan: WorkspacePlan, status: dict[str, Any], seen: _Seen) -> str:
+def _missing(desktops: Sequence[DesktopPlan], status: dict[str, Any], seen: _Seen) -> str:
     parts = [] if status.get("gateway_ready") else [f"gateway ({status.get('error') or status.get('services')})"]
-    for desktop in plan.desktops:
+    for desktop in desktops:
         parts += [f"{desktop.name}/{route}" for route in desktop.routes if f"{desktop.name}/{route}" not in seen.ready]
         if desktop.name not in seen.pinned:
             parts.append(f"{desktop.name}/guest agent")

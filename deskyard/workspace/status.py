@@ -5,6 +5,7 @@ from typing import Any
 
 from deskyard.declaration import declaration
 from deskyard.engine.backend import machines_of
+from deskyard.plan.power import Power
 from deskyard.plan.workspace import WorkspacePlan
 from deskyard.site import certificate_authority
 from deskyard.site.libvirt import forward
@@ -31,12 +32,15 @@ def status(name: str, *, drift: bool = False) -> dict[str, Any]:
 
 def state_of(plan: WorkspacePlan, machines: dict[str, dict[str, Any]], gateway: dict[str, Any]) -> dict[str, Any]:
     """The state of a workspace from what its machines and its gateway say."""
-    absent = {"state": "absent", "restart_needed": False}
+    absent = {"state": "absent", "desired": Power.RUNNING, "restart_needed": False}
+    wanted = {domain: machine["desired"] for domain, machine in machines.items()}
+    running = Power.RUNNING
+    awake = [desktop for desktop in plan.desktops if wanted.get(desktop.machine.domain, running) == running]
     return {
         "workspace": plan.name,
         "site": plan.site,
         "url": plan.gateway.url,
-        "ready": bool(gateway.get("ready")),
+        "ready": readiness.is_ready(gateway, awake),
         # A gateway with an address of its own needs no way through this machine.
         "door_open": plan.gateway.has_own_address or forward.is_open(plan.site, plan.name),
         "certificate_authority": str(certificate_authority.certificate_file(plan.site)),

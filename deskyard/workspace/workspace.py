@@ -18,6 +18,7 @@ from deskyard.engine.stack import WorkspaceStack
 from deskyard.errors import ConfigError, SiteError
 from deskyard.host.places import places
 from deskyard.host.progress import Timings, say, step
+from deskyard.plan.power import Power
 from deskyard.plan.workspace import WorkspacePlan
 from deskyard.site.files import read_site
 from deskyard.site.proxmox import retry
@@ -56,6 +57,9 @@ def up(
         declared = _checked(name)
         stack = WorkspaceStack(name)
         backend = backend_of(declared.site)
+        asleep = _asleep(declared.plan)
+        if declared.plan.gateway.machine.domain in asleep:
+            raise SiteError("workspace", name, "is stopped", f"run ./inv workspace.start {name}, then this again")
         backend.clear(name, stack.on_cluster)
         _release(declared, stack, remove)
         steps = _again(backend, stack, stack.changes)
@@ -67,16 +71,23 @@ def up(
         with step("machines", timings):
             _again(backend, stack, stack.up)
         declared = backend.replan(declared)
+        if asleep:
+            _put_back(declared.plan, asleep)
     with step("routes", timings):
         _connect(declared.plan)
         backend.open_way(declared.plan)
-        gateway = readiness.wait(declared.plan, on_route=on_route)
+        desktops = readiness.awake(declared.plan)
+        gateway = readiness.wait(declared.plan, on_route=on_route, desktops=desktops)
+    awake = {desktop.name for desktop in desktops}
+    for desktop in sorted({desktop.name for desktop in declared.plan.desktops} - awake):
+        say(f"    {desktop} stays as it is: ./inv desktop.start {name}/{desktop} starts it")
     if keys is not None:
         with step("keys", timings):
-            key_delivery.deliver(declared.plan, keys)
+            key_delivery.deliver(declared.plan, {desktop: keys[desktop] for desktop in keys if desktop in awake})
     if customised:
         with step("customise", timings):
-            customise_delivery.apply(declared.plan, customised, How())
+            present = {desktop: customised[desktop] for desktop in customised if desktop in awake}
+            customise_delivery.apply(declared.plan, present, How())
     return state_of(declared.plan, machines_of(declared.plan).states(), gateway)
 
 
@@ -99,6 +110,21 @@ def _checked(name: str) -> Declared:
     declared = declaration.read(name)
     backend_of(declared.site).check(declared)
     return declared
+
+
+def _asleep(plan: WorkspacePlan) -> dict[str, Power]:
+    """The machines that are wanted off or paused."""
+    return {domain: power for domain, power in machines_of(plan).desired().items() if power is not Power.RUNNING}
+
+
+def _put_back(plan: WorkspacePlan, asleep: dict[str, Power]) -> None:
+    """A machine that was made anew runs, and knows nothing of what the one before was wanted to be."""
+    machines = machines_of(plan)
+    now = machines.desired()
+    for domain in asleep:
+        if now.get(domain) is Power.RUNNING:
+            machines.want(domain, Power.OFF)
+            machines.shut_down(domain, force=False)
 
 
 def _guard_data(name: str, steps: Sequence[Change], remove: Sequence[str]) -> None:

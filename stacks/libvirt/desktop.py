@@ -47,6 +47,7 @@ class Desktop(pulumi.ComponentResource):
             [interface],
             pulumi.ResourceOptions(parent=self),
             disk_opts=pulumi.ResourceOptions(protect=True, ignore_changes=["image", "digest", "source"]),
+            caps=args.plan.caps,
         )
         self.uuid, self.console_log = domain.uuid, domain.console_log
         self.register_outputs({"uuid": self.uuid, "console_log": self.console_log})

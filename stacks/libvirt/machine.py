@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pulumi
 
+from deskyard.model.tier import Tier
 from deskyard.plan.first_boot import FirstBoot
 from deskyard.plan.image.source import ImageSource
 from deskyard.plan.workspace import MachinePlan
@@ -19,8 +20,9 @@ def machine(
     interfaces: Sequence[resources.Interface],
     opts: pulumi.ResourceOptions,
     disk_opts: pulumi.ResourceOptions | None = None,
+    caps: Tier | None = None,
 ) -> resources.Domain:
-    """The resources of one machine, all below the component that `opts` names; its disk may have more options."""
+    """The resources of one machine, all below the component that `opts` names; `disk_opts`, `caps` are its disk's."""
     disk = resources.Volume(
         f"{name}-disk",
         name=f"{plan.domain}.qcow2",
@@ -45,6 +47,8 @@ def machine(
         memory_mib=plan.memory_mib,
         accelerator=accelerator,
         disk=disk.path,
+        disk_iops=caps.disk_iops if caps else None,
+        disk_mib_per_second=caps.disk_mib_per_second if caps else None,
         seed=seed.path,
         interfaces=interfaces,
         opts=opts,

@@ -7,7 +7,7 @@ import time
 
 from pulumi.provider.experimental.server import main
 
-from deskyard.site.resource.kind import CANCELLATION
+from deskyard.site.resource.cancellation import CANCELLATION
 from stacks.provider.provider import VERSION, DeskyardProvider
 
 LAST_WORDS_SECONDS = 3.0

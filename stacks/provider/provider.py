@@ -10,7 +10,8 @@ from pulumi.provider.experimental import provider as protocol
 from deskyard.errors import DeskyardError
 from deskyard.site.libvirt.kinds.backend import LibvirtBackend
 from deskyard.site.proxmox.kinds.backend import ClusterBackend
-from deskyard.site.resource.kind import CANCELLATION, Backend, Kind
+from deskyard.site.resource.cancellation import CANCELLATION
+from deskyard.site.resource.kind import Backend, Kind
 from deskyard.site.resource.values import Unknown, Values, to_pulumi, to_python
 
 T = TypeVar("T")

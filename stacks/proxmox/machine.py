@@ -125,7 +125,7 @@ def _vm(plan: VmPlan, management_key: str) -> pve.VmLegacyArgs:
         operating_system=pve.VmLegacyOperatingSystemArgs(type=OS_TYPE),
         # Without this the provider would put the node's own drive in.
         cdrom=pve.VmLegacyCdromArgs(file_id="none", interface="ide3"),
-        on_boot=True,
+        on_boot=plan.on_boot,
         started=False,
         protection=False,
         reboot_after_update=False,

@@ -9,6 +9,7 @@ import pulumi
 import pytest
 
 from deskyard.model.site import Site
+from deskyard.model.tier import Tier
 from deskyard.model.workspace import Workspace as Declaration
 from deskyard.plan.workspace import WorkspacePlan, plan_workspace
 from deskyard.site.libvirt.kinds import resources
@@ -87,6 +88,23 @@ def test_machines_never_exceed_their_tier(graph: Recorder, plan: WorkspacePlan) 
         machine = domains[f"lab-desktop-{desktop.name}-machine"]
         assert (machine["vcpus"], machine["memory_mib"]) == (tier.vcpus, tier.memory_mib)
         assert disks[f"lab-desktop-{desktop.name}-disk"]["size_gib"] == tier.disk_gib
+
+
+def test_desktops_disk_has_the_caps_of_its_tier_and_the_gateways_none(recorder: Recorder) -> None:
+    capped = Tier(vcpus=2, memory_mib=4096, disk_gib=20, disk_iops=500, disk_mib_per_second=20)
+    site = Site(tiers={"capped": capped})
+    values = {"network": "10.80.7.0/24", "desktops": [{"name": "dev1", "tier": "capped"}, {"name": "dev2"}]}
+    plan = plan_workspace(Declaration.check({"name": "lab", **values}, "test"), site, "kvm")
+    images = {name: ImageSource(name, f"{name}-digest", f"/images/{name}.qcow2") for name in ("gateway", "desktop")}
+    run(lambda: Workspace("lab", WorkspaceArgs(plan, images, KEY, "localhost")))
+    caps = {
+        name: (one.get("disk_iops"), one.get("disk_mib_per_second")) for name, one in recorder.of_type("Domain").items()
+    }
+    assert caps == {
+        "lab-gateway-machine": (None, None),
+        "lab-desktop-dev1-machine": (capped.disk_iops, capped.disk_mib_per_second),
+        "lab-desktop-dev2-machine": (None, None),
+    }
 
 
 def test_each_desktops_disk_is_made_from_its_own_image(recorder: Recorder) -> None:

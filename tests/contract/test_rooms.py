@@ -28,6 +28,7 @@ ORDER = (
     "desktop",
     "access",
     "workspace",
+    "life",
     "agent",
     "isolation",
     "lab",

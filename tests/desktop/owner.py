@@ -28,12 +28,13 @@ class Owner:
         patch.setenv("DESKYARD_ACCELERATOR", "kvm")
         patch.setenv("PULUMI_BACKEND_URL", f"file://{folder}")
         patch.setenv("PULUMI_CONFIG_PASSPHRASE", "test")
-        machines = SimpleNamespace(states=dict)
+        machines = SimpleNamespace(states=dict, desired=dict)
         for place, name, value in (
             (workspace, "_checked", declaration.read),
             (workspace, "_connect", lambda _: None),
             (LibvirtBackend, "open_way", lambda *_: None),
             (workspace, "machines_of", lambda _: machines),
+            (readiness, "machines_of", lambda _: machines),
             (running, "require_running", lambda *_: None),
             (WorkspaceStack, "changes", lambda _: []),
             (readiness, "wait", lambda *_, **__: readiness.silent("nobody asked it")),

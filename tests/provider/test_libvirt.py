@@ -11,7 +11,9 @@ import libvirt
 import pytest
 
 from deskyard.host.vm.accelerator import accelerator
-from deskyard.site.libvirt import daemon, storage
+from deskyard.plan.power import Power
+from deskyard.plan.snapshot import Snapshot
+from deskyard.site.libvirt import daemon, power, snapshots, storage
 from deskyard.site.libvirt.kinds.domain import DomainKind
 from deskyard.site.libvirt.kinds.network import FilterKind, NetworkKind
 from deskyard.site.libvirt.kinds.volume import SeedKind, VolumeKind
@@ -179,6 +181,33 @@ def test_a_stopped_machine_and_changed_hardware_are_drift_and_mended_in_place(be
     DomainKind().update(bench.link, PREFIX, seen(DomainKind(), bench, state), state)
     assert drift(DomainKind(), bench, state) == []
     assert bench.link.lookupByName(PREFIX).UUIDString() == uuid
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_caps_of_a_disk_are_held_by_qemu_and_change_in_place(bench: Bench, runs: bool) -> None:
+    state = bench.machine()
+    machine = bench.link.lookupByName(PREFIX)
+    if not runs:
+        power.want(machine, Power.OFF)
+        machine.destroy()
+    live = libvirt.VIR_DOMAIN_AFFECT_LIVE if runs else libvirt.VIR_DOMAIN_AFFECT_CONFIG
+    for iops, mib in ((500, 20), (None, 5), (None, None)):
+        wanted = {**state, "disk_iops": iops, "disk_mib_per_second": mib}
+        state = {**wanted, **DomainKind().update(bench.link, PREFIX, seen(DomainKind(), bench, state), wanted)}
+        limits = machine.blockIoTune("vda", live)
+        assert {limits["read_iops_sec"], limits["write_iops_sec"]} == {iops or 0}
+        assert {limits["read_bytes_sec"], limits["write_bytes_sec"]} == {(mib or 0) << 20}
+        assert drift(DomainKind(), bench, state) == []
+    assert bool(machine.isActive()) is runs
+
+
+def test_stopped_machine_with_saved_memory_and_a_snapshot_is_removed(bench: Bench) -> None:
+    bench.machine()
+    machine = bench.link.lookupByName(PREFIX)
+    snapshots.take(machine, Snapshot("before"))
+    machine.managedSave()
+    bench.clean()
+    assert PREFIX not in [domain.name() for domain in bench.link.listAllDomains()]
 
 
 def test_a_machine_whose_network_was_restarted_is_plugged_in_again(

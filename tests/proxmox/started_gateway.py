@@ -21,7 +21,7 @@ from deskyard.site.proxmox.client import Client, connect
 from deskyard.site.proxmox.kinds import gateway_settings as on_cluster
 from deskyard.site.proxmox.kinds.gateway_settings import ClusterGatewaySettingsKind
 from deskyard.site.resource import gateway_settings
-from deskyard.site.resource.kind import CANCELLATION
+from deskyard.site.resource.cancellation import CANCELLATION
 from deskyard.site.ssh_link import SshLink
 from tests.proxmox.inhabited import Inhabitants, inhabit
 from tests.proxmox.rack import SITE, Rack

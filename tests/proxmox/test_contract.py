@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 from fakepve import schema
 
+from deskyard.plan.power import Power
 from deskyard.site.files import read_site
 from deskyard.site.proxmox.doctor.doctor import examine
+from deskyard.site.proxmox.machines import ClusterMachines
 from tests.proxmox.bench import DESKTOPS, NAME, Bench
 from tests.proxmox.rack import SITE, watched
 from tests.support.pve.calls import Call
@@ -63,13 +65,14 @@ def published() -> schema.Schema:
 
 @pytest.fixture(scope="module")
 def calls(bench: Bench) -> list[Call]:
-    """What a workspace asks from its making to its end: a bigger tier, drift put back, one desktop less."""
+    """What a workspace asks from its making to its end: desktops moved, a bigger tier, drift put back, one less."""
     bench.up()
     rack, made = bench.rack, list(bench.making)
     with watched(rack.peer) as seen:
         rack.root.ask("PUT", f"{rack.node_path(NAME, 'dev2')}/config", description="somebody's")
         rack.root.ask("DELETE", f"{rack.node_path(NAME, 'dev2')}/firewall/rules/0")
         rack.peer.fake.calls.clear()
+        _move(ClusterMachines(rack.plan(NAME).plan, read_site(SITE)))
         bench.run("status", drift=True)
         examine(read_site(SITE))
         rack.declare(NAME, f"{DESKTOPS[0]}:pro")
@@ -102,6 +105,19 @@ def test_the_text_of_every_permission_was_read(calls: list[Call], published: sch
         if "check" not in (rights := published.paths[key[1]][key[0]].get("permissions") or {})
     }
     assert {key: text for key, text in texts.items() if key not in READ} == {}
+
+
+def _move(machines: ClusterMachines) -> None:
+    """All that moves machines, once."""
+    for domain in machines.desired():
+        for to_disk in (False, True):
+            machines.want(domain, Power.PAUSED)
+            machines.pause(domain, to_disk=to_disk)
+            machines.want(domain, Power.RUNNING)
+            machines.start(domain)
+        for force in (False, True):
+            machines.shut_down(domain, force=force)
+            machines.start(domain)
 
 
 def _faults(calls: Iterable[Call], published: schema.Schema) -> Iterator[str]:

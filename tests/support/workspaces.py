@@ -93,6 +93,11 @@ class Running:
             subprocess.run(argv, stdin=quiet, stdout=quiet, stderr=quiet, timeout=SSH_SECONDS, check=True)
         return socket
 
+    def hang_up(self, host: str) -> None:
+        """End the connection of a guest: to one that went back in time, or off, it would answer no more."""
+        argv = [*self._ssh(), "-o", f"ControlPath={self.declared.folder}/{self.name}-{host}.ssh", "-O", "exit", host]
+        subprocess.run(argv, capture_output=True, timeout=SSH_SECONDS, check=False)
+
     def _ssh(self) -> list[str]:
         return ["ssh", "-F", str(places().workspace(self.plan.site, self.name) / "ssh_config")]
 

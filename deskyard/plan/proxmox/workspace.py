@@ -9,9 +9,11 @@ from deskyard.model.proxmox import Cluster
 from deskyard.model.site import Site
 from deskyard.model.tier import Tier
 from deskyard.model.workspace import Workspace
+from deskyard.plan.power import Power
 from deskyard.plan.proxmox.claims import Claims, claim
 from deskyard.plan.proxmox.firewall import FirewallPlan, desktop_firewall, gateway_firewall
 from deskyard.plan.proxmox.placement import Need, place
+from deskyard.plan.proxmox.power_tag import power_of, with_power
 from deskyard.plan.proxmox.view import WORKSPACE_POOLS, ClusterView, Owner, SeenMachine, pool_of, template_for
 from deskyard.plan.workspace import GATEWAY, HTTPS, Door, MachinePlan, WorkspacePlan, plan_workspace
 
@@ -30,7 +32,10 @@ class NicPlan:
 
 @dataclass(frozen=True)
 class VmPlan:
-    """A machine of the cluster."""
+    """A machine of the cluster.
+
+    `power` is what it is wanted to be, as it shows itself: that is kept with the machine, and nowhere declared.
+    """
 
     owner: Owner
     vm_id: int
@@ -44,11 +49,17 @@ class VmPlan:
     firewall: FirewallPlan
     disk_iops: int | None
     disk_mib_per_second: int | None
+    power: Power = Power.RUNNING
 
     @property
     def tags(self) -> tuple[str, ...]:
         """In the order in which the cluster keeps them."""
-        return ("deskyard", self.owner.tag)
+        return with_power(("deskyard", self.owner.tag), self.power)
+
+    @property
+    def on_boot(self) -> bool:
+        """Whether it starts with its node: what is wanted off stays off."""
+        return self.power is Power.RUNNING
 
 
 @dataclass(frozen=True)
@@ -206,10 +217,12 @@ class _Maker:
         tier: Tier | None,
     ) -> VmPlan:
         node, settings = self.nodes[name], self.plan.gateway.settings
+        owner = Owner(self.plan.site, self.plan.name, name)
+        seen = self.view.machine_of(owner)
         # A machine that exists does not need its template any more, which may have been taken away.
         template_node, template = template_for(self.cluster, self.view, machine.image, node) or (node, 0)
         return VmPlan(
-            owner=Owner(self.plan.site, self.plan.name, name),
+            owner=owner,
             vm_id=self.claims.vm_ids[name],
             node=node,
             template=template,
@@ -221,4 +234,5 @@ class _Maker:
             firewall=firewall,
             disk_iops=tier.disk_iops if tier else None,
             disk_mib_per_second=tier.disk_mib_per_second if tier else None,
+            power=power_of(seen.tags) if seen else Power.RUNNING,
         )

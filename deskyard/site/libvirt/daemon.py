@@ -19,7 +19,7 @@ from deskyard.host.background import Background
 from deskyard.host.deadline import Deadline
 from deskyard.host.lock import alone
 from deskyard.host.places import places
-from deskyard.site.libvirt import net_namespace
+from deskyard.site.libvirt import net_namespace, power
 
 URI = "qemu:///system"
 START_SECONDS = 60.0
@@ -75,7 +75,10 @@ def _up(accelerator: str) -> None:
 
 
 def down(*, force: bool = False) -> None:
-    """End the private hypervisor; refuses while desktops run, unless `force` shuts them down first."""
+    """End the private hypervisor; refuses while desktops run, unless `force` shuts them down first.
+
+    The memory of what is paused goes to disk.
+    """
     if answers():
         if namespace() is None:
             return
@@ -175,7 +178,11 @@ def _stop_guests(link: Any, *, force: bool) -> None:
         raise SiteError("site", "local", f"these machines run: {names}", "add --yes to shut them down first")
     for domain in active:
         with contextlib.suppress(libvirt.libvirtError):
-            domain.shutdown()
+            if power.state(domain) == "paused":
+                # A halted guest hears nothing, and its memory would be lost.
+                domain.managedSave()
+            else:
+                domain.shutdown()
     deadline = Deadline(60)
     for domain in active:
         with contextlib.suppress(libvirt.libvirtError):

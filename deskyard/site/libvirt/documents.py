@@ -8,7 +8,7 @@ from xml.sax.saxutils import escape, quoteattr
 # Emulated machines: one CPU model that recent kernels boot on (QEMU's own `max` panics them).
 EMULATED_CPU = "<cpu mode='custom' match='exact'><model fallback='forbid'>Nehalem</model></cpu>"
 HOST_CPU = "<cpu mode='host-model'/>"
-GIB = 1024**3
+MIB, GIB = 1024**2, 1024**3
 BROADCAST = "ff:ff:ff:ff:ff:ff"
 # The Plan's MAC addresses all start so; no group address does.
 MACHINES = "dstmacaddr='02:00:00:00:00:00' dstmacmask='ff:00:00:00:00:00'"
@@ -100,6 +100,18 @@ def interface(nic: dict[str, Any]) -> str:
     )
 
 
+def iotune(iops: int | None, mib_per_second: int | None) -> str:
+    """What a disk may do per second, reading and writing each; QEMU itself holds it to that."""
+    limits = {
+        "read_bytes_sec": (mib_per_second or 0) * MIB,
+        "write_bytes_sec": (mib_per_second or 0) * MIB,
+        "read_iops_sec": iops or 0,
+        "write_iops_sec": iops or 0,
+    }
+    elements = "".join(f"<{name}>{limit}</{name}>" for name, limit in limits.items() if limit)
+    return f"<iotune>{elements}</iotune>" if elements else ""
+
+
 def domain(
     *,
     name: str,
@@ -107,6 +119,8 @@ def domain(
     memory_mib: int,
     accelerator: str,
     disk: str,
+    disk_iops: int | None = None,
+    disk_mib_per_second: int | None = None,
     seed: str,
     interfaces: Sequence[dict[str, Any]],
     console_log: str,
@@ -129,7 +143,7 @@ def domain(
   <devices>
     <disk type='file' device='disk'>
       <driver name='qemu' type='qcow2' cache='none' io='threads' discard='unmap' detect_zeroes='unmap'/>
-      <source file={quoteattr(disk)}/><target dev='vda' bus='virtio'/>
+      <source file={quoteattr(disk)}/><target dev='vda' bus='virtio'/>{iotune(disk_iops, disk_mib_per_second)}
     </disk>
     <disk type='file' device='disk'>
       <driver name='qemu' type='raw'/>

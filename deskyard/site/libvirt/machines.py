@@ -1,16 +1,21 @@
 """The machines of a workspace on this machine's hypervisor: their states, and evidence of their failures."""
 
 import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from xml.etree import ElementTree
 
 import libvirt
 
 from deskyard.errors import SiteError
+from deskyard.plan.power import Power
+from deskyard.plan.snapshot import Snapshot
 from deskyard.plan.workspace import WorkspacePlan
-from deskyard.site.libvirt import agent, daemon
+from deskyard.site.libvirt import agent, daemon, power, snapshots
 
+T = TypeVar("T")
 CONSOLE_LOGS = Path("/var/log/libvirt/qemu")
 
 
@@ -27,11 +32,52 @@ class LibvirtMachines:
         self._names = [machine.domain for machine in plan.machines().values()]
 
     def states(self) -> dict[str, dict[str, Any]]:
-        """State and size of each machine that is there."""
-        if not daemon.answers():
-            return {}
-        with daemon.connection() as link:
-            return {one.name(): _state(one) for one in link.listAllDomains() if one.name() in self._names}
+        """State, what it is wanted to be, and size of each machine that is there."""
+        return self._of_each(_state)
+
+    def desired(self) -> dict[str, Power]:
+        """What each machine that is there is wanted to be."""
+        return self._of_each(power.desired)
+
+    def want(self, domain: str, wanted: Power) -> None:
+        """Keep with a machine what it is wanted to be."""
+        with self._machine(domain) as machine:
+            power.want(machine, wanted)
+
+    def start(self, domain: str) -> None:
+        """Let a machine run, with a clock that is right."""
+        with self._machine(domain) as machine:
+            power.start(machine)
+
+    def shut_down(self, domain: str, *, force: bool) -> None:
+        """Let the guest shut down, or pull its plug."""
+        with self._machine(domain) as machine:
+            power.shut_down(machine, force=force)
+
+    def pause(self, domain: str, *, to_disk: bool) -> None:
+        """Halt a machine as it is."""
+        with self._machine(domain) as machine:
+            power.pause(machine, to_disk=to_disk)
+
+    def snapshots(self, domain: str) -> list[Snapshot]:
+        """The snapshots of a machine, the oldest first."""
+        with self._machine(domain) as machine:
+            return snapshots.listed(machine)
+
+    def take_snapshot(self, domain: str, wanted: Snapshot) -> None:
+        """Take a snapshot of a machine."""
+        with self._machine(domain) as machine:
+            snapshots.take(machine, wanted)
+
+    def restore_snapshot(self, domain: str, name: str) -> None:
+        """Bring a machine back to what it was."""
+        with self._machine(domain) as machine:
+            snapshots.restore(machine, name)
+
+    def delete_snapshot(self, domain: str, name: str) -> None:
+        """Delete a snapshot of a machine."""
+        with self._machine(domain) as machine:
+            snapshots.delete(machine, name)
 
     def stopped(self) -> list[str]:
         """Machines of the workspace that do not run."""
@@ -40,11 +86,8 @@ class LibvirtMachines:
 
     def host_key(self, domain: str) -> str:
         """The SSH host key of a machine, told by its agent."""
-        with daemon.connection() as link:
-            try:
-                return agent.host_key(link.lookupByName(domain))
-            except libvirt.libvirtError as error:
-                raise SiteError("machine", domain, str(error), "run ./inv workspace.up") from error
+        with self._machine(domain) as machine:
+            return agent.host_key(machine)
 
     def keep_evidence(self, folder: Path) -> None:
         """Save console logs and screenshots."""
@@ -56,12 +99,28 @@ class LibvirtMachines:
                 except (libvirt.libvirtError, OSError) as error:
                     (folder / f"{domain}.screenshot-error.txt").write_text(f"{error}\n")
 
+    def _of_each(self, ask: Callable[[Any], T]) -> dict[str, T]:
+        if not daemon.answers():
+            return {}
+        with daemon.connection() as link:
+            return {found.name(): ask(found) for found in link.listAllDomains() if found.name() in self._names}
+
+    @contextmanager
+    def _machine(self, domain: str) -> Iterator[Any]:
+        """The machine; what libvirt refuses becomes an error that names it."""
+        with daemon.connection() as link:
+            try:
+                yield link.lookupByName(domain)
+            except libvirt.libvirtError as error:
+                raise SiteError("machine", domain, str(error), "run ./inv workspace.up") from error
+
 
 def _state(domain: Any) -> dict[str, Any]:
     active = bool(domain.isActive())
     later = _hardware(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
     now = _hardware(domain.XMLDesc(0)) if active else later
-    return {"state": "running" if active else "stopped", "restart_needed": now != later, **later}
+    word = {"state": power.state(domain), "desired": str(power.desired(domain))}
+    return {**word, "restart_needed": now != later, **later}
 
 
 def _hardware(xml: str) -> dict[str, int]:

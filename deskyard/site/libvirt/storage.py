@@ -1,6 +1,7 @@
 """The folder pool `deskyard` and what goes into it."""
 
 import contextlib
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,12 @@ from deskyard.errors import SiteError
 from deskyard.host.lock import alone
 from deskyard.site.libvirt import documents
 from deskyard.site.libvirt.link import POOL, POOL_PATH, gone_is_fine
-from deskyard.site.resource.kind import CANCELLATION
+from deskyard.site.resource.cancellation import CANCELLATION
 
 CHUNK = 1 << 18
 LOOKUPS = 20
+# What is kept for machines that write: a tenth of a small disk, and so many bytes of a large one.
+SPARE_SHARE, MOST_SPARE = 10, 8 * documents.GIB
 MARKER = ".complete"
 
 
@@ -32,6 +35,20 @@ def pool(link: Any) -> Any:
         if not found.isActive():
             found.create()
         return found
+
+
+def require_room(needed: int = 0) -> None:
+    """Raise `SiteError` unless the pool has room for so many bytes, and some is left: its machines write on.
+
+    A machine whose host has no room left is paused by QEMU until there is some.
+    """
+    there = next(folder for folder in (Path(POOL_PATH), *Path(POOL_PATH).parents) if folder.exists())
+    disk = shutil.disk_usage(there)
+    spare = min(disk.total // SPARE_SHARE, MOST_SPARE)
+    short = needed + spare - disk.free
+    if short > 0:
+        reason = f"{disk.free >> 20} MiB are free, {short >> 20} MiB too few: {spare >> 20} are kept for machines"
+        raise SiteError("storage", POOL_PATH, reason, "delete snapshots or images that are not needed, or add a disk")
 
 
 def lookup(link: Any, name: str) -> Any | None:

@@ -2,17 +2,23 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from deskyard.errors import SiteError
 from deskyard.model.site import Site
-from deskyard.plan.proxmox.view import ClusterView, Owner, SeenMachine, read_view
+from deskyard.plan.power import Power
+from deskyard.plan.proxmox.power_tag import power_of
+from deskyard.plan.proxmox.view import ClusterView, Owner, SeenMachine, read_view, tags_of
+from deskyard.plan.snapshot import Snapshot
 from deskyard.plan.workspace import WorkspacePlan
 from deskyard.site.proxmox import listing, sdn, templates
 from deskyard.site.proxmox.agent import ClusterAgent
 from deskyard.site.proxmox.client import Client, connect
 from deskyard.site.proxmox.each import ask_each
+from deskyard.site.proxmox.life.power import MachinePower, state_of
+from deskyard.site.proxmox.life.snapshots import MachineSnapshots
 from deskyard.site.proxmox.machine import is_running, vm_path
 from deskyard.site.proxmox.wiring import wired
 
@@ -43,10 +49,13 @@ def runs(site: Site, workspace: str, machine: str) -> bool:
 
 
 class ClusterMachines:
-    """What status and readiness ask of the machines of one workspace."""
+    """What status and readiness ask of the machines of one workspace, and what moves them."""
 
     def __init__(self, plan: WorkspacePlan, site: Site) -> None:
         self._plan, self._client = plan, connect(site)
+        self._state_storage = site.cluster.storages.disks
+        # What the cluster did not let be written yet: see `MachinePower.want`.
+        self._unwritten: dict[str, Power] = {}
         view = read_view(self._client.get("cluster/resources", type="vm"), (), {})
         named = {name: machine.domain for name, machine in plan.machines().items()}
         mine = {name: view.machine_of(Owner(plan.site, plan.name, name)) for name in named}
@@ -54,8 +63,40 @@ class ClusterMachines:
         self._domains = list(named.values())
 
     def states(self) -> dict[str, dict[str, Any]]:
-        """State and size of each machine that is there."""
+        """State, what it is wanted to be, and size of each machine that is there."""
         return {domain: state for (domain, _), state in ask_each(self._found.items(), lambda one: self._state(one[1]))}
+
+    def desired(self) -> dict[str, Power]:
+        """What each machine that is there is wanted to be."""
+        asked = ask_each(self._found, lambda domain: self._power(domain).desired())
+        return dict(asked)
+
+    def want(self, domain: str, power: Power) -> None:
+        """Keep with the machine what it is wanted to be; if its memory is on disk, as soon as it has left it."""
+        self._unwritten.pop(domain, None)
+        if not self._power(domain).want(power):
+            self._unwritten[domain] = power
+
+    def start(self, domain: str) -> None:
+        """Let it run, from its memory if that was kept; then its clock is right."""
+        power = self._power(domain)
+        goes_on = power.let_run()
+        self._write(domain)
+        if goes_on:
+            power.set_clock()
+
+    def shut_down(self, domain: str, *, force: bool) -> None:
+        """Let the guest shut down, or pull the plug and drop kept memory."""
+        power = self._power(domain)
+        if force:
+            power.pull_plug()
+        else:
+            power.shut_down()
+        self._write(domain)
+
+    def pause(self, domain: str, *, to_disk: bool) -> None:
+        """Halt it as it is; its memory is kept by its process, or where its disk is."""
+        self._power(domain).pause(self._state_storage if to_disk else None)
 
     def stopped(self) -> list[str]:
         """Machines of the workspace that do not run."""
@@ -65,10 +106,34 @@ class ClusterMachines:
 
     def host_key(self, domain: str) -> str:
         """The SSH host key of a machine, told by its agent."""
-        machine = self._found.get(domain)
-        if machine is None:
-            raise SiteError("machine", domain, "is not in the cluster", "run ./inv workspace.up")
+        machine = self._machine(domain)
         return ClusterAgent(self._client, machine.node, machine.vm_id).host_key()
+
+    def snapshots(self, domain: str) -> list[Snapshot]:
+        """The snapshots of a machine, the oldest first."""
+        return self._snapshots(domain).listed()
+
+    def take_snapshot(self, domain: str, wanted: Snapshot) -> None:
+        """Take a snapshot: with the memory of a machine that runs, or of one that is off."""
+        self._snapshots(domain).take(wanted)
+
+    def restore_snapshot(self, domain: str, name: str) -> None:
+        """Bring a machine back to a snapshot; what it is wanted to be stays, and its clock is right."""
+        found, wanted = self._snapshots(domain), self.desired()[domain]
+        try:
+            runs = found.restore(name)
+        except SiteError:
+            # The configuration of then may be back although its memory is not; the first error is the one to show.
+            with suppress(SiteError):
+                self.want(domain, wanted)
+            raise
+        self.want(domain, wanted)
+        if runs:
+            self._power(domain).set_clock()
+
+    def delete_snapshot(self, domain: str, name: str) -> None:
+        """Delete a snapshot of a machine; the others stay whole."""
+        self._snapshots(domain).delete(name)
 
     def keep_evidence(self, folder: Path) -> None:
         """Save what the API tells: configuration, state and the last tasks. Console and screen need a node's shell."""
@@ -86,20 +151,41 @@ class ClusterMachines:
                     answers[name] = str(error)
             (folder / f"{domain}.json").write_text(json.dumps(answers, indent=2, sort_keys=True) + "\n")
 
+    def _machine(self, domain: str) -> SeenMachine:
+        if domain not in self._found:
+            raise SiteError("machine", domain, "is not in the cluster", "run ./inv workspace.up")
+        return self._found[domain]
+
+    def _power(self, domain: str) -> MachinePower:
+        machine = self._machine(domain)
+        return MachinePower(self._client, machine.node, machine.vm_id)
+
+    def _write(self, domain: str) -> None:
+        """Write what it is wanted to be, if that had to wait."""
+        if domain in self._unwritten:
+            self.want(domain, self._unwritten[domain])
+
     def _runs(self, machine: SeenMachine) -> bool:
         return is_running(self._client, machine.node, machine.vm_id)
 
     def _state(self, machine: SeenMachine) -> dict[str, Any]:
-        running = self._runs(machine)
+        status = self._client.get(f"{vm_path(machine.node, machine.vm_id)}/status/current")
         # Each option as it is, and as it will be after the next start.
         rows = self._client.get(f"{vm_path(machine.node, machine.vm_id)}/pending")
         options = {row.get("key"): row.get("pending", row.get("value")) for row in rows}
         waits = any(row.get("key") in ("cores", "memory") and "pending" in row for row in rows)
         return {
-            "state": "running" if running else "stopped",
-            "restart_needed": running and waits,
+            "state": state_of(status),
+            "desired": power_of(tags_of(options)),
+            "restart_needed": status.get("status") == "running" and waits,
             "vcpus": int(options.get("cores") or 1) * int(options.get("sockets") or 1),
             "memory_mib": int(str(options.get("memory") or 0)),
             "node": machine.node,
             "vm_id": machine.vm_id,
         }
+
+    def _snapshots(self, domain: str) -> MachineSnapshots:
+        machine = self._found.get(domain)
+        if machine is None:
+            raise SiteError("machine", domain, "is not in the cluster", "run ./inv workspace.up")
+        return MachineSnapshots(self._client, machine.node, machine.vm_id)

@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Protocol
 from deskyard.errors import SiteError
 from deskyard.host.deadline import Deadline
 from deskyard.site import certificate_authority
-from deskyard.site.resource.kind import CANCELLATION, Kind
+from deskyard.site.resource.cancellation import CANCELLATION
+from deskyard.site.resource.kind import Kind
 from deskyard.site.resource.values import Values
 from deskyard.site.ssh_link import GATEWAY, SshLink
 

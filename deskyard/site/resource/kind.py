@@ -1,6 +1,5 @@
 """What every kind of resource offers the provider."""
 
-import threading
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
@@ -58,26 +57,3 @@ class Backend(ABC):
     @abstractmethod
     def open(self) -> Any:
         """What the kinds of this backend get as `link`."""
-
-
-class Stop(Exception):
-    """The run was interrupted."""
-
-
-class Cancellation:
-    """Tells waiting kinds that the run was interrupted."""
-
-    def __init__(self) -> None:
-        self._event = threading.Event()
-
-    def cancel(self) -> None:
-        """Interrupt what waits."""
-        self._event.set()
-
-    def pause(self, seconds: float) -> None:
-        """Wait a while; raises `Stop` when the run is interrupted."""
-        if self._event.wait(seconds):
-            raise Stop("interrupted; the same command goes on from here")
-
-
-CANCELLATION = Cancellation()

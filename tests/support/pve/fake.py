@@ -14,14 +14,16 @@ from tests.support.pve.disks import DiskApi
 from tests.support.pve.faults import Faults
 from tests.support.pve.firewall import FirewallApi
 from tests.support.pve.guests import Guest, GuestApi
+from tests.support.pve.power import PowerApi
 from tests.support.pve.sdn import SdnApi
+from tests.support.pve.snapshots import SnapshotApi
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 # Paths with these take slashes; a slash at their end is theirs.
 OPEN_ENDED = ("{tail}", "{volume}", "{cidr}", "{poolid}")
 
 
-class Fake(SdnApi, AccessApi, GuestApi, DiskApi, FirewallApi, ClusterApi, FakePve):  # type: ignore[misc]
+class Fake(SnapshotApi, SdnApi, AccessApi, PowerApi, GuestApi, DiskApi, FirewallApi, ClusterApi, FakePve):  # type: ignore[misc]
     """A cluster of nodes pve1 to pveN with the storages `local`, `local-lvm` and, on all nodes, `shared`."""
 
     def __init__(self, nodes: int = 1, capacity: Capacity | None = None) -> None:
@@ -38,9 +40,11 @@ class Fake(SdnApi, AccessApi, GuestApi, DiskApi, FirewallApi, ClusterApi, FakePv
         self.calls = Calls()
         self.faults = Faults()
         self.answerer: Guest | None = None
+        self.clocks, self.halted, self.clock_answers, self.save_error = {}, {}, [], ""
         self.sdn = {"zones": {}, "vnets": {}, "subnets": {}}
         self.sdn_running = {"zones": {}, "vnets": {}, "subnets": {}}
         self.shown_last = {}
+        self.came_back, self.rollback_refusal = {}, ""
         self.sdn_on_nodes, self.sdn_generated = {}, {}
         # Not None: what anybody but root may do is checked.
         self.acl = {}

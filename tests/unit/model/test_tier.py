@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from deskyard.errors import ConfigError
+from deskyard.model.site import Site
 from deskyard.model.tier import TIERS, Tier
 from tests.support.paper_cluster import PaperCluster, workspace
 
@@ -35,3 +36,13 @@ def test_the_machine_on_the_cluster_has_its_tier_and_no_more(tier: str) -> None:
     _, on_cluster = PaperCluster().plan(workspace("lab", desktops=[{"name": "dev1", "tier": tier}]))
     machine, caps = on_cluster.desktops["dev1"].machine, TIERS[tier]
     assert (machine.vcpus, machine.memory_mib, machine.disk_gib) == (caps.vcpus, caps.memory_mib, caps.disk_gib)
+
+
+@pytest.mark.parametrize("cap", ["disk_iops", "disk_mib_per_second"])
+def test_a_site_of_libvirt_may_cap_the_disk(cap: str) -> None:
+    assert getattr(Site.check({"tiers": {"steady": {**WHOLE, cap: 20}}}, "local.yaml").tiers["steady"], cap) == 20
+
+
+def test_a_site_of_libvirt_with_a_cap_that_it_cannot_hold_is_refused() -> None:
+    with pytest.raises(ConfigError, match="tier steady caps network_mib_per_second"):
+        Site.check({"tiers": {"steady": {**WHOLE, "network_mib_per_second": 20}}}, "local.yaml")

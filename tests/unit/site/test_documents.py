@@ -96,3 +96,30 @@ def test_the_host_has_an_address_on_the_uplink_only() -> None:
 
 def test_names_are_escaped() -> None:
     assert "<x>" not in documents.volume("<x>", 1, "raw")
+
+
+@pytest.mark.parametrize(
+    ("iops", "mib", "limits"),
+    [
+        (None, None, {}),
+        (500, None, {"read_iops_sec": "500", "write_iops_sec": "500"}),
+        (None, 20, {"read_bytes_sec": "20971520", "write_bytes_sec": "20971520"}),
+    ],
+)
+def test_a_disk_has_the_caps_of_its_tier_and_the_seed_none(
+    iops: int | None, mib: int | None, limits: dict[str, str]
+) -> None:
+    xml = documents.domain(
+        name="lab-dev1",
+        vcpus=1,
+        memory_mib=512,
+        accelerator="tcg",
+        disk="/d",
+        disk_iops=iops,
+        disk_mib_per_second=mib,
+        seed="/s",
+        interfaces=[NIC],
+        console_log="/l",
+    )
+    disks = ElementTree.fromstring(xml).findall("./devices/disk")
+    assert [{limit.tag: limit.text for limit in disk.iterfind("iotune/*")} for disk in disks] == [limits, {}]

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from fakepve import schema
 
 from deskyard.model.proxmox import Cluster
 from deskyard.model.site import Site
@@ -63,6 +64,16 @@ def test_agent_of_a_guest_is_asked_with_the_privileges_that_the_version_knows() 
     assert "VM.GuestAgent.Unrestricted" in needed(cluster(), (9, 1))["/pool"]
 
 
+@pytest.mark.parametrize("version", VERSIONS, ids=str)
+def test_what_the_power_of_a_machine_takes_is_needed_and_said(version: Version) -> None:
+    """Their texts in the schema of `status/suspend`, and qemu-server's check of tags and `onboot`."""
+    found = needed(cluster(storages={"disks": "fast"}), version)
+    agent = "VM.Monitor" if version < (9, 0) else "VM.GuestAgent.Unrestricted"
+    words = {"VM.PowerMgmt": "pause", "VM.Config.Options": "tags", "VM.Config.Disk": "memory", agent: "clock"}
+    assert {name: word for name, word in words.items() if word not in found["/pool"].get(name, "")} == {}
+    assert "memory" in found["/storage/fast"]["Datastore.AllocateSpace"]
+
+
 def test_storage_of_templates_has_its_role_where_it_is_another() -> None:
     own = cluster(storages={"templates": "fast", "disks": "fast"})
     other = cluster(storages={"templates": "slow", "disks": "fast"})
@@ -95,3 +106,18 @@ def test_plain_data_says_the_same_as_the_table() -> None:
         given.setdefault(role["path"], set()).update(role["privileges"])
     assert given == {path: set(reasons) for path, reasons in needed(cluster(), (9, 0)).items()}
     assert [role["name"] for role in plain(cluster(), (9, 0)) if not role["propagate"]] == ["DeskyardApply"]
+
+
+@pytest.mark.parametrize("version", VERSIONS, ids=str)
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", ""), ("POST", ""), ("DELETE", "/{snapname}"), ("POST", "/{snapname}/rollback")],
+)
+def test_snapshots_are_made_and_gone_back_to_with_a_needed_privilege(version: Version, method: str, path: str) -> None:
+    """By the rule of each call in the schema; any of its privileges is enough."""
+    held = needed(cluster(), version)["/pool"]
+    published = schema.load().paths[f"/nodes/{{node}}/qemu/{{vmid}}/snapshot{path}"][method]
+    kind, on, names, *_ = published["permissions"]["check"]
+    assert (kind, on) == ("perm", "/vms/{vmid}")
+    assert set(names) & held.keys()
+    assert "VM.Snapshot.Rollback" not in held

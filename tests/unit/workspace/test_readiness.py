@@ -1,12 +1,17 @@
 """Waiting for a workspace."""
 
 import time
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from deskyard.errors import SiteError
+from deskyard.host.deadline import Deadline
 from deskyard.model.site import Site
 from deskyard.model.workspace import Workspace
+from deskyard.plan.power import Power
 from deskyard.plan.workspace import WorkspacePlan, plan_workspace
 from deskyard.site.ssh_link import SshLink
 from deskyard.workspace import readiness
@@ -21,8 +26,21 @@ PLAN = plan_workspace(
 )
 
 
+def silent(*desktops: str) -> dict[str, Any]:
+    """A gateway's status in which the routes of these desktops do not answer."""
+    routes = {one.name: {route: {"ready": one.name not in desktops} for route in one.routes} for one in PLAN.desktops}
+    return {"gateway_ready": True, "desktops": routes}
+
+
 class Machines:
-    """Machines whose agents tell their keys."""
+    """Machines whose agents tell their keys; `asleep` are wanted off."""
+
+    def __init__(self, *asleep: str) -> None:
+        self.asleep = asleep
+
+    def desired(self) -> dict[str, Power]:
+        """What each is wanted to be."""
+        return {one.machine.domain: Power.OFF for one in PLAN.desktops if one.name in self.asleep}
 
     def host_key(self, domain: str) -> str:
         """Its name stands for it."""
@@ -45,7 +63,7 @@ def test_the_machines_are_looked_at_only_while_a_desktop_is_not_pinned(
     monkeypatch.setattr(readiness, "machines_of", look)
     monkeypatch.setattr(SshLink, "pin", lambda _, host, key: keys.update({host: key}))
     seen = readiness._Seen(set(pinned), set())
-    readiness._pin_desktops(PLAN, seen)
+    readiness._pin_desktops(PLAN, PLAN.desktops, seen)
     assert len(looked) == looks
     assert keys == {name: f"deskyard-lab.{name}" for name in DESKTOPS if name not in pinned}
     assert seen.pinned == set(DESKTOPS)
@@ -57,11 +75,11 @@ def test_the_machines_are_looked_at_only_while_a_desktop_is_not_pinned(
 def test_gateway_that_answers_slowly_is_asked_less_often(
     monkeypatch: pytest.MonkeyPatch, answer_seconds: float, pause: float
 ) -> None:
-    now, answers, pauses = [0.0], [False, True], list[float]()
+    now, answers, pauses = [0.0], [silent(*DESKTOPS), silent()], list[float]()
 
     def ask(_: WorkspacePlan) -> dict[str, Any]:
         now[0] += answer_seconds
-        return {"ready": answers.pop(0)}
+        return answers.pop(0)
 
     monkeypatch.setattr(readiness, "ask", ask)
     monkeypatch.setattr(readiness, "machines_of", lambda _: Machines())
@@ -69,5 +87,48 @@ def test_gateway_that_answers_slowly_is_asked_less_often(
     monkeypatch.setattr(SshLink, "pin", lambda *_: None)
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     monkeypatch.setattr(time, "sleep", pauses.append)
-    assert readiness.wait(PLAN) == {"ready": True}
+    assert readiness.wait(PLAN) == silent()
     assert pauses == [pytest.approx(pause)]
+
+
+@pytest.mark.parametrize(
+    ("asleep", "quiet", "named", "ready"),
+    [
+        ((), ("dev2",), None, False),
+        (("dev2",), ("dev2",), None, True),
+        (("dev2",), ("dev1", "dev2"), None, False),
+        ((), ("dev2",), ["dev1"], True),
+        ((), ("dev2",), ["dev2"], False),
+    ],
+)
+def test_what_is_wanted_off_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    asleep: tuple[str, ...],
+    quiet: tuple[str, ...],
+    named: Sequence[str] | None,
+    ready: bool,
+) -> None:
+    desktops = None if named is None else [PLAN.desktop(name) for name in named]
+    off = [one.machine.domain for one in PLAN.desktops if one.name in asleep]
+    monkeypatch.setattr(readiness, "ask", lambda _: silent(*quiet))
+    monkeypatch.setattr(readiness, "machines_of", lambda _: Machines(*asleep))
+    monkeypatch.setattr(readiness, "stopped_machines", lambda _: off)
+    monkeypatch.setattr(readiness, "keep_evidence", lambda _: tmp_path)
+    monkeypatch.setattr(SshLink, "pin", lambda *_: None)
+    if ready:
+        assert readiness.wait(PLAN, 0, desktops=desktops) == silent(*quiet)
+        return
+    with pytest.raises(SiteError, match="not ready in time"):
+        monkeypatch.setattr(Deadline, "is_over", True)
+        readiness.wait(PLAN, 0, desktops=desktops)
+
+
+def test_machine_that_stopped_by_itself_ends_the_wait(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(readiness, "ask", lambda _: silent("dev2"))
+    monkeypatch.setattr(readiness, "machines_of", lambda _: Machines())
+    monkeypatch.setattr(readiness, "stopped_machines", lambda _: ["deskyard-lab.dev2"])
+    monkeypatch.setattr(readiness, "keep_evidence", lambda _: tmp_path)
+    monkeypatch.setattr(SshLink, "pin", lambda *_: None)
+    with pytest.raises(SiteError, match=r"stopped: deskyard-lab\.dev2"):
+        readiness.wait(PLAN)

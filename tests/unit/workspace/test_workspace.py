@@ -20,6 +20,7 @@ from deskyard.engine.change import Change, clean
 from deskyard.engine.stack import WorkspaceStack, _clear_errors, _stale
 from deskyard.errors import ConfigError, SiteError
 from deskyard.model.site import Site
+from deskyard.plan.power import Power
 from deskyard.site.libvirt import daemon
 from deskyard.site.proxmox import plugin
 from deskyard.workspace import workspace
@@ -298,3 +299,42 @@ def test_protection_is_lifted_of_the_named_desktop_alone(
     kept = [resource["urn"] for resource in resources if resource["protect"]]
     assert kept == [_urn(disks[one], stack=name) for one in disks if asked is not None and one not in freed]
     assert written == [state]
+
+
+class Asleep:
+    """Machines of which some are wanted off; notes what is wanted and shut down."""
+
+    def __init__(self, **wanted: Power) -> None:
+        self.plan = planned("dev1", "dev2")
+        self.wanted = {self.plan.machines()[name].domain: power for name, power in wanted.items()}
+        self.moves: list[tuple[str, Any]] = []
+
+    def desired(self) -> dict[str, Power]:
+        return self.wanted
+
+    def want(self, domain: str, power: Power) -> None:
+        self.moves.append((domain, power))
+
+    def shut_down(self, domain: str, *, force: bool) -> None:
+        self.moves.append((domain, force))
+
+
+def test_up_of_a_stopped_workspace_is_refused_before_anything_is_touched(monkeypatch: pytest.MonkeyPatch) -> None:
+    machines = Asleep(gateway=Power.OFF, dev1=Power.OFF)
+    monkeypatch.setattr(workspace, "_checked", lambda _: SimpleNamespace(site=Site(), plan=machines.plan))
+    monkeypatch.setattr(workspace, "WorkspaceStack", lambda _: object())
+    monkeypatch.setattr(workspace, "machines_of", lambda _: machines)
+    with pytest.raises(SiteError, match=r"is stopped\n.*workspace\.start lab"):
+        workspace.up("lab")
+    assert machines.moves == []
+
+
+@pytest.mark.parametrize(("now", "moves"), [(Power.OFF, []), (Power.RUNNING, [Power.OFF, False])])
+def test_desktop_that_was_made_anew_is_off_again_if_it_was(
+    monkeypatch: pytest.MonkeyPatch, now: Power, moves: list[Any]
+) -> None:
+    machines = Asleep(gateway=Power.RUNNING, dev1=now, dev2=Power.RUNNING)
+    dev1 = machines.plan.desktop("dev1").machine.domain
+    monkeypatch.setattr(workspace, "machines_of", lambda _: machines)
+    workspace._put_back(machines.plan, {dev1: Power.OFF})
+    assert machines.moves == [(dev1, move) for move in moves]

@@ -5,12 +5,15 @@ from xml.etree import ElementTree
 
 import libvirt
 
-from deskyard.site.libvirt import documents
+from deskyard.errors import SiteError
+from deskyard.plan.power import Power
+from deskyard.site.libvirt import documents, power
 from deskyard.site.libvirt.link import gone_is_fine
-from deskyard.site.resource.kind import CANCELLATION, Kind
+from deskyard.site.resource.cancellation import CANCELLATION
+from deskyard.site.resource.kind import Kind
 from deskyard.site.resource.values import Values
 
-SHUTDOWN_SECONDS = 60
+DISK_CAPS = ("disk_iops", "disk_mib_per_second")
 
 
 class DomainKind(Kind):
@@ -36,7 +39,7 @@ class DomainKind(Kind):
         return inputs["name"], _outputs(link, machine)
 
     def read(self, link: Any, identity: str, state: Values) -> Values | None:
-        """Its hardware as defined now, and whether it runs."""
+        """Its hardware as defined now, and whether it runs or is wanted off."""
         found = None
         with gone_is_fine():
             found = link.lookupByName(identity)
@@ -46,7 +49,7 @@ class DomainKind(Kind):
         return {**state, **_hardware(xml, state), **_outputs(link, found)}
 
     def update(self, link: Any, identity: str, state: Values, inputs: Values) -> Values:
-        """Memory and CPUs change at its next start, NICs and filters at once; start it if it is off."""
+        """Memory and CPUs change at its next start, NICs and filters at once; start it if it is wanted to run."""
         machine = link.lookupByName(identity)
         root = ElementTree.fromstring(machine.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
         wanted = ElementTree.fromstring(_document(inputs))
@@ -61,11 +64,13 @@ class DomainKind(Kind):
             _replace_interfaces(machine, devices, inputs["interfaces"])
         link.defineXML(ElementTree.tostring(root, encoding="unicode"))
         machine = link.lookupByName(identity)
-        if machine.isActive() and not _plugged(link, machine):
-            # Its networks were stopped under it; only a start plugs it in again.
-            stop(machine)
-        if not machine.isActive():
-            machine.create()
+        if any(state.get(cap) != inputs.get(cap) for cap in DISK_CAPS):
+            _throttle(machine, inputs)
+        if power.desired(machine) is Power.RUNNING:
+            if machine.isActive() and not _plugged(link, machine):
+                # Its networks were stopped under it; only a start plugs it in again.
+                stop(machine)
+            power.start(machine)
         return _outputs(link, machine)
 
     def delete(self, link: Any, identity: str, state: Values) -> None:
@@ -73,18 +78,14 @@ class DomainKind(Kind):
         with gone_is_fine(libvirt.VIR_ERR_OPERATION_INVALID):
             stop(link.lookupByName(identity))
         with gone_is_fine():
-            link.lookupByName(identity).undefine()
+            power.forget(link.lookupByName(identity))
 
 
-def stop(machine: Any, seconds: int = SHUTDOWN_SECONDS) -> None:
+def stop(machine: Any, seconds: float = power.SHUTDOWN_SECONDS) -> None:
     """Ask the guest to shut down, wait, then pull the plug."""
-    if machine.isActive():
-        with gone_is_fine(libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_AGENT_UNRESPONSIVE):
-            machine.shutdown()
-        for _ in range(seconds * 2):
-            if not machine.isActive():
-                return
-            CANCELLATION.pause(0.5)
+    try:
+        power.shut_down(machine, seconds=seconds, pause=CANCELLATION.pause)
+    except SiteError:
         machine.destroy()
 
 
@@ -102,6 +103,8 @@ def _document(inputs: Values) -> str:
         memory_mib=inputs["memory_mib"],
         accelerator=inputs["accelerator"],
         disk=inputs["disk"],
+        disk_iops=inputs.get("disk_iops"),
+        disk_mib_per_second=inputs.get("disk_mib_per_second"),
         seed=inputs["seed"],
         interfaces=inputs["interfaces"],
         console_log=console_log(inputs["name"]),
@@ -114,10 +117,12 @@ def console_log(domain: str) -> str:
 
 
 def _outputs(link: Any, machine: Any) -> Values:
+    awake = power.desired(machine) is Power.RUNNING
     return {
         "uuid": machine.UUIDString(),
-        "running": bool(machine.isActive()),
-        "plugged": not machine.isActive() or _plugged(link, machine),
+        # Who wanted it off or paused gets no drift for it; nor is it one that the host has no room.
+        "running": power.state(machine) in ("running", "io-error") or not awake,
+        "plugged": not machine.isActive() or not awake or _plugged(link, machine),
         "console_log": console_log(machine.name()),
     }
 
@@ -151,8 +156,35 @@ def _hardware(xml: str, state: Values) -> Values:
         "accelerator": "kvm" if root.get("type") == "kvm" else "tcg",
         "disk": disks.get("vda"),
         "seed": disks.get("vdb"),
+        **_disk_caps(root),
         "interfaces": [_interface(element) for element in root.iterfind("./devices/interface")],
     }
+
+
+def _disk_caps(root: ElementTree.Element) -> Values:
+    """The caps of the disk as the inputs have them; reading and writing have the same."""
+    limits = {limit.tag: int(limit.text or 0) for limit in root.iterfind("./devices/disk/iotune/*")}
+    both = {
+        name: min(limits.get(f"read_{name}", 0), limits.get(f"write_{name}", 0)) for name in ("bytes_sec", "iops_sec")
+    }
+    return {
+        "disk_iops": both["iops_sec"] or None,
+        "disk_mib_per_second": both["bytes_sec"] // documents.MIB or None,
+    }
+
+
+def _throttle(machine: Any, inputs: Values) -> None:
+    """Hold the disk to its caps, at once if the machine runs; 0 lifts one."""
+    iops, mib = inputs.get("disk_iops") or 0, inputs.get("disk_mib_per_second") or 0
+    bytes_per_second = mib * documents.MIB
+    limits = {
+        "read_bytes_sec": bytes_per_second,
+        "write_bytes_sec": bytes_per_second,
+        "read_iops_sec": iops,
+        "write_iops_sec": iops,
+    }
+    live = libvirt.VIR_DOMAIN_AFFECT_LIVE if machine.isActive() else 0
+    machine.setBlockIoTune("vda", limits, libvirt.VIR_DOMAIN_AFFECT_CONFIG | live)
 
 
 def _interface(element: ElementTree.Element) -> Values:

@@ -4,8 +4,8 @@ from typing import Any, ClassVar
 
 from deskyard.site.libvirt import agent
 from deskyard.site.libvirt.link import gone_is_fine
+from deskyard.site.resource.cancellation import CANCELLATION
 from deskyard.site.resource.gateway_settings import Channel, GatewaySettingsKind
-from deskyard.site.resource.kind import CANCELLATION
 from deskyard.site.resource.values import Values
 
 

@@ -119,6 +119,8 @@ class Domain(pulumi.CustomResource):
         memory_mib: int,
         accelerator: str,
         disk: pulumi.Input[str],
+        disk_iops: int | None,
+        disk_mib_per_second: int | None,
         seed: pulumi.Input[str],
         interfaces: Sequence[Interface],
         opts: pulumi.ResourceOptions,
@@ -129,6 +131,8 @@ class Domain(pulumi.CustomResource):
             "memory_mib": memory_mib,
             "accelerator": accelerator,
             "disk": disk,
+            "disk_iops": disk_iops,
+            "disk_mib_per_second": disk_mib_per_second,
             "seed": seed,
             "interfaces": list(interfaces),
         }

@@ -12,7 +12,7 @@ _ALL: Version = (0, 0)
 _AGENT: Version = (9, 0)
 OPERATORS = "DeskyardOperators"
 """The role of the operators of a workspace on its pool."""
-_THROUGH_AGENT = "ask a guest's agent: for its public host key, and to run the gateway's program with its settings"
+_THROUGH_AGENT = "ask a guest's agent: for its host key, to run the gateway's program, to set the clock after a pause"
 
 
 @dataclass(frozen=True)
@@ -62,15 +62,17 @@ _ROLES = (
             Privilege("VM.Config.CPU", "set the CPUs of the tier"),
             Privilege("VM.Config.CDROM", "keep the drive empty that Pulumi's provider gives each machine"),
             Privilege("VM.Config.Cloudinit", "set the first boot: names, addresses, the management key"),
-            Privilege("VM.Config.Disk", "import, grow, cap and remove disks"),
+            Privilege("VM.Config.Disk", "import, grow, cap and remove disks; keep the memory of a machine on disk"),
             Privilege("VM.Config.HWType", "set controller, serial console and machine type"),
             Privilege("VM.Config.Memory", "set the memory of the tier"),
             Privilege("VM.Config.Network", "set NICs and the firewall of a machine"),
-            Privilege("VM.Config.Options", "set name, tags, start order, the guest agent"),
-            Privilege("VM.PowerMgmt", "start, stop and restart machines"),
+            Privilege("VM.Config.Options", "set name, tags, the guest agent, whether it starts with its node"),
+            Privilege("VM.PowerMgmt", "start, shut down, stop, pause and resume machines"),
             # It includes what asking for files and states needs.
             Privilege("VM.GuestAgent.Unrestricted", _THROUGH_AGENT, since=_AGENT),
             Privilege("VM.Monitor", _THROUGH_AGENT, until=_AGENT),
+            # It includes going back to one, which VM.Snapshot.Rollback alone would allow as well.
+            Privilege("VM.Snapshot", "take, delete and go back to snapshots of machines"),
         ),
     ),
     Role(
@@ -99,7 +101,7 @@ _ROLES = (
         "DeskyardDisks",
         "/storage/{disks}",
         (
-            Privilege("Datastore.AllocateSpace", "make disks"),
+            Privilege("Datastore.AllocateSpace", "make disks, keep the memory of machines that are paused to disk"),
             Privilege("Datastore.Audit", "see disks and the free space"),
         ),
     ),

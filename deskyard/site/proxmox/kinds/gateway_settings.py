@@ -5,10 +5,12 @@ from typing import Any, ClassVar
 from deskyard.errors import SiteError
 from deskyard.host.deadline import Deadline
 from deskyard.plan.first_boot import NamedNic, interface_files
+from deskyard.plan.power import Power
 from deskyard.site.proxmox.agent import ClusterAgent
+from deskyard.site.proxmox.life.power import MachinePower
 from deskyard.site.proxmox.machine import node_of
+from deskyard.site.resource.cancellation import CANCELLATION
 from deskyard.site.resource.gateway_settings import BOOT_SECONDS, Channel, GatewaySettingsKind
-from deskyard.site.resource.kind import CANCELLATION
 from deskyard.site.resource.values import Values
 
 # Succeeds if both NICs have their names.
@@ -66,6 +68,12 @@ class ClusterGatewaySettingsKind(GatewaySettingsKind):
         node = node_of(client, vm_id)
         if node is None:
             raise SiteError("gateway", vm_id, "is not in the cluster", "run the same command again")
+        desired = MachinePower(client, node, vm_id).desired()
+        if desired is not Power.RUNNING:
+            remedy = f"run ./inv workspace.start {inputs['workspace']}, then the same command again"
+            raise SiteError(
+                "gateway", inputs["workspace"], f"is wanted {desired}, so that it takes no settings", remedy
+            )
         settings = inputs["settings"]
         nics = [
             NamedNic(

@@ -1,4 +1,4 @@
-"""Turns a machine on, once everything that guards it is in place, and grows its disk while it runs.
+"""Turns a machine on that is wanted to run, once everything that guards it is in place, and grows its disk.
 
 Pulumi's provider can only start a machine while it makes it: its firewall would come later. It grows no disk of a
 machine that runs. `protection` is set here as well, just before the first start: a machine without it has never run and
@@ -10,19 +10,27 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from deskyard.plan.power import Power
+from deskyard.plan.proxmox.power_tag import power_of
+from deskyard.plan.proxmox.view import tags_of
 from deskyard.site.proxmox.client import Client
+from deskyard.site.proxmox.life.power import MachinePower
 from deskyard.site.proxmox.machine import node_of, vm_path
 from deskyard.site.proxmox.task import wait_task
+from deskyard.site.resource.cancellation import CANCELLATION
 from deskyard.site.resource.kind import Kind
 from deskyard.site.resource.values import Values
 
-START_SECONDS, STOP_SECONDS, RESIZE_SECONDS = 600.0, 300.0, 600.0
+RESIZE_SECONDS = 600.0
 SIZE = re.compile(r"(?:^|,)size=(\d+)([KMGT]?)(?:,|$)")
 BYTES = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 
 
 class PowerKind(Kind):
-    """`deskyard:proxmox:Power`: a machine that runs; `start` differs for each machine that was ever started."""
+    """`deskyard:proxmox:Power`: a machine that runs if it is wanted to; `start` differs for each that was ever made.
+
+    What it is wanted to be is a tag of the machine: one that was stopped or paused is left so, and is no drift.
+    """
 
     replaces: ClassVar[frozenset[str]] = frozenset({"site", "vm_id"})
     ignored: ClassVar[frozenset[str]] = frozenset({"node"})
@@ -37,12 +45,12 @@ class PowerKind(Kind):
         return []
 
     def create(self, link: Any, inputs: Values) -> tuple[str, Values]:
-        """Protect and start it; fine if it runs."""
+        """Protect it, and start it if it is wanted to run; fine if it runs."""
         outputs = self._on(link(inputs["site"]), inputs)
         return str(inputs["vm_id"]), {**outputs, "start": uuid.uuid4().hex}
 
     def read(self, link: Any, identity: str, state: Values) -> Values | None:
-        """Whether it runs, and has its protection."""
+        """Whether it is as wanted or runs, and has its protection."""
         client = link(state["site"])
         node = node_of(client, int(identity))
         if node is None:
@@ -50,14 +58,15 @@ class PowerKind(Kind):
         path = vm_path(node, int(identity))
         config = client.get(f"{path}/config")
         protection = bool(int(config.get("protection") or 0))
-        running = client.get(f"{path}/status/current").get("status") == "running"
+        wanted = power_of(tags_of(config)) is Power.RUNNING
+        running = not wanted or MachinePower(client, node, int(identity)).state() not in ("stopped", "saved", "paused")
         guarded = protection or not state["protected"]
         # Somebody may have given it more: that is kept.
         disk_gib = min(state["disk_gib"], disk_size_gib(config, state["disk"]))
         return {**state, "node": node, "disk_gib": disk_gib, "running": running, "guarded": guarded}
 
     def update(self, link: Any, identity: str, state: Values, inputs: Values) -> Values:
-        """Start it again."""
+        """Start it again, if it is wanted to run."""
         return {**self._on(link(inputs["site"]), inputs), "start": state["start"]}
 
     def delete(self, link: Any, identity: str, state: Values) -> None:
@@ -68,14 +77,16 @@ class PowerKind(Kind):
             stop(client, node, int(identity))
 
     def _on(self, client: Client, inputs: Values) -> Values:
-        path = vm_path(node_of(client, inputs["vm_id"]) or inputs["node"], inputs["vm_id"])
+        node = node_of(client, inputs["vm_id"]) or inputs["node"]
+        path, power = vm_path(node, inputs["vm_id"]), MachinePower(client, node, inputs["vm_id"])
         if inputs["protected"]:
             client.put(f"{path}/config", protection=True)
-        if disk_size_gib(client.get(f"{path}/config"), inputs["disk"]) < inputs["disk_gib"]:
+        config = client.get(f"{path}/config")
+        if disk_size_gib(config, inputs["disk"]) < inputs["disk_gib"]:
             upid = client.put(f"{path}/resize", disk=inputs["disk"], size=f"{inputs['disk_gib']}G")
             wait_task(client, upid, RESIZE_SECONDS)
-        if client.get(f"{path}/status/current").get("status") != "running":
-            wait_task(client, client.post(f"{path}/status/start"), START_SECONDS)
+        if power_of(tags_of(config)) is Power.RUNNING and power.let_run():
+            power.set_clock(CANCELLATION.pause)
         return {"running": True, "guarded": True}
 
 
@@ -87,7 +98,5 @@ def disk_size_gib(config: Mapping[str, Any], disk: str) -> int:
 
 def stop(client: Client, node: str, vm_id: int) -> None:
     """Pull the plug of a machine whose disk goes too, and let it be removed."""
-    path = vm_path(node, vm_id)
-    if client.get(f"{path}/status/current").get("status") != "stopped":
-        wait_task(client, client.post(f"{path}/status/stop"), STOP_SECONDS)
-    client.put(f"{path}/config", protection=False)
+    MachinePower(client, node, vm_id).pull_plug()
+    client.put(f"{vm_path(node, vm_id)}/config", protection=False)

@@ -1,4 +1,4 @@
-"""What the image tasks tell a person."""
+"""What a person is told about images."""
 
 from __future__ import annotations
 

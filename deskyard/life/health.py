@@ -1,0 +1,98 @@
+"""Looks whether desktops are well: power, routes, disk, memory, failed units, clock, the door's certificate."""
+
+import datetime
+import ssl
+import time
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from cryptography import x509
+
+from deskyard.declaration import declaration
+from deskyard.desktop import program
+from deskyard.engine.backend import backend_of, machines_of
+from deskyard.errors import CommandError, SiteError
+from deskyard.guest import health as guest_health
+from deskyard.host.at_once import at_once
+from deskyard.plan import health
+from deskyard.plan.health import Finding
+from deskyard.plan.power import Power
+from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
+from deskyard.site.files import read_site
+from deskyard.workspace import readiness
+
+# Who looks wants an answer: a desktop that does not let in within this is not well.
+REACH_SECONDS, LOOK_SECONDS, DOOR_SECONDS = 30.0, 60.0, 20.0
+
+
+def look(name: str, desktop: str | None = None) -> dict[str, Any]:
+    """How a workspace is, or one desktop of it: findings for each, and the worst of all."""
+    plan = declaration.read(name).plan
+    desktops = plan.desktops if desktop is None else (plan.desktop(desktop),)
+    if not backend_of(read_site(plan.site)).answers():
+        raise SiteError("site", plan.site, "its hypervisor does not run", "run ./inv site.up")
+    states = machines_of(plan).states()
+    gateway = states.get(plan.gateway.machine.domain, {"state": "absent", "desired": Power.RUNNING})
+    found = {"gateway": _gateway(plan, gateway)} if desktop is None else {}
+    status = readiness.ask(plan) if gateway["state"] == "running" else readiness.silent("its machine does not run")
+    work = {one.name: partial(_desktop, plan, one, states, status) for one in desktops}
+    found |= at_once(work)
+    rows = {machine: [asdict(finding) for finding in findings] for machine, findings in found.items()}
+    worst = health.worst(finding for findings in found.values() for finding in findings)
+    return {"workspace": plan.name, "state": worst, "machines": rows}
+
+
+def text(found: dict[str, Any]) -> str:
+    """A line for each machine, and one for each finding that is not well."""
+    lines = []
+    for machine, rows in found["machines"].items():
+        bad = [row for row in rows if row["state"] != "ok"]
+        good = ", ".join(f"{row['check']} {row['detail']}" for row in rows if row["state"] == "ok")
+        lines.append(f"{found['workspace']}/{machine}  {'not well' if bad else 'well'}  {good}".rstrip())
+        lines += [f"  {row['state']}: {row['check']}: {row['detail']}  -> {row['remedy']}" for row in bad]
+    return "\n".join(lines)
+
+
+def _gateway(plan: WorkspacePlan, state: dict[str, Any]) -> list[Finding]:
+    running = health.power(state["state"], state["desired"], plan.name)
+    if state["desired"] != Power.RUNNING or running.state != "ok":
+        remedy = f"./inv workspace.start {plan.name}"
+        return [Finding("power", running.state, running.detail, remedy if running.state != "ok" else "")]
+    try:
+        days = (_expires(plan) - datetime.datetime.now(datetime.UTC)).total_seconds() / 86_400
+    except (OSError, ValueError) as error:
+        return [
+            running,
+            Finding("door", "failed", f"{type(error).__name__}: {error}", f"./inv workspace.status {plan.name}"),
+        ]
+    return [running, Finding("door", "ok", "answers"), health.certificate(days)]
+
+
+def _expires(plan: WorkspacePlan) -> datetime.datetime:
+    """The end of the certificate that the door shows, whoever signed it."""
+    gateway = plan.gateway
+    place = (gateway.uplink_address if gateway.has_own_address else gateway.listen, gateway.port)
+    shown = ssl.get_server_certificate(place, timeout=DOOR_SECONDS)
+    return x509.load_pem_x509_certificate(shown.encode()).not_valid_after_utc
+
+
+def _desktop(
+    plan: WorkspacePlan, desktop: DesktopPlan, states: dict[str, dict[str, Any]], status: dict[str, Any]
+) -> list[Finding]:
+    target = f"{plan.name}/{desktop.name}"
+    state = states.get(desktop.machine.domain, {"state": "absent", "desired": Power.RUNNING})
+    running = health.power(state["state"], state["desired"], target)
+    if state["state"] != "running":
+        return [running]
+    if status.get("error"):
+        return [running, Finding("gateway", "failed", str(status["error"]), f"./inv workspace.status {plan.name}")]
+    found = [running, *health.routes(status["desktops"].get(desktop.name, {}), desktop.routes)]
+    begin = time.time()
+    try:
+        answer = program.ask(
+            plan, desktop.name, guest_health, {}, reach_seconds=REACH_SECONDS, run_seconds=LOOK_SECONDS
+        )
+    except (SiteError, CommandError) as error:
+        return [*found, Finding("inside", "failed", error.reason.splitlines()[0], f"./inv access.grant {target}")]
+    return [*found, *health.inside(answer, (begin, time.time()), target)]

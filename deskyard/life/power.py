@@ -1,0 +1,179 @@
+"""Stops, starts, pauses and resumes desktops; what a machine is wanted to be is kept with it."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from deskyard.declaration import declaration
+from deskyard.engine.backend import Machines, backend_of, machines_of
+from deskyard.errors import ConfigError, SiteError
+from deskyard.host.at_once import at_once
+from deskyard.host.lock import alone
+from deskyard.host.progress import say
+from deskyard.plan.power import Power
+from deskyard.plan.workspace import GATEWAY, WorkspacePlan
+from deskyard.site.files import read_site
+from deskyard.site.ssh_link import SshLink
+from deskyard.workspace import readiness
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine that is there: a desktop, or the gateway of its workspace."""
+
+    plan: WorkspacePlan
+    name: str
+    machines: Machines
+
+    @property
+    def domain(self) -> str:
+        """Its name at the hypervisor."""
+        return self.plan.machines()[self.name].domain
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep others from moving it meanwhile."""
+        with alone(f"power-{self.plan.site}-{self.plan.name}.{self.name}"):
+            yield
+
+    def move(self, power: Power, work: Callable[[], None]) -> None:
+        """Do it while nobody else moves the machine; what cannot be halted is wanted as it was."""
+        with self.alone():
+            before = self.machines.desired()[self.domain]
+            self.machines.want(self.domain, power)
+            try:
+                work()
+            except SiteError:
+                # What was to run and does not is drift, which `workspace.up` mends.
+                if power is not Power.RUNNING:
+                    self.machines.want(self.domain, before)
+                raise
+        say(f"    {self.name}: {self.machines.states()[self.domain]['state']}")
+
+    def state(self) -> dict[str, Any]:
+        """How it is now."""
+        return _state(self.plan, self.machines, [self.name])
+
+
+def start(target: str, *, wait: bool = True) -> dict[str, Any]:
+    """Start a desktop, or let it go on from its kept memory, and wait until its routes answer."""
+    machine = _behind_gateway(target)
+    machine.move(Power.RUNNING, partial(machine.machines.start, machine.domain))
+    return _answering(machine, wait)
+
+
+def stop(target: str, *, force: bool = False) -> dict[str, Any]:
+    """Shut a desktop down and keep it off; `force` pulls the plug."""
+    machine = opened(target)
+    machine.move(Power.OFF, partial(machine.machines.shut_down, machine.domain, force=force))
+    return machine.state()
+
+
+def restart(target: str, *, force: bool = False, wait: bool = True) -> dict[str, Any]:
+    """Shut a desktop down and start it again, with the size that it is declared to have."""
+    machine = _behind_gateway(target)
+
+    def anew() -> None:
+        machine.machines.shut_down(machine.domain, force=force)
+        machine.machines.start(machine.domain)
+
+    machine.move(Power.RUNNING, anew)
+    return _answering(machine, wait)
+
+
+def pause(target: str, *, to_disk: bool = False) -> dict[str, Any]:
+    """Halt a desktop as it is; with `to_disk` its memory goes to disk, and is free on the host."""
+    machine = opened(target)
+    machine.move(Power.PAUSED, partial(machine.machines.pause, machine.domain, to_disk=to_disk))
+    return machine.state()
+
+
+def stop_workspace(name: str, *, force: bool = False) -> dict[str, Any]:
+    """Shut down the desktops of a workspace, then its gateway, and keep them off."""
+    plan, machines = _machines(name)
+    there = [machine for machine in _all(plan, machines) if machine.domain in machines.desired()]
+
+    def off(machine: Machine) -> None:
+        machine.move(Power.OFF, partial(machines.shut_down, machine.domain, force=force))
+
+    at_once({machine.name: partial(off, machine) for machine in there if machine.name != GATEWAY})
+    SshLink(plan.site, plan.name).close()
+    for machine in there:
+        if machine.name == GATEWAY:
+            off(machine)
+    return _state(plan, machines, [machine.name for machine in there])
+
+
+def start_workspace(name: str, *, wait: bool = True) -> dict[str, Any]:
+    """Start the gateway of a workspace and all its desktops, and wait until their routes answer."""
+    plan, machines = _machines(name)
+    wanted = _all(plan, machines)
+    for machine in wanted:
+        _require_there(machine)
+    for machine in wanted:
+        machine.move(Power.RUNNING, partial(machines.start, machine.domain))
+    backend_of(read_site(plan.site)).open_way(plan)
+    if wait:
+        readiness.wait(plan)
+    return _state(plan, machines, [machine.name for machine in wanted])
+
+
+def opened(target: str) -> Machine:
+    """The desktop called WORKSPACE/DESKTOP; raises an error unless its machine is there."""
+    name, _, desktop = target.partition("/")
+    if not desktop:
+        raise ConfigError("target", target, "names no desktop", f"give it as {name or 'WORKSPACE'}/DESKTOP")
+    plan, machines = _machines(name)
+    machine = Machine(plan, plan.desktop(desktop).name, machines)
+    _require_there(machine)
+    return machine
+
+
+def text(done: dict[str, Any]) -> str:
+    """How the machines are, a line for each."""
+    return "\n".join(f"{done['workspace']}/{row['name']}  {row['state']}" for row in done["machines"])
+
+
+def _machines(name: str) -> tuple[WorkspacePlan, Machines]:
+    plan = declaration.read(name).plan
+    if not backend_of(read_site(plan.site)).answers():
+        raise SiteError("site", plan.site, "its hypervisor does not run", "run ./inv site.up")
+    return plan, machines_of(plan)
+
+
+def _all(plan: WorkspacePlan, machines: Machines) -> list[Machine]:
+    """The gateway, then the desktops."""
+    return [Machine(plan, name, machines) for name in plan.machines()]
+
+
+def _require_there(machine: Machine) -> None:
+    if machine.domain not in machine.machines.desired():
+        workspace = machine.plan.name
+        target = f"{workspace}/{machine.name}"
+        raise SiteError("machine", target, "is not there", f"run ./inv workspace.up {workspace}")
+
+
+def _behind_gateway(target: str) -> Machine:
+    """A desktop is of use through its gateway alone: raises `SiteError` if that is not wanted to run."""
+    machine = opened(target)
+    gateway = machine.plan.gateway.machine.domain
+    if machine.machines.desired().get(gateway) is not Power.RUNNING:
+        reason, workspace = "its gateway is not wanted to run", machine.plan.name
+        raise SiteError("workspace", workspace, reason, f"run ./inv workspace.start {workspace}")
+    return machine
+
+
+def _answering(machine: Machine, wait: bool) -> dict[str, Any]:
+    if wait:
+        readiness.wait(machine.plan, desktops=[machine.plan.desktop(machine.name)])
+    return machine.state()
+
+
+def _state(plan: WorkspacePlan, machines: Machines, names: Sequence[str]) -> dict[str, Any]:
+    """How the machines are, and what they are wanted to be."""
+    states, domains = machines.states(), {name: machine.domain for name, machine in plan.machines().items()}
+    known = {name: states[domains[name]] for name in names if domains[name] in states}
+    rows = [{"name": name, "state": row["state"], "desired": row["desired"]} for name, row in known.items()]
+    return {"workspace": plan.name, "machines": rows}

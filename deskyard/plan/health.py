@@ -1,0 +1,144 @@
+"""Whether a desktop is well: findings from what it and its gateway say. Pure; what a guest says may be anything."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from deskyard.plan.power import Power
+from deskyard.plan.printable import printable
+
+State = Literal["ok", "warning", "failed"]
+MIB = 1024**2
+# In percent of the whole: below the first a warning, below the second a failure.
+DISK_FREE, FILES_FREE, MEMORY_FREE = (15.0, 5.0), (15.0, 5.0), (8.0, 2.0)
+# A clock that is off by more breaks TLS and logs.
+CLOCK_SECONDS = (2.0, 30.0)
+CERTIFICATE_DAYS = (14.0, 3.0)
+MOST_UNITS = 20
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at: how it is, and what to do about it."""
+
+    check: str
+    state: State
+    detail: str
+    remedy: str = ""
+
+
+def power(state: str, desired: str, target: str) -> Finding:
+    """Whether a machine runs if it is wanted to."""
+    if desired != Power.RUNNING:
+        return Finding(
+            "power", "ok", f"{state}, as it is wanted" if state != "running" else "running, though wanted off"
+        )
+    if state == "running":
+        return Finding("power", "ok", "running")
+    if state == "io-error":
+        return Finding(
+            "power", "failed", "halted: its host has no room", f"make room, then ./inv desktop.resume {target}"
+        )
+    return Finding("power", "failed", state, f"./inv desktop.start {target}")
+
+
+def routes(answers: Mapping[str, Mapping[str, Any]], wanted: Iterable[str]) -> list[Finding]:
+    """Whether each route answers its gateway."""
+    found = []
+    for route in wanted:
+        answer = answers.get(route, {})
+        detail = printable(str(answer.get("detail") or "did not answer"))
+        good = bool(answer.get("ready"))
+        remedy = "" if good else "./inv desktop.restart, or look at its console"
+        found.append(Finding(f"route {route}", "ok" if good else "failed", detail, remedy))
+    return found
+
+
+def inside(answer: Mapping[str, Any], between: tuple[float, float], target: str) -> list[Finding]:
+    """What a desktop said of itself between two moments; an answer that makes no sense is a failure of that check."""
+    looks: tuple[Callable[[], Finding], ...] = (
+        lambda: _share("disk", answer["disk"], DISK_FREE, "delete what is not needed, or choose a larger tier"),
+        lambda: _share("files", _files(answer["files"]), FILES_FREE, "delete many small files"),
+        lambda: _share("memory", answer["memory"], MEMORY_FREE, "close programs, or choose a larger tier"),
+        lambda: _writable(answer["read_only"], target),
+        lambda: _units(answer["failed_units"]),
+        lambda: _clock(_off(float(answer["time"]), between), target),
+        lambda: _restart(answer["restart_required"], target),
+    )
+    names = ("disk", "files", "memory", "file system", "units", "clock", "restart")
+    found = []
+    for name, look in zip(names, looks, strict=True):
+        try:
+            found.append(look())
+        except (KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError):
+            found.append(Finding(name, "failed", "the desktop's answer makes no sense", "see what runs in it"))
+    return found
+
+
+def certificate(days: float) -> Finding:
+    """How long the certificate of the door is good."""
+    detail = f"good for {days:.0f} days" if days > 0 else "has expired"
+    return Finding(
+        "certificate", _below(days, CERTIFICATE_DAYS), detail, _if_bad(days, CERTIFICATE_DAYS, "./inv workspace.up")
+    )
+
+
+def worst(findings: Iterable[Finding]) -> State:
+    """The worst state among findings."""
+    states = {finding.state for finding in findings}
+    return "failed" if "failed" in states else "warning" if "warning" in states else "ok"
+
+
+def _share(name: str, sizes: Mapping[str, Any], limits: tuple[float, float], remedy: str) -> Finding:
+    size, free = int(sizes["size"]), int(sizes["free"])
+    percent = 100 * free / size
+    detail = f"{percent:.0f} % free" if name == "files" else f"{free // MIB} of {size // MIB} MiB free"
+    return Finding(name, _below(percent, limits), detail, _if_bad(percent, limits, remedy))
+
+
+def _files(files: Mapping[str, Any]) -> dict[str, int]:
+    # A file system that does not count them says 0.
+    most = int(files["most"])
+    return {"size": most, "free": int(files["free"])} if most else {"size": 1, "free": 1}
+
+
+def _writable(read_only: Any, target: str) -> Finding:
+    if read_only is True:
+        return Finding("file system", "failed", "is read-only: it met an error", f"./inv desktop.restart {target}")
+    return Finding("file system", "ok", "can be written")
+
+
+def _units(units: Any) -> Finding:
+    names = [printable(str(name)) for name in list(units)[:MOST_UNITS]]
+    if not names:
+        return Finding("units", "ok", "none has failed")
+    return Finding("units", "failed", f"failed: {', '.join(names)}", f"on the desktop: journalctl --unit {names[0]}")
+
+
+def _off(told: float, between: tuple[float, float]) -> float:
+    """How far a clock is off at least: how long its answer was on the way is not known."""
+    if not math.isfinite(told):
+        raise ValueError(told)
+    begin, end = between
+    return told - begin if told < begin else max(0.0, told - end)
+
+
+def _clock(off: float, target: str) -> Finding:
+    limits = (-CLOCK_SECONDS[0], -CLOCK_SECONDS[1])
+    remedy = f"./inv desktop.pause {target} and resume set it"
+    return Finding("clock", _below(-abs(off), limits), f"{off:+.1f} s", _if_bad(-abs(off), limits, remedy))
+
+
+def _restart(required: Any, target: str) -> Finding:
+    if required is True:
+        return Finding("restart", "warning", "updates wait for one", f"./inv desktop.restart {target}")
+    return Finding("restart", "ok", "none is due")
+
+
+def _below(value: float, limits: tuple[float, float]) -> State:
+    return "failed" if value < limits[1] else "warning" if value < limits[0] else "ok"
+
+
+def _if_bad(value: float, limits: tuple[float, float], remedy: str) -> str:
+    return remedy if _below(value, limits) != "ok" else ""

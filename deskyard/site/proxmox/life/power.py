@@ -1,0 +1,171 @@
+"""The power of a machine of a cluster: what it is, what it is wanted to be, and what moves it.
+
+Read in qemu-server 8.4.10: PVE/API2/Qemu.pm (update_vm_api, vm_shutdown, vm_suspend, vm_resume), PVE/QemuServer.pm
+(vm_start, vm_stop, vm_suspend). A machine whose memory is on disk is locked: nobody may change its configuration, and
+"stop" does nothing to it. It can be started, or its memory be thrown away, which its protection forbids.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deskyard.errors import SiteError
+from deskyard.host.vm.agent_answer import understood
+from deskyard.host.vm.clock import set_clock
+from deskyard.plan.power import Power
+from deskyard.plan.proxmox.power_tag import power_of, with_power
+from deskyard.plan.proxmox.view import tags_of
+from deskyard.site.proxmox.agent import ClusterAgent
+from deskyard.site.proxmox.client import ApiError, Client
+from deskyard.site.proxmox.machine import vm_path
+from deskyard.site.proxmox.task import wait_task
+
+START_SECONDS, STOP_SECONDS, SAVE_SECONDS = 600.0, 300.0, 1800.0
+# How long a guest has to shut down, and its agent to answer once it goes on.
+SHUT_DOWN_SECONDS, AGENT_SECONDS = 180, 120.0
+WRITES = 5
+DATE = "/bin/date"
+# `query-status` of QEMU; `prelaunch` waits for its start, and `suspended` is a guest that sleeps by itself.
+PAUSED = frozenset({"paused", "prelaunch", "suspended"})
+CHANGED = "checksum mismatch"
+# `suspending` stays where a machine's memory could not be saved.
+LOCKED = "VM is locked (suspend"
+
+
+def state_of(status: Mapping[str, Any]) -> str:
+    """State in the answer of `status/current`: `running`, `paused`, `saved`, `io-error` or `stopped`."""
+    if status.get("status") != "running":
+        return "saved" if status.get("lock") == "suspended" else "stopped"
+    seen = status.get("qmpstatus")
+    if seen in PAUSED:
+        return "paused"
+    return "io-error" if seen == "io-error" else "running"
+
+
+@dataclass(frozen=True)
+class MachinePower:
+    """The power of one machine."""
+
+    client: Client
+    node: str
+    vm_id: int
+
+    @property
+    def name(self) -> str:
+        """The machine, for errors."""
+        return f"{self.vm_id} on {self.node}"
+
+    def state(self) -> str:
+        """How it is, by its own status."""
+        return state_of(self.client.get(f"{self._path}/status/current"))
+
+    def desired(self) -> Power:
+        """What it is wanted to be."""
+        return power_of(tags_of(self.client.get(f"{self._path}/config")))
+
+    def want(self, power: Power) -> bool:
+        """Keep what it is wanted to be, and whether it starts with its node.
+
+        False if its memory is on disk, or on its way: then the cluster lets nobody write it.
+        """
+        for _ in range(WRITES):
+            config = self.client.get(f"{self._path}/config")
+            tags, on_boot = with_power(tags_of(config), power), power is Power.RUNNING
+            if power_of(tags_of(config)) is power and bool(int(config.get("onboot") or 0)) == on_boot:
+                return True
+            given = {"tags": ";".join(tags)} if tags else {"delete": "tags"}
+            try:
+                self.client.put(f"{self._path}/config", **given, onboot=on_boot, digest=config["digest"])
+            except ApiError as error:
+                if LOCKED in error.reason:
+                    return False
+                if CHANGED not in error.reason:
+                    raise
+            else:
+                return True
+        reason = f"somebody else changed its configuration {WRITES} times in a row"
+        raise SiteError("machine", self.name, reason, "run the command again")
+
+    def let_run(self) -> bool:
+        """Let it run; whether it goes on from its memory, so that its clock has to be set."""
+        before = state = self.state()
+        if state in ("stopped", "saved"):
+            self._task("start", START_SECONDS)
+            # One that was paused when its memory went to disk may come back so.
+            state = self.state() if state == "saved" else "running"
+        if state in ("paused", "io-error"):
+            self._task("resume", START_SECONDS)
+        return before not in ("stopped", "running")
+
+    def set_clock(self, pause: Callable[[float], None] = time.sleep) -> None:
+        """Set the guest's clock by its agent: the API has no call for it."""
+        agent = ClusterAgent(self.client, self.node, self.vm_id)
+        agent.wait(AGENT_SECONDS, pause)
+        set_clock(self.name, lambda: _read_clock(agent), lambda seconds: _write_clock(agent, seconds))
+
+    def shut_down(self) -> None:
+        """Let the guest shut down. One that is paused hears nothing: it goes on first."""
+        if self.state() == "stopped":
+            return
+        self.let_run()
+        try:
+            self._task("shutdown", SHUT_DOWN_SECONDS + STOP_SECONDS, timeout=SHUT_DOWN_SECONDS, forceStop=False)
+        except SiteError as error:
+            if self.state() == "stopped":
+                return
+            if "powerdown failed" not in error.reason:
+                raise
+            reason = f"did not shut down within {SHUT_DOWN_SECONDS} s; it still runs"
+            raise SiteError("machine", self.name, reason, "see its console, or pull its plug: --force") from error
+
+    def pull_plug(self) -> None:
+        """Stop it at once, and drop its memory.
+
+        Memory on disk goes with its next start, and in no other way while the machine is protected.
+        """
+        state = self.state()
+        if state == "saved":
+            self.let_run()
+        if state != "stopped":
+            self._task("stop", STOP_SECONDS)
+
+    def pause(self, state_storage: str | None) -> None:
+        """Halt it as it is; its memory goes to that storage, or stays where it is."""
+        state = self.state()
+        if state == "stopped":
+            raise SiteError("machine", self.name, "is off and has no memory to keep", "start it first")
+        if state == "saved" or (state == "paused" and state_storage is None):
+            return
+        given = {} if state_storage is None else {"statestorage": state_storage}
+        try:
+            self._task("suspend", SAVE_SECONDS, todisk=state_storage is not None, **given)
+        except SiteError as error:
+            if self.client.get(f"{self._path}/status/current").get("lock") == "suspending":
+                remedy = f"mend what the log names, then run on {self.node}: qm unlock {self.vm_id}"
+                raise SiteError("machine", self.name, f"its memory was not saved: {error.reason}", remedy) from error
+            raise
+
+    def _task(self, verb: str, seconds: float, **params: object) -> None:
+        wait_task(self.client, self.client.post(f"{self._path}/status/{verb}", **params), seconds)
+
+    @property
+    def _path(self) -> str:
+        return vm_path(self.node, self.vm_id)
+
+
+def _read_clock(agent: ClusterAgent) -> float:
+    with understood(agent.name):
+        return float(_date(agent, "+%s.%N"))
+
+
+def _write_clock(agent: ClusterAgent, seconds: float) -> None:
+    _date(agent, "-s", f"@{seconds:.3f}")
+
+
+def _date(agent: ClusterAgent, *words: str) -> str:
+    code, output = agent.execute([DATE, "-u", *words])
+    if code != 0:
+        reason = f"its clock could not be set: {output[-500:]}"
+        raise SiteError("machine", agent.name, reason, "set it in the guest, or restart the machine")
+    return output

@@ -1,0 +1,41 @@
+"""Workspace `lab` with machines that do at once what they are asked."""
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from deskyard.declaration import declaration
+from deskyard.life import health, power
+from deskyard.plan.power import Power
+from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
+from deskyard.workspace import readiness
+from tests.unit.life.machines import PLAN, Machines
+
+
+@pytest.fixture
+def machines(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Machines:
+    """The machines of workspace `lab`, all running."""
+    machines = Machines()
+    backend = SimpleNamespace(
+        answers=lambda: True, open_way=lambda _: machines.moves.append(("way", "open", Power.RUNNING))
+    )
+    monkeypatch.setenv("DESKYARD_HOME", str(tmp_path))
+    monkeypatch.setattr(declaration, "read", lambda _: SimpleNamespace(plan=PLAN))
+    for module in (power, health):
+        monkeypatch.setattr(module, "backend_of", lambda _: backend)
+        monkeypatch.setattr(module, "machines_of", lambda _: machines)
+    return machines
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str] | None]:
+    """Which desktops were waited for, each time."""
+    waits: list[Sequence[str] | None] = []
+
+    def wait(_: WorkspacePlan, desktops: Sequence[DesktopPlan] | None = None) -> None:
+        waits.append(None if desktops is None else [desktop.name for desktop in desktops])
+
+    monkeypatch.setattr(readiness, "wait", wait)
+    return waits

@@ -1,0 +1,84 @@
+"""How a workspace is: each machine's findings, and the worst of all."""
+
+import datetime
+import time
+from typing import Any
+
+import pytest
+
+from deskyard.desktop import program
+from deskyard.errors import SiteError
+from deskyard.life import health, power
+from deskyard.plan.power import Power
+from deskyard.workspace import readiness
+from tests.unit.life.machines import DEV1, GATEWAY, PLAN, Machines
+from tests.unit.plan.test_health import WELL
+
+
+@pytest.fixture(autouse=True)
+def door(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A gateway whose routes answer, and desktops that are well; `door` says what they answer."""
+    routes = {one.name: {route: {"ready": True, "detail": "ok"} for route in one.routes} for one in PLAN.desktops}
+    door: dict[str, Any] = {"status": {"gateway_ready": True, "desktops": routes}, "days": 90, "inside": dict(WELL)}
+
+    def expires(_: Any) -> datetime.datetime:
+        return datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=door["days"])
+
+    def ask(plan: Any, desktop: str, *_: Any, **__: Any) -> dict[str, Any]:
+        if isinstance(door["inside"], Exception):
+            raise door["inside"]
+        found: dict[str, Any] = door["inside"]
+        return found
+
+    monkeypatch.setattr(readiness, "ask", lambda _: door["status"])
+    monkeypatch.setattr(health, "_expires", expires)
+    monkeypatch.setattr(program, "ask", ask)
+    monkeypatch.setattr(time, "time", lambda: WELL["time"])
+    return door
+
+
+def bad(found: dict[str, Any]) -> dict[str, list[str]]:
+    """Machine -> the checks that are not well."""
+    rows = {name: [row["check"] for row in rows if row["state"] != "ok"] for name, rows in found["machines"].items()}
+    return {name: checks for name, checks in rows.items() if checks}
+
+
+def test_workspace_whose_machines_are_well_is_well() -> None:
+    found = health.look("lab")
+    assert (found["state"], bad(found)) == ("ok", {})
+    assert "lab/dev1  well  power running" in health.text(found)
+
+
+def test_desktop_that_is_off_as_wanted_is_well_and_not_asked(machines: Machines, door: dict[str, Any]) -> None:
+    power.stop("lab/dev1")
+    power.stop("lab/dev2")
+    door["inside"] = SiteError("desktop", "lab/dev1", "cannot be reached", "wait")
+    assert health.look("lab")["state"] == "ok"
+
+
+def test_each_machine_has_its_own_findings(machines: Machines, door: dict[str, Any]) -> None:
+    machines.now[DEV1] = "stopped"
+    door["status"]["desktops"]["dev2"]["terminal"] = {"ready": False, "detail": "refused"}
+    door["days"] = 2
+    found = health.look("lab")
+    assert bad(found) == {"gateway": ["certificate"], "dev1": ["power"], "dev2": ["route terminal"]}
+    assert "  failed: power: stopped  -> ./inv desktop.start lab/dev1" in health.text(found)
+    assert bad(health.look("lab", "dev1")) == {"dev1": ["power"]}
+
+
+def test_desktop_that_lets_nobody_in_fails_and_the_rest_is_still_told(door: dict[str, Any]) -> None:
+    door["inside"] = SiteError("desktop", "lab/dev1", "cannot be reached\nsecond line", "wait")
+    found = health.look("lab", "dev1")
+    assert bad(found) == {"dev1": ["inside"]}
+    assert "route desktop ok" in health.text(found)
+
+
+def test_gateway_that_does_not_run_fails_its_desktops_too(machines: Machines) -> None:
+    machines.now[GATEWAY] = "stopped"
+    assert bad(health.look("lab")) == {"gateway": ["power"], "dev1": ["gateway"], "dev2": ["gateway"]}
+
+
+def test_workspace_that_is_stopped_is_well(machines: Machines) -> None:
+    power.stop_workspace("lab")
+    assert set(machines.wanted.values()) == {Power.OFF}
+    assert health.look("lab")["state"] == "ok"

@@ -1,0 +1,111 @@
+"""To stop, start and pause desktops: what is wanted is kept first, and a failure takes it back."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from deskyard.errors import ConfigError, SiteError
+from deskyard.life import power
+from deskyard.plan.power import Power
+from tests.unit.life.machines import DEV1, DEV2, GATEWAY, Machines
+
+
+@pytest.mark.parametrize(
+    ("do", "state", "wanted"),
+    [
+        (power.stop, "stopped", Power.OFF),
+        (power.pause, "paused", Power.PAUSED),
+        (lambda target: power.pause(target, to_disk=True), "saved", Power.PAUSED),
+    ],
+    ids=["stop", "pause", "pause to disk"],
+)
+def test_what_is_wanted_is_kept_before_the_machine_moves(
+    machines: Machines, do: Any, state: str, wanted: Power
+) -> None:
+    done = do("lab/dev1")
+    assert machines.moves == [(DEV1, state, wanted)]
+    assert machines.wanted == {GATEWAY: Power.RUNNING, DEV1: wanted, DEV2: Power.RUNNING}
+    assert done["machines"] == [{"name": "dev1", "state": state, "desired": wanted}]
+
+
+@pytest.mark.parametrize("do", [power.stop, power.pause], ids=["stop", "pause"])
+def test_start_lets_it_run_again_and_waits_for_this_desktop(
+    machines: Machines, waits: list[Sequence[str] | None], do: Any
+) -> None:
+    do("lab/dev1")
+    done = power.start("lab/dev1")
+    assert (machines.now[DEV1], machines.wanted[DEV1]) == ("running", Power.RUNNING)
+    assert waits == [["dev1"]]
+    assert power.text(done) == "lab/dev1  running"
+
+
+def test_restart_wants_it_to_run_all_the_time(machines: Machines, waits: list[Sequence[str] | None]) -> None:
+    power.restart("lab/dev2", wait=False)
+    assert machines.moves == [(DEV2, "stopped", Power.RUNNING), (DEV2, "running", Power.RUNNING)]
+    assert waits == []
+
+
+def test_guest_that_does_not_listen_is_wanted_as_before(machines: Machines) -> None:
+    machines.deaf.add(DEV1)
+    with pytest.raises(SiteError, match="did not shut down"):
+        power.stop("lab/dev1")
+    assert (machines.now[DEV1], machines.wanted[DEV1]) == ("running", Power.RUNNING)
+    power.stop("lab/dev1", force=True)
+    assert (machines.now[DEV1], machines.wanted[DEV1]) == ("stopped", Power.OFF)
+
+
+def test_workspace_stops_its_gateway_last_and_starts_it_first(
+    machines: Machines, waits: list[Sequence[str] | None]
+) -> None:
+    power.stop_workspace("lab")
+    assert [domain for domain, _, _ in machines.moves][-1] == GATEWAY
+    assert set(machines.now.values()) == {"stopped"}
+    assert set(machines.wanted.values()) == {Power.OFF}
+    machines.moves.clear()
+    power.start_workspace("lab")
+    assert [domain for domain, _, _ in machines.moves] == [GATEWAY, DEV1, DEV2, "way"]
+    assert set(machines.wanted.values()) == {Power.RUNNING}
+    assert waits == [None]
+
+
+def test_desktop_that_does_not_listen_keeps_its_gateway_running(machines: Machines) -> None:
+    machines.deaf.add(DEV1)
+    with pytest.raises(SiteError, match="did not shut down"):
+        power.stop_workspace("lab")
+    assert machines.now == {GATEWAY: "running", DEV1: "running", DEV2: "stopped"}
+
+
+def test_desktop_does_not_start_behind_a_stopped_gateway(machines: Machines) -> None:
+    power.stop_workspace("lab")
+    with pytest.raises(SiteError, match=r"workspace\.start lab"):
+        power.start("lab/dev1")
+    assert machines.now[DEV1] == "stopped"
+
+
+@pytest.mark.parametrize(
+    ("target", "error", "what"),
+    [
+        ("lab", ConfigError, "lab/DESKTOP"),
+        ("lab/dev9", ConfigError, "dev9"),
+        ("lab/dev2", SiteError, "is not there"),
+    ],
+)
+def test_target_that_is_no_machine_is_refused(
+    machines: Machines, target: str, error: type[Exception], what: str
+) -> None:
+    del machines.wanted[DEV2]
+    with pytest.raises(error, match=what):
+        power.stop(target)
+    assert machines.moves == []
+
+
+def test_what_was_to_run_and_does_not_is_still_wanted_to(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(domain: str) -> None:
+        raise SiteError("machine", domain, "no room", "make some")
+
+    power.stop("lab/dev1")
+    monkeypatch.setattr(machines, "start", fail)
+    with pytest.raises(SiteError, match="no room"):
+        power.start("lab/dev1")
+    assert machines.wanted[DEV1] is Power.RUNNING

@@ -1,0 +1,61 @@
+"""Snapshots of a desktop: what is refused comes first, what has expired goes, and it runs again as it was wanted."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from deskyard.errors import ConfigError
+from deskyard.life import power, snapshot
+from deskyard.plan.power import Power
+from deskyard.plan.snapshot import MOST, Snapshot
+from tests.unit.life.machines import DEV1, Machines
+
+
+def test_snapshot_is_taken_and_listed(machines: Machines) -> None:
+    found = snapshot.create("lab/dev1", Snapshot("before", "all well"))
+    assert [(row["name"], row["text"], row["memory"]) for row in found["snapshots"]] == [("before", "all well", True)]
+    assert "disk and memory  all well" in snapshot.text(found)
+    assert snapshot.text(snapshot.delete("lab/dev1", "before")) == "lab/dev1 has no snapshots"
+
+
+def test_what_has_expired_makes_room(machines: Machines) -> None:
+    for number in range(MOST):
+        machines.kept.append(Snapshot(f"s{number}", expires=1 if number else None))
+    found = snapshot.create("lab/dev1", Snapshot("before"))
+    assert [row["name"] for row in found["snapshots"]] == ["s0", "before"]
+
+
+def test_what_is_refused_deletes_nothing_that_is_kept(machines: Machines) -> None:
+    machines.kept = [Snapshot(f"s{number}", expires=4_000_000_000) for number in range(MOST)]
+    with pytest.raises(ConfigError, match="is the most"):
+        snapshot.create("lab/dev1", Snapshot("before"))
+    assert len(machines.kept) == MOST
+
+
+@pytest.mark.parametrize("off", [False, True], ids=["with memory", "of the disk"])
+def test_restored_desktop_runs_if_it_is_wanted_to(
+    machines: Machines, waits: list[Sequence[str] | None], capsys: pytest.CaptureFixture[str], off: bool
+) -> None:
+    if off:
+        power.stop("lab/dev1")
+    snapshot.create("lab/dev1", Snapshot("before"))
+    power.start("lab/dev1", wait=False)
+    snapshot.restore("lab/dev1", "before")
+    assert "./inv workspace.up lab brings what changed since" in capsys.readouterr().err
+    assert (machines.now[DEV1], machines.wanted[DEV1]) == ("running", Power.RUNNING)
+    assert waits == [["dev1"]]
+
+
+def test_restored_desktop_stays_off_if_it_is_wanted_off(machines: Machines, waits: list[Sequence[str] | None]) -> None:
+    power.stop("lab/dev1")
+    snapshot.create("lab/dev1", Snapshot("before"))
+    done = snapshot.restore("lab/dev1", "before")
+    assert done["machines"] == [{"name": "dev1", "state": "stopped", "desired": Power.OFF}]
+    assert waits == []
+
+
+def test_snapshot_that_is_not_there_moves_nothing(machines: Machines) -> None:
+    for do in (snapshot.restore, snapshot.delete):
+        with pytest.raises(ConfigError, match="has no such snapshot"):
+            do("lab/dev1", "before")
+    assert machines.moves == []

@@ -1,0 +1,105 @@
+"""What is well and what is not, from what a desktop and its gateway say."""
+
+from typing import Any
+
+import pytest
+
+from deskyard.plan import health
+from deskyard.plan.power import Power
+
+GIB = 1024**3
+WELL: dict[str, Any] = {
+    "disk": {"size": 20 * GIB, "free": 12 * GIB},
+    "files": {"most": 1000, "free": 800},
+    "read_only": False,
+    "memory": {"size": 4 * GIB, "free": 2 * GIB},
+    "failed_units": [],
+    "restart_required": False,
+    "time": 100.0,
+}
+BETWEEN = (99.0, 101.0)
+
+
+def states(answer: Any) -> dict[str, str]:
+    return {found.check: found.state for found in health.inside(answer, BETWEEN, "lab/dev1") if found.state != "ok"}
+
+
+def test_desktop_that_is_well_has_no_findings_but_good_ones() -> None:
+    found = health.inside(WELL, BETWEEN, "lab/dev1")
+    assert health.worst(found) == "ok"
+    assert [one.remedy for one in found if one.remedy] == []
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"disk": {"size": 20 * GIB, "free": 2 * GIB}}, {"disk": "warning"}),
+        ({"disk": {"size": 20 * GIB, "free": GIB // 2}}, {"disk": "failed"}),
+        ({"files": {"most": 1000, "free": 10}}, {"files": "failed"}),
+        ({"files": {"most": 0, "free": 0}}, {}),
+        ({"memory": {"size": 4 * GIB, "free": GIB // 5}}, {"memory": "warning"}),
+        ({"memory": {"size": 4 * GIB, "free": 0}}, {"memory": "failed"}),
+        ({"read_only": True}, {"file system": "failed"}),
+        ({"failed_units": ["vnc.service"]}, {"units": "failed"}),
+        ({"restart_required": True}, {"restart": "warning"}),
+        ({"time": 96.5}, {"clock": "warning"}),
+        ({"time": 104.0}, {"clock": "warning"}),
+        ({"time": 10.0}, {"clock": "failed"}),
+    ],
+)
+def test_each_trouble_is_found_alone_and_has_a_remedy(change: dict[str, Any], expected: dict[str, str]) -> None:
+    assert states({**WELL, **change}) == expected
+    found = health.inside({**WELL, **change}, BETWEEN, "lab/dev1")
+    assert all(one.remedy for one in found if one.state != "ok")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("disk", None),
+        ("disk", {"size": 0, "free": 0}),
+        ("memory", {"size": "many", "free": 1}),
+        ("time", "noon"),
+        ("time", float("nan")),
+        ("failed_units", 7),
+    ],
+)
+def test_answer_that_makes_no_sense_fails_its_own_check_alone(key: str, value: Any) -> None:
+    name = {"failed_units": "units", "time": "clock"}.get(key, key)
+    assert states({**WELL, key: value}) == {name: "failed"}
+
+
+def test_desktop_that_says_nothing_fails_every_check() -> None:
+    assert set(states({}).values()) == {"failed"}
+
+
+def test_names_of_units_cannot_steer_a_terminal() -> None:
+    (found,) = [
+        one for one in health.inside({**WELL, "failed_units": ["\x1b[2Jx"]}, BETWEEN, "t") if one.check == "units"
+    ]
+    assert "\x1b" not in found.detail + found.remedy
+
+
+@pytest.mark.parametrize(
+    ("state", "desired", "expected"),
+    [
+        ("running", Power.RUNNING, "ok"),
+        ("stopped", Power.OFF, "ok"),
+        ("saved", Power.PAUSED, "ok"),
+        ("stopped", Power.RUNNING, "failed"),
+        ("absent", Power.RUNNING, "failed"),
+        ("io-error", Power.RUNNING, "failed"),
+    ],
+)
+def test_power_is_well_if_it_is_as_wanted(state: str, desired: Power, expected: str) -> None:
+    assert health.power(state, desired, "lab/dev1").state == expected
+
+
+def test_each_route_that_does_not_answer_is_a_failure() -> None:
+    found = health.routes({"desktop": {"ready": True, "detail": "RFB 003.008"}}, ["desktop", "terminal"])
+    assert [(one.check, one.state) for one in found] == [("route desktop", "ok"), ("route terminal", "failed")]
+
+
+@pytest.mark.parametrize(("days", "expected"), [(90, "ok"), (10, "warning"), (2, "failed"), (-1, "failed")])
+def test_certificate_is_warned_of_before_it_ends(days: float, expected: str) -> None:
+    assert health.certificate(days).state == expected

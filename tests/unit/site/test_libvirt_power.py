@@ -1,0 +1,136 @@
+"""A domain stops, starts and pauses as it is wanted; libvirt's own test driver answers."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from deskyard.errors import SiteError
+from deskyard.plan.power import Power
+from deskyard.site.libvirt import daemon, power
+from deskyard.site.libvirt.kinds.domain import DomainKind
+from tests.unit.site.driver import NAME, Domain, running
+
+
+@pytest.fixture
+def domain(monkeypatch: pytest.MonkeyPatch) -> Iterator[Domain]:
+    """A running domain of its own."""
+    with running(monkeypatch) as found:
+        yield found
+
+
+def test_domain_that_nobody_stopped_is_wanted_to_run(domain: Domain) -> None:
+    assert power.desired(domain) is Power.RUNNING
+
+
+@pytest.mark.parametrize("wanted", [Power.OFF, Power.PAUSED])
+def test_what_is_not_wanted_to_run_does_not_start_with_its_host(domain: Domain, wanted: Power) -> None:
+    power.want(domain, wanted)
+    assert (power.desired(domain), domain.autostart()) == (wanted, 0)
+    power.want(domain, Power.RUNNING)
+    assert (power.desired(domain), domain.autostart()) == (Power.RUNNING, 1)
+
+
+def test_to_want_moves_nothing(domain: Domain) -> None:
+    power.want(domain, Power.OFF)
+    assert power.state(domain) == "running"
+
+
+def test_stopped_domain_starts_without_a_step_of_its_clock(domain: Domain) -> None:
+    power.shut_down(domain)
+    assert power.state(domain) == "stopped"
+    power.start(domain)
+    assert power.state(domain) == "running"
+    assert domain.set == []
+
+
+@pytest.mark.parametrize(("to_disk", "state"), [(False, "paused"), (True, "saved")])
+def test_paused_domain_goes_on_with_its_clock_set(domain: Domain, to_disk: bool, state: str) -> None:
+    power.pause(domain, to_disk=to_disk)
+    assert power.state(domain) == state
+    power.start(domain)
+    assert power.state(domain) == "running"
+    assert len(domain.set) == 1
+
+
+def test_memory_in_a_process_can_go_to_disk_later(domain: Domain) -> None:
+    power.pause(domain, to_disk=False)
+    power.pause(domain, to_disk=True)
+    assert power.state(domain) == "saved"
+
+
+def test_what_is_off_cannot_be_paused(domain: Domain) -> None:
+    power.shut_down(domain)
+    with pytest.raises(SiteError, match="nothing to pause"):
+        power.pause(domain, to_disk=True)
+
+
+def test_paused_domain_hears_a_shutdown(domain: Domain) -> None:
+    power.pause(domain, to_disk=False)
+    power.shut_down(domain)
+    assert power.state(domain) == "stopped"
+
+
+def test_shutdown_keeps_saved_memory_and_force_drops_it(domain: Domain) -> None:
+    power.pause(domain, to_disk=True)
+    power.shut_down(domain)
+    assert power.state(domain) == "saved"
+    power.shut_down(domain, force=True)
+    assert power.state(domain) == "stopped"
+
+
+def test_guest_that_does_not_listen_is_left_running(domain: Domain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(domain, "shutdown", lambda: None, raising=False)
+    with pytest.raises(SiteError, match="still runs"):
+        power.shut_down(domain, seconds=0, pause=lambda _: None)
+    assert power.state(domain) == "running"
+    power.shut_down(domain, force=True)
+    assert power.state(domain) == "stopped"
+
+
+@pytest.mark.parametrize("kept", ["saved memory", "a snapshot", "nothing"])
+def test_domain_is_forgotten_with_all_that_is_kept_of_it(domain: Domain, kept: str) -> None:
+    if kept == "a snapshot":
+        domain.snapshotCreateXML("<domainsnapshot><name>before</name></domainsnapshot>", 0)
+    if kept == "saved memory":
+        power.pause(domain, to_disk=True)
+    else:
+        power.shut_down(domain)
+    power.forget(domain)
+    assert NAME not in [found.name() for found in domain.connect().listAllDomains()]
+
+
+@pytest.mark.parametrize(("wanted", "drift"), [(Power.RUNNING, ["running"]), (Power.OFF, []), (Power.PAUSED, [])])
+def test_domain_that_is_off_is_drift_only_if_it_is_wanted_to_run(
+    domain: Domain, wanted: Power, drift: list[str]
+) -> None:
+    power.want(domain, wanted)
+    power.shut_down(domain)
+    state = DomainKind().read(domain.connect(), NAME, {})
+    assert state is not None
+    assert DomainKind().stale(state) == drift
+
+
+def test_guest_whose_clock_cannot_be_set_is_named(domain: Domain, monkeypatch: pytest.MonkeyPatch) -> None:
+    power.pause(domain, to_disk=False)
+    monkeypatch.setattr(domain, "date", lambda _: (1, "date: cannot set date\n"), raising=False)
+    with pytest.raises(SiteError, match=r"lab-dev1.*its clock cannot be set: date: cannot set date"):
+        power.start(domain)
+
+
+@pytest.mark.parametrize(("wanted", "drift"), [(Power.RUNNING, ["running"]), (Power.PAUSED, [])])
+def test_domain_that_somebody_halted_is_drift_only_if_it_is_wanted_to_run(
+    domain: Domain, wanted: Power, drift: list[str]
+) -> None:
+    power.want(domain, wanted)
+    domain.suspend()
+    state = DomainKind().read(domain.connect(), NAME, {})
+    assert state is not None
+    assert DomainKind().stale(state) == drift
+
+
+@pytest.mark.parametrize(("paused", "state"), [(False, "stopped"), (True, "saved")])
+def test_end_of_the_hypervisor_keeps_the_memory_of_what_is_paused(domain: Domain, paused: bool, state: str) -> None:
+    if paused:
+        power.pause(domain, to_disk=False)
+    daemon._stop_guests(domain.connect(), force=True)
+    assert power.state(domain) == state
