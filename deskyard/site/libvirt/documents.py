@@ -1,115 +1,118 @@
 """The XML that libvirt is given."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Network
 from typing import Any
-from xml.sax.saxutils import escape, quoteattr
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
 
 # Emulated machines: one CPU model that recent kernels boot on (QEMU's own `max` panics them).
-EMULATED_CPU = "<cpu mode='custom' match='exact'><model fallback='forbid'>Nehalem</model></cpu>"
-HOST_CPU = "<cpu mode='host-model'/>"
+EMULATED_CPU = "Nehalem"
 MIB, GIB = 1024**2, 1024**3
 BROADCAST = "ff:ff:ff:ff:ff:ff"
 # The Plan's MAC addresses all start so; no group address does.
-MACHINES = "dstmacaddr='02:00:00:00:00:00' dstmacmask='ff:00:00:00:00:00'"
+MACHINES = {"dstmacaddr": "02:00:00:00:00:00", "dstmacmask": "ff:00:00:00:00:00"}
 
 
 def network(name: str, bridge: str, cidr: str, host_address: str | None) -> str:
     """A workspace network (no address of the host on it), or an uplink with NAT if the host has an address."""
-    head = f"<name>{escape(name)}</name><bridge name={quoteattr(bridge)} stp='off' delay='0'/>"
+    head = [_element("name", text=name), _element("bridge", {"name": bridge, "stp": "off", "delay": "0"})]
     if host_address is None:
-        return f"<network>{head}<dns enable='no'/></network>"
-    netmask = IPv4Network(cidr).netmask
-    ip = f"<ip address={quoteattr(host_address)} netmask='{netmask}'/>"
-    return f"<network>{head}<forward mode='nat'/>{ip}</network>"
+        return _text(_element("network", {}, *head, _element("dns", {"enable": "no"})))
+    address = {"address": host_address, "netmask": str(IPv4Network(cidr).netmask)}
+    return _text(_element("network", {}, *head, _element("forward", {"mode": "nat"}), _element("ip", address)))
 
 
-def desktop_filter(name: str, gateway_mac: str, gateway_address: str, *, peers: bool) -> str:
+def desktop_filter(name: str, gateway_mac: str, gateway_address: str, *, peers: bool, uuid: str | None = None) -> str:
     """A desktop talks to its gateway alone, as itself alone: every other frame is dropped, both ways.
 
     So there is no IPv6, no multicast, no VLAN tag, no frame to or from a neighbour, even if all else is open. With
-    `peers`, IPv4 to and from other machines of the network passes too, but never an answer of a DHCP server.
+    `peers`, IPv4 to and from other machines of the network passes too, but never an answer of a DHCP server. `uuid` names
+    the filter that these rules replace.
     """
-    own = "srcmacaddr='$MAC'"
-    own_arp = f"{own} arpsrcmacaddr='$MAC' arpsrcipaddr='$IP'"
-    to_gateway, from_gateway = f"dstmacaddr='{gateway_mac}'", f"srcmacaddr='{gateway_mac}'"
-    discovery = "protocol='udp' srcportstart='68' dstportstart='67'"
+    own = {"srcmacaddr": "$MAC"}
+    own_arp = {**own, "arpsrcmacaddr": "$MAC", "arpsrcipaddr": "$IP"}
+    to_gateway, from_gateway = {"dstmacaddr": gateway_mac}, {"srcmacaddr": gateway_mac}
+    to_all = {"dstmacaddr": BROADCAST}
+    discovery = {
+        **to_all,
+        "dstipaddr": "255.255.255.255",
+        "protocol": "udp",
+        "srcportstart": "68",
+        "dstportstart": "67",
+    }
     accepted = [
-        ("out", f"<arp {own_arp} dstmacaddr='{BROADCAST}' arpdstipaddr='{gateway_address}' opcode='Request'/>"),
-        ("out", f"<arp {own_arp} {to_gateway} arpdstipaddr='{gateway_address}'/>"),
-        ("out", f"<ip {own} {to_gateway} srcipaddr='$IP'/>"),
-        ("out", f"<ip {own} dstmacaddr='{BROADCAST}' srcipaddr='0.0.0.0' dstipaddr='255.255.255.255' {discovery}/>"),
-        ("out", f"<ip {own} dstmacaddr='{BROADCAST}' srcipaddr='$IP' dstipaddr='255.255.255.255' {discovery}/>"),
-        ("in", f"<arp {from_gateway} arpsrcmacaddr='{gateway_mac}' arpsrcipaddr='{gateway_address}'/>"),
-        ("in", f"<ip {from_gateway}/>"),
+        ("out", "arp", {**own_arp, **to_all, "arpdstipaddr": gateway_address, "opcode": "Request"}),
+        ("out", "arp", {**own_arp, **to_gateway, "arpdstipaddr": gateway_address}),
+        ("out", "ip", {**own, **to_gateway, "srcipaddr": "$IP"}),
+        ("out", "ip", {**own, "srcipaddr": "0.0.0.0", **discovery}),
+        ("out", "ip", {**own, "srcipaddr": "$IP", **discovery}),
+        ("in", "arp", {**from_gateway, "arpsrcmacaddr": gateway_mac, "arpsrcipaddr": gateway_address}),
+        ("in", "ip", from_gateway),
     ]
     rules = []
     if peers:
-        rules.append(_rule("drop", "out", 100, "<ip protocol='udp' srcportstart='67'/>"))
+        rules.append(_rule("drop", "out", 100, "ip", {"protocol": "udp", "srcportstart": "67"}))
         accepted += [
-            ("out", f"<arp {own_arp} opcode='Request'/>"),
-            ("out", f"<arp {own_arp} opcode='Reply'/>"),
-            ("out", f"<ip {own} {MACHINES} srcipaddr='$IP'/>"),
-            ("in", "<arp opcode='Request'/>"),
-            ("in", "<arp opcode='Reply'/>"),
-            ("in", f"<ip {MACHINES}/>"),
+            ("out", "arp", {**own_arp, "opcode": "Request"}),
+            ("out", "arp", {**own_arp, "opcode": "Reply"}),
+            ("out", "ip", {**own, **MACHINES, "srcipaddr": "$IP"}),
+            ("in", "arp", {"opcode": "Request"}),
+            ("in", "arp", {"opcode": "Reply"}),
+            ("in", "ip", MACHINES),
         ]
-    rules += [_rule("accept", direction, 200, match) for direction, match in accepted]
-    rules.append(_rule("drop", "inout", 900, "<mac/>"))
-    return f"<filter name={quoteattr(name)} chain='root'>{''.join(rules)}</filter>"
+    rules += [_rule("accept", direction, 200, kind, match) for direction, kind, match in accepted]
+    rules.append(_rule("drop", "inout", 900, "mac", {}))
+    return _filter(name, uuid, rules)
 
 
-def _rule(action: str, direction: str, priority: int, match: str) -> str:
-    return f"<rule action='{action}' direction='{direction}' priority='{priority}'>{match}</rule>"
-
-
-def gateway_filter(name: str) -> str:
-    """Own MAC, own ARP answers, IPv4 of any source (it routes), nothing else."""
-    return (
-        f"<filter name={quoteattr(name)} chain='root'>"
-        "<filterref filter='no-mac-spoofing'/>"
-        "<filterref filter='no-arp-spoofing'/>"
-        "<rule action='accept' direction='inout' priority='-650'><mac protocolid='ipv4'/></rule>"
-        "<rule action='accept' direction='inout' priority='-500'><mac protocolid='arp'/></rule>"
-        "<filterref filter='no-other-l2-traffic'/>"
-        "</filter>"
-    )
+def gateway_filter(name: str, uuid: str | None = None) -> str:
+    """Own MAC, own ARP answers, IPv4 of any source (it routes), nothing else; `uuid` as for a desktop."""
+    rules = [
+        _element("filterref", {"filter": "no-mac-spoofing"}),
+        _element("filterref", {"filter": "no-arp-spoofing"}),
+        _rule("accept", "inout", -650, "mac", {"protocolid": "ipv4"}),
+        _rule("accept", "inout", -500, "mac", {"protocolid": "arp"}),
+        _element("filterref", {"filter": "no-other-l2-traffic"}),
+    ]
+    return _filter(name, uuid, rules)
 
 
 def pool(name: str, path: str) -> str:
     """A folder that holds volumes."""
-    target = f"<target><path>{escape(path)}</path><permissions><mode>0711</mode></permissions></target>"
-    return f"<pool type='dir'><name>{escape(name)}</name>{target}</pool>"
+    mode = _element("permissions", {}, _element("mode", text="0711"))
+    target = _element("target", {}, _element("path", text=path), mode)
+    return _text(_element("pool", {"type": "dir"}, _element("name", text=name), target))
 
 
 def volume(name: str, capacity: int, volume_format: str, backing: str | None = None, mode: str = "0600") -> str:
     """A volume; with `backing`, an overlay of that qcow2."""
-    below = f"<backingStore><path>{escape(backing)}</path><format type='qcow2'/></backingStore>" if backing else ""
-    target = f"<target><format type='{volume_format}'/><permissions><mode>{mode}</mode></permissions></target>"
-    return f"<volume><name>{escape(name)}</name><capacity unit='bytes'>{capacity}</capacity>{target}{below}</volume>"
+    permissions = _element("permissions", {}, _element("mode", text=mode))
+    parts = [
+        _element("name", text=name),
+        _element("capacity", {"unit": "bytes"}, text=str(capacity)),
+        _element("target", {}, _element("format", {"type": volume_format}), permissions),
+    ]
+    if backing:
+        below = (_element("path", text=backing), _element("format", {"type": "qcow2"}))
+        parts.append(_element("backingStore", {}, *below))
+    return _text(_element("volume", {}, *parts))
 
 
-def interface(nic: dict[str, Any]) -> str:
+def interface(nic: Mapping[str, Any]) -> str:
     """One NIC with its filter; `isolated` keeps it from the other isolated NICs of its bridge."""
-    isolated = "<port isolated='yes'/>" if nic["isolated"] else ""
-    return (
-        f"<interface type='network'><mac address={quoteattr(nic['mac'])}/>"
-        f"<source network={quoteattr(nic['network'])}/><model type='virtio'/>{isolated}"
-        f"<filterref filter={quoteattr(nic['filter'])}>"
-        f"<parameter name='IP' value={quoteattr(nic['address'])}/></filterref></interface>"
-    )
+    return _text(_interface(nic))
 
 
-def iotune(iops: int | None, mib_per_second: int | None) -> str:
-    """What a disk may do per second, reading and writing each; QEMU itself holds it to that."""
-    limits = {
-        "read_bytes_sec": (mib_per_second or 0) * MIB,
-        "write_bytes_sec": (mib_per_second or 0) * MIB,
+def disk_limits(iops: int | None, mib_per_second: int | None) -> dict[str, int]:
+    """What a disk may do per second, reading and writing each, in libvirt's words; 0 is no limit. QEMU holds it."""
+    bytes_per_second = (mib_per_second or 0) * MIB
+    return {
+        "read_bytes_sec": bytes_per_second,
+        "write_bytes_sec": bytes_per_second,
         "read_iops_sec": iops or 0,
         "write_iops_sec": iops or 0,
     }
-    elements = "".join(f"<{name}>{limit}</{name}>" for name, limit in limits.items() if limit)
-    return f"<iotune>{elements}</iotune>" if elements else ""
 
 
 def domain(
@@ -122,7 +125,7 @@ def domain(
     disk_iops: int | None = None,
     disk_mib_per_second: int | None = None,
     seed: str,
-    interfaces: Sequence[dict[str, Any]],
+    interfaces: Sequence[Mapping[str, Any]],
     console_log: str,
 ) -> str:
     """A machine without display or balloon: serial console into a bounded log, guest agent, random numbers.
@@ -130,31 +133,111 @@ def domain(
     libvirt writes the exact machine type in place of `q35` when it defines the domain, so it stays fixed.
     """
     kvm = accelerator == "kvm"
-    clock = "<timer name='rtc' tickpolicy='catchup'/><timer name='hpet' present='no'/>"
-    return f"""<domain type='{"kvm" if kvm else "qemu"}'>
-  <name>{escape(name)}</name>
-  <memory unit='MiB'>{memory_mib}</memory>
-  <vcpu>{vcpus}</vcpu>
-  {HOST_CPU if kvm else EMULATED_CPU}
-  <os><type arch='x86_64' machine='q35'>hvm</type><boot dev='hd'/></os>
-  <features><acpi/><apic/></features>
-  <clock offset='utc'>{clock}</clock>
-  <on_poweroff>destroy</on_poweroff><on_reboot>restart</on_reboot><on_crash>restart</on_crash>
-  <devices>
-    <disk type='file' device='disk'>
-      <driver name='qemu' type='qcow2' cache='none' io='threads' discard='unmap' detect_zeroes='unmap'/>
-      <source file={quoteattr(disk)}/><target dev='vda' bus='virtio'/>{iotune(disk_iops, disk_mib_per_second)}
-    </disk>
-    <disk type='file' device='disk'>
-      <driver name='qemu' type='raw'/>
-      <source file={quoteattr(seed)}/><target dev='vdb' bus='virtio'/><readonly/>
-    </disk>
-    {"".join(interface(nic) for nic in interfaces)}
-    <serial type='pty'><log file={quoteattr(console_log)} append='on'/><target port='0'/></serial>
-    <console type='pty'><target type='serial' port='0'/></console>
-    <channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>
-    <rng model='virtio'><backend model='random'>/dev/urandom</backend></rng>
-    <video><model type='vga' vram='16384' heads='1'/></video>
-    <memballoon model='none'/>
-  </devices>
-</domain>"""
+    timers = ({"name": "rtc", "tickpolicy": "catchup"}, {"name": "hpet", "present": "no"})
+    machine_type = _element("type", {"arch": "x86_64", "machine": "q35"}, text="hvm")
+    return _text(
+        _element(
+            "domain",
+            {"type": "kvm" if kvm else "qemu"},
+            _element("name", text=name),
+            _element("memory", {"unit": "MiB"}, text=str(memory_mib)),
+            _element("vcpu", text=str(vcpus)),
+            _cpu(kvm=kvm),
+            _element("os", {}, machine_type, _element("boot", {"dev": "hd"})),
+            _element("features", {}, _element("acpi"), _element("apic")),
+            _element("clock", {"offset": "utc"}, *(_element("timer", timer) for timer in timers)),
+            _element("on_poweroff", text="destroy"),
+            _element("on_reboot", text="restart"),
+            _element("on_crash", text="restart"),
+            _element(
+                "devices",
+                {},
+                _disk(disk, disk_limits(disk_iops, disk_mib_per_second)),
+                _seed(seed),
+                *(_interface(nic) for nic in interfaces),
+                *_other_devices(console_log),
+            ),
+        )
+    )
+
+
+def _cpu(*, kvm: bool) -> Element:
+    if kvm:
+        return _element("cpu", {"mode": "host-model"})
+    model = _element("model", {"fallback": "forbid"}, text=EMULATED_CPU)
+    return _element("cpu", {"mode": "custom", "match": "exact"}, model)
+
+
+def _disk(path: str, limits: Mapping[str, int]) -> Element:
+    tuning = {"cache": "none", "io": "threads", "discard": "unmap", "detect_zeroes": "unmap"}
+    parts = [
+        _element("driver", {"name": "qemu", "type": "qcow2", **tuning}),
+        _element("source", {"file": path}),
+        _element("target", {"dev": "vda", "bus": "virtio"}),
+    ]
+    limited = [_element(limit, text=str(value)) for limit, value in limits.items() if value]
+    if limited:
+        parts.append(_element("iotune", {}, *limited))
+    return _element("disk", {"type": "file", "device": "disk"}, *parts)
+
+
+def _seed(path: str) -> Element:
+    return _element(
+        "disk",
+        {"type": "file", "device": "disk"},
+        _element("driver", {"name": "qemu", "type": "raw"}),
+        _element("source", {"file": path}),
+        _element("target", {"dev": "vdb", "bus": "virtio"}),
+        _element("readonly"),
+    )
+
+
+def _interface(nic: Mapping[str, Any]) -> Element:
+    address = _element("parameter", {"name": "IP", "value": nic["address"]})
+    return _element(
+        "interface",
+        {"type": "network"},
+        _element("mac", {"address": nic["mac"]}),
+        _element("source", {"network": nic["network"]}),
+        _element("model", {"type": "virtio"}),
+        *([_element("port", {"isolated": "yes"})] if nic["isolated"] else []),
+        _element("filterref", {"filter": nic["filter"]}, address),
+    )
+
+
+def _other_devices(console_log: str) -> list[Element]:
+    log = _element("log", {"file": console_log, "append": "on"})
+    agent = _element("target", {"type": "virtio", "name": "org.qemu.guest_agent.0"})
+    random = _element("backend", {"model": "random"}, text="/dev/urandom")
+    screen = _element("model", {"type": "vga", "vram": "16384", "heads": "1"})
+    return [
+        _element("serial", {"type": "pty"}, log, _element("target", {"port": "0"})),
+        _element("console", {"type": "pty"}, _element("target", {"type": "serial", "port": "0"})),
+        _element("channel", {"type": "unix"}, agent),
+        _element("rng", {"model": "virtio"}, random),
+        _element("video", {}, screen),
+        _element("memballoon", {"model": "none"}),
+    ]
+
+
+def _filter(name: str, uuid: str | None, rules: Sequence[Element]) -> str:
+    own = [_element("uuid", text=uuid)] if uuid else []
+    return _text(_element("filter", {"name": name, "chain": "root"}, *own, *rules))
+
+
+def _rule(action: str, direction: str, priority: int, kind: str, match: Mapping[str, str]) -> Element:
+    rule = {"action": action, "direction": direction, "priority": str(priority)}
+    return _element("rule", rule, _element(kind, match))
+
+
+def _element(
+    tag: str, attributes: Mapping[str, str] | None = None, *children: Element, text: str | None = None
+) -> Element:
+    element = Element(tag, dict(attributes or {}))
+    element.text = text
+    element.extend(children)
+    return element
+
+
+def _text(element: Element) -> str:
+    return ElementTree.tostring(element, encoding="unicode")

@@ -175,14 +175,7 @@ def _disk_caps(root: ElementTree.Element) -> Values:
 
 def _throttle(machine: Any, inputs: Values) -> None:
     """Hold the disk to its caps, at once if the machine runs; 0 lifts one."""
-    iops, mib = inputs.get("disk_iops") or 0, inputs.get("disk_mib_per_second") or 0
-    bytes_per_second = mib * documents.MIB
-    limits = {
-        "read_bytes_sec": bytes_per_second,
-        "write_bytes_sec": bytes_per_second,
-        "read_iops_sec": iops,
-        "write_iops_sec": iops,
-    }
+    limits = documents.disk_limits(inputs.get("disk_iops"), inputs.get("disk_mib_per_second"))
     live = libvirt.VIR_DOMAIN_AFFECT_LIVE if machine.isActive() else 0
     machine.setBlockIoTune("vda", limits, libvirt.VIR_DOMAIN_AFFECT_CONFIG | live)
 

@@ -81,8 +81,7 @@ class FilterKind(Kind):
     def update(self, link: Any, identity: str, state: Values, inputs: Values) -> Values:
         """Write the rules anew; libvirt applies them to running machines at once."""
         uuid = link.nwfilterLookupByName(identity).UUIDString()
-        xml = _document(inputs["kind"], inputs)
-        link.nwfilterDefineXML(xml.replace(" chain='root'>", f" chain='root'><uuid>{uuid}</uuid>", 1))
+        link.nwfilterDefineXML(_document(inputs["kind"], inputs, uuid))
         return {}
 
     def delete(self, link: Any, identity: str, state: Values) -> None:
@@ -94,15 +93,16 @@ class FilterKind(Kind):
 KINDS = ("desktop", "desktop-peers", "gateway")
 
 
-def _document(kind: str, values: Values) -> str:
+def _document(kind: str, values: Values, uuid: str | None = None) -> str:
     """The XML of a filter; a state of before a filter knew its gateway makes rules that no running one has."""
     if kind == "gateway":
-        return documents.gateway_filter(values["name"])
+        return documents.gateway_filter(values["name"], uuid)
     return documents.desktop_filter(
         values["name"],
         values.get("gateway_mac") or "",
         values.get("gateway_address") or "",
         peers=kind == "desktop-peers",
+        uuid=uuid,
     )
 
 
