@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pulumi.provider.experimental import provider as protocol
 
@@ -85,10 +85,10 @@ class DeskyardProvider(protocol.Provider):
         """End what waits."""
         CANCELLATION.cancel()
 
-    def _kind(self, token: str) -> Kind:
+    def _kind(self, token: str) -> Kind[Any]:
         return self._find(token)[1]
 
-    def _find(self, token: str) -> tuple[Backend, Kind]:
+    def _find(self, token: str) -> tuple[Backend, Kind[Any]]:
         # A resource inside a component has the component's type before its own: a$b$deskyard:libvirt:Domain.
         _, name, kind = token.rpartition("$")[2].split(":")
         backend = self._backends[name]
@@ -102,14 +102,14 @@ class DeskyardProvider(protocol.Provider):
             raise RuntimeError(str(error)) from None
 
 
-def changes(kind: Kind, state: Values, inputs: Values, ignore: list[str]) -> list[str]:
+def changes(kind: Kind[Any], state: Values, inputs: Values, ignore: list[str]) -> list[str]:
     """Names of the properties that differ, drift of outputs included."""
     keys = [key for key in kind_inputs(kind, state, inputs) if key not in ignore and key not in kind.ignored]
     changed = [key for key in keys if state.get(key) != inputs.get(key)]
     return changed + [key for key in kind.stale(state) if key not in changed]
 
 
-def kind_inputs(kind: Kind, state: Values, inputs: Values) -> list[str]:
+def kind_inputs(kind: Kind[Any], state: Values, inputs: Values) -> list[str]:
     """All inputs, of before and of now."""
     names = {key for key in {*state, *inputs} if key not in kind.computed and not key.startswith("__")}
     return sorted(names)

@@ -23,6 +23,7 @@ import libvirt
 from deskyard.gateway.config import render
 from deskyard.plan.isolation.probe import GATEWAY, HERE, HOST, machine
 from deskyard.plan.workspace import FilterPlan, NetworkPlan, WorkspacePlan
+from deskyard.site.libvirt.kinds.inputs import FilterInputs, NetworkInputs
 from deskyard.site.libvirt.kinds.network import FilterKind, NetworkKind
 from deskyard.wire import gateway_settings as settings
 from tests.support.requirements import need_programs, need_root
@@ -283,9 +284,9 @@ class Simulated:
         self.unplug()
         link, plan = self.site.link, self.plan
         for one in (plan.desktop_filter, plan.gateway_filter):
-            FilterKind().delete(link, one.name, filter_inputs(one))
+            FilterKind().delete(link, one.name, dict(filter_inputs(one)))
         for network in (plan.network, plan.uplink):
-            NetworkKind().delete(link, network.name, network_inputs(network))
+            NetworkKind().delete(link, network.name, dict(network_inputs(network)))
 
     @property
     def settings(self) -> settings.Settings:
@@ -383,12 +384,12 @@ class Simulated:
         )
 
 
-def network_inputs(plan: NetworkPlan) -> dict[str, Any]:
+def network_inputs(plan: NetworkPlan) -> NetworkInputs:
     """A network as the stack asks for it."""
     return {"name": plan.name, "bridge": plan.bridge, "cidr": plan.cidr, "host_address": plan.host_address}
 
 
-def filter_inputs(plan: FilterPlan) -> dict[str, Any]:
+def filter_inputs(plan: FilterPlan) -> FilterInputs:
     """A filter as the stack asks for it."""
     return {
         "name": plan.name,

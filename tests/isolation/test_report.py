@@ -110,13 +110,13 @@ def test_a_filter_reads_back_as_what_it_is(lab: Site, peers: str) -> None:
         inputs = filter_inputs(one)
         FilterKind().create(lab.link, inputs)
         try:
-            assert (FilterKind().read(lab.link, one.name, inputs) or {})["kind"] == one.kind
+            assert (FilterKind().read(lab.link, one.name, dict(inputs)) or {})["kind"] == one.kind
             xml = lab.link.nwfilterLookupByName(one.name).XMLDesc(0)
             lab.link.nwfilterDefineXML(xml.replace("action='drop'", "action='accept'", 1))
             altered = xml.count("action='drop'") > 0
-            assert ((FilterKind().read(lab.link, one.name, inputs) or {})["kind"] == "altered") is altered
+            assert ((FilterKind().read(lab.link, one.name, dict(inputs)) or {})["kind"] == "altered") is altered
         finally:
-            FilterKind().delete(lab.link, one.name, inputs)
+            FilterKind().delete(lab.link, one.name, dict(inputs))
 
 
 def test_addresses_and_ports_of_the_host_are_what_its_kernel_says(lab: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,40 +36,40 @@ class Bench:
     folder: Path
 
     def __post_init__(self) -> None:
-        self.made: list[tuple[Kind, str, Values]] = []
+        self.made: list[tuple[Kind[Any], str, Values]] = []
 
-    def make(self, kind: Kind, inputs: Values) -> Values:
+    def make(self, kind: Kind[Any], inputs: Values) -> Any:
         """Create a thing; its state."""
         identity, outputs = kind.create(self.link, inputs)
         state = {**inputs, **outputs}
         self.made.append((kind, identity, state))
         return state
 
-    def network(self) -> Values:
+    def network(self) -> Any:
         """A workspace network."""
         bridge = f"dyt{os.getpid() % 10_000_000}"
         inputs = {"name": f"{PREFIX}-net", "bridge": bridge, "cidr": "10.99.1.0/25", "host_address": None}
         return self.make(NetworkKind(), inputs)
 
-    def filter(self) -> Values:
+    def filter(self) -> Any:
         """A desktop's filter."""
         gateway = {"gateway_mac": GATEWAY_MAC, "gateway_address": "10.99.1.1"}
         return self.make(FilterKind(), {"name": f"{PREFIX}-filter", "kind": "desktop", **gateway})
 
-    def disk(self, size_gib: int = 1) -> Values:
+    def disk(self, size_gib: int = 1) -> Any:
         """A disk on an empty image."""
         source = self.folder / "image.qcow2"
         subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", source, "64M"], check=True)
         image = {"image": PREFIX, "digest": "0123", "source": str(source), "size_gib": size_gib}
         return self.make(VolumeKind(), {"name": f"{PREFIX}.qcow2", **image})
 
-    def seed(self) -> Values:
+    def seed(self) -> Any:
         """A seed."""
         network = {"version": 2, "ethernets": {"workspace": {"dhcp4": True}}}
         documents = {"meta_data": {"instance-id": "x"}, "user_data": {"hostname": "x"}, "network_config": network}
         return self.make(SeedKind(), {"name": f"{PREFIX}-seed.iso", **documents})
 
-    def machine(self) -> Values:
+    def machine(self) -> Any:
         """A machine with everything it needs; nothing boots in it."""
         nic = {"network": self.network()["name"], "filter": self.filter()["name"]}
         inputs = {
@@ -104,14 +104,14 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
             bench.clean()
 
 
-def seen(kind: Kind, bench: Bench, state: Values) -> Values:
+def seen(kind: Kind[Any], bench: Bench, state: Values) -> Any:
     """What is there now."""
     found = kind.read(bench.link, state["name"], state)
     assert found is not None
     return found
 
 
-def drift(kind: Kind, bench: Bench, state: Values) -> list[str]:
+def drift(kind: Kind[Any], bench: Bench, state: Values) -> list[str]:
     """What differs between what is there now and what was wanted."""
     inputs = {key: value for key, value in state.items() if key not in kind.computed}
     return changes(kind, seen(kind, bench, state), inputs, [])
@@ -192,7 +192,7 @@ def test_caps_of_a_disk_are_held_by_qemu_and_change_in_place(bench: Bench, runs:
         machine.destroy()
     live = libvirt.VIR_DOMAIN_AFFECT_LIVE if runs else libvirt.VIR_DOMAIN_AFFECT_CONFIG
     for iops, mib in ((500, 20), (None, 5), (None, None)):
-        wanted = {**state, "disk_iops": iops, "disk_mib_per_second": mib}
+        wanted: Any = {**state, "disk_iops": iops, "disk_mib_per_second": mib}
         state = {**wanted, **DomainKind().update(bench.link, PREFIX, seen(DomainKind(), bench, state), wanted)}
         limits = machine.blockIoTune("vda", live)
         assert {limits["read_iops_sec"], limits["write_iops_sec"]} == {iops or 0}
@@ -248,8 +248,9 @@ def test_changed_rules_of_a_filter_are_drift_and_written_anew(bench: Bench) -> N
 
 def test_a_disk_grows_under_a_running_machine(bench: Bench) -> None:
     bench.machine()
-    state = next(state for kind, _, state in bench.made if isinstance(kind, VolumeKind))
-    VolumeKind().update(bench.link, state["name"], state, {**state, "size_gib": 2})
+    state: Any = next(state for kind, _, state in bench.made if isinstance(kind, VolumeKind))
+    larger: Any = {**state, "size_gib": 2}
+    VolumeKind().update(bench.link, state["name"], state, larger)
     assert seen(VolumeKind(), bench, state)["size_gib"] == 2
 
 

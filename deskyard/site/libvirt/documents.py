@@ -27,8 +27,8 @@ def desktop_filter(name: str, gateway_mac: str, gateway_address: str, *, peers: 
     """A desktop talks to its gateway alone, as itself alone: every other frame is dropped, both ways.
 
     So there is no IPv6, no multicast, no VLAN tag, no frame to or from a neighbour, even if all else is open. With
-    `peers`, IPv4 to and from other machines of the network passes too, but never an answer of a DHCP server. `uuid` names
-    the filter that these rules replace.
+    `peers`, IPv4 to and from other machines of the network passes too, but never an answer of a DHCP server. `uuid` is
+    that of the filter which these rules replace.
     """
     own = {"srcmacaddr": "$MAC"}
     own_arp = {**own, "arpsrcmacaddr": "$MAC", "arpsrcipaddr": "$IP"}

@@ -34,7 +34,7 @@ class Channel(Protocol):
         """The SSH host key; raises `SiteError` while there is none."""
 
 
-class GatewaySettingsKind(Kind):
+class GatewaySettingsKind(Kind[Any]):
     """`GatewaySettings` of every backend: changed in place, without touching machines."""
 
     replaces: ClassVar[frozenset[str]] = frozenset({"site", "workspace"})

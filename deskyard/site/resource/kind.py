@@ -1,12 +1,15 @@
 """What every kind of resource offers the provider."""
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from deskyard.site.resource.values import Values
 
+# The inputs of a kind, a TypedDict.
+InputsT = TypeVar("InputsT")
 
-class Kind(ABC):
+
+class Kind(ABC, Generic[InputsT]):
     """One kind of resource: how it is made, seen, changed and removed. State is inputs and outputs together."""
 
     # A change of these inputs needs a new thing; all others are updated in place.
@@ -22,7 +25,7 @@ class Kind(ABC):
         """Inputs that cannot be had, each with the reason."""
         return []
 
-    def needs_replacement(self, state: Values, inputs: Values, changed: list[str]) -> list[str]:
+    def needs_replacement(self, state: Values, inputs: InputsT, changed: list[str]) -> list[str]:
         """Those of the changed inputs that need a new thing."""
         return [key for key in changed if key in self.replaces]
 
@@ -31,7 +34,7 @@ class Kind(ABC):
         return [key for key, value in self.desired.items() if key in state and state[key] != value]
 
     @abstractmethod
-    def create(self, link: Any, inputs: Values) -> tuple[str, Values]:
+    def create(self, link: Any, inputs: InputsT) -> tuple[str, Values]:
         """Make it, or finish what an interrupted run left; returns its id and outputs."""
 
     @abstractmethod
@@ -39,7 +42,7 @@ class Kind(ABC):
         """What is there now, inputs and outputs; None if it is gone."""
 
     @abstractmethod
-    def update(self, link: Any, identity: str, state: Values, inputs: Values) -> Values:
+    def update(self, link: Any, identity: str, state: Values, inputs: InputsT) -> Values:
         """Change it in place; returns its outputs."""
 
     @abstractmethod
@@ -50,7 +53,7 @@ class Kind(ABC):
 class Backend(ABC):
     """A hypervisor or cluster: its kinds of resources, and the way to it."""
 
-    kinds: ClassVar[dict[str, Kind]]
+    kinds: ClassVar[dict[str, Kind[Any]]]
     # What its library raises: told to the user without a trace.
     errors: ClassVar[tuple[type[Exception], ...]] = ()
 

@@ -25,7 +25,7 @@ MACHINE: dict[str, Any] = {
 STATE = {**MACHINE, "uuid": "u", "running": True, "console_log": "/l"}
 
 
-def _replaced(inputs: dict[str, Any]) -> list[str]:
+def _replaced(inputs: Any) -> list[str]:
     changed = changes(DomainKind(), STATE, inputs, [])
     return DomainKind().needs_replacement(STATE, inputs, changed)
 
@@ -68,7 +68,7 @@ def test_a_disk_may_grow_and_never_shrink(before: int, after: int, refused: bool
 @pytest.mark.parametrize(
     ("kind", "machine"), [(LibvirtGatewaySettingsKind(), "domain"), (ClusterGatewaySettingsKind(), "vm_id")]
 )
-def test_settings_belong_to_one_gateway_and_are_else_changed_in_place(kind: Kind, machine: str) -> None:
+def test_settings_belong_to_one_gateway_and_are_else_changed_in_place(kind: Kind[Any], machine: str) -> None:
     changed = ["site", "workspace", machine, "settings", "certificate", "domain_name"]
     assert kind.needs_replacement({}, {}, changed) == changed[:3]
 

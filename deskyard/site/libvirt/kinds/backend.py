@@ -15,7 +15,7 @@ from deskyard.site.resource.kind import Backend, Kind
 class LibvirtBackend(Backend):
     """libvirt at one address; the connection is opened at the first use and again when it broke."""
 
-    kinds: ClassVar[dict[str, Kind]] = {
+    kinds: ClassVar[dict[str, Kind[Any]]] = {
         "Network": NetworkKind(),
         "Filter": FilterKind(),
         "Volume": VolumeKind(),

@@ -1,5 +1,6 @@
 """Virtual machines."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 from xml.etree import ElementTree
 
@@ -8,6 +9,7 @@ import libvirt
 from deskyard.errors import SiteError
 from deskyard.plan.power import Power
 from deskyard.site.libvirt import documents, power
+from deskyard.site.libvirt.kinds.inputs import DomainInputs, NicInputs
 from deskyard.site.libvirt.link import gone_is_fine
 from deskyard.site.resource.cancellation import CANCELLATION
 from deskyard.site.resource.kind import Kind
@@ -16,23 +18,23 @@ from deskyard.site.resource.values import Values
 DISK_CAPS = ("disk_iops", "disk_mib_per_second")
 
 
-class DomainKind(Kind):
+class DomainKind(Kind[DomainInputs]):
     """`deskyard:libvirt:Domain`: a machine. Its data is in its disk, so stopping or replacing it loses nothing."""
 
     replaces: ClassVar[frozenset[str]] = frozenset({"name", "accelerator", "disk"})
     desired: ClassVar[Values] = {"running": True, "plugged": True}
     computed: ClassVar[tuple[str, ...]] = ("uuid", "running", "plugged", "console_log")
 
-    def needs_replacement(self, state: Values, inputs: Values, changed: list[str]) -> list[str]:
+    def needs_replacement(self, state: Values, inputs: DomainInputs, changed: list[str]) -> list[str]:
         """Another network needs a new machine: the old network cannot go while a machine is plugged into it."""
         replaced = super().needs_replacement(state, inputs, changed)
         if "interfaces" in changed and _plugs(state) != _plugs(inputs):
             replaced.append("interfaces")
         return replaced
 
-    def create(self, link: Any, inputs: Values) -> tuple[str, Values]:
+    def create(self, link: Any, inputs: DomainInputs) -> tuple[str, Values]:
         """Define and start it; one that an interrupted run left is stopped and defined anew."""
-        self.delete(link, inputs["name"], inputs)
+        self.delete(link, inputs["name"], dict(inputs))
         machine = link.defineXML(_document(inputs))
         machine.setAutostart(True)
         machine.create()
@@ -48,7 +50,7 @@ class DomainKind(Kind):
         xml = found.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
         return {**state, **_hardware(xml, state), **_outputs(link, found)}
 
-    def update(self, link: Any, identity: str, state: Values, inputs: Values) -> Values:
+    def update(self, link: Any, identity: str, state: Values, inputs: DomainInputs) -> Values:
         """Memory and CPUs change at its next start, NICs and filters at once; start it if it is wanted to run."""
         machine = link.lookupByName(identity)
         root = ElementTree.fromstring(machine.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
@@ -89,14 +91,14 @@ def stop(machine: Any, seconds: float = power.SHUTDOWN_SECONDS) -> None:
         machine.destroy()
 
 
-def _plugs(values: Values) -> list[Any]:
+def _plugs(values: Mapping[str, Any]) -> list[Any]:
     interfaces = values.get("interfaces")
     if not isinstance(interfaces, list):
         return [interfaces]
     return [(nic["mac"], nic["network"]) for nic in interfaces]
 
 
-def _document(inputs: Values) -> str:
+def _document(inputs: DomainInputs) -> str:
     return documents.domain(
         name=inputs["name"],
         vcpus=inputs["vcpus"],
@@ -173,7 +175,7 @@ def _disk_caps(root: ElementTree.Element) -> Values:
     }
 
 
-def _throttle(machine: Any, inputs: Values) -> None:
+def _throttle(machine: Any, inputs: DomainInputs) -> None:
     """Hold the disk to its caps, at once if the machine runs; 0 lifts one."""
     limits = documents.disk_limits(inputs.get("disk_iops"), inputs.get("disk_mib_per_second"))
     live = libvirt.VIR_DOMAIN_AFFECT_LIVE if machine.isActive() else 0
@@ -194,7 +196,7 @@ def _interface(element: ElementTree.Element) -> Values:
     }
 
 
-def _replace_interfaces(machine: Any, devices: ElementTree.Element, wanted: list[Values]) -> None:
+def _replace_interfaces(machine: Any, devices: ElementTree.Element, wanted: list[NicInputs]) -> None:
     """Put the wanted NICs into the definition, and into the running machine where they differ."""
     present = devices.findall("interface")
     for element in present:

@@ -1,22 +1,24 @@
 """Networks and network filters."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 from xml.etree import ElementTree
 
 from deskyard.site.libvirt import documents
+from deskyard.site.libvirt.kinds.inputs import FilterInputs, NetworkInputs
 from deskyard.site.libvirt.link import gone_is_fine
 from deskyard.site.resource.kind import Kind
 from deskyard.site.resource.values import Values
 
 
-class NetworkKind(Kind):
+class NetworkKind(Kind[NetworkInputs]):
     """`deskyard:libvirt:Network`: a bridge, with NAT if the host has an address on it."""
 
     replaces: ClassVar[frozenset[str]] = frozenset({"name", "bridge", "cidr", "host_address"})
     desired: ClassVar[Values] = {"active": True}
     computed: ClassVar[tuple[str, ...]] = ("active",)
 
-    def create(self, link: Any, inputs: Values) -> tuple[str, Values]:
+    def create(self, link: Any, inputs: NetworkInputs) -> tuple[str, Values]:
         """Define and start it; one that an interrupted run left is defined anew."""
         for network in link.listAllNetworks():
             if network.name() == inputs["name"]:
@@ -43,7 +45,7 @@ class NetworkKind(Kind):
             "active": bool(found.isActive()),
         }
 
-    def update(self, link: Any, identity: str, state: Values, inputs: Values) -> Values:
+    def update(self, link: Any, identity: str, state: Values, inputs: NetworkInputs) -> Values:
         """Start it again."""
         network = link.networkLookupByName(identity)
         if not network.isActive():
@@ -56,17 +58,17 @@ class NetworkKind(Kind):
             _remove(link.networkLookupByName(identity))
 
 
-class FilterKind(Kind):
+class FilterKind(Kind[FilterInputs]):
     """`deskyard:libvirt:Filter`: what a NIC may send, enforced by the host."""
 
     replaces: ClassVar[frozenset[str]] = frozenset({"name"})
 
-    def create(self, link: Any, inputs: Values) -> tuple[str, Values]:
+    def create(self, link: Any, inputs: FilterInputs) -> tuple[str, Values]:
         """Define it; rules that an interrupted run left are written anew."""
-        if self.read(link, inputs["name"], inputs) is None:
+        if self.read(link, inputs["name"], dict(inputs)) is None:
             link.nwfilterDefineXML(_document(inputs["kind"], inputs))
         else:
-            self.update(link, inputs["name"], inputs, inputs)
+            self.update(link, inputs["name"], dict(inputs), inputs)
         return inputs["name"], {}
 
     def read(self, link: Any, identity: str, state: Values) -> Values | None:
@@ -78,7 +80,7 @@ class FilterKind(Kind):
             return None
         return {**state, "kind": _kind_of(found.XMLDesc(0), state)}
 
-    def update(self, link: Any, identity: str, state: Values, inputs: Values) -> Values:
+    def update(self, link: Any, identity: str, state: Values, inputs: FilterInputs) -> Values:
         """Write the rules anew; libvirt applies them to running machines at once."""
         uuid = link.nwfilterLookupByName(identity).UUIDString()
         link.nwfilterDefineXML(_document(inputs["kind"], inputs, uuid))
@@ -93,7 +95,7 @@ class FilterKind(Kind):
 KINDS = ("desktop", "desktop-peers", "gateway")
 
 
-def _document(kind: str, values: Values, uuid: str | None = None) -> str:
+def _document(kind: str, values: Mapping[str, Any], uuid: str | None = None) -> str:
     """The XML of a filter; a state of before a filter knew its gateway makes rules that no running one has."""
     if kind == "gateway":
         return documents.gateway_filter(values["name"], uuid)

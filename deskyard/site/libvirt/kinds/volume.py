@@ -8,12 +8,13 @@ import libvirt
 
 from deskyard.host.vm.seed import write_seed
 from deskyard.site.libvirt import documents, storage
+from deskyard.site.libvirt.kinds.inputs import SeedInputs, VolumeInputs
 from deskyard.site.libvirt.link import gone_is_fine
 from deskyard.site.resource.kind import Kind
 from deskyard.site.resource.values import Values
 
 
-class VolumeKind(Kind):
+class VolumeKind(Kind[VolumeInputs]):
     """`deskyard:libvirt:Volume`: a disk that starts as a golden image and keeps what is written to it."""
 
     replaces: ClassVar[frozenset[str]] = frozenset({"name", "image", "digest"})
@@ -28,7 +29,7 @@ class VolumeKind(Kind):
             return [("size_gib", f"a disk cannot shrink from {before} to {after} GiB -> keep the larger tier")]
         return []
 
-    def create(self, link: Any, inputs: Values) -> tuple[str, Values]:
+    def create(self, link: Any, inputs: VolumeInputs) -> tuple[str, Values]:
         """Make the overlay, or keep the one that is there."""
         found = storage.overlay(
             link,
@@ -47,7 +48,7 @@ class VolumeKind(Kind):
             return None
         return {**state, "size_gib": found.info()[1] // documents.GIB, "path": found.path()}
 
-    def update(self, link: Any, identity: str, state: Values, inputs: Values) -> Values:
+    def update(self, link: Any, identity: str, state: Values, inputs: VolumeInputs) -> Values:
         """Grow it, also under a running machine; the guest's cloud-init grows the file system at its next boot."""
         found = storage.pool(link).storageVolLookupByName(identity)
         capacity = inputs["size_gib"] * documents.GIB
@@ -64,13 +65,13 @@ class VolumeKind(Kind):
         storage.remove_overlay(link, identity)
 
 
-class SeedKind(Kind):
+class SeedKind(Kind[SeedInputs]):
     """`deskyard:libvirt:Seed`: the disc from which cloud-init learns name, user and network. Holds no secret."""
 
     replaces: ClassVar[frozenset[str]] = frozenset({"name"})
     computed: ClassVar[tuple[str, ...]] = ("path",)
 
-    def create(self, link: Any, inputs: Values) -> tuple[str, Values]:
+    def create(self, link: Any, inputs: SeedInputs) -> tuple[str, Values]:
         """Write the disc anew, whatever is there."""
         disc = _disc(inputs)
         pool = storage.pool(link)
@@ -86,7 +87,7 @@ class SeedKind(Kind):
         found = storage.lookup(link, identity)
         return None if found is None else {**state, "path": found.path()}
 
-    def update(self, link: Any, identity: str, state: Values, inputs: Values) -> Values:
+    def update(self, link: Any, identity: str, state: Values, inputs: SeedInputs) -> Values:
         """Write the disc anew; the guest sees it at its next boot."""
         return self.create(link, inputs)[1]
 
@@ -98,7 +99,7 @@ class SeedKind(Kind):
                 found.delete()
 
 
-def _disc(inputs: Values) -> bytes:
+def _disc(inputs: SeedInputs) -> bytes:
     with tempfile.TemporaryDirectory(prefix="deskyard-seed-") as folder:
         path = Path(folder) / "seed.iso"
         write_seed(

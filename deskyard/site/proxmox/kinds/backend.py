@@ -13,7 +13,7 @@ from deskyard.site.resource.kind import Backend, Kind
 class ClusterBackend(Backend):
     """One client per site; each resource names its site."""
 
-    kinds: ClassVar[dict[str, Kind]] = {
+    kinds: ClassVar[dict[str, Kind[Any]]] = {
         "Power": PowerKind(),
         "AppliedNetwork": AppliedNetworkKind(),
         "GatewaySettings": ClusterGatewaySettingsKind(),

@@ -7,18 +7,19 @@ again: a VNet that a node lacks, or that was deleted by hand and made anew, woul
 from typing import Any, ClassVar
 
 from deskyard.site.proxmox import sdn
+from deskyard.site.proxmox.kinds.inputs import AppliedNetworkInputs
 from deskyard.site.resource.kind import Kind
 from deskyard.site.resource.values import Values
 
 
-class AppliedNetworkKind(Kind):
+class AppliedNetworkKind(Kind[AppliedNetworkInputs]):
     """`deskyard:proxmox:AppliedNetwork`: the SDN configuration is in force for this VNet."""
 
     replaces: ClassVar[frozenset[str]] = frozenset({"site", "vnet"})
     desired: ClassVar[Values] = {"applied": True}
     computed: ClassVar[tuple[str, ...]] = ("applied",)
 
-    def create(self, link: Any, inputs: Values) -> tuple[str, Values]:
+    def create(self, link: Any, inputs: AppliedNetworkInputs) -> tuple[str, Values]:
         """Apply what is pending; all that others have left pending comes into force too."""
         sdn.apply(link(inputs["site"]))
         return str(inputs["vnet"]), {"applied": True}
@@ -31,7 +32,7 @@ class AppliedNetworkKind(Kind):
         applied = mine is not None and settled and sdn.in_force(client, str(mine.get("zone")), identity)
         return {**state, "applied": applied}
 
-    def update(self, link: Any, identity: str, state: Values, inputs: Values) -> Values:
+    def update(self, link: Any, identity: str, state: Values, inputs: AppliedNetworkInputs) -> Values:
         """Apply again."""
         sdn.apply(link(inputs["site"]))
         return {"applied": True}

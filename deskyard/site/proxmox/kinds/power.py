@@ -14,6 +14,7 @@ from deskyard.plan.power import Power
 from deskyard.plan.proxmox.power_tag import power_of
 from deskyard.plan.proxmox.view import tags_of
 from deskyard.site.proxmox.client import Client
+from deskyard.site.proxmox.kinds.inputs import PowerInputs
 from deskyard.site.proxmox.life.power import MachinePower
 from deskyard.site.proxmox.machine import node_of, vm_path
 from deskyard.site.proxmox.task import wait_task
@@ -26,7 +27,7 @@ SIZE = re.compile(r"(?:^|,)size=(\d+)([KMGT]?)(?:,|$)")
 BYTES = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 
 
-class PowerKind(Kind):
+class PowerKind(Kind[PowerInputs]):
     """`deskyard:proxmox:Power`: a machine that runs if it is wanted to; `start` differs for each that was ever made.
 
     What it is wanted to be is a tag of the machine: one that was stopped or paused is left so, and is no drift.
@@ -44,7 +45,7 @@ class PowerKind(Kind):
             return [("disk_gib", f"a disk of {before} GiB cannot shrink to {wanted} GiB -> choose a larger tier")]
         return []
 
-    def create(self, link: Any, inputs: Values) -> tuple[str, Values]:
+    def create(self, link: Any, inputs: PowerInputs) -> tuple[str, Values]:
         """Protect it, and start it if it is wanted to run; fine if it runs."""
         outputs = self._on(link(inputs["site"]), inputs)
         return str(inputs["vm_id"]), {**outputs, "start": uuid.uuid4().hex}
@@ -65,7 +66,7 @@ class PowerKind(Kind):
         disk_gib = min(state["disk_gib"], disk_size_gib(config, state["disk"]))
         return {**state, "node": node, "disk_gib": disk_gib, "running": running, "guarded": guarded}
 
-    def update(self, link: Any, identity: str, state: Values, inputs: Values) -> Values:
+    def update(self, link: Any, identity: str, state: Values, inputs: PowerInputs) -> Values:
         """Start it again, if it is wanted to run."""
         return {**self._on(link(inputs["site"]), inputs), "start": state["start"]}
 
@@ -76,7 +77,7 @@ class PowerKind(Kind):
         if node is not None:
             stop(client, node, int(identity))
 
-    def _on(self, client: Client, inputs: Values) -> Values:
+    def _on(self, client: Client, inputs: PowerInputs) -> Values:
         node = node_of(client, inputs["vm_id"]) or inputs["node"]
         path, power = vm_path(node, inputs["vm_id"]), MachinePower(client, node, inputs["vm_id"])
         if inputs["protected"]:

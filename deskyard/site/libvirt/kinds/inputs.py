@@ -1,0 +1,68 @@
+"""What the kinds of libvirt are given, as plain values: `resources.py` sends the same names."""
+
+from typing import Any, TypedDict
+
+
+class NetworkInputs(TypedDict):
+    """A bridge; with NAT if the host has an address."""
+
+    name: str
+    bridge: str
+    cidr: str
+    host_address: str | None
+
+
+class FilterInputs(TypedDict):
+    """What NICs may send and get; `kind` is `desktop`, `desktop-peers` or `gateway`."""
+
+    name: str
+    kind: str
+    gateway_mac: str
+    gateway_address: str
+
+
+class VolumeInputs(TypedDict):
+    """A disk that starts as an image, which lies at `source`."""
+
+    name: str
+    image: str
+    digest: str
+    source: str
+    size_gib: int
+
+
+class SeedInputs(TypedDict):
+    """The documents that cloud-init reads at the first boot."""
+
+    name: str
+    meta_data: dict[str, Any]
+    user_data: dict[str, Any]
+    network_config: dict[str, Any]
+
+
+class NicInputs(TypedDict):
+    """A NIC: its network, and the filter that binds it to its address."""
+
+    mac: str
+    network: str
+    filter: str
+    address: str
+    isolated: bool
+
+
+class _DiskCaps(TypedDict, total=False):
+    # Pulumi sends no empty values.
+    disk_iops: int | None
+    disk_mib_per_second: int | None
+
+
+class DomainInputs(_DiskCaps):
+    """A machine; the caps of its disk only if it has some."""
+
+    name: str
+    vcpus: int
+    memory_mib: int
+    accelerator: str
+    disk: str
+    seed: str
+    interfaces: list[NicInputs]
