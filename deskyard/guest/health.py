@@ -16,17 +16,17 @@ SECONDS = 20
 MOST_UNITS = 20
 
 
-def look(folder: str = "/", proc: Path = Path("/proc"), run: Path = Path("/run")) -> dict[str, Any]:
+def look() -> dict[str, Any]:
     """What there is to know; sizes in bytes."""
-    disk = os.statvfs(folder)
-    memory = {name: int(rest.split()[0]) * 1024 for name, _, rest in _lines(proc / "meminfo")}
+    disk = os.statvfs("/")
+    memory = {name: int(rest.split()[0]) * 1024 for name, _, rest in _lines(Path("/proc/meminfo"))}
     return {
         "disk": {"size": disk.f_blocks * disk.f_frsize, "free": disk.f_bavail * disk.f_frsize},
         "files": {"most": disk.f_files, "free": disk.f_favail},
         "read_only": bool(disk.f_flag & os.ST_RDONLY),
         "memory": {"size": memory["MemTotal"], "free": memory["MemAvailable"]},
         "failed_units": failed_units(),
-        "restart_required": (run / "reboot-required").exists(),
+        "restart_required": Path("/run/reboot-required").exists(),
         "time": time.time(),
     }
 

@@ -1,1 +1,1 @@
-"""The life of a desktop once it is made: to stop, start, pause and resume it."""
+"""The life of a desktop once it is made: its power, its snapshots, and whether it is well."""

@@ -9,31 +9,28 @@ from typing import Any
 
 from cryptography import x509
 
-from deskyard.declaration import declaration
 from deskyard.desktop import program
-from deskyard.engine.backend import backend_of, machines_of
 from deskyard.errors import CommandError, SiteError
 from deskyard.guest import health as guest_health
 from deskyard.host.at_once import at_once
+from deskyard.life import power
 from deskyard.plan import health
 from deskyard.plan.health import Finding
 from deskyard.plan.power import Power
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
-from deskyard.site.files import read_site
 from deskyard.workspace import readiness
 
+ABSENT = {"state": "absent", "desired": Power.RUNNING}
 # Who looks wants an answer: a desktop that does not let in within this is not well.
 REACH_SECONDS, LOOK_SECONDS, DOOR_SECONDS = 30.0, 60.0, 20.0
 
 
 def look(name: str, desktop: str | None = None) -> dict[str, Any]:
     """How a workspace is, or one desktop of it: findings for each, and the worst of all."""
-    plan = declaration.read(name).plan
+    plan, machines = power.look_up(name)
     desktops = plan.desktops if desktop is None else (plan.desktop(desktop),)
-    if not backend_of(read_site(plan.site)).answers():
-        raise SiteError("site", plan.site, "its hypervisor does not run", "run ./inv site.up")
-    states = machines_of(plan).states()
-    gateway = states.get(plan.gateway.machine.domain, {"state": "absent", "desired": Power.RUNNING})
+    states = machines.states()
+    gateway = states.get(plan.gateway.machine.domain, ABSENT)
     found = {"gateway": _gateway(plan, gateway)} if desktop is None else {}
     status = readiness.ask(plan) if gateway["state"] == "running" else readiness.silent("its machine does not run")
     work = {one.name: partial(_desktop, plan, one, states, status) for one in desktops}
@@ -81,7 +78,7 @@ def _desktop(
     plan: WorkspacePlan, desktop: DesktopPlan, states: dict[str, dict[str, Any]], status: dict[str, Any]
 ) -> list[Finding]:
     target = f"{plan.name}/{desktop.name}"
-    state = states.get(desktop.machine.domain, {"state": "absent", "desired": Power.RUNNING})
+    state = states.get(desktop.machine.domain, ABSENT)
     running = health.power(state["state"], state["desired"], target)
     if state["state"] != "running":
         return [running]

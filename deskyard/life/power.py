@@ -92,7 +92,7 @@ def pause(target: str, *, to_disk: bool = False) -> dict[str, Any]:
 
 def stop_workspace(name: str, *, force: bool = False) -> dict[str, Any]:
     """Shut down the desktops of a workspace, then its gateway, and keep them off."""
-    plan, machines = _machines(name)
+    plan, machines = look_up(name)
     there = [machine for machine in _all(plan, machines) if machine.domain in machines.desired()]
 
     def off(machine: Machine) -> None:
@@ -108,7 +108,7 @@ def stop_workspace(name: str, *, force: bool = False) -> dict[str, Any]:
 
 def start_workspace(name: str, *, wait: bool = True) -> dict[str, Any]:
     """Start the gateway of a workspace and all its desktops, and wait until their routes answer."""
-    plan, machines = _machines(name)
+    plan, machines = look_up(name)
     wanted = _all(plan, machines)
     for machine in wanted:
         _require_there(machine)
@@ -125,7 +125,7 @@ def opened(target: str) -> Machine:
     name, _, desktop = target.partition("/")
     if not desktop:
         raise ConfigError("target", target, "names no desktop", f"give it as {name or 'WORKSPACE'}/DESKTOP")
-    plan, machines = _machines(name)
+    plan, machines = look_up(name)
     machine = Machine(plan, plan.desktop(desktop).name, machines)
     _require_there(machine)
     return machine
@@ -136,7 +136,8 @@ def text(done: dict[str, Any]) -> str:
     return "\n".join(f"{done['workspace']}/{row['name']}  {row['state']}" for row in done["machines"])
 
 
-def _machines(name: str) -> tuple[WorkspacePlan, Machines]:
+def look_up(name: str) -> tuple[WorkspacePlan, Machines]:
+    """The Plan of a workspace and its machines; raises `SiteError` if nothing can be asked of them."""
     plan = declaration.read(name).plan
     if not backend_of(read_site(plan.site)).answers():
         raise SiteError("site", plan.site, "its hypervisor does not run", "run ./inv site.up")

@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from invoke import Exit, task
 
-from deskyard.errors import DeskyardError
+from deskyard.errors import ConfigError, DeskyardError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,6 +42,12 @@ def command(*args: Any, **options: Any) -> Callable[[Callable[P, T]], Any]:
         return task(*args, **options)(guarded)
 
     return decorate
+
+
+def confirm(task_name: str, value: str, name: str, question: str, remedy: str) -> None:
+    """Let a person type a name before something is lost; raises `ConfigError` if nobody is there, or types another."""
+    if not sys.stdin.isatty() or input(question) != name:
+        raise ConfigError(task_name, value, "was not confirmed", remedy)
 
 
 @contextmanager

@@ -1,12 +1,10 @@
 """snapshot.*: a desktop as it is now, to come back to."""
 
-import sys
 import time
 
 from invoke import Collection, Context
 
-from deskyard.errors import ConfigError
-from deskyard.tasks.front import command, show
+from deskyard.tasks.front import command, confirm, show
 
 TARGET, NAME, JSON = "WORKSPACE/DESKTOP", "name of the snapshot", "print JSON"
 
@@ -73,9 +71,8 @@ def delete(_: Context, target: str, name: str, yes: bool = False, json: bool = F
 
 
 def _confirm(task: str, target: str, name: str, warning: str) -> None:
-    remedy = f"add --yes: ./inv {task} {target} {name} --yes"
-    if not sys.stdin.isatty() or input(f"{warning} Type the snapshot's name to go on: ") != name:
-        raise ConfigError(task, target, "was not confirmed", remedy)
+    question = f"{warning} Type the snapshot's name to go on: "
+    confirm(task, target, name, question, f"add --yes: ./inv {task} {target} {name} --yes")
 
 
 ns = Collection("snapshot")

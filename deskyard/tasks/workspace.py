@@ -1,13 +1,11 @@
 """workspace.*: preview, up, status, verify, destroy."""
 
-import sys
 from typing import Any
 
 from invoke import Collection, Context, Exit
 
-from deskyard.errors import ConfigError
 from deskyard.host.progress import Timings
-from deskyard.tasks.front import command, show
+from deskyard.tasks.front import command, confirm, show
 
 
 @command(help={"name": "workspace: Pulumi.NAME.yaml in stacks/workspace", "json": "print JSON"})
@@ -123,11 +121,9 @@ def destroy(_: Context, name: str, yes: bool = False) -> None:
 
 
 def _confirm(name: str) -> None:
+    question = f"This deletes all desktops of {name!r} and their data. Type its name to go on: "
     remedy = f"add --yes to delete workspace {name} and the data of its desktops"
-    if not sys.stdin.isatty():
-        raise ConfigError("workspace.destroy", name, "was not confirmed", remedy)
-    if input(f"This deletes all desktops of {name!r} and their data. Type its name to go on: ") != name:
-        raise ConfigError("workspace.destroy", name, "was not confirmed", remedy)
+    confirm("workspace.destroy", name, name, question, remedy)
 
 
 def _text(state: dict[str, Any]) -> str:

@@ -69,11 +69,11 @@ def wait(
         time.sleep(min(max(pause, PAUSE_SECONDS), LONGEST_PAUSE_SECONDS))
 
 
-def awake(plan: WorkspacePlan) -> list[DesktopPlan]:
-    """The desktops of a workspace that are not wanted off or paused."""
-    wanted = machines_of(plan).desired()
+def awake(plan: WorkspacePlan, desired: Mapping[str, str] | None = None) -> list[DesktopPlan]:
+    """The desktops of a workspace that are not wanted off or paused; the machines are asked unless it is known."""
+    wanted: Mapping[str, str] = machines_of(plan).desired() if desired is None else desired
     running = Power.RUNNING
-    return [desktop for desktop in plan.desktops if wanted.get(desktop.machine.domain, running) is running]
+    return [desktop for desktop in plan.desktops if wanted.get(desktop.machine.domain, running) == running]
 
 
 def is_ready(status: Mapping[str, Any], desktops: Iterable[DesktopPlan]) -> bool:

@@ -34,13 +34,11 @@ def state_of(plan: WorkspacePlan, machines: dict[str, dict[str, Any]], gateway: 
     """The state of a workspace from what its machines and its gateway say."""
     absent = {"state": "absent", "desired": Power.RUNNING, "restart_needed": False}
     wanted = {domain: machine["desired"] for domain, machine in machines.items()}
-    running = Power.RUNNING
-    awake = [desktop for desktop in plan.desktops if wanted.get(desktop.machine.domain, running) == running]
     return {
         "workspace": plan.name,
         "site": plan.site,
         "url": plan.gateway.url,
-        "ready": readiness.is_ready(gateway, awake),
+        "ready": readiness.is_ready(gateway, readiness.awake(plan, wanted)),
         # A gateway with an address of its own needs no way through this machine.
         "door_open": plan.gateway.has_own_address or forward.is_open(plan.site, plan.name),
         "certificate_authority": str(certificate_authority.certificate_file(plan.site)),

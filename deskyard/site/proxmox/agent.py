@@ -2,27 +2,16 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from deskyard.errors import SiteError
 from deskyard.host.deadline import Deadline
 from deskyard.host.vm.agent_answer import HOST_KEY, MAX_BYTES, ed25519_key, understood, wait_for
-from deskyard.site.proxmox.client import ApiError, Client
-from deskyard.site.proxmox.machine import vm_path
+from deskyard.site.proxmox.client import ApiError
+from deskyard.site.proxmox.machine import ClusterMachine
 
 
-@dataclass(frozen=True)
-class ClusterAgent:
+class ClusterAgent(ClusterMachine):
     """The agent of one machine."""
-
-    client: Client
-    node: str
-    vm_id: int
-
-    @property
-    def name(self) -> str:
-        """The machine, for errors."""
-        return f"{self.vm_id} on {self.node}"
 
     def answers(self) -> bool:
         """True if the agent answers."""
@@ -71,4 +60,4 @@ class ClusterAgent:
 
     @property
     def _path(self) -> str:
-        return f"{vm_path(self.node, self.vm_id)}/agent"
+        return f"{super()._path}/agent"

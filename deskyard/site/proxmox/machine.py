@@ -1,5 +1,7 @@
 """What every machine of ours is, template or clone, and where the API has it."""
 
+from dataclasses import dataclass
+
 from deskyard.site.proxmox.client import Client
 
 # A linked clone has its disk where its template has it.
@@ -11,6 +13,24 @@ OS_TYPE = "l26"
 def vm_path(node: str, vm_id: int) -> str:
     """Where the API has a machine."""
     return f"nodes/{node}/qemu/{vm_id}"
+
+
+@dataclass(frozen=True)
+class ClusterMachine:
+    """One machine where it is now: what is asked of it, or moves it, goes to its path in the API."""
+
+    client: Client
+    node: str
+    vm_id: int
+
+    @property
+    def name(self) -> str:
+        """The machine, for errors."""
+        return f"{self.vm_id} on {self.node}"
+
+    @property
+    def _path(self) -> str:
+        return vm_path(self.node, self.vm_id)
 
 
 def is_running(client: Client, node: str, vm_id: int) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from deskyard.declaration import declaration
-from deskyard.life import health, power
+from deskyard.life import power
 from deskyard.plan.power import Power
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.workspace import readiness
@@ -23,9 +23,8 @@ def machines(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Machines:
     )
     monkeypatch.setenv("DESKYARD_HOME", str(tmp_path))
     monkeypatch.setattr(declaration, "read", lambda _: SimpleNamespace(plan=PLAN))
-    for module in (power, health):
-        monkeypatch.setattr(module, "backend_of", lambda _: backend)
-        monkeypatch.setattr(module, "machines_of", lambda _: machines)
+    monkeypatch.setattr(power, "backend_of", lambda _: backend)
+    monkeypatch.setattr(power, "machines_of", lambda _: machines)
     return machines
 
 

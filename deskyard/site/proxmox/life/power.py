@@ -7,7 +7,6 @@ Read in qemu-server 8.4.10: PVE/API2/Qemu.pm (update_vm_api, vm_shutdown, vm_sus
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from deskyard.errors import SiteError
@@ -17,8 +16,8 @@ from deskyard.plan.power import Power
 from deskyard.plan.proxmox.power_tag import power_of, with_power
 from deskyard.plan.proxmox.view import tags_of
 from deskyard.site.proxmox.agent import ClusterAgent
-from deskyard.site.proxmox.client import ApiError, Client
-from deskyard.site.proxmox.machine import vm_path
+from deskyard.site.proxmox.client import ApiError
+from deskyard.site.proxmox.machine import ClusterMachine
 from deskyard.site.proxmox.task import wait_task
 
 START_SECONDS, STOP_SECONDS, SAVE_SECONDS = 600.0, 300.0, 1800.0
@@ -43,18 +42,8 @@ def state_of(status: Mapping[str, Any]) -> str:
     return "io-error" if seen == "io-error" else "running"
 
 
-@dataclass(frozen=True)
-class MachinePower:
+class MachinePower(ClusterMachine):
     """The power of one machine."""
-
-    client: Client
-    node: str
-    vm_id: int
-
-    @property
-    def name(self) -> str:
-        """The machine, for errors."""
-        return f"{self.vm_id} on {self.node}"
 
     def state(self) -> str:
         """How it is, by its own status."""
@@ -148,10 +137,6 @@ class MachinePower:
 
     def _task(self, verb: str, seconds: float, **params: object) -> None:
         wait_task(self.client, self.client.post(f"{self._path}/status/{verb}", **params), seconds)
-
-    @property
-    def _path(self) -> str:
-        return vm_path(self.node, self.vm_id)
 
 
 def _read_clock(agent: ClusterAgent) -> float:

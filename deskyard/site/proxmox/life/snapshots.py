@@ -8,13 +8,12 @@ no rollback touches.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from deskyard.errors import SiteError
 from deskyard.plan.snapshot import Snapshot, oldest_first
-from deskyard.site.proxmox.client import Client, quoted
-from deskyard.site.proxmox.machine import is_running, vm_path
+from deskyard.site.proxmox.client import quoted
+from deskyard.site.proxmox.machine import ClusterMachine, is_running
 from deskyard.site.proxmox.task import wait_task
 
 # The machine as it is now, in the list of its snapshots: its parent is the snapshot that it goes on from.
@@ -23,18 +22,8 @@ NOW = "current"
 NOT_NEWEST = "is not most recent snapshot"
 
 
-@dataclass(frozen=True)
-class MachineSnapshots:
+class MachineSnapshots(ClusterMachine):
     """The snapshots of one machine."""
-
-    client: Client
-    node: str
-    vm_id: int
-
-    @property
-    def name(self) -> str:
-        """The machine, for errors."""
-        return f"{self.vm_id} on {self.node}"
 
     def listed(self) -> list[Snapshot]:
         """The snapshots, the oldest first; those that were interrupted are among them, so that they can be deleted."""
@@ -109,10 +98,6 @@ class MachineSnapshots:
 
     def _rows(self) -> list[Mapping[str, Any]]:
         return list(self.client.get(f"{self._path}/snapshot"))
-
-    @property
-    def _path(self) -> str:
-        return vm_path(self.node, self.vm_id)
 
 
 def _seen(row: Mapping[str, Any], *, current: bool) -> Snapshot:
