@@ -10,7 +10,7 @@ from deskyard.gateway.view.websocket import BINARY, PING, frame
 from tests.gateway.conftest import run_gateway
 from tests.gateway.support import Gateway, wait_for
 from tests.gateway.talkers import Talker
-from tests.gateway.vnc_client import ACTING, KEY, VncClient
+from tests.gateway.vnc_client import ACTING, KEY, VncClient, opens_nothing
 
 ONE_BYTE_FRAMES = b"".join(frame(BINARY, bytes([byte])) for byte in ACTING[KEY]) * 1000
 PINGS = frame(PING, b"") * 8000
@@ -43,7 +43,7 @@ def revocations(gateway: Gateway, id: str) -> list[str]:
 def ended(gateway: Gateway, id: str, cookie: str) -> list[str]:
     """The reasons of a session's end, once it is over and opens nothing more."""
     reasons: list[str] = wait_for("the audit", lambda: revocations(gateway, id))
-    wait_for("the refusal", lambda: VncClient(gateway, cookie).status == 401)
+    wait_for("the refusal", lambda: opens_nothing(gateway, cookie))
     return reasons
 
 

@@ -14,7 +14,7 @@ from deskyard.gateway.session.audit_check import verify
 from tests.gateway.conftest import run_gateway
 from tests.gateway.support import Gateway, wait_for
 from tests.gateway.talkers import Talker
-from tests.gateway.vnc_client import ACTING, KEY, VncClient
+from tests.gateway.vnc_client import ACTING, KEY, VncClient, opens_nothing
 from tests.support.requirements import need_root
 
 
@@ -94,7 +94,7 @@ def test_session_ends_on_a_full_disk_and_stays_ended(small: Gateway) -> None:
     service.wait(10)
     small.start_service()  # also with nothing free
     assert {state(small, id) for id in (first, *others)} == {"revoked"}
-    wait_for("the refusal", lambda: VncClient(small, cookie).status == 401)
+    wait_for("the refusal", lambda: opens_nothing(small, cookie))
     ballast.unlink()
     assert small.grant("d1")["ticket"]
     assert verify(small.layout.audit_file)["ok"]

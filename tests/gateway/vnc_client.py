@@ -26,6 +26,17 @@ ACTING = {
 EXTENDED_CUT_TEXT = struct.pack(">Bxxxi", CUT_TEXT, -8) + b"\x10\0\0\1zlib"
 
 
+def opens_nothing(gateway: Gateway, cookie: str) -> bool:
+    """Whether a session opens nothing any more.
+
+    A connection that is on its way in while its session is ended is cut without an answer, which is no refusal yet.
+    """
+    try:
+        return VncClient(gateway, cookie).status == 401
+    except ConnectionError:
+        return False
+
+
 class VncClient:
     """One VNC connection; shakes hands on the way in."""
 
