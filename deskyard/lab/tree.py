@@ -19,7 +19,7 @@ from deskyard.plan.image.image import base_image, role_packages
 from deskyard.plan.image.inputs import IGNORED_NAMES
 
 # These are about machines that boot by themselves, and their disks: cloud-init, ssh, what a disk must not hold.
-LEFT_OUT = {"guest_base", "image_hygiene", "image_layer", "package_snapshot"}
+LEFT_OUT = {"guest_base", "home_volume", "image_hygiene", "image_layer", "package_snapshot"}
 HYPERVISOR = "hypervisor"
 HOST_PACKAGES = (
     "ca-certificates",
