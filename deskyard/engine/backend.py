@@ -10,11 +10,34 @@ from deskyard.engine.leftovers import Known
 from deskyard.engine.on_libvirt import LibvirtBackend
 from deskyard.engine.on_proxmox import ProxmoxBackend
 from deskyard.model.site import Site
+from deskyard.plan.image.source import ImageSource
 from deskyard.plan.isolation.probe import HostFacts
 from deskyard.plan.power import Power
 from deskyard.plan.snapshot import Snapshot
 from deskyard.plan.workspace import WorkspacePlan
 from deskyard.site.files import read_site
+
+
+class SystemDisk(Protocol):
+    """The system disk of a machine, which another one can replace under the same name."""
+
+    def image(self) -> str | None:
+        """The image that it started from, as NAME-DIGEST; None if that cannot be told."""
+
+    def stage(self, image: ImageSource, size_gib: int) -> None:
+        """Make a disk of an image beside it."""
+
+    def swap(self) -> None:
+        """Let the staged disk take its place in one step, and keep it; the machine is off."""
+
+    def swap_back(self) -> None:
+        """Let the kept disk take its place again in one step; what was there goes, and the machine is off."""
+
+    def has_kept(self) -> bool:
+        """Whether the disk of before is kept, and another one is in its place."""
+
+    def forget(self) -> None:
+        """Delete what lies beside it, staged or kept."""
 
 
 class Machines(Protocol):
@@ -59,6 +82,9 @@ class Machines(Protocol):
 
     def delete_snapshot(self, domain: str, name: str) -> None:
         """Delete a snapshot of a machine; the others stay whole."""
+
+    def system(self, domain: str) -> SystemDisk:
+        """The system disk of a machine; raises `SiteError` where none can be replaced."""
 
     def stopped(self) -> list[str]:
         """Machines of the workspace that do not run."""

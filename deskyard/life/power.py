@@ -59,7 +59,7 @@ class Machine:
 
 def start(target: str, *, wait: bool = True) -> dict[str, Any]:
     """Start a desktop, or let it go on from its kept memory, and wait until its routes answer."""
-    machine = _behind_gateway(target)
+    machine = behind_gateway(target)
     machine.move(Power.RUNNING, partial(machine.machines.start, machine.domain))
     return _answering(machine, wait)
 
@@ -73,7 +73,7 @@ def stop(target: str, *, force: bool = False) -> dict[str, Any]:
 
 def restart(target: str, *, force: bool = False, wait: bool = True) -> dict[str, Any]:
     """Shut a desktop down and start it again, with the size that it is declared to have."""
-    machine = _behind_gateway(target)
+    machine = behind_gateway(target)
 
     def anew() -> None:
         machine.machines.shut_down(machine.domain, force=force)
@@ -156,7 +156,7 @@ def _require_there(machine: Machine) -> None:
         raise SiteError("machine", target, "is not there", f"run ./inv workspace.up {workspace}")
 
 
-def _behind_gateway(target: str) -> Machine:
+def behind_gateway(target: str) -> Machine:
     """A desktop is of use through its gateway alone: raises `SiteError` if that is not wanted to run."""
     machine = opened(target)
     gateway = machine.plan.gateway.machine.domain

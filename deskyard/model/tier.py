@@ -12,7 +12,8 @@ class Tier(Declaration):
 
     vcpus: int = Field(ge=1, le=64, description="Virtual CPUs.")
     memory_mib: int = Field(ge=1024, le=1_048_576, description="Memory, MiB.")
-    disk_gib: int = Field(ge=10, le=4096, description="Size of the disk, GiB.")
+    disk_gib: int = Field(ge=10, le=4096, description="Size of the system's disk, GiB.")
+    home_gib: int = Field(10, ge=1, le=4096, description="Size of the volume of /home, GiB.")
     connections_per_second: int = Field(
         50, ge=1, le=10_000, description="New connections to the outside that a desktop may open per second."
     )
@@ -28,8 +29,8 @@ class Tier(Declaration):
 
 TIERS = MappingProxyType(
     {
-        "free": Tier(vcpus=2, memory_mib=4096, disk_gib=20),
-        "pro": Tier(vcpus=4, memory_mib=8192, disk_gib=40, connections_per_second=100),
-        "max": Tier(vcpus=4, memory_mib=16384, disk_gib=80, connections_per_second=200),
+        "free": Tier(vcpus=2, memory_mib=4096, disk_gib=20, home_gib=10),
+        "pro": Tier(vcpus=4, memory_mib=8192, disk_gib=40, home_gib=20, connections_per_second=100),
+        "max": Tier(vcpus=4, memory_mib=16384, disk_gib=80, home_gib=40, connections_per_second=200),
     }
 )

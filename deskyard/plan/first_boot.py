@@ -23,7 +23,10 @@ def desktop_first_boot(desktop: DesktopPlan, management_key: str) -> FirstBoot:
     """A desktop asks the gateway for its address; its NIC is called `workspace`."""
     network = {"workspace": {**_nic(desktop.mac, "workspace"), "dhcp4": True}}
     # The instance stays the same whatever changes here: a desktop is set up once and then belongs to its user.
-    return _first_boot(desktop.machine.domain, desktop.machine.hostname, management_key, network)
+    seed = _first_boot(desktop.machine.domain, desktop.machine.hostname, management_key, network)
+    # Its host keys are on its volume of /home, and outlive the system that reads this.
+    seed.user_data["ssh_deletekeys"] = False
+    return seed
 
 
 def gateway_first_boot(gateway: GatewayPlan, management_key: str) -> FirstBoot:

@@ -1,6 +1,7 @@
 """Identifiers that follow from names alone: always the same for the same names."""
 
 import hashlib
+from uuid import UUID
 
 
 def short_id(*parts: str) -> str:
@@ -15,6 +16,11 @@ def mac_address(*parts: str) -> str:
     """
     digest = hashlib.sha256("/".join(parts).encode()).hexdigest()
     return ":".join(["02", *(digest[at : at + 2] for at in range(0, 10, 2))])
+
+
+def machine_uuid(*parts: str) -> str:
+    """The UUID of a machine, always the same for the same names: its guest's machine-id follows from it."""
+    return str(UUID(bytes=hashlib.sha256("/".join(("uuid", *parts)).encode()).digest()[:16], version=4))
 
 
 def domain(workspace: str, machine: str) -> str:

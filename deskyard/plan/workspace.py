@@ -10,7 +10,7 @@ from deskyard.model.site import Site
 from deskyard.model.tier import Tier
 from deskyard.model.workspace import Desktop, Workspace
 from deskyard.plan.egress import denied_networks, plan_egress
-from deskyard.plan.names import domain, mac_address, short_id
+from deskyard.plan.names import domain, mac_address, machine_uuid, short_id
 from deskyard.wire import gateway_settings
 from deskyard.wire.gateway_settings import Acme, Settings
 from deskyard.wire.routes import ROUTES
@@ -52,14 +52,16 @@ class FilterPlan:
 
 @dataclass(frozen=True)
 class MachinePlan:
-    """The hardware of a virtual machine; sizes in MiB and GiB."""
+    """The hardware of a virtual machine; sizes in MiB and GiB. Only desktops have a volume of /home."""
 
     domain: str
+    uuid: str
     hostname: str
     image: str
     vcpus: int
     memory_mib: int
     disk_gib: int
+    home_gib: int | None
 
 
 @dataclass(frozen=True)
@@ -265,11 +267,13 @@ def _desktop(
     routes = {route.name: route.port for route in ROUTES.values()}
     machine = MachinePlan(
         domain=domain(workspace.name, desktop.name),
+        uuid=machine_uuid(workspace.site, workspace.name, desktop.name),
         hostname=desktop.name,
         image=_image(desktop, index, workspace),
         vcpus=vcpus(tier.vcpus, accelerator),
         memory_mib=tier.memory_mib,
         disk_gib=tier.disk_gib,
+        home_gib=tier.home_gib,
     )
     mac = mac_address(workspace.site, workspace.name, desktop.name)
     isolated = workspace.peers == "closed"
@@ -328,11 +332,13 @@ def _gateway(
     )
     machine = MachinePlan(
         domain=domain(workspace.name, GATEWAY),
+        uuid=machine_uuid(workspace.site, workspace.name, GATEWAY),
         hostname=f"{workspace.name}-gateway",
         image=GATEWAY_IMAGE,
         vcpus=GATEWAY_VCPUS,
         memory_mib=GATEWAY_MEMORY_MIB,
         disk_gib=GATEWAY_DISK_GIB,
+        home_gib=None,
     )
     return GatewayPlan(
         machine=machine,

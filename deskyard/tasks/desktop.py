@@ -7,7 +7,7 @@ from typing import Any
 from invoke import Collection, Context, Exit
 
 from deskyard.errors import ConfigError
-from deskyard.tasks.front import command, show
+from deskyard.tasks.front import command, confirm, show
 
 TARGET = "WORKSPACE/DESKTOP"
 WAIT = "wait until its routes answer (--no-wait: do not)"
@@ -77,6 +77,80 @@ def health(_: Context, target: str, json: bool = False) -> None:
     show(found, as_json=json, text=desktop_health.text(found))
     if found["state"] == "failed":
         raise Exit(code=1)
+
+
+DRY = "say what would be done; touches nothing but notes in /home/.deskyard"
+PACKAGES = "install the packages again that its owner had installed"
+
+
+@command(help={"target": TARGET, "packages": PACKAGES, "dry_run": DRY, "yes": "do not ask", "json": "print JSON"})
+def upgrade(
+    _: Context, target: str, packages: bool = False, dry_run: bool = False, yes: bool = False, json: bool = False
+) -> None:
+    """Give a desktop a system of its image as built now; /home, machine-id, host key and address stay.
+
+    What its owner changed elsewhere on the system disk goes; that disk is kept until the next upgrade, and comes back
+    by itself if the desktop is not as well as before.
+    """
+    _exchange("desktop.upgrade", target, {"packages": packages, "dry_run": dry_run}, yes=yes, json=json)
+
+
+@command(help={"target": TARGET, "packages": PACKAGES, "dry_run": DRY, "yes": "do not ask", "json": "print JSON"})
+def reinstall(
+    _: Context, target: str, packages: bool = False, dry_run: bool = False, yes: bool = False, json: bool = False
+) -> None:
+    """Give a desktop a fresh system of its image, even of the same one; all else as desktop.upgrade."""
+    _exchange(
+        "desktop.reinstall", target, {"again": True, "packages": packages, "dry_run": dry_run}, yes=yes, json=json
+    )
+
+
+def _exchange(task: str, target: str, how: dict[str, bool], *, yes: bool, json: bool) -> None:
+    from deskyard.life import power, system
+
+    if not yes and not how["dry_run"]:
+        loses = "what was changed outside of /home goes with its system disk, which is kept until the next upgrade"
+        question = f"{target} gets another system disk: {loses}. Type the desktop's name to go on: "
+        confirm(task, target, target.partition("/")[2], question, f"add --yes: ./inv {task} {target} --yes")
+    done = system.upgrade(target, **how)
+    same = done["before"] == done["after"] and not how.get("again")
+    text = f"{done['after']} already" if same else f"{done['before']} -> {done['after']}"
+    if how["dry_run"] and not same:
+        text += f"  (not done; its owner had installed: {' '.join(done['packages']) or 'nothing'})"
+    show(done, as_json=json, text=f"{power.text(done)}  {text}")
+
+
+@command(name="roll-back", help={"target": TARGET, "yes": "do not ask", "json": "print JSON"})
+def roll_back(_: Context, target: str, yes: bool = False, json: bool = False) -> None:
+    """Give a desktop the system back that it had before its last upgrade; WHAT CHANGED ON THE SYSTEM SINCE IS LOST."""
+    from deskyard.life import power, system
+
+    if not yes:
+        question = f"{target} gets its system of before; what changed outside of /home since is lost. Type its name: "
+        remedy = f"add --yes: ./inv desktop.roll-back {target} --yes"
+        confirm("desktop.roll-back", target, target.partition("/")[2], question, remedy)
+    done = system.roll_back(target)
+    show(done, as_json=json, text=f"{power.text(done)}  {done['before']} -> {done['after']}")
+
+
+@command(name="system", help={"target": TARGET, "json": "print JSON"})
+def system_(_: Context, target: str, json: bool = False) -> None:
+    """Say which image a desktop's system started from, and whether the system of before is kept."""
+    from deskyard.life import system
+
+    found = system.kept(target)
+    extra = ["the one of before is kept"] if found["kept"] else []
+    extra += ["an upgrade broke off: run it again"] if found["broken_off"] else []
+    show(found, as_json=json, text="  ".join([f"{target}  {found['image']}", *extra]))
+
+
+@command(name="migrate-home", help={"target": TARGET, "json": "print JSON"})
+def migrate_home(_: Context, target: str, json: bool = False) -> None:
+    """Take /home of a desktop that was made without a volume for it to its volume; restarts it, loses nothing."""
+    from deskyard.life import system
+
+    done = system.migrate_home(target)
+    show(done, as_json=json, text=f"{target}: /home is {done['home']}")
 
 
 @command(
@@ -150,5 +224,9 @@ def _text(found: dict[str, Any]) -> str:
 
 
 ns = Collection("desktop")
-for task in (start, stop, restart, pause, resume, health, set_key, keys, customise):
+for task in (
+    *(start, stop, restart, pause, resume, health),
+    *(upgrade, reinstall, roll_back, system_, migrate_home),
+    *(set_key, keys, customise),
+):
     ns.add_task(task)

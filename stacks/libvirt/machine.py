@@ -22,7 +22,7 @@ def machine(
     disk_opts: pulumi.ResourceOptions | None = None,
     caps: Tier | None = None,
 ) -> resources.Domain:
-    """The resources of one machine, all below the component that `opts` names; `disk_opts`, `caps` are its disk's."""
+    """The resources of one machine, all below the component that `opts` names; `disk_opts`, `caps` are its disks'."""
     disk = resources.Volume(
         f"{name}-disk",
         name=f"{plan.domain}.qcow2",
@@ -32,6 +32,14 @@ def machine(
         size_gib=plan.disk_gib,
         opts=pulumi.ResourceOptions.merge(opts, disk_opts),
     )
+    home = None
+    if plan.home_gib is not None:
+        home = resources.Volume(
+            f"{name}-home",
+            name=f"{plan.domain}.home.qcow2",
+            size_gib=plan.home_gib,
+            opts=pulumi.ResourceOptions.merge(opts, disk_opts),
+        )
     seed = resources.Seed(
         f"{name}-seed",
         name=f"{plan.domain}-seed.iso",
@@ -43,10 +51,12 @@ def machine(
     return resources.Domain(
         f"{name}-machine",
         name=plan.domain,
+        machine_uuid=plan.uuid,
         vcpus=plan.vcpus,
         memory_mib=plan.memory_mib,
         accelerator=accelerator,
         disk=disk.path,
+        home=home.path if home else None,
         disk_iops=caps.disk_iops if caps else None,
         disk_mib_per_second=caps.disk_mib_per_second if caps else None,
         seed=seed.path,

@@ -88,6 +88,15 @@ def test_machines_never_exceed_their_tier(graph: Recorder, plan: WorkspacePlan) 
         machine = domains[f"lab-desktop-{desktop.name}-machine"]
         assert (machine["vcpus"], machine["memory_mib"]) == (tier.vcpus, tier.memory_mib)
         assert disks[f"lab-desktop-{desktop.name}-disk"]["size_gib"] == tier.disk_gib
+        assert disks[f"lab-desktop-{desktop.name}-home"]["size_gib"] == tier.home_gib
+
+
+def test_each_desktop_has_home_on_a_volume_of_its_own_that_begins_blank(graph: Recorder) -> None:
+    homes = {name: one for name, one in graph.of_type("Volume").items() if "image" not in one}
+    assert set(homes) == {"lab-desktop-dev1-home", "lab-desktop-dev2-home"}
+    domains = graph.of_type("Domain")
+    assert len({domains[f"lab-desktop-{name}-machine"]["home"] for name in ("dev1", "dev2")}) == 2
+    assert "home" not in domains["lab-gateway-machine"]
 
 
 def test_desktops_disk_has_the_caps_of_its_tier_and_the_gateways_none(recorder: Recorder) -> None:
@@ -113,7 +122,8 @@ def test_each_desktops_disk_is_made_from_its_own_image(recorder: Recorder) -> No
     names = ("gateway", "desktop", "mine")
     images = {name: ImageSource(name, f"{name}-digest", f"/images/{name}.qcow2") for name in names}
     run(lambda: Workspace("lab", WorkspaceArgs(plan, images, KEY, "localhost")))
-    disks = {name: (one["image"], one["digest"], one["source"]) for name, one in recorder.of_type("Volume").items()}
+    volumes = {name: one for name, one in recorder.of_type("Volume").items() if not name.endswith("-home")}
+    disks = {name: (one["image"], one["digest"], one["source"]) for name, one in volumes.items()}
     assert disks == {
         "lab-gateway-disk": ("gateway", "gateway-digest", "/images/gateway.qcow2"),
         "lab-desktop-dev1-disk": ("desktop", "desktop-digest", "/images/desktop.qcow2"),
@@ -137,7 +147,8 @@ def test_desktops_disk_follows_no_other_image_and_the_gateways_does(
     ignored = {name: (bool(opts.protect), set(opts.ignore_changes or [])) for name, opts in seen.items()}
     kept = (True, {"image", "digest", "source"})
     assert ignored.pop("lab-gateway-disk") == (False, set())
-    assert ignored == {"lab-desktop-dev1-disk": kept, "lab-desktop-dev2-disk": kept}
+    disks = (f"lab-desktop-{desktop}-{disk}" for desktop in ("dev1", "dev2") for disk in ("disk", "home"))
+    assert ignored == dict.fromkeys(disks, kept)
 
 
 def _nics(graph: Recorder) -> dict[str, list[dict[str, Any]]]:

@@ -3,6 +3,7 @@
 import contextlib
 import subprocess
 import time
+import uuid
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,6 +29,7 @@ def machine(site: Site, name: str) -> Any:
     subprocess.run(["qemu-img", "convert", "-O", "qcow2", disk, disk.with_suffix(".qcow2")], check=True, timeout=60)
     text = documents.domain(
         name=name,
+        uuid=str(uuid.uuid4()),
         vcpus=1,
         memory_mib=64,
         accelerator="tcg",

@@ -63,6 +63,10 @@ class Bench:
         image = {"image": PREFIX, "digest": "0123", "source": str(source), "size_gib": size_gib}
         return self.make(VolumeKind(), {"name": f"{PREFIX}.qcow2", **image})
 
+    def home(self) -> Any:
+        """A blank disk."""
+        return self.make(VolumeKind(), {"name": f"{PREFIX}.home.qcow2", "size_gib": 1})
+
     def seed(self) -> Any:
         """A seed."""
         network = {"version": 2, "ethernets": {"workspace": {"dhcp4": True}}}
@@ -74,10 +78,12 @@ class Bench:
         nic = {"network": self.network()["name"], "filter": self.filter()["name"]}
         inputs = {
             "name": PREFIX,
+            "machine_uuid": "0f3c1e52-8a47-4c1b-9d0e-2b6a5f7c8d91",
             "vcpus": 1,
             "memory_mib": 128,
             "accelerator": accelerator("auto"),
             "disk": self.disk()["path"],
+            "home": self.home()["path"],
             "seed": self.seed()["path"],
             "interfaces": [{"mac": MAC, **nic, "address": "10.99.1.20", "isolated": True}],
         }

@@ -6,9 +6,12 @@ from typing import Any
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
+from deskyard.plan.account import HOME_SERIAL
+
 # Emulated machines: one CPU model that recent kernels boot on (QEMU's own `max` panics them).
 EMULATED_CPU = "Nehalem"
 MIB, GIB = 1024**2, 1024**3
+SYSTEM, SEED, HOME = "vda", "vdb", "vdc"  # the devices of a machine's disks
 BROADCAST = "ff:ff:ff:ff:ff:ff"
 # The Plan's MAC addresses all start so; no group address does.
 MACHINES = {"dstmacaddr": "02:00:00:00:00:00", "dstmacmask": "ff:00:00:00:00:00"}
@@ -118,10 +121,12 @@ def disk_limits(iops: int | None, mib_per_second: int | None) -> dict[str, int]:
 def domain(
     *,
     name: str,
+    uuid: str,
     vcpus: int,
     memory_mib: int,
     accelerator: str,
     disk: str,
+    home: str | None = None,
     disk_iops: int | None = None,
     disk_mib_per_second: int | None = None,
     seed: str,
@@ -133,6 +138,7 @@ def domain(
     libvirt writes the exact machine type in place of `q35` when it defines the domain, so it stays fixed.
     """
     kvm = accelerator == "kvm"
+    limits = disk_limits(disk_iops, disk_mib_per_second)
     timers = ({"name": "rtc", "tickpolicy": "catchup"}, {"name": "hpet", "present": "no"})
     machine_type = _element("type", {"arch": "x86_64", "machine": "q35"}, text="hvm")
     return _text(
@@ -140,6 +146,7 @@ def domain(
             "domain",
             {"type": "kvm" if kvm else "qemu"},
             _element("name", text=name),
+            _element("uuid", text=uuid),
             _element("memory", {"unit": "MiB"}, text=str(memory_mib)),
             _element("vcpu", text=str(vcpus)),
             _cpu(kvm=kvm),
@@ -152,8 +159,9 @@ def domain(
             _element(
                 "devices",
                 {},
-                _disk(disk, disk_limits(disk_iops, disk_mib_per_second)),
+                _disk(disk, SYSTEM, limits),
                 _seed(seed),
+                *([_disk(home, HOME, limits)] if home else []),
                 *(_interface(nic) for nic in interfaces),
                 *_other_devices(console_log),
             ),
@@ -168,13 +176,20 @@ def _cpu(*, kvm: bool) -> Element:
     return _element("cpu", {"mode": "custom", "match": "exact"}, model)
 
 
-def _disk(path: str, limits: Mapping[str, int]) -> Element:
+def home_disk(path: str, limits: Mapping[str, int]) -> str:
+    """The volume of /home as a disk: the guest knows it by its serial number."""
+    return _text(_disk(path, HOME, limits))
+
+
+def _disk(path: str, device: str, limits: Mapping[str, int]) -> Element:
     tuning = {"cache": "none", "io": "threads", "discard": "unmap", "detect_zeroes": "unmap"}
     parts = [
         _element("driver", {"name": "qemu", "type": "qcow2", **tuning}),
         _element("source", {"file": path}),
-        _element("target", {"dev": "vda", "bus": "virtio"}),
+        _element("target", {"dev": device, "bus": "virtio"}),
     ]
+    if device == HOME:
+        parts.append(_element("serial", text=HOME_SERIAL))
     limited = [_element(limit, text=str(value)) for limit, value in limits.items() if value]
     if limited:
         parts.append(_element("iotune", {}, *limited))
@@ -187,7 +202,7 @@ def _seed(path: str) -> Element:
         {"type": "file", "device": "disk"},
         _element("driver", {"name": "qemu", "type": "raw"}),
         _element("source", {"file": path}),
-        _element("target", {"dev": "vdb", "bus": "virtio"}),
+        _element("target", {"dev": SEED, "bus": "virtio"}),
         _element("readonly"),
     )
 

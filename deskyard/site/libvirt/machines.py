@@ -14,6 +14,7 @@ from deskyard.plan.power import Power
 from deskyard.plan.snapshot import Snapshot
 from deskyard.plan.workspace import WorkspacePlan
 from deskyard.site.libvirt import agent, daemon, power, snapshots
+from deskyard.site.libvirt.system_disk import LibvirtSystemDisk
 
 T = TypeVar("T")
 CONSOLE_LOGS = Path("/var/log/libvirt/qemu")
@@ -78,6 +79,10 @@ class LibvirtMachines:
         """Delete a snapshot of a machine."""
         with self._machine(domain) as machine:
             snapshots.delete(machine, name)
+
+    def system(self, domain: str) -> LibvirtSystemDisk:
+        """The system disk of a machine."""
+        return LibvirtSystemDisk(domain)
 
     def stopped(self) -> list[str]:
         """Machines of the workspace that do not run."""

@@ -19,7 +19,9 @@ CHUNK = 1 << 18
 LOOKUPS = 20
 # What is kept for machines that write: a tenth of a small disk, and so many bytes of a large one.
 SPARE_SHARE, MOST_SPARE = 10, 8 * documents.GIB
-MARKER = ".complete"
+MARKER, DISK = ".complete", ".qcow2"
+# What lies beside a system disk, DOMAIN.WORD.qcow2: the next one, and the one before.
+BESIDE = ("next", "before")
 
 
 def pool(link: Any) -> Any:
@@ -68,7 +70,7 @@ def lookup(link: Any, name: str) -> Any | None:
         except libvirt.libvirtError:
             there = Path(POOL_PATH, name).exists()
         if not there or attempt == LOOKUPS // 2:
-            _refresh(in_pool)
+            refresh(in_pool)
         if not there:
             return None
         # Another thread makes libvirt look at the folder again, which empties its list for a moment.
@@ -76,8 +78,8 @@ def lookup(link: Any, name: str) -> Any | None:
     raise SiteError("volume", name, "is in its folder, but libvirt does not know it", "run ./inv site.show")
 
 
-def _refresh(in_pool: Any) -> None:
-    """Make libvirt look at the folder again; it refuses while another volume is being made."""
+def refresh(in_pool: Any) -> None:
+    """Let libvirt look at a pool's folder again; it refuses while another volume is being made."""
     for _ in range(120):
         try:
             in_pool.refresh(0)
@@ -87,6 +89,13 @@ def _refresh(in_pool: Any) -> None:
                 raise
         CANCELLATION.pause(0.5)
     in_pool.refresh(0)
+
+
+def blank(link: Any, name: str, capacity: int) -> Any:
+    """The disk of that name, made without content if need be; one that is there is kept: it may hold data."""
+    with alone("libvirt-images"):
+        found = lookup(link, name)
+        return found if found is not None else pool(link).createXML(documents.volume(name, capacity, "qcow2"))
 
 
 def overlay(link: Any, name: str, *, image: str, digest: str, source: Path, capacity: int) -> Any:
@@ -100,14 +109,15 @@ def overlay(link: Any, name: str, *, image: str, digest: str, source: Path, capa
 
 
 def remove_overlay(link: Any, name: str) -> None:
-    """Delete an overlay, and the images that nothing is an overlay of any more."""
+    """Delete an overlay with what lies beside it, and the images that nothing is an overlay of any more."""
     with alone("libvirt-images"):
-        found = lookup(link, name)
-        if found is None:
-            return
-        with gone_is_fine():
-            found.delete()
-        _drop_unused_images(link.storagePoolLookupByName(POOL))
+        stem = name.removesuffix(DISK)
+        found = [lookup(link, there) for there in (name, *(f"{stem}.{word}{DISK}" for word in BESIDE))]
+        for volume in filter(None, found):
+            with gone_is_fine():
+                volume.delete()
+        if any(found):
+            _drop_unused_images(link.storagePoolLookupByName(POOL))
 
 
 def _drop_unused_images(in_pool: Any) -> None:
@@ -118,13 +128,13 @@ def _drop_unused_images(in_pool: Any) -> None:
     """
     volumes = {volume.name(): volume for volume in in_pool.listAllVolumes()}
     try:
-        disks = {name: _backing(volume) for name, volume in volumes.items() if name.endswith(".qcow2")}
+        disks = {name: _backing(volume) for name, volume in volumes.items() if name.endswith(DISK)}
     except libvirt.libvirtError:
         return
     if set(disks) != _disks_in_folder(in_pool):
         return
     for marker in [volume for name, volume in volumes.items() if name.endswith(MARKER)]:
-        image = volumes.get(marker.name().removesuffix(MARKER) + ".qcow2")
+        image = volumes.get(marker.name().removesuffix(MARKER) + DISK)
         if image is None or image.path() not in disks.values():
             for unused in [marker] if image is None else [marker, image]:
                 with gone_is_fine():
@@ -133,10 +143,16 @@ def _drop_unused_images(in_pool: Any) -> None:
 
 def _disks_in_folder(in_pool: Any) -> set[str]:
     try:
-        return {path.name for path in Path(POOL_PATH).iterdir() if path.suffix == ".qcow2"}
+        return {path.name for path in Path(POOL_PATH).iterdir() if path.suffix == DISK}
     except PermissionError:
         # An ordinary user may not look into the folder: a second look at the list is what is left.
-        return {volume.name() for volume in in_pool.listAllVolumes() if volume.name().endswith(".qcow2")}
+        return {volume.name() for volume in in_pool.listAllVolumes() if volume.name().endswith(DISK)}
+
+
+def origin(volume: Any) -> str | None:
+    """The image that a disk is an overlay of, as NAME-DIGEST; None for one that began blank."""
+    below = _backing(volume)
+    return None if below is None else Path(below).name.removesuffix(DISK)
 
 
 def _backing(volume: Any) -> str | None:
@@ -159,7 +175,7 @@ def _base(link: Any, image: str, digest: str, source: Path) -> Any:
         upload(link, volume, size, lambda: file.read(CHUNK))
     in_pool.createXML(documents.volume(marker, 1, "raw"))
     # It was made as raw bytes: let libvirt see that they are a qcow2.
-    _refresh(in_pool)
+    refresh(in_pool)
     return in_pool.storageVolLookupByName(name)
 
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from deskyard.errors import SiteError
 from deskyard.model.site import Site
@@ -134,6 +134,12 @@ class ClusterMachines:
     def delete_snapshot(self, domain: str, name: str) -> None:
         """Delete a snapshot of a machine; the others stay whole."""
         self._snapshots(domain).delete(name)
+
+    def system(self, domain: str) -> NoReturn:
+        """A machine here has /home on its system disk, which is not replaced."""
+        reason = "on a cluster a desktop has /home on its system disk, which is not exchanged"
+        remedy = "keep it up to date from inside, or declare a new desktop and move what it needs"
+        raise SiteError("machine", domain, reason, remedy)
 
     def keep_evidence(self, folder: Path) -> None:
         """Save what the API tells: configuration, state and the last tasks. Console and screen need a node's shell."""

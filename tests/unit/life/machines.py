@@ -1,15 +1,47 @@
 """Machines of workspace `lab` that do at once what they are asked."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from deskyard.errors import SiteError
+from deskyard.plan.image.source import ImageSource
 from deskyard.plan.power import Power
 from deskyard.plan.snapshot import Snapshot
 from tests.desktop.lab import planned
 
 PLAN = planned("dev1", "dev2")
 GATEWAY, DEV1, DEV2 = (machine.domain for machine in PLAN.machines().values())
+
+
+class Disk:
+    """The system disk of a machine as a word; `act` is asked before each thing that it does."""
+
+    def __init__(self, act: Callable[[str], None]) -> None:
+        self.now, self.staged, self.before = "desktop-old", "", ""
+        self._act = act
+
+    def image(self) -> str:
+        return self.now
+
+    def stage(self, image: ImageSource, size_gib: int) -> None:
+        self._act("stage")
+        self.staged = f"{image.name}-{image.digest}"
+
+    def swap(self) -> None:
+        self._act("swap")
+        self.before, self.now, self.staged = self.now, self.staged, ""
+
+    def swap_back(self) -> None:
+        self._act("swap back")
+        self.now, self.before = self.before, ""
+
+    def has_kept(self) -> bool:
+        return bool(self.before)
+
+    def forget(self) -> None:
+        self._act("forget")
+        self.staged = self.before = ""
 
 
 class Machines:
@@ -20,6 +52,9 @@ class Machines:
         self.wanted = dict.fromkeys(self.now, Power.RUNNING)
         self.deaf: set[str] = set()
         self.kept: list[Snapshot] = []
+        self.act: Callable[[str], None] = lambda _: None
+        self.disk = Disk(lambda what: self.act(what))
+        self.keys = dict.fromkeys(self.now, "the key")
         self.moves: list[tuple[str, str, Power]] = []
 
     def states(self) -> dict[str, dict[str, Any]]:
@@ -55,6 +90,13 @@ class Machines:
     def delete_snapshot(self, domain: str, name: str) -> None:
         self.kept = [snapshot for snapshot in self.kept if snapshot.name != name]
 
+    def system(self, domain: str) -> Disk:
+        return self.disk
+
+    def host_key(self, domain: str) -> str:
+        return self.keys[domain]
+
     def _move(self, domain: str, state: str) -> None:
+        self.act(state)
         self.moves.append((domain, state, self.wanted[domain]))
         self.now[domain] = state

@@ -9,10 +9,18 @@ import pytest
 from deskyard.site.libvirt import documents
 
 NIC = {"mac": "52:54:00:00:00:01", "network": "lab", "filter": "f", "address": "10.0.0.2", "isolated": True}
+UUID = "0f3c1e52-8a47-4c1b-9d0e-2b6a5f7c8d91"
 
 
 def _machine(accelerator: str) -> ElementTree.Element:
-    values: dict[str, Any] = {"vcpus": 1, "memory_mib": 512, "disk": "/d", "seed": "/s", "console_log": "/l"}
+    values: dict[str, Any] = {
+        "uuid": UUID,
+        "vcpus": 1,
+        "memory_mib": 512,
+        "disk": "/d",
+        "seed": "/s",
+        "console_log": "/l",
+    }
     return ElementTree.fromstring(
         documents.domain(name="lab-dev1", accelerator=accelerator, interfaces=[NIC], **values)
     )
@@ -106,15 +114,17 @@ def test_names_are_escaped() -> None:
         (None, 20, {"read_bytes_sec": "20971520", "write_bytes_sec": "20971520"}),
     ],
 )
-def test_a_disk_has_the_caps_of_its_tier_and_the_seed_none(
+def test_disks_have_the_caps_of_their_tier_and_the_seed_none(
     iops: int | None, mib: int | None, limits: dict[str, str]
 ) -> None:
     xml = documents.domain(
         name="lab-dev1",
+        uuid=UUID,
         vcpus=1,
         memory_mib=512,
         accelerator="tcg",
         disk="/d",
+        home="/h",
         disk_iops=iops,
         disk_mib_per_second=mib,
         seed="/s",
@@ -122,4 +132,4 @@ def test_a_disk_has_the_caps_of_its_tier_and_the_seed_none(
         console_log="/l",
     )
     disks = ElementTree.fromstring(xml).findall("./devices/disk")
-    assert [{limit.tag: limit.text for limit in disk.iterfind("iotune/*")} for disk in disks] == [limits, {}]
+    assert [{limit.tag: limit.text for limit in disk.iterfind("iotune/*")} for disk in disks] == [limits, {}, limits]

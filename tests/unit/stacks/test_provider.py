@@ -15,6 +15,7 @@ from stacks.provider.provider import changes
 NIC = {"mac": "52:54:00:00:00:01", "network": "lab", "filter": "f", "address": "10.0.0.2", "isolated": True}
 MACHINE: dict[str, Any] = {
     "name": "lab-dev1",
+    "machine_uuid": "0f3c1e52-8a47-4c1b-9d0e-2b6a5f7c8d91",
     "vcpus": 1,
     "memory_mib": 4096,
     "accelerator": "tcg",

@@ -22,6 +22,8 @@ class DomainKind(Kind[DomainInputs]):
     """`deskyard:libvirt:Domain`: a machine. Its data is in its disk, so stopping or replacing it loses nothing."""
 
     replaces: ClassVar[frozenset[str]] = frozenset({"name", "accelerator", "disk"})
+    # A machine of before has the UUID that libvirt gave it, and keeps it.
+    ignored: ClassVar[frozenset[str]] = frozenset({"machine_uuid"})
     desired: ClassVar[Values] = {"running": True, "plugged": True}
     computed: ClassVar[tuple[str, ...]] = ("uuid", "running", "plugged", "console_log")
 
@@ -51,7 +53,7 @@ class DomainKind(Kind[DomainInputs]):
         return {**state, **_hardware(xml, state), **_outputs(link, found)}
 
     def update(self, link: Any, identity: str, state: Values, inputs: DomainInputs) -> Values:
-        """Memory and CPUs change at its next start, NICs and filters at once; start it if it is wanted to run."""
+        """Memory, CPUs and disks change at its next start, NICs at once; start it if it is wanted to run."""
         machine = link.lookupByName(identity)
         root = ElementTree.fromstring(machine.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
         wanted = ElementTree.fromstring(_document(inputs))
@@ -62,6 +64,8 @@ class DomainKind(Kind[DomainInputs]):
             root.extend(wanted.findall(tag))
         devices = root.find("devices")
         assert devices is not None
+        if state.get("home") != inputs.get("home"):
+            _replace_home(devices, inputs)
         if state.get("interfaces") != inputs["interfaces"]:
             _replace_interfaces(machine, devices, inputs["interfaces"])
         link.defineXML(ElementTree.tostring(root, encoding="unicode"))
@@ -101,10 +105,12 @@ def _plugs(values: Mapping[str, Any]) -> list[Any]:
 def _document(inputs: DomainInputs) -> str:
     return documents.domain(
         name=inputs["name"],
+        uuid=inputs["machine_uuid"],
         vcpus=inputs["vcpus"],
         memory_mib=inputs["memory_mib"],
         accelerator=inputs["accelerator"],
         disk=inputs["disk"],
+        home=inputs.get("home"),
         disk_iops=inputs.get("disk_iops"),
         disk_mib_per_second=inputs.get("disk_mib_per_second"),
         seed=inputs["seed"],
@@ -156,18 +162,21 @@ def _hardware(xml: str, state: Values) -> Values:
         "vcpus": int(root.findtext("vcpu") or 0),
         "memory_mib": kib // 1024,
         "accelerator": "kvm" if root.get("type") == "kvm" else "tcg",
-        "disk": disks.get("vda"),
-        "seed": disks.get("vdb"),
+        "disk": disks.get(documents.SYSTEM),
+        "seed": disks.get(documents.SEED),
+        "home": disks.get(documents.HOME),
         **_disk_caps(root),
         "interfaces": [_interface(element) for element in root.iterfind("./devices/interface")],
     }
 
 
 def _disk_caps(root: ElementTree.Element) -> Values:
-    """The caps of the disk as the inputs have them; reading and writing have the same."""
-    limits = {limit.tag: int(limit.text or 0) for limit in root.iterfind("./devices/disk/iotune/*")}
+    """The caps of its disks as the inputs have them; all have the same, reading and writing."""
+    written = [disk for disk in root.iterfind("./devices/disk") if disk.find("readonly") is None]
+    limits = [{limit.tag: int(limit.text or 0) for limit in disk.iterfind("./iotune/*")} for disk in written]
     both = {
-        name: min(limits.get(f"read_{name}", 0), limits.get(f"write_{name}", 0)) for name in ("bytes_sec", "iops_sec")
+        name: min((caps.get(f"{way}_{name}", 0) for caps in limits for way in ("read", "write")), default=0)
+        for name in ("bytes_sec", "iops_sec")
     }
     return {
         "disk_iops": both["iops_sec"] or None,
@@ -176,10 +185,26 @@ def _disk_caps(root: ElementTree.Element) -> Values:
 
 
 def _throttle(machine: Any, inputs: DomainInputs) -> None:
-    """Hold the disk to its caps, at once if the machine runs; 0 lifts one."""
-    limits = documents.disk_limits(inputs.get("disk_iops"), inputs.get("disk_mib_per_second"))
-    live = libvirt.VIR_DOMAIN_AFFECT_LIVE if machine.isActive() else 0
-    machine.setBlockIoTune("vda", limits, libvirt.VIR_DOMAIN_AFFECT_CONFIG | live)
+    """Hold the disks to their caps, at once where the machine runs with them; 0 lifts one."""
+    limits = _limits(inputs)
+    for scope in (libvirt.VIR_DOMAIN_AFFECT_CONFIG, libvirt.VIR_DOMAIN_AFFECT_LIVE)[: 1 + machine.isActive()]:
+        kind = libvirt.VIR_DOMAIN_XML_INACTIVE if scope == libvirt.VIR_DOMAIN_AFFECT_CONFIG else 0
+        for target in ElementTree.fromstring(machine.XMLDesc(kind)).iterfind("./devices/disk/target"):
+            if target.get("dev") in (documents.SYSTEM, documents.HOME):
+                machine.setBlockIoTune(target.get("dev"), limits, scope)
+
+
+def _limits(inputs: DomainInputs) -> dict[str, int]:
+    return documents.disk_limits(inputs.get("disk_iops"), inputs.get("disk_mib_per_second"))
+
+
+def _replace_home(devices: ElementTree.Element, inputs: DomainInputs) -> None:
+    """Put the volume of /home into the definition, or take it out."""
+    for disk in devices.findall(f"disk/target[@dev='{documents.HOME}']/.."):
+        devices.remove(disk)
+    home = inputs.get("home")
+    if home:
+        devices.append(ElementTree.fromstring(documents.home_disk(home, _limits(inputs))))
 
 
 def _interface(element: ElementTree.Element) -> Values:

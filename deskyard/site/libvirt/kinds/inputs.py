@@ -21,13 +21,16 @@ class FilterInputs(TypedDict):
     gateway_address: str
 
 
-class VolumeInputs(TypedDict):
-    """A disk that starts as an image, which lies at `source`."""
-
-    name: str
+class _Image(TypedDict, total=False):
     image: str
     digest: str
     source: str
+
+
+class VolumeInputs(_Image):
+    """A disk that starts as an image, which lies at `source`, or blank."""
+
+    name: str
     size_gib: int
 
 
@@ -56,10 +59,15 @@ class _DiskCaps(TypedDict, total=False):
     disk_mib_per_second: int | None
 
 
-class DomainInputs(_DiskCaps):
-    """A machine; the caps of its disk only if it has some."""
+class _Home(TypedDict, total=False):
+    home: str
+
+
+class DomainInputs(_DiskCaps, _Home):
+    """A machine; a volume of /home, and caps of its disks, only if it has some. It has its `uuid` from its creation."""
 
     name: str
+    machine_uuid: str
     vcpus: int
     memory_mib: int
     accelerator: str

@@ -59,7 +59,7 @@ class Filter(pulumi.CustomResource):
 
 
 class Volume(pulumi.CustomResource):
-    """A disk that starts as the image `image` of this `digest`, which lies at `source`."""
+    """A disk that starts as the image `image` of this `digest`, which lies at `source`; without an image, blank."""
 
     path: pulumi.Output[str]
 
@@ -68,9 +68,9 @@ class Volume(pulumi.CustomResource):
         resource_name: str,
         *,
         name: str,
-        image: str,
-        digest: str,
-        source: str,
+        image: str | None = None,
+        digest: str | None = None,
+        source: str | None = None,
         size_gib: int,
         opts: pulumi.ResourceOptions,
     ) -> None:
@@ -115,10 +115,12 @@ class Domain(pulumi.CustomResource):
         resource_name: str,
         *,
         name: str,
+        machine_uuid: str,
         vcpus: int,
         memory_mib: int,
         accelerator: str,
         disk: pulumi.Input[str],
+        home: pulumi.Input[str] | None,
         disk_iops: int | None,
         disk_mib_per_second: int | None,
         seed: pulumi.Input[str],
@@ -127,10 +129,12 @@ class Domain(pulumi.CustomResource):
     ) -> None:
         inputs = {
             "name": name,
+            "machine_uuid": machine_uuid,
             "vcpus": vcpus,
             "memory_mib": memory_mib,
             "accelerator": accelerator,
             "disk": disk,
+            "home": home,
             "disk_iops": disk_iops,
             "disk_mib_per_second": disk_mib_per_second,
             "seed": seed,

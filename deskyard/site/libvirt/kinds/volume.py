@@ -15,7 +15,7 @@ from deskyard.site.resource.values import Values
 
 
 class VolumeKind(Kind[VolumeInputs]):
-    """`deskyard:libvirt:Volume`: a disk that starts as a golden image and keeps what is written to it."""
+    """`deskyard:libvirt:Volume`: a disk that starts as a golden image, or blank, and keeps what is written to it."""
 
     replaces: ClassVar[frozenset[str]] = frozenset({"name", "image", "digest"})
     computed: ClassVar[tuple[str, ...]] = ("path",)
@@ -30,15 +30,16 @@ class VolumeKind(Kind[VolumeInputs]):
         return []
 
     def create(self, link: Any, inputs: VolumeInputs) -> tuple[str, Values]:
-        """Make the overlay, or keep the one that is there."""
-        found = storage.overlay(
-            link,
-            inputs["name"],
-            image=inputs["image"],
-            digest=inputs["digest"],
-            source=Path(inputs["source"]),
-            capacity=inputs["size_gib"] * documents.GIB,
-        )
+        """Make it, or keep the one that is there."""
+        capacity = inputs["size_gib"] * documents.GIB
+        image = inputs.get("image")
+        if image is None:
+            found = storage.blank(link, inputs["name"], capacity)
+        else:
+            source = Path(inputs["source"])
+            found = storage.overlay(
+                link, inputs["name"], image=image, digest=inputs["digest"], source=source, capacity=capacity
+            )
         return inputs["name"], {"path": found.path()}
 
     def read(self, link: Any, identity: str, state: Values) -> Values | None:
@@ -49,7 +50,7 @@ class VolumeKind(Kind[VolumeInputs]):
         return {**state, "size_gib": found.info()[1] // documents.GIB, "path": found.path()}
 
     def update(self, link: Any, identity: str, state: Values, inputs: VolumeInputs) -> Values:
-        """Grow it, also under a running machine; the guest's cloud-init grows the file system at its next boot."""
+        """Grow it, also under a running machine; the guest grows the file system at its next boot."""
         found = storage.pool(link).storageVolLookupByName(identity)
         capacity = inputs["size_gib"] * documents.GIB
         if found.info()[1] < capacity:

@@ -1,0 +1,225 @@
+"""Gives a desktop another system disk, of a newer image or of the same one; /home, machine-id and keys stay."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from deskyard.declaration import declaration
+from deskyard.declaration.declaration import Declared
+from deskyard.desktop import customise_delivery, key_delivery, program
+from deskyard.desktop.customise_delivery import How
+from deskyard.engine.backend import SystemDisk
+from deskyard.engine.stack import WorkspaceStack
+from deskyard.errors import CommandError, SiteError
+from deskyard.guest import system as guest_system
+from deskyard.host.places import tree
+from deskyard.host.progress import say
+from deskyard.image.store import store
+from deskyard.life import health, power
+from deskyard.life.journal import Entry, Journal
+from deskyard.life.power import Machine
+from deskyard.plan.image.source import ImageSource
+from deskyard.plan.power import Power
+from deskyard.workspace import readiness
+
+NOTE_SECONDS, INSTALL_SECONDS = 300.0, 1800.0
+PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]*(:[a-z0-9]+)?")
+ROLE = "ansible/roles/home_volume/files"
+# Where role `home_volume` puts its files, and their modes.
+HOME_FILES = {
+    "home-volume.sh": ("/usr/local/lib/deskyard/home-volume", 0o755),
+    "home-volume.service": ("/etc/systemd/system/home-volume.service", 0o644),
+    "cloud-init.yaml": ("/etc/cloud/cloud.cfg.d/91-deskyard-home.cfg", 0o644),
+}
+
+
+@dataclass(frozen=True)
+class Was:
+    """A desktop before its exchange: its image, its host key, and which checks failed already."""
+
+    image: str
+    host_key: str
+    failing: frozenset[str]
+    packages: tuple[str, ...]
+
+
+def upgrade(target: str, *, again: bool = False, packages: bool = False, dry_run: bool = False) -> dict[str, Any]:
+    """Give a desktop a system disk of its image as built now, and keep the one of before.
+
+    It has to answer on every route and be as well as before; if not, the disk of before comes back. `again` takes the
+    same image too; `packages` installs what its owner had installed; `dry_run` only says what would be done. An
+    exchange that broke off is ended first.
+    """
+    machine = power.behind_gateway(target)
+    declared = declaration.read(machine.plan.name)
+    image = declared.image_sources()[machine.plan.desktop(machine.name).machine.image]
+    wanted = f"{image.name}-{image.digest}"
+    exchange = _Exchange(machine, declared)
+    with machine.alone():
+        if not dry_run:
+            exchange.end_broken()
+        if exchange.disk.image() == wanted and not again:
+            return _report(machine, wanted, wanted, ())
+        was = exchange.look(image)
+        if dry_run:
+            return _report(machine, was.image, wanted, was.packages)
+        exchange.do(image, was)
+    if packages and was.packages:
+        _install(machine, was.packages)
+    elif was.packages:
+        say(f"    its owner had installed: {' '.join(was.packages)}")
+        say("    --packages installs them again; changed files of /etc are in /home/.deskyard/before/etc.tar.gz")
+    return _report(machine, was.image, wanted, was.packages)
+
+
+def roll_back(target: str) -> dict[str, Any]:
+    """Give a desktop the system disk back that it had before its last exchange."""
+    machine = power.behind_gateway(target)
+    exchange = _Exchange(machine, declaration.read(machine.plan.name))
+    with machine.alone():
+        now = str(exchange.disk.image())
+        if not exchange.disk.has_kept():
+            reason = "no system disk of before is kept"
+            raise SiteError("desktop", target, reason, "one is kept from desktop.upgrade to the next one")
+        exchange.back()
+    return _report(machine, now, str(exchange.disk.image()), ())
+
+
+def kept(target: str) -> dict[str, Any]:
+    """The image that a desktop's system started from, and whether the system of before is kept."""
+    machine = power.opened(target)
+    disk = machine.machines.system(machine.domain)
+    entry = Journal(machine).read()
+    return {"desktop": target, "image": disk.image(), "kept": disk.has_kept(), "broken_off": entry is not None}
+
+
+def migrate_home(target: str) -> dict[str, Any]:
+    """Take /home of a desktop that was made without a volume for it to its volume, by a restart."""
+    machine = power.behind_gateway(target)
+    if _ask(machine, {"do": "look"})["home"]:
+        return {"desktop": target, "home": "on its volume already"}
+    files = [
+        {"path": path, "mode": mode, "text": (tree() / ROLE / name).read_text()}
+        for name, (path, mode) in HOME_FILES.items()
+    ]
+    _ask(machine, {"do": "move_home", "files": files})
+    power.restart(target)
+    if not _ask(machine, {"do": "look"})["home"]:
+        up = f"./inv workspace.up {machine.plan.name}"
+        raise SiteError("desktop", target, "has no volume for /home", f"run {up}, which adds it, then this again")
+    return {"desktop": target, "home": "on its volume; the old files lie below, on the system disk"}
+
+
+class _Exchange:
+    """One desktop and its two disks."""
+
+    def __init__(self, machine: Machine, declared: Declared) -> None:
+        self._machine, self._target = machine, f"{machine.plan.name}/{machine.name}"
+        self.disk: SystemDisk = machine.machines.system(machine.domain)
+        self._journal = Journal(machine)
+        stack = WorkspaceStack(machine.plan.name)
+        self._keys = key_delivery.wanted(declared, stack) or {}
+        self._customised = customise_delivery.wanted(declared)
+
+    def end_broken(self) -> None:
+        """Bring an exchange that broke off to its end: before the swap nothing has happened, after it all goes back."""
+        entry = self._journal.read()
+        if entry is None:
+            return
+        say(f"    an exchange from {entry.before} to {entry.after} broke off ({entry.step}): back to {entry.before}")
+        self.back()
+
+    def look(self, image: ImageSource) -> Was:
+        """How it is before; raises an error for what would lose something, before anything is touched."""
+        machine = self._machine
+        state = machine.machines.states()[machine.domain]
+        if (state["state"], state["desired"]) != ("running", Power.RUNNING):
+            raise SiteError("desktop", self._target, f"is {state['state']}", f"run ./inv desktop.start {self._target}")
+        snapshots = machine.machines.snapshots(machine.domain)
+        if snapshots:
+            names = ", ".join(snapshot.name for snapshot in snapshots)
+            reason = f"has snapshots, which lie in the disk that would go: {names}"
+            raise SiteError("desktop", self._target, reason, "delete them: ./inv snapshot.delete")
+        if not _ask(machine, {"do": "look"})["home"]:
+            reason = "its /home is on the system disk, and would be lost"
+            raise SiteError("desktop", self._target, reason, f"run ./inv desktop.migrate-home {self._target} first")
+        with_image = sorted(store.require(image.name).manifest["packages"])
+        noted = _ask(machine, {"do": "note", "packages": with_image}, NOTE_SECONDS)
+        added = tuple(name for name in map(str, noted["packages"]) if PACKAGE.fullmatch(name))
+        key = machine.machines.host_key(machine.domain)
+        return Was(str(self.disk.image()), key, self._failing(), added)
+
+    def do(self, image: ImageSource, was: Was) -> None:
+        """Exchange the disk, and take the one of before back if the desktop is not as well with the new one."""
+        machine, after = self._machine, f"{image.name}-{image.digest}"
+        self.disk.forget()
+        self._journal.write(Entry(was.image, after, "staged"))
+        self.disk.stage(image, machine.plan.desktop(machine.name).machine.disk_gib)
+        try:
+            machine.machines.shut_down(machine.domain, force=False)
+        except SiteError:
+            # It still runs, with the disk that it has.
+            self.disk.forget()
+            self._journal.close()
+            raise
+        self.disk.swap()
+        self._journal.write(Entry(was.image, after, "swapped"))
+        try:
+            machine.machines.start(machine.domain)
+            readiness.wait(machine.plan, desktops=[machine.plan.desktop(machine.name)])
+            self._require_as_before(was)
+        except (SiteError, CommandError) as error:
+            say(f"    {after}: {error.reason.splitlines()[0]}")
+            self.back()
+            reason = f"was not well with {after}, and has its system of before again: {error.reason.splitlines()[0]}"
+            raise SiteError("desktop", self._target, reason, "see what is wrong with the image") from error
+        self._journal.close()
+
+    def back(self) -> None:
+        """Start with the disk of before, if it is kept; the journal is closed then."""
+        machine = self._machine
+        if self.disk.has_kept():
+            try:
+                machine.machines.shut_down(machine.domain, force=False)
+            except SiteError:
+                machine.machines.shut_down(machine.domain, force=True)
+            self.disk.swap_back()
+        self.disk.forget()
+        machine.machines.start(machine.domain)
+        readiness.wait(machine.plan, desktops=[machine.plan.desktop(machine.name)])
+        self._journal.close()
+
+    def _require_as_before(self, was: Was) -> None:
+        machine = self._machine
+        if machine.machines.host_key(machine.domain) != was.host_key:
+            raise SiteError("desktop", self._target, "has another host key", "see its console")
+        self._deliver()
+        if worse := sorted(self._failing() - was.failing):
+            raise SiteError("desktop", self._target, f"is not well: {', '.join(worse)}", "see desktop.health")
+
+    def _deliver(self) -> None:
+        """Keys and what customises were on the disk of before."""
+        plan, name = self._machine.plan, self._machine.name
+        if self._keys.get(name):
+            key_delivery.deliver(plan, {name: self._keys[name]})
+        if name in self._customised:
+            customise_delivery.apply(plan, {name: self._customised[name]}, How())
+
+    def _failing(self) -> frozenset[str]:
+        rows = health.look(self._machine.plan.name, self._machine.name)["machines"][self._machine.name]
+        return frozenset(row["check"] for row in rows if row["state"] == "failed")
+
+
+def _install(machine: Machine, packages: Sequence[str]) -> None:
+    failed = _ask(machine, {"do": "install", "packages": list(packages)}, INSTALL_SECONDS)["failed"]
+    if failed:
+        say(f"    could not be installed again: {' '.join(map(str, failed))}")
+
+
+def _ask(machine: Machine, request: dict[str, Any], seconds: float = program.RUN_SECONDS) -> dict[str, Any]:
+    return program.ask(machine.plan, machine.name, guest_system, request, run_seconds=seconds)
+
+
+def _report(machine: Machine, before: str, after: str, packages: Sequence[str]) -> dict[str, Any]:
+    return {**machine.state(), "before": before, "after": after, "packages": list(packages)}

@@ -1,0 +1,243 @@
+"""A desktop's system disk is exchanged whole or not at all, whatever happens on the way."""
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from deskyard.declaration import declaration
+from deskyard.desktop import customise_delivery, key_delivery, program
+from deskyard.errors import SiteError
+from deskyard.image.store import store
+from deskyard.life import health, power, system
+from deskyard.life.journal import Journal
+from deskyard.plan.image.source import ImageSource
+from deskyard.plan.power import Power
+from deskyard.plan.snapshot import Snapshot
+from deskyard.workspace import readiness
+from tests.unit.life.machines import DEV1, PLAN, Machines
+
+TARGET = "lab/dev1"
+
+
+class Killed(BaseException):
+    """The task is gone in this moment."""
+
+
+class Guest:
+    """What the desktop says of itself, and what it was asked."""
+
+    def __init__(self) -> None:
+        self.home, self.failing, self.added = True, list[str](), ["htop"]
+        self.asked: list[dict[str, Any]] = []
+
+    def ask(self, _plan: Any, _name: str, _program: Any, request: dict[str, Any], **_: Any) -> dict[str, Any]:
+        self.asked.append(request)
+        answers: dict[str, dict[str, Any]] = {
+            "look": {"home": self.home, "machine_id": "1"},
+            "note": {"packages": self.added, "files": []},
+            "install": {"failed": []},
+            "move_home": {"installed": 3},
+        }
+        return answers[request["do"]]
+
+    def look(self, _name: str, desktop: str) -> dict[str, Any]:
+        rows = [{"check": check, "state": "failed"} for check in self.failing]
+        return {"machines": {desktop: [*rows, {"check": "disk", "state": "ok"}]}}
+
+
+@pytest.fixture
+def guest(monkeypatch: pytest.MonkeyPatch, machines: Machines, waits: list[Sequence[str] | None]) -> Guest:
+    """A desktop whose image was built anew: `desktop-new`."""
+    guest = Guest()
+    sources = {"desktop": ImageSource("desktop", "new", "/images/new")}
+    declared = SimpleNamespace(plan=PLAN, image_sources=lambda: sources)
+    monkeypatch.setattr(declaration, "read", lambda _: declared)
+    monkeypatch.setattr(system, "WorkspaceStack", lambda _: None)
+    monkeypatch.setattr(key_delivery, "wanted", lambda *_: None)
+    monkeypatch.setattr(customise_delivery, "wanted", lambda _: {})
+    monkeypatch.setattr(store, "require", lambda _: SimpleNamespace(manifest={"packages": {"bash": "5"}}))
+    monkeypatch.setattr(program, "ask", guest.ask)
+    monkeypatch.setattr(health, "look", guest.look)
+    return guest
+
+
+def journal(machines: Machines) -> Journal:
+    return Journal(power.Machine(PLAN, "dev1", machines))  # type: ignore[arg-type]
+
+
+def whole(machines: Machines) -> None:
+    """It runs, wanted so, and nothing is under way."""
+    assert machines.now[DEV1] == "running"
+    assert machines.wanted[DEV1] is Power.RUNNING
+    assert machines.disk.staged == ""
+    assert journal(machines).read() is None
+
+
+def test_desktop_gets_the_new_image_and_keeps_the_system_of_before(machines: Machines, guest: Guest) -> None:
+    done = system.upgrade(TARGET)
+    assert (done["before"], done["after"]) == ("desktop-old", "desktop-new")
+    assert (machines.disk.now, machines.disk.before) == ("desktop-new", "desktop-old")
+    assert [state for _, state, _ in machines.moves] == ["stopped", "running"]
+    assert guest.asked[-1] == {"do": "note", "packages": ["bash"]}
+    whole(machines)
+
+
+def test_desktop_on_the_image_already_is_left_alone_unless_it_is_wanted_again(machines: Machines, guest: Guest) -> None:
+    machines.disk.now = "desktop-new"
+    system.upgrade(TARGET)
+    assert machines.moves == []
+    system.upgrade(TARGET, again=True)
+    assert (machines.disk.now, machines.disk.before) == ("desktop-new", "desktop-new")
+
+
+def test_dry_run_says_what_would_be_and_touches_nothing(machines: Machines, guest: Guest) -> None:
+    done = system.upgrade(TARGET, dry_run=True)
+    assert (done["before"], done["after"], done["packages"]) == ("desktop-old", "desktop-new", ["htop"])
+    assert (machines.moves, machines.disk.now) == ([], "desktop-old")
+
+
+def test_packages_of_the_owner_are_named_and_installed_if_wanted(machines: Machines, guest: Guest) -> None:
+    guest.added = ["htop", "$(reboot)"]
+    assert system.upgrade(TARGET, packages=True)["packages"] == ["htop"]
+    assert guest.asked[-1] == {"do": "install", "packages": ["htop"]}
+
+
+def no_answer(*_: Any, **__: Any) -> None:
+    raise SiteError("workspace", "lab", "not ready in time", "see the console")
+
+
+@pytest.mark.parametrize("fault", ["no route", "worse", "another key", "no start"])
+def test_desktop_that_is_not_as_well_gets_its_system_back(
+    machines: Machines, guest: Guest, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    def spoil(what: str) -> None:
+        if what == "swap" and fault == "no route":
+            monkeypatch.setattr(readiness, "wait", no_answer)
+        elif what == "swap" and fault == "worse":
+            guest.failing = ["units"]
+        elif what == "swap" and fault == "another key":
+            machines.keys[DEV1] = "another"
+        elif what == "running" and fault == "no start" and machines.disk.now == "desktop-new":
+            no_answer()
+        elif what == "swap back":
+            monkeypatch.setattr(readiness, "wait", lambda *_, **__: None)
+
+    machines.act = spoil
+    with pytest.raises(SiteError, match="has its system of before again"):
+        system.upgrade(TARGET)
+    assert (machines.disk.now, machines.disk.before) == ("desktop-old", "")
+    whole(machines)
+
+
+def test_what_failed_before_is_no_reason_to_go_back(machines: Machines, guest: Guest) -> None:
+    guest.failing = ["units"]
+    system.upgrade(TARGET)
+    assert machines.disk.now == "desktop-new"
+
+
+def test_desktop_that_does_not_shut_down_stays_as_it_is(machines: Machines, guest: Guest) -> None:
+    machines.deaf.add(DEV1)
+    with pytest.raises(SiteError, match="did not shut down"):
+        system.upgrade(TARGET)
+    assert machines.disk.now == "desktop-old"
+    whole(machines)
+
+
+def _with_snapshot(machines: Machines, _: Guest) -> None:
+    machines.kept.append(Snapshot("before"))
+
+
+def _off(machines: Machines, _: Guest) -> None:
+    machines.now[DEV1], machines.wanted[DEV1] = "stopped", Power.OFF
+
+
+def _old(_: Machines, guest: Guest) -> None:
+    guest.home = False
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [(_with_snapshot, "has snapshots"), (_off, "is stopped"), (_old, "its /home is on the system disk")],
+)
+def test_what_would_lose_something_is_refused_before_anything_is_touched(
+    machines: Machines, guest: Guest, spoil: Callable[[Machines, Guest], None], reason: str
+) -> None:
+    spoil(machines, guest)
+    with pytest.raises(SiteError, match=reason):
+        system.upgrade(TARGET)
+    assert machines.moves == []
+    assert machines.disk.now == "desktop-old"
+    assert journal(machines).read() is None
+
+
+@pytest.mark.parametrize("step", ["forget", "stage", "stopped", "swap", "running", "after"])
+def test_task_that_was_killed_is_ended_by_the_next_one(
+    machines: Machines, guest: Guest, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def kill(what: str) -> None:
+        if what == step:
+            raise Killed
+
+    machines.act = kill
+    if step == "after":
+        monkeypatch.setattr(readiness, "wait", lambda *_, **__: kill("after"))
+    with pytest.raises(Killed):
+        system.upgrade(TARGET)
+    assert machines.disk.now in ("desktop-old", "desktop-new")
+    machines.act = lambda _: None
+    monkeypatch.setattr(readiness, "wait", lambda *_, **__: None)
+    assert system.upgrade(TARGET)["after"] == "desktop-new"
+    assert (machines.disk.now, machines.disk.before) == ("desktop-new", "desktop-old")
+    whole(machines)
+
+
+@pytest.mark.parametrize("step", ["stopped", "swap back", "forget", "running"])
+def test_way_back_that_was_killed_is_gone_again(machines: Machines, guest: Guest, step: str) -> None:
+    seen = []
+
+    def kill(what: str) -> None:
+        seen.append(what)
+        if machines.disk.now == "desktop-new" and what == "running":
+            no_answer()
+        if "swap" in seen and what == step and seen.count(step) > 1 - (step in ("swap back",)):
+            raise Killed
+
+    machines.act = kill
+    with pytest.raises(Killed):
+        system.upgrade(TARGET)
+    machines.act = lambda _: None
+    assert system.upgrade(TARGET)["before"] == "desktop-old"
+    assert machines.disk.now == "desktop-new"
+    whole(machines)
+
+
+def test_system_of_before_comes_back_when_its_owner_wants_it(machines: Machines, guest: Guest) -> None:
+    system.upgrade(TARGET)
+    assert system.kept(TARGET) == {"desktop": TARGET, "image": "desktop-new", "kept": True, "broken_off": False}
+    done = system.roll_back(TARGET)
+    assert (done["before"], done["after"]) == ("desktop-new", "desktop-old")
+    whole(machines)
+    with pytest.raises(SiteError, match="no system disk of before is kept"):
+        system.roll_back(TARGET)
+
+
+def test_home_of_an_older_desktop_is_taken_to_its_volume_by_a_restart(machines: Machines, guest: Guest) -> None:
+    guest.home = False
+
+    def restarted(what: str) -> None:
+        guest.home = what == "running"
+
+    machines.act = restarted
+    assert "on its volume" in system.migrate_home(TARGET)["home"]
+    (sent,) = [request for request in guest.asked if request["do"] == "move_home"]
+    assert [file["path"] for file in sent["files"]] == [path for path, _ in system.HOME_FILES.values()]
+    system.migrate_home(TARGET)
+    assert [state for _, state, _ in machines.moves] == ["stopped", "running"]
+
+
+def test_home_stays_where_it_is_without_a_volume(machines: Machines, guest: Guest) -> None:
+    guest.home = False
+    with pytest.raises(SiteError, match="has no volume for /home"):
+        system.migrate_home(TARGET)
