@@ -172,7 +172,7 @@ def _disk(declared: Declared, images_bytes: int) -> None:
     new = [machine for machine in declared.plan.machines().values() if f"{machine.domain}.qcow2" not in there]
     if not new:
         return
-    needed = images_bytes + sum(int(machine.disk_gib * GIB * DISK_PART) for machine in new)
+    needed = images_bytes + sum(int((machine.disk_gib + (machine.home_gib or 0)) * GIB * DISK_PART) for machine in new)
     free = shutil.disk_usage(folder).free
     if free < needed:
         reason = f"{free // GIB} GiB are free, {len(new)} new disk(s) need at least {-(-needed // GIB)} GiB"

@@ -18,12 +18,13 @@ MOST_UNITS = 20
 
 def look() -> dict[str, Any]:
     """What there is to know; sizes in bytes."""
-    disk = os.statvfs("/")
+    disk, home = os.statvfs("/"), os.statvfs("/home")
     memory = {name: int(rest.split()[0]) * 1024 for name, _, rest in _lines(Path("/proc/meminfo"))}
     return {
-        "disk": {"size": disk.f_blocks * disk.f_frsize, "free": disk.f_bavail * disk.f_frsize},
+        "disk": _room(disk),
+        "home": _room(home),
         "files": {"most": disk.f_files, "free": disk.f_favail},
-        "read_only": bool(disk.f_flag & os.ST_RDONLY),
+        "read_only": any(system.f_flag & os.ST_RDONLY for system in (disk, home)),
         "memory": {"size": memory["MemTotal"], "free": memory["MemAvailable"]},
         "failed_units": failed_units(),
         "restart_required": Path("/run/reboot-required").exists(),
@@ -36,6 +37,10 @@ def failed_units() -> list[str]:
     argv = ["systemctl", "list-units", "--state=failed", "--plain", "--no-legend", "--no-pager"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=SECONDS, check=True)
     return [line.split()[0] for line in done.stdout.splitlines() if line.strip()][:MOST_UNITS]
+
+
+def _room(system: os.statvfs_result) -> dict[str, int]:
+    return {"size": system.f_blocks * system.f_frsize, "free": system.f_bavail * system.f_frsize}
 
 
 def _lines(path: Path) -> list[tuple[str, str, str]]:

@@ -59,6 +59,7 @@ def inside(answer: Mapping[str, Any], between: tuple[float, float], target: str)
     """What a desktop said of itself between two moments; an answer that makes no sense is a failure of that check."""
     looks: tuple[Callable[[], Finding], ...] = (
         lambda: _share("disk", answer["disk"], DISK_FREE, "delete what is not needed, or choose a larger tier"),
+        lambda: _share("home", answer["home"], DISK_FREE, "delete what is not needed, or choose a larger tier"),
         lambda: _share("files", _files(answer["files"]), FILES_FREE, "delete many small files"),
         lambda: _share("memory", answer["memory"], MEMORY_FREE, "close programs, or choose a larger tier"),
         lambda: _writable(answer["read_only"], target),
@@ -66,7 +67,7 @@ def inside(answer: Mapping[str, Any], between: tuple[float, float], target: str)
         lambda: _clock(_off(float(answer["time"]), between), target),
         lambda: _restart(answer["restart_required"], target),
     )
-    names = ("disk", "files", "memory", "file system", "units", "clock", "restart")
+    names = ("disk", "home", "files", "memory", "file system", "units", "clock", "restart")
     found = []
     for name, look in zip(names, looks, strict=True):
         try:

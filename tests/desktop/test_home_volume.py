@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from deskyard.plan.account import HOME_SERIAL
 from tests.support.requirements import need_root
 
 PROGRAM = Path(__file__).resolve().parents[2] / "ansible/roles/home_volume/files/home-volume.sh"
@@ -133,3 +134,7 @@ def test_system_whose_home_is_gone_does_not_start_with_another(tmp_path: Path, d
     done = first.start()
     assert done.returncode == 1
     assert "/home is not there" in done.stderr
+
+
+def test_program_looks_for_the_disk_that_machines_are_given() -> None:
+    assert f"\nserial={HOME_SERIAL}\n" in PROGRAM.read_text()

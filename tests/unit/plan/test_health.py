@@ -10,6 +10,7 @@ from deskyard.plan.power import Power
 GIB = 1024**3
 WELL: dict[str, Any] = {
     "disk": {"size": 20 * GIB, "free": 12 * GIB},
+    "home": {"size": 10 * GIB, "free": 6 * GIB},
     "files": {"most": 1000, "free": 800},
     "read_only": False,
     "memory": {"size": 4 * GIB, "free": 2 * GIB},
@@ -35,6 +36,7 @@ def test_desktop_that_is_well_has_no_findings_but_good_ones() -> None:
     [
         ({"disk": {"size": 20 * GIB, "free": 2 * GIB}}, {"disk": "warning"}),
         ({"disk": {"size": 20 * GIB, "free": GIB // 2}}, {"disk": "failed"}),
+        ({"home": {"size": 10 * GIB, "free": GIB // 4}}, {"home": "failed"}),
         ({"files": {"most": 1000, "free": 10}}, {"files": "failed"}),
         ({"files": {"most": 0, "free": 0}}, {}),
         ({"memory": {"size": 4 * GIB, "free": GIB // 5}}, {"memory": "warning"}),
