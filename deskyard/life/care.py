@@ -1,0 +1,205 @@
+"""Looks after desktops: updates and restarts in their window and never during a task, a free disk, news of trouble."""
+
+import json
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from deskyard.declaration import declaration
+from deskyard.desktop import program
+from deskyard.errors import CommandError, SiteError
+from deskyard.guest import care as guest_care
+from deskyard.host.lock import alone
+from deskyard.host.places import places
+from deskyard.host.progress import say
+from deskyard.life import health, power
+from deskyard.model.care import Care
+from deskyard.plan.account import AGENT
+from deskyard.plan.care import Done, Window, due
+from deskyard.plan.power import Power
+from deskyard.plan.printable import printable
+from deskyard.plan.workspace import WorkspacePlan
+from deskyard.site.files import stacks_folder
+
+UPDATE_SECONDS, HOOK_SECONDS = 3600.0, 60.0
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class How:
+    """Only what is due; as if the window were open; or only look."""
+
+    only_due: bool = False
+    now: bool = False
+    dry_run: bool = False
+
+
+@dataclass
+class Report:
+    """What was done for a desktop, what waits and for what, and what is wrong."""
+
+    desktop: str
+    state: str = "cared for"
+    updated: list[str] = field(default_factory=list)
+    freed_mib: int = 0
+    restarted: bool = False
+    waits: list[str] = field(default_factory=list)
+    trouble: list[str] = field(default_factory=list)
+
+
+def run(name: str, desktop: str | None = None, how: How = How()) -> dict[str, Any]:
+    """Care for the desktops of a workspace, or for one of them; the hook learns of trouble.
+
+    It can run at any time and any number of times: what is not due is left alone, and a second run waits for the first.
+    """
+    plan, _ = power.look_up(name)
+    workspace = declaration.read_workspace(name)
+    care = workspace.care or Care()
+    wanted = plan.desktops if desktop is None else (plan.desktop(desktop),)
+    with alone(f"care-{plan.site}-{plan.name}"):
+        history = _History(plan)
+        reports = [_Visit(plan, one.name, care, how, history).make() for one in wanted]
+    found = {"workspace": name, "desktops": [asdict(report) for report in reports]}
+    found["trouble"] = any(report.trouble for report in reports)
+    if found["trouble"] and care.hook and not how.dry_run:
+        found["hook"] = _tell(care.hook, found)
+    return found
+
+
+def text(found: dict[str, Any]) -> str:
+    """A line for each desktop, and one for each thing that waits or is wrong."""
+    lines = []
+    for row in found["desktops"]:
+        said = [row["state"]]
+        said += [f"updated: {' '.join(row['updated'])}"] if row["updated"] else []
+        said += [f"freed {row['freed_mib']} MiB"] if row["freed_mib"] else []
+        said += ["restarted"] if row["restarted"] else []
+        lines.append(f"{found['workspace']}/{row['desktop']}  {', '.join(said)}")
+        lines += [f"  waits: {wait}" for wait in row["waits"]]
+        lines += [f"  trouble: {trouble}" for trouble in row["trouble"]]
+    return "\n".join([*lines, *([f"hook: {found['hook']}"] if "hook" in found else [])])
+
+
+class _History:
+    """When each desktop of a workspace was last looked at, and last updated."""
+
+    def __init__(self, plan: WorkspacePlan) -> None:
+        self._file = places().workspace(plan.site, plan.name) / "care.json"
+        try:
+            self._rows: dict[str, dict[str, str]] = json.loads(self._file.read_text())
+        except (FileNotFoundError, ValueError):
+            self._rows = {}
+
+    def of(self, desktop: str) -> Done:
+        """What is known of a desktop."""
+        row = self._rows.get(desktop, {})
+        return Done(**{what: datetime.fromisoformat(moment) for what, moment in row.items()})
+
+    def note(self, desktop: str, what: str, moment: datetime) -> None:
+        """Keep that a desktop was `looked` at, or `updated`."""
+        self._rows.setdefault(desktop, {})[what] = moment.isoformat()
+        self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        beside = Path(f"{self._file}.new")
+        beside.write_text(json.dumps(self._rows) + "\n")
+        beside.replace(self._file)
+
+
+class _Visit:
+    """One desktop, and what is done for it."""
+
+    def __init__(self, plan: WorkspacePlan, desktop: str, care: Care, how: How, history: _History) -> None:
+        self._plan, self._name, self._care, self._how, self._history = plan, desktop, care, how, history
+        self._target = f"{plan.name}/{desktop}"
+        self._report = Report(desktop)
+
+    def make(self) -> Report:
+        """Do what is due; a desktop that fails keeps no other from its care."""
+        report = self._report
+        state = power.opened(self._target).state()["machines"][0]
+        if (state["desired"], state["state"]) != (Power.RUNNING, "running"):
+            report.state = f"{state['state']}: left alone"
+            if state["desired"] == Power.RUNNING:
+                report.trouble.append(f"is {state['state']}, and wanted to run")
+            return report
+        if self._how.only_due and not due(self._care, self._history.of(self._name), _now()):
+            report.state = "nothing is due"
+            return report
+        try:
+            self._do()
+            report.trouble += self._failing()
+        except (SiteError, CommandError) as error:
+            report.trouble.append(printable(error.reason.splitlines()[0]))
+        if self._how.dry_run:
+            report.state = "only looked at"
+        else:
+            self._history.note(self._name, "looked", _now())
+        return report
+
+    def _do(self) -> None:
+        care, report, dry = self._care, self._report, self._how.dry_run
+        found = self._look()
+        if float(found["used"]) > care.clean_above:
+            if dry:
+                report.waits.append(f"the disk is {float(found['used']):.0f} % full: it would be cleaned")
+            else:
+                report.freed_mib = int(self._ask({"do": "clean"})["freed"]) // MIB
+        restart = bool(found["restart"])
+        if care.updates != "none" and self._may("updates", found) and not dry:
+            done = self._ask({"do": "update", "which": care.updates})
+            report.updated = [printable(str(name)) for name in done["updated"]]
+            self._history.note(self._name, "updated", _now())
+            restart = bool(done["restart"])
+        # Time has passed, and a task may have begun: both are asked anew.
+        if restart and self._may("a restart", self._look()):
+            if dry:
+                report.waits.append("a restart: it would be done")
+            else:
+                power.restart(self._target)
+                report.restarted = True
+
+    def _may(self, what: str, found: Mapping[str, Any]) -> bool:
+        """Whether the window is open and nobody works; else it is noted that something waits."""
+        if not self._how.now and Window.of(self._care).opened(_now()) is None:
+            self._report.waits.append(f"{what}: for the window {self._care.window}")
+            return False
+        if found["busy"]:
+            self._report.waits.append(f"{what}: for {', '.join(printable(str(who)) for who in found['busy'])}")
+            return False
+        return True
+
+    def _look(self) -> dict[str, Any]:
+        return self._ask({"do": "look", "mark": program.START, "account": AGENT})
+
+    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        return program.ask(self._plan, self._name, guest_care, request, run_seconds=UPDATE_SECONDS)
+
+    def _failing(self) -> list[str]:
+        rows = health.look(self._plan.name, self._name)["machines"][self._name]
+        return [f"{row['check']}: {row['detail']} -> {row['remedy']}" for row in rows if row["state"] == "failed"]
+
+
+def _tell(hook: str, found: dict[str, Any]) -> str:
+    """Give the report to the hook; how that went, without the hook itself: its URL may hold a secret."""
+    body = json.dumps(found).encode()
+    try:
+        if hook.startswith("https://"):
+            request = urllib.request.Request(hook, body, {"Content-Type": "application/json"})
+            with urllib.request.urlopen(request, timeout=HOOK_SECONDS) as answer:
+                return f"answered {answer.status}"
+        path = stacks_folder() / hook
+        done = subprocess.run([path], input=body, capture_output=True, timeout=HOOK_SECONDS, check=False)
+        return "was told" if done.returncode == 0 else f"failed: exit code {done.returncode}"
+    except urllib.error.HTTPError as error:
+        return f"failed: answered {error.code}"
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        say(f"    the hook failed: {type(error).__name__}")
+        return f"failed: {type(error).__name__}"
+
+
+def _now() -> datetime:
+    return datetime.now().astimezone()
