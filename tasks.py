@@ -15,10 +15,10 @@ from deskyard.tasks import (
     image,
     release,
     site,
-    snapshot,
     toolchain,
     workspace,
 )
+from deskyard.tasks.life import snapshot
 
 ns = Collection()
 entry.add_to(ns)

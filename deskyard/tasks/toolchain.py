@@ -1,4 +1,4 @@
-"""Tasks of the toolchain: pulumi, packer, and the plugin of Proxmox VE."""
+"""Tasks of the toolchain: pulumi, packer, restic, and the plugin of Proxmox VE."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @command(
     help={
-        "tool": "pulumi, packer, or proxmoxve, which only sites of that backend need; pulumi and packer if left out",
+        "tool": "pulumi, packer, restic (for backups) or proxmoxve (sites of that backend); pulumi and packer if left out",
         "sha256": "checksum of the official release you trust, where none is pinned (proxmoxve)",
     }
 )

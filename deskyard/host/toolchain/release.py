@@ -1,5 +1,6 @@
 """Downloads an official release and unpacks it."""
 
+import bz2
 import shutil
 import tarfile
 import tempfile
@@ -25,7 +26,7 @@ def download(release: Release, folder: Path) -> Path:
         archive = Path(workshop) / "archive"
         fetch(release.url, archive, algorithm="sha256", checksum=release.sha256)
         unpacked = Path(workshop) / "unpacked"
-        _unpack(archive, unpacked)
+        _unpack(archive, unpacked, release.member)
         program = unpacked / release.member
         program.chmod(0o755)
         shutil.rmtree(folder, ignore_errors=True)
@@ -33,10 +34,15 @@ def download(release: Release, folder: Path) -> Path:
     return folder / program.name
 
 
-def _unpack(archive: Path, folder: Path) -> None:
+def _unpack(archive: Path, folder: Path, member: str) -> None:
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as pack:
             pack.extractall(folder)
         return
-    with tarfile.open(archive) as pack:
-        pack.extractall(folder, filter="data")
+    if tarfile.is_tarfile(archive):
+        with tarfile.open(archive) as pack:
+            pack.extractall(folder, filter="data")
+        return
+    folder.mkdir()
+    with bz2.open(archive) as packed, (folder / member).open("wb") as program:
+        shutil.copyfileobj(packed, program)

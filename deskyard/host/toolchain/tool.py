@@ -10,7 +10,10 @@ Source = Literal["PATH", "release", "go modules", "distribution"]
 
 @dataclass(frozen=True)
 class Release:
-    """An official release archive; `member` is the program inside it. Without a checksum its user has to give one."""
+    """An official release archive; `member` is the program inside it, or its name if there is nothing else in it.
+
+    Without a checksum its user has to give one.
+    """
 
     url: str
     sha256: str | None
@@ -136,6 +139,25 @@ PROXMOXVE = Tool(
     plugin=True,
 )
 
-TOOLS = MappingProxyType({tool.name: tool for tool in (PULUMI, PACKER, PROXMOXVE)})
+# Keeps backups. Debian 12's is too old: before 0.17 it saves what a producer that died left as if it were whole.
+RESTIC = Tool(
+    name="restic",
+    version="0.18.1",
+    minimum=(0, 17),
+    below=(0, 20),
+    release=Release(
+        url="https://github.com/restic/restic/releases/download/v0.18.1/restic_0.18.1_linux_amd64.bz2",
+        sha256="680838f19d67151adba227e1570cdd8af12c19cf1735783ed1ba928bc41f363d",
+        member="restic",
+    ),
+    go_module=GoModule(
+        folder="tools/restic",
+        package="github.com/restic/restic/cmd/restic",
+        version_variable="main.version",
+    ),
+    on_demand=True,
+)
+
+TOOLS = MappingProxyType({tool.name: tool for tool in (PULUMI, PACKER, PROXMOXVE, RESTIC)})
 BASIC = tuple(tool.name for tool in TOOLS.values() if not tool.on_demand)
 TEST_TOOLS = MappingProxyType({PEBBLE.name: PEBBLE})

@@ -1,5 +1,6 @@
 """Which program is taken, and that a wrong one never is."""
 
+import bz2
 import hashlib
 import io
 import tarfile
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from deskyard.errors import ConfigError, HostError
+from deskyard.host.command import run
 from deskyard.host.toolchain import BASIC, TOOLS, find, finder, get, locate
 from deskyard.host.toolchain.release import download
 from deskyard.host.toolchain.tool import FoundTool, Release, Tool
@@ -74,6 +76,15 @@ def test_a_release_is_unpacked_with_its_neighbours(tmp_path: Path) -> None:
     program = download(release, tmp_path / "cache/pulumi-1-release")
     assert program == tmp_path / "cache/pulumi-1-release/pulumi"
     assert (program.parent / "neighbour").exists()
+
+
+def test_a_release_that_is_one_packed_program_is_unpacked(tmp_path: Path) -> None:
+    packed = bz2.compress(b"#!/bin/sh\necho restic 0.18.1\n")
+    (tmp_path / "restic.bz2").write_bytes(packed)
+    release = Release((tmp_path / "restic.bz2").as_uri(), hashlib.sha256(packed).hexdigest(), "restic")
+    program = download(release, tmp_path / "cache/restic-1-release")
+    assert program == tmp_path / "cache/restic-1-release/restic"
+    assert run([str(program)], timeout=10).stdout == "restic 0.18.1\n"
 
 
 def test_a_release_with_another_checksum_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
@@ -154,7 +165,7 @@ def test_a_plugin_on_path_is_taken_in_its_exact_version_only(alone: Path) -> Non
 
 def test_what_only_some_sites_need_is_got_when_it_is_named() -> None:
     assert set(BASIC) == {"pulumi", "packer"}
-    assert TOOLS.keys() - set(BASIC) == {"proxmoxve"}
+    assert TOOLS.keys() - set(BASIC) == {"proxmoxve", "restic"}
 
 
 def test_the_pinned_version_of_each_tool_is_one_that_would_be_accepted() -> None:

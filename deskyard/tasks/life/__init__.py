@@ -1,0 +1,1 @@
+"""Tasks of what is kept of desktops: snapshots and backups."""

@@ -1,0 +1,5 @@
+module deskyard.dev/tools/restic
+
+go 1.25
+
+require github.com/restic/restic v0.18.1
