@@ -18,7 +18,7 @@ from deskyard.tasks import (
     toolchain,
     workspace,
 )
-from deskyard.tasks.life import snapshot
+from deskyard.tasks.life import care, snapshot
 
 ns = Collection()
 entry.add_to(ns)
@@ -26,6 +26,7 @@ for module in (
     access,
     agent,
     bench,
+    care,
     check,
     desktop,
     docs,

@@ -28,7 +28,7 @@ from deskyard.site.proxmox.machines import look
 
 PROJECT = "deskyard"
 # What the program is not told: keys and what customises go to desktops that run, and to nobody else.
-NOT_FOR_THE_PROGRAM = {"keys", "shared_keys", "customise"}
+NOT_FOR_THE_PROGRAM = {"keys", "shared_keys", "customise", "care"}
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,9 @@ def update(which: str) -> dict[str, Any]:
     _run([*APT, "update"], UPDATE_SECONDS)
     planned = _run([*APT, "--simulate", "--with-new-pkgs", "upgrade"])
     found = [match for line in planned.splitlines() if (match := PLANNED.match(line))]
-    names = [name for name, _, origin in (match.groups() for match in found) if which == "all" or SECURITY.search(origin)]
+    names = [
+        name for name, _, origin in (match.groups() for match in found) if which == "all" or SECURITY.search(origin)
+    ]
     if names:
         _run([*APT, "install", "--only-upgrade", "--", *names], UPDATE_SECONDS)
     return {"updated": names, "restart": Path("/run/reboot-required").exists()}

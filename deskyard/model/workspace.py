@@ -6,6 +6,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from deskyard.model.base import Declaration, DnsLabel
+from deskyard.model.care import Care
 from deskyard.model.customise import Customise
 from deskyard.model.egress import AllowEntry
 from deskyard.model.keys import MAX_KEYS, Encrypted, encrypted
@@ -80,6 +81,9 @@ class Workspace(Declaration):
         (), max_length=MAX_KEYS, repr=False, description="Names of the keys that every desktop gets."
     )
     customise: Customise | None = Field(None, description="Files, environment and scripts of every desktop.")
+    care: Care | None = Field(
+        None, description="Updates, restarts and clean-up by ./inv care.run; as it stands if left out."
+    )
 
     @field_validator("network")
     @classmethod

@@ -1,0 +1,34 @@
+"""care.*: what desktops need from time to time."""
+
+from invoke import Collection, Context, Exit
+
+from deskyard.tasks.front import command, show
+
+
+@command(
+    help={
+        "target": "WORKSPACE, or WORKSPACE/DESKTOP",
+        "due": "only what is due: one look a day, updates once in each window; for a timer",
+        "now": "as if the window were open",
+        "dry_run": "look, and say what would be done",
+        "json": "print JSON",
+    }
+)
+def run(
+    _: Context, target: str, due: bool = False, now: bool = False, dry_run: bool = False, json: bool = False
+) -> None:
+    """Update desktops and restart them in their window, never during a task; free their disks; exit code 1 on trouble.
+
+    What is declared as `care` decides; its hook learns of trouble.
+    """
+    from deskyard.life import care
+
+    workspace, _slash, desktop = target.partition("/")
+    found = care.run(workspace, desktop or None, care.How(only_due=due, now=now, dry_run=dry_run))
+    show(found, as_json=json, text=care.text(found))
+    if found["trouble"]:
+        raise Exit(code=1)
+
+
+ns = Collection("care")
+ns.add_task(run)
