@@ -64,7 +64,7 @@ def run(name: str, desktop: str | None = None, how: How = How()) -> dict[str, An
     with alone(f"care-{plan.site}-{plan.name}"):
         history = _History(plan)
         reports = [_Visit(plan, one.name, care, how, history).make() for one in wanted]
-    found = {"workspace": name, "desktops": [asdict(report) for report in reports]}
+    found: dict[str, Any] = {"workspace": name, "desktops": [asdict(report) for report in reports]}
     found["trouble"] = any(report.trouble for report in reports)
     if found["trouble"] and care.hook and not how.dry_run:
         found["hook"] = _tell(care.hook, found)

@@ -1,7 +1,7 @@
 """Desktops are cared for in their window, never during a task; trouble is told, and stops nobody else's care."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,7 +28,7 @@ class Guests:
         self.used, self.restart, self.busy, self.failing = 40.0, False, list[str](), list[str]()
         self.deaf: set[str] = set()
         self.asked: list[tuple[str, str]] = []
-        self.after_update = lambda: None
+        self.after_update: Callable[[], None] = lambda: None
 
     def ask(self, _plan: Any, name: str, _program: Any, request: dict[str, Any], **_: Any) -> dict[str, Any]:
         if name in self.deaf:
