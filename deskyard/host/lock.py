@@ -5,13 +5,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from deskyard.host.places import places
+from deskyard.host.progress import say
 
 
 @contextmanager
-def alone(what: str) -> Iterator[None]:
-    """Hold the machine-wide lock called `what`; ends with the process, however that ends."""
+def alone(what: str, *, shared: bool = False, waiting: str = "") -> Iterator[None]:
+    """Hold the machine-wide lock called `what`; ends with the process, however that ends.
+
+    Several may hold it at once if all of them say `shared`. `waiting` is said if somebody else has it.
+    """
     folder = places().state / "locks"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     with (folder / what).open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(file, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if waiting:
+                say(f"    {waiting}")
+            fcntl.flock(file, kind)
         yield

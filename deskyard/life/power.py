@@ -10,13 +10,12 @@ from deskyard.declaration import declaration
 from deskyard.engine.backend import Machines, backend_of, machines_of
 from deskyard.errors import ConfigError, SiteError
 from deskyard.host.at_once import at_once
-from deskyard.host.lock import alone
 from deskyard.host.progress import say
 from deskyard.plan.power import Power
 from deskyard.plan.workspace import GATEWAY, WorkspacePlan
 from deskyard.site.files import read_site
 from deskyard.site.ssh_link import SshLink
-from deskyard.workspace import readiness
+from deskyard.workspace import readiness, turn
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Machine:
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Keep others from moving it meanwhile."""
-        with alone(f"power-{self.plan.site}-{self.plan.name}.{self.name}"):
+        with turn.of(self.plan, self.name):
             yield
 
     def move(self, power: Power, work: Callable[[], None]) -> None:

@@ -5,6 +5,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Any, TypeVar
 
@@ -23,7 +24,7 @@ from deskyard.plan.workspace import WorkspacePlan
 from deskyard.site.files import read_site
 from deskyard.site.proxmox import retry
 from deskyard.site.ssh_link import SshLink
-from deskyard.workspace import readiness
+from deskyard.workspace import readiness, turn
 from deskyard.workspace.status import state_of
 
 T = TypeVar("T")
@@ -53,26 +54,28 @@ def up(
 
     Desktops that were taken out of the declaration are only removed, disk and all, if `remove` names them.
     """
-    with step("check", timings):
-        declared = _checked(name)
-        stack = WorkspaceStack(name)
-        backend = backend_of(declared.site)
-        asleep = _asleep(declared.plan)
-        if declared.plan.gateway.machine.domain in asleep:
-            raise SiteError("workspace", name, "is stopped", f"run ./inv workspace.start {name}, then this again")
-        backend.clear(name, stack.on_cluster)
-        _release(declared, stack, remove)
-        steps = _again(backend, stack, stack.changes)
-        _guard_data(name, steps, remove)
-        backend.guard(declared, stack.on_cluster, steps)
-        keys = key_delivery.wanted(declared, stack)
-        customised = customise_delivery.wanted(declared)
-    if steps:
-        with step("machines", timings):
-            _again(backend, stack, stack.up)
-        declared = backend.replan(declared)
-        if asleep:
-            _put_back(declared.plan, asleep)
+    with ExitStack() as held:
+        with step("check", timings):
+            declared = _checked(name)
+            held.enter_context(turn.whole(declared.site.name, name))
+            stack = WorkspaceStack(name)
+            backend = backend_of(declared.site)
+            asleep = _asleep(declared.plan)
+            if declared.plan.gateway.machine.domain in asleep:
+                raise SiteError("workspace", name, "is stopped", f"run ./inv workspace.start {name}, then this again")
+            backend.clear(name, stack.on_cluster)
+            _release(declared, stack, remove)
+            steps = _again(backend, stack, stack.changes)
+            _guard_data(name, steps, remove)
+            backend.guard(declared, stack.on_cluster, steps)
+            keys = key_delivery.wanted(declared, stack)
+            customised = customise_delivery.wanted(declared)
+        if steps:
+            with step("machines", timings):
+                _again(backend, stack, stack.up)
+            declared = backend.replan(declared)
+            if asleep:
+                _put_back(declared.plan, asleep)
     with step("routes", timings):
         _connect(declared.plan)
         backend.open_way(declared.plan)
@@ -99,8 +102,9 @@ def destroy(name: str) -> None:
     if stack.exists():
         stack.check_passphrase()
         SshLink(site.name, name).close()
-        backend.prepare_destroy(name, stack.on_cluster)
-        _again(backend, stack, stack.destroy)
+        with turn.whole(site.name, name):
+            backend.prepare_destroy(name, stack.on_cluster)
+            _again(backend, stack, stack.destroy)
     else:
         say(f"    workspace {name} has no machines")
     shutil.rmtree(places().workspace(site.name, name), ignore_errors=True)
