@@ -30,6 +30,22 @@ def desktop(_: Context, clean: bool = False, json: bool = False) -> None:
     show([asdict(figure) for figure in figures], as_json=json, text="\n".join(lines))
 
 
+@command(
+    help={
+        "target": "WORKSPACE/DESKTOP: one that nobody works on",
+        "reinstall": "exchange its system disk, too, and take the one of before back",
+        "json": "print JSON",
+    }
+)
+def life(_: Context, target: str, reinstall: bool = False, json: bool = False) -> None:
+    """Measure stop, start, pause, snapshots and more of a desktop that is there, as ratios against its own start."""
+    from deskyard.lab.life_bench import measure
+
+    figures = measure(target, reinstall=reinstall)
+    lines = [f"{figure.ratio:9.3f} x  {figure.seconds:9.2f} s  {figure.name}" for figure in figures]
+    show([asdict(figure) for figure in figures], as_json=json, text="\n".join(lines))
+
+
 @command(positional=["name"], help={"name": "the image to build", "json": "print JSON"})
 def image(_: Context, name: str, json: bool = False) -> None:
     """Build an image three times in a copy of the tree: from nothing, with one role changed, with nothing changed."""
@@ -82,4 +98,5 @@ ns.add_task(desktop, default=True)
 ns.add_task(fleet)
 ns.add_task(gateway)
 ns.add_task(image)
+ns.add_task(life)
 ns.add_task(state)
