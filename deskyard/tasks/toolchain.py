@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @command(
     help={
-        "tool": "pulumi, packer, restic (for backups) or proxmoxve (sites of that backend); pulumi and packer if left out",
+        "tool": "pulumi, packer, restic (for backups), proxmoxve (for such sites); pulumi and packer if left out",
         "sha256": "checksum of the official release you trust, where none is pinned (proxmoxve)",
     }
 )
