@@ -27,7 +27,7 @@ def hold(machine: Any, nonce: str, work: Callable[[], None]) -> float:
     code, output = agent.execute(machine, ["/bin/sh", "-c", WRITE, "sh", NONCE], stdin=nonce)
     if code != 0:
         raise SiteError("machine", machine.name(), f"{NONCE} cannot be written: {output.strip()}", "see its disk")
-    watchdog = _watchdog(machine)
+    guard = watchdog(machine)
     began = time.monotonic()
     frozen = thawed = 0
     try:
@@ -36,7 +36,7 @@ def hold(machine: Any, nonce: str, work: Callable[[], None]) -> float:
     finally:
         thawed = _count(machine, "guest-fsfreeze-thaw", FREEZE_SECONDS)
         seconds = time.monotonic() - began
-    agent.execute(machine, ["/bin/kill", str(watchdog)])
+    agent.execute(machine, ["/bin/kill", str(guard)])
     if not 0 < frozen <= thawed:
         reason = f"its file systems did not stand still ({frozen} frozen, {thawed} thawed, {seconds:.1f} s)"
         raise SiteError("machine", machine.name(), reason, "run it again while it writes less")
@@ -55,7 +55,8 @@ def read_nonce(machine: Any) -> str:
     return output.strip() if code == 0 else ""
 
 
-def _watchdog(machine: Any) -> int:
+def watchdog(machine: Any) -> int:
+    """Start what thaws the guest in time; its process there."""
     program = Path(thaw.__file__).read_text()
     options = [str(WATCHDOG_SECONDS), str(WATCHDOG_GOES_ON_SECONDS)]
     code, output = agent.execute(machine, ["/usr/bin/python3", "-B", "-", *options], stdin=program)
