@@ -18,13 +18,14 @@ from deskyard.tasks import (
     toolchain,
     workspace,
 )
-from deskyard.tasks.life import care, snapshot
+from deskyard.tasks.life import backup, care, snapshot
 
 ns = Collection()
 entry.add_to(ns)
 for module in (
     access,
     agent,
+    backup,
     bench,
     care,
     check,

@@ -1,6 +1,7 @@
 """The seam between workspaces and where they run: what each backend does in its own way. A new one is a row here."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -10,12 +11,45 @@ from deskyard.engine.leftovers import Known
 from deskyard.engine.on_libvirt import LibvirtBackend
 from deskyard.engine.on_proxmox import ProxmoxBackend
 from deskyard.model.site import Site
+from deskyard.plan.backup import Moment
 from deskyard.plan.image.source import ImageSource
 from deskyard.plan.isolation.probe import HostFacts
 from deskyard.plan.power import Power
 from deskyard.plan.snapshot import Snapshot
 from deskyard.plan.workspace import WorkspacePlan
 from deskyard.site.files import read_site
+
+
+class Guest(Protocol):
+    """A restored machine that is tried out."""
+
+    def nonce(self) -> str:
+        """The nonce that lies in it; empty if there is none."""
+
+    def faults(self) -> list[str]:
+        """What is wrong with its file systems."""
+
+
+class Backups(Protocol):
+    """What makes backups of one machine, and takes it back to them."""
+
+    def moment(self, nonce: str) -> AbstractContextManager[Moment]:
+        """Its disks as they are now; if it runs, it is given the nonce, and frozen for an instant."""
+
+    def room(self, purpose: str, needed: int) -> AbstractContextManager[Path]:
+        """A folder with room for so many bytes in which disks are restored, gone afterwards."""
+
+    def scratch(self, disks: Mapping[str, Path]) -> AbstractContextManager[Guest]:
+        """A machine like it, without any NIC, started from these restored disks; gone afterwards."""
+
+    def swap(self, disks: Mapping[str, Path]) -> AbstractContextManager[None]:
+        """Give it the content of these restored disks while it is off; if the block fails, its own is put back.
+
+        Its snapshots went with the content of then, and are forgotten at the end.
+        """
+
+    def guest(self) -> AbstractContextManager[Guest]:
+        """The guest of the machine itself, once it has booted."""
 
 
 class SystemDisk(Protocol):
@@ -85,6 +119,9 @@ class Machines(Protocol):
 
     def system(self, domain: str) -> SystemDisk:
         """The system disk of a machine; raises `SiteError` where none can be replaced."""
+
+    def backups(self, domain: str) -> Backups:
+        """What makes backups of a machine; raises `SiteError` where its backend makes them in its own way."""
 
     def stopped(self) -> list[str]:
         """Machines of the workspace that do not run."""

@@ -4,15 +4,17 @@ import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from deskyard.errors import HostError
 from deskyard.host.places import places
 from deskyard.host.progress import say
 
 
 @contextmanager
-def alone(what: str, *, shared: bool = False, waiting: str = "") -> Iterator[None]:
+def alone(what: str, *, shared: bool = False, at_once: bool = False, waiting: str = "") -> Iterator[None]:
     """Hold the machine-wide lock called `what`; ends with the process, however that ends.
 
-    Several may hold it at once if all of them say `shared`. `waiting` is said if somebody else has it.
+    Several may hold it at once if all of them say `shared`. Another run is waited for, which `waiting` says; with
+    `at_once` it is a `HostError`.
     """
     folder = places().state / "locks"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -20,7 +22,10 @@ def alone(what: str, *, shared: bool = False, waiting: str = "") -> Iterator[Non
     with (folder / what).open("w") as file:
         try:
             fcntl.flock(file, kind | fcntl.LOCK_NB)
-        except BlockingIOError:
+        except BlockingIOError as error:
+            if at_once:
+                remedy = "wait for it to end, then run it again"
+                raise HostError("lock", what, "another task holds it", remedy) from error
             if waiting:
                 say(f"    {waiting}")
             fcntl.flock(file, kind)

@@ -32,9 +32,9 @@ class Machine:
         return self.plan.machines()[self.name].domain
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Keep others from moving it meanwhile."""
-        with turn.of(self.plan, self.name):
+    def alone(self, *, at_once: bool = False) -> Iterator[None]:
+        """Keep others from moving it meanwhile; with `at_once` an error if another does."""
+        with turn.of(self.plan, self.name, at_once=at_once):
             yield
 
     def move(self, power: Power, work: Callable[[], None]) -> None:
@@ -50,6 +50,11 @@ class Machine:
                     self.machines.want(self.domain, before)
                 raise
         say(f"    {self.name}: {self.machines.states()[self.domain]['state']}")
+
+    def say_what_is_old(self) -> None:
+        """Say what one that went back in time lacks."""
+        up = f"./inv workspace.up {self.plan.name}"
+        say(f"    its keys and files are those of that time: {up} brings what changed since")
 
     def state(self) -> dict[str, Any]:
         """How it is now."""
@@ -119,11 +124,17 @@ def start_workspace(name: str, *, wait: bool = True) -> dict[str, Any]:
     return _state(plan, machines, [machine.name for machine in wanted])
 
 
-def opened(target: str) -> Machine:
-    """The desktop called WORKSPACE/DESKTOP; raises an error unless its machine is there."""
+def names(target: str) -> tuple[str, str]:
+    """The workspace and the desktop of WORKSPACE/DESKTOP."""
     name, _, desktop = target.partition("/")
     if not desktop:
         raise ConfigError("target", target, "names no desktop", f"give it as {name or 'WORKSPACE'}/DESKTOP")
+    return name, desktop
+
+
+def opened(target: str) -> Machine:
+    """The desktop called WORKSPACE/DESKTOP; raises an error unless its machine is there."""
+    name, desktop = names(target)
     plan, machines = look_up(name)
     machine = Machine(plan, plan.desktop(desktop).name, machines)
     _require_there(machine)

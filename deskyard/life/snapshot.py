@@ -42,8 +42,7 @@ def restore(target: str, name: str, *, wait: bool = True) -> dict[str, Any]:
         runs = machine.machines.desired()[machine.domain] is Power.RUNNING
         if runs:
             machine.machines.start(machine.domain)
-    up = f"./inv workspace.up {machine.plan.name}"
-    say(f"    its keys and files are those of that time: {up} brings what changed since")
+    machine.say_what_is_old()
     if runs and wait:
         readiness.wait(machine.plan, desktops=[machine.plan.desktop(machine.name)])
     return machine.state()

@@ -73,6 +73,12 @@ class Site(Declaration):
         max_length=50,
         description="Further networks that no desktop may reach, as public ones of your LAN; the host's are known.",
     )
+    backups: str | None = Field(
+        None,
+        pattern=r"^(/|sftp:[A-Za-z0-9._@-]+:|sftp://[A-Za-z0-9._@:\[\]-]+/|s3:(https?://)?[A-Za-z0-9.:-]+/)[A-Za-z0-9._/+-]*$",
+        description="Where backups go, a folder for each workspace: /srv/backups, sftp:user@host:/srv/backups or "
+        "s3:https://host/bucket. A folder has to be there. This machine's state folder if left out.",
+    )
     tiers: dict[str, Tier] = Field(default_factory=dict, description="Further tiers of this site.")
 
     @model_validator(mode="after")

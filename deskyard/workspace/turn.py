@@ -15,12 +15,18 @@ def whole(site: str, workspace: str) -> Iterator[None]:
 
 
 @contextmanager
-def of(plan: WorkspacePlan, machine: str) -> Iterator[None]:
-    """Keep other tasks from one machine, and from making or removing any of its workspace."""
-    with alone(_lock(plan.site, plan.name), shared=True, waiting=f"{plan.name} is being changed: waiting for its end"):
-        waiting = f"another task moves {plan.name}/{machine}: waiting for its end"
-        with alone(f"power-{plan.site}-{plan.name}.{machine}", waiting=waiting):
-            yield
+def of(plan: WorkspacePlan, machine: str, *, at_once: bool = False) -> Iterator[None]:
+    """Keep other tasks from one machine, and from making or removing any of its workspace.
+
+    With `at_once` it is a `HostError` that another task is at work.
+    """
+    changed = f"{plan.name} is being changed: waiting for its end"
+    moved = f"another task moves {plan.name}/{machine}: waiting for its end"
+    with (
+        alone(_lock(plan.site, plan.name), shared=True, at_once=at_once, waiting=changed),
+        alone(f"power-{plan.site}-{plan.name}.{machine}", at_once=at_once, waiting=moved),
+    ):
+        yield
 
 
 def _lock(site: str, workspace: str) -> str:

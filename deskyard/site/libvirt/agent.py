@@ -19,7 +19,7 @@ ANSWER_SECONDS = 10
 def answers(machine: Any) -> bool:
     """True if the agent in this machine answers."""
     try:
-        _call(machine, "guest-ping", {}, seconds=5)
+        call(machine, "guest-ping", seconds=5)
     except SiteError:
         return False
     return True
@@ -33,21 +33,23 @@ def wait(machine: Any, seconds: float, pause: Callable[[float], None] = time.sle
 def read_file(machine: Any, path: str) -> str:
     """The text of a small file of the guest."""
     with understood(machine.name()):
-        handle = int(_call(machine, "guest-file-open", {"path": path, "mode": "r"}))
+        handle = int(call(machine, "guest-file-open", {"path": path, "mode": "r"}))
         try:
-            answer = _call(machine, "guest-file-read", {"handle": handle, "count": MAX_BYTES})
+            answer = call(machine, "guest-file-read", {"handle": handle, "count": MAX_BYTES})
         finally:
-            _call(machine, "guest-file-close", {"handle": handle})
+            call(machine, "guest-file-close", {"handle": handle})
         return _text(answer["buf-b64"])
 
 
-def execute(machine: Any, argv: Sequence[str], seconds: float = 30) -> tuple[int, str]:
+def execute(machine: Any, argv: Sequence[str], seconds: float = 30, stdin: str = "") -> tuple[int, str]:
     """Run a program in the guest; returns its exit code and output."""
     arguments = {"path": argv[0], "arg": list(argv[1:]), "capture-output": True}
+    if stdin:
+        arguments["input-data"] = base64.b64encode(stdin.encode()).decode()
     deadline = Deadline(seconds)
     with understood(machine.name()):
-        pid = int(_call(machine, "guest-exec", arguments)["pid"])
-        while not (status := _call(machine, "guest-exec-status", {"pid": pid}))["exited"]:
+        pid = int(call(machine, "guest-exec", arguments)["pid"])
+        while not (status := call(machine, "guest-exec-status", {"pid": pid}))["exited"]:
             if deadline.is_over:
                 raise SiteError("machine", machine.name(), f"{argv[0]} did not end in time", "run the command again")
             time.sleep(0.3)
@@ -65,7 +67,8 @@ def _text(encoded: str) -> str:
     return base64.b64decode(encoded[: MAX_BYTES * 2])[:MAX_BYTES].decode(errors="replace")
 
 
-def _call(machine: Any, command: str, arguments: dict[str, Any], seconds: int = ANSWER_SECONDS) -> Any:
+def call(machine: Any, command: str, arguments: dict[str, Any] | None = None, *, seconds: int = ANSWER_SECONDS) -> Any:
+    """Ask the agent of a machine; what it answers may be anything."""
     request = json.dumps({"execute": command, "arguments": arguments} if arguments else {"execute": command})
     try:
         answer = libvirt_qemu.qemuAgentCommand(machine, request, seconds, 0)

@@ -132,6 +132,16 @@ def connection(uri: str = URI) -> Iterator[Any]:
         link.close()
 
 
+@contextlib.contextmanager
+def machine(domain: str) -> Iterator[Any]:
+    """A machine by its name; what libvirt refuses becomes an error that names it."""
+    with connection() as link:
+        try:
+            yield link.lookupByName(domain)
+        except libvirt.libvirtError as error:
+            raise SiteError("machine", domain, str(error), "run ./inv workspace.up") from error
+
+
 def namespace() -> str | None:
     """The network namespace in which libvirt's daemon lives, if that is ours; None for the system's daemon."""
     if not net_namespace.exists():

@@ -1,19 +1,18 @@
 """The machines of a workspace on this machine's hypervisor: their states, and evidence of their failures."""
 
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 from xml.etree import ElementTree
 
 import libvirt
 
-from deskyard.errors import SiteError
 from deskyard.plan.power import Power
 from deskyard.plan.snapshot import Snapshot
 from deskyard.plan.workspace import WorkspacePlan
 from deskyard.site.libvirt import agent, daemon, power, snapshots
+from deskyard.site.libvirt.backup.backups import LibvirtBackups
 from deskyard.site.libvirt.system_disk import LibvirtSystemDisk
 
 T = TypeVar("T")
@@ -42,47 +41,51 @@ class LibvirtMachines:
 
     def want(self, domain: str, wanted: Power) -> None:
         """Keep with a machine what it is wanted to be."""
-        with self._machine(domain) as machine:
+        with daemon.machine(domain) as machine:
             power.want(machine, wanted)
 
     def start(self, domain: str) -> None:
         """Let a machine run, with a clock that is right."""
-        with self._machine(domain) as machine:
+        with daemon.machine(domain) as machine:
             power.start(machine)
 
     def shut_down(self, domain: str, *, force: bool) -> None:
         """Let the guest shut down, or pull its plug."""
-        with self._machine(domain) as machine:
+        with daemon.machine(domain) as machine:
             power.shut_down(machine, force=force)
 
     def pause(self, domain: str, *, to_disk: bool) -> None:
         """Halt a machine as it is."""
-        with self._machine(domain) as machine:
+        with daemon.machine(domain) as machine:
             power.pause(machine, to_disk=to_disk)
 
     def snapshots(self, domain: str) -> list[Snapshot]:
         """The snapshots of a machine, the oldest first."""
-        with self._machine(domain) as machine:
+        with daemon.machine(domain) as machine:
             return snapshots.listed(machine)
 
     def take_snapshot(self, domain: str, wanted: Snapshot) -> None:
         """Take a snapshot of a machine."""
-        with self._machine(domain) as machine:
+        with daemon.machine(domain) as machine:
             snapshots.take(machine, wanted)
 
     def restore_snapshot(self, domain: str, name: str) -> None:
         """Bring a machine back to what it was."""
-        with self._machine(domain) as machine:
+        with daemon.machine(domain) as machine:
             snapshots.restore(machine, name)
 
     def delete_snapshot(self, domain: str, name: str) -> None:
         """Delete a snapshot of a machine."""
-        with self._machine(domain) as machine:
+        with daemon.machine(domain) as machine:
             snapshots.delete(machine, name)
 
     def system(self, domain: str) -> LibvirtSystemDisk:
         """The system disk of a machine."""
         return LibvirtSystemDisk(domain)
+
+    def backups(self, domain: str) -> LibvirtBackups:
+        """What makes backups of a machine, and takes it back to them."""
+        return LibvirtBackups(domain)
 
     def stopped(self) -> list[str]:
         """Machines of the workspace that do not run."""
@@ -91,7 +94,7 @@ class LibvirtMachines:
 
     def host_key(self, domain: str) -> str:
         """The SSH host key of a machine, told by its agent."""
-        with self._machine(domain) as machine:
+        with daemon.machine(domain) as machine:
             return agent.host_key(machine)
 
     def keep_evidence(self, folder: Path) -> None:
@@ -109,15 +112,6 @@ class LibvirtMachines:
             return {}
         with daemon.connection() as link:
             return {found.name(): ask(found) for found in link.listAllDomains() if found.name() in self._names}
-
-    @contextmanager
-    def _machine(self, domain: str) -> Iterator[Any]:
-        """The machine; what libvirt refuses becomes an error that names it."""
-        with daemon.connection() as link:
-            try:
-                yield link.lookupByName(domain)
-            except libvirt.libvirtError as error:
-                raise SiteError("machine", domain, str(error), "run ./inv workspace.up") from error
 
 
 def _state(domain: Any) -> dict[str, Any]:

@@ -22,6 +22,8 @@ SPARE_SHARE, MOST_SPARE = 10, 8 * documents.GIB
 MARKER, DISK = ".complete", ".qcow2"
 # What lies beside a system disk, DOMAIN.WORD.qcow2: the next one, and the one before.
 BESIDE = ("next", "before")
+# And beside any disk while a backup of it is restored: the content of then, and that of now.
+RESTORING = ("restored", "unrestored")
 
 
 def pool(link: Any) -> Any:
@@ -112,7 +114,7 @@ def remove_overlay(link: Any, name: str) -> None:
     """Delete an overlay with what lies beside it, and the images that nothing is an overlay of any more."""
     with alone("libvirt-images"):
         stem = name.removesuffix(DISK)
-        found = [lookup(link, there) for there in (name, *(f"{stem}.{word}{DISK}" for word in BESIDE))]
+        found = [lookup(link, there) for there in (name, *(f"{stem}.{word}{DISK}" for word in (*BESIDE, *RESTORING)))]
         for volume in filter(None, found):
             with gone_is_fine():
                 volume.delete()

@@ -141,6 +141,12 @@ class ClusterMachines:
         remedy = "keep it up to date from inside, or declare a new desktop and move what it needs"
         raise SiteError("machine", domain, reason, remedy)
 
+    def backups(self, domain: str) -> NoReturn:
+        """None of ours: a cluster makes its own, which know its storages."""
+        reason = "backups of machines on a cluster are the cluster's own for now"
+        remedy = "use vzdump or a Proxmox Backup Server: Datacenter, Backup in its web interface"
+        raise SiteError("site", self._plan.site, reason, remedy)
+
     def keep_evidence(self, folder: Path) -> None:
         """Save what the API tells: configuration, state and the last tasks. Console and screen need a node's shell."""
         for domain, machine in self._found.items():

@@ -1,0 +1,1 @@
+"""Makes backups of desktops, proves them, and takes desktops back to them."""

@@ -1,0 +1,89 @@
+"""Makes backups of desktops and lists them."""
+
+import secrets
+import sys
+import time
+from dataclasses import asdict, replace
+from typing import Any
+
+from deskyard.declaration import declaration
+from deskyard.host.progress import say, step
+from deskyard.life import power
+from deskyard.life.backup.repository import Repository, repository_of
+from deskyard.plan import backup as plan
+from deskyard.plan.backup import Backup
+from deskyard.plan.workspace import WorkspacePlan
+
+
+def run(target: str) -> dict[str, Any]:
+    """Make a backup of a desktop: of all its disks as of one moment, while it runs or is off.
+
+    It is listed once every byte is kept; it counts once it is verified.
+    """
+    machine = power.opened(target)
+    backups = machine.machines.backups(machine.domain)
+    repository = repository_of(machine.plan.site, machine.plan.name)
+    with machine.alone(at_once=True):
+        if repository.prepare():
+            _show_key(repository)
+        present = plan.backups(repository.snapshots(), machine.name)
+        nonce, made = secrets.token_hex(16), int(time.time())
+        name = plan.free_name(made, present)
+        wanted = Backup(name, machine.name, made, running=True, nonce=nonce)
+        with backups.moment(nonce) as moment:
+            if moment.running:
+                say(f"    its file systems stood still for {moment.frozen_seconds:.2f} s")
+            else:
+                wanted = replace(wanted, running=False, nonce=_known(present, target))
+            for source in moment.sources:
+                with step(f"read {source.target}"):
+                    disk, added = repository.keep(source, machine.name, name)
+                wanted = replace(wanted, disks=(*wanted.disks, disk), added=wanted.added + added)
+        repository.finish(wanted)
+    done = {"desktop": target, "frozen_seconds": round(moment.frozen_seconds, 3), "backup": asdict(wanted)}
+    return {**done, "location": repository.location}
+
+
+def listing(target: str) -> dict[str, Any]:
+    """The whole backups of a desktop, the oldest first; of one that is gone, too."""
+    workspace, desktop = power.names(target)
+    found, repository = present_of(declaration.read(workspace).plan, desktop)
+    return {"desktop": target, "location": repository.location, "backups": [asdict(backup) for backup in found]}
+
+
+def present_of(plan_: WorkspacePlan, desktop: str) -> tuple[list[Backup], Repository]:
+    """The whole backups of a desktop, and the repository that holds them."""
+    repository = repository_of(plan_.site, plan_.name)
+    return plan.backups(repository.snapshots(), desktop), repository
+
+
+def text(found: dict[str, Any]) -> str:
+    """The backups of a desktop, a line for each."""
+    return "\n".join(line(row) for row in found["backups"]) or f"{found['desktop']} has no backups"
+
+
+def line(row: dict[str, Any]) -> str:
+    """A backup in a line."""
+    size, added = sum(disk["size"] for disk in row["disks"]) >> 30, row["added"] / (1 << 20)
+    made = time.strftime("%Y-%m-%d %H:%M", time.localtime(row["made"]))
+    proved = row["verified"]
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(proved)) if proved is not None else None
+    verdict = f"verified {when}" if when else "not verified"
+    state = "running" if row["running"] else "off"
+    return f"{row['id']}  {made}  {state}  {len(row['disks'])} disk(s), {size} GiB, {added:.1f} MiB new  {verdict}"
+
+
+def _known(present: list[Backup], target: str) -> str:
+    nonce = plan.last_nonce(present)
+    known = "the last that is known is noted" if nonce else "and none is known: this backup cannot be verified"
+    say(f"    {target} is off, so no new nonce can be written into it: {known}")
+    return nonce
+
+
+def _show_key(repository: Repository) -> None:
+    """Once, and only to a person: a log would keep it."""
+    say(f"    the key of this workspace's backups is {repository.key}: without it they cannot be read")
+    if sys.stderr.isatty():
+        say(f"    keep a copy in your safe, it is not shown again: {repository.key.read_text()}")
+    else:
+        say("    keep a copy of that file in your safe")

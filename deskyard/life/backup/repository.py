@@ -1,0 +1,185 @@
+"""The restic repository of a workspace: what is in it is encrypted with a key of its own."""
+
+import json
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deskyard.errors import ConfigError, SiteError
+from deskyard.host.command import Result, run
+from deskyard.host.lock import alone
+from deskyard.host.places import places
+from deskyard.host.progress import say
+from deskyard.host.secret_file import write_secret
+from deskyard.host.toolchain import locate
+from deskyard.plan import backup as plan
+from deskyard.plan.backup import Backup, Disk, Source
+from deskyard.site.files import read_site
+
+SHORT_SECONDS, LONG_SECONDS = 600.0, 24 * 3600.0
+# A backup of another desktop keeps the repository from being changed otherwise.
+LOCK_WAIT = "1h"
+ABSENT, WRONG_KEY = 10, 12
+SAY_EVERY_PERCENT = 10
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A repository and the file that holds its key.
+
+    The key is a file of the site, not a secret of the stack: backups have to open when the state of the engine is
+    lost, and be made by a timer that knows no passphrase.
+    """
+
+    workspace: str
+    location: str
+    key: Path
+
+    def snapshots(self) -> list[dict[str, Any]]:
+        """All of restic's snapshots; none if nothing was ever kept."""
+        if not self.key.exists():
+            return []
+        found: list[dict[str, Any]] = json.loads(self._restic("snapshots", "--json", "--no-lock").stdout)
+        return found
+
+    def prepare(self) -> bool:
+        """Make key and repository at first use, whether it did; lift locks of processes that have died."""
+        with alone(f"backup-key-{self.key.parent.parent.name}-{self.workspace}"):
+            made = not self.key.exists()
+            if made:
+                write_secret(self.key, secrets.token_urlsafe(32).encode())
+            answer = self._restic("cat", "config", check=False)
+            if answer.code == ABSENT:
+                self._init()
+            elif answer.code != 0:
+                if made:
+                    self.key.unlink()
+                raise self._closed(answer)
+        self._restic("unlock")
+        return made
+
+    def keep(self, source: Source, desktop: str, backup: str) -> tuple[Disk, int]:
+        """Read a disk into the repository; returns it, and how many bytes it added.
+
+        The exit code of what reads it and the count of its bytes decide: raises `SiteError` for a disk that is not
+        whole.
+        """
+        tags = [part for tag in plan.disk_tags(desktop, backup) for part in ("--tag", tag)]
+        options = ["--stdin-from-command", "--stdin-filename", file_of(source.target), *self._made_by, *tags]
+        follow = _Progress(source)
+        self._restic("backup", "--json", *options, "--", *source.argv, timeout=LONG_SECONDS, on_line=follow)
+        done = follow.summary
+        if done.get("total_bytes_processed") != source.size or not done.get("snapshot_id"):
+            reason = f"{done.get('total_bytes_processed')} bytes came of {source.size}"
+            raise SiteError("disk", source.target, reason, "run it again: what was kept of it is no backup")
+        disk = Disk(source.target, source.size, source.used, str(done["snapshot_id"]))
+        return disk, int(done.get("data_added_packed", 0))
+
+    def finish(self, backup: Backup) -> None:
+        """Write the manifest: from now on it is a backup."""
+        tags = [part for tag in backup.tags for part in ("--tag", tag)]
+        options = ["--stdin", "--stdin-filename", "manifest.txt", *self._made_by, *tags]
+        self._restic("backup", "--json", *options, stdin="\n".join(backup.tags))
+
+    def tag(self, backup: Backup) -> None:
+        """Write anew what is said of a backup."""
+        self._restic("tag", *(part for tag in backup.tags for part in ("--set", tag)), backup.manifest)
+
+    def restore(self, disk: Disk, folder: Path) -> Path:
+        """Restore a disk into a folder, with holes where it is empty; each piece is checked against its hash.
+
+        Raises an error if a piece is damaged or missing.
+        """
+        name = file_of(disk.target)
+        options = ["--target", str(folder), "--sparse", "--include", f"/{name}"]
+        self._restic("restore", disk.snapshot, *options, timeout=LONG_SECONDS)
+        path = folder / name
+        if not path.exists() or path.stat().st_size != disk.size:
+            raise SiteError("disk", disk.target, f"is not {disk.size} bytes long once restored", "take another backup")
+        return path
+
+    def outdated(self, desktop: str, policy: Mapping[str, int]) -> list[str]:
+        """The manifests of a desktop that a policy does not keep."""
+        mine = ["--tag", f"{plan.MANIFEST},desktop={desktop}", "--group-by", ""]
+        answer = self._restic("forget", "--dry-run", "--json", *mine, *plan.kept(policy))
+        groups = json.loads(answer.stdout or "[]")
+        return [str(row["id"]) for group in groups for row in group.get("remove") or ()]
+
+    def forget(self, snapshots: Sequence[str]) -> None:
+        """Drop snapshots; what only they held stays until `prune`."""
+        if snapshots:
+            self._restic("forget", *snapshots)
+
+    def prune(self) -> None:
+        """Delete what no snapshot holds."""
+        self._restic("prune", timeout=LONG_SECONDS)
+
+    @property
+    def _made_by(self) -> list[str]:
+        return ["--host", f"deskyard-{self.workspace}"]
+
+    def _init(self) -> None:
+        folder = Path(self.location).parent
+        if self.location.startswith("/") and not folder.is_dir() and not folder.is_relative_to(places().sites):
+            # A disk that is not mounted would be taken for an empty one.
+            raise ConfigError("backups", str(folder), "is not there", "mount it, or make the folder")
+        self._restic("init")
+        say(f"    a new repository of backups: {self.location}")
+
+    def _closed(self, answer: Result) -> ConfigError:
+        if answer.code == WRONG_KEY:
+            remedy = f"put its key into {self.key} (mode 0600)"
+            return ConfigError("backups", self.location, "its key is another than this machine has", remedy)
+        return ConfigError("backups", self.location, f"does not open: {answer.stderr.strip()[-500:]}", "mend the cause")
+
+    def _restic(
+        self,
+        *arguments: str,
+        timeout: float = SHORT_SECONDS,
+        stdin: str | None = None,
+        check: bool = True,
+        on_line: Callable[[str], None] | None = None,
+    ) -> Result:
+        # Machines that somebody works on come first.
+        start = ["nice", "-n", "10", str(locate("restic")), "--repo", self.location, "--retry-lock", LOCK_WAIT]
+        env = {
+            "RESTIC_PASSWORD_FILE": str(self.key),
+            "RESTIC_CACHE_DIR": str(places().cache / "restic"),
+            "RESTIC_PROGRESS_FPS": "0.5",
+        }
+        return run([*start, *arguments], timeout=timeout, stdin=stdin, env=env, check=check, on_line=on_line)
+
+
+def repository_of(site: str, workspace: str) -> Repository:
+    """The repository of a workspace, there or not."""
+    folder = places().sites / site
+    location = (read_site(site).backups or str(folder / "backups")).rstrip("/")
+    return Repository(workspace, f"{location}/{workspace}", folder / "backup-keys" / workspace)
+
+
+def file_of(target: str) -> str:
+    """The file that a disk is in a snapshot of restic."""
+    return f"{target}.raw"
+
+
+class _Progress:
+    """Follows what restic says of its work."""
+
+    def __init__(self, source: Source) -> None:
+        self._source, self._percent, self.summary = source, 0, dict[str, Any]()
+
+    def __call__(self, line: str) -> None:
+        try:
+            told = json.loads(line)
+        except ValueError:
+            return
+        if not isinstance(told, dict):
+            return
+        if told.get("message_type") == "summary":
+            self.summary = told
+        percent = 100 * int(told.get("bytes_done") or 0) // self._source.size
+        if percent >= self._percent + SAY_EVERY_PERCENT:
+            self._percent = percent
+            say(f"    {self._source.target}: {percent} % of {self._source.size >> 20} MiB")

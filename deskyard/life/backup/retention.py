@@ -1,0 +1,57 @@
+"""Lets old backups go."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from deskyard.declaration import declaration
+from deskyard.host.progress import say, step
+from deskyard.life import power
+from deskyard.life.backup import backup
+from deskyard.life.backup.repository import Repository
+from deskyard.plan import backup as plan
+from deskyard.plan.backup import Backup
+from deskyard.workspace import turn
+
+
+def prune(target: str, counts: Sequence[int], *, really: bool = False) -> dict[str, Any]:
+    """What is not kept of a desktop's backups, and half ones; they go only if `really`. `counts` are those of `KEEP`.
+
+    The last that is verified stays whatever they say.
+    """
+    policy = dict(zip(plan.KEEP, counts, strict=True))
+    plan.kept(policy)
+    workspace, desktop = power.names(target)
+    plan_ = declaration.read(workspace).plan
+    # A backup that is being made would be taken for a half one.
+    with turn.of(plan_, desktop, at_once=True):
+        present, repository = backup.present_of(plan_, desktop)
+        outdated = repository.outdated(desktop, policy) if present else []
+        doomed = plan.spared([one for one in present if one.manifest in outdated], present)
+        left = plan.leftovers(repository.snapshots(), desktop)
+        if really:
+            _drop(repository, doomed, left)
+    if not really and (doomed or left):
+        say("    nothing was deleted: add --yes to do it")
+    kept = [one for one in present if one not in doomed]
+    rows = {"removed": [asdict(one) for one in doomed], "kept": [asdict(one) for one in kept]}
+    return {"desktop": target, "done": really, "half": len(left), **rows}
+
+
+def _drop(repository: Repository, doomed: Sequence[Backup], left: Sequence[str]) -> None:
+    repository.prepare()
+    # Manifests first: what is half gone is no backup.
+    repository.forget([one.manifest for one in doomed])
+    repository.forget([*(disk.snapshot for one in doomed for disk in one.disks), *left])
+    with step("delete what nothing holds any more"):
+        repository.prune()
+
+
+def text(found: dict[str, Any]) -> str:
+    """What goes and what stays, a line for each."""
+    verb = "removed" if found["done"] else "would go"
+    lines = [f"kept      {backup.line(row)}" for row in found["kept"]]
+    lines += [f"{verb:8}  {backup.line(row)}" for row in found["removed"]]
+    if found["half"]:
+        lines.append(f"{verb:8}  {found['half']} disk(s) of backups that were interrupted")
+    return "\n".join(lines) or f"{found['desktop']} has no backups"

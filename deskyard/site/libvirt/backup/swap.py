@@ -1,0 +1,82 @@
+"""Gives a domain that is off the content of restored disks, under the names that its disks have."""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import libvirt
+
+from deskyard.errors import SiteError
+from deskyard.host.lock import alone
+from deskyard.site.libvirt import power, storage
+from deskyard.site.libvirt.backup.content import Disk, chain, disks, qemu_img
+
+
+@contextlib.contextmanager
+def swapped(machine: Any, restored: Mapping[str, Path]) -> Iterator[None]:
+    """The domain has the restored content; if the block fails, it has its own again, and is off.
+
+    Its snapshots lie in the content of before; libvirt forgets them when that goes.
+    """
+    found = disks(machine)
+    _check(machine, found, restored)
+    try:
+        for disk in found:
+            _make(disk, restored[disk.target], int(machine.blockInfo(disk.target)[0]))
+        try:
+            with alone("libvirt-images"):
+                for disk in found:
+                    _kept(disk).hardlink_to(disk.path)
+                    _fresh(disk).replace(disk.path)
+            yield
+        except BaseException:
+            power.shut_down(machine, force=True)
+            for disk in found:
+                if _kept(disk).exists():
+                    _kept(disk).replace(disk.path)
+            raise
+    finally:
+        for disk in found:
+            _fresh(disk).unlink(missing_ok=True)
+        storage.refresh(storage.pool(machine.connect()))
+    for snapshot in machine.listAllSnapshots():
+        snapshot.delete(libvirt.VIR_DOMAIN_SNAPSHOT_DELETE_METADATA_ONLY)
+    for disk in found:
+        _kept(disk).unlink()
+
+
+def _check(machine: Any, found: list[Disk], restored: Mapping[str, Path]) -> None:
+    if {disk.target for disk in found} != set(restored):
+        have, there = ", ".join(sorted(disk.target for disk in found)), ", ".join(sorted(restored))
+        reason = f"it has the disks {have}, and the backup {there}"
+        raise SiteError("machine", machine.name(), reason, "take a backup of a machine with the same disks")
+    for disk in found:
+        if _kept(disk).exists() and not _kept(disk).samefile(disk.path):
+            reason = f"a restore was interrupted: {_kept(disk)} is what {disk.path.name} held before"
+            remedy = f"while it is off: mv {_kept(disk)} {disk.path} to go back to that, or delete it"
+            raise SiteError("machine", machine.name(), reason, remedy)
+        _kept(disk).unlink(missing_ok=True)
+
+
+def _make(disk: Disk, raw: Path, capacity: int) -> None:
+    """The restored disk beside the present one, on the same image, with what differs from that alone."""
+    fresh = _fresh(disk)
+    fresh.unlink(missing_ok=True)
+    below = chain(disk.path)[0].get("full-backing-filename")
+    size = str(max(capacity, raw.stat().st_size))
+    qemu_img("create", "-q", "-f", "qcow2", "-b", str(raw), "-F", "raw", str(fresh), size)
+    qemu_img("rebase", "-q", "-f", "qcow2", *(["-b", below, "-F", "qcow2"] if below else ["-b", ""]), str(fresh))
+    own = disk.path.stat()
+    os.chown(fresh, own.st_uid, own.st_gid)
+    shutil.copymode(disk.path, fresh)
+
+
+def _fresh(disk: Disk) -> Path:
+    return disk.path.with_suffix(f".{storage.RESTORING[0]}.qcow2")
+
+
+def _kept(disk: Disk) -> Path:
+    return disk.path.with_suffix(f".{storage.RESTORING[1]}.qcow2")

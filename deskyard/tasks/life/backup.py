@@ -1,0 +1,104 @@
+"""backup.*: copies of a desktop that outlive it, encrypted, each proved by booting it."""
+
+from invoke import Collection, Context
+
+from deskyard.tasks.front import command, confirm, show
+
+TARGET, JSON = "WORKSPACE/DESKTOP", "print JSON"
+
+
+@command(help={"target": TARGET, "json": JSON})
+def run(_: Context, target: str, json: bool = False) -> None:
+    """Make a backup of a desktop while it runs, or is off; it counts once backup.verify has booted it."""
+    from deskyard.life.backup import backup
+
+    done = backup.run(target)
+    show(done, as_json=json, text=backup.line(done["backup"]))
+
+
+@command(name="list", help={"target": TARGET, "json": JSON})
+def list_(_: Context, target: str, json: bool = False) -> None:
+    """List a desktop's backups, the oldest first; half ones are none."""
+    from deskyard.life.backup import backup
+
+    found = backup.listing(target)
+    show(found, as_json=json, text=backup.text(found))
+
+
+@command(help={"target": TARGET, "backup": "id of the backup (default: the newest)", "json": JSON})
+def verify(_: Context, target: str, backup: str = "latest", json: bool = False) -> None:
+    """Restore a backup into a machine without any NIC, boot it, and read back what was written before: it counts."""
+    from deskyard.life.backup import backup as listing
+    from deskyard.life.backup import restoration
+
+    done = restoration.verify(target, backup)
+    show(done, as_json=json, text=listing.line(done["backup"]))
+
+
+@command(
+    help={
+        "target": TARGET,
+        "name": "id of the backup, or latest",
+        "yes": "do not ask: what changed since the backup is lost, and so are its snapshots",
+        "force": "pull the plug of a desktop that does not shut down",
+        "wait": "wait until its routes answer (--no-wait: do not)",
+        "json": JSON,
+    }
+)
+def restore(
+    _: Context,
+    target: str,
+    name: str,
+    yes: bool = False,
+    force: bool = False,
+    wait: bool = True,
+    json: bool = False,
+) -> None:
+    """Take a desktop back to a backup; WHAT CHANGED SINCE IS LOST, and its snapshots are, too."""
+    from deskyard.life import power
+    from deskyard.life.backup import restoration
+
+    if not yes:
+        lost = f"This takes {target} back to the backup {name}: what changed since and its snapshots are lost."
+        remedy = f"add --yes: ./inv backup.restore {target} {name} --yes"
+        confirm("backup.restore", target, name, f"{lost} Type the backup's id to go on: ", remedy)
+    done = restoration.restore(target, name, force=force, wait=wait)
+    show(done, as_json=json, text=power.text(done))
+
+
+@command(
+    help={
+        "target": TARGET,
+        "keep-last": "keep the last N",
+        "keep-hourly": "keep the last of each of N hours",
+        "keep-daily": "keep the last of each of N days",
+        "keep-weekly": "keep the last of each of N weeks",
+        "keep-monthly": "keep the last of each of N months",
+        "keep-yearly": "keep the last of each of N years",
+        "yes": "do it; without, only what would go is said",
+        "json": JSON,
+    }
+)
+def prune(
+    _: Context,
+    target: str,
+    keep_last: int = 0,
+    keep_hourly: int = 0,
+    keep_daily: int = 0,
+    keep_weekly: int = 0,
+    keep_monthly: int = 0,
+    keep_yearly: int = 0,
+    yes: bool = False,
+    json: bool = False,
+) -> None:
+    """Say which of a desktop's backups a policy does not keep, and with --yes DELETE THEM; the last verified stays."""
+    from deskyard.life.backup import retention
+
+    counts = (keep_last, keep_hourly, keep_daily, keep_weekly, keep_monthly, keep_yearly)
+    done = retention.prune(target, counts, really=yes)
+    show(done, as_json=json, text=retention.text(done))
+
+
+ns = Collection("backup")
+for task in (run, list_, verify, restore, prune):
+    ns.add_task(task)

@@ -1,0 +1,56 @@
+"""Backups of a real desktop: made while it runs, proved by booting it, taken back; a freeze ends by itself."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from deskyard.site.libvirt import agent, daemon
+from deskyard.site.libvirt.backup import freeze
+from tests.e2e.test_power import DESKTOP, IDENTITY, WAIT_SECONDS, preview
+from tests.support.workspaces import Running
+
+pytestmark = pytest.mark.vm
+
+MOST_FROZEN_SECONDS = 10.0
+
+
+def listed(running: Running) -> list[dict[str, Any]]:
+    """The backups of its desktop."""
+    found = json.loads(running.inv("backup.list", f"{running.name}/{DESKTOP}", "--json").stdout)
+    return list(found["backups"])
+
+
+def test_desktop_comes_back_from_a_backup_that_was_booted(other: Running) -> None:
+    target = f"{other.name}/{DESKTOP}"
+    identity = other.ssh(DESKTOP, IDENTITY).stdout
+    other.ssh(DESKTOP, "echo first > kept && sync")
+    made = json.loads(other.inv("backup.run", target, "--json", timeout=WAIT_SECONDS).stdout)
+    assert 0 < made["frozen_seconds"] < MOST_FROZEN_SECONDS
+    assert [disk["target"] for disk in made["backup"]["disks"]] == ["vda", "vdc"]
+    other.inv("backup.verify", target, timeout=WAIT_SECONDS)
+    assert [row["verified"] is not None for row in listed(other)] == [True]
+    assert not [name for name in daemon.state().domains if name.endswith(".verify")]
+
+    other.ssh(DESKTOP, "echo second > kept && sync")
+    refused = other.inv("backup.restore", target, "latest", check=False)
+    assert (refused.returncode, "--yes" in refused.stderr) == (1, True)
+    other.hang_up(DESKTOP)
+    other.inv("backup.restore", target, "latest", "--yes", timeout=2 * WAIT_SECONDS)
+    assert other.ssh(DESKTOP, "cat kept").stdout == "first\n"
+    assert other.ssh(DESKTOP, IDENTITY).stdout == identity
+    assert preview(other) == {}
+
+
+def test_freeze_ends_by_itself_if_nobody_thaws(other: Running) -> None:
+    with daemon.machine(other.plan.desktop(DESKTOP).machine.domain) as machine:
+        freeze.watchdog(machine)
+        began = time.monotonic()
+        assert int(agent.call(machine, "guest-fsfreeze-freeze", seconds=freeze.FREEZE_SECONDS)) > 0
+        # It waits until the file system takes the file.
+        other.ssh(DESKTOP, "touch written && sync")
+        assert time.monotonic() - began < MOST_FROZEN_SECONDS + 5
+        # The agent still believes it to be frozen, and runs no program, until the next backup tells it.
+        freeze.release(machine)
+        assert agent.execute(machine, ["/bin/true"])[0] == 0

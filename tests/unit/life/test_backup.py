@@ -1,0 +1,216 @@
+"""Backups on the real restic: listed when whole, counted when booted; a desktop goes back to one or stays as it was."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from deskyard.declaration import declaration
+from deskyard.errors import CommandError, ConfigError, HostError, SiteError
+from deskyard.life import power
+from deskyard.life.backup import backup, restoration, retention
+from deskyard.plan.backup import Moment, Source
+from deskyard.plan.power import Power
+from tests.unit.life.machines import DEV1, PLAN, Machines
+from tests.unit.life.restic import use_restic
+
+TARGET = "lab/dev1"
+SIZE = 4 << 20
+
+
+@dataclass
+class Desk:
+    """A desktop whose disk is a file that begins with its nonce, and what makes backups of it."""
+
+    folder: Path
+    machines: Machines
+    reader: str = "cat"
+    wrong: list[str] = field(default_factory=list)
+    boots: bool = True
+
+    @property
+    def disk(self) -> Path:
+        return self.folder / "disk"
+
+    def write(self, text: str, nonce: str | None = None) -> None:
+        self.disk.write_text(f"{nonce or self.disk.read_text().split()[0]} {text}".ljust(SIZE, "."))
+
+    def text(self) -> str:
+        return self.disk.read_text().split()[1].rstrip(".")
+
+    @contextlib.contextmanager
+    def moment(self, nonce: str) -> Iterator[Moment]:
+        runs = self.machines.now[DEV1] == "running"
+        if runs:
+            self.write(self.text(), nonce)
+        yield Moment(runs, 0.1, [Source("vda", SIZE, SIZE, ["sh", "-c", f"{self.reader} {self.disk}"])])
+
+    @contextlib.contextmanager
+    def room(self, purpose: str, needed: int) -> Iterator[Path]:
+        folder = self.folder / purpose
+        folder.mkdir()
+        yield folder
+        for path in folder.iterdir():
+            path.unlink()
+        folder.rmdir()
+
+    def look(self, path: Path) -> Any:
+        if not self.boots:
+            raise SiteError("machine", "x", "the restored machine did not boot", "see its console")
+        return SimpleNamespace(nonce=lambda: path.read_text().split()[0], faults=lambda: self.wrong)
+
+    @contextlib.contextmanager
+    def scratch(self, disks: Mapping[str, Path]) -> Iterator[Any]:
+        yield self.look(disks["vda"])
+
+    @contextlib.contextmanager
+    def guest(self) -> Iterator[Any]:
+        yield self.look(self.disk)
+
+    @contextlib.contextmanager
+    def swap(self, disks: Mapping[str, Path]) -> Iterator[None]:
+        assert self.machines.now[DEV1] == "stopped"
+        before = self.disk.read_bytes()
+        self.disk.write_bytes(disks["vda"].read_bytes())
+        try:
+            yield
+        except BaseException:
+            self.machines.now[DEV1] = "stopped"
+            self.disk.write_bytes(before)
+            raise
+
+
+@pytest.fixture
+def desk(machines: Machines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Desk:
+    """Desktop dev1 of workspace lab, running."""
+    desk = Desk(tmp_path, machines)
+    desk.write("first", "none")
+    monkeypatch.setenv("DESKYARD_STACKS", str(tmp_path))
+    monkeypatch.setattr(machines, "backups", lambda _: desk, raising=False)
+    monkeypatch.setattr(declaration, "read", lambda _: SimpleNamespace(plan=PLAN))
+    use_restic(monkeypatch)
+    return desk
+
+
+def listed() -> list[tuple[str, bool]]:
+    return [(row["id"], row["verified"] is not None) for row in backup.listing(TARGET)["backups"]]
+
+
+def test_backup_is_listed_and_counts_once_it_was_booted(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    assert backup.text(backup.listing(TARGET)) == "lab/dev1 has no backups"
+    made = backup.run(TARGET)["backup"]
+    assert listed() == [(made["id"], False)]
+    key = next((desk.folder / "state/sites/local/backup-keys").iterdir())
+    said = capsys.readouterr().err
+    # Nobody sits before it: a log would keep the key.
+    assert str(key) in said
+    assert key.read_text() not in said
+    assert restoration.verify(TARGET)["backup"]["verified"] is not None
+    assert listed() == [(made["id"], True)]
+    assert "verified" in backup.text(backup.listing(TARGET))
+
+
+def test_half_a_backup_is_not_listed(desk: Desk) -> None:
+    desk.reader = "head -c 1000000"
+    with pytest.raises(SiteError, match="1000000 bytes came"):
+        backup.run(TARGET)
+    assert listed() == []
+    desk.reader = "false"
+    with pytest.raises(CommandError):
+        backup.run(TARGET)
+    assert listed() == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [({"wrong": ["/ is read-only"]}, "read-only"), ({"boots": False}, "did not boot")],
+)
+def test_backup_that_fails_its_trial_counts_no_more(desk: Desk, fault: dict[str, Any], reason: str) -> None:
+    backup.run(TARGET)
+    restoration.verify(TARGET)
+    for name, value in fault.items():
+        setattr(desk, name, value)
+    with pytest.raises(SiteError, match=reason):
+        restoration.verify(TARGET)
+    assert [proved for _, proved in listed()] == [False]
+
+
+def test_nonce_of_another_moment_is_no_proof(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desk, "write", lambda *_: None)
+    backup.run(TARGET)
+    with pytest.raises(SiteError, match="not of this backup"):
+        restoration.verify(TARGET)
+    assert [proved for _, proved in listed()] == [False]
+
+
+def test_backup_of_a_desktop_that_is_off_is_proved_by_what_it_was_given_before(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    power.stop(TARGET)
+    unproved = backup.run(TARGET)["backup"]
+    assert "cannot be verified" in capsys.readouterr().err
+    with pytest.raises(SiteError, match="while the desktop was off"):
+        restoration.verify(TARGET, unproved["id"])
+    power.start(TARGET, wait=False)
+    given = backup.run(TARGET)["backup"]
+    power.stop(TARGET)
+    off = backup.run(TARGET)["backup"]
+    assert (off["running"], off["nonce"]) == (False, given["nonce"])
+    assert restoration.verify(TARGET)["backup"]["id"] == off["id"]
+
+
+def test_desktop_goes_back_to_a_backup(desk: Desk, waits: list[Any]) -> None:
+    made = backup.run(TARGET)["backup"]
+    desk.write("second")
+    done = restoration.restore(TARGET, made["id"])
+    assert (desk.text(), waits) == ("first", [["dev1"]])
+    assert done["machines"] == [{"name": "dev1", "state": "running", "desired": Power.RUNNING}]
+
+
+def test_restore_that_fails_leaves_the_desktop_as_it_was(desk: Desk, waits: list[Any]) -> None:
+    made = backup.run(TARGET)["backup"]
+    desk.write("second")
+    desk.boots = False
+    with pytest.raises(SiteError, match="did not boot"):
+        restoration.restore(TARGET, made["id"])
+    assert (desk.text(), desk.machines.now[DEV1], waits) == ("second", "running", [])
+
+
+def test_desktop_that_is_wanted_off_is_off_again_after_its_restore(desk: Desk, waits: list[Any]) -> None:
+    made = backup.run(TARGET)["backup"]
+    desk.write("second")
+    power.stop(TARGET)
+    restoration.restore(TARGET, made["id"])
+    assert (desk.text(), desk.machines.now[DEV1], waits) == ("first", "stopped", [])
+
+
+def test_nothing_moves_for_a_backup_that_is_not_there_or_a_desktop_whose_memory_is_kept(desk: Desk) -> None:
+    with pytest.raises(ConfigError, match="no such backup"):
+        restoration.restore(TARGET, "20200101-000000")
+    backup.run(TARGET)
+    power.pause(TARGET, to_disk=True)
+    moves = list(desk.machines.moves)
+    with pytest.raises(SiteError, match="is saved"):
+        restoration.restore(TARGET, "latest")
+    assert desk.machines.moves == moves
+
+
+def test_two_at_once_are_refused(desk: Desk) -> None:
+    with power.opened(TARGET).alone(), pytest.raises(HostError, match="another task"):
+        backup.run(TARGET)
+
+
+def test_old_backups_go_when_it_is_said_and_the_last_verified_stays(desk: Desk) -> None:
+    names = [backup.run(TARGET)["backup"]["id"] for _ in range(3)]
+    restoration.verify(TARGET, names[1])
+    last = (1, 0, 0, 0, 0, 0)
+    shown = retention.prune(TARGET, last)
+    assert [row["id"] for row in shown["removed"]] == [names[0]]
+    assert [name for name, _ in listed()] == names
+    assert retention.prune(TARGET, last, really=True)["done"]
+    assert listed() == [(names[1], True), (names[2], False)]
+    assert retention.prune(TARGET, last)["half"] == 0

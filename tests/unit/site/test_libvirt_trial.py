@@ -1,0 +1,54 @@
+"""The machine in which a restored desktop is tried: the disks of the backup, no NIC, another identity."""
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+from deskyard.site.libvirt import documents
+from deskyard.site.libvirt.backup.trial import MOST_MEMORY_KIB, trial
+
+NIC = {"mac": "02:00:00:00:00:01", "network": "net", "filter": "rules", "address": "10.0.0.2", "isolated": True}
+
+
+def live() -> str:
+    """A desktop as libvirt has it: with an identity, and a second disk that its backup lacks."""
+    root = ElementTree.fromstring(
+        documents.domain(
+            name="deskyard-lab.dev1",
+            uuid="0f3c1e52-8a47-4c1b-9d0e-2b6a5f7c8d91",
+            vcpus=2,
+            memory_mib=16384,
+            accelerator="kvm",
+            disk="/pool/dev1.qcow2",
+            disk_iops=500,
+            seed="/pool/seed.iso",
+            interfaces=[NIC],
+            console_log="/var/log/dev1.log",
+        )
+    )
+    root.find("memory").set("unit", "KiB")  # type: ignore[union-attr]
+    root.find("memory").text = str(16 << 20)  # type: ignore[union-attr]
+    for tag in ("metadata", "currentMemory"):
+        ElementTree.SubElement(root, tag).text = "x"
+    devices = root.find("devices")
+    assert devices is not None
+    second = ElementTree.fromstring(ElementTree.tostring(devices.findall("disk")[0]))
+    second.find("target").set("dev", "vdc")  # type: ignore[union-attr]
+    devices.append(second)
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def test_trial_has_restored_disks_no_nic_and_no_identity() -> None:
+    tried = trial(live(), {"vda": Path("/restored/vda.raw")})
+    assert tried.findtext("name") == "deskyard-lab.dev1.verify"
+    assert [tried.find(tag) for tag in ("uuid", "metadata", "currentMemory")] == [None] * 3
+    assert tried.findall("./devices/interface") == []
+    disks = {
+        target.get("dev"): (disk.find("source").get("file"), disk.find("driver").get("type"))  # type: ignore[union-attr]
+        for disk in tried.iterfind("./devices/disk")
+        if (target := disk.find("target")) is not None
+    }
+    assert disks == {"vda": ("/restored/vda.raw", "raw"), "vdb": ("/pool/seed.iso", "raw")}
+    assert tried.find("./devices/disk/iotune") is None
+    assert int(tried.findtext("memory") or 0) == MOST_MEMORY_KIB
+    logs = [log.get("file") for log in tried.iterfind("./devices/*/log")]
+    assert logs == ["/var/log/libvirt/qemu/deskyard-lab.dev1.verify-console.log"]
