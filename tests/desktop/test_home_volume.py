@@ -85,10 +85,10 @@ def test_blank_disk_becomes_home_with_what_the_image_has_and_a_key_of_its_own(tm
 
 def test_home_and_key_come_along_to_another_system_disk(tmp_path: Path, disk: str) -> None:
     first = system(tmp_path / "first", disk)
-    assert first.start(then="echo mine > /home/agent/work").returncode == 0
+    assert first.start(then="echo mine > /home/agent/made").returncode == 0
     other = system(tmp_path / "other", disk)
     (other.root / "home/agent/.profile").write_text("of the newer image\n")
-    done = other.start(then="cat /home/agent/work /home/agent/.profile")
+    done = other.start(then="cat /home/agent/made /home/agent/.profile")
     assert done.stdout.splitlines()[-2:] == ["mine", "of the image"], done.stderr
     assert other.key() == first.key()
 
