@@ -1,5 +1,6 @@
 """What is checked before a workspace is touched: one clear error instead of a half-made workspace."""
 
+import contextlib
 import errno
 import json
 import os
@@ -16,6 +17,8 @@ from deskyard.host import toolchain
 from deskyard.host.command import run
 from deskyard.host.facts import GIB, available_memory_mib, find_program
 from deskyard.host.places import tree
+from deskyard.model.quotas import Quotas
+from deskyard.plan import quota
 from deskyard.plan.clash import shared
 from deskyard.plan.image.image import disk_gib, image_names, read_image
 from deskyard.plan.workspace import GATEWAY, MachinePlan
@@ -36,6 +39,7 @@ def check(declared: Declared) -> None:
     _image_disks(declared)
     _other_workspaces(declared)
     _clashes(declared)
+    _quotas(declared)
     _port(declared)
     images = sum(Path(source.disk).stat().st_size for source in sources.values())
     _disk(declared, images)
@@ -120,6 +124,20 @@ def _other_workspaces(declared: Declared) -> None:
             reason = f"is the gateway port of workspace {name!r} too"
             field = f"Pulumi.{mine.name}.yaml: gateway_port"
             raise ConfigError(field, mine.gateway_port, reason, "choose another port")
+
+
+def _quotas(declared: Declared) -> None:
+    """All workspaces of the site that are declared here; one with mistakes of its own cannot be counted."""
+    if declared.site.quotas == Quotas():
+        return
+    plans = [declared.plan]
+    for name in declaration.stack_names():
+        if name != declared.workspace.name:
+            with contextlib.suppress(DeskyardError):
+                other = declaration.read(name)
+                plans += [other.plan] if other.site.name == declared.site.name else []
+    field = f"site {declared.site.name}: quotas"
+    quota.require(field, declared.site.quotas, quota.totals(plans), declared.workspace.name)
 
 
 def _clashes(declared: Declared) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, HttpUrl, model_validator
 
 from deskyard.model.base import Declaration
+from deskyard.model.quotas import Quotas
 
 NodeName = Annotated[
     str, Field(pattern=r"^[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?$", description="Name of a node.")
@@ -113,15 +114,6 @@ class Range(Declaration):
         if self.first > self.last:
             raise ValueError(f"first {self.first} lies behind last {self.last} -> exchange them")
         return self
-
-
-class Quotas(Declaration):
-    """The most that all workspaces of the site may ask for together; nothing: as much as the nodes have."""
-
-    desktops: int | None = Field(None, ge=1, description="Desktops.")
-    vcpus: int | None = Field(None, ge=1, description="Virtual CPUs.")
-    memory_gib: int | None = Field(None, ge=1, description="Memory, GiB.")
-    disk_gib: int | None = Field(None, ge=1, description="Disks at full size, GiB.")
 
 
 class Cluster(Declaration):

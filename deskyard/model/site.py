@@ -10,6 +10,7 @@ from deskyard.errors import ConfigError
 from deskyard.model.base import Declaration, DnsLabel
 from deskyard.model.egress import ReachableNetwork
 from deskyard.model.proxmox import Cluster
+from deskyard.model.quotas import Quotas
 from deskyard.model.tier import TIERS, Tier
 
 
@@ -80,6 +81,10 @@ class Site(Declaration):
         "s3:https://host/bucket. A folder has to be there. This machine's state folder if left out.",
     )
     tiers: dict[str, Tier] = Field(default_factory=dict, description="Further tiers of this site.")
+    quotas: Quotas = Field(
+        default_factory=Quotas,
+        description="The most that all workspaces together may ask for, on backend libvirt; a cluster has its own.",
+    )
 
     @model_validator(mode="after")
     def _backend_is_described(self) -> Self:
@@ -87,6 +92,12 @@ class Site(Declaration):
             raise ValueError("backend proxmox needs its cluster -> add proxmox: with endpoint, uplink and zone")
         if self.backend != "proxmox" and self.proxmox is not None:
             raise ValueError("proxmox is described, but backend is libvirt -> write backend: proxmox")
+        return self
+
+    @model_validator(mode="after")
+    def _quotas_have_their_place(self) -> Self:
+        if self.backend == "proxmox" and self.quotas != Quotas():
+            raise ValueError("quotas of a cluster stand in another place -> write them below proxmox: quotas")
         return self
 
     @model_validator(mode="after")

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from deskyard.errors import ConfigError
 from deskyard.model.proxmox import Cluster
 from deskyard.model.site import Site
 from deskyard.model.tier import Tier
 from deskyard.model.workspace import Workspace
+from deskyard.plan import quota
 from deskyard.plan.power import Power
 from deskyard.plan.proxmox.claims import Claims, claim
 from deskyard.plan.proxmox.firewall import FirewallPlan, desktop_firewall, gateway_firewall
@@ -148,18 +148,13 @@ def _check_quotas(plan: WorkspacePlan, site: Site, view: ClusterView) -> None:
     counted: list[SeenMachine | MachinePlan] = [*others, *plan.machines().values()]
     sizes = [(one.vcpus, one.memory_mib, one.disk_gib) for one in counted]
     vcpus, memory_mib, disk_gib = (sum(column) for column in zip(*sizes, strict=True))
-    quotas = site.cluster.quotas
-    sums = {
-        "desktops": (quotas.desktops, len(desktops) + len(plan.desktops)),
-        "vcpus": (quotas.vcpus, vcpus),
-        "memory_gib": (quotas.memory_gib, -(-memory_mib // 1024)),
-        "disk_gib": (quotas.disk_gib, disk_gib),
+    asked = {
+        "desktops": len(desktops) + len(plan.desktops),
+        "vcpus": vcpus,
+        "memory_gib": quota.gib(memory_mib),
+        "disk_gib": disk_gib,
     }
-    for name, (limit, total) in sums.items():
-        if limit is not None and total > limit:
-            reason = f"would be {total} with workspace {plan.name}; the site grants {limit}"
-            remedy = "declare less, destroy a workspace, or raise the quota in the site's file"
-            raise ConfigError(f"site {site.name}: proxmox.quotas.{name}", limit, reason, remedy)
+    quota.require(f"site {site.name}: proxmox.quotas", site.cluster.quotas, asked, plan.name)
 
 
 def _is_gateway(machine: SeenMachine) -> bool:

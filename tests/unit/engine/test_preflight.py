@@ -16,6 +16,7 @@ from deskyard.errors import ConfigError, HostError
 from deskyard.host import facts, toolchain
 from deskyard.image.store import store
 from deskyard.image.store.store import BuiltImage
+from deskyard.model.quotas import Quotas
 
 
 @pytest.fixture
@@ -64,6 +65,28 @@ def test_a_mac_that_another_workspace_has_is_refused(
     monkeypatch.setattr("deskyard.plan.workspace.mac_address", lambda *parts: f"52:54:00:00:00:{len(parts):02x}")
     with pytest.raises(ConfigError, match=r"MAC 52:54:00:00:00:0. in common with workspace 'other'"):
         preflight._clashes(declaration.read("lab"))
+
+
+@pytest.mark.parametrize(
+    ("quotas", "reason"),
+    [
+        ({"desktops": 1}, "quotas.desktops = 1: would be 2 with workspace lab; the site grants 1"),
+        ({"vcpus": 3}, "would be 4"),
+        ({"memory_gib": 8}, "would be 10"),
+        # Two desktops with 20 and 10 GiB, two gateways with 4.
+        ({"disk_gib": 67}, "would be 68"),
+    ],
+)
+def test_quotas_count_all_workspaces_of_the_site(
+    declared: Declared, tmp_path: Path, quotas: dict[str, int], reason: str
+) -> None:
+    limited = replace(declared, site=declared.site.model_copy(update={"quotas": Quotas(**quotas)}))
+    preflight._quotas(limited)
+    _stack(tmp_path, "other", "10.80.2.0/24", 18555)
+    (tmp_path / "Pulumi.broken.yaml").write_text("config: 7\n")
+    with pytest.raises(ConfigError, match=reason):
+        preflight._quotas(limited)
+    preflight._quotas(declared)
 
 
 def test_a_broken_file_of_another_workspace_does_not_matter(declared: Declared, tmp_path: Path) -> None:

@@ -1,0 +1,14 @@
+"""Quotas of a site."""
+
+from pydantic import Field
+
+from deskyard.model.base import Declaration
+
+
+class Quotas(Declaration):
+    """The most that all workspaces of the site may ask for together; nothing: as much as there is."""
+
+    desktops: int | None = Field(None, ge=1, description="Desktops.")
+    vcpus: int | None = Field(None, ge=1, description="Virtual CPUs.")
+    memory_gib: int | None = Field(None, ge=1, description="Memory, GiB.")
+    disk_gib: int | None = Field(None, ge=1, description="Disks at full size, GiB.")

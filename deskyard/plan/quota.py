@@ -1,0 +1,34 @@
+"""What all workspaces of a site ask for together, against what the site grants. Pure."""
+
+from collections.abc import Iterable, Mapping
+
+from deskyard.errors import ConfigError
+from deskyard.model.quotas import Quotas
+from deskyard.plan.workspace import WorkspacePlan
+
+
+def totals(plans: Iterable[WorkspacePlan]) -> dict[str, int]:
+    """What workspaces ask for, by the names of quotas: gateways count, disks at their full size."""
+    plans = list(plans)
+    machines = [machine for plan in plans for machine in plan.machines().values()]
+    return {
+        "desktops": sum(len(plan.desktops) for plan in plans),
+        "vcpus": sum(machine.vcpus for machine in machines),
+        "memory_gib": gib(sum(machine.memory_mib for machine in machines)),
+        "disk_gib": sum(machine.disk_gib + (machine.home_gib or 0) for machine in machines),
+    }
+
+
+def require(field: str, quotas: Quotas, asked: Mapping[str, int], workspace: str) -> None:
+    """Raise `ConfigError` for the first quota that would be passed with a workspace."""
+    for name, total in asked.items():
+        limit = getattr(quotas, name)
+        if limit is not None and total > limit:
+            reason = f"would be {total} with workspace {workspace}; the site grants {limit}"
+            remedy = "declare less, destroy a workspace, or raise the quota in the site's file"
+            raise ConfigError(f"{field}.{name}", limit, reason, remedy)
+
+
+def gib(mib: int) -> int:
+    """Whole GiB that hold so many MiB."""
+    return -(-mib // 1024)
