@@ -363,3 +363,8 @@ def test_every_call_is_published_with_its_parameters(desk: Desk, published: sche
         ("DELETE", "other"),
     }
     assert sorted(set(test_contract._faults(calls, published))) == []
+
+
+def test_backups_are_refused_with_what_a_cluster_has_for_them(desk: Desk) -> None:
+    with pytest.raises(SiteError, match="vzdump"):
+        desk.machines.backups(desk.domain)

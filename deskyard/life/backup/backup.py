@@ -46,14 +46,14 @@ def run(target: str) -> dict[str, Any]:
 
 def listing(target: str) -> dict[str, Any]:
     """The whole backups of a desktop, the oldest first; of one that is gone, too."""
-    workspace, desktop = power.names(target)
-    found, repository = present_of(declaration.read(workspace).plan, desktop)
+    name, desktop = power.names(target)
+    found, repository = present_of(declaration.read(name).plan, desktop)
     return {"desktop": target, "location": repository.location, "backups": [asdict(backup) for backup in found]}
 
 
-def present_of(plan_: WorkspacePlan, desktop: str) -> tuple[list[Backup], Repository]:
+def present_of(workspace: WorkspacePlan, desktop: str) -> tuple[list[Backup], Repository]:
     """The whole backups of a desktop, and the repository that holds them."""
-    repository = repository_of(plan_.site, plan_.name)
+    repository = repository_of(workspace.site, workspace.name)
     return plan.backups(repository.snapshots(), desktop), repository
 
 

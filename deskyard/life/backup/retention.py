@@ -21,11 +21,11 @@ def prune(target: str, counts: Sequence[int], *, really: bool = False) -> dict[s
     """
     policy = dict(zip(plan.KEEP, counts, strict=True))
     plan.kept(policy)
-    workspace, desktop = power.names(target)
-    plan_ = declaration.read(workspace).plan
+    name, desktop = power.names(target)
+    workspace = declaration.read(name).plan
     # A backup that is being made would be taken for a half one.
-    with turn.of(plan_, desktop, at_once=True):
-        present, repository = backup.present_of(plan_, desktop)
+    with turn.of(workspace, desktop, at_once=True):
+        present, repository = backup.present_of(workspace, desktop)
         outdated = repository.outdated(desktop, policy) if present else []
         doomed = plan.spared([one for one in present if one.manifest in outdated], present)
         left = plan.leftovers(repository.snapshots(), desktop)
