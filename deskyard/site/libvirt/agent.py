@@ -41,9 +41,11 @@ def read_file(machine: Any, path: str) -> str:
         return _text(answer["buf-b64"])
 
 
-def execute(machine: Any, argv: Sequence[str], seconds: float = 30) -> tuple[int, str]:
+def execute(machine: Any, argv: Sequence[str], seconds: float = 30, stdin: str = "") -> tuple[int, str]:
     """Run a program in the guest; returns its exit code and output."""
     arguments = {"path": argv[0], "arg": list(argv[1:]), "capture-output": True}
+    if stdin:
+        arguments["input-data"] = base64.b64encode(stdin.encode()).decode()
     deadline = Deadline(seconds)
     with understood(machine.name()):
         pid = int(_call(machine, "guest-exec", arguments)["pid"])
