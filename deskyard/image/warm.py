@@ -49,6 +49,7 @@ def make(name: str, site: Site, tier_name: str) -> Template:
         kept = templates.find(found) if found else None
         if kept is not None:
             return kept
+        making.clear_unfinished(link, name)
         _require_memory(tier.memory_mib)
         with step(f"template of image {name} for tier {tier_name}"):
             made = making.make(link, making.Wanted(image, desktop.machine, how, first_boot, drawn))

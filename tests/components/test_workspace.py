@@ -165,7 +165,9 @@ def test_desktop_with_a_template_goes_on_from_it_as_itself_and_the_others_boot(
     assert disks == {
         "lab-gateway-disk": None,
         "lab-desktop-dev1-disk": "template-desktop-ab12.system.qcow2",
+        "lab-desktop-dev1-home": "template-desktop-ab12.home.qcow2",
         "lab-desktop-dev2-disk": None,
+        "lab-desktop-dev2-home": None,
     }
     warm = {name: one.get("warm") for name, one in recorder.of_type("Domain").items() if one.get("warm")}
     own = {

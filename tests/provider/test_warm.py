@@ -16,9 +16,10 @@ from deskyard.host.vm.accelerator import accelerator
 from deskyard.model.tier import TIERS
 from deskyard.plan.first_boot import FirstBoot, desktop_first_boot
 from deskyard.plan.image.source import ImageSource
-from deskyard.plan.warm import SYSTEM, Template, disk_name, identity, start, template_desktop
+from deskyard.plan.names import machine_uuid
+from deskyard.plan.warm import HOME, SYSTEM, Template, disk_name, identity, start, template_desktop
 from deskyard.plan.workspace import Accelerator, MachinePlan
-from deskyard.site.libvirt import daemon, power, storage
+from deskyard.site.libvirt import daemon, documents, power, storage
 from deskyard.site.libvirt.kinds.domain import DomainKind
 from deskyard.site.libvirt.kinds.network import FilterKind, NetworkKind
 from deskyard.site.libvirt.kinds.volume import SeedKind, VolumeKind
@@ -37,7 +38,7 @@ NAMES = (f"{PREFIX}.a", f"{PREFIX}.b")
 def tiny(how: Accelerator, key: str = "", memory_mib: int = MEMORY_MIB) -> tuple[MachinePlan, FirstBoot]:
     """A machine that is as small as can be, and what it would read at its first boot."""
     desktop = template_desktop(PREFIX, "tiny", TIERS["free"], how)
-    machine = replace(desktop.machine, vcpus=VCPUS, memory_mib=memory_mib, disk_gib=DISK_GIB)
+    machine = replace(desktop.machine, vcpus=VCPUS, memory_mib=memory_mib, disk_gib=DISK_GIB, home_gib=DISK_GIB)
     return machine, desktop_first_boot(desktop, key)
 
 
@@ -56,6 +57,11 @@ class Bench:
         state = {**inputs, **outputs}
         self.made.append((kind, identity, state))
         return state
+
+    def home(self, name: str) -> Any:
+        """A volume of /home on that of the template."""
+        template = disk_name(self.template.name, HOME)
+        return self.make(VolumeKind(), {"name": f"{name}.home.qcow2", "size_gib": 1, "template": template})
 
     def disk(self, name: str) -> Any:
         """A disk on that of the template."""
@@ -87,7 +93,9 @@ class Bench:
             "vcpus": VCPUS,
             "memory_mib": MEMORY_MIB,
             "accelerator": accelerator("auto"),
+            "machine_uuid": machine_uuid(name),
             "disk": self.disk(name)["path"],
+            "home": self.home(name)["path"],
             "disk_iops": 500 + number,
             "seed": seed["path"],
             "interfaces": [{**nic, "address": f"10.99.2.2{number}", "isolated": True}],
@@ -148,11 +156,12 @@ def test_two_machines_go_on_from_one_memory_at_once_and_are_as_wanted(bench: Ben
     for tag in ("uuid", "genid"):
         assert len({root.findtext(tag) for root in roots}) == 2
     sources = [[source.get("file") for source in root.iterfind("./devices/disk/source")] for root in roots]
-    assert sources == [[state["disk"], state["seed"]] for state in states]
+    assert sources == [[state["disk"], state["seed"], state["home"]] for state in states]
+    assert [root.findtext("uuid") for root in roots] == [machine_uuid(name) for name in NAMES]
     for number, (name, root) in enumerate(zip(NAMES, roots, strict=True), 1):
         machine = bench.link.lookupByName(name)
         assert (machine.state()[0], machine.isPersistent(), machine.autostart()) == (libvirt.VIR_DOMAIN_RUNNING, 1, 1)
-        assert machine.blockIoTune("vda")["read_iops_sec"] == 500 + number
+        assert {machine.blockIoTune(disk)["read_iops_sec"] for disk in ("vda", "vdc")} == {500 + number}
         assert [log.get("file") for log in root.iterfind("./devices/serial/log")] == [
             f"/var/log/libvirt/qemu/{name}-console.log"
         ]
@@ -184,12 +193,13 @@ def test_its_next_start_is_a_boot_of_what_a_cold_start_would_have_defined(bench:
     assert parts(warm) == parts(cold)
 
 
-def test_machine_whose_disk_was_written_to_boots_from_it(bench: Bench) -> None:
+@pytest.mark.parametrize("disk", ["disk", "home"])
+def test_machine_whose_disk_was_written_to_boots_from_it(bench: Bench, disk: str) -> None:
     inputs = bench.inputs(NAMES[0])
-    subprocess.run(["qemu-io", "-c", "write -P 7 0 512", inputs["disk"]], check=True, capture_output=True)
+    subprocess.run(["qemu-io", "-c", "write -P 7 0 512", inputs[disk]], check=True, capture_output=True)
     state = bench.make(DomainKind(), inputs)
     assert state["started"].startswith("boots, since")
-    assert "its disk system is not as" in state["started"]
+    assert f"its disk {'system' if disk == 'disk' else disk} is not as" in state["started"]
     assert drift(bench, state) == []
 
 
@@ -231,9 +241,23 @@ def test_disks_of_a_removed_template_stay_as_long_as_a_machine_needs_them(bench:
     templates.remove(bench.link, bench.template.name)
     assert templates.find(bench.template.name) is None
     assert storage.lookup(bench.link, below) is not None
+    assert storage.origin(bench.link, storage.lookup(bench.link, state["name"])) == f"{PREFIX}-0123"
     VolumeKind().delete(bench.link, state["name"], state)
     for name in (below, f"{PREFIX}-0123.qcow2", bench.template.name + storage.TEMPLATE_MARKER):
         assert storage.lookup(bench.link, name) is None
+
+
+def test_what_a_killed_making_left_is_cleared_and_whole_templates_are_not(bench: Bench) -> None:
+    half = f"template-{PREFIX}-00000000"
+    templates.folder(half).mkdir(parents=True)
+    pool = storage.pool(bench.link)
+    left = (f"{half}.system.qcow2", half + storage.TEMPLATE_MARKER, f"{half}-seed.iso", f"{half}.save")
+    for name in left:
+        pool.createXML(documents.volume(name, 1 << 20, "qcow2" if name.endswith(".qcow2") else "raw"))
+    making.clear_unfinished(bench.link, PREFIX)
+    assert [name for name in left if storage.lookup(bench.link, name) is not None] == []
+    assert not templates.folder(half).exists()
+    assert templates.find(bench.template.name) == bench.template
 
 
 def test_template_fits_what_it_was_made_for_and_nothing_larger(bench: Bench) -> None:

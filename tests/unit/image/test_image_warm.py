@@ -54,6 +54,7 @@ def hypervisor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Hypervisor:
     monkeypatch.setattr(templates, "fit", lambda *_: FIT)
     monkeypatch.setattr(templates, "remove", found.remove)
     monkeypatch.setattr(making, "make", found.make)
+    monkeypatch.setattr(making, "clear_unfinished", lambda *_: None)
     monkeypatch.setattr(store, "require", lambda name: BuiltImage(name, "abc", tmp_path / "disk.qcow2", {}))
     monkeypatch.setattr(store, "load", lambda name, digest: None if digest == "gone" else object())
     return found

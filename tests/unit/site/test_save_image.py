@@ -23,6 +23,7 @@ def wanted(**changed: Any) -> str:
     """The document of a machine that is to go on."""
     values: dict[str, Any] = {
         "name": "deskyard-lab.dev1",
+        "uuid": str(uuid4()),
         "vcpus": 1,
         "memory_mib": 64,
         "accelerator": "tcg",
@@ -32,9 +33,7 @@ def wanted(**changed: Any) -> str:
         "interfaces": [],
         "console_log": documents.console_log("deskyard-lab.dev1"),
     }
-    root = ElementTree.fromstring(documents.domain(**{**values, **changed}))
-    ElementTree.SubElement(root, "uuid").text = str(uuid4())
-    return ElementTree.tostring(root, encoding="unicode")
+    return documents.domain(**{**values, **changed})
 
 
 def test_recorded_head_is_understood() -> None:

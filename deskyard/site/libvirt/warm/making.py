@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import secrets
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,6 +26,7 @@ from deskyard.site.libvirt.warm import save_image, templates
 from deskyard.site.libvirt.warm.guest import run_in
 
 BOOT_SECONDS, DRAW_SECONDS, PREPARE_SECONDS = 1200.0, 900.0, 600.0
+UNFINISHED = re.compile(r"-[0-9a-f]{8}")
 PACK = ("zstd", "-3", "--quiet", "--force", "-o")
 
 
@@ -54,16 +56,35 @@ def make(link: Any, wanted: Wanted) -> Template:
             with contextlib.suppress(PermissionError):
                 (Path(POOL_PATH) / disk_name(name, disk)).chmod(0o444)
     except BaseException:
-        with contextlib.suppress(libvirt.libvirtError):
-            link.lookupByName(f"deskyard-{name}").destroy()
-        templates.remove(link, name)
+        _clear(link, name)
         raise
-    finally:
-        SeedKind().delete(link, f"{name}-seed.iso", {})
+    _delete(link, f"{name}-seed.iso")
     made_at = datetime.now(UTC).isoformat(timespec="seconds")
     template = Template(name, fit, made_at, (templates.folder(name) / templates.MEMORY).stat().st_size)
     templates.keep(template)
     return template
+
+
+def clear_unfinished(link: Any, image: str) -> None:
+    """Remove the templates of an image that a killed run left half made; who makes one keeps others out meanwhile."""
+    for path in templates.folder("").glob(f"template-{image}-*"):
+        if UNFINISHED.fullmatch(path.name.removeprefix(f"template-{image}")) and templates.find(path.name) is None:
+            _clear(link, path.name)
+
+
+def _clear(link: Any, name: str) -> None:
+    with contextlib.suppress(libvirt.libvirtError):
+        link.lookupByName(f"deskyard-{name}").destroy()
+    for volume in (f"{name}-seed.iso", f"{name}.save"):
+        _delete(link, volume)
+    templates.remove(link, name)
+
+
+def _delete(link: Any, volume: str) -> None:
+    found = storage.lookup(link, volume)
+    if found is not None:
+        with gone_is_fine():
+            found.delete()
 
 
 def _boot(link: Any, name: str, wanted: Wanted) -> Any:
@@ -118,7 +139,6 @@ def _prepare(machine: Any, wanted: Wanted) -> None:
 
 def _save(link: Any, machine: Any, name: str) -> None:
     """Save the machine in the pool, where libvirt may write, and take its memory from there."""
-    in_pool = storage.pool(link)
     saved = f"{name}.save"
     path = str(Path(POOL_PATH) / saved)
     storage.require_room(machine.maxMemory() * 1024)
@@ -129,8 +149,7 @@ def _save(link: Any, machine: Any, name: str) -> None:
             raise SiteError("template", name, f"{path} is not there", "see the log of libvirt's daemon")
         _unpack(storage.download(link, volume), templates.folder(name))
     finally:
-        with gone_is_fine():
-            in_pool.storageVolLookupByName(saved).delete()
+        _delete(link, saved)
 
 
 def _unpack(chunks: Iterable[bytes], folder: Path) -> None:
