@@ -26,6 +26,7 @@ def _on_this_machine(name: str, declaration: Declared) -> Workspace:
             management_key=declaration.management_key(),
             domain_name=declaration.site.domain,
             certificate=declaration.certificate(),
+            templates=declaration.templates(),
         ),
     )
 

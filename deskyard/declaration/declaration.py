@@ -20,8 +20,11 @@ from deskyard.plan.image.image import image_names
 from deskyard.plan.image.source import ImageSource
 from deskyard.plan.proxmox.view import ClusterView
 from deskyard.plan.proxmox.workspace import ClusterPlan, plan_on_cluster
+from deskyard.plan.warm import Start
 from deskyard.plan.workspace import IMAGES, WorkspacePlan, plan_workspace
 from deskyard.site.files import read_site, stacks_folder
+from deskyard.site.libvirt import daemon
+from deskyard.site.libvirt.warm import templates as kept_templates
 from deskyard.site.management_key import public_key
 from deskyard.site.proxmox.client import connect
 from deskyard.site.proxmox.machines import look
@@ -53,6 +56,17 @@ class Declared:
     def management_key(self) -> str:
         """The public key that its machines let in."""
         return public_key(self.site.name)
+
+    def starts(self) -> dict[str, Start]:
+        """How each desktop starts if it is new; none is told while there is no hypervisor to ask, or no template."""
+        if self.on_cluster is not None or not kept_templates.all_templates() or not daemon.answers():
+            return {}
+        with daemon.connection() as link:
+            return kept_templates.starts(link, self.plan, self.image_sources(), self.management_key())
+
+    def templates(self) -> dict[str, str]:
+        """The templates that new desktops go on from, by the names of those that do."""
+        return {name: start.template for name, start in self.starts().items() if start.template is not None}
 
     def certificate(self) -> dict[str, str] | None:
         """The operator's files, with a digest so that a renewed one is noticed."""

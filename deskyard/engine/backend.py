@@ -16,7 +16,7 @@ from deskyard.plan.image.source import ImageSource
 from deskyard.plan.isolation.probe import HostFacts
 from deskyard.plan.power import Power
 from deskyard.plan.snapshot import Snapshot
-from deskyard.plan.workspace import WorkspacePlan
+from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.site.files import read_site
 
 
@@ -172,6 +172,9 @@ class Backend(Protocol):
 
     def pauses(self) -> Iterator[float]:
         """How long to wait before each new try after a failure that passes, in seconds."""
+
+    def prepare_starts(self, declared: Declared, new: Sequence[DesktopPlan], *, make: bool) -> None:
+        """Say how desktops that are made now start; with `make`, make the templates first that they lack."""
 
     def replan(self, declared: Declared) -> Declared:
         """The declaration after the machines are there."""

@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from deskyard.plan.warm import BOOTS
+
 if TYPE_CHECKING:
     from pulumi.automation import events
 
@@ -93,11 +95,22 @@ class Watcher:
         diagnostic = event.diagnostic_event
         if diagnostic is not None and diagnostic.severity == "error":
             self.failures.append(clean(diagnostic.message))
+        after = event.res_outputs_event
+        if after is not None and after.metadata.op == "create":
+            self._started(after.metadata)
         before = event.resource_pre_event
         if before is not None and before.metadata.op == "refresh":
             self.looked_at[before.metadata.urn] = before.metadata.type
         elif before is not None and before.metadata.op != "read":
             self._step(before.metadata)
+
+    def _started(self, metadata: "events.StepEventMetadata") -> None:
+        """What the provider says of a desktop that it made to go on from a template."""
+        outputs = metadata.new.outputs if metadata.new else None
+        how = (outputs or {}).get("started")
+        desktop = desktop_of(metadata.urn)
+        if self.report and desktop is not None and isinstance(how, str) and how != BOOTS:
+            self.report(f"    {desktop} {how}")
 
     def forgotten(self) -> list[Change]:
         """What nobody declares any more and was not found: else there would be a step for it."""

@@ -9,10 +9,12 @@ from deskyard.declaration.declaration import Declared
 from deskyard.engine import preflight
 from deskyard.engine.change import Change
 from deskyard.engine.leftovers import Known
+from deskyard.host.progress import say
 from deskyard.host.vm.accelerator import accelerator
 from deskyard.model.site import Site
 from deskyard.plan.names import domain
-from deskyard.plan.workspace import GATEWAY, WorkspacePlan
+from deskyard.plan.warm import none_of
+from deskyard.plan.workspace import GATEWAY, DesktopPlan, WorkspacePlan
 from deskyard.site.libvirt import daemon, forward
 from deskyard.site.libvirt.forward import Forward
 from deskyard.site.libvirt.machines import LibvirtMachines, active_domains
@@ -44,6 +46,20 @@ class LibvirtBackend:
     def pauses(self) -> Iterator[float]:
         """None: what fails here does not pass by itself."""
         return iter(())
+
+    def prepare_starts(self, declared: Declared, new: Sequence[DesktopPlan], *, make: bool) -> None:
+        """Make templates if asked to, and say which desktops go on from one, or why they boot."""
+        if make:
+            # Late: who asks for a state makes no machines, and needs nothing that does.
+            from deskyard.image import warm
+
+            for image, tier in sorted({(desktop.machine.image, desktop.tier) for desktop in new}):
+                warm.make(image, declared.site, tier)
+        starts = declared.starts()
+        for desktop in new:
+            start = starts.get(desktop.name) or none_of(desktop.machine.image)
+            how = f"boots: {start.reason}" if start.template is None else f"goes on from {start.template}"
+            say(f"    {desktop.name} {how}")
 
     def replan(self, declared: Declared) -> Declared:
         """The same: its Plan follows from names."""

@@ -7,8 +7,9 @@ from deskyard.declaration.declaration import Declared
 from deskyard.engine import leftovers, network_guard, preflight
 from deskyard.engine.change import Change
 from deskyard.engine.leftovers import Known
+from deskyard.host.progress import say
 from deskyard.model.site import Site
-from deskyard.plan.workspace import GATEWAY, WorkspacePlan
+from deskyard.plan.workspace import GATEWAY, DesktopPlan, WorkspacePlan
 from deskyard.site.proxmox import plugin, retry
 from deskyard.site.proxmox.client import connect
 from deskyard.site.proxmox.machines import ClusterMachines, runs
@@ -42,6 +43,11 @@ class ProxmoxBackend:
     def pauses(self) -> Iterator[float]:
         """Some: a lock may be another's, a node away, an id just taken."""
         return retry.pauses(PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, TRIES)
+
+    def prepare_starts(self, declared: Declared, new: Sequence[DesktopPlan], *, make: bool) -> None:
+        """They boot: no machine of a cluster goes on from the memory of another one."""
+        if make:
+            say("    --warm: desktops of a cluster boot; none can go on from the memory of another one")
 
     def replan(self, declared: Declared) -> Declared:
         """Planned on the cluster anew: somebody may have been faster with an id, and so with an address."""

@@ -21,6 +21,7 @@ PROGRAMS = (
     "ssh",
     "ssh-keygen",
     "npm",
+    "zstd",
 )
 MEMORY_FILE = Path("/proc/meminfo")
 MIB, GIB = 1024**2, 1024**3

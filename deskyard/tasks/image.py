@@ -1,9 +1,9 @@
-"""Golden images: build, compare, list, make new ones, publish, scan, show, sign, test, verify."""
+"""Golden images: build, compare, list, make new ones, publish, scan, show, sign, test, verify, warm."""
 
 from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from invoke import Collection, Exit
 
@@ -12,8 +12,12 @@ from deskyard.host.places import tree
 from deskyard.image import text as image_text
 from deskyard.tasks.front import command, show
 
+if TYPE_CHECKING:
+    from deskyard.plan.warm import Template
+
 LONG_LISTS = ("packages", "architectures", "licences", "inputs", "hygiene", "sources", "installed_kib", "npm")
 WHICH = "NAME (the build of the current sources, else the newest), DIGEST or its beginning, or NAME@DIGEST"
+TIER, SITE = "free", "local"
 KEY = "file with the public key of whoever built it (default: your own); as minisign writes it"
 
 
@@ -25,6 +29,7 @@ KEY = "file with the public key of whoever built it (default: your own); as mini
         "explain": "only say whether it would be built and which inputs differ from those of the newest build",
         "dry_run": "only say what would be done",
         "keep": "leave the virtual machine running in which the build fails, and say how to get in and how to end it",
+        "warm": "make its template for desktops of tier free on this machine, too, as image.warm does",
         "json": "print the manifest (without its long lists) as JSON; what is only said as JSON too",
     },
 )
@@ -35,6 +40,7 @@ def build(
     explain: bool = False,
     dry_run: bool = False,
     keep: bool = False,
+    warm: bool = False,
     json: bool = False,
 ) -> None:
     """Build an image and test it, or find it unchanged."""
@@ -46,6 +52,8 @@ def build(
         show(asdict(coming), as_json=json, text=image_text.forecast(coming, changes=explain, steps=dry_run))
         return
     built = image_build.build(name, force=force, keep=keep)
+    if warm:
+        _make_template(name, TIER, SITE)
     summary = {key: value for key, value in built.manifest.items() if key not in LONG_LISTS}
     show({**summary, "disk": str(built.disk)}, as_json=json, text=str(built.disk))
 
@@ -58,6 +66,7 @@ def list_(_context: Any, json: bool = False) -> None:
     rows = [_row(name) for name in image_names(tree())]
     lines = [
         f"{row['name']:<12}{row['version'] or '-':<10}{row['digest'] or 'not built':<20}{row['disk'] or ''}"
+        + (f"  ({len(row['templates'])} templates)" if row["templates"] else "")
         for row in rows
     ]
     show(rows, as_json=json, text="\n".join([f"{'NAME':<12}{'VERSION':<10}{'DIGEST':<20}DISK", *lines]))
@@ -225,10 +234,43 @@ def publish(_context: Any, name: str, site: str, key: str = "", dry_run: bool = 
     show({**asdict(done), "changed": done.changed}, as_json=json, text=image_text.publication(done))
 
 
+@command(
+    positional=["name"],
+    help={
+        "name": "image of desktops: desktop or a custom one, built from the current sources",
+        "tier": "the size of the desktops that are to start from it",
+        "site": "a site with backend libvirt",
+        "remove": "delete the image's templates instead, of every size; desktops stay as they are",
+        "json": "print JSON",
+    },
+)
+def warm(
+    _context: Any, name: str, tier: str = TIER, site: str = SITE, remove: bool = False, json: bool = False
+) -> None:
+    """Make the template of an image: a desktop, booted once and kept with its memory, from which new ones start."""
+    from deskyard.image import warm as image_warm
+
+    if remove:
+        gone = [template.name for template in image_warm.remove(name)]
+        show({"removed": gone}, as_json=json, text="\n".join(f"removed {one}" for one in gone) or "nothing to remove")
+        return
+    made = _make_template(name, tier, site)
+    show(image_warm.row(made), as_json=json, text=image_warm.text(made))
+
+
+def _make_template(name: str, tier: str, site: str) -> "Template":
+    from deskyard.image import warm as image_warm
+    from deskyard.site.files import read_site
+
+    return image_warm.make(name, read_site(site), tier)
+
+
 def _row(name: str) -> dict[str, Any]:
+    from deskyard.image import warm as image_warm
     from deskyard.image.store import store
 
     built = store.find(name)
+    templates = [image_warm.row(template) for template in image_warm.listed(name)]
     return {
         "name": name,
         "version": built.manifest["version"] if built else None,
@@ -236,6 +278,7 @@ def _row(name: str) -> dict[str, Any]:
         "disk": str(built.disk) if built else None,
         "built_at": built.manifest["built_at"] if built else None,
         "kept_builds": len(store.all_built(name)),
+        "templates": templates,
     }
 
 
@@ -252,3 +295,4 @@ ns.add_task(show_, name="show")
 ns.add_task(sign)
 ns.add_task(test)
 ns.add_task(verify)
+ns.add_task(warm)

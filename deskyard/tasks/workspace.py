@@ -22,16 +22,17 @@ def preview(_: Context, name: str, json: bool = False) -> None:
     help={
         "name": "workspace: Pulumi.NAME.yaml in stacks/workspace",
         "remove": "desktop to delete, disk and all, that is no longer declared (repeatable)",
+        "warm": "make the templates first that new desktops would start from; without it those that are there are used",
         "json": "print JSON",
     },
     iterable=["remove"],
 )
-def up(_: Context, name: str, remove: list[str] | None = None, json: bool = False) -> None:
+def up(_: Context, name: str, remove: list[str] | None = None, warm: bool = False, json: bool = False) -> None:
     """Bring a workspace to what is declared and wait until its desktops answer."""
     from deskyard.workspace import workspace
 
     timings = Timings()
-    state = workspace.up(name, timings, remove or [])
+    state = workspace.up(name, timings, remove or [], warm=warm)
     show({**state, "seconds": timings.steps}, as_json=json, text=_text(state))
 
 

@@ -20,7 +20,7 @@ from deskyard.errors import ConfigError, SiteError
 from deskyard.host.places import places
 from deskyard.host.progress import Timings, say, step
 from deskyard.plan.power import Power
-from deskyard.plan.workspace import WorkspacePlan
+from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.site.files import read_site
 from deskyard.site.proxmox import retry
 from deskyard.site.ssh_link import SshLink
@@ -47,10 +47,13 @@ def up(
     timings: Timings | None = None,
     remove: Sequence[str] = (),
     on_route: Callable[[str, str], None] | None = None,
+    *,
+    warm: bool = False,
 ) -> dict[str, Any]:
     """Bring a workspace to what is declared, wait until every route of every desktop answers, deliver keys, customise.
 
-    `on_route` is told each desktop and route when it first answers.
+    `on_route` is told each desktop and route when it first answers. With `warm` the templates are made first that new
+    desktops would start from.
 
     Desktops that were taken out of the declaration are only removed, disk and all, if `remove` names them.
     """
@@ -70,6 +73,8 @@ def up(
             backend.guard(declared, stack.on_cluster, steps)
             keys = key_delivery.wanted(declared, stack)
             customised = customise_delivery.wanted(declared)
+        if new := _new_desktops(declared.plan, steps):
+            backend.prepare_starts(declared, new, make=warm)
         if steps:
             with step("machines", timings):
                 _again(backend, stack, stack.up)
@@ -129,6 +134,11 @@ def _put_back(plan: WorkspacePlan, asleep: dict[str, Power]) -> None:
         if now.get(domain) is Power.RUNNING:
             machines.want(domain, Power.OFF)
             machines.shut_down(domain, force=False)
+
+
+def _new_desktops(plan: WorkspacePlan, steps: Sequence[Change]) -> list[DesktopPlan]:
+    made = {change.desktop for change in steps if change.is_disk and change.operation == "create"}
+    return [desktop for desktop in plan.desktops if desktop.name in made]
 
 
 def _guard_data(name: str, steps: Sequence[Change], remove: Sequence[str]) -> None:

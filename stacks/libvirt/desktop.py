@@ -21,6 +21,8 @@ class DesktopArgs:
     image: ImageSource
     first_boot: FirstBoot
     network: Network
+    # What a new one goes on from; else it boots.
+    template: str | None = None
 
 
 class Desktop(pulumi.ComponentResource):
@@ -48,6 +50,7 @@ class Desktop(pulumi.ComponentResource):
             pulumi.ResourceOptions(parent=self),
             disk_opts=pulumi.ResourceOptions(protect=True, ignore_changes=["image", "digest", "source"]),
             caps=args.plan.caps,
+            template=args.template,
         )
         self.uuid, self.console_log = domain.uuid, domain.console_log
         self.register_outputs({"uuid": self.uuid, "console_log": self.console_log})

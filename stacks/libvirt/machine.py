@@ -7,6 +7,7 @@ import pulumi
 from deskyard.model.tier import Tier
 from deskyard.plan.first_boot import FirstBoot
 from deskyard.plan.image.source import ImageSource
+from deskyard.plan.warm import HOME, SYSTEM, disk_name, identity
 from deskyard.plan.workspace import MachinePlan
 from deskyard.site.libvirt.kinds import resources
 
@@ -21,8 +22,12 @@ def machine(
     opts: pulumi.ResourceOptions,
     disk_opts: pulumi.ResourceOptions | None = None,
     caps: Tier | None = None,
+    template: str | None = None,
 ) -> resources.Domain:
-    """The resources of one machine, all below the component that `opts` names; `disk_opts`, `caps` are its disks'."""
+    """The resources of one machine, all below the component that `opts` names; `disk_opts`, `caps` are its disks'.
+
+    A new one goes on from `template`, if that is given.
+    """
     disk = resources.Volume(
         f"{name}-disk",
         name=f"{plan.domain}.qcow2",
@@ -30,6 +35,7 @@ def machine(
         digest=image.digest,
         source=image.disk,
         size_gib=plan.disk_gib,
+        template=disk_name(template, SYSTEM) if template else None,
         opts=pulumi.ResourceOptions.merge(opts, disk_opts),
     )
     home = None
@@ -38,6 +44,7 @@ def machine(
             f"{name}-home",
             name=f"{plan.domain}.home.qcow2",
             size_gib=plan.home_gib,
+            template=disk_name(template, HOME) if template else None,
             opts=pulumi.ResourceOptions.merge(opts, disk_opts),
         )
     seed = resources.Seed(
@@ -61,5 +68,6 @@ def machine(
         disk_mib_per_second=caps.disk_mib_per_second if caps else None,
         seed=seed.path,
         interfaces=interfaces,
+        warm={"template": template, **identity(first_boot)} if template else None,
         opts=opts,
     )

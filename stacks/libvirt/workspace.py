@@ -1,7 +1,7 @@
 """A workspace: its networks, its gateway, its desktops. Decides nothing: all values are in the Plan."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pulumi
 
@@ -15,13 +15,17 @@ from stacks.libvirt.network import Network, NetworkArgs
 
 @dataclass(frozen=True)
 class WorkspaceArgs:
-    """The Plan, the images by name, and what the site adds: key, domain, certificate."""
+    """The Plan, the images by name, and what the site adds: key, domain, certificate.
+
+    `templates` are what new desktops go on from, by their names; the others boot.
+    """
 
     plan: WorkspacePlan
     images: Mapping[str, ImageSource]
     management_key: str
     domain_name: str
     certificate: Mapping[str, str] | None = None
+    templates: Mapping[str, str] = field(default_factory=dict)
 
 
 class Workspace(pulumi.ComponentResource):
@@ -58,8 +62,10 @@ class Workspace(pulumi.ComponentResource):
                     image=args.images[desktop.machine.image],
                     first_boot=desktop_first_boot(desktop, args.management_key),
                     network=network,
+                    template=args.templates.get(desktop.name),
                 ),
-                child,
+                # What goes on asks for its address at once: the gateway has to be there before it.
+                pulumi.ResourceOptions(parent=self, depends_on=[gateway]) if desktop.name in args.templates else child,
             )
             for desktop in plan.desktops
         }

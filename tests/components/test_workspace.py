@@ -153,3 +153,28 @@ def test_desktops_disk_follows_no_other_image_and_the_gateways_does(
 
 def _nics(graph: Recorder) -> dict[str, list[dict[str, Any]]]:
     return {name: inputs["interfaces"] for name, inputs in graph.of_type("Domain").items()}
+
+
+def test_desktop_with_a_template_goes_on_from_it_as_itself_and_the_others_boot(
+    recorder: Recorder, plan: WorkspacePlan
+) -> None:
+    images = {name: ImageSource(name, f"{name}-digest", f"/images/{name}.qcow2") for name in ("gateway", "desktop")}
+    templates = {"dev1": "template-desktop-ab12"}
+    run(lambda: Workspace("lab", WorkspaceArgs(plan, images, KEY, "localhost", templates=templates)))
+    disks = {name: one.get("template") for name, one in recorder.of_type("Volume").items()}
+    assert disks == {
+        "lab-gateway-disk": None,
+        "lab-desktop-dev1-disk": "template-desktop-ab12.system.qcow2",
+        "lab-desktop-dev1-home": "template-desktop-ab12.home.qcow2",
+        "lab-desktop-dev2-disk": None,
+        "lab-desktop-dev2-home": None,
+    }
+    warm = {name: one.get("warm") for name, one in recorder.of_type("Domain").items() if one.get("warm")}
+    own = {
+        "hostname": "dev1",
+        "instance": "deskyard-lab.dev1",
+        "manager": "deskyard",
+        "keys": [KEY],
+        "nic": "workspace",
+    }
+    assert warm == {"lab-desktop-dev1-machine": {"template": "template-desktop-ab12", **own}}

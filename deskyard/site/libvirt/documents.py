@@ -147,6 +147,8 @@ def domain(
             {"type": "kvm" if kvm else "qemu"},
             _element("name", text=name),
             _element("uuid", text=uuid),
+            # Its kernel learns by it that it goes on as another machine, or from another time.
+            _element("genid"),
             _element("memory", {"unit": "MiB"}, text=str(memory_mib)),
             _element("vcpu", text=str(vcpus)),
             _cpu(kvm=kvm),
@@ -167,6 +169,11 @@ def domain(
             ),
         )
     )
+
+
+def console_log(domain: str) -> str:
+    """Where libvirt writes the serial console; virtlogd bounds its size."""
+    return f"/var/log/libvirt/qemu/{domain}-console.log"
 
 
 def _cpu(*, kvm: bool) -> Element:

@@ -1,8 +1,9 @@
 """The folder pool `deskyard` and what goes into it."""
 
 import contextlib
+import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -24,6 +25,11 @@ MARKER, DISK = ".complete", ".qcow2"
 BESIDE = ("next", "before")
 # And beside any disk while a backup of it is restored: the content of then, and that of now.
 RESTORING = ("restored", "unrestored")
+# In the pool beside the disks of a template, as long as machines may start from it. Those of machines begin otherwise.
+TEMPLATE_MARKER = ".template"
+TEMPLATE_DISK = re.compile(r"\A(?P<template>template-.+)\.(system|home)\.qcow2\Z")
+# A new overlay takes three clusters of 64 KiB; whoever writes to it takes at least two more.
+UNTOUCHED_BYTES = 4 << 16
 
 
 def pool(link: Any) -> Any:
@@ -93,21 +99,42 @@ def refresh(in_pool: Any) -> None:
     in_pool.refresh(0)
 
 
-def blank(link: Any, name: str, capacity: int) -> Any:
-    """The disk of that name, made without content if need be; one that is there is kept: it may hold data."""
-    with alone("libvirt-images"):
-        found = lookup(link, name)
-        return found if found is not None else pool(link).createXML(documents.volume(name, capacity, "qcow2"))
+def blank(link: Any, name: str, capacity: int, template: str | None = None) -> Any:
+    """The disk of that name, made without content if need be; one that is there is kept: it may hold data.
 
-
-def overlay(link: Any, name: str, *, image: str, digest: str, source: Path, capacity: int) -> Any:
-    """The overlay of that name, made on its image if need be; one that is there is kept: it may hold data."""
+    With `template` it is made on that disk of a template, if that is there still.
+    """
     with alone("libvirt-images"):
         found = lookup(link, name)
         if found is None:
-            below = _base(link, image, digest, source)
+            below = lookup(link, template) if template else None
+            path = None if below is None else below.path()
+            found = pool(link).createXML(documents.volume(name, capacity, "qcow2", path))
+        return found
+
+
+def overlay(
+    link: Any, name: str, *, image: str, digest: str, source: Path, capacity: int, template: str | None = None
+) -> Any:
+    """The overlay of that name, made on its image if need be; one that is there is kept: it may hold data.
+
+    With `template` it is made on that disk of a template, if that is there still.
+    """
+    with alone("libvirt-images"):
+        found = lookup(link, name)
+        if found is None:
+            below = lookup(link, template) if template else None
+            below = _base(link, image, digest, source) if below is None else below
             found = pool(link).createXML(documents.volume(name, capacity, "qcow2", below.path()))
         return found
+
+
+def untouched_on(link: Any, path: str, template: str) -> bool:
+    """Whether a disk is an overlay of that disk of a template, and no machine has written to it yet."""
+    volume = link.storageVolLookupByPath(path)
+    below = lookup(link, template)
+    length = volume.infoFlags(libvirt.VIR_STORAGE_VOL_GET_PHYSICAL)[2]
+    return below is not None and backing(volume) == below.path() and length <= UNTOUCHED_BYTES
 
 
 def remove_overlay(link: Any, name: str) -> None:
@@ -119,28 +146,45 @@ def remove_overlay(link: Any, name: str) -> None:
             with gone_is_fine():
                 volume.delete()
         if any(found):
-            _drop_unused_images(link.storagePoolLookupByName(POOL))
+            _drop_unused(link.storagePoolLookupByName(POOL))
 
 
-def _drop_unused_images(in_pool: Any) -> None:
-    """Delete images that no overlay needs; none at all unless the list of disks is whole.
+def drop_unused(link: Any) -> None:
+    """Delete the images and the disks of removed templates that no overlay needs any more."""
+    with alone("libvirt-images"):
+        _drop_unused(pool(link))
+
+
+def _drop_unused(in_pool: Any) -> None:
+    """Delete what no overlay needs; nothing at all unless the list of disks is whole.
 
     While somebody else works in the pool, libvirt's list may lack what is there: a missing overlay would make its
     image look unused. Then the next removal tidies up.
     """
     volumes = {volume.name(): volume for volume in in_pool.listAllVolumes()}
     try:
-        disks = {name: _backing(volume) for name, volume in volumes.items() if name.endswith(DISK)}
+        disks = {name: backing(volume) for name, volume in volumes.items() if name.endswith(DISK)}
     except libvirt.libvirtError:
         return
     if set(disks) != _disks_in_folder(in_pool):
         return
+    for name in _disks_of_removed_templates(volumes):
+        if volumes[name].path() not in disks.values():
+            with gone_is_fine():
+                volumes[name].delete()
+            # It needs its image no more.
+            del disks[name]
     for marker in [volume for name, volume in volumes.items() if name.endswith(MARKER)]:
         image = volumes.get(marker.name().removesuffix(MARKER) + DISK)
         if image is None or image.path() not in disks.values():
             for unused in [marker] if image is None else [marker, image]:
                 with gone_is_fine():
                     unused.delete()
+
+
+def _disks_of_removed_templates(volumes: Mapping[str, Any]) -> list[str]:
+    disks = {name: found["template"] for name in volumes if (found := TEMPLATE_DISK.search(name))}
+    return [name for name, template in disks.items() if template + TEMPLATE_MARKER not in volumes]
 
 
 def _disks_in_folder(in_pool: Any) -> set[str]:
@@ -151,13 +195,17 @@ def _disks_in_folder(in_pool: Any) -> set[str]:
         return {volume.name() for volume in in_pool.listAllVolumes() if volume.name().endswith(DISK)}
 
 
-def origin(volume: Any) -> str | None:
-    """The image that a disk is an overlay of, as NAME-DIGEST; None for one that began blank."""
-    below = _backing(volume)
+def origin(link: Any, volume: Any) -> str | None:
+    """The image that a disk started from, as NAME-DIGEST; None for one that began blank."""
+    below = backing(volume)
+    if below is not None and TEMPLATE_DISK.search(Path(below).name):
+        template = lookup(link, Path(below).name)
+        below = None if template is None else backing(template)
     return None if below is None else Path(below).name.removesuffix(DISK)
 
 
-def _backing(volume: Any) -> str | None:
+def backing(volume: Any) -> str | None:
+    """The path of the disk below an overlay."""
     return ElementTree.fromstring(volume.XMLDesc(0)).findtext("./backingStore/path")
 
 
@@ -189,6 +237,20 @@ def upload(link: Any, volume: Any, size: int, read: Callable[[], bytes]) -> None
         while chunk := read():
             while chunk:
                 chunk = chunk[stream.send(chunk) :]
+        stream.finish()
+    except BaseException:
+        with contextlib.suppress(libvirt.libvirtError):
+            stream.abort()
+        raise
+
+
+def download(link: Any, volume: Any) -> Iterator[bytes]:
+    """What a volume holds, piece by piece."""
+    stream = link.newStream()
+    volume.download(stream, 0, 0)
+    try:
+        while chunk := stream.recv(CHUNK):
+            yield chunk
         stream.finish()
     except BaseException:
         with contextlib.suppress(libvirt.libvirtError):

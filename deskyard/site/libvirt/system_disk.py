@@ -29,7 +29,7 @@ class LibvirtSystemDisk:
         """The image that it started from, as NAME-DIGEST; None if that cannot be told."""
         with daemon.connection() as link:
             found = storage.lookup(link, self._name)
-            return None if found is None else storage.origin(found)
+            return None if found is None else storage.origin(link, found)
 
     def stage(self, image: ImageSource, size_gib: int) -> None:
         """Make a disk of an image beside it; one that an earlier try left goes."""

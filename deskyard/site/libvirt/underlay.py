@@ -6,7 +6,6 @@ import platform
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from ipaddress import IPv4Network
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -16,7 +15,7 @@ from deskyard.host import addresses as host_addresses
 from deskyard.host.command import run
 from deskyard.plan.isolation.probe import HostFacts
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
-from deskyard.site.libvirt import daemon
+from deskyard.site.libvirt import daemon, storage
 
 # RFC 5737: addresses of documents and tests; in a namespace they stand for the world outside.
 DOCUMENTATION = tuple(IPv4Network(block) for block in ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24"))
@@ -61,8 +60,7 @@ class LibvirtUnderlay:
                     root = ElementTree.fromstring(link.lookupByName(machine.domain).XMLDesc(0))
                     disk = root.find("./devices/disk/source")
                     volume = link.storageVolLookupByPath(disk.get("file") if disk is not None else "")
-                    below = ElementTree.fromstring(volume.XMLDesc(0)).findtext("./backingStore/path") or "?"
-                    found[machine.domain] = Path(below).stem
+                    found[machine.domain] = storage.origin(link, volume) or "?"
         return found
 
 

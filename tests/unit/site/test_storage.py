@@ -59,7 +59,7 @@ def names(folder: Path) -> set[str]:
 
 def drop(*volumes: Volume) -> None:
     pool: Any = Pool(*volumes)
-    storage._drop_unused_images(pool)
+    storage._drop_unused(pool)
 
 
 def test_an_image_without_overlays_is_dropped_with_its_marker(folder: Path) -> None:
@@ -84,3 +84,24 @@ def test_a_disk_that_goes_while_it_is_looked_at_stops_the_tidying(folder: Path) 
     going.delete()
     drop(*image(folder), going)
     assert "desktop-1234.qcow2" in names(folder)
+
+
+def test_disk_of_a_template_is_kept_with_its_image_until_the_template_is_removed(folder: Path) -> None:
+    disk = Volume(folder, "template-desktop-ab12.system.qcow2", str(folder / "desktop-1234.qcow2"))
+    marker = Volume(folder, "template-desktop-ab12.template")
+    volumes = (*image(folder), disk, marker)
+    drop(*volumes)
+    assert len(names(folder)) == 4
+    marker.delete()
+    drop(*volumes[:-1])
+    assert names(folder) == set()
+
+
+def test_disk_of_a_removed_template_is_kept_while_a_machine_needs_it(folder: Path) -> None:
+    disk = Volume(folder, "template-desktop-ab12.system.qcow2", str(folder / "desktop-1234.qcow2"))
+    own = Volume(folder, "deskyard-a.desk.qcow2", disk.path())
+    drop(*image(folder), disk, own)
+    assert len(names(folder)) == 4
+    own.delete()
+    drop(*image(folder), disk)
+    assert names(folder) == set()

@@ -81,3 +81,13 @@ def test_values_survive_the_wire() -> None:
 
 def test_what_is_not_known_yet_stays_unknown() -> None:
     assert isinstance(to_python(to_pulumi({"path": Unknown()}))["path"], Unknown)
+
+
+def test_which_template_would_fit_now_says_nothing_of_a_machine_that_is_there() -> None:
+    disk = {"name": "d", "image": "desktop", "digest": "a", "source": "/a", "size_gib": 20, "path": "/p"}
+    wanted = {key: value for key, value in disk.items() if key != "path"}
+    for before, after in (({}, {"template": "t.vda.qcow2"}), ({"template": "t.vda.qcow2"}, {})):
+        assert changes(VolumeKind(), {**disk, **before}, {**wanted, **after}, []) == []
+    warm = {"template": "t", "hostname": "dev1", "instance": "lab-dev1", "manager": "deskyard", "keys": []}
+    for state, inputs in ((STATE, {**MACHINE, "warm": warm}), ({**STATE, "warm": warm, "started": "x"}, MACHINE)):
+        assert changes(DomainKind(), state, inputs, []) == []

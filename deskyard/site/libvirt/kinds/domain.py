@@ -8,9 +8,11 @@ import libvirt
 
 from deskyard.errors import SiteError
 from deskyard.plan.power import Power
+from deskyard.plan.warm import BOOTS
 from deskyard.site.libvirt import documents, power
 from deskyard.site.libvirt.kinds.inputs import DomainInputs, NicInputs
 from deskyard.site.libvirt.link import gone_is_fine
+from deskyard.site.libvirt.warm import restoring
 from deskyard.site.resource.cancellation import CANCELLATION
 from deskyard.site.resource.kind import Kind
 from deskyard.site.resource.values import Values
@@ -22,10 +24,10 @@ class DomainKind(Kind[DomainInputs]):
     """`deskyard:libvirt:Domain`: a machine. Its data is in its disk, so stopping or replacing it loses nothing."""
 
     replaces: ClassVar[frozenset[str]] = frozenset({"name", "accelerator", "disk"})
-    # A machine of before has the UUID that libvirt gave it, and keeps it.
-    ignored: ClassVar[frozenset[str]] = frozenset({"machine_uuid"})
+    # A machine of before has the UUID that libvirt gave it, and keeps it; how it started matters once.
+    ignored: ClassVar[frozenset[str]] = frozenset({"machine_uuid", "warm"})
     desired: ClassVar[Values] = {"running": True, "plugged": True}
-    computed: ClassVar[tuple[str, ...]] = ("uuid", "running", "plugged", "console_log")
+    computed: ClassVar[tuple[str, ...]] = ("uuid", "running", "plugged", "console_log", "started")
 
     def needs_replacement(self, state: Values, inputs: DomainInputs, changed: list[str]) -> list[str]:
         """Another network needs a new machine: the old network cannot go while a machine is plugged into it."""
@@ -37,10 +39,9 @@ class DomainKind(Kind[DomainInputs]):
     def create(self, link: Any, inputs: DomainInputs) -> tuple[str, Values]:
         """Define and start it; one that an interrupted run left is stopped and defined anew."""
         self.delete(link, inputs["name"], dict(inputs))
-        machine = link.defineXML(_document(inputs))
+        machine, started = _started(link, inputs)
         machine.setAutostart(True)
-        machine.create()
-        return inputs["name"], _outputs(link, machine)
+        return inputs["name"], {**_outputs(link, machine), "started": started}
 
     def read(self, link: Any, identity: str, state: Values) -> Values | None:
         """Its hardware as defined now, and whether it runs or is wanted off."""
@@ -77,7 +78,7 @@ class DomainKind(Kind[DomainInputs]):
                 # Its networks were stopped under it; only a start plugs it in again.
                 stop(machine)
             power.start(machine)
-        return _outputs(link, machine)
+        return {**_outputs(link, machine), "started": state.get("started")}
 
     def delete(self, link: Any, identity: str, state: Values) -> None:
         """Shut it down (pull the plug if the guest does not listen) and forget it; its disks stay."""
@@ -85,6 +86,20 @@ class DomainKind(Kind[DomainInputs]):
             stop(link.lookupByName(identity))
         with gone_is_fine():
             power.forget(link.lookupByName(identity))
+
+
+def _started(link: Any, inputs: DomainInputs) -> tuple[Any, str]:
+    """The machine, defined and running, and how it started: from its template, or by booting if that cannot be."""
+    document, warm = _document(inputs), inputs.get("warm")
+    word = BOOTS
+    if warm is not None:
+        try:
+            return restoring.start(link, document, warm), f"went on from {warm['template']}"
+        except (SiteError, OSError, libvirt.libvirtError) as error:
+            word = f"{BOOTS}, since it could not go on from {warm['template']}: {error}"
+    machine = link.defineXML(document)
+    machine.create()
+    return machine, word
 
 
 def stop(machine: Any, seconds: float = power.SHUTDOWN_SECONDS) -> None:
@@ -115,13 +130,8 @@ def _document(inputs: DomainInputs) -> str:
         disk_mib_per_second=inputs.get("disk_mib_per_second"),
         seed=inputs["seed"],
         interfaces=inputs["interfaces"],
-        console_log=console_log(inputs["name"]),
+        console_log=documents.console_log(inputs["name"]),
     )
-
-
-def console_log(domain: str) -> str:
-    """Where libvirt writes the serial console; virtlogd bounds its size."""
-    return f"/var/log/libvirt/qemu/{domain}-console.log"
 
 
 def _outputs(link: Any, machine: Any) -> Values:
@@ -131,7 +141,7 @@ def _outputs(link: Any, machine: Any) -> Values:
         # Who wanted it off or paused gets no drift for it; nor is it one that the host has no room.
         "running": power.state(machine) in ("running", "io-error") or not awake,
         "plugged": not machine.isActive() or not awake or _plugged(link, machine),
-        "console_log": console_log(machine.name()),
+        "console_log": documents.console_log(machine.name()),
     }
 
 

@@ -21,14 +21,15 @@ class FilterInputs(TypedDict):
     gateway_address: str
 
 
-class _Image(TypedDict, total=False):
+class _Start(TypedDict, total=False):
     image: str
     digest: str
     source: str
+    template: str
 
 
-class VolumeInputs(_Image):
-    """A disk that starts as an image, which lies at `source`, or blank."""
+class VolumeInputs(_Start):
+    """A disk that starts as an image, which lies at `source`, or blank; or as `template`, a template's volume."""
 
     name: str
     size_gib: int
@@ -53,18 +54,33 @@ class NicInputs(TypedDict):
     isolated: bool
 
 
-class _DiskCaps(TypedDict, total=False):
+class WarmInputs(TypedDict):
+    """The template that a machine goes on from, and what of its first boot makes it itself."""
+
+    template: str
+    hostname: str
+    instance: str
+    manager: str
+    keys: list[str]
+    nic: str
+
+
+class _IfAny(TypedDict, total=False):
     # Pulumi sends no empty values.
     disk_iops: int | None
     disk_mib_per_second: int | None
+    warm: WarmInputs | None
 
 
 class _Home(TypedDict, total=False):
     home: str
 
 
-class DomainInputs(_DiskCaps, _Home):
-    """A machine; a volume of /home, and caps of its disks, only if it has some. It has its `uuid` from its creation."""
+class DomainInputs(_IfAny, _Home):
+    """A machine; a volume of /home, caps of its disks, and a template to go on from only if it has some.
+
+    It has its `uuid` from its creation.
+    """
 
     name: str
     machine_uuid: str

@@ -59,7 +59,10 @@ class Filter(pulumi.CustomResource):
 
 
 class Volume(pulumi.CustomResource):
-    """A disk that starts as the image `image` of this `digest`, which lies at `source`; without an image, blank."""
+    """A disk that starts as the image `image` of this `digest`, which lies at `source`; without an image, blank.
+
+    With `template` it starts as that disk of a template.
+    """
 
     path: pulumi.Output[str]
 
@@ -72,9 +75,17 @@ class Volume(pulumi.CustomResource):
         digest: str | None = None,
         source: str | None = None,
         size_gib: int,
+        template: str | None = None,
         opts: pulumi.ResourceOptions,
     ) -> None:
-        inputs = {"name": name, "image": image, "digest": digest, "source": source, "size_gib": size_gib}
+        inputs = {
+            "name": name,
+            "image": image,
+            "digest": digest,
+            "source": source,
+            "size_gib": size_gib,
+            "template": template,
+        }
         super().__init__(f"{PREFIX}Volume", resource_name, {**inputs, "path": None}, opts)
 
 
@@ -125,6 +136,7 @@ class Domain(pulumi.CustomResource):
         disk_mib_per_second: int | None,
         seed: pulumi.Input[str],
         interfaces: Sequence[Interface],
+        warm: Mapping[str, Any] | None,
         opts: pulumi.ResourceOptions,
     ) -> None:
         inputs = {
@@ -139,8 +151,9 @@ class Domain(pulumi.CustomResource):
             "disk_mib_per_second": disk_mib_per_second,
             "seed": seed,
             "interfaces": list(interfaces),
+            "warm": None if warm is None else dict(warm),
         }
-        outputs = {"uuid": None, "running": None, "plugged": None, "console_log": None}
+        outputs = {"uuid": None, "running": None, "plugged": None, "console_log": None, "started": None}
         super().__init__(f"{PREFIX}Domain", resource_name, {**inputs, **outputs}, opts)
 
 

@@ -19,8 +19,8 @@ class VolumeKind(Kind[VolumeInputs]):
 
     replaces: ClassVar[frozenset[str]] = frozenset({"name", "image", "digest"})
     computed: ClassVar[tuple[str, ...]] = ("path",)
-    # Where the image lies on this machine says nothing about the disk.
-    ignored: ClassVar[frozenset[str]] = frozenset({"source"})
+    # Where the image lies on this machine says nothing about the disk, nor which template would fit a new one now.
+    ignored: ClassVar[frozenset[str]] = frozenset({"source", "template"})
 
     def check(self, old: Values, new: Values) -> list[tuple[str, str]]:
         """A disk never shrinks: that would cut off data."""
@@ -31,14 +31,19 @@ class VolumeKind(Kind[VolumeInputs]):
 
     def create(self, link: Any, inputs: VolumeInputs) -> tuple[str, Values]:
         """Make it, or keep the one that is there."""
-        capacity = inputs["size_gib"] * documents.GIB
+        capacity, template = inputs["size_gib"] * documents.GIB, inputs.get("template")
         image = inputs.get("image")
         if image is None:
-            found = storage.blank(link, inputs["name"], capacity)
+            found = storage.blank(link, inputs["name"], capacity, template)
         else:
-            source = Path(inputs["source"])
             found = storage.overlay(
-                link, inputs["name"], image=image, digest=inputs["digest"], source=source, capacity=capacity
+                link,
+                inputs["name"],
+                image=image,
+                digest=inputs["digest"],
+                source=Path(inputs["source"]),
+                capacity=capacity,
+                template=template,
             )
         return inputs["name"], {"path": found.path()}
 

@@ -1,0 +1,75 @@
+#!/bin/sh
+# Makes a machine that goes on from a template itself, before it has a NIC.
+# Standard input: TEMPLATE, TEMPLATE_MAC (what stands in their place), NAME, MAC, NIC (its name), MACHINE_ID,
+# INSTANCE, MANAGER, KEYS (public ones), SEED (random), EPOCH.
+set -eu
+# shellcheck disable=SC1091
+. /dev/stdin
+date --utc --set "@$EPOCH" >/dev/null
+# The kernel has seen by its generation id that it is another machine; what the host adds does no harm.
+printf '%s' "$SEED" >/dev/urandom
+
+printf '%s\n' "$MACHINE_ID" >/etc/machine-id
+printf '%s\n' "$NAME" >/etc/hostname
+printf '%s\n' "$NAME" >/proc/sys/kernel/hostname
+sed -i "s/$TEMPLATE/$NAME/g" /etc/hosts
+
+ssh-keygen -q -t ed25519 -N '' -C "root@$NAME" -f /etc/ssh/ssh_host_ed25519_key
+# As role home_volume keeps them: with /home they outlive the system disk.
+if mountpoint -q /home; then
+  install -d -m 0700 /home/.deskyard /home/.deskyard/identity.new
+  cp -p /etc/ssh/ssh_host_ed25519_key /etc/ssh/ssh_host_ed25519_key.pub /home/.deskyard/identity.new/
+  sync -f /home
+  mv -T /home/.deskyard/identity.new /home/.deskyard/identity
+  touch /var/lib/deskyard/home-volume
+fi
+home=$(getent passwd "$MANAGER" | cut -d: -f6)
+install -d -m 0700 -o "$MANAGER" -g "$MANAGER" "$home/.ssh"
+printf '%s\n' "$KEYS" >"$home/.ssh/authorized_keys"
+chown "$MANAGER:$MANAGER" "$home/.ssh/authorized_keys"
+chmod 0600 "$home/.ssh/authorized_keys"
+
+# The kernel has that of the template's boot.
+cat /proc/sys/kernel/random/uuid >/run/deskyard-boot-id
+mount --bind /run/deskyard-boot-id /proc/sys/kernel/random/boot_id
+
+# Its seed is another disc than the one that was looked at.
+blockdev --flushbufs /dev/vdb
+grep -rlZ "$TEMPLATE_MAC" /etc/systemd/network /etc/netplan /etc/udev/rules.d 2>/dev/null |
+  xargs -0 -r sed -i "s/$TEMPLATE_MAC/$MAC/g"
+if command -v netplan >/dev/null; then netplan generate; fi
+# At each boot cloud-init names it.
+mkdir -p /run/systemd/network
+printf '[Match]\nMACAddress=%s\n\n[Link]\nName=%s\n' "$MAC" "$NIC" >/run/systemd/network/00-deskyard.link
+udevadm control --reload
+
+# For cloud-init the first boot of this instance is over: what it does once is not done again.
+cd /var/lib/cloud
+mv "instances/$TEMPLATE" "instances/$INSTANCE"
+ln -sfn "/var/lib/cloud/instances/$INSTANCE" instance
+rm -f instance/obj.pkl
+printf '%s\n' "$INSTANCE" | tee data/instance-id >data/previous-instance-id
+sed -i "s/$TEMPLATE/$NAME/g" data/previous-hostname data/set-hostname
+sync
+
+# With the NIC, which comes next, the network does.
+systemctl start --no-block systemd-networkd.service
+if systemctl is-enabled --quiet ssh.socket 2>/dev/null; then unit=ssh.socket; else unit=ssh.service; fi
+systemctl start --no-block "$unit"
+# Makes its secret first.
+if systemctl is-enabled --quiet agent-openclaw.service 2>/dev/null; then
+  systemctl start --no-block agent-openclaw.service
+fi
+
+# What had read the template's identity reads its own, behind all that answers somebody. The agent waits for whoever holds
+# its pipes, so this lets go of them.
+(
+  exec </dev/null >/dev/null 2>&1
+  set +e
+  /usr/lib/systemd/systemd-networkd-wait-online --interface="$NIC" --timeout=120
+  systemctl restart systemd-journald.service
+  journalctl --flush
+  systemctl start systemd-random-seed.service
+  /usr/lib/systemd/systemd-random-seed save
+  sync
+) &
