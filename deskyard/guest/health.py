@@ -13,6 +13,10 @@ from pathlib import Path
 from typing import Any
 
 SECONDS = 20
+# An emulated desktop takes its time to load one.
+BROWSER_SECONDS = 50
+BROWSERS = ("/usr/bin/google-chrome", "/usr/bin/chromium")
+AGENT = "agent"
 MOST_UNITS = 20
 
 
@@ -27,6 +31,7 @@ def look() -> dict[str, Any]:
         "read_only": any(system.f_flag & os.ST_RDONLY for system in (disk, home)),
         "memory": {"size": memory["MemTotal"], "free": memory["MemAvailable"]},
         "failed_units": failed_units(),
+        "browser": browser(),
         "restart_required": Path("/run/reboot-required").exists(),
         "time": time.time(),
     }
@@ -37,6 +42,20 @@ def failed_units() -> list[str]:
     argv = ["systemctl", "list-units", "--state=failed", "--plain", "--no-legend", "--no-pager"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=SECONDS, check=True)
     return [line.split()[0] for line in done.stdout.splitlines() if line.strip()][:MOST_UNITS]
+
+
+def browser() -> dict[str, Any] | None:
+    """What the first browser that is there says of its version, and whether it could; None without a browser."""
+    path = next((path for path in BROWSERS if Path(path).exists()), None)
+    if path is None:
+        return None
+    argv = ["runuser", "-u", AGENT, "--", path, "--version"]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=BROWSER_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return {"starts": False, "said": f"no answer within {BROWSER_SECONDS} s"}
+    said = (done.stdout + done.stderr).strip().splitlines()
+    return {"starts": done.returncode == 0, "said": said[0] if said else f"exit code {done.returncode}"}
 
 
 def _room(system: os.statvfs_result) -> dict[str, int]:

@@ -3,6 +3,7 @@
 import datetime
 import ssl
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -10,17 +11,20 @@ from typing import Any
 from cryptography import x509
 
 from deskyard.desktop import program
-from deskyard.errors import CommandError, SiteError
+from deskyard.errors import CommandError, ConfigError, SiteError
 from deskyard.guest import health as guest_health
 from deskyard.host.at_once import at_once
 from deskyard.life import power
+from deskyard.life.backup.repository import repository_of
 from deskyard.plan import health
+from deskyard.plan.backup import backups as backups_of
 from deskyard.plan.health import Finding
 from deskyard.plan.power import Power
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.workspace import readiness
 
 ABSENT = {"state": "absent", "desired": Power.RUNNING}
+DAY = 86_400
 # Who looks wants an answer: a desktop that does not let in within this is not well.
 REACH_SECONDS, LOOK_SECONDS, DOOR_SECONDS = 30.0, 60.0, 20.0
 
@@ -35,6 +39,8 @@ def look(name: str, desktop: str | None = None) -> dict[str, Any]:
     status = readiness.ask(plan) if gateway["state"] == "running" else readiness.silent("its machine does not run")
     work = {one.name: partial(_desktop, plan, one, states, status) for one in desktops}
     found |= at_once(work)
+    for name, finding in _backups(plan, [one.name for one in desktops]):
+        found[name].append(finding)
     rows = {machine: [asdict(finding) for finding in findings] for machine, findings in found.items()}
     worst = health.worst(finding for findings in found.values() for finding in findings)
     return {"workspace": plan.name, "state": worst, "machines": rows}
@@ -64,6 +70,24 @@ def _gateway(plan: WorkspacePlan, state: dict[str, Any]) -> list[Finding]:
             Finding("door", "failed", f"{type(error).__name__}: {error}", f"./inv workspace.status {plan.name}"),
         ]
     return [running, Finding("door", "ok", "answers"), health.certificate(days)]
+
+
+def _backups(plan: WorkspacePlan, desktops: Sequence[str]) -> Iterator[tuple[str, Finding]]:
+    """The age of backups, in a workspace that has some."""
+    repository = repository_of(plan.site, plan.name)
+    if not repository.key.exists():
+        return
+    try:
+        snapshots = repository.snapshots()
+    except (CommandError, ConfigError, SiteError) as error:
+        remedy = f"./inv backup.list {plan.name}/{desktops[0]}"
+        yield desktops[0], Finding("backup", "failed", error.reason.splitlines()[0], remedy)
+        return
+    for desktop in desktops:
+        present = backups_of(snapshots, desktop)
+        ages = [(time.time() - backup.made) / DAY for backup in present]
+        proved = [(time.time() - backup.made) / DAY for backup in present if backup.verified is not None]
+        yield desktop, health.backup(min(ages, default=None), min(proved, default=None), f"{plan.name}/{desktop}")
 
 
 def _expires(plan: WorkspacePlan) -> datetime.datetime:

@@ -15,7 +15,9 @@ DISK_FREE, FILES_FREE, MEMORY_FREE = (15.0, 5.0), (15.0, 5.0), (8.0, 2.0)
 # A clock that is off by more breaks TLS and logs.
 CLOCK_SECONDS = (2.0, 30.0)
 CERTIFICATE_DAYS = (14.0, 3.0)
+BACKUP_DAYS = 7.0
 MOST_UNITS = 20
+MOST_SAID = 80
 
 
 @dataclass(frozen=True)
@@ -64,10 +66,11 @@ def inside(answer: Mapping[str, Any], between: tuple[float, float], target: str)
         lambda: _share("memory", answer["memory"], MEMORY_FREE, "close programs, or choose a larger tier"),
         lambda: _writable(answer["read_only"], target),
         lambda: _units(answer["failed_units"]),
+        lambda: _browser(answer["browser"], target),
         lambda: _clock(_off(float(answer["time"]), between), target),
         lambda: _restart(answer["restart_required"], target),
     )
-    names = ("disk", "home", "files", "memory", "file system", "units", "clock", "restart")
+    names = ("disk", "home", "files", "memory", "file system", "units", "browser", "clock", "restart")
     found = []
     for name, look in zip(names, looks, strict=True):
         try:
@@ -83,6 +86,16 @@ def certificate(days: float) -> Finding:
     return Finding(
         "certificate", _below(days, CERTIFICATE_DAYS), detail, _if_bad(days, CERTIFICATE_DAYS, "./inv workspace.up")
     )
+
+
+def backup(newest: float | None, verified: float | None, target: str) -> Finding:
+    """How old, in days, a desktop's newest backup and its newest verified one are; None for none at all."""
+    if newest is None or verified is None:
+        what, remedy = ("none", "run") if newest is None else ("none is verified", "verify")
+        return Finding("backup", "warning", what, f"./inv backup.{remedy} {target}")
+    state: State = "warning" if max(newest, verified) > BACKUP_DAYS else "ok"
+    detail = f"{newest:.0f} days old, the last verified one {verified:.0f}"
+    return Finding("backup", state, detail, f"./inv backup.run {target}, then backup.verify" if state != "ok" else "")
 
 
 def worst(findings: Iterable[Finding]) -> State:
@@ -115,6 +128,15 @@ def _units(units: Any) -> Finding:
     if not names:
         return Finding("units", "ok", "none has failed")
     return Finding("units", "failed", f"failed: {', '.join(names)}", f"on the desktop: journalctl --unit {names[0]}")
+
+
+def _browser(answer: Mapping[str, Any] | None, target: str) -> Finding:
+    if answer is None:
+        return Finding("browser", "ok", "none in its image")
+    said = printable(str(answer["said"]))[:MOST_SAID]
+    if answer["starts"] is True:
+        return Finding("browser", "ok", said)
+    return Finding("browser", "failed", f"does not start: {said}", f"./inv desktop.reinstall {target}")
 
 
 def _off(told: float, between: tuple[float, float]) -> float:

@@ -9,6 +9,8 @@ import pytest
 from deskyard.desktop import program
 from deskyard.errors import SiteError
 from deskyard.life import health, power
+from deskyard.life.backup.repository import Repository, repository_of
+from deskyard.plan.backup import Backup
 from deskyard.plan.power import Power
 from deskyard.workspace import readiness
 from tests.unit.life.machines import DEV1, GATEWAY, PLAN, Machines
@@ -54,6 +56,18 @@ def test_desktop_that_is_off_as_wanted_is_well_and_not_asked(machines: Machines,
     power.stop("lab/dev2")
     door["inside"] = SiteError("desktop", "lab/dev1", "cannot be reached", "wait")
     assert health.look("lab")["state"] == "ok"
+
+
+def test_age_of_backups_is_looked_at_where_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    key = repository_of(PLAN.site, PLAN.name).key
+    key.parent.mkdir(parents=True)
+    key.write_text("key")
+    present = Backup("one", "dev1", made=int(WELL["time"]) - 86_400, running=True, verified=1)
+    monkeypatch.setattr(Repository, "snapshots", lambda _: [])
+    monkeypatch.setattr(health, "backups_of", lambda _, desktop: [present] if desktop == "dev1" else [])
+    found = health.look("lab")
+    assert (found["state"], bad(found)) == ("warning", {"dev2": ["backup"]})
+    assert "backup 1 days old, the last verified one 1" in health.text(found)
 
 
 def test_each_machine_has_its_own_findings(machines: Machines, door: dict[str, Any]) -> None:

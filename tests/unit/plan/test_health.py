@@ -11,6 +11,7 @@ GIB = 1024**3
 WELL: dict[str, Any] = {
     "disk": {"size": 20 * GIB, "free": 12 * GIB},
     "home": {"size": 10 * GIB, "free": 6 * GIB},
+    "browser": {"starts": True, "said": "Chromium 142.0"},
     "files": {"most": 1000, "free": 800},
     "read_only": False,
     "memory": {"size": 4 * GIB, "free": 2 * GIB},
@@ -37,6 +38,8 @@ def test_desktop_that_is_well_has_no_findings_but_good_ones() -> None:
         ({"disk": {"size": 20 * GIB, "free": 2 * GIB}}, {"disk": "warning"}),
         ({"disk": {"size": 20 * GIB, "free": GIB // 2}}, {"disk": "failed"}),
         ({"home": {"size": 10 * GIB, "free": GIB // 4}}, {"home": "failed"}),
+        ({"browser": {"starts": False, "said": "Illegal instruction"}}, {"browser": "failed"}),
+        ({"browser": None}, {}),
         ({"files": {"most": 1000, "free": 10}}, {"files": "failed"}),
         ({"files": {"most": 0, "free": 0}}, {}),
         ({"memory": {"size": 4 * GIB, "free": GIB // 5}}, {"memory": "warning"}),
@@ -53,6 +56,17 @@ def test_each_trouble_is_found_alone_and_has_a_remedy(change: dict[str, Any], ex
     assert states({**WELL, **change}) == expected
     found = health.inside({**WELL, **change}, BETWEEN, "lab/dev1")
     assert all(one.remedy for one in found if one.state != "ok")
+
+
+@pytest.mark.parametrize(
+    ("newest", "verified", "state"),
+    [(1.0, 1.0, "ok"), (1.0, 9.0, "warning"), (9.0, 9.0, "warning"), (1.0, None, "warning"), (None, None, "warning")],
+)
+def test_backup_that_is_old_or_was_never_verified_is_a_warning(
+    newest: float | None, verified: float | None, state: str
+) -> None:
+    found = health.backup(newest, verified, "lab/dev1")
+    assert (found.state, bool(found.remedy)) == (state, state != "ok")
 
 
 @pytest.mark.parametrize(
