@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from deskyard.errors import SiteError
 from deskyard.site.libvirt import agent, daemon
 from deskyard.site.libvirt.backup import freeze
 from tests.e2e.test_power import DESKTOP, IDENTITY, WAIT_SECONDS, preview
@@ -27,7 +28,8 @@ def test_desktop_comes_back_from_a_backup_that_was_booted(other: Running) -> Non
     assert made["frozen_seconds"] > 0
     assert [disk["target"] for disk in made["backup"]["disks"]] == ["vda", "vdc"]
     other.inv("backup.verify", target, timeout=WAIT_SECONDS)
-    assert [row["verified"] is not None for row in listed(other)] == [True]
+    newest = listed(other)[-1]
+    assert (newest["id"], newest["verified"] is not None) == (made["backup"]["id"], True)
     assert not [name for name in daemon.state().domains if name.endswith(".verify")]
 
     other.ssh(DESKTOP, "echo second > kept && sync")
@@ -42,10 +44,13 @@ def test_desktop_comes_back_from_a_backup_that_was_booted(other: Running) -> Non
 
 def test_freeze_ends_by_itself_if_nobody_thaws(other: Running) -> None:
     with daemon.machine(other.plan.desktop(DESKTOP).machine.domain) as machine:
+        freeze.release(machine)
         freeze.watchdog(machine)
         assert int(agent.call(machine, "guest-fsfreeze-freeze", seconds=freeze.FREEZE_SECONDS)) > 0
         # It waits until the file system takes the file: nobody here thaws it.
         other.ssh(DESKTOP, "touch written && sync")
-        # The agent still believes it to be frozen, and runs no program, until the next backup tells it.
+        # The agent still believes it to be frozen, and runs no program, until the next backup or resume tells it.
+        with pytest.raises(SiteError, match="disabled"):
+            agent.execute(machine, ["/bin/true"])
         freeze.release(machine)
         assert agent.execute(machine, ["/bin/true"])[0] == 0

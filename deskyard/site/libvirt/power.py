@@ -13,6 +13,7 @@ from deskyard.host.deadline import Deadline
 from deskyard.host.vm.clock import set_clock
 from deskyard.plan.power import Power
 from deskyard.site.libvirt import agent, storage
+from deskyard.site.libvirt.backup import freeze
 from deskyard.site.libvirt.link import gone_is_fine
 
 SHUTDOWN_SECONDS = 60.0
@@ -68,6 +69,8 @@ def start(machine: Any, seconds: float = AGENT_SECONDS) -> None:
 def go_on(machine: Any, seconds: float = AGENT_SECONDS) -> None:
     """Set the clock of a guest that goes on from kept memory, once its agent answers."""
     agent.wait(machine, seconds)
+    # An agent that a killed backup left frozen runs no program.
+    freeze.release(machine)
     set_clock(machine.name(), partial(_clock, machine), partial(_set_clock, machine))
 
 

@@ -43,6 +43,7 @@ class Domain:
 def running(monkeypatch: pytest.MonkeyPatch) -> Iterator[Domain]:
     """A domain that runs, gone at the end: all connections of a process share the driver's domains."""
     monkeypatch.setattr(agent, "wait", lambda *_: None)
+    monkeypatch.setattr(agent, "call", lambda *_: "thawed")
     monkeypatch.setattr(agent, "execute", lambda machine, argv: machine.date(argv))
     libvirt.registerErrorHandler(lambda _context, _error: None, None)
     link = libvirt.open("test:///default")
