@@ -113,9 +113,13 @@ def start(_: Context, name: str, wait: bool = True, json: bool = False) -> None:
 
 @command(help={"name": "workspace: Pulumi.NAME.yaml in stacks/workspace", "yes": "do not ask"})
 def destroy(_: Context, name: str, yes: bool = False) -> None:
-    """Delete a workspace with all its desktops AND THEIR DATA; the declaration stays."""
+    """Delete a workspace with all its desktops AND THEIR DATA; the declaration stays, and so do backups."""
+    from deskyard.host.progress import say
+    from deskyard.life.backup import backup
     from deskyard.workspace import workspace
 
+    for line in backup.survivors(name):
+        say(f"    {line}")
     if not yes:
         _confirm(name)
     workspace.destroy(name)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -143,4 +144,12 @@ def take_down(declared: list[Declared]) -> None:
         done = inv(workspace.folder, "workspace.destroy", workspace.name, "--yes", timeout=600, check=False)
         if done.returncode:
             failures.append(f"{workspace.name}: {done.stdout}\n{done.stderr}")
+        _forget_backups(workspace.name)
     assert not failures, "\n".join(failures)
+
+
+def _forget_backups(name: str) -> None:
+    """Backups outlive a workspace; those of tests do not."""
+    site = places().sites / "local"
+    shutil.rmtree(site / "backups" / name, ignore_errors=True)
+    (site / "backup-keys" / name).unlink(missing_ok=True)

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from deskyard.declaration import declaration
+from deskyard.errors import DeskyardError
 from deskyard.host.progress import say, step
 from deskyard.life import power
 from deskyard.life.backup.repository import Repository, repository_of
@@ -55,6 +56,23 @@ def present_of(workspace: WorkspacePlan, desktop: str) -> tuple[list[Backup], Re
     """The whole backups of a desktop, and the repository that holds them."""
     repository = repository_of(workspace.site, workspace.name)
     return plan.backups(repository.snapshots(), desktop), repository
+
+
+def survivors(name: str) -> list[str]:
+    """Of each desktop that a workspace declares: its newest verified backup, which stays, or that there is none."""
+    workspace = declaration.read_workspace(name)
+    repository = repository_of(workspace.site, name)
+    try:
+        snapshots = repository.snapshots()
+    except DeskyardError as error:
+        return [f"its backups cannot be looked at: {error.reason.splitlines()[0]}"]
+    lines = []
+    for desktop in workspace.desktops:
+        proved = [backup for backup in plan.backups(snapshots, desktop.name) if backup.verified is not None]
+        made = time.strftime("%Y-%m-%d %H:%M", time.localtime(proved[-1].made)) if proved else ""
+        what = f"a verified backup of {made} stays, in {repository.location}" if proved else "no verified backup"
+        lines.append(f"{desktop.name}: {what}")
+    return lines
 
 
 def text(found: dict[str, Any]) -> str:

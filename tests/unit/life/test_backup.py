@@ -13,6 +13,7 @@ from deskyard.declaration import declaration
 from deskyard.errors import CommandError, ConfigError, HostError, SiteError
 from deskyard.life import power
 from deskyard.life.backup import backup, restoration, retention
+from deskyard.life.backup.repository import repository_of
 from deskyard.plan.backup import Moment, Source
 from deskyard.plan.power import Power
 from tests.unit.life.machines import DEV1, PLAN, Machines
@@ -112,6 +113,22 @@ def test_backup_is_listed_and_counts_once_it_was_booted(desk: Desk, capsys: pyte
     assert restoration.verify(TARGET)["backup"]["verified"] is not None
     assert listed() == [(made["id"], True)]
     assert "verified" in backup.text(backup.listing(TARGET))
+
+
+def test_what_outlives_the_workspace_is_said_before_it_goes(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    declared = SimpleNamespace(site=PLAN.site, desktops=PLAN.desktops)
+    monkeypatch.setattr(declaration, "read_workspace", lambda _: declared)
+    assert backup.survivors("lab") == ["dev1: no verified backup", "dev2: no verified backup"]
+    backup.run(TARGET)
+    assert backup.survivors("lab")[0] == "dev1: no verified backup"
+    restoration.verify(TARGET)
+    first, second = backup.survivors("lab")
+    assert first.startswith("dev1: a verified backup of ")
+    assert second == "dev2: no verified backup"
+    repository = repository_of(PLAN.site, PLAN.name)
+    repository.key.write_text("another key")
+    (trouble,) = backup.survivors("lab")
+    assert trouble.startswith("its backups cannot be looked at: ")
 
 
 def test_half_a_backup_is_not_listed(desk: Desk) -> None:
