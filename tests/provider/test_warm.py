@@ -266,4 +266,5 @@ def test_template_fits_what_it_was_made_for_and_nothing_larger(bench: Bench) -> 
     same = templates.fit(bench.link, bench.image, machine, how, first_boot)
     assert start(same, templates.all_templates()).template == bench.template.name
     larger = templates.fit(bench.link, bench.image, tiny(how, memory_mib=256)[0], how, first_boot)
-    assert "memory_mib 256, its is 128" in str(start(larger, templates.all_templates()).reason)
+    reason = f"template {bench.template.name} does not fit: memory_mib 256, its is 128"
+    assert start(larger, templates.all_templates()).reason == reason

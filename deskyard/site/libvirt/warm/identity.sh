@@ -6,8 +6,13 @@ set -eu
 # shellcheck disable=SC1091
 . /dev/stdin
 date --utc --set "@$EPOCH" >/dev/null
-# The kernel has seen by its generation id that it is another machine; what the host adds does no harm.
 printf '%s' "$SEED" >/dev/urandom
+# Until its kernel has seen that it is another machine it draws the random numbers of its siblings: no keys before that.
+for _ in $(seq 50); do
+  if reseeded=$(dmesg | grep -c 'crng reseeded due to virtual machine fork'); then break; fi
+  sleep 0.2
+done
+[ "$reseeded" -gt 0 ] || { echo "its kernel did not draw new random numbers" >&2; exit 1; }
 
 printf '%s\n' "$MACHINE_ID" >/etc/machine-id
 printf '%s\n' "$NAME" >/etc/hostname
@@ -49,7 +54,8 @@ mv "instances/$TEMPLATE" "instances/$INSTANCE"
 ln -sfn "/var/lib/cloud/instances/$INSTANCE" instance
 rm -f instance/obj.pkl
 printf '%s\n' "$INSTANCE" | tee data/instance-id >data/previous-instance-id
-sed -i "s/$TEMPLATE/$NAME/g" data/previous-hostname data/set-hostname
+# Until it has read its seed the next boot takes the name from what was read last.
+sed -i "s/$TEMPLATE/$NAME/g" data/previous-hostname data/set-hostname instance/*.txt instance/*.txt.i
 sync
 
 # With the NIC, which comes next, the network does.

@@ -5,9 +5,11 @@ import json
 import re
 import secrets
 import subprocess
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -55,6 +57,9 @@ def make(link: Any, wanted: Wanted) -> Template:
             # Nobody writes to it any more: its memory goes with its disks as they are.
             with contextlib.suppress(PermissionError):
                 (Path(POOL_PATH) / disk_name(name, disk)).chmod(0o444)
+    except libvirt.libvirtError as error:
+        _clear(link, name)
+        raise SiteError("template", name, str(error), "mend the cause, then run it again") from error
     except BaseException:
         _clear(link, name)
         raise
@@ -127,7 +132,7 @@ def _boot(link: Any, name: str, wanted: Wanted) -> Any:
 
 
 def _prepare(machine: Any, wanted: Wanted) -> None:
-    agent.wait(machine, BOOT_SECONDS)
+    agent.wait(machine, BOOT_SECONDS, partial(_pause, machine))
     if wanted.drawn is not None:
         code, output = agent.execute(machine, wanted.drawn, DRAW_SECONDS)
         if code != 0 or not output.strip():
@@ -135,6 +140,12 @@ def _prepare(machine: Any, wanted: Wanted) -> None:
             raise SiteError("template", machine.name(), reason, f"see {documents.console_log(machine.name())}")
     values = assignments({"NETWORK": json.dumps(wanted.first_boot.network_config)})
     run_in(machine, "prepare", values, PREPARE_SECONDS)
+
+
+def _pause(machine: Any, seconds: float) -> None:
+    """Raises libvirt's own error if the machine has ended: then there is nothing to wait for."""
+    machine.info()
+    time.sleep(seconds)
 
 
 def _save(link: Any, machine: Any, name: str) -> None:
@@ -162,9 +173,12 @@ def _unpack(chunks: Iterable[bytes], folder: Path) -> None:
     (folder / templates.HEAD).write_bytes(head)
     with subprocess.Popen([*PACK, str(folder / templates.MEMORY)], stdin=subprocess.PIPE) as packer:
         assert packer.stdin is not None
-        packer.stdin.write(start)
-        for chunk in rest:
-            packer.stdin.write(chunk)
+        # A packer that ended says why itself.
+        with contextlib.suppress(BrokenPipeError):
+            packer.stdin.write(start)
+            for chunk in rest:
+                packer.stdin.write(chunk)
+            packer.stdin.close()
     if packer.returncode != 0:
         raise SiteError("template", folder.name, "its memory could not be packed", "free some space")
 

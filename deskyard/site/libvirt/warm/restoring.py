@@ -25,7 +25,7 @@ from deskyard.site.libvirt.warm import save_image, templates
 from deskyard.site.libvirt.warm.guest import run_in
 from deskyard.site.resource.cancellation import CANCELLATION
 
-AGENT_SECONDS, PROGRAM_SECONDS, PAUSE_SECONDS = 180.0, 180.0, 0.3
+AGENT_SECONDS, PROGRAM_SECONDS, PAUSE_SECONDS, JOIN_SECONDS = 180.0, 180.0, 0.3, 0.2
 NO_MEMORY = bytes(1 << 12)
 DISKS = {documents.SYSTEM: SYSTEM, documents.HOME: HOME}
 UNPACK = ("zstd", "--decompress", "--stdout", "--quiet")
@@ -116,14 +116,16 @@ def _fed(head: bytes, memory: Path) -> Iterator[Path]:
         try:
             yield path
         finally:
-            # If nobody has opened it, the feeder waits for a reader: this one reads nothing.
-            os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
-            feeder.join()
+            # If libvirt has not opened it, the feeder waits for a reader: this one reads nothing.
+            while feeder.is_alive():
+                os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
+                feeder.join(JOIN_SECONDS)
 
 
 def _feed(path: Path, head: bytes, memory: Path) -> None:
-    with contextlib.suppress(BrokenPipeError), path.open("wb", buffering=0) as pipe:
+    with contextlib.suppress(BrokenPipeError), path.open("wb") as pipe:
         pipe.write(head)
+        pipe.flush()
         if subprocess.run([*UNPACK, str(memory)], stdout=pipe, check=False).returncode != 0:
             # QEMU waits for ever for the first byte of a pipe that was closed; of this it says that it is no memory.
             pipe.write(NO_MEMORY)

@@ -99,12 +99,12 @@ def starts(link: Any, plan: WorkspacePlan, images: Mapping[str, ImageSource], ke
 
 
 def _recipe(machine: MachinePlan, accelerator: str, first_boot: FirstBoot) -> str:
-    """Everything that this tree decides about a template, in eight digits."""
+    """Everything else that this tree decides about a template, in eight digits."""
     document = documents.domain(
         name="",
         uuid="",
-        vcpus=machine.vcpus,
-        memory_mib=machine.memory_mib,
+        vcpus=0,
+        memory_mib=0,
         accelerator=accelerator,
         disk="",
         home="" if machine.home_gib is None else "home",

@@ -1,0 +1,51 @@
+"""What the programs of templates take from a machine, and give it back, is what roles and the first boot make."""
+
+import pytest
+
+from deskyard.host.places import tree
+from deskyard.model.tier import TIERS
+from deskyard.plan.first_boot import desktop_first_boot
+from deskyard.plan.warm import MAC, template_desktop
+from deskyard.site.libvirt.warm.guest import PROGRAMS, program
+
+ROLES = tree() / "ansible" / "roles"
+
+
+@pytest.mark.parametrize(
+    ("word", "source"),
+    [
+        ("/etc/deskyard/agent-openclaw.env", "agent_openclaw/files/agent-openclaw-secret"),
+        ("agent-openclaw-secret.service", "agent_openclaw/templates/agent-openclaw.service.j2"),
+        (".deskyard/identity", "home_volume/files/home-volume.sh"),
+        ("/var/lib/deskyard/home-volume", "home_volume/files/home-volume.sh"),
+        ("/var/lib/systemd/random-seed", "image_hygiene/files/clean.sh"),
+        ("/var/lib/systemd/credential.secret", "image_hygiene/files/clean.sh"),
+        (": >/etc/machine-id", "image_hygiene/files/clean.sh"),
+        ("/etc/ssh/ssh_host_*", "image_hygiene/files/clean.sh"),
+    ],
+)
+def test_template_is_without_what_a_role_makes_for_one_machine_alone(word: str, source: str) -> None:
+    assert word in program("prepare")
+    assert word in (ROLES / source).read_text()
+
+
+def test_no_program_starts_the_network_or_opens_a_door_in_a_template() -> None:
+    assert "systemctl start" not in program("prepare")
+    assert program("identity").index("ssh-keygen") < program("identity").index("systemd-networkd.service")
+
+
+def test_no_key_is_made_before_the_kernel_has_drawn_new_random_numbers() -> None:
+    text = program("identity")
+    assert text.index("crng reseeded") < text.index('"$reseeded" -gt 0') < text.index("ssh-keygen")
+
+
+def test_values_come_by_standard_input_alone() -> None:
+    for name in PROGRAMS:
+        assert ". /dev/stdin" in program(name)
+        assert "$1" not in program(name)
+
+
+def test_template_knows_the_network_by_a_mac_that_no_machine_has() -> None:
+    desktop = template_desktop("desktop", "free", TIERS["free"], "tcg")
+    nic = desktop_first_boot(desktop, "").network_config["ethernets"]["workspace"]
+    assert nic["match"]["macaddress"] == MAC
