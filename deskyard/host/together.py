@@ -18,8 +18,9 @@ def together(work: Mapping[str, Callable[[], Any]], timings: Timings) -> None:
     """
     failures: list[DeskyardError] = []
     with ThreadPoolExecutor(min(len(work), max(2, os.cpu_count() or 1))) as pool:
-        running = {pool.submit(_labelled, name, piece, timings): name for name, piece in work.items()}
         try:
+            # An interruption may come while they start.
+            running = {pool.submit(_labelled, name, piece, timings): name for name, piece in work.items()}
             for done in as_completed(running):
                 _note(done, running[done], failures)
         except BaseException:

@@ -42,11 +42,11 @@ def test_an_interruption_ends_the_programs_of_all_and_starts_no_more(tmp_path: P
     started: list[str] = []
 
     def work(note: Path) -> None:
-        run(["sh", "-c", f"echo $$ > {note}; sleep 60"], timeout=60, check=False)
+        run(["sh", "-c", f"echo $$ > {note}; sleep 600"], timeout=600, check=False)
         started.append(note.name)
 
     def interrupt() -> None:
-        for _ in range(200):
+        for _ in range(2400):
             if all(note.exists() and note.read_text().strip() for note in notes):
                 break
             time.sleep(0.05)
