@@ -118,6 +118,19 @@ def test_caps_of_a_disk_are_held_by_qemu_and_change_in_place(bench: Bench, runs:
     assert bool(machine.isActive()) is runs
 
 
+def test_machine_of_before_gets_its_volume_of_home_while_it_runs(bench: Bench) -> None:
+    whole = bench.machine()
+    before: Any = {key: value for key, value in whole.items() if key != "home"}
+    DomainKind().update(bench.link, PREFIX, seen(DomainKind(), bench, whole), before)
+    assert seen(DomainKind(), bench, before)["home"] is None
+    assert drift(DomainKind(), bench, before) == []
+    assert drift(DomainKind(), bench, whole) == ["home"]
+    state = {**whole, **DomainKind().update(bench.link, PREFIX, seen(DomainKind(), bench, before), whole)}
+    assert drift(DomainKind(), bench, state) == []
+    assert state["uuid"] == whole["uuid"]
+    assert bench.link.lookupByName(PREFIX).isActive()
+
+
 def test_stopped_machine_with_saved_memory_and_a_snapshot_is_removed(bench: Bench) -> None:
     bench.machine()
     machine = bench.link.lookupByName(PREFIX)
