@@ -1,6 +1,5 @@
 """What is checked before a workspace is touched: one clear error instead of a half-made workspace."""
 
-import contextlib
 import errno
 import json
 import os
@@ -130,31 +129,29 @@ def _quotas(declared: Declared) -> None:
     """All workspaces of the site that are declared here; one with mistakes of its own cannot be counted."""
     if declared.site.quotas == Quotas():
         return
-    plans = [declared.plan]
-    for name in declaration.stack_names():
-        if name != declared.workspace.name:
-            with contextlib.suppress(DeskyardError):
-                other = declaration.read(name)
-                plans += [other.plan] if other.site.name == declared.site.name else []
-    field = f"site {declared.site.name}: quotas"
-    quota.require(field, declared.site.quotas, quota.totals(plans), declared.workspace.name)
+    asked = quota.totals([declared.plan, *(other.plan for other in _neighbours(declared))])
+    quota.require(f"site {declared.site.name}: quotas", declared.site.quotas, asked, declared.workspace.name)
 
 
 def _clashes(declared: Declared) -> None:
     """MACs and bridges are made from names: that two names make the same is rare, and refused."""
-    for name in declaration.stack_names():
-        if name == declared.workspace.name:
-            continue
-        try:
-            other = declaration.read(name)
-        except DeskyardError:
-            continue  # its own mistakes are not the matter here
-        if other.site.name != declared.site.name:
-            continue
+    for other in _neighbours(declared):
         for kind, values in shared(declared.plan, other.plan).items():
-            reason = f"has the {kind} {min(values)} in common with workspace {name!r}"
+            reason = f"has the {kind} {min(values)} in common with workspace {other.workspace.name!r}"
             field = f"Pulumi.{declared.workspace.name}.yaml"
             raise ConfigError(field, declared.workspace.name, reason, "rename the workspace or the desktop")
+
+
+def _neighbours(declared: Declared) -> Iterator[Declared]:
+    """The other workspaces of the site; the own mistakes of one are not the matter here."""
+    for name in declaration.stack_names():
+        if name != declared.workspace.name:
+            try:
+                other = declaration.read(name)
+            except DeskyardError:
+                continue
+            if other.site.name == declared.site.name:
+                yield other
 
 
 def _network_and_port(name: str) -> tuple[IPv4Network | None, object]:

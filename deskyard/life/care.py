@@ -7,7 +7,6 @@ import urllib.request
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from deskyard.declaration import declaration
@@ -17,6 +16,7 @@ from deskyard.guest import care as guest_care
 from deskyard.host.lock import alone
 from deskyard.host.places import places
 from deskyard.host.progress import say
+from deskyard.host.secret_file import write_secret
 from deskyard.life import health, power
 from deskyard.model.care import Care
 from deskyard.plan.account import AGENT
@@ -57,13 +57,16 @@ def run(name: str, desktop: str | None = None, how: How = How()) -> dict[str, An
 
     It can run at any time and any number of times: what is not due is left alone, and a second run waits for the first.
     """
-    plan, _ = power.look_up(name)
-    workspace = declaration.read_workspace(name)
-    care = workspace.care or Care()
+    plan, machines = power.look_up(name)
+    care = declaration.read_workspace(name).care or Care()
     wanted = plan.desktops if desktop is None else (plan.desktop(desktop),)
     with alone(f"care-{plan.site}-{plan.name}"):
         history = _History(plan)
-        reports = [_Visit(plan, one.name, care, how, history).make() for one in wanted]
+        reports = []
+        for one in wanted:
+            # Each anew: to care for those before it took its time.
+            state = machines.states().get(one.machine.domain, health.ABSENT)
+            reports.append(_Visit(plan, one.name, care, how, history).make(state))
     found: dict[str, Any] = {"workspace": name, "desktops": [asdict(report) for report in reports]}
     found["trouble"] = any(report.trouble for report in reports)
     if found["trouble"] and care.hook and not how.dry_run:
@@ -103,10 +106,7 @@ class _History:
     def note(self, desktop: str, what: str, moment: datetime) -> None:
         """Keep that a desktop was `looked` at, or `updated`."""
         self._rows.setdefault(desktop, {})[what] = moment.isoformat()
-        self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        beside = Path(f"{self._file}.new")
-        beside.write_text(json.dumps(self._rows) + "\n")
-        beside.replace(self._file)
+        write_secret(self._file, f"{json.dumps(self._rows)}\n".encode())
 
 
 class _Visit:
@@ -117,10 +117,9 @@ class _Visit:
         self._target = f"{plan.name}/{desktop}"
         self._report = Report(desktop)
 
-    def make(self) -> Report:
-        """Do what is due; a desktop that fails keeps no other from its care."""
+    def make(self, state: Mapping[str, Any]) -> Report:
+        """Do what is due; a desktop that fails, or is not there, keeps no other from its care."""
         report = self._report
-        state = power.opened(self._target).state()["machines"][0]
         if (state["desired"], state["state"]) != (Power.RUNNING, "running"):
             report.state = f"{state['state']}: left alone"
             if state["desired"] == Power.RUNNING:

@@ -18,6 +18,7 @@ from deskyard.life import power
 from deskyard.life.backup.repository import repository_of
 from deskyard.plan import health
 from deskyard.plan.backup import backups as backups_of
+from deskyard.plan.backup import proved
 from deskyard.plan.health import Finding
 from deskyard.plan.power import Power
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
@@ -85,9 +86,11 @@ def _backups(plan: WorkspacePlan, desktops: Sequence[str]) -> Iterator[tuple[str
         return
     for desktop in desktops:
         present = backups_of(snapshots, desktop)
-        ages = [(time.time() - backup.made) / DAY for backup in present]
-        proved = [(time.time() - backup.made) / DAY for backup in present if backup.verified is not None]
-        yield desktop, health.backup(min(ages, default=None), min(proved, default=None), f"{plan.name}/{desktop}")
+        newest, verified = (
+            min(((time.time() - backup.made) / DAY for backup in some), default=None)
+            for some in (present, proved(present))
+        )
+        yield desktop, health.backup(newest, verified, f"{plan.name}/{desktop}")
 
 
 def _expires(plan: WorkspacePlan) -> datetime.datetime:

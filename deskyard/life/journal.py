@@ -2,9 +2,9 @@
 
 import json
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from deskyard.host.places import places
+from deskyard.host.secret_file import write_secret
 from deskyard.life.power import Machine
 
 
@@ -35,10 +35,7 @@ class Journal:
 
     def write(self, entry: Entry) -> None:
         """Put an entry in place of the one before."""
-        self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        beside = Path(f"{self._file}.new")
-        beside.write_text(json.dumps(asdict(entry)) + "\n")
-        beside.replace(self._file)
+        write_secret(self._file, f"{json.dumps(asdict(entry))}\n".encode())
 
     def close(self) -> None:
         """The operation has come to its end."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from deskyard.host.progress import say
 from deskyard.life import power
+from deskyard.life.moment import minute
 from deskyard.life.power import Machine
 from deskyard.plan import snapshot as plan
 from deskyard.plan.power import Power
@@ -61,9 +62,8 @@ def text(found: dict[str, Any]) -> str:
     """The snapshots of a desktop, a line for each."""
     lines = []
     for row in found["snapshots"]:
-        made = time.strftime("%Y-%m-%d %H:%M", time.localtime(row["made"]))
-        ends = row["expires"]
-        until = f"  until {time.strftime('%Y-%m-%d %H:%M', time.localtime(ends))}" if ends is not None else ""
+        made, ends = minute(row["made"]), row["expires"]
+        until = f"  until {minute(ends)}" if ends is not None else ""
         holds = "disk and memory" if row["memory"] else "disk"
         lines.append(f"{row['name']}  {made}  {holds}{until}  {row['text']}".rstrip())
     return "\n".join(lines) or f"{found['desktop']} has no snapshots"

@@ -1,8 +1,8 @@
 """Gives a desktop another system disk, of a newer image or of the same one; /home, machine-id and keys stay."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from deskyard.declaration import declaration
@@ -19,6 +19,7 @@ from deskyard.image.store import store
 from deskyard.life import health, power
 from deskyard.life.journal import Entry, Journal
 from deskyard.life.power import Machine
+from deskyard.plan.customisation import Customisation
 from deskyard.plan.image.source import ImageSource
 from deskyard.plan.power import Power
 from deskyard.workspace import readiness
@@ -36,12 +37,17 @@ HOME_FILES = {
 
 @dataclass(frozen=True)
 class Was:
-    """A desktop before its exchange: its image, its host key, and which checks failed already."""
+    """A desktop before its exchange: its image, its host key, which checks failed already, and what it is owed.
+
+    Keys and what customises it were on the disk of before, and are brought again.
+    """
 
     image: str
     host_key: str
     failing: frozenset[str]
     packages: tuple[str, ...]
+    keys: Mapping[str, str] = field(repr=False)
+    customised: Customisation | None
 
 
 def upgrade(target: str, *, again: bool = False, packages: bool = False, dry_run: bool = False) -> dict[str, Any]:
@@ -55,13 +61,13 @@ def upgrade(target: str, *, again: bool = False, packages: bool = False, dry_run
     declared = declaration.read(machine.plan.name)
     image = declared.image_sources()[machine.plan.desktop(machine.name).machine.image]
     wanted = f"{image.name}-{image.digest}"
-    exchange = _Exchange(machine, declared)
+    exchange = _Exchange(machine)
     with machine.alone():
         if not dry_run:
             exchange.end_broken()
         if exchange.disk.image() == wanted and not again:
             return _report(machine, wanted, wanted, ())
-        was = exchange.look(image)
+        was = exchange.look(declared, image)
         if dry_run:
             return _report(machine, was.image, wanted, was.packages)
         exchange.do(image, was)
@@ -76,7 +82,7 @@ def upgrade(target: str, *, again: bool = False, packages: bool = False, dry_run
 def roll_back(target: str) -> dict[str, Any]:
     """Give a desktop the system disk back that it had before its last exchange."""
     machine = power.behind_gateway(target)
-    exchange = _Exchange(machine, declaration.read(machine.plan.name))
+    exchange = _Exchange(machine)
     with machine.alone():
         now = str(exchange.disk.image())
         if not exchange.disk.has_kept():
@@ -114,13 +120,10 @@ def migrate_home(target: str) -> dict[str, Any]:
 class _Exchange:
     """One desktop and its two disks."""
 
-    def __init__(self, machine: Machine, declared: Declared) -> None:
+    def __init__(self, machine: Machine) -> None:
         self._machine, self._target = machine, f"{machine.plan.name}/{machine.name}"
         self.disk: SystemDisk = machine.machines.system(machine.domain)
         self._journal = Journal(machine)
-        stack = WorkspaceStack(machine.plan.name)
-        self._keys = key_delivery.wanted(declared, stack) or {}
-        self._customised = customise_delivery.wanted(declared)
 
     def end_broken(self) -> None:
         """Bring an exchange that broke off to its end: before the swap nothing has happened, after it all goes back."""
@@ -130,7 +133,7 @@ class _Exchange:
         say(f"    an exchange from {entry.before} to {entry.after} broke off ({entry.step}): back to {entry.before}")
         self.back()
 
-    def look(self, image: ImageSource) -> Was:
+    def look(self, declared: Declared, image: ImageSource) -> Was:
         """How it is before; raises an error for what would lose something, before anything is touched."""
         machine = self._machine
         state = machine.machines.states()[machine.domain]
@@ -144,11 +147,14 @@ class _Exchange:
         if not _ask(machine, {"do": "look"})["home"]:
             reason = "its /home is on the system disk, and would be lost"
             raise SiteError("desktop", self._target, reason, f"run ./inv desktop.migrate-home {self._target} first")
+        keys = key_delivery.wanted(declared, WorkspaceStack(machine.plan.name)) or {}
+        customised = customise_delivery.wanted(declared)
         with_image = sorted(store.require(image.name).manifest["packages"])
         noted = _ask(machine, {"do": "note", "packages": with_image}, NOTE_SECONDS)
         added = tuple(name for name in map(str, noted["packages"]) if PACKAGE.fullmatch(name))
         key = machine.machines.host_key(machine.domain)
-        return Was(str(self.disk.image()), key, self._failing(), added)
+        mine = keys.get(machine.name, {}), customised.get(machine.name)
+        return Was(str(self.disk.image()), key, self._failing(), added, *mine)
 
     def do(self, image: ImageSource, was: Was) -> None:
         """Exchange the disk, and take the one of before back if the desktop is not as well with the new one."""
@@ -194,17 +200,16 @@ class _Exchange:
         machine = self._machine
         if machine.machines.host_key(machine.domain) != was.host_key:
             raise SiteError("desktop", self._target, "has another host key", "see its console")
-        self._deliver()
+        self._deliver(was)
         if worse := sorted(self._failing() - was.failing):
             raise SiteError("desktop", self._target, f"is not well: {', '.join(worse)}", "see desktop.health")
 
-    def _deliver(self) -> None:
-        """Keys and what customises were on the disk of before."""
+    def _deliver(self, was: Was) -> None:
         plan, name = self._machine.plan, self._machine.name
-        if self._keys.get(name):
-            key_delivery.deliver(plan, {name: self._keys[name]})
-        if name in self._customised:
-            customise_delivery.apply(plan, {name: self._customised[name]}, How())
+        if was.keys:
+            key_delivery.deliver(plan, {name: was.keys})
+        if was.customised is not None:
+            customise_delivery.apply(plan, {name: was.customised}, How())
 
     def _failing(self) -> frozenset[str]:
         rows = health.look(self._machine.plan.name, self._machine.name)["machines"][self._machine.name]

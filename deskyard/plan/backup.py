@@ -161,10 +161,15 @@ def kept(policy: Mapping[str, int]) -> list[str]:
     return [f"--keep-{word}={count}" for word, count in policy.items() if count]
 
 
+def proved(present: Sequence[Backup]) -> list[Backup]:
+    """Those that count: they were booted."""
+    return [backup for backup in present if backup.verified is not None]
+
+
 def spared(doomed: Sequence[Backup], present: Sequence[Backup]) -> list[Backup]:
     """What may go of what a policy does not keep: never the last that is proved by its verification."""
-    proved = [backup for backup in present if backup.verified is not None]
-    return [backup for backup in doomed if not proved or backup != proved[-1]]
+    last = proved(present)[-1:]
+    return [backup for backup in doomed if backup not in last]
 
 
 def with_verdict(backup: Backup, verified: int | None) -> Backup:

@@ -6,7 +6,6 @@ from typing import Any
 
 from invoke import Collection, Context, Exit
 
-from deskyard.errors import ConfigError
 from deskyard.tasks.front import command, confirm, show
 
 TARGET = "WORKSPACE/DESKTOP"
@@ -69,11 +68,9 @@ def resume(_: Context, target: str, wait: bool = True, json: bool = False) -> No
 def health(_: Context, target: str, json: bool = False) -> None:
     """Look whether a desktop is well: power, routes, disk, memory, units, clock; exit code 1 if something failed."""
     from deskyard.life import health as desktop_health
+    from deskyard.life import power
 
-    workspace, _slash, desktop = target.partition("/")
-    if not desktop:
-        raise ConfigError("target", target, "names no desktop", f"give it as {workspace or 'WORKSPACE'}/DESKTOP")
-    found = desktop_health.look(workspace, desktop)
+    found = desktop_health.look(*power.names(target))
     show(found, as_json=json, text=desktop_health.text(found))
     if found["state"] == "failed":
         raise Exit(code=1)

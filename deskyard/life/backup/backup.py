@@ -11,6 +11,7 @@ from deskyard.errors import DeskyardError
 from deskyard.host.progress import say, step
 from deskyard.life import power
 from deskyard.life.backup.repository import Repository, repository_of
+from deskyard.life.moment import minute
 from deskyard.plan import backup as plan
 from deskyard.plan.backup import Backup
 from deskyard.plan.workspace import WorkspacePlan
@@ -68,9 +69,10 @@ def survivors(name: str) -> list[str]:
         return [f"its backups cannot be looked at: {error.reason.splitlines()[0]}"]
     lines = []
     for desktop in workspace.desktops:
-        proved = [backup for backup in plan.backups(snapshots, desktop.name) if backup.verified is not None]
-        made = time.strftime("%Y-%m-%d %H:%M", time.localtime(proved[-1].made)) if proved else ""
-        what = f"a verified backup of {made} stays, in {repository.location}" if proved else "no verified backup"
+        proved = plan.proved(plan.backups(snapshots, desktop.name))
+        what = "no verified backup"
+        if proved:
+            what = f"a verified backup of {minute(proved[-1].made)} stays, in {repository.location}"
         lines.append(f"{desktop.name}: {what}")
     return lines
 
@@ -83,12 +85,9 @@ def text(found: dict[str, Any]) -> str:
 def line(row: dict[str, Any]) -> str:
     """A backup in a line."""
     size, added = sum(disk["size"] for disk in row["disks"]) >> 30, row["added"] / (1 << 20)
-    made = time.strftime("%Y-%m-%d %H:%M", time.localtime(row["made"]))
-    proved = row["verified"]
-    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(proved)) if proved is not None else None
-    verdict = f"verified {when}" if when else "not verified"
-    state = "running" if row["running"] else "off"
-    return f"{row['id']}  {made}  {state}  {len(row['disks'])} disk(s), {size} GiB, {added:.1f} MiB new  {verdict}"
+    verdict = "not verified" if row["verified"] is None else f"verified {minute(row['verified'])}"
+    head = f"{row['id']}  {minute(row['made'])}  {'running' if row['running'] else 'off'}"
+    return f"{head}  {len(row['disks'])} disk(s), {size} GiB, {added:.1f} MiB new  {verdict}"
 
 
 def _known(present: list[Backup], target: str) -> str:

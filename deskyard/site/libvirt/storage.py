@@ -3,7 +3,7 @@
 import contextlib
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -139,9 +139,13 @@ def untouched_on(link: Any, path: str, template: str) -> bool:
 
 def remove_overlay(link: Any, name: str) -> None:
     """Delete an overlay with what lies beside it, and the images that nothing is an overlay of any more."""
+    remove(link, [name, *(f"{name.removesuffix(DISK)}.{word}{DISK}" for word in (*BESIDE, *RESTORING))])
+
+
+def remove(link: Any, names: Iterable[str]) -> None:
+    """Delete disks, there or not, and the images that nothing is an overlay of any more."""
     with alone("libvirt-images"):
-        stem = name.removesuffix(DISK)
-        found = [lookup(link, there) for there in (name, *(f"{stem}.{word}{DISK}" for word in (*BESIDE, *RESTORING)))]
+        found = [lookup(link, name) for name in names]
         for volume in filter(None, found):
             with gone_is_fine():
                 volume.delete()

@@ -35,7 +35,7 @@ class LibvirtSystemDisk:
         """Make a disk of an image beside it; one that an earlier try left goes."""
         with daemon.connection() as link:
             storage.require_room()
-            self._drop(link, self._staged)
+            storage.remove(link, [self._staged.name])
             storage.overlay(
                 link,
                 self._staged.name,
@@ -70,11 +70,7 @@ class LibvirtSystemDisk:
     def forget(self) -> None:
         """Delete what lies beside it, staged or kept."""
         with daemon.connection() as link:
-            for path in (self._staged, self._kept):
-                self._drop(link, path)
-
-    def _drop(self, link: Any, path: Path) -> None:
-        storage.remove_overlay(link, path.name)
+            storage.remove(link, [self._staged.name, self._kept.name])
 
     def _require_off(self, link: Any) -> None:
         machine = storage.running_machine_with(link, str(self._disk))

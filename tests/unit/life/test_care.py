@@ -170,6 +170,15 @@ def test_desktop_that_is_off_as_wanted_is_left_alone_and_one_that_stopped_is_tro
     assert {name for name, _ in guests.asked} == {"dev2"}
 
 
+def test_desktop_that_is_not_there_is_trouble_and_keeps_no_other_from_its_care(
+    machines: Machines, guests: Guests
+) -> None:
+    del machines.now[DEV1]
+    found = rows(care.run("lab"))
+    assert found["dev1"]["trouble"] == ["is absent, and wanted to run"]
+    assert found["dev2"]["updated"] == ["openssl"]
+
+
 def test_desktop_that_does_not_answer_keeps_no_other_from_its_care(guests: Guests) -> None:
     guests.deaf = {"dev1"}
     found = rows(care.run("lab"))
