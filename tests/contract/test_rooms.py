@@ -16,6 +16,7 @@ ORDER = (
     "errors",
     "wire",
     "gateway",
+    "computer",
     "guest",
     "model",
     "plan",
@@ -35,7 +36,7 @@ ORDER = (
     "tasks",
 )
 # What runs inside a machine: the most that it may import.
-INSIDE = {"gateway": {"errors", "wire"}, "guest": set[str]()}
+INSIDE = {"gateway": {"errors", "wire"}, "computer": {"errors", "wire"}, "guest": set[str]()}
 # Who reads what a gateway makes of its settings, so that nothing is written down twice.
 ASKS_THE_GATEWAY = {"isolation", "lab"}
 MOST_FILES = 17

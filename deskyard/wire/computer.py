@@ -1,0 +1,11 @@
+"""What gateway and computer-use service of a desktop agree on: what a caller may do, and how the gateway says so."""
+
+SEE = "see"
+ACT = "act"
+FILES = "files"
+SHELL = "shell"
+SCOPES = (SEE, ACT, FILES, SHELL)
+
+# Set by the gateway's door on each request, which drops what a client sends under these names.
+SESSION_HEADER = "x-deskyard-session"
+SCOPES_HEADER = "x-deskyard-scopes"
