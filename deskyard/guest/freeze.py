@@ -14,7 +14,7 @@ from typing import Any
 SLICE = "agent.slice"
 GROUP = Path("/sys/fs/cgroup") / SLICE
 # The computer-use service of the desktop: what its hands hold down would stay down while it is halted.
-RELEASE = "http://127.0.0.1:6090/v1/release"
+RELEASE = "http://127.0.0.1:6090/v1/drive"
 SECONDS = 30
 
 
@@ -30,7 +30,7 @@ def asked(action: str) -> dict[str, Any]:
 
 def release() -> bool:
     """Let go of all keys and buttons; false if the service does not answer, and then holds none either."""
-    request = urllib.request.Request(RELEASE, b"{}", {"Content-Type": "application/json"}, method="POST")
+    request = urllib.request.Request(RELEASE, b'{"driver": "person"}', {"Content-Type": "application/json"}, method="POST")
     try:
         with urllib.request.urlopen(request, timeout=SECONDS) as done:
             return bool(done.status == 200)

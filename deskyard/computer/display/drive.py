@@ -1,0 +1,114 @@
+"""One driver: while a person uses keyboard or mouse, the agent's input is refused, and what it holds is let go."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import Any
+
+import xcffib.xtest
+
+from deskyard.computer.problem import Problem
+
+KEY_PRESS, KEY_RELEASE, BUTTON_PRESS, BUTTON_RELEASE, MOTION = 2, 3, 4, 5, 6
+
+
+class Drive:
+    """Who drives, and what the agent holds down; asked before each event of the agent's, under one lock."""
+
+    def __init__(
+        self, quiet_seconds: float, hold_seconds: float, tell: Callable[[str, dict[str, Any]], object]
+    ) -> None:
+        self.quiet_seconds = quiet_seconds
+        self.hold_seconds = hold_seconds
+        self._tell = tell
+        self._lock = threading.RLock()
+        self.taken = threading.Event()  # set while a person drives
+        self._person_acted = 0.0
+        self._agent_acted = 0.0
+        self.held: list[tuple[int, int]] = []  # (kind of release, keycode or button), in the order of pressing
+
+    @property
+    def driver(self) -> str:
+        """`person` or `agent`."""
+        return "person" if self.taken.is_set() else "agent"
+
+    @contextmanager
+    def agent(self) -> Iterator[None]:
+        """One event of the agent's input; raises `Problem` (409) while a person drives."""
+        with self._lock:
+            if self.taken.is_set():
+                reason = "a person is using the keyboard or the mouse"
+                remedy = 'wait for the event person.left (POST /v1/wait {"event": "person.left"}), then look again'
+                raise Problem(HTTPStatus.CONFLICT, "driver", "person", reason, remedy)
+            self._agent_acted = time.monotonic()
+            yield
+
+    def check(self) -> None:
+        """Raise `Problem` (409) while a person drives."""
+        with self.agent():
+            pass
+
+    def person_acts(self, let_go: Callable[[list[tuple[int, int]]], None], why: str) -> None:
+        """A person pressed something, or takes over: from here on nothing of the agent's gets through."""
+        with self._lock:
+            self._person_acted = time.monotonic()
+            if self.taken.is_set():
+                return
+            self.taken.set()
+            held, self.held = self.held[::-1], []
+            if held:
+                let_go(held)
+        self._tell("person.took", {"by": why})
+
+    def person_leaves(self, why: str) -> None:
+        """The person hands over; nothing happens if nobody drove."""
+        with self._lock:
+            if not self.taken.is_set():
+                return
+            self.taken.clear()
+        self._tell("person.left", {"by": why})
+
+    def tick(self, let_go: Callable[[list[tuple[int, int]]], None]) -> float:
+        """Do what is due, and say in how many seconds to come again."""
+        now = time.monotonic()
+        with self._lock:
+            stale = self.held and now - self._agent_acted >= self.hold_seconds
+            if stale:
+                held, self.held = self.held[::-1], []
+                let_go(held)
+            due = [self._agent_acted + self.hold_seconds] if self.held else []
+            left = self.taken.is_set() and now - self._person_acted >= self.quiet_seconds
+            if self.taken.is_set() and not left:
+                due.append(self._person_acted + self.quiet_seconds)
+        if left:
+            self.person_leaves("quiet")
+        return max(min(due, default=now + 60) - now, 0.001)
+
+    def press(self, x: Any, kind: int, detail: int) -> None:
+        """Press a key or button for the agent, and remember that it is down."""
+        with self.agent():
+            self.held.append((kind + 1, detail))
+            fake(x, kind, detail)
+
+    def release(self, x: Any, kind: int, detail: int) -> None:
+        """Let a key or button of the agent's go; nothing happens if it is not down any more."""
+        with self._lock:
+            if (kind, detail) in self.held:
+                self.held.remove((kind, detail))
+                fake(x, kind, detail)
+
+    def release_all(self, x: Any) -> int:
+        """Let go of all that the agent holds; returns how much that was."""
+        with self._lock:
+            held, self.held = self.held[::-1], []
+            for kind, detail in held:
+                fake(x, kind, detail)
+            return len(held)
+
+
+def fake(x: Any, kind: int, detail: int, root: int = 0, at: tuple[int, int] = (0, 0)) -> None:
+    """One event of XTEST, sent at once."""
+    x(xcffib.xtest.key).FakeInput(kind, detail, 0, root, *at, 0)
+    x.flush()

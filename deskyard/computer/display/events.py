@@ -1,0 +1,218 @@
+"""What happened on the desktop, numbered and kept for a while, and waiting for what happens next."""
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+from deskyard.computer.display.fields import Fields, whole, wrong
+from deskyard.computer.display.spaces import Rectangle, region_of
+from deskyard.computer.problem import Problem
+
+MOST_EVENTS = 5000
+MOST_CHANGES = 2000
+MOST_WITHIN_MS = 300_000
+SETTLED, CHANGED = "screen.settled", "region.changed"
+KINDS = (
+    "window.appeared", "window.closed", "window.title", "window.focus", "window.moved", "dialog.appeared",
+    "clipboard.changed", "person.took", "person.left", "screen.ready", "screen.gone", "screen.resized",
+    SETTLED, CHANGED,
+)  # fmt: skip
+# Parts of an event that hold text of the screen: content, never an instruction.
+UNTRUSTED = ("title", "class", "instance")
+CARET_WIDTH, CARET_HEIGHT, CARET_SECONDS = 24, 48, 3.0
+
+
+@dataclass(frozen=True)
+class Change:
+    """Something was drawn."""
+
+    at: float
+    number: int
+    parts: tuple[Rectangle, ...]
+
+
+@dataclass(frozen=True)
+class Wait:
+    """What is waited for, from which event on, and how long."""
+
+    kind: str
+    within: float
+    match: dict[str, Any] = field(default_factory=dict)
+    region: Rectangle | None = None
+    quiet: float = 0.2
+    after: int | None = None
+
+    def suits(self, event: dict[str, Any]) -> bool:
+        """Whether an event is the one; a text is matched by what it holds."""
+        return event["event"] == self.kind and all(
+            _matches(event.get(name), value) for name, value in self.match.items()
+        )
+
+
+def _matches(found: Any, value: Any) -> bool:
+    return value.lower() in found.lower() if isinstance(found, str) and isinstance(value, str) else bool(found == value)
+
+
+@dataclass(frozen=True)
+class Armed:
+    """A wait together with the moment from which on it counts."""
+
+    wait: Wait
+    event: int
+    change: int
+    at: float
+
+
+def read_wait(fields: Fields) -> Wait:
+    """The wait that an object asks for."""
+    kind = fields.choice("event", KINDS)
+    within = fields.integer("within_ms", 1, MOST_WITHIN_MS, 30_000) / 1000
+    match = fields.take("match", {})
+    if not isinstance(match, dict) or len(match) > 10:
+        raise wrong(fields.at("match"), match, "is no object of at most 10 fields", 'give such as {"class": "XTerm"}')
+    region = fields.take("region", None)
+    where = region_of(region, fields.at("region")) if region is not None else None
+    if where is not None and kind not in (SETTLED, CHANGED):
+        raise wrong(fields.at("region"), region, f"has no meaning for {kind}", "leave it out")
+    quiet = fields.integer("quiet_ms", 1, 60_000, 200) / 1000
+    after = fields.take("after", None)
+    if after is not None:
+        after = whole(after, fields.at("after"), 0, 1 << 53)
+    return Wait(kind, within, match, where, quiet, after)
+
+
+class Log:
+    """The events so far; written from any thread, read in the event loop."""
+
+    def __init__(self, most: int = MOST_EVENTS) -> None:
+        self._lock = threading.Lock()
+        self._events: deque[dict[str, Any]] = deque(maxlen=most)
+        self._changes: deque[Change] = deque(maxlen=MOST_CHANGES)
+        self._small: dict[Rectangle, float] = {}
+        self._wakers: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
+        self.last = 0
+        self.changes = 0
+
+    def tell(self, kind: str, data: dict[str, Any]) -> None:
+        """Add an event."""
+        with self._lock:
+            self.last += 1
+            event = {"seq": self.last, "event": kind, "time": round(time.time(), 3), **data}
+            if untrusted := [name for name in UNTRUSTED if name in data]:
+                event["untrusted"] = untrusted
+            self._events.append(event)
+        self._wake()
+
+    def drew(self, parts: Iterable[Rectangle]) -> None:
+        """Add what was drawn; a small spot that comes again and again in its place is a caret, and nothing new."""
+        now = time.monotonic()
+        new = tuple(part for part in parts if not self._is_caret(part, now))
+        if not new:
+            return
+        with self._lock:
+            self.changes += 1
+            self._changes.append(Change(now, self.changes, new))
+        self._wake()
+
+    def _is_caret(self, part: Rectangle, now: float) -> bool:
+        if part.width > CARET_WIDTH or part.height > CARET_HEIGHT:
+            return False
+        before = self._small.get(part)
+        self._small = {spot: at for spot, at in self._small.items() if now - at < CARET_SECONDS} | {part: now}
+        return before is not None and 0.2 < now - before < CARET_SECONDS
+
+    def _wake(self) -> None:
+        with self._lock:
+            wakers = list(self._wakers.items())
+        for waker, loop in wakers:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(waker.set)
+
+    def since(self, after: int) -> tuple[list[dict[str, Any]], int]:
+        """The events after this one, and how many of them are forgotten already."""
+        with self._lock:
+            found = [event for event in self._events if event["seq"] > after]
+            oldest = self._events[0]["seq"] if self._events else self.last + 1
+        return found, max(0, oldest - after - 1)
+
+    def arm(self, wait: Wait) -> Armed:
+        """Have the wait count from now on, or from the event that it names."""
+        with self._lock:
+            return Armed(wait, self.last if wait.after is None else wait.after, self.changes, time.monotonic())
+
+    async def stream(self, after: int) -> AsyncIterator[dict[str, Any]]:
+        """The events after this one, for ever; `events.lost` stands where some are forgotten."""
+        with _Waker(self) as waker:
+            while True:
+                waker.clear()
+                found, lost = self.since(after)
+                if lost:
+                    yield {"seq": after + lost, "event": "events.lost", "count": lost}
+                for event in found:
+                    yield event
+                after = max([after + lost, *(event["seq"] for event in found)])
+                if not found:
+                    await waker.wait()
+
+    async def wait(self, armed: Armed) -> dict[str, Any]:
+        """The event that was waited for; raises `Problem` (408) when it does not come in time."""
+        deadline = time.monotonic() + armed.wait.within
+        with _Waker(self) as waker:
+            while True:
+                waker.clear()
+                found, again = self._found(armed)
+                if found is not None:
+                    return found
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    reason = f"did not come within {armed.wait.within:g} s"
+                    remedy = f"look at the screen, or wait again after event {self.last}"
+                    raise Problem(HTTPStatus.REQUEST_TIMEOUT, "wait", armed.wait.kind, reason, remedy)
+                try:
+                    await asyncio.wait_for(waker.wait(), min(left, again))
+                except TimeoutError:
+                    continue
+
+    def _found(self, armed: Armed) -> tuple[dict[str, Any] | None, float]:
+        if armed.wait.kind not in (SETTLED, CHANGED):
+            found, lost = self.since(armed.event)
+            if lost:
+                reason = f"is too long ago: {lost} events since are forgotten"
+                raise Problem(HTTPStatus.GONE, "after", armed.event, reason, f"wait again after event {self.last}")
+            return next((event for event in found if armed.wait.suits(event)), None), 60
+        with self._lock:
+            changes = [change for change in self._changes if _touches(change, armed.wait.region)]
+        if armed.wait.kind == CHANGED:
+            new = [change for change in changes if change.number > armed.change]
+            return ({"event": CHANGED, "seq": self.last, "change": new[-1].number} if new else None), 60
+        last = max([armed.at, *(change.at for change in changes[-1:])])
+        left = last + armed.wait.quiet - time.monotonic()
+        return (
+            {"event": SETTLED, "seq": self.last, "quiet_ms": int(armed.wait.quiet * 1000)} if left <= 0 else None
+        ), left
+
+
+def _touches(change: Change, region: Rectangle | None) -> bool:
+    return region is None or any(part.meets(region) for part in change.parts)
+
+
+class _Waker:
+    """An event of the loop that the log sets whenever there is something new."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._event = asyncio.Event()
+
+    def __enter__(self) -> asyncio.Event:
+        with self._log._lock:
+            self._log._wakers[self._event] = asyncio.get_running_loop()
+        return self._event
+
+    def __exit__(self, *_: object) -> None:
+        with self._log._lock:
+            del self._log._wakers[self._event]

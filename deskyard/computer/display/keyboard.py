@@ -1,0 +1,177 @@
+"""The keyboard's map, and spare keycodes of it for characters that the layout has not.
+
+A program reads the map when it gets a key, later than we changed it: a keycode that is given a new meaning too early
+writes the new letter for the old key. So spare keycodes are kept, taken again least recently used first, and before and
+after a change the window in front is asked to show that it has come so far (`_NET_WM_PING`).
+"""
+
+import select
+import time
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import xcffib.xproto as xproto
+
+from deskyard.computer.display.keysyms import CAPS_LOCK, SHIFT
+from deskyard.computer.display.x_server import XConnection
+
+# New characters for one change of the map: each change costs two barriers, and each character a keycode.
+MOST_NEW = 9
+PING_SECONDS = 2.0
+# Xterm and other old programs answer no ping: nothing shows when they have come so far.
+NO_PING_SECONDS = 0.1
+LOCK_MASK = 2
+MAPPING_NOTIFY = xproto.MappingNotifyEvent
+
+
+@dataclass(frozen=True)
+class Key:
+    """A keycode, and whether Shift goes with it."""
+
+    keycode: int
+    shift: bool
+
+
+class Keyboard:
+    """The map of one connection's server; used by the thread that types."""
+
+    def __init__(self, connection: XConnection) -> None:
+        self._c = connection
+        self._spare: OrderedDict[int, int] = OrderedDict()  # keycode -> keysym that it has now (0: none), oldest first
+        self._keys: dict[int, Key] = {}
+        self.remaps = 0
+        self.read()
+
+    def read(self) -> None:
+        """Read the map anew: a layout may have been chosen, or a viewer's keys been added."""
+        setup = self._c.x.get_setup()
+        first, count = setup.min_keycode, setup.max_keycode - setup.min_keycode + 1
+        reply = self._c.core.GetKeyboardMapping(first, count).reply()
+        width, syms = reply.keysyms_per_keycode, list(reply.keysyms)
+        state = self._c.core.QueryPointer(self._c.root).reply().mask
+        group = state >> 13 & 3
+        self._keys = {}
+        empty = []
+        for index in range(count):
+            row = syms[index * width : (index + 1) * width]
+            keycode = first + index
+            if not any(row):
+                empty.append(keycode)
+            elif self._spare.get(keycode) == row[0] and keycode in self._spare:
+                continue
+            else:
+                self._learn(keycode, row, group)
+        mine = {
+            keycode: keysym
+            for keycode, keysym in self._spare.items()
+            if self._is_mine(keycode, keysym, syms, width, first)
+        }
+        self._spare = OrderedDict((keycode, 0) for keycode in empty if keycode not in mine) | OrderedDict(mine)
+
+    def _is_mine(self, keycode: int, keysym: int, syms: list[int], width: int, first: int) -> bool:
+        return keysym != 0 and syms[(keycode - first) * width] == keysym
+
+    def _learn(self, keycode: int, row: list[int], group: int) -> None:
+        if group > 1:
+            return
+        for column in (0, 1):
+            at = 2 * group + column
+            if at < len(row) and row[at]:
+                self._keys.setdefault(row[at], Key(keycode, column == 1))
+
+    def find(self, keysym: int) -> Key | None:
+        """The key that writes this keysym now."""
+        found = self._keys.get(keysym)
+        if found:
+            return found
+        for keycode, kept in self._spare.items():
+            if kept == keysym:
+                self._spare.move_to_end(keycode)
+                return Key(keycode, False)
+        return None
+
+    def give(self, keysyms: Iterable[int]) -> None:
+        """Give spare keycodes to the first of these keysyms that have none, with barriers around the change."""
+        new: list[int] = []
+        most = max(1, min(MOST_NEW, len(self._spare) // 2))
+        for keysym in keysyms:
+            if keysym not in new and self.find(keysym) is None:
+                new.append(keysym)
+                if len(new) == most:
+                    break
+        if not new:
+            return
+        if not self._spare:
+            raise RuntimeError("the keyboard's map has no spare keycode")
+        self.barrier()
+        for keysym in new:
+            keycode = next(iter(self._spare))
+            self._c.core.ChangeKeyboardMapping(1, keycode, 2, [keysym, keysym])
+            self._spare[keycode] = keysym
+            self._spare.move_to_end(keycode)
+        self.remaps += 1
+        self.barrier()
+
+    def barrier(self) -> None:
+        """Return when the window in front has read all events that were sent to it so far, as well as can be known."""
+        self._c.settle()
+        window = (self._c.numbers(self._c.root, "_NET_ACTIVE_WINDOW") or [0])[0]
+        if not window:
+            return
+        ping = self._c.atom("_NET_WM_PING")
+        if ping not in self._c.numbers(window, "WM_PROTOCOLS"):
+            # The one wait of a fixed time: such a program tells nothing of itself.
+            self._drain(time.monotonic() + NO_PING_SECONDS, lambda event: False)
+            return
+        stamp = int(time.monotonic() * 1000) & 0x7FFFFFFF | 1
+        self._listen(xproto.EventMask.SubstructureNotify)
+        self._c.send(window, "WM_PROTOCOLS", [ping, stamp, window], target=window, mask=0)
+
+        def answers(event: Any) -> bool:
+            if not isinstance(event, xproto.ClientMessageEvent) or event.window != self._c.root:
+                return False
+            said: list[int] = list(event.data.data32)
+            return said[:2] == [ping, stamp]
+
+        try:
+            self._drain(time.monotonic() + PING_SECONDS, answers)
+        finally:
+            self._listen(0)
+
+    def _listen(self, mask: int) -> None:
+        # Only while an answer is awaited: events that nobody reads would pile up in the server.
+        self._c.core.ChangeWindowAttributes(self._c.root, xproto.CW.EventMask, [mask])
+
+    def _drain(self, until: float, wanted: Any) -> bool:
+        """Read events until the wanted one has come or the time is over."""
+        fd = self._c.x.get_file_descriptor()
+        while True:
+            while (event := self._c.x.poll_for_event()) is not None:
+                if wanted(event):
+                    return True
+            left = until - time.monotonic()
+            if left <= 0:
+                return False
+            select.select([fd], [], [], left)
+
+    def caps_lock(self) -> bool:
+        """Whether Caps Lock is on."""
+        return bool(self._c.core.QueryPointer(self._c.root).reply().mask & LOCK_MASK)
+
+    def shift(self) -> int:
+        """The keycode of Shift."""
+        return self._required(SHIFT)
+
+    def caps(self) -> int:
+        """The keycode of Caps Lock."""
+        return self._required(CAPS_LOCK)
+
+    def _required(self, keysym: int) -> int:
+        key = self.find(keysym)
+        if key is None:
+            self.give([keysym])
+            key = self.find(keysym)
+        assert key is not None
+        return key.keycode

@@ -1,0 +1,334 @@
+"""The display part of the service: its routes, and the connections and threads that last as long as it does."""
+
+import asyncio
+import base64
+import contextlib
+import json
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as TookTooLong
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+
+from deskyard.computer.caller import Caller, caller
+from deskyard.computer.display import windows
+from deskyard.computer.display.actions import Tools, read
+from deskyard.computer.display.batch import Outcome, Runner, Sink, Stderr
+from deskyard.computer.display.clipboard import MOST_TEXT
+from deskyard.computer.display.drive import Drive
+from deskyard.computer.display.events import SETTLED, Armed, Log, Wait, read_wait
+from deskyard.computer.display.eyes import Eyes, Picture
+from deskyard.computer.display.feed import Feed
+from deskyard.computer.display.fields import Fields, body, wrong
+from deskyard.computer.display.hands import Hands
+from deskyard.computer.display.pictures import Wanted, wanted
+from deskyard.computer.display.spaces import Rectangle, Shots, Spaces, window_id
+from deskyard.computer.display.watcher import Watcher
+from deskyard.computer.display.x_server import Line
+from deskyard.computer.problem import Problem, described
+from deskyard.errors import HostError
+from deskyard.wire.computer import ACT, SEE
+
+PASTE_SECONDS = 3.0
+CALL_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a desktop may set."""
+
+    start_seconds: float = 30  # how long to wait for the X server at the start
+    quiet_seconds: float = 5  # a person who does nothing for so long has left
+    hold_seconds: float = 60  # a key that the agent holds without acting is let go after so long
+
+
+class Display:
+    """The screen of one X display: seen, acted on, and listened to."""
+
+    def __init__(self, display: str, settings: Settings | None = None, sink: Sink | None = None) -> None:
+        if not display:
+            raise HostError("DISPLAY", display, "names no X display", "start the service in the desktop's session")
+        self._display = display
+        self._settings = settings or Settings()
+        self.log = Log()
+        self.drive = Drive(self._settings.quiet_seconds, self._settings.hold_seconds, self.log.tell)
+        self._shots = Shots()
+        self.eyes = Eyes(display, self._shots)
+        self._desk = Line(display)
+        hands = Hands(display, self.drive)
+        spaces = Spaces(lambda: hands.line.get().size(), self._window_of(hands.line), self._shots)
+        self._runner = Runner(Tools(hands, spaces, self._paste, self._await_event), self.eyes, sink or Stderr())
+        self._seeing = ThreadPoolExecutor(2, "eyes")
+        self._watcher: Watcher | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._feed = Feed(self.log)
+
+    def routes(self) -> Sequence[BaseRoute]:
+        """The paths of the display."""
+        return [
+            Route("/v1/act", self._act, methods=["POST"]),
+            Route("/v1/screen", self._screen, methods=["GET"]),
+            Route("/v1/windows", self._windows, methods=["GET"]),
+            Route("/v1/windows/{id}/{action}", self._window, methods=["POST"]),
+            Route("/v1/clipboard", self._clipboard, methods=["GET", "PUT"]),
+            Route("/v1/drive", self._drive_route, methods=["GET", "POST"]),
+            Route("/v1/wait", self._wait, methods=["POST"]),
+            Route("/v1/events", self._feed.sse, methods=["GET"]),
+            WebSocketRoute("/v1/events", self._feed.websocket),
+        ]
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """The connections, from the time that the X server answers."""
+        return self._running()
+
+    @contextlib.asynccontextmanager
+    async def _running(self) -> AsyncIterator[None]:
+        self._loop = asyncio.get_running_loop()
+        self._watcher = watcher = Watcher(self._display, self.log, self.drive)
+        watcher.start()
+        try:
+            if not await asyncio.to_thread(watcher.ready.wait, self._settings.start_seconds):
+                reason = f"no X server answered within {self._settings.start_seconds:g} s"
+                raise HostError("DISPLAY", self._display, reason, "start the desktop's display before the service")
+            yield
+        finally:
+            await asyncio.to_thread(self._runner.close)
+            await asyncio.to_thread(watcher.stop)
+            self._seeing.shutdown(wait=True, cancel_futures=True)
+            self.eyes.close()
+            self._runner.tools.hands.line.close()
+            self._desk.close()
+
+    @staticmethod
+    def _window_of(line: Line) -> Callable[[int, str], Rectangle]:
+        return lambda window, field: windows.place(line.get(), window, field)
+
+    async def _act(self, request: Request) -> Response:
+        who = caller(request)
+        who.require(ACT)
+        fields = await body(request)
+        said = json.dumps(fields.peek("actions"), sort_keys=True)
+        id = fields.text("id", "", 100)
+        actions = read(fields, read_wait)
+        picture = wanted_of(fields, "return")
+        wait = read_wait_of(fields)
+        fields.done()
+        if picture is not None:
+            who.require(SEE)
+        armed = self.log.arm(wait) if wait else None
+        gone = threading.Event()
+        watch = asyncio.ensure_future(_watch(request, gone))
+        try:
+            done = self._runner.once(who, id, said, actions, gone) if id else self._runner.run(who, actions, gone)
+            outcome = await done
+            return await self._answered(outcome, armed, picture, id)
+        finally:
+            watch.cancel()
+
+    async def _answered(self, outcome: Outcome, armed: Armed | None, picture: Wanted | None, id: str) -> Response:
+        answer: dict[str, Any] = {
+            "results": outcome.results,
+            "ok": outcome.problem is None,
+            "driver": self.drive.driver,
+        }
+        status = HTTPStatus.OK
+        if id:
+            answer["id"] = id
+        if outcome.problem:
+            status = outcome.problem.status
+            answer |= described(outcome.problem)
+        elif armed:
+            try:
+                answer["wait"] = await self.log.wait(self.log.arm(armed.wait) if armed.wait.kind == SETTLED else armed)
+            except Problem as problem:
+                # The actions are done: only the wait was in vain, and a client must not send them again.
+                answer |= {"ok": False, "wait": described(problem)}
+        if picture is not None:
+            answer["picture"] = as_json(await self._look(picture))
+        answer["event"] = self.log.last
+        return JSONResponse(answer, int(status))
+
+    async def _look(self, asked: Wanted) -> Picture:
+        loop = asyncio.get_running_loop()
+
+        def look() -> Picture:
+            with self._desk.lock:
+                where = windows.place(self._desk.get(), asked.window, "window") if asked.window is not None else None
+            return self.eyes.picture(asked, where)
+
+        return await loop.run_in_executor(self._seeing, look)
+
+    async def _screen(self, request: Request) -> Response:
+        caller(request).require(SEE)
+        picture = await self._look(read_query(request, wanted))
+        if "application/json" in request.headers.get("accept", ""):
+            return JSONResponse(as_json(picture))
+        headers = {"x-deskyard-state": str(picture.state), "cache-control": "no-store"}
+        if picture.data is None or picture.shot is None:
+            return Response(None, HTTPStatus.NOT_MODIFIED, headers)
+        headers |= {
+            "x-deskyard-shot": picture.shot.id,
+            "x-deskyard-space": f"shot:{picture.shot.id}",
+            "x-deskyard-region": ",".join(map(str, picture.shot.region.as_list())),
+            "x-deskyard-size": f"{picture.shot.width},{picture.shot.height}",
+        }
+        return Response(picture.data, headers=headers, media_type=f"image/{picture.format}")
+
+    async def _windows(self, request: Request) -> Response:
+        caller(request).require(SEE)
+        read_query(request, lambda fields: None)
+
+        def listed() -> list[dict[str, Any]]:
+            with self._desk.lock:
+                return windows.all_windows(self._desk.get())
+
+        found = await asyncio.to_thread(listed)
+        return JSONResponse({"windows": found, "untrusted": ["title", "class", "instance"], "event": self.log.last})
+
+    async def _window(self, request: Request) -> Response:
+        caller(request).require(ACT)
+        window = window_id(request.path_params["id"], "id")
+        action = request.path_params["action"]
+        if action not in windows.ACTIONS:
+            raise wrong("action", action, "is not known", f"use one of: {', '.join(windows.ACTIONS)}")
+        fields = await body(request) if int(request.headers.get("content-length") or 0) else Fields({}, "")
+        self.drive.check()
+
+        def act() -> None:
+            with self._desk.lock:
+                windows.act(self._desk.get(), window, action, fields)
+
+        event = self.log.last
+        await asyncio.to_thread(act)
+        return JSONResponse({"ok": True, "event": event})
+
+    async def _clipboard(self, request: Request) -> Response:
+        who = caller(request)
+        assert self._watcher is not None
+        clipboard = self._watcher.clipboard
+        if request.method == "GET":
+            who.require(SEE)
+            asked = await asyncio.wrap_future(self._watcher.call(clipboard.read))
+            text = await asyncio.wrap_future(asked)
+            return JSONResponse({"text": text, "untrusted": ["text"]})
+        who.require(ACT)
+        fields = await body(request)
+        text = fields.text("text", most=MOST_TEXT // 4)
+        fields.done()
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise wrong("text", None, "has half of a surrogate pair", "send whole characters")
+        self.drive.check()
+        await asyncio.wrap_future(self._watcher.call(lambda c: clipboard.put(c, text)))
+        return JSONResponse({"ok": True})
+
+    def _paste(self, text: str, keys: tuple[int, ...]) -> None:
+        assert self._watcher is not None
+        clipboard = self._watcher.clipboard
+        self.drive.check()
+        served = self._watcher.call(lambda c: clipboard.put(c, text)).result(CALL_SECONDS)
+        self._runner.tools.hands.combination(keys)
+        try:
+            served.result(PASTE_SECONDS)
+        except TookTooLong:
+            reason = f"no program took the clipboard's text within {PASTE_SECONDS:g} s"
+            remedy = "focus a field that takes text, or give the program's own keys (keys: ctrl+shift+v)"
+            raise Problem(HTTPStatus.CONFLICT, "paste", None, reason, remedy) from None
+
+    def _await_event(self, wait: Wait) -> dict[str, Any]:
+        assert self._loop is not None
+        return {"event": asyncio.run_coroutine_threadsafe(self.log.wait(self.log.arm(wait)), self._loop).result()}
+
+    async def _wait(self, request: Request) -> Response:
+        caller(request).require(SEE)
+        fields = await body(request)
+        wait = read_wait(fields)
+        fields.done()
+        return JSONResponse(await self.log.wait(self.log.arm(wait)))
+
+    async def _drive_route(self, request: Request) -> Response:
+        who = caller(request)
+        who.require(SEE if request.method == "GET" else ACT)
+        if request.method == "POST":
+            fields = await body(request)
+            driver = fields.choice("driver", ("person", "agent"))
+            fields.done()
+            await self._hand_over(who, driver)
+        return JSONResponse({"driver": self.drive.driver, "event": self.log.last})
+
+    async def _hand_over(self, who: Caller, driver: str) -> None:
+        assert self._watcher is not None
+        if driver == "agent" and who.session and self.drive.driver == "person":
+            reason = "is the person's to give: they leave when they have done nothing for a while"
+            raise Problem(HTTPStatus.FORBIDDEN, "driver", driver, reason, "wait for the event person.left")
+        if driver == "agent":
+            self.drive.person_leaves("hand-over")
+        else:
+            let_go = self._watcher.let_go
+            await asyncio.wrap_future(self._watcher.call(lambda c: self.drive.person_acts(let_go, "hand-over")))
+
+
+def read_query(request: Request, read_it: Callable[[Fields], Any]) -> Any:
+    """Read a query's fields; raises `Problem` for one that is twice there or unknown."""
+    pairs = request.query_params.multi_items()
+    query = dict(pairs)
+    if len(query) != len(pairs):
+        raise wrong("query", None, "names a field twice", "give each field once")
+    fields = Fields(query, "")
+    found = read_it(fields)
+    fields.done()
+    return found
+
+
+def wanted_of(fields: Fields, name: str) -> Wanted | None:
+    """The picture that an answer shall bring along, if any."""
+    if not fields.has(name):
+        fields.take(name, None)
+        return None
+    inner = fields.inner(name)
+    found = wanted(inner)
+    inner.done()
+    return found
+
+
+def read_wait_of(fields: Fields) -> Wait | None:
+    """What is waited for after the actions, if anything."""
+    if not fields.has("wait"):
+        fields.take("wait", None)
+        return None
+    inner = fields.inner("wait")
+    found = read_wait(inner)
+    inner.done()
+    return found
+
+
+def as_json(picture: Picture) -> dict[str, Any]:
+    """A picture as it stands in an answer."""
+    if picture.data is None or picture.shot is None:
+        return {"state": picture.state, "changed": False}
+    shot = picture.shot
+    return {
+        "state": picture.state,
+        "changed": True,
+        "id": shot.id,
+        "space": f"shot:{shot.id}",
+        "size": [shot.width, shot.height],
+        "region": shot.region.as_list(),
+        "scale": round(shot.width / shot.region.width, 6),
+        "format": picture.format,
+        "data": base64.b64encode(picture.data).decode(),
+        "untrusted": ["data"],
+    }
+
+
+async def _watch(request: Request, gone: threading.Event) -> None:
+    """Set `gone` when the client leaves before its answer."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    gone.set()

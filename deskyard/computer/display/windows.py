@@ -1,0 +1,133 @@
+"""The windows that the window manager has: what they are, and what can be done with them."""
+
+from http import HTTPStatus
+from typing import Any
+
+import xcffib.xproto as xproto
+
+from deskyard.computer.display.fields import Fields, wrong
+from deskyard.computer.display.spaces import Rectangle
+from deskyard.computer.display.x_server import REFUSED, XConnection
+from deskyard.computer.problem import Problem
+
+ACTIONS = ("focus", "move", "resize", "minimise", "maximise", "fullscreen", "restore", "raise", "lower", "close")
+ICONIC = 3
+REMOVE, ADD = 0, 1
+PAGER = 2  # we speak for the user, as a pager does: no window manager takes it for stealing the focus
+FARTHEST = 1 << 15
+
+
+def listed(c: XConnection) -> list[int]:
+    """The managed windows, lowest first."""
+    return c.numbers(c.root, "_NET_CLIENT_LIST_STACKING") or c.numbers(c.root, "_NET_CLIENT_LIST")
+
+
+def focused(c: XConnection) -> int:
+    """The window in front, or 0."""
+    return (c.numbers(c.root, "_NET_ACTIVE_WINDOW") or [0])[0]
+
+
+def title(c: XConnection, window: int) -> str:
+    """What stands in the window's frame."""
+    return c.text(window, "_NET_WM_NAME") or c.text(window, "WM_NAME")
+
+
+def geometry(c: XConnection, window: int) -> Rectangle | None:
+    """Where the window's content is on the screen; None if there is no such window."""
+    try:
+        size = c.core.GetGeometry(window).reply()
+        at = c.core.TranslateCoordinates(window, c.root, 0, 0).reply()
+    except REFUSED:
+        c.x.invalid()
+        return None
+    return Rectangle(at.dst_x, at.dst_y, size.width, size.height)
+
+
+def place(c: XConnection, window: int, field: str) -> Rectangle:
+    """Where a window is; raises `Problem` (404) if there is none."""
+    found = geometry(c, window)
+    if found is None or window == c.root:
+        raise Problem(HTTPStatus.NOT_FOUND, field, window, "is no window any more", "take an id of GET /v1/windows")
+    return found
+
+
+def described(c: XConnection, window: int) -> dict[str, Any] | None:
+    """A window as it stands in answers; None if it is gone."""
+    where = geometry(c, window)
+    if where is None:
+        return None
+    names = c.text(window, "WM_CLASS").split("\0")
+    states = [c.name(atom).removeprefix("_NET_WM_STATE_").lower() for atom in c.numbers(window, "_NET_WM_STATE")]
+    kinds = [
+        c.name(atom).removeprefix("_NET_WM_WINDOW_TYPE_").lower() for atom in c.numbers(window, "_NET_WM_WINDOW_TYPE")
+    ]
+    return {
+        "id": window,
+        "pid": next(iter(c.numbers(window, "_NET_WM_PID")), None),
+        "class": names[1] if len(names) > 1 else names[0],
+        "instance": names[0],
+        "title": title(c, window),
+        "geometry": where.as_list(),
+        "frame": c.numbers(window, "_NET_FRAME_EXTENTS") or [0, 0, 0, 0],
+        "state": states,
+        "kind": kinds[0] if kinds else "normal",
+        "transient_for": next(iter(c.numbers(window, "WM_TRANSIENT_FOR")), None),
+    }
+
+
+def all_windows(c: XConnection) -> list[dict[str, Any]]:
+    """All windows, the topmost last, each with its place in the stack and whether it is in front."""
+    front = focused(c)
+    found = [entry for window in listed(c) if (entry := described(c, window)) is not None]
+    return [{**entry, "stacking": index, "focused": entry["id"] == front} for index, entry in enumerate(found)]
+
+
+def act(c: XConnection, window: int, action: str, fields: Fields) -> None:
+    """Do something with a window, by the window manager; raises `Problem` for one that is not managed."""
+    if window not in listed(c):
+        raise Problem(HTTPStatus.NOT_FOUND, "window", window, "is no managed window", "take an id of GET /v1/windows")
+    if action == "move":
+        x, y = fields.integer("x", -FARTHEST, FARTHEST), fields.integer("y", -FARTHEST, FARTHEST)
+        fields.done()
+        _place(c, window, 1 << 8 | 1 << 9, x, y, 0, 0)
+    elif action == "resize":
+        width, height = fields.integer("width", 1, FARTHEST), fields.integer("height", 1, FARTHEST)
+        fields.done()
+        _place(c, window, 1 << 10 | 1 << 11, 0, 0, width, height)
+    else:
+        fields.done()
+        _simple(c, window, action)
+    c.settle()
+
+
+def _place(c: XConnection, window: int, which: int, x: int, y: int, width: int, height: int) -> None:
+    # Static gravity: the place meant is that of the content, as it is listed.
+    mask = (1 << 32) - 1
+    c.send(window, "_NET_MOVERESIZE_WINDOW", [10 | which | PAGER << 12, x & mask, y & mask, width, height])
+
+
+def _simple(c: XConnection, window: int, action: str) -> None:
+    if action == "focus":
+        c.send(window, "_NET_ACTIVE_WINDOW", [PAGER, 0, 0])
+    elif action == "minimise":
+        c.send(window, "WM_CHANGE_STATE", [ICONIC])
+    elif action == "close":
+        c.send(window, "_NET_CLOSE_WINDOW", [0, PAGER])
+    elif action in ("raise", "lower"):
+        above = xproto.StackMode.Above if action == "raise" else xproto.StackMode.Below
+        c.send(window, "_NET_RESTACK_WINDOW", [PAGER, 0, above])
+    elif action == "restore":
+        _state(c, window, REMOVE, "MAXIMIZED_VERT", "MAXIMIZED_HORZ")
+        _state(c, window, REMOVE, "FULLSCREEN")
+        c.send(window, "_NET_ACTIVE_WINDOW", [PAGER, 0, 0])
+    elif action == "maximise":
+        _state(c, window, ADD, "MAXIMIZED_VERT", "MAXIMIZED_HORZ")
+    elif action == "fullscreen":
+        _state(c, window, ADD, "FULLSCREEN")
+    else:
+        raise wrong("action", action, "is not known", f"use one of: {', '.join(ACTIONS)}")
+
+
+def _state(c: XConnection, window: int, change: int, *names: str) -> None:
+    atoms = [c.atom(f"_NET_WM_STATE_{name}") for name in names]
+    c.send(window, "_NET_WM_STATE", [change, *atoms, *([0] if len(atoms) == 1 else []), PAGER])

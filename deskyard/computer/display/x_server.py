@@ -1,0 +1,149 @@
+"""Connections to the X server, one for each thread that asks it; they are opened again when the server comes back."""
+
+import threading
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+import xcffib
+import xcffib.composite
+import xcffib.damage
+import xcffib.randr
+import xcffib.shm
+import xcffib.xfixes
+import xcffib.xinput
+import xcffib.xproto as xproto
+import xcffib.xtest
+
+from deskyard.computer.problem import Problem
+
+MOST_PROPERTY = 1 << 18  # 32-bit units of a property that are read
+
+
+class ScreenGone(Exception):
+    """The X server does not answer on this connection."""
+
+
+# What a request of xcffib raises: the connection broke, or the server refused (a window that is gone).
+REFUSED = (xcffib.ProtocolException, xcffib.XcffibException)
+
+
+class XConnection:
+    """One connection to the X server, and the few questions that everybody asks."""
+
+    def __init__(self, display: str) -> None:
+        try:
+            self.x: Any = xcffib.connect(display=display)
+            self.x.invalid()
+            screen = self.x.get_setup().roots[self.x.pref_screen]
+        except xcffib.XcffibException as error:
+            raise ScreenGone(f"no X server at {display}: {error}") from error
+        self.core: Any = self.x.core
+        self.root: int = screen.root
+        self.depth: int = screen.root_depth
+        self._atoms: dict[str, int] = {}
+        self._names: dict[int, str] = {}
+
+    def extension(self, module: Any) -> Any:
+        """An extension of the server by its xcffib module."""
+        return self.x(module.key)
+
+    def size(self) -> tuple[int, int]:
+        """Width and height of the screen as it is now."""
+        root = self.core.GetGeometry(self.root).reply()
+        return root.width, root.height
+
+    def settle(self) -> None:
+        """Return when the server has done all that was asked on this connection."""
+        self.core.GetInputFocus().reply()
+
+    def atom(self, name: str) -> int:
+        """The server's number of a name."""
+        if name not in self._atoms:
+            self._atoms[name] = self.core.InternAtom(False, len(name), name).reply().atom
+        return self._atoms[name]
+
+    def name(self, atom: int) -> str:
+        """The name of a number of the server."""
+        if atom not in self._names:
+            self._names[atom] = bytes(self.core.GetAtomName(atom).reply().name.raw).decode("latin-1")
+        return self._names[atom]
+
+    def property(self, window: int, name: str) -> Any:
+        """A property's reply, or None where the window or the property is not there."""
+        try:
+            reply = self.core.GetProperty(False, window, self.atom(name), 0, 0, MOST_PROPERTY).reply()
+        except REFUSED:
+            self.x.invalid()
+            return None
+        return reply if reply.format else None
+
+    def numbers(self, window: int, name: str) -> list[int]:
+        """A property of 32-bit numbers, such as a list of windows."""
+        reply = self.property(window, name)
+        if reply is None or reply.format != 32:
+            return []
+        raw = bytes(reply.value.raw)
+        return [int.from_bytes(raw[at : at + 4], "little") for at in range(0, len(raw), 4)]
+
+    def text(self, window: int, name: str) -> str:
+        """A property of text, as far as it can be read."""
+        reply = self.property(window, name)
+        if reply is None or reply.format != 8:
+            return ""
+        coding = "latin-1" if reply.type == xproto.Atom.STRING else "utf-8"
+        return bytes(reply.value.raw).decode(coding, "replace")
+
+    def send(self, window: int, kind: str, data: list[int], target: int | None = None, mask: int | None = None) -> None:
+        """Send a client message of five numbers to `target`, or to the root window for the window manager."""
+        body = xproto.ClientMessageData.synthetic([*data, 0, 0, 0, 0, 0][:5], "IIIII")
+        event = xproto.ClientMessageEvent.synthetic(32, window, self.atom(kind), body).pack()
+        if mask is None:
+            mask = xproto.EventMask.SubstructureRedirect | xproto.EventMask.SubstructureNotify
+        self.core.SendEvent(False, self.root if target is None else target, mask, event)
+        self.x.flush()
+
+    def close(self) -> None:
+        """End the connection; closing twice does nothing."""
+        self.x.disconnect()
+
+
+class Line:
+    """A connection that is opened when it is first asked for, and again after the server went away.
+
+    Used by one thread at a time; `prepare` makes on a new connection what its user needs.
+    """
+
+    def __init__(self, display: str, prepare: Callable[[XConnection], None] | None = None) -> None:
+        self.display = display
+        self._prepare = prepare
+        self._open: XConnection | None = None
+        self.lock = threading.RLock()
+
+    def get(self) -> XConnection:
+        """The open connection; raises `Problem` (503) while there is no X server."""
+        with self.lock:
+            if self._open is not None and self._open.x.has_error():
+                self.close()
+            if self._open is None:
+                try:
+                    opened = XConnection(self.display)
+                    if self._prepare:
+                        self._prepare(opened)
+                except (ScreenGone, *REFUSED) as error:
+                    raise gone(self.display) from error
+                self._open = opened
+            return self._open
+
+    def close(self) -> None:
+        """End the connection, if there is one."""
+        with self.lock:
+            if self._open is not None:
+                self._open.close()
+                self._open = None
+
+
+def gone(display: str) -> Problem:
+    """What is answered while the screen cannot be reached."""
+    remedy = "ask again when the desktop's display has started; the service connects by itself"
+    return Problem(HTTPStatus.SERVICE_UNAVAILABLE, "display", display, "the X server does not answer", remedy)

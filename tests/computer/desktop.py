@@ -1,0 +1,302 @@
+"""A desktop to try the service on: a real X server with a window manager, a terminal, and a person at a VNC viewer."""
+
+import contextlib
+import json
+import os
+import select
+import socket
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvicorn
+import xcffib.xproto as xproto
+
+from deskyard.computer.application import create
+from deskyard.computer.display.part import Display, Settings
+from deskyard.computer.display.x_server import XConnection
+
+WIDTH, HEIGHT = 1024, 768
+PATIENCE = 60.0
+ALL = "see,act,files,shell"
+PERSONS_KEY = 0xFFE1  # Shift: it writes nothing
+
+
+@dataclass
+class Notes:
+    """The record of what was done, as a test reads it."""
+
+    entries: list[dict[str, Any]] = field(default_factory=list)
+
+    def note(self, entry: dict[str, Any]) -> None:
+        """Keep it."""
+        json.dumps(entry)
+        self.entries.append(entry)
+
+
+class XServer:
+    """A TigerVNC server on a free display number; a person comes in by its RFB socket."""
+
+    def __init__(self, folder: Path, display: int | None = None) -> None:
+        self.rfb = folder / "rfb"
+        self.rfb.unlink(missing_ok=True)
+        reading, writing = os.pipe()
+        number = [f":{display}"] if display is not None else []
+        command = ["Xtigervnc", *number, "-displayfd", str(writing), "-rfbport", "-1", "-rfbunixpath", str(self.rfb)]
+        command += ["-SecurityTypes", "None", "-geometry", f"{WIDTH}x{HEIGHT}", "-depth", "24", "-nolisten", "tcp"]
+        with (folder / "x.log").open("ab") as log:
+            self._process = subprocess.Popen(command, pass_fds=[writing], stdout=log, stderr=log)
+        os.close(writing)
+        with os.fdopen(reading) as said:
+            assert select.select([said], [], [], PATIENCE)[0], "the X server did not start"
+            self.number = int(said.readline())
+        self.display = f":{self.number}"
+        self._children: list[subprocess.Popen[bytes]] = []
+
+    def start(self, *command: str) -> "subprocess.Popen[bytes]":
+        """Run a program on the display."""
+        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        environment = {**os.environ, "DISPLAY": self.display, "LC_ALL": "C.UTF-8", "NO_AT_BRIDGE": "1"}
+        child = subprocess.Popen(command, env=environment, start_new_session=True, **quiet)  # type: ignore[call-overload]
+        self._children.append(child)
+        return child  # type: ignore[no-any-return]
+
+    def manage(self) -> None:
+        """Start the window manager, and return when it manages."""
+        c = XConnection(self.display)
+        c.core.ChangeWindowAttributes(c.root, xproto.CW.EventMask, [xproto.EventMask.PropertyChange])
+        self.start("dbus-run-session", "--", "xfwm4", "--compositor=off")
+        until = time.monotonic() + PATIENCE
+        while not c.numbers(c.root, "_NET_SUPPORTING_WM_CHECK") or not c.numbers(c.root, "_NET_SUPPORTED"):
+            assert time.monotonic() < until, "the window manager did not start"
+            if c.x.poll_for_event() is None:
+                select.select([c.x.get_file_descriptor()], [], [], 1)
+        c.close()
+
+    def stop(self) -> None:
+        """End the programs and the server."""
+        for child in self._children:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, 9)
+            child.wait()
+        self._process.terminate()
+        self._process.wait(20)
+
+
+class Person:
+    """Somebody at a VNC viewer: their keys and buttons come by TigerVNC's own devices."""
+
+    def __init__(self, server: XServer) -> None:
+        self._line = socket.socket(socket.AF_UNIX)
+        self._line.settimeout(20)
+        self._line.connect(str(server.rfb))
+        self._take(12)
+        self._line.sendall(b"RFB 003.008\n")
+        assert self._take(2) == b"\x01\x01"
+        self._line.sendall(b"\x01")
+        assert self._take(4) == b"\0\0\0\0"
+        self._line.sendall(b"\x01")
+        self._take(struct.unpack(">20xI", self._take(24))[0])
+
+    def key(self, keysym: int, down: bool) -> None:
+        """Press or let go a key."""
+        self._line.sendall(struct.pack(">BBxxI", 4, down, keysym))
+
+    def tap(self, keysym: int = PERSONS_KEY) -> None:
+        """Press a key and let it go."""
+        self.key(keysym, True)
+        self.key(keysym, False)
+
+    def pointer(self, x: int, y: int, buttons: int = 0) -> None:
+        """Put the pointer there, with these buttons down."""
+        self._line.sendall(struct.pack(">BBHH", 5, buttons, x, y))
+
+    def leave(self) -> None:
+        """Close the viewer."""
+        self._line.close()
+
+    def _take(self, size: int) -> bytes:
+        taken = b""
+        while len(taken) < size:
+            taken += self._line.recv(size - len(taken))
+        return taken
+
+
+class Service:
+    """The service itself, on a free port of loopback."""
+
+    def __init__(self, display: str, settings: Settings | None = None) -> None:
+        self.notes = Notes()
+        self.part = Display(display, settings or Settings(quiet_seconds=0.5), self.notes)
+        config = uvicorn.Config(create([self.part]), port=0, log_level="warning", lifespan="on")
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run)
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listening.getsockname()[1]
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._listening]})
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.client = httpx.Client(base_url=self.url, timeout=PATIENCE)
+        # The socket listens from the start: the first answer comes when the display is there.
+        assert self.client.get("/healthz").text == "ok\n"
+
+    def act(self, *actions: dict[str, Any], **more: Any) -> httpx.Response:
+        """Ask for a batch."""
+        return self.client.post("/v1/act", json={"actions": list(actions), **more})
+
+    def did(self, *actions: dict[str, Any], **more: Any) -> dict[str, Any]:
+        """Ask for a batch that must be done."""
+        answer = self.act(*actions, **more)
+        assert answer.status_code == 200 and answer.json()["ok"], answer.text
+        return dict(answer.json())
+
+    def wait(self, event: str, **more: Any) -> dict[str, Any]:
+        """Wait for an event that must come."""
+        answer = self.client.post("/v1/wait", json={"event": event, **more})
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    def last(self) -> int:
+        """The number of the last event."""
+        return int(self.client.get("/v1/windows").json()["event"])
+
+    def windows(self) -> list[dict[str, Any]]:
+        """The windows there are."""
+        return list(self.client.get("/v1/windows").json()["windows"])
+
+    def stop(self) -> None:
+        """End it."""
+        self.client.close()
+        self._server.should_exit = True
+        self._thread.join(30)
+        assert not self._thread.is_alive(), "the service does not end"
+
+
+class Recorder:
+    """A window of the test's own that notes every key and button that comes to it."""
+
+    def __init__(self, display: str, pings: bool = True) -> None:
+        self.c = c = XConnection(display)
+        self.id = c.x.generate_id()
+        mask = xproto.EventMask
+        events = mask.KeyPress | mask.KeyRelease | mask.ButtonPress | mask.ButtonRelease | mask.PointerMotion
+        c.core.CreateWindow(
+            0,
+            self.id,
+            c.root,
+            100,
+            100,
+            400,
+            300,
+            0,
+            1,
+            0,
+            xproto.CW.BackPixel | xproto.CW.EventMask,
+            [0xFFFFFF, events],
+        )
+        self.title("recorder")
+        if pings:
+            c.core.ChangeProperty(0, self.id, c.atom("WM_PROTOCOLS"), xproto.Atom.ATOM, 32, 1, [c.atom("_NET_WM_PING")])
+        hints = [1, 1, *[0] * 7]  # it takes the keyboard's focus
+        c.core.ChangeProperty(0, self.id, c.atom("WM_HINTS"), c.atom("WM_HINTS"), 32, 9, hints)
+        c.core.MapWindow(self.id)
+        c.x.flush()
+        self.map = self._read_map()
+        self.seen: list[Any] = []
+        self._news = threading.Condition()
+        self.text = ""
+        self._shift = False
+
+    def title(self, text: str) -> None:
+        """Name the window."""
+        data = text.encode()
+        self.c.core.ChangeProperty(
+            0, self.id, self.c.atom("_NET_WM_NAME"), self.c.atom("UTF8_STRING"), 8, len(data), data
+        )
+        self.c.x.flush()
+
+    def _read_map(self) -> dict[int, list[int]]:
+        setup = self.c.x.get_setup()
+        first, count = setup.min_keycode, setup.max_keycode - setup.min_keycode + 1
+        reply = self.c.core.GetKeyboardMapping(first, count).reply()
+        width, syms = reply.keysyms_per_keycode, list(reply.keysyms)
+        return {first + at: syms[at * width : (at + 1) * width] for at in range(count)}
+
+    def hear(self) -> None:
+        """Take what has come, as a program does: the map is read when it is said to have changed."""
+        while (event := self.c.x.poll_for_event()) is not None:
+            with self._news:
+                self._take(event)
+                self._news.notify_all()
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        """Return when what came makes this true."""
+        with self._news:
+            assert self._news.wait_for(condition, PATIENCE), f"never came: {what}; text {self.text!r}"
+
+    def _take(self, event: Any) -> None:
+        if isinstance(event, xproto.MappingNotifyEvent):
+            self.map = self._read_map()
+        elif isinstance(event, xproto.ClientMessageEvent):
+            self._pong(event)
+        elif isinstance(event, xproto.KeyPressEvent | xproto.ButtonPressEvent | xproto.MotionNotifyEvent):
+            self.seen.append(event)
+            if type(event) is xproto.KeyPressEvent:
+                self._write(event)
+
+    def _pong(self, event: Any) -> None:
+        data = list(event.data.data32)
+        if data[0] == self.c.atom("_NET_WM_PING"):
+            self.c.send(self.c.root, "WM_PROTOCOLS", data)
+
+    def _write(self, event: Any) -> None:
+        keysym = self.map[event.detail][1 if event.state & 1 else 0]
+        if keysym == 0xFF0D:
+            self.text += "\n"
+        elif keysym & 0xFF000000 == 0x01000000:
+            self.text += chr(keysym & 0xFFFFFF)
+        elif 0x20 <= keysym <= 0xFF:
+            self.text += chr(keysym)
+
+    def buttons(self) -> list[tuple[int, int, int]]:
+        """The buttons that were pressed: which, and where in the window."""
+        return [(e.detail, e.event_x, e.event_y) for e in self.seen if type(e) is xproto.ButtonPressEvent]
+
+    @contextlib.contextmanager
+    def hearing(self) -> Iterator["Recorder"]:
+        """Take events all the while, in a thread, as a program's main loop does."""
+        ending, end = os.pipe()
+
+        def loop() -> None:
+            fd = self.c.x.get_file_descriptor()
+            while True:
+                self.hear()
+                if ending in select.select([fd, ending], [], [], 0.5)[0]:
+                    self.hear()
+                    return
+
+        thread = threading.Thread(target=loop)
+        thread.start()
+        try:
+            yield self
+        finally:
+            os.write(end, b"x")
+            thread.join(20)
+
+    def close(self) -> None:
+        """End the window."""
+        self.c.close()
+
+
+@contextlib.contextmanager
+def temporary() -> Iterator[Path]:
+    """A folder with a short name: a socket's path may have 107 characters."""
+    with tempfile.TemporaryDirectory(prefix="dy-") as folder:
+        yield Path(folder)

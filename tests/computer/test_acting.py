@@ -1,0 +1,139 @@
+"""What the agent's hands do, read back by a window that notes it."""
+
+from typing import Any
+
+import pytest
+import xcffib.xproto as xproto
+
+from tests.computer.desktop import Recorder, Service
+
+SHIFT_MASK, CONTROL_MASK = 1, 4
+
+
+def place(service: Service, recorder: Recorder) -> tuple[int, int]:
+    entry = next(entry for entry in service.windows() if entry["id"] == recorder.id)
+    return entry["geometry"][0], entry["geometry"][1]
+
+
+def inside(recorder: Recorder, **more: Any) -> dict[str, Any]:
+    return {"space": f"window:{recorder.id}", **more}
+
+
+def test_a_click_lands_where_it_was_meant(service: Service, recorder: Recorder) -> None:
+    x, y = place(service, recorder)
+    service.did(
+        {"type": "click", "x": x + 20, "y": y + 30}, {"type": "click", **inside(recorder, x=7, y=8, button="right")}
+    )
+    recorder.until(lambda: recorder.buttons() == [(1, 20, 30), (3, 7, 8)], "two clicks")
+
+
+def test_zero_is_a_coordinate(service: Service, recorder: Recorder) -> None:
+    service.did({"type": "click", **inside(recorder, x=0, y=0)})
+    recorder.until(lambda: recorder.buttons() == [(1, 0, 0)], "a click at the corner")
+    service.did({"type": "move", "x": 0, "y": 0})
+    pointer = recorder.c.core.QueryPointer(recorder.c.root).reply()
+    assert (pointer.root_x, pointer.root_y) == (0, 0)
+
+
+def test_a_click_on_a_scaled_picture_lands_in_the_middle_of_its_pixel(service: Service, recorder: Recorder) -> None:
+    shot = service.client.get(
+        f"/v1/screen?window={recorder.id}&scale=0.25", headers={"accept": "application/json"}
+    ).json()
+    assert shot["size"] == [100, 75]
+    service.did({"type": "click", "x": 10, "y": 0, "space": shot["space"]})
+    recorder.until(lambda: recorder.buttons() == [(1, 42, 2)], "a click")
+
+
+def test_the_grid_of_a_thousand_covers_the_screen(service: Service, recorder: Recorder) -> None:
+    service.did({"type": "move", "x": 999, "y": 500, "space": "norm1000"})
+    pointer = recorder.c.core.QueryPointer(recorder.c.root).reply()
+    assert (pointer.root_x, pointer.root_y) == (1023, 384)
+
+
+def test_two_clicks_with_modifiers_are_held_together(service: Service, recorder: Recorder) -> None:
+    service.did({"type": "click", **inside(recorder, x=5, y=5), "count": 2, "modifiers": ["ctrl", "shift"]})
+    recorder.until(lambda: len(recorder.buttons()) == 2, "two clicks")
+    pressed = [event for event in recorder.seen if type(event) is xproto.ButtonPressEvent]
+    assert {event.state & (SHIFT_MASK | CONTROL_MASK) for event in pressed} == {SHIFT_MASK | CONTROL_MASK}
+
+
+def test_the_wheel_turns_both_ways(service: Service, recorder: Recorder) -> None:
+    service.did(
+        {"type": "scroll", **inside(recorder, x=9, y=9), "dy": 2, "dx": -1}, {"type": "scroll", "dy": -1, "dx": 1}
+    )
+    recorder.until(lambda: [button for button, _, _ in recorder.buttons()] == [5, 5, 6, 4, 7], "five notches")
+
+
+def test_a_drag_goes_along_its_path(service: Service, recorder: Recorder) -> None:
+    path = [{"x": 10, "y": 10}, {"x": 100, "y": 10}, {"x": 100, "y": 60}]
+    service.did({"type": "drag", "path": path, "space": f"window:{recorder.id}"})
+    last = (100, 60)
+
+    def moved() -> list[tuple[int, int]]:
+        return [(e.event_x, e.event_y) for e in recorder.seen if type(e) is xproto.MotionNotifyEvent]
+
+    recorder.until(lambda: last in moved(), "the end of the drag")
+    assert (100, 10) in moved() and len(moved()) > 8
+
+
+@pytest.mark.parametrize(
+    ("keys", "keysym", "state"),
+    [
+        ("ctrl+c", ord("c"), CONTROL_MASK),
+        ("ctrl+shift+T", ord("t"), CONTROL_MASK | SHIFT_MASK),
+        ("ctrl++", ord("="), 5),
+        ("F5", 0xFFC2, 0),
+    ],
+)
+def test_a_combination_is_pressed_as_one(
+    service: Service, recorder: Recorder, keys: str, keysym: int, state: int
+) -> None:
+    service.did({"type": "key", "keys": keys})
+
+    def found() -> list[tuple[int, int]]:
+        return [(recorder.map[e.detail][0], e.state) for e in recorder.seen if type(e) is xproto.KeyPressEvent]
+
+    recorder.until(lambda: (keysym, state) in found(), keys)
+
+
+def test_typed_text_arrives_as_it_was_meant(service: Service, recorder: Recorder) -> None:
+    text = "Hello, World! äöüß € Ωμέγα привет こんにちは 한국어 🎉🚀 {[|]}~^`\n" * 3
+    service.did({"type": "type", "text": text})
+    recorder.until(lambda: len(recorder.text) >= len(text), "the text")
+    assert recorder.text == text
+
+
+def test_a_batch_stops_at_the_first_failure_and_lets_go(service: Service, recorder: Recorder) -> None:
+    service.did({"type": "move", **inside(recorder, x=1, y=1)})
+    answer = service.act(
+        {"type": "down", "key": "ctrl"},
+        {"type": "type", "text": "abc"},
+        {"type": "click", **inside(recorder, x=1, y=1)},
+    )
+    assert answer.status_code == 400
+    said = answer.json()
+    assert [result["ok"] for result in said["results"]] == [True, False]
+    assert said["error"] == "actions[1].text"
+    assert service.part.drive.held == []
+    assert recorder.text == "" and recorder.buttons() == []
+
+
+def test_a_repeat_with_the_same_id_does_nothing_again(service: Service, recorder: Recorder) -> None:
+    first = service.did({"type": "type", "text": "x"}, id="again-1")
+    second = service.did({"type": "type", "text": "x"}, id="again-1")
+    assert first["results"] == second["results"]
+    service.did({"type": "type", "text": "y"})
+    recorder.until(lambda: recorder.text.endswith("y"), "the last letter")
+    assert recorder.text == "xy"
+    other = service.act({"type": "type", "text": "z"}, id="again-1")
+    assert (other.status_code, other.json()["error"]) == (409, "id")
+
+
+def test_what_is_done_is_recorded_without_its_text(service: Service, recorder: Recorder) -> None:
+    service.notes.entries.clear()
+    service.did({"type": "type", "text": "secret word"}, {"type": "click", **inside(recorder, x=3, y=4)})
+    typed, clicked, batch = service.notes.entries
+    assert "secret" not in str(service.notes.entries)
+    assert len(typed["text_sha256"]) == 64 and typed["window"] == recorder.id
+    assert clicked["at"] == [[3.0, 4.0, f"window:{recorder.id}"]]
+    assert len(batch["frame_before"]) == len(batch["frame_after"]) == 64

@@ -1,0 +1,69 @@
+"""A person and an agent at one keyboard: one drives, and the person goes first."""
+
+import threading
+
+from tests.computer.desktop import Person, Recorder, Service
+
+
+def test_a_persons_first_key_takes_the_drive(service: Service, person: Person) -> None:
+    before = service.last()
+    person.tap()
+    assert service.wait("person.took", after=before)["by"] == "key"
+    answer = service.act({"type": "move", "x": 1, "y": 1})
+    assert answer.status_code == 409
+    assert (answer.json()["error"], answer.json()["value"]) == ("driver", "person")
+    assert "person.left" in answer.json()["remedy"]
+    assert service.wait("person.left", after=before)["by"] == "quiet"
+    service.did({"type": "move", "x": 1, "y": 1})
+
+
+def test_a_persons_button_takes_the_drive_and_a_mere_look_does_not(service: Service, person: Person) -> None:
+    before = service.last()
+    person.pointer(5, 5)
+    service.did({"type": "move", "x": 1, "y": 1})
+    person.pointer(1000, 700, buttons=1)
+    person.pointer(1000, 700)
+    assert service.wait("person.took", after=before)["by"] == "button"
+
+
+def test_the_agents_own_keys_are_not_a_persons(service: Service, recorder: Recorder) -> None:
+    service.did({"type": "type", "text": "aé€"}, {"type": "click", "x": 0, "y": 0, "space": f"window:{recorder.id}"})
+    assert service.part.drive.driver == "agent"
+
+
+def test_what_the_agent_holds_is_let_go_when_a_person_comes(
+    service: Service, recorder: Recorder, person: Person
+) -> None:
+    service.did({"type": "down", "key": "shift"}, {"type": "down", "x": 5, "y": 5, "space": f"window:{recorder.id}"})
+    assert recorder.c.core.QueryPointer(recorder.c.root).reply().mask & 0x101 == 0x101
+    before = service.last()
+    person.tap(ord("k"))
+    service.wait("person.took", after=before)
+    assert recorder.c.core.QueryPointer(recorder.c.root).reply().mask & 0x101 == 0
+
+
+def test_a_text_that_is_being_typed_stops_when_a_person_comes(
+    service: Service, recorder: Recorder, person: Person
+) -> None:
+    answers = []
+
+    def type_on() -> None:
+        answers.append(service.act({"type": "type", "text": "ab" * 10_000}))
+
+    typing = threading.Thread(target=type_on)
+    typing.start()
+    recorder.until(lambda: len(recorder.text) > 20, "the first letters")
+    person.tap()
+    typing.join(60)
+    assert answers[0].status_code == 409
+    assert answers[0].json()["results"][0]["ok"] is False
+    assert len(recorder.text) < 20_000
+    assert service.part.drive.held == []
+
+
+def test_the_agent_may_hand_over_and_may_not_take_back(service: Service, person: Person) -> None:
+    gateway = {"x-deskyard-session": "s1", "x-deskyard-scopes": "see,act"}
+    assert service.client.post("/v1/drive", json={"driver": "person"}).json()["driver"] == "person"
+    refused = service.client.post("/v1/drive", json={"driver": "agent"}, headers=gateway)
+    assert refused.status_code == 403
+    assert service.client.post("/v1/drive", json={"driver": "agent"}).json()["driver"] == "agent"

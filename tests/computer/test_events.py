@@ -1,0 +1,119 @@
+"""Events: told once, in order, kept for a while, and waited for without a race."""
+
+import json
+import threading
+
+import httpx
+import pytest
+from websockets.sync.client import connect
+
+from deskyard.computer.display.events import Log
+from tests.computer.desktop import ALL, Recorder, Service
+
+
+def test_a_windows_life_is_told(service: Service, recorder: Recorder) -> None:
+    before = service.last()
+    recorder.title("höher")
+    assert service.wait("window.title", after=before, match={"title": "HÖHER"})["untrusted"] == ["title"]
+    service.client.post(f"/v1/windows/{recorder.id}/move", json={"x": 300, "y": 200})
+    moved = service.wait("window.moved", after=before, match={"id": recorder.id})
+    assert moved["geometry"] == [300, 200, 400, 300]
+    other = Recorder(service.part.eyes.line.display)
+    appeared = service.wait("window.appeared", after=before, match={"id": other.id})
+    assert appeared["title"] == "recorder"
+    other.close()
+    assert service.wait("window.closed", after=before, match={"id": other.id})["seq"] > appeared["seq"]
+
+
+def test_a_wait_of_a_batch_is_armed_before_its_actions(service: Service, recorder: Recorder) -> None:
+    def title_it() -> None:
+        recorder.until(lambda: "t" in recorder.text, "the key")
+        recorder.title("typed")
+
+    titling = threading.Thread(target=title_it)
+    titling.start()
+    answer = service.did({"type": "type", "text": "t"}, wait={"event": "window.title", "match": {"title": "typed"}})
+    titling.join()
+    assert answer["wait"]["title"] == "typed"
+
+
+def test_a_wait_in_vain_leaves_the_actions_done(service: Service) -> None:
+    answer = service.act({"type": "move", "x": 5, "y": 5}, wait={"event": "window.closed", "within_ms": 20})
+    assert answer.status_code == 200
+    assert (answer.json()["ok"], answer.json()["results"][0]["ok"]) == (False, True)
+    assert answer.json()["wait"]["error"] == "wait"
+
+
+def test_an_answer_brings_the_picture_after_the_wait(service: Service, recorder: Recorder) -> None:
+    answer = service.did(
+        {"type": "move", "x": 5, "y": 5},
+        wait={"event": "screen.settled", "quiet_ms": 50},
+        **{"return": {"max": 200, "format": "jpeg"}},
+    )
+    assert answer["picture"]["size"] == [200, 150]
+    assert answer["picture"]["untrusted"] == ["data"]
+
+
+def test_the_screen_is_settled_where_nothing_is_drawn(service: Service, recorder: Recorder) -> None:
+    assert (
+        service.client.post(
+            "/v1/wait", json={"event": "region.changed", "region": [0, 0, 5, 5], "within_ms": 30}
+        ).status_code
+        == 408
+    )
+    waiting = threading.Thread(target=lambda: found.append(service.wait("region.changed", region=[0, 0, 1024, 768])))
+    found: list[dict[str, object]] = []
+    waiting.start()
+    while waiting.is_alive():
+        recorder.c.core.ClearArea(False, recorder.id, 0, 0, 200, 200)
+        recorder.c.settle()
+        waiting.join(0.05)
+    assert found[0]["event"] == "region.changed"
+    assert service.wait("screen.settled", quiet_ms=100)["event"] == "screen.settled"
+
+
+def test_events_are_told_again_to_who_comes_back(service: Service, recorder: Recorder) -> None:
+    before = service.last()
+    for title in ("a", "b", "c"):
+        recorder.title(title)
+        service.wait("window.title", match={"title": title}, after=before)
+    url = service.url.replace("http", "ws") + f"/v1/events?after={before}&events=window.title"
+    with connect(url) as socket:
+        assert [json.loads(socket.recv(10))["title"] for _ in range(3)] == ["a", "b", "c"]
+    headers = {"last-event-id": str(before)}
+    with httpx.stream("GET", service.url + "/v1/events?events=window.title", headers=headers, timeout=20) as stream:
+        data = (line for line in stream.iter_lines() if line.startswith("data: "))
+        assert [json.loads(next(data)[6:])["title"] for _ in range(3)] == ["a", "b", "c"]
+
+
+def test_what_is_forgotten_is_said_to_be_lost() -> None:
+    log = Log(most=3)
+    for _ in range(5):
+        log.tell("screen.ready", {})
+    events, lost = log.since(0)
+    assert ([event["seq"] for event in events], lost) == ([3, 4, 5], 2)
+
+
+@pytest.mark.parametrize("query", ["after=-1", "after=x", "events=nothing", "colour=red"])
+def test_a_wrong_stream_is_refused(service: Service, query: str) -> None:
+    answer = service.client.get(f"/v1/events?{query}")
+    assert answer.status_code == 400
+    assert answer.json()["error"] == query.partition("=")[0]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "scope"),
+    [
+        ("POST", "/v1/act", "act"), ("GET", "/v1/screen", "see"), ("GET", "/v1/windows", "see"),
+        ("GET", "/v1/events", "see"),
+        ("POST", "/v1/wait", "see"), ("GET", "/v1/clipboard", "see"), ("PUT", "/v1/clipboard", "act"),
+        ("POST", "/v1/drive", "act"),
+        ("POST", "/v1/windows/1/close", "act"),
+    ],
+)  # fmt: skip
+def test_each_path_wants_its_scope(service: Service, method: str, path: str, scope: str) -> None:
+    held = ",".join(set(ALL.split(",")) - {scope})
+    headers = {"x-deskyard-session": "s1", "x-deskyard-scopes": held}
+    answer = service.client.request(method, path, headers=headers)
+    assert answer.status_code == 403
+    assert (answer.json()["error"], answer.json()["value"]) == ("scope", scope)

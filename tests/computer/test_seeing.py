@@ -1,0 +1,62 @@
+"""Pictures of the screen: what they show, their size, their space, and when there is nothing new."""
+
+import io
+
+import pytest
+from PIL import Image
+
+from tests.computer.desktop import HEIGHT, WIDTH, Recorder, Service
+
+JSON = {"accept": "application/json"}
+
+
+@pytest.mark.parametrize("format", ["png", "jpeg", "webp"])
+def test_a_picture_shows_the_screen(service: Service, recorder: Recorder, format: str) -> None:
+    x, y, width, height = next(entry["geometry"] for entry in service.windows() if entry["id"] == recorder.id)
+    service.wait("screen.settled")
+    answer = service.client.get(f"/v1/screen?format={format}&cursor=false")
+    assert answer.headers["content-type"] == f"image/{format}"
+    picture = Image.open(io.BytesIO(answer.content)).convert("RGB")
+    assert picture.size == (WIDTH, HEIGHT)
+    white = picture.getpixel((x + width // 2, y + height // 2))
+    assert isinstance(white, tuple) and min(white) > 250
+    assert answer.headers["x-deskyard-region"] == f"0,0,{WIDTH},{HEIGHT}"
+
+
+def test_what_is_unchanged_is_not_sent_again(service: Service, recorder: Recorder) -> None:
+    service.wait("screen.settled")
+    state = service.client.get("/v1/screen").headers["x-deskyard-state"]
+    assert service.client.get(f"/v1/screen?if_changed={state}").status_code == 304
+    recorder.c.core.ClearArea(False, recorder.id, 0, 0, 50, 50)
+    recorder.c.settle()
+    assert service.client.get(f"/v1/screen?if_changed={state}").status_code == 200
+
+
+def test_a_picture_fits_what_a_model_takes(service: Service) -> None:
+    shot = service.client.get("/v1/screen?max=512&region=0,0,1024,512", headers=JSON).json()
+    assert (shot["size"], shot["scale"], shot["region"]) == ([512, 256], 0.5, [0, 0, 1024, 512])
+
+
+def test_the_pointer_is_painted_in(service: Service, recorder: Recorder) -> None:
+    service.did({"type": "move", "x": 100, "y": 100, "space": f"window:{recorder.id}"})
+    ask = f"/v1/screen?window={recorder.id}&cursor="
+    with_pointer, without = (service.client.get(ask + value).content for value in ("true", "false"))
+    assert with_pointer != without
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("region=0,0,2000,10", "region"), ("region=1,2,3", "region"), ("region=0,0,0,5", "region"),
+        ("format=gif", "format"),
+        ("max=1", "max"), ("scale=2", "scale"), ("scale=nan", "scale"), ("if_changed=-1", "if_changed"),
+        ("window=0", "window"),
+        ("window=99", "window"), ("cursor=maybe", "cursor"), ("colour=red", "colour"), ("max=100&max=200", "query"),
+        ("window=5&region=0,0,1,1", "region"),
+    ],
+)  # fmt: skip
+def test_a_wrong_question_is_named(service: Service, query: str, field: str) -> None:
+    answer = service.client.get(f"/v1/screen?{query}")
+    assert answer.status_code in (400, 404)
+    assert answer.json()["error"] == field
+    assert answer.json()["remedy"]
