@@ -1,0 +1,98 @@
+"""What stands in the file system, as callers read it."""
+
+import grp
+import os
+import pwd
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from deskyard.computer.work.paths import refusals
+
+FILE = "file"
+DIRECTORY = "directory"
+OTHER = "other"
+MOST_ENTRIES = 10_000
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file, directory or link; `type` is that of a link's target, `other` where it leads nowhere."""
+
+    name: str
+    path: str
+    type: str
+    size: int
+    mode: int
+    permissions: str
+    owner: str
+    group: str
+    modified: datetime
+    link: str | None
+
+    def described(self) -> dict[str, Any]:
+        """The entry as an answer shows it."""
+        mode = f"{self.mode:04o}"
+        return {**vars(self), "mode": mode, "modified": self.modified.isoformat(timespec="microseconds")}
+
+
+def look(path: Path) -> Entry:
+    """What stands at a path; raises `Problem` where nothing does."""
+    with refusals(path):
+        seen = path.lstat()
+    link, kind = None, seen.st_mode
+    if stat.S_ISLNK(kind):
+        link = os.path.realpath(path)
+        try:
+            kind = path.stat().st_mode
+        except OSError:
+            kind = 0
+    return Entry(
+        name=path.name or "/",
+        path=str(path),
+        type=FILE if stat.S_ISREG(kind) else DIRECTORY if stat.S_ISDIR(kind) else OTHER,
+        size=seen.st_size,
+        mode=stat.S_IMODE(seen.st_mode),
+        permissions=stat.filemode(seen.st_mode),
+        owner=_owner(seen.st_uid),
+        group=_group(seen.st_gid),
+        modified=datetime.fromtimestamp(seen.st_mtime, UTC),
+        link=link,
+    )
+
+
+def below(root: Path, depth: int) -> tuple[list[Entry], bool]:
+    """What a directory holds down to a depth, by name, and whether that was too much to list it all."""
+    entries: list[Entry] = []
+    for path in _walk(root, depth):
+        if len(entries) == MOST_ENTRIES:
+            return entries, True
+        if os.path.lexists(path):
+            entries.append(look(path))
+    return entries, False
+
+
+def _walk(root: Path, depth: int) -> Iterator[Path]:
+    with refusals(root), os.scandir(root) as found:
+        children = sorted(found, key=lambda child: child.name)
+    for child in children:
+        yield root / child.name
+        if depth > 1 and child.is_dir(follow_symlinks=False) and os.access(child.path, os.R_OK | os.X_OK):
+            yield from _walk(root / child.name, depth - 1)
+
+
+def _owner(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
+
+
+def _group(number: int) -> str:
+    try:
+        return grp.getgrgid(number).gr_name
+    except KeyError:
+        return str(number)

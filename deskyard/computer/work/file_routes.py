@@ -1,0 +1,157 @@
+"""The paths of the service about files."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+
+from deskyard.computer.caller import caller
+from deskyard.computer.work import files
+from deskyard.computer.work.bodies import Fields, bad, body
+from deskyard.computer.work.entries import below, look
+from deskyard.computer.work.paths import resolve
+from deskyard.computer.work.streams import ALIVE, ALIVE_SECONDS, event, or_silence, sent
+from deskyard.computer.work.watches import Watch, Watches
+from deskyard.wire.computer import FILES
+
+
+class FileRoutes:
+    """Answers what is asked about files; each path is below the home, or absolute."""
+
+    def __init__(self, home: Path, watches: Watches) -> None:
+        self._home = home
+        self._watches = watches
+
+    def routes(self) -> list[BaseRoute]:
+        """All of them."""
+        return [
+            Route("/v1/files", self.list, methods=["GET"]),
+            Route("/v1/files", self.remove, methods=["DELETE"]),
+            Route("/v1/files/entry", self.entry, methods=["GET"]),
+            Route("/v1/files/content", self.read, methods=["GET"]),
+            Route("/v1/files/content", self.write, methods=["PUT"]),
+            Route("/v1/files/directory", self.make_directory, methods=["POST"]),
+            Route("/v1/files/move", self.move, methods=["POST"]),
+            Route("/v1/files/events", self.watch, methods=["GET"]),
+        ]
+
+    async def list(self, request: Request) -> Response:
+        """What a directory holds, down to a depth."""
+        fields = _query(request)
+        path, depth = resolve(self._home, fields.text("path", "~")), fields.whole("depth", 1, 1, files.DEEPEST)
+        fields.end()
+        entries, cut = await asyncio.to_thread(below, path, depth)
+        described = [entry.described() for entry in entries]
+        return JSONResponse({"path": str(path), "entries": described, "truncated": cut})
+
+    async def entry(self, request: Request) -> Response:
+        """What stands at a path."""
+        return JSONResponse((await asyncio.to_thread(look, self._only_path(request))).described())
+
+    async def read(self, request: Request) -> Response:
+        """A file's content, or the part that the Range header asks for."""
+        opened = await asyncio.to_thread(files.open_file, self._only_path(request))
+        headers, status, start, length = {"ETag": opened.tag}, HTTPStatus.OK, 0, opened.size
+        asked, unless = request.headers.get("range"), request.headers.get("if-range")
+        if opened.size is not None:
+            headers["Accept-Ranges"] = "bytes"
+            if asked and unless in (None, opened.tag):
+                try:
+                    start, length = files.part(asked, opened.size)
+                except BaseException:
+                    opened.file.close()
+                    raise
+                status = HTTPStatus.PARTIAL_CONTENT
+                headers["Content-Range"] = f"bytes {start}-{start + length - 1}/{opened.size}"
+            headers["Content-Length"] = str(length)
+        content = opened.content(start, length)
+        return StreamingResponse(content, status, headers=headers, media_type="application/octet-stream")
+
+    async def write(self, request: Request) -> Response:
+        """Write a file from the request's body."""
+        fields = _query(request)
+        path, mode = resolve(self._home, fields.text("path")), _mode(fields)
+        parents, overwrite = fields.flag("parents", True), fields.flag("overwrite", True)
+        fields.end()
+        entry = await files.write(path, request.stream(), mode, parents, overwrite)
+        return JSONResponse(entry.described())
+
+    async def make_directory(self, request: Request) -> Response:
+        """Make a directory."""
+        fields = await _asked(request)
+        path, parents = resolve(self._home, fields.text("path")), fields.flag("parents", True)
+        fields.end()
+        entry = await asyncio.to_thread(files.make_directory, path, parents)
+        return JSONResponse(entry.described(), HTTPStatus.CREATED)
+
+    async def move(self, request: Request) -> Response:
+        """Move a file or directory."""
+        fields = await _asked(request)
+        source = resolve(self._home, fields.text("source"), "source")
+        destination = resolve(self._home, fields.text("destination"), "destination")
+        overwrite = fields.flag("overwrite", False)
+        fields.end()
+        entry = await asyncio.to_thread(files.move, source, destination, overwrite)
+        return JSONResponse(entry.described())
+
+    async def remove(self, request: Request) -> Response:
+        """Remove what stands at a path."""
+        fields = _query(request)
+        path, recursive = resolve(self._home, fields.text("path")), fields.flag("recursive", False)
+        fields.end()
+        await asyncio.to_thread(files.remove, path, recursive)
+        return Response(status_code=HTTPStatus.NO_CONTENT)
+
+    async def watch(self, request: Request) -> Response:
+        """The changes in a directory as server-sent events, from now on."""
+        fields = _query(request)
+        path, recursive = resolve(self._home, fields.text("path")), fields.flag("recursive", False)
+        fields.end()
+        return sent(self._changes(*self._watches.start(path, recursive)))
+
+    async def _changes(self, name: str, watch: Watch) -> AsyncIterator[bytes]:
+        try:
+            yield event("watching", {"path": str(watch.root)})
+            async for changes in or_silence(watch.next, ALIVE_SECONDS):
+                if changes is None:
+                    yield ALIVE
+                    continue
+                if not changes:
+                    return
+                for change in changes:
+                    yield event("change", {"kind": change.kind, "path": change.path})
+        finally:
+            self._watches.stop(name)
+
+    def _only_path(self, request: Request) -> Path:
+        fields = _query(request)
+        path = resolve(self._home, fields.text("path"))
+        fields.end()
+        return path
+
+
+def _query(request: Request) -> Fields:
+    caller(request).require(FILES)
+    return Fields(request.query_params)
+
+
+async def _asked(request: Request) -> Fields:
+    caller(request).require(FILES)
+    return await body(request)
+
+
+def _mode(fields: Fields) -> int | None:
+    said = fields.take("mode")
+    if said is None:
+        return None
+    try:
+        mode = int(said, 8)
+    except (TypeError, ValueError):
+        mode = -1
+    if not 0 <= mode <= 0o777:
+        raise bad("mode", said, "is not permissions in octal", "give three digits such as 644")
+    return mode

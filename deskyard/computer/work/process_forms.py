@@ -1,0 +1,46 @@
+"""How processes look on the wire: pieces of output, ends, signals and sizes."""
+
+import base64
+import binascii
+import signal
+from typing import Any
+
+from deskyard.computer.work.bodies import Fields, bad
+from deskyard.computer.work.output import Piece
+from deskyard.computer.work.process import Process, Size
+
+
+def described(piece: Piece) -> dict[str, Any]:
+    """A piece of output as clients read it."""
+    if piece.lost:
+        return {"stream": "lost", "offset": piece.offset, "bytes": piece.lost}
+    return {"stream": piece.stream, "offset": piece.offset, "data": base64.b64encode(piece.data).decode()}
+
+
+def ending(process: Process) -> dict[str, Any]:
+    """How a process ended, as clients read it."""
+    assert process.end
+    return {"exit_code": process.end.code, "signal": process.end.signal, "offset": process.output.end}
+
+
+def signal_number(name: str) -> int:
+    """The number of a signal such as TERM, SIGTERM or 15."""
+    try:
+        return signal.Signals(int(name)) if name.isdigit() else signal.Signals[f"SIG{name.upper().removeprefix('SIG')}"]
+    except (KeyError, ValueError):
+        raise bad("signal", name, "is not a signal", "name one such as TERM, INT, KILL, HUP") from None
+
+
+def size(fields: Fields) -> Size:
+    """A terminal's size from the fields of a request, which has no others."""
+    wanted = Size(fields.whole("columns", 80, 1, 1000), fields.whole("rows", 24, 1, 1000))
+    fields.end()
+    return wanted
+
+
+def data_of(text: object) -> bytes:
+    """Bytes from their base64."""
+    try:
+        return base64.b64decode(text if isinstance(text, str) else "!", validate=True)
+    except (binascii.Error, ValueError):
+        raise bad("data", None, "is not base64") from None

@@ -1,0 +1,223 @@
+"""The paths of the service about processes."""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+
+from deskyard.computer.caller import caller
+from deskyard.computer.problem import Problem
+from deskyard.computer.work.attach import Attachment
+from deskyard.computer.work.bodies import Fields, bad, body
+from deskyard.computer.work.output import Reader
+from deskyard.computer.work.paths import resolve
+from deskyard.computer.work.process import SHELL, Order, Process, Size
+from deskyard.computer.work.process_forms import described, ending, signal_number, size
+from deskyard.computer.work.processes import Processes
+from deskyard.computer.work.streams import ALIVE, ALIVE_SECONDS, event, or_silence, sent
+from deskyard.wire.computer import SHELL as SHELL_SCOPE
+
+MOST_SECONDS = 3600
+MOST_ARGUMENTS = 4096
+MOST_INPUT = 16 << 20
+
+
+class ProcessRoutes:
+    """Answers what is asked about processes."""
+
+    def __init__(self, home: Path, processes: Processes) -> None:
+        self._home = home
+        self._processes = processes
+
+    def routes(self) -> list[BaseRoute]:
+        """All of them."""
+        one = "/v1/processes/{number}"
+        return [
+            Route("/v1/processes", self.list, methods=["GET"]),
+            Route("/v1/processes", self.start, methods=["POST"]),
+            Route("/v1/processes/run", self.run, methods=["POST"]),
+            Route(one, self.show, methods=["GET"]),
+            Route(one, self.remove, methods=["DELETE"]),
+            Route(f"{one}/output", self.output, methods=["GET"]),
+            Route(f"{one}/stdin", self.stdin, methods=["POST"]),
+            Route(f"{one}/signal", self.signal, methods=["POST"]),
+            Route(f"{one}/terminal", self.resize, methods=["POST"]),
+            WebSocketRoute(f"{one}/attach", Attachment(self._processes).serve),
+        ]
+
+    async def list(self, request: Request) -> Response:
+        """The processes that run, and those that ended lately."""
+        caller(request).require(SHELL_SCOPE)
+        return JSONResponse({"processes": [process.described() for process in self._processes.all()]})
+
+    async def start(self, request: Request) -> Response:
+        """Start a process, and answer at once."""
+        fields = await _asked(request)
+        order = self._order(fields, stdin=fields.flag("stdin", False), terminal=_size(fields.take("terminal")))
+        fields.end()
+        return JSONResponse(self._processes.start(order).described(), HTTPStatus.CREATED)
+
+    async def run(self, request: Request) -> Response:
+        """Run a command to its end, and answer with its output; the newest of it where that is much."""
+        fields = await _asked(request)
+        seconds, encoding = fields.number("timeout", 60, 0.001, MOST_SECONDS), fields.text("encoding", "text")
+        given = fields.take("stdin")
+        if encoding not in ("text", "base64"):
+            raise bad("encoding", encoding, "must be text or base64")
+        if given is not None and not isinstance(given, str):
+            raise bad("stdin", None, "must be text")
+        order = self._order(fields, stdin=given is not None)
+        fields.end()
+        process = self._processes.start(order)
+        late = await self._finished(process, given, seconds)
+        # It has been told all of it: nobody asks again.
+        self._processes.forget(process)
+        return JSONResponse(_result(process, encoding) | {"timed_out": late})
+
+    async def show(self, request: Request) -> Response:
+        """A process."""
+        return JSONResponse(self._found(request).described())
+
+    async def remove(self, request: Request) -> Response:
+        """Kill a process with its group, and forget it."""
+        process = self._found(request)
+        await self._processes.end(process)
+        self._processes.forget(process)
+        return JSONResponse(process.described())
+
+    async def output(self, request: Request) -> Response:
+        """What a process says, as server-sent events from a position on, and at last how it ended."""
+        process = self._found(request)
+        fields = Fields(request.query_params)
+        last = request.headers.get("last-event-id")
+        offset = fields.whole("offset", int(last) if last and last.isdigit() else 0, 0, 1 << 62)
+        fields.end()
+        return sent(_events(process, process.output.read_from(offset)))
+
+    async def stdin(self, request: Request) -> Response:
+        """Give a process the request's body as input; `close=true` ends its input after that."""
+        process = self._found(request)
+        fields = Fields(request.query_params)
+        close = fields.flag("close", False)
+        fields.end()
+        taken = 0
+        async for chunk in request.stream():
+            taken += len(chunk)
+            if taken > MOST_INPUT:
+                status, reason = HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"is more than {MOST_INPUT} bytes"
+                raise Problem(status, "stdin", None, reason, "send it in parts, or as a file")
+            await process.write(chunk)
+        if close:
+            process.close_input()
+        return JSONResponse({"bytes": taken})
+
+    async def signal(self, request: Request) -> Response:
+        """Send a process, with its group, a signal."""
+        process, fields = self._found(request), await body(request)
+        number = signal_number(fields.text("signal"))
+        fields.end()
+        process.signal(number)
+        return Response(status_code=HTTPStatus.NO_CONTENT)
+
+    async def resize(self, request: Request) -> Response:
+        """Give a process's terminal another size."""
+        process, fields = self._found(request), await body(request)
+        process.resize(size(fields))
+        return Response(status_code=HTTPStatus.NO_CONTENT)
+
+    def _found(self, request: Request) -> Process:
+        caller(request).require(SHELL_SCOPE)
+        return self._processes.find(request.path_params["number"])
+
+    def _order(self, fields: Fields, stdin: bool, terminal: Size | None = None) -> Order:
+        argv, tag = _argv(fields.take("command")), fields.take("tag")
+        if tag is not None and not isinstance(tag, str):
+            raise bad("tag", tag, "must be text")
+        cwd = resolve(self._home, fields.text("cwd", "~"), "cwd")
+        return Order(argv, cwd, fields.names("environment"), stdin, terminal, tag)
+
+    async def _finished(self, process: Process, given: str | None, seconds: float) -> bool:
+        """Feed a process and wait for its end; whether it had to be killed because it took too long."""
+        try:
+            async with asyncio.timeout(seconds):
+                if given is not None:
+                    await _feed(process, given.encode())
+                await process.over.wait()
+        except TimeoutError:
+            await self._processes.end(process)
+            return True
+        except BaseException:
+            await self._processes.end(process)
+            raise
+        return False
+
+
+async def _feed(process: Process, data: bytes) -> None:
+    try:
+        await process.write(data)
+        process.close_input()
+    except Problem:
+        # It need not read what it is given, as in any shell.
+        return
+
+
+async def _events(process: Process, reader: Reader) -> AsyncIterator[bytes]:
+    try:
+        yield event("process", process.described(), reader.offset)
+        async for piece in or_silence(reader.next, ALIVE_SECONDS):
+            if piece is None:
+                if process.over.is_set():
+                    break
+                yield ALIVE
+                continue
+            yield event("output", described(piece), piece.end)
+        yield event("end", ending(process), reader.offset)
+    finally:
+        reader.close()
+
+
+def _size(value: Any) -> Size | None:
+    if value is None or value is False:
+        return None
+    if value is True:
+        return Size()
+    if not isinstance(value, dict):
+        raise bad("terminal", value, "must be true, or columns and rows")
+    return size(Fields(value))
+
+
+def _argv(command: Any) -> tuple[str, ...]:
+    if isinstance(command, str) and command:
+        command = [*SHELL, command]
+    if not isinstance(command, list) or not command or not all(isinstance(part, str) for part in command):
+        raise bad("command", command, "must be text for a shell, or a list of texts")
+    if len(command) > MOST_ARGUMENTS or not command[0] or any("\0" in part for part in command):
+        raise bad("command", None, f"has an empty name, a NUL, or more than {MOST_ARGUMENTS} arguments")
+    return tuple(command)
+
+
+async def _asked(request: Request) -> Fields:
+    caller(request).require(SHELL_SCOPE)
+    return await body(request)
+
+
+def _result(process: Process, encoding: str) -> dict[str, Any]:
+    """The whole output of a process that has ended."""
+    said = {"stdout": bytearray(), "stderr": bytearray()}
+    position = process.output.start
+    while piece := process.output.after(position):
+        said[piece.stream] += piece.data
+        position = piece.end
+    texts = {
+        name: base64.b64encode(data).decode() if encoding == "base64" else data.decode(errors="replace")
+        for name, data in said.items()
+    }
+    assert process.end
+    end = {"exit_code": process.end.code, "signal": process.end.signal}
+    return {"pid": process.pid, **end, **texts, "lost_bytes": process.output.start}
