@@ -1,12 +1,22 @@
 """`python3 -m deskyard.computer` serves the desktop that DISPLAY names."""
 
 import argparse
+import os
 
 import uvicorn
 
-from deskyard.computer.application import create
+from deskyard.computer.application import Part, create
+from deskyard.computer.display.part import Display
+from deskyard.computer.envd.part import Envd
 from deskyard.computer.peers import Peers
+from deskyard.computer.work.part import Work
 from deskyard.wire.routes import COMPUTER
+
+
+def parts() -> list[Part]:
+    """What this desktop offers: its screen, its files and processes, and E2B's protocol for the latter."""
+    work = Work()
+    return [Display(os.environ.get("DISPLAY", "")), work, Envd(work)]
 
 
 def main() -> None:
@@ -16,7 +26,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=COMPUTER.port, help="default: %(default)s")
     options = parser.parse_args()
     uvicorn.run(
-        Peers(create([])),
+        Peers(create(parts())),
         host=options.address,
         port=options.port,
         log_level="warning",

@@ -30,7 +30,9 @@ def asked(action: str) -> dict[str, Any]:
 
 def release() -> bool:
     """Let go of all keys and buttons; false if the service does not answer, and then holds none either."""
-    request = urllib.request.Request(RELEASE, b'{"driver": "person"}', {"Content-Type": "application/json"}, method="POST")
+    request = urllib.request.Request(
+        RELEASE, b'{"driver": "person"}', {"Content-Type": "application/json"}, method="POST"
+    )
     try:
         with urllib.request.urlopen(request, timeout=SECONDS) as done:
             return bool(done.status == 200)
