@@ -1,0 +1,98 @@
+"""A program uses a desktop through the gateway: it sees, types, is refused beside a person, and is halted."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.support.door import Door
+from tests.support.workspaces import Running
+
+pytestmark = pytest.mark.vm
+
+ASK_MS = 120_000
+# Bounded: the terminal starts, and what was typed is run.
+TYPED = "for n in $(seq 300); do [ -s ~/typed ] && break; sleep 0.2; done; cat ~/typed"
+
+
+@dataclass
+class Program:
+    """Somebody's agent: it holds a token for one desktop."""
+
+    door: Door
+    id: str
+    token: str
+
+    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """Status and document of an answer of the service."""
+        headers = {"Authorization": f"Bearer {self.token}", "Accept": "application/json"}
+        text = json.dumps(body) if body is not None else None
+        status, _, answer = self.door.request(method, f"/d/desk/computer{path}", text, headers)
+        return status, json.loads(answer)
+
+
+@pytest.fixture(scope="module")
+def program(one: Running, door: Door) -> Iterator[Program]:
+    """One with all scopes."""
+    yield granted(one, door)
+    one.inv("desktop.thaw", f"{one.name}/desk")
+
+
+def granted(one: Running, door: Door, *options: str) -> Program:
+    link = one.grant("desk", "--mode", "agent", *options)
+    headers = {"Origin": door.url, "Content-Type": "application/json"}
+    ticket = json.dumps({"ticket": urlsplit(link["url"]).fragment})
+    status, names, text = door.request("POST", "/redeem", ticket, headers)
+    assert (status, names.get("set-cookie")) == (200, None), text
+    return Program(door, link["id"], json.loads(text)["token"])
+
+
+def test_a_program_sees_the_screen_of_its_desktop(program: Program) -> None:
+    status, picture = program.ask("GET", "/v1/screen?format=jpeg&scale=0.5")
+    assert (status, picture["size"], picture["region"]) == (200, [640, 400], [0, 0, 1280, 800])
+
+
+def test_what_a_program_types_is_run_in_a_terminal_that_it_awaited(program: Program) -> None:
+    _, before = program.ask("GET", "/v1/drive")
+    status, started = program.ask("POST", "/v1/processes", {"command": "rm -f ~/typed; exec xfce4-terminal"})
+    assert status == 201, started
+    wait = {"event": "window.appeared", "match": {"class": "terminal"}, "after": before["event"], "within_ms": ASK_MS}
+    status, appeared = program.ask("POST", "/v1/wait", wait)
+    assert status == 200, appeared
+    settled = {"type": "wait", "event": "screen.settled", "quiet_ms": 1500, "within_ms": ASK_MS}
+    text = {"type": "type", "text": "echo Grüße-$((6*7)) >~/typed\n"}
+    status, done = program.ask("POST", "/v1/act", {"actions": [settled, text], "id": "typed-once"})
+    assert (status, done["ok"]) == (200, True), done
+    status, ran = program.ask("POST", "/v1/processes/run", {"command": TYPED, "timeout": ASK_MS / 1000})
+    assert ran["stdout"] == "Grüße-42\n", ran
+    # The same again is answered from memory, and typed no second time.
+    assert program.ask("POST", "/v1/act", {"actions": [settled, text], "id": "typed-once"})[1]["results"]
+
+
+def test_a_program_that_may_only_see_does_not_act(one: Running, door: Door) -> None:
+    seeing = granted(one, door, "--scopes", "see")
+    assert seeing.ask("GET", "/v1/windows")[0] == 200
+    status, refused = seeing.ask("POST", "/v1/act", {"actions": [{"type": "move", "x": 1, "y": 1}]})
+    assert (status, refused["error"], refused["value"]) == (403, "scope", "act")
+    assert seeing.ask("POST", "/v1/processes/run", {"command": "id"})[0] == 403
+    one.inv("access.revoke", one.name, "--session", seeing.id)
+    assert seeing.ask("GET", "/v1/windows")[0] == 401
+
+
+def test_a_frozen_agent_runs_nothing_until_it_is_thawed(one: Running, program: Program) -> None:
+    target = f"{one.name}/desk"
+    count = "while :; do echo x >>~/ticks; sleep 0.1; done"
+    assert program.ask("POST", "/v1/processes", {"command": f"rm -f ~/ticks; {count}"})[0] == 201
+    frozen = json.loads(one.inv("desktop.freeze", target, "--json").stdout)
+    assert frozen == {"desktop": target, "released": True, "frozen": True}
+    size = "sudo stat -c %s /home/agent/ticks"
+    first = one.ssh("desk", size).stdout
+    assert one.ssh("desk", f"sleep 2; {size}").stdout == first
+    thawed = json.loads(one.inv("desktop.thaw", target, "--json").stdout)
+    assert thawed["frozen"] is False
+    grown = f"for n in $(seq 300); do [ $({size}) -gt {first.strip()} ] && exit 0; sleep 0.2; done; exit 1"
+    one.ssh("desk", grown)
+    assert program.ask("GET", "/v1/windows")[0] == 200
