@@ -29,7 +29,7 @@ def client(base: Path) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def folder(base: Path, request: pytest.FixtureRequest) -> Path:
-    folder: Path = base / request.node.name.replace("/", "_")[:100]
+    folder = base / str(request.node.name).replace("/", "_")[:100]
     folder.mkdir()
     return folder
 
