@@ -1,0 +1,24 @@
+"""A desktop of Deskyard for programs: `Desktop` to wait for answers, `AsyncDesktop` for asyncio."""
+
+from deskyard_sdk.desktop import AsyncDesktop
+from deskyard_sdk.errors import DesktopError
+from deskyard_sdk.forms import Acted, Change, Entry, Event, Output, Picture, ProcessInfo, Result, Window
+from deskyard_sdk.processes import AsyncProcess
+from deskyard_sdk.sync import Desktop, Process
+
+__all__ = [
+    "Acted",
+    "AsyncDesktop",
+    "AsyncProcess",
+    "Change",
+    "Desktop",
+    "DesktopError",
+    "Entry",
+    "Event",
+    "Output",
+    "Picture",
+    "Process",
+    "ProcessInfo",
+    "Result",
+    "Window",
+]

@@ -1,0 +1,133 @@
+"""The way to a desktop: through its gateway with a link that opens once, or straight from inside the desktop."""
+
+import asyncio
+import contextlib
+import json
+import ssl
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import InvalidStatus
+
+from deskyard_sdk.errors import DesktopError, refusal, unreachable
+
+# A session is renewed when so much of its time is left.
+LEFT = 0.5
+AGAIN_SECONDS = 5.0
+
+
+class Door:
+    """An open way to one desktop; it stays open as long as the session may be renewed."""
+
+    def __init__(
+        self, client: httpx.AsyncClient, base: str, facts: Mapping[str, Any], tls: ssl.SSLContext | None
+    ) -> None:
+        self.base = base
+        self.facts = dict(facts)
+        self._client = client
+        self._tls = tls
+        self._token = str(facts.get("token") or "")
+        self._renewing = asyncio.create_task(self._renew()) if facts else None
+
+    async def close(self) -> None:
+        """Close it; the session ends with its time, or by access.revoke."""
+        if self._renewing:
+            self._renewing.cancel()
+            await asyncio.gather(self._renewing, return_exceptions=True)
+        await self._client.aclose()
+
+    async def json(self, method: str, path: str, **what: Any) -> dict[str, Any]:
+        """Ask, and read the answer; raises `DesktopError` for a refusal."""
+        content = await self.bytes(method, path, **what)
+        return dict(json.loads(content)) if content else {}
+
+    async def bytes(self, method: str, path: str, **what: Any) -> bytes:
+        """Ask, and take the answer as it is."""
+        async with self.stream(method, path, **what) as response:
+            return await response.aread()
+
+    @contextlib.asynccontextmanager
+    async def stream(self, method: str, path: str, **what: Any) -> AsyncIterator[httpx.Response]:
+        """Ask for an answer that is read as it comes."""
+        headers = {**self._bearer(), **what.pop("headers", {})}
+        try:
+            async with self._client.stream(method, self.base + path, headers=headers, **what) as response:
+                if response.status_code >= 400:
+                    raise refusal(response.status_code, await response.aread())
+                yield response
+        except httpx.TransportError as error:
+            raise unreachable(self.base + path, error) from error
+
+    async def events(self, path: str, params: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+        """The server-sent events of a path; the name of each is its `event`, where its data has none."""
+        kind = ""
+        # A stream may be silent for as long as its signs of life are apart.
+        async with self.stream("GET", path, params=params, timeout=httpx.Timeout(30, read=60)) as response:
+            async for line in response.aiter_lines():
+                if line.startswith("event: "):
+                    kind = line.removeprefix("event: ")
+                elif line.startswith("data: "):
+                    yield {"event": kind, **json.loads(line.removeprefix("data: "))}
+
+    async def socket(self, path: str) -> ClientConnection:
+        """A WebSocket to the desktop."""
+        url = self.base.replace("http", "ws", 1) + path
+        try:
+            return await connect(url, additional_headers=self._bearer(), ssl=self._tls, max_size=None)
+        except InvalidStatus as error:
+            raise refusal(error.response.status_code, bytes(error.response.body or b"")) from error
+        except OSError as error:
+            raise unreachable(url, error) from error
+
+    def _bearer(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._token}"} if self._token else {}
+
+    async def _renew(self) -> None:
+        """Renew the session well before each end of it; what refuses that is heard of by the next request."""
+        address = self.base.removesuffix("/computer") + "/renew"
+        while True:
+            ends = float(self.facts.get("renew_before") or self.facts["expires"])
+            await asyncio.sleep(max(AGAIN_SECONDS, (ends - time.time()) * LEFT))
+            try:
+                response = await self._client.post(address, headers=self._bearer())
+            except httpx.TransportError:
+                continue
+            if response.status_code >= 400:
+                return
+            self.facts |= response.json()
+            self._token = str(self.facts.get("token") or "")
+
+
+async def open_door(url: str, ca: str | None) -> Door:
+    """Open the way that a link `https://HOST:PORT/#TICKET` leads; a URL without a ticket is the service's own."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise DesktopError("url", parts.netloc, "is no link to a desktop", "give the link of access.grant whole")
+    origin = f"{parts.scheme}://{parts.netloc}"
+    try:
+        tls = ssl.create_default_context(cafile=ca) if parts.scheme == "https" else None
+    except (OSError, ssl.SSLError) as error:
+        remedy = "give the file that the gateway's certificate can be checked with"
+        raise DesktopError("ca", str(ca), f"cannot be read ({error})", remedy) from error
+    client = httpx.AsyncClient(verify=tls if tls else True, timeout=httpx.Timeout(30, read=None))
+    try:
+        if not parts.fragment:
+            return Door(client, origin + parts.path.rstrip("/"), {}, tls)
+        try:
+            response = await client.post(f"{origin}/redeem", json={"ticket": parts.fragment})
+        except httpx.TransportError as error:
+            raise unreachable(origin, error) from error
+        if response.status_code >= 400:
+            raise refusal(response.status_code, response.content)
+        facts = response.json()
+        if "computer" not in facts["routes"]:
+            remedy = "ask for one with access.grant --mode agent"
+            raise DesktopError("link", facts["desktop"], "opens no session of a program", remedy)
+        return Door(client, f"{origin}{facts['path'].rstrip('/')}/computer", facts, tls)
+    except BaseException:
+        await client.aclose()
+        raise

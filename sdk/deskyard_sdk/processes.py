@@ -1,0 +1,157 @@
+"""Processes of the desktop: run, followed, fed, ended."""
+
+import base64
+import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any
+
+from deskyard_sdk.door import Door
+from deskyard_sdk.forms import Output, ProcessInfo, Result, known
+
+Command = str | Sequence[str]
+
+
+class AsyncProcess:
+    """A process that was started; it goes on without this, and can be attached to again by its `id`."""
+
+    def __init__(self, door: Door, info: ProcessInfo) -> None:
+        self._door = door
+        self.info = info
+        self._place = f"/v1/processes/{info.id}"
+
+    @property
+    def id(self) -> str:
+        """By what the service knows it."""
+        return self.info.id
+
+    @property
+    def pid(self) -> int:
+        """Its number on the desktop."""
+        return self.info.pid
+
+    async def refresh(self) -> ProcessInfo:
+        """How it is now."""
+        self.info = known(ProcessInfo, await self._door.json("GET", self._place))
+        return self.info
+
+    async def output(self, offset: int = 0) -> AsyncGenerator[Output, None]:
+        """What it says from a position on, up to its end; `info` then says how it ended."""
+        async for event in self._door.events(f"{self._place}/output", {"offset": offset}):
+            if event["event"] == "output":
+                yield Output(event["stream"], event["offset"], base64.b64decode(event.get("data", "")))
+        await self.refresh()
+
+    async def wait(self) -> int:
+        """Wait for its end; the exit code, -1 after a signal."""
+        async for _ in self.output(self.info_end):
+            pass
+        assert self.info.exit_code is not None
+        return self.info.exit_code
+
+    async def write(self, data: str | bytes, close: bool = False) -> None:
+        """Give it input; `close` ends its input after that."""
+        content = data.encode() if isinstance(data, str) else data
+        await self._door.json("POST", f"{self._place}/stdin", params={"close": close}, content=content)
+
+    async def signal(self, name: str = "TERM") -> None:
+        """Send it, with its group, a signal."""
+        await self._door.json("POST", f"{self._place}/signal", json={"signal": name})
+
+    async def resize(self, columns: int, rows: int) -> None:
+        """Give its terminal another size."""
+        await self._door.json("POST", f"{self._place}/terminal", json={"columns": columns, "rows": rows})
+
+    async def kill(self) -> None:
+        """Kill it with its group; the service forgets it."""
+        self.info = known(ProcessInfo, await self._door.json("DELETE", self._place))
+
+    async def attach(self, offset: int = 0) -> "Attached":
+        """Attach to it: its output one way, input the other, on one connection."""
+        return Attached(await self._door.socket(f"{self._place}/attach?offset={offset}"))
+
+    @property
+    def info_end(self) -> int:
+        """A position after all that it will ever say; a reader there only waits for the end."""
+        return 1 << 60
+
+
+class Attached:
+    """A connection to a process; closing it leaves the process as it is."""
+
+    def __init__(self, socket: Any) -> None:
+        self._socket = socket
+        self.exit_code: int | None = None
+
+    async def output(self) -> AsyncGenerator[Output, None]:
+        """What the process says, up to its end; `exit_code` then is known."""
+        async for text in self._socket:
+            message = json.loads(text)
+            if message["type"] == "output":
+                yield Output(message["stream"], message["offset"], base64.b64decode(message.get("data", "")))
+            elif message["type"] == "end":
+                self.exit_code = message["exit_code"]
+                return
+
+    async def write(self, data: str | bytes) -> None:
+        """Type into it."""
+        content = data.encode() if isinstance(data, str) else data
+        await self._send(type="input", data=base64.b64encode(content).decode())
+
+    async def resize(self, columns: int, rows: int) -> None:
+        """Give the terminal another size."""
+        await self._send(type="resize", columns=columns, rows=rows)
+
+    async def close(self) -> None:
+        """Detach."""
+        await self._socket.close()
+
+    async def _send(self, **message: Any) -> None:
+        await self._socket.send(json.dumps(message))
+
+
+class AsyncProcesses:
+    """Runs commands: text is for a login shell, a list is a program with its arguments."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+
+    async def run(
+        self,
+        command: Command,
+        cwd: str = "~",
+        environment: Mapping[str, str] | None = None,
+        stdin: str | None = None,
+        timeout: float = 60,
+    ) -> Result:
+        """Run a command to its end; one that takes too long is killed, and `timed_out` says so."""
+        asked = {**_order(command, cwd, environment), "timeout": timeout} | ({} if stdin is None else {"stdin": stdin})
+        return known(Result, await self._door.json("POST", "/v1/processes/run", json=asked))
+
+    async def start(
+        self,
+        command: Command,
+        cwd: str = "~",
+        environment: Mapping[str, str] | None = None,
+        stdin: bool = False,
+        terminal: tuple[int, int] | None = None,
+        tag: str | None = None,
+    ) -> AsyncProcess:
+        """Start a process, with a terminal of so many columns and rows if that is given."""
+        asked = {**_order(command, cwd, environment), "stdin": stdin} | ({"tag": tag} if tag else {})
+        if terminal:
+            asked["terminal"] = {"columns": terminal[0], "rows": terminal[1]}
+        return AsyncProcess(self._door, known(ProcessInfo, await self._door.json("POST", "/v1/processes", json=asked)))
+
+    async def list(self) -> "list[ProcessInfo]":
+        """The processes that run, and those that ended lately."""
+        answer = await self._door.json("GET", "/v1/processes")
+        return [known(ProcessInfo, process) for process in answer["processes"]]
+
+    async def get(self, id: str) -> AsyncProcess:
+        """A process that was started before."""
+        return AsyncProcess(self._door, known(ProcessInfo, await self._door.json("GET", f"/v1/processes/{id}")))
+
+
+def _order(command: Command, cwd: str, environment: Mapping[str, str] | None) -> dict[str, Any]:
+    given = command if isinstance(command, str) else list(command)
+    return {"command": given, "cwd": cwd, "environment": dict(environment or {})}

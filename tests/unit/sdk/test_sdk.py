@@ -1,0 +1,220 @@
+"""The SDK on a desktop's service, from inside and through a gateway; each call in both of its forms."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deskyard_sdk import AsyncDesktop, Desktop, DesktopError, Picture, actions
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount, Route
+
+from deskyard.computer.work.part import Work
+from tests.unit.computer.serving import home_of, served
+
+TICKET = "t" * 43
+
+
+class Door:
+    """The gateway's door as a program sees it: a ticket opens once, its token is renewed, behind is the service."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self.tokens = 0
+        self.asked: list[dict[str, Any]] = []
+        self.seconds = 3600.0
+
+    def routes(self) -> list[Mount | Route]:
+        """The door's paths, and a screen that answers what the SDK should send and read."""
+        service = [
+            *self._work.routes(),
+            Route("/v1/act", self.act, methods=["POST"]),
+            Route("/v1/wait", self.wait, methods=["POST"]),
+            Route("/v1/screen", self.screen, methods=["GET"]),
+        ]
+        return [
+            Route("/redeem", self.redeem, methods=["POST"]),
+            Route("/d/desk/renew", self.renew, methods=["POST"]),
+            Mount("/d/desk/computer", routes=service),
+            Mount("/bare", routes=self._work.routes()),
+        ]
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with self._work.running():
+            yield
+
+    async def redeem(self, request: Request) -> Response:
+        if (await request.json()) != {"ticket": TICKET} or self.tokens:
+            return JSONResponse({"error": "ticket", "message": "is spent", "remedy": "ask for a new link"}, 401)
+        return self._facts()
+
+    async def renew(self, request: Request) -> Response:
+        assert request.headers["authorization"] == f"Bearer token-{self.tokens}"
+        return self._facts()
+
+    def _facts(self) -> Response:
+        self.tokens += 1
+        ends = int(time.time() + self.seconds)
+        facts = {"desktop": "desk", "path": "/d/desk/", "routes": ["computer"], "mode": "agent", "expires": ends + 9999}
+        return JSONResponse({**facts, "renew_before": ends, "token": f"token-{self.tokens}"})
+
+    async def act(self, request: Request) -> Response:
+        self.asked.append({**await request.json(), "bearer": request.headers.get("authorization")})
+        if self.asked[-1]["actions"][0]["type"] == "type":
+            body = {"error": "drive", "value": "", "reason": "a person drives", "remedy": "wait for person.left"}
+            return JSONResponse({**body, "results": [], "ok": False}, 409)
+        picture = {
+            "state": 4,
+            "data": "cG5n",
+            "format": "png",
+            "space": "shot:s1",
+            "size": [8, 6],
+            "region": [0, 0, 16, 12],
+        }
+        return JSONResponse({"results": [{"ok": True}], "event": 7, "picture": picture, "new": "field"})
+
+    async def wait(self, request: Request) -> Response:
+        self.asked.append(await request.json())
+        return JSONResponse({"seq": 9, "event": "window.appeared", "title": "Writer", "untrusted": ["title"]})
+
+    async def screen(self, request: Request) -> Response:
+        self.asked.append(dict(request.query_params))
+        return JSONResponse({"state": 5, "changed": False})
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Iterator[Door]:
+    with home_of(tmp_path) as home:
+        yield Door(Work(home))
+
+
+@pytest.fixture
+def url(door: Door) -> Iterator[str]:
+    with served([door]) as url:
+        yield url
+
+
+@pytest.fixture
+def desktop(url: str) -> Iterator[Desktop]:
+    with Desktop.connect(f"{url}/bare") as desktop:
+        yield desktop
+
+
+def test_a_link_opens_once_and_its_token_goes_with_each_request(door: Door, url: str) -> None:
+    with Desktop.connect(f"{url}/#{TICKET}") as desktop:
+        assert desktop.facts["desktop"] == "desk"
+        assert "token" not in desktop.facts
+        assert desktop.run("echo hello").stdout == "hello\n"
+        desktop.act(actions.click(0, 0))
+        assert door.asked[-1]["bearer"] == "Bearer token-1"
+    with pytest.raises(DesktopError, match="is spent") as refused:
+        Desktop.connect(f"{url}/#{TICKET}")
+    assert (refused.value.field, refused.value.status) == ("ticket", 401)
+
+
+def test_a_session_is_renewed_before_its_end(door: Door, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deskyard_sdk.door.AGAIN_SECONDS", 0.1)
+    door.seconds = 0.0
+    with Desktop.connect(f"{url}/#{TICKET}") as desktop:
+        for _ in range(100):
+            desktop.act(actions.move(1, 1))
+            if door.asked[-1]["bearer"] == "Bearer token-3":
+                break
+            desktop.run(["sleep", "0.05"])
+        assert door.asked[-1]["bearer"] == "Bearer token-3"
+
+
+@pytest.mark.parametrize(
+    ("link", "field"), [("desk", "url"), ("ftp://x/", "url"), ("http://127.0.0.1:9/#x", "url"), ("https://x/#y", "ca")]
+)
+def test_a_wrong_link_is_named(link: str, field: str) -> None:
+    with pytest.raises(DesktopError) as refused:
+        Desktop.connect(link, ca="/no/such/file")
+    assert refused.value.field == field
+    assert "y" not in refused.value.value
+
+
+def test_files_are_written_read_listed_and_removed(desktop: Desktop, tmp_path: Path) -> None:
+    assert desktop.files.write("a/b.txt", "Grüße").size == 7
+    assert desktop.files.read_text("a/b.txt") == "Grüße"
+    assert desktop.files.read("a/b.txt", 0, 2) == b"Gr"
+    (tmp_path / "here").write_bytes(b"x" * 1_000_000)
+    assert desktop.files.upload(tmp_path / "here", "up", mode="600").mode == "0600"
+    desktop.files.download("up", tmp_path / "back")
+    assert (tmp_path / "back").read_bytes() == b"x" * 1_000_000
+    assert [entry.name for entry in desktop.files.list()] == ["a", "up"]
+    desktop.files.make_directory("c")
+    desktop.files.move("a/b.txt", "c/b.txt")
+    assert desktop.files.exists("c/b.txt") and not desktop.files.exists("a/b.txt")
+    desktop.files.remove("c", recursive=True)
+    with pytest.raises(DesktopError) as refused:
+        desktop.files.stat("c")
+    assert (refused.value.field, refused.value.status, refused.value.reason) == ("path", 404, "does not exist")
+
+
+def test_changes_are_heard_as_they_happen(desktop: Desktop) -> None:
+    changes = desktop.files.watch("~")
+    assert next(changes).kind == "watching"
+    desktop.files.write("new", "x")
+    change = next(changes)
+    assert (change.kind, change.path) == ("written", "new")
+    changes.close()  # type: ignore[attr-defined]
+
+
+def test_a_process_is_started_fed_followed_and_ended(desktop: Desktop) -> None:
+    process = desktop.processes.start(["cat"], stdin=True, tag="mine")
+    assert desktop.processes.get(process.id).pid == process.pid
+    process.write("Hello", close=True)
+    assert b"".join(piece.data for piece in process.output()) == b"Hello"
+    assert (process.info.running, process.info.exit_code) == (False, 0)
+    other = desktop.processes.start("exit 3")
+    assert other.wait() == 3
+    third = desktop.processes.start(["sleep", "600"])
+    third.signal("INT")
+    assert third.wait() == -1
+    assert {"mine"} <= {info.tag for info in desktop.processes.list()}
+
+
+def test_a_command_says_how_it_ended(desktop: Desktop) -> None:
+    result = desktop.run("cat; echo $COLOUR; exit 2", stdin="in\n", environment={"COLOUR": "blue"})
+    assert (result.stdout, result.exit_code, result.ok) == ("in\nblue\n", 2, False)
+    assert desktop.run(["sleep", "600"], timeout=0.2).timed_out
+
+
+def test_actions_waits_and_pictures_are_asked_for_and_read(door: Door, url: str) -> None:
+    with Desktop.connect(f"{url}/#{TICKET}") as desktop:
+        done = desktop.act(
+            actions.click(3, 4, count=2), picture={"format": "png"}, wait={"event": "screen.settled"}, id="1"
+        )
+        sent = door.asked[-1]
+        assert sent["actions"] == [{"type": "click", "x": 3, "y": 4, "button": "left", "count": 2, "space": "screen"}]
+        assert (sent["return"], sent["wait"], sent["id"]) == ({"format": "png"}, {"event": "screen.settled"}, "1")
+        assert done.picture == Picture(4, b"png", "png", "shot:s1", (8, 6), (0, 0, 16, 12))
+        assert desktop.screen(if_changed=5, cursor=False, region=[0, 0, 10, 10]).data is None
+        assert door.asked[-1] == {"if_changed": "5", "cursor": "false", "region": "0,0,10,10"}
+        event = desktop.wait_for(window="Writer", within=2)
+        assert door.asked[-1] == {"event": "window.appeared", "within_ms": 2000, "match": {"title": "Writer"}}
+        assert (event.kind, event.seq, event.data["untrusted"]) == ("window.appeared", 9, ["title"])
+        with pytest.raises(DesktopError, match="a person drives") as refused:
+            desktop.act(actions.type_text("x"))
+        assert refused.value.body["results"] == []
+
+
+def test_the_same_works_with_asyncio(url: str) -> None:
+    async def use() -> bytes:
+        async with await AsyncDesktop.connect(f"{url}/bare") as desktop:
+            process = await desktop.processes.start(["/bin/bash", "--norc"], terminal=(100, 30))
+            attached = await process.attach()
+            await attached.resize(120, 40)
+            await attached.write("stty size; exit 4\n")
+            said = b"".join([piece.data async for piece in attached.output()])
+            await attached.close()
+            assert attached.exit_code == 4
+            return said
+
+    assert b"40 120" in asyncio.run(use())
