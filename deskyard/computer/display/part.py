@@ -19,15 +19,15 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from deskyard.computer.caller import Caller, caller
 from deskyard.computer.display import windows
-from deskyard.computer.display.actions import Tools, read
-from deskyard.computer.display.batch import Outcome, Runner, Sink, Stderr
+from deskyard.computer.display.acting.actions import Tools, read
+from deskyard.computer.display.acting.batch import Outcome, Runner, Sink, Stderr
+from deskyard.computer.display.acting.drive import Drive
+from deskyard.computer.display.acting.hands import Hands
 from deskyard.computer.display.clipboard import MOST_TEXT
-from deskyard.computer.display.drive import Drive
 from deskyard.computer.display.events import SETTLED, Armed, Log, Wait, read_wait
 from deskyard.computer.display.eyes import Eyes, Picture
 from deskyard.computer.display.feed import Feed
 from deskyard.computer.display.fields import Fields, body, wrong
-from deskyard.computer.display.hands import Hands
 from deskyard.computer.display.pictures import Wanted, wanted
 from deskyard.computer.display.spaces import Rectangle, Shots, Spaces, window_id
 from deskyard.computer.display.watcher import Watcher

@@ -15,8 +15,8 @@ import xcffib.xinput as xinput
 import xcffib.xproto as xproto
 
 from deskyard.computer.display import windows
+from deskyard.computer.display.acting.drive import Drive, fake
 from deskyard.computer.display.clipboard import Clipboard
-from deskyard.computer.display.drive import Drive, fake
 from deskyard.computer.display.events import Log
 from deskyard.computer.display.spaces import Rectangle
 from deskyard.computer.display.x_server import REFUSED, ScreenGone, XConnection, gone

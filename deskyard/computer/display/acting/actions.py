@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from deskyard.computer.display.acting.hands import BUTTONS, Hands
+from deskyard.computer.display.acting.keysyms import is_typed, of_combination, of_key
 from deskyard.computer.display.fields import Fields, whole, wrong
-from deskyard.computer.display.hands import BUTTONS, Hands
-from deskyard.computer.display.keysyms import is_typed, of_combination, of_key
 from deskyard.computer.display.spaces import Point, Spaces, point_of, space_of
 
 MOST_ACTIONS = 100

@@ -12,7 +12,7 @@ from http import HTTPStatus
 from typing import Any, Protocol
 
 from deskyard.computer.caller import Caller
-from deskyard.computer.display.actions import Action, Tools, check_places
+from deskyard.computer.display.acting.actions import Action, Tools, check_places
 from deskyard.computer.display.eyes import Eyes
 from deskyard.computer.problem import Problem, described
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import xcffib.xproto as xproto
 
-from deskyard.computer.display.keysyms import CAPS_LOCK, SHIFT
+from deskyard.computer.display.acting.keysyms import CAPS_LOCK, SHIFT
 from deskyard.computer.display.x_server import XConnection
 
 # New characters for one change of the map: each change costs two barriers, and each character a keycode.

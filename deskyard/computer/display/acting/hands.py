@@ -7,10 +7,10 @@ from http import HTTPStatus
 from typing import Any
 
 from deskyard.computer.display import windows
-from deskyard.computer.display.drive import BUTTON_PRESS, KEY_PRESS, MOTION, Drive, fake
+from deskyard.computer.display.acting.drive import BUTTON_PRESS, KEY_PRESS, MOTION, Drive, fake
+from deskyard.computer.display.acting.keyboard import Key, Keyboard
+from deskyard.computer.display.acting.keysyms import CAPS_LOCK, of_character
 from deskyard.computer.display.fields import wrong
-from deskyard.computer.display.keyboard import Key, Keyboard
-from deskyard.computer.display.keysyms import CAPS_LOCK, of_character
 from deskyard.computer.display.x_server import REFUSED, Line, XConnection
 from deskyard.computer.problem import Problem
 

@@ -1,0 +1,1 @@
+"""What an agent does on the display: batches of actions, by hands that are let go when a person takes the drive."""
