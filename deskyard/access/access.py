@@ -16,7 +16,13 @@ DURATION = re.compile(r"(?P<number>[1-9]\d{0,5})(?P<unit>[smhd])\Z")
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
-def grant(target: str, routes: str | None = None, mode: str = DEFAULT_MODE, ttl: str = DEFAULT_TTL) -> dict[str, Any]:
+def grant(
+    target: str,
+    routes: str | None = None,
+    mode: str = DEFAULT_MODE,
+    ttl: str = DEFAULT_TTL,
+    scopes: str | None = None,
+) -> dict[str, Any]:
     """Make a link to WORKSPACE/DESKTOP. The answer holds a secret: the link's ticket."""
     name, _, desktop = target.partition("/")
     if not desktop:
@@ -26,7 +32,10 @@ def grant(target: str, routes: str | None = None, mode: str = DEFAULT_MODE, ttl:
     arguments = ["grant", "--desktop", desktop, "--mode", mode, "--ttl", str(life), "--actor", who]
     if routes is not None:
         arguments += ["--routes", routes]
-    request = session_requests.grant(desktop, session_requests.named_routes(routes), mode, life, who)
+    if scopes is not None:
+        arguments += ["--scopes", scopes]
+    listed = session_requests.listed
+    request = session_requests.grant(desktop, listed(routes), mode, life, who, listed(scopes))
     answer: dict[str, Any] = gateway_program.ask_service(link, request, arguments)
     return answer
 

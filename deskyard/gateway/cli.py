@@ -11,6 +11,7 @@ from deskyard.gateway.egress import cli
 from deskyard.gateway.machine.layout import Layout, load
 from deskyard.gateway.machine.system import Machine
 from deskyard.wire import session_requests
+from deskyard.wire.computer import SCOPES
 from deskyard.wire.gateway_settings import parse
 from deskyard.wire.routes import ROUTES
 
@@ -82,8 +83,9 @@ def _view(options: argparse.Namespace, layout: Layout) -> None:
 
 
 def _grant(options: argparse.Namespace, layout: Layout) -> Any:
-    routes = session_requests.named_routes(options.routes)
-    return _ask(layout, session_requests.grant(options.desktop, routes, options.mode, options.ttl, options.actor))
+    routes, scopes = session_requests.listed(options.routes), session_requests.listed(options.scopes)
+    asked = session_requests.grant(options.desktop, routes, options.mode, options.ttl, options.actor, scopes)
+    return _ask(layout, asked)
 
 
 def _list(options: argparse.Namespace, layout: Layout) -> Any:
@@ -152,7 +154,9 @@ def _parser() -> argparse.ArgumentParser:
     grant = add("grant", _grant, "make a link that opens a session once")
     grant.add_argument("--desktop", required=True, help="name of the desktop")
     grant.add_argument("--routes", help=f"comma-separated: {', '.join(ROUTES)} (default: all that the mode allows)")
-    grant.add_argument("--mode", default=session_requests.DEFAULT_MODE, help="drive or view (default: %(default)s)")
+    mode = session_requests.DEFAULT_MODE
+    grant.add_argument("--mode", default=mode, help="drive, view or agent (default: %(default)s)")
+    grant.add_argument("--scopes", help=f"of mode agent, comma-separated: {', '.join(SCOPES)} (default: all)")
     ttl = session_requests.DEFAULT_HOURS * 3600
     grant.add_argument("--ttl", type=int, default=ttl, help="life of the session in seconds (default: %(default)s)")
     grant.add_argument("--actor", default="root", help="for whom, as the audit shall show it")

@@ -1,4 +1,4 @@
-"""Does a desktop's route answer? A real WebSocket handshake, never just an open port."""
+"""Does a desktop's route answer? A real WebSocket handshake or request, never just an open port."""
 
 import base64
 import hashlib
@@ -7,7 +7,7 @@ import socket
 import time
 from dataclasses import dataclass
 
-from deskyard.wire.routes import DESKTOP, ROUTES
+from deskyard.wire.routes import DESKTOP, ROUTES, Route
 
 GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
@@ -22,17 +22,41 @@ class Answered:
 
 
 def route(name: str, address: str, port: int, timeout: float = 5) -> Answered:
-    """Ask one route: it must accept its sub-protocol, and the desktop must greet with RFB."""
+    """Ask one route: it must accept its sub-protocol, the desktop greet with RFB, a service for programs be well."""
     started = time.monotonic()
     try:
         with socket.create_connection((address, port), timeout) as line:
             line.settimeout(timeout)
-            rest = _upgrade(line, f"{address}:{port}", ROUTES[name].path, ROUTES[name].protocol)
-            detail = _greeting(line, rest) if name == DESKTOP.name else f"accepts {ROUTES[name].protocol}"
+            detail = _asked(ROUTES[name], line, f"{address}:{port}")
         ready = True
     except (OSError, ValueError) as error:
         ready, detail = False, str(error) or type(error).__name__
     return Answered(ready, detail, int((time.monotonic() - started) * 1000))
+
+
+def _asked(route: Route, line: socket.socket, host: str) -> str:
+    if route.for_programs:
+        line.sendall(f"GET {route.path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+        status, _, _ = _answer(line)
+        if status.split(" ")[1:2] != ["200"]:
+            raise ValueError(f"is not well: {status[:80]}")
+        return "answers"
+    rest = _upgrade(line, host, route.path, route.protocol)
+    return _greeting(line, rest) if route is DESKTOP else f"accepts {route.protocol}"
+
+
+def _answer(line: socket.socket) -> tuple[str, dict[str, str], bytes]:
+    """Status line and headers of an answer, and what came behind them."""
+    answer = b""
+    while b"\r\n\r\n" not in answer:
+        part = line.recv(4096)
+        if not part or len(answer) > 16384:
+            raise ValueError("ended the connection within the answer")
+        answer += part
+    head, _, rest = answer.partition(b"\r\n\r\n")
+    status, *lines = head.decode("latin-1").split("\r\n")
+    pairs = (header.partition(":") for header in lines)
+    return status, {name.strip().lower(): value.strip() for name, _, value in pairs}, rest
 
 
 def _upgrade(line: socket.socket, host: str, path: str, protocol: str) -> bytes:
@@ -41,17 +65,9 @@ def _upgrade(line: socket.socket, host: str, path: str, protocol: str) -> bytes:
         f"GET {path} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\nSec-WebSocket-Protocol: {protocol}\r\n\r\n".encode()
     )
-    answer = b""
-    while b"\r\n\r\n" not in answer:
-        part = line.recv(4096)
-        if not part or len(answer) > 16384:
-            raise ValueError("ended the connection within the handshake")
-        answer += part
-    head, _, rest = answer.partition(b"\r\n\r\n")
-    status, *lines = head.decode("latin-1").split("\r\n")
+    status, headers, rest = _answer(line)
     if status.split(" ")[1:2] != ["101"]:
         raise ValueError(f"refuses the upgrade: {status[:80]}")
-    headers = {name.strip().lower(): value.strip() for name, _, value in (one.partition(":") for one in lines)}
     expected = base64.b64encode(hashlib.sha1((key + GUID).encode()).digest()).decode()
     if headers.get("sec-websocket-accept") != expected:
         raise ValueError("answers the upgrade with a wrong key")

@@ -23,6 +23,7 @@ from deskyard.gateway.machine import systemd
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.session import admin, signing, tokens
 from deskyard.gateway.session.audit import Audit
+from deskyard.gateway.session.grants import AGENT
 from deskyard.gateway.session.proxy import Proxy
 from deskyard.gateway.session.refusal import Refusal, status_of
 from deskyard.gateway.session.refusals import PERIOD_SECONDS, Refusals, listen
@@ -126,7 +127,7 @@ async def _redeem(request: Request) -> Response:
             # In a flood each is counted, and a few are written down.
             request.app.state.refusals.count(address, HTTPStatus.TOO_MANY_REQUESTS, "ticket", None, "redeem")
         return _refusal(error)
-    return _with_cookie(session, token, sessions)
+    return _with_token(session, token, sessions)
 
 
 async def _session(request: Request) -> Response:
@@ -137,7 +138,7 @@ async def _renew(request: Request) -> Response:
     """The page asks while it is open; HAProxy has checked that it is a page of ours."""
     sessions: Sessions = request.app.state.sessions
     session, token = sessions.renew(_session_of(request))
-    return _with_cookie(session, token, sessions)
+    return _with_token(session, token, sessions)
 
 
 async def _drive(request: Request) -> Response:
@@ -162,16 +163,24 @@ async def _unauthorised(request: Request, error: Exception) -> Response:
 
 
 def _session_of(request: Request) -> Session:
-    """The live session behind the cookie; raises `GatewayError`."""
+    """The live session behind the cookie, or behind a program's bearer token; raises `GatewayError`."""
     sessions: Sessions = request.app.state.sessions
     desktop = request.path_params["desktop"]
-    token = request.cookies.get(tokens.cookie_name(desktop), "")
-    claims = tokens.verify(token, request.app.state.keys.public, sessions.settings.workspace)
+    scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        token, audience = bearer, tokens.PROGRAMS
+    else:
+        token, audience = request.cookies.get(tokens.cookie_name(desktop), ""), tokens.AUDIENCE
+    claims = tokens.verify(token, request.app.state.keys.public, sessions.settings.workspace, audience)
     return sessions.session_of(claims, desktop)
 
 
-def _with_cookie(session: Session, token: str, sessions: Sessions) -> Response:
-    response = JSONResponse(_facts(session, sessions), headers=NO_STORE)
+def _with_token(session: Session, token: str, sessions: Sessions) -> Response:
+    """The facts of a session and its token: for a browser in a cookie that no page can read, for a program in JSON."""
+    facts = _facts(session, sessions)
+    if session.mode == AGENT:
+        return JSONResponse({**facts, "scopes": list(session.scopes), "token": token}, headers=NO_STORE)
+    response = JSONResponse(facts, headers=NO_STORE)
     response.set_cookie(
         tokens.cookie_name(session.desktop),
         token,

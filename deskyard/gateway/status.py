@@ -12,6 +12,7 @@ from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.machine.system import System
 from deskyard.gateway.session import line
 from deskyard.wire.gateway_settings import Settings
+from deskyard.wire.routes import ROUTES
 
 UNITS = {
     "firewall": "deskyard-firewall.service",
@@ -25,7 +26,7 @@ LOCKED_UNITS = {"egress": "deskyard-egress.service"}
 
 
 def status(settings: Settings | None, layout: Layout, system: System, timeout: float) -> dict[str, Any]:
-    """Ask every part; `ready` is true only if the gateway and every route of every desktop answer."""
+    """Ask every part; `ready` is true only if the gateway and every route of every desktop that is awaited answer."""
     units = UNITS | (LOCKED_UNITS if settings is not None and settings.egress == "locked" else {})
     services = {name: _unit(unit, system) for name, unit in units.items()} if layout.trusts_system else {}
     sessions = _service(layout)
@@ -34,7 +35,9 @@ def status(settings: Settings | None, layout: Layout, system: System, timeout: f
     desktops = _desktops(settings, timeout) if settings else {}
     gateway_ready = settings is not None and expires is not None and sessions["digest"] == settings.digest
     gateway_ready = gateway_ready and all(state in ("active", "answers") for state in services.values())
-    routes = [answer["ready"] for desktop in desktops.values() for answer in desktop.values()]
+    routes = [
+        answer["ready"] for answers in desktops.values() for route, answer in answers.items() if ROUTES[route].awaited
+    ]
     return {
         "ready": gateway_ready and all(routes),
         "gateway_ready": gateway_ready,

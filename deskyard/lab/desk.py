@@ -11,7 +11,7 @@ from typing import Any
 from deskyard.host.places import tree
 from deskyard.host.progress import Timings
 from deskyard.image.base.artifact import get_artifacts
-from deskyard.image.build import npm_packages
+from deskyard.image.build import npm_packages, program
 from deskyard.lab.nspawn import Host, Nic, Yard
 from deskyard.lab.tree import make_tree
 from deskyard.plan.image.image import base_image, read_image
@@ -55,5 +55,8 @@ def create(folder: Path, platform: dict[str, Any]) -> None:
         values |= npm_packages.archives(full.model_copy(update={"roles": (roles[-1],)}), timings)
     if "web_terminal" in roles:
         values["image_artifacts_dir"] = str(get_artifacts(base_image(tree(), "desktop"), timings))
+    if "computer_use" in roles:
+        program.lay_out("computer", folder / "computer")
+        values["computer_bundle_dir"] = str(folder / "computer")
     (folder / "variables.json").write_text(json.dumps({**values, **platform.get("variables", {})}))
     boot(Yard(folder))

@@ -111,7 +111,7 @@ def _desktop(
         return [running]
     if status.get("error"):
         return [running, Finding("gateway", "failed", str(status["error"]), f"./inv workspace.status {plan.name}")]
-    found = [running, *health.routes(status["desktops"].get(desktop.name, {}), desktop.routes)]
+    found = [running, *health.routes(status["desktops"].get(desktop.name, {}), desktop.awaited)]
     begin = time.time()
     try:
         answer = program.ask(

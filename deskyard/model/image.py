@@ -61,8 +61,10 @@ class Image(Declaration):
     )
     variables: dict[str, Any] = Field({}, description=VARIABLES)
     artifacts: tuple[Artifact, ...] = Field((), description="Programs that no package holds.")
-    bundle: Literal["gateway"] | None = Field(
-        None, description="What the host builds and hands to the roles: the gateway's service and its viewer."
+    bundle: Literal["gateway", "computer"] | None = Field(
+        None,
+        description="What of Deskyard itself the roles are handed: gateway, the gateway's service and its viewer, "
+        "or computer, the computer-use service of desktops.",
     )
     sources: tuple[str, ...] = Field((), description="Folders of the tree that the image also depends on.")
 

@@ -77,6 +77,11 @@ class DesktopPlan:
     routes: dict[str, int]
     isolated: bool
 
+    @property
+    def awaited(self) -> list[str]:
+        """The routes that answer when the desktop is ready, whatever build of its image it has."""
+        return [route for route in self.routes if ROUTES[route].awaited]
+
 
 @dataclass(frozen=True)
 class Door:

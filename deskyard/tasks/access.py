@@ -8,6 +8,7 @@ from typing import Any
 from invoke import Collection, Context, Exit
 
 from deskyard.tasks.front import command, show
+from deskyard.wire.computer import SCOPES
 from deskyard.wire.routes import ROUTES
 from deskyard.wire.session_requests import DEFAULT_MODE, DEFAULT_TTL
 
@@ -16,18 +17,28 @@ from deskyard.wire.session_requests import DEFAULT_MODE, DEFAULT_TTL
     help={
         "target": "WORKSPACE/DESKTOP",
         "routes": f"comma-separated: {', '.join(ROUTES)} (default: all that the mode allows)",
-        "mode": "drive, or view to watch only",
+        "mode": "drive, view to watch only, or agent for a program",
+        "scopes": f"of mode agent, comma-separated: {', '.join(SCOPES)} (default: all)",
         "ttl": "life of the session: 30m, 8h, 2d",
         "json": "print JSON",
     }
 )
 def grant(
-    _: Context, target: str, routes: str = "", mode: str = DEFAULT_MODE, ttl: str = DEFAULT_TTL, json: bool = False
+    _: Context,
+    target: str,
+    routes: str = "",
+    mode: str = DEFAULT_MODE,
+    scopes: str = "",
+    ttl: str = DEFAULT_TTL,
+    json: bool = False,
 ) -> None:
-    """Print a link to a desktop. It works once and soon expires: hand it over as a secret."""
+    """Print a link to a desktop. It works once and soon expires: hand it over as a secret.
+
+    A link of mode agent is for a program: it opens no page, but the desktop's computer-use service.
+    """
     from deskyard.access import access
 
-    granted = access.grant(target, routes or None, mode, ttl)
+    granted = access.grant(target, routes or None, mode, ttl, scopes or None)
     show(granted, as_json=json, text=granted["url"])
 
 

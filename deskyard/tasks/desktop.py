@@ -76,6 +76,28 @@ def health(_: Context, target: str, json: bool = False) -> None:
         raise Exit(code=1)
 
 
+@command(help={"target": TARGET, "json": "print JSON"})
+def freeze(_: Context, target: str, json: bool = False) -> None:
+    """Halt all that the agent runs on a desktop, at once; a person still sees the screen and types."""
+    from deskyard.life import freeze as agent_freeze
+
+    done = agent_freeze.freeze(target)
+    show(done, as_json=json, text=f"{target}: the agent is {'frozen' if done['frozen'] else 'NOT frozen'}")
+    if not done["frozen"]:
+        raise Exit(code=1)
+
+
+@command(help={"target": TARGET, "json": "print JSON"})
+def thaw(_: Context, target: str, json: bool = False) -> None:
+    """Let the agent of a desktop go on where it was halted."""
+    from deskyard.life import freeze as agent_freeze
+
+    done = agent_freeze.thaw(target)
+    show(done, as_json=json, text=f"{target}: the agent {'is still frozen' if done['frozen'] else 'goes on'}")
+    if done["frozen"]:
+        raise Exit(code=1)
+
+
 DRY = "say what would be done; touches nothing but notes in /home/.deskyard"
 PACKAGES = "install the packages again that its owner had installed"
 
@@ -222,7 +244,7 @@ def _text(found: dict[str, Any]) -> str:
 
 ns = Collection("desktop")
 for task in (
-    *(start, stop, restart, pause, resume, health),
+    *(start, stop, restart, pause, resume, health, freeze, thaw),
     *(upgrade, reinstall, roll_back, system_, migrate_home),
     *(set_key, keys, customise),
 ):

@@ -8,9 +8,12 @@ DEFAULT_TTL = f"{DEFAULT_HOURS}h"
 SOCKET = "run/deskyard-session/admin.sock"
 
 
-def grant(desktop: str, routes: Sequence[str] | None, mode: str, ttl: int, actor: str) -> dict[str, Any]:
-    """Make a link that opens a session once; without routes, of all that the mode allows; `ttl` in seconds."""
+def grant(
+    desktop: str, routes: Sequence[str] | None, mode: str, ttl: int, actor: str, scopes: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """Make a link that opens a session once; no routes or scopes: all that the mode allows; `ttl` in seconds."""
     asked = {"desktop": desktop, "routes": list(routes) if routes is not None else None, "mode": mode, "ttl": ttl}
+    asked["scopes"] = list(scopes) if scopes is not None else None
     return {"command": "grant", **asked, "actor": actor}
 
 
@@ -24,6 +27,6 @@ def revoke(session: str | None, desktop: str | None, everything: bool, actor: st
     return {"command": "revoke", "id": session, "desktop": desktop, "all": everything, "actor": actor}
 
 
-def named_routes(text: str | None) -> list[str] | None:
-    """Routes from a list with commas; None asks for all."""
+def listed(text: str | None) -> list[str] | None:
+    """Routes or scopes from a list with commas; None asks for all."""
     return [name for name in text.split(",") if name] if text is not None else None

@@ -77,9 +77,9 @@ def awake(plan: WorkspacePlan, desired: Mapping[str, str] | None = None) -> list
 
 
 def is_ready(status: Mapping[str, Any], desktops: Iterable[DesktopPlan]) -> bool:
-    """Whether a status of the gateway says that it and every route of these desktops answers."""
+    """Whether a status of the gateway says that it and every awaited route of these desktops answers."""
     told = status.get("desktops", {})
-    answers = (told.get(desktop.name, {}).get(route, {}) for desktop in desktops for route in desktop.routes)
+    answers = (told.get(desktop.name, {}).get(route, {}) for desktop in desktops for route in desktop.awaited)
     return bool(status.get("gateway_ready")) and all(answer.get("ready") for answer in answers)
 
 
@@ -142,7 +142,7 @@ def _news(status: dict[str, Any], seen: _Seen) -> list[tuple[str, str]]:
 def _missing(desktops: Sequence[DesktopPlan], status: dict[str, Any], seen: _Seen) -> str:
     parts = [] if status.get("gateway_ready") else [f"gateway ({status.get('error') or status.get('services')})"]
     for desktop in desktops:
-        parts += [f"{desktop.name}/{route}" for route in desktop.routes if f"{desktop.name}/{route}" not in seen.ready]
+        parts += [f"{desktop.name}/{route}" for route in desktop.awaited if f"{desktop.name}/{route}" not in seen.ready]
         if desktop.name not in seen.pinned:
             parts.append(f"{desktop.name}/guest agent")
     return ", ".join(parts)

@@ -68,6 +68,11 @@ class FakeDesktops:
                     return
                 fields = dict(one.split(": ", 1) for one in head.decode().split("\r\n")[1:] if ": " in one)
                 lower = {name.lower(): value for name, value in fields.items()}
+                if "upgrade" not in lower:
+                    # What a program asks for: here it is told what of it came.
+                    line.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nSet-Cookie: planted=1\r\n")
+                    line.sendall(f"Content-Length: {len(head)}\r\nConnection: close\r\n\r\n".encode() + head)
+                    return
                 key, wanted = lower["sec-websocket-key"], lower.get("sec-websocket-protocol")
                 protocol = f"Sec-WebSocket-Protocol: {wanted}\r\n" if wanted else ""
                 accept = base64.b64encode(hashlib.sha1((key + GUID).encode()).digest()).decode()

@@ -169,7 +169,7 @@ class Gateway:
 
     def start(self) -> None:
         self.root.chmod(0o755)
-        door, service, view, vnc, tty = free_ports(5)
+        door, service, view, vnc, tty, computer = free_ports(6)
         self.layout = Layout(
             root=self.root,
             program=self.root / "program",
@@ -182,7 +182,7 @@ class Gateway:
             false_tickets_per_minute=self.false_tickets_per_minute,
             **{"door_sockets": most_sockets(), **self.changes},
         )
-        self.ports = {"desktop": vnc, "terminal": tty}
+        self.ports = {"desktop": vnc, "terminal": tty, "computer": computer}
         self.authority = f"{HOSTNAME}:{door}"
         self.origin = f"https://{self.authority}"
         self.desktops = self.play_desktops()
@@ -270,6 +270,13 @@ class Gateway:
         status, facts, cookie = self.redeem(granted["ticket"])
         assert status == 200, facts
         return granted["id"], cookie
+
+    def program(self, desktop: str = "d1", **options: Any) -> tuple[str, dict[str, str]]:
+        """Id of a fresh session of a program, and the header that it sends."""
+        granted = self.grant(desktop, mode="agent", **options)
+        status, facts, cookie = self.redeem(granted["ticket"])
+        assert (status, cookie) == (200, ""), facts
+        return granted["id"], {"Authorization": f"Bearer {facts['token']}"}
 
     def request(
         self, method: str, path: str, body: str | None = None, headers: dict[str, str] | None = None

@@ -94,6 +94,8 @@ def haproxy(settings: Settings, layout: Layout, kids: Sequence[str], bundle: Pat
         kids=kids,
         bundle=bundle,
         routes=tuple(ROUTES.values()),
+        people=[route for route in ROUTES.values() if not route.for_programs],
+        programs=[route for route in ROUTES.values() if route.for_programs],
     )
 
 

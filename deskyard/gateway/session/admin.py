@@ -63,7 +63,13 @@ async def _dispatch(sessions: Sessions, request: dict[str, Any]) -> Any:
     match request["command"]:
         case "grant":
             return sessions.grant(
-                request["desktop"], request["routes"], request["mode"], request["ttl"], request["actor"]
+                request["desktop"],
+                request["routes"],
+                request["mode"],
+                request["ttl"],
+                request["actor"],
+                # A host of before knows no scopes.
+                request.get("scopes"),
             )
         case "list":
             return sessions.listing()

@@ -6,13 +6,19 @@ from http import HTTPStatus
 from deskyard.errors import GatewayError
 from deskyard.gateway.session.refusal import Refusal
 from deskyard.gateway.session.store import Session
+from deskyard.wire.computer import SCOPES
 from deskyard.wire.gateway_settings import Desktop
 from deskyard.wire.routes import ROUTES
 
 MIN_TTL_SECONDS = 1
 MAX_TTL_SECONDS = 24 * 3600
-MODES = ("drive", "view")
-VIEW_ROUTES = tuple(route.name for route in ROUTES.values() if route.viewable)
+AGENT = "agent"
+# What a mode may reach: people drive or look on, a program acts by the routes that are made for programs.
+MODES = {
+    "drive": tuple(route.name for route in ROUTES.values() if not route.for_programs),
+    "view": tuple(route.name for route in ROUTES.values() if route.viewable),
+    AGENT: tuple(route.name for route in ROUTES.values() if route.for_programs),
+}
 ASK_AGAIN = "ask for a new link: access.grant"
 
 
@@ -23,14 +29,30 @@ def check_grant(desktop: Desktop, routes: Sequence[str] | None, mode: str, ttl: 
     if not MIN_TTL_SECONDS <= ttl <= MAX_TTL_SECONDS:
         reason = f"must be from {MIN_TTL_SECONDS} to {MAX_TTL_SECONDS} seconds"
         raise GatewayError("ttl", ttl, reason, "choose a time within a day")
-    possible = VIEW_ROUTES if mode == "view" else tuple(desktop.routes)
+    possible = [route for route in MODES[mode] if route in desktop.routes]
     chosen = tuple(possible) if routes is None else tuple(routes)
     for route in chosen:
-        if route not in possible or route not in desktop.routes:
-            known = ", ".join(route for route in possible if route in desktop.routes)
-            raise GatewayError("routes", route, f"cannot be granted in mode {mode}", f"choose of: {known}")
+        if route not in possible:
+            reason, remedy = f"cannot be granted in mode {mode}", f"choose of: {', '.join(possible)}"
+            raise GatewayError("routes", route, reason, remedy)
     if not chosen:
         raise GatewayError("routes", "", "is empty", f"choose of: {', '.join(possible)}")
+    return tuple(sorted(set(chosen)))
+
+
+def check_scopes(scopes: Sequence[str] | None, mode: str) -> tuple[str, ...]:
+    """What a program may do with the desktop, all of it by default; raises `GatewayError` for what makes no sense."""
+    if mode != AGENT:
+        if scopes:
+            reason = f"mean nothing in mode {mode}"
+            raise GatewayError("scopes", ",".join(scopes), reason, f"grant --mode {AGENT}, or leave them out")
+        return ()
+    chosen = SCOPES if scopes is None else tuple(scopes)
+    for scope in chosen:
+        if scope not in SCOPES:
+            raise GatewayError("scopes", scope, "is no scope", f"choose of: {', '.join(SCOPES)}")
+    if not chosen:
+        raise GatewayError("scopes", "", "is empty", f"choose of: {', '.join(SCOPES)}")
     return tuple(sorted(set(chosen)))
 
 

@@ -12,7 +12,7 @@ from deskyard.errors import GatewayError
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.session import tokens
 from deskyard.gateway.session.audit import Audit
-from deskyard.gateway.session.grants import ASK_AGAIN, check_grant, why_not
+from deskyard.gateway.session.grants import ASK_AGAIN, check_grant, check_scopes, why_not
 from deskyard.gateway.session.pace import Pace
 from deskyard.gateway.session.proxy import Proxy
 from deskyard.gateway.session.refusal import Refusal
@@ -57,10 +57,18 @@ class Sessions:
         self._behind = False  # a worker may lack a session: the sweep gives all of them all sessions again
         self._closing = asyncio.Lock()
 
-    def grant(self, desktop: str, routes: Sequence[str] | None, mode: str, ttl: int, actor: str) -> dict[str, Any]:
+    def grant(
+        self,
+        desktop: str,
+        routes: Sequence[str] | None,
+        mode: str,
+        ttl: int,
+        actor: str,
+        scopes: Sequence[str] | None = None,
+    ) -> dict[str, Any]:
         """Make a ticket; raises `GatewayError` if it would allow what cannot be."""
         target = self.settings.desktop(desktop)
-        chosen = check_grant(target, routes, mode, ttl)
+        chosen, allowed = check_grant(target, routes, mode, ttl), check_scopes(scopes, mode)
         now = self._clock()
         ticket = secrets.token_urlsafe(32)
         session = Session(
@@ -72,6 +80,7 @@ class Sessions:
             issued=now,
             expires=now + ttl,
             ticket_expires=now + min(TICKET_SECONDS, ttl),
+            scopes=allowed,
         )
         with self._store.whole():
             self._store.add(session, ticket_hash(ticket))
@@ -83,6 +92,7 @@ class Sessions:
             "desktop": desktop,
             "routes": list(chosen),
             "mode": mode,
+            "scopes": list(allowed),
             "session_expires": int(session.expires),
             "ticket_expires": int(session.ticket_expires),
         }
@@ -314,6 +324,7 @@ class Sessions:
             desktop=session.desktop,
             routes=list(session.routes),
             mode=session.mode,
+            **({"scopes": list(session.scopes)} if session.scopes else {}),
             actor=session.actor,
             **facts,
         )
@@ -326,6 +337,7 @@ def describe(session: Session, now: float) -> dict[str, Any]:
         "desktop": session.desktop,
         "routes": list(session.routes),
         "mode": session.mode,
+        "scopes": list(session.scopes),
         "actor": session.actor,
         "issued": int(session.issued),
         "redeemed": int(session.redeemed) if session.redeemed else None,

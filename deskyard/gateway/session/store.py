@@ -32,7 +32,8 @@ create table if not exists sessions (
     address text,
     revoked real,
     closed real,
-    lease real
+    lease real,
+    scopes text not null default ''
 );
 create table if not exists drivers (
     desktop text primary key,
@@ -40,7 +41,10 @@ create table if not exists drivers (
     since real not null
 );
 """
-COLUMNS = "id, desktop, routes, mode, actor, issued, expires, ticket_expires, redeemed, address, revoked, closed, lease"
+COLUMNS = (
+    "id, desktop, routes, mode, actor, issued, expires, ticket_expires, redeemed, address, revoked, closed, lease,"
+    " scopes"
+)
 ENDS = "min(expires, coalesce(lease, expires))"
 ALIVE = f"redeemed is not null and revoked is null and {ENDS} > ?"
 KEEP_SECONDS = 30 * 24 * 3600
@@ -64,6 +68,7 @@ class Session:
     revoked: float | None = None
     closed: float | None = None
     lease: float | None = None  # until when its last cookie is good; a renewal moves it
+    scopes: tuple[str, ...] = ()  # of a program: what it may do with the desktop
 
     @property
     def ends(self) -> float:
@@ -98,8 +103,10 @@ class Store:
             with self._transaction() as db:
                 for statement in SCHEMA.split(";"):
                     db.execute(statement)
-                if "lease" not in [row[1] for row in db.execute("pragma table_info(sessions)")]:
-                    db.execute("alter table sessions add column lease real")
+                there = [row[1] for row in db.execute("pragma table_info(sessions)")]
+                for column in ("lease real", "scopes text not null default ''"):
+                    if column.split()[0] not in there:
+                        db.execute(f"alter table sessions add column {column}")
             path.chmod(0o600)
             self._reserve(path.with_name(f"{path.name}-journal"))
 
@@ -117,8 +124,8 @@ class Store:
         """Keep a new grant."""
         with self._transaction() as db:
             db.execute(
-                "insert into sessions (id, desktop, routes, mode, actor, issued, expires, ticket_expires, ticket_hash)"
-                " values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "insert into sessions (id, desktop, routes, mode, actor, issued, expires, ticket_expires, scopes,"
+                " ticket_hash) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     session.id,
                     session.desktop,
@@ -128,6 +135,7 @@ class Store:
                     session.issued,
                     session.expires,
                     session.ticket_expires,
+                    " ".join(session.scopes),
                     hashed_ticket,
                 ),
             )
@@ -260,5 +268,6 @@ class Store:
 
 
 def _session(row: tuple[Any, ...]) -> Session:
-    id, desktop, routes, *rest = row
-    return Session(id, desktop, tuple(routes.split()), *rest)
+    values = dict(zip(COLUMNS.split(", "), row, strict=True))
+    listed = {name: tuple(values[name].split()) for name in ("routes", "scopes")}
+    return Session(**{**values, **listed})

@@ -1,14 +1,20 @@
-"""The signed cookie: HAProxy verifies it before each upgrade, this service for everything else."""
+"""The signed token: HAProxy verifies it before each upgrade, this service for everything else.
+
+A browser keeps it as a cookie, a program sends it as a bearer token. Each has its own audience, so that neither passes
+for the other: what a desktop answers to a program must never be shown by a browser at the gateway's address.
+"""
 
 from collections.abc import Mapping
 from typing import Any
 
 import jwt
 
+from deskyard.gateway.session.grants import AGENT
 from deskyard.gateway.session.store import Session
 
 ISSUER = "deskyard-sessions"
 AUDIENCE = "deskyard-gateway"
+PROGRAMS = "deskyard-computer"
 ALGORITHM = "ES256"
 
 
@@ -21,13 +27,14 @@ def sign(session: Session, workspace: str, now: float, kid: str, key: str) -> st
     """The token of a redeemed session."""
     claims = {
         "iss": ISSUER,
-        "aud": AUDIENCE,
+        "aud": PROGRAMS if session.mode == AGENT else AUDIENCE,
         "jti": session.id,
         "workspace": workspace,
         "desktop": session.desktop,
         # Text in a fixed order: HAProxy reads no arrays.
         "routes": " ".join(sorted(session.routes)),
         "mode": session.mode,
+        "scopes": ",".join(sorted(session.scopes)),
         "iat": int(now),
         "nbf": int(now),
         "exp": int(session.ends),
@@ -35,8 +42,8 @@ def sign(session: Session, workspace: str, now: float, kid: str, key: str) -> st
     return jwt.encode(claims, key, algorithm=ALGORITHM, headers={"kid": kid})
 
 
-def verify(token: str, keys: Mapping[str, str], workspace: str) -> dict[str, Any] | None:
-    """The claims of a good token of this workspace, or nothing."""
+def verify(token: str, keys: Mapping[str, str], workspace: str, audience: str = AUDIENCE) -> dict[str, Any] | None:
+    """The claims of a good token of this workspace for this audience, or nothing."""
     try:
         kid = str(jwt.get_unverified_header(token).get("kid"))
         if kid not in keys:
@@ -45,7 +52,7 @@ def verify(token: str, keys: Mapping[str, str], workspace: str) -> dict[str, Any
             token,
             keys[kid],
             algorithms=[ALGORITHM],
-            audience=AUDIENCE,
+            audience=audience,
             issuer=ISSUER,
             leeway=5,
             options={"require": ["exp", "nbf", "jti", "iss", "aud"], "verify_exp": False},

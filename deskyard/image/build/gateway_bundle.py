@@ -6,9 +6,8 @@ from pathlib import Path
 
 from deskyard.host.command import run
 from deskyard.host.places import tree
+from deskyard.image.build import program
 
-# What of deskyard/ runs in a gateway: files and folders.
-PROGRAM = ("__init__.py", "errors.py", "wire", "gateway")
 VIEWER_FILES = ("package.json", "package-lock.json", "build.js")
 
 
@@ -30,12 +29,5 @@ def build(destination: Path) -> None:
 
 def _lay_out(assets: Path, destination: Path) -> None:
     shutil.rmtree(destination, ignore_errors=True)
-    package = destination / "deskyard"
-    package.mkdir(parents=True)
-    for name in PROGRAM:
-        source = tree() / "deskyard" / name
-        if source.is_dir():
-            shutil.copytree(source, package / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(source, package / name)
+    program.lay_out("gateway", destination)
     shutil.copytree(assets, destination / "assets")

@@ -6,7 +6,7 @@ from typing import Any
 from deskyard.host.places import tree
 from deskyard.host.progress import Timings, step
 from deskyard.image.base.artifact import get_artifacts
-from deskyard.image.build import gateway_bundle, npm_packages
+from deskyard.image.build import gateway_bundle, npm_packages, program
 from deskyard.model.image import HYGIENE_ROLE, Image
 from deskyard.plan.image.image import BaseKind, image_variables
 from deskyard.plan.image.package_snapshot import snapshot_variables
@@ -26,10 +26,13 @@ def ansible_variables(image: Image, kind: BaseKind, scratch: Path, timings: Timi
     }
     if image.artifacts:
         variables["image_artifacts_dir"] = str(get_artifacts(image, timings))
-    if image.bundle == "gateway":
+    if image.bundle is not None:
         bundle = scratch / "bundle"
         bundle.mkdir()
-        with step("make the gateway's bundle", timings):
-            gateway_bundle.build(bundle)
-        variables["gateway_bundle_dir"] = str(bundle)
+        with step(f"make the {image.bundle}'s bundle", timings):
+            if image.bundle == "gateway":
+                gateway_bundle.build(bundle)
+            else:
+                program.lay_out(image.bundle, bundle)
+        variables[f"{image.bundle}_bundle_dir"] = str(bundle)
     return variables

@@ -107,7 +107,7 @@ def _check_image(image: Image, tree: Path) -> None:
 
 def check_start(parent: AnyImage) -> None:
     """Raise `ConfigError` if no custom image can start from `parent`."""
-    if isinstance(parent, Image) and parent.bundle is not None:
+    if isinstance(parent, Image) and parent.bundle == "gateway":
         reason = "is the image of gateways; a workspace has no other gateway than ours"
         raise ConfigError("from", parent.name, reason, "write from: desktop")
 

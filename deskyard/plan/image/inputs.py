@@ -21,8 +21,12 @@ MECHANISM = {
     "first boot": "deskyard/image/build/first_boot.py",
     "variables": "deskyard/image/build/variables.py",
 }
-# What only some are made with: gateways, custom images, those with the packages of a day.
-BUNDLE_MECHANISM = {"gateway bundle": "deskyard/image/build/gateway_bundle.py"}
+# What only some are made with: those that carry a program of ours, custom images, those with the packages of a day.
+PROGRAM_MECHANISM = {"program": "deskyard/image/build/program.py"}
+BUNDLE_MECHANISM = {
+    "gateway": {**PROGRAM_MECHANISM, "gateway bundle": "deskyard/image/build/gateway_bundle.py"},
+    "computer": PROGRAM_MECHANISM,
+}
 CUSTOM_COMMON = ("ansible/roles/image_layer",)
 CUSTOM_MECHANISM = {"layer": "deskyard/image/build/layer.py", "npm packages": "deskyard/image/build/npm_packages.py"}
 SNAPSHOT_COMMON = ("ansible/roles/package_snapshot",)
@@ -113,7 +117,7 @@ def mechanism(image: AnyImage) -> dict[str, str]:
         return CUSTOM_MECHANISM
     return {
         **MECHANISM,
-        **(BUNDLE_MECHANISM if image.bundle else {}),
+        **(BUNDLE_MECHANISM[image.bundle] if image.bundle else {}),
         **(SNAPSHOT_MECHANISM if image.base.snapshot else {}),
     }
 

@@ -9,7 +9,7 @@ import yaml
 from deskyard.errors import ConfigError
 from deskyard.model.image import AnyImage, Image
 from deskyard.plan.account import AGENT, MANAGER
-from deskyard.wire.routes import DESKTOP, TERMINAL
+from deskyard.wire.routes import COMPUTER, DESKTOP, TERMINAL
 
 Documented = Mapping[str, Mapping[str, Any]]
 
@@ -18,10 +18,11 @@ BROWSERS = {"chromium": "/usr/bin/chromium", "chrome": "/usr/bin/google-chrome"}
 # What the Plan, the gateway and the programs that are sent into a desktop rely on, whatever image it has.
 FIXED: dict[str, str | int] = {
     **dict.fromkeys(("agent_user_name", "agent_openclaw_user", "desktop_session_user"), AGENT),
-    **dict.fromkeys(("vnc_server_user", "web_terminal_user"), AGENT),
+    **dict.fromkeys(("vnc_server_user", "web_terminal_user", "computer_use_user"), AGENT),
     "guest_base_management_user": MANAGER,
     "vnc_server_websocket_port": DESKTOP.port,
     "web_terminal_port": TERMINAL.port,
+    "computer_use_port": COMPUTER.port,
 }
 # Choices that a role has and no image can.
 REFUSED = {

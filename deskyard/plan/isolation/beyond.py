@@ -11,7 +11,7 @@ from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.wire.routes import ROUTES
 
 # So many desktops of another workspace are tried, and so much of the host.
-STRANGERS = 8
+STRANGERS = 7
 HOST_ADDRESSES, HOST_PORTS = 12, 24
 FOREIGN_PORTS = (22, 53, 443, *(route.port for route in ROUTES.values()))
 HOST_SERVICES = (22, 111, 2049, 5900, 8006, 16509, 16514)

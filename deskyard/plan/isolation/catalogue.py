@@ -86,7 +86,9 @@ def _from_the_gateway(made: Catalogue) -> None:
     for desktop in made.plan.desktops:
         for route, port in {"ssh": 22, **desktop.routes}.items():
             what = f"route {route} of {desktop.name}"
-            made.put(start, "routes", what, tcp(desktop.address, port), "reached", routes, reached_by=("open",))
+            # Nobody may listen there in a desktop of an older image: then it is the desktop itself that refuses.
+            open_to = ("open",) if route in ("ssh", *desktop.awaited) else ("open", "refused")
+            made.put(start, "routes", what, tcp(desktop.address, port), "reached", routes, reached_by=open_to)
         what = f"a port of {desktop.name} that is no route"
         action = tcp(desktop.address, 9999)
         made.put(start, "routes", what, action, "refused", output, reached_by=("open", "refused"))

@@ -257,7 +257,8 @@ def test_desktop_that_is_not_declared_is_refused(desktop: Desktop, target: str, 
 
 
 def test_images_with_an_agent_are_found_also_those_made_from_one(tmp_path: Path) -> None:
-    (tmp_path / "ansible").symlink_to(tree() / "ansible")
+    for folder in ("ansible", "deskyard"):
+        (tmp_path / folder).symlink_to(tree() / folder)
     shutil.copytree(tree() / "images", tmp_path / "images")
     for name, parent in {"mine": "agent", "plain": "desktop", "broken": "nothing"}.items():
         (tmp_path / "images" / name).mkdir()

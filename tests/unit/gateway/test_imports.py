@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deskyard.image.build import gateway_bundle
+from deskyard.image.build import gateway_bundle, program
 from deskyard.lab.changed_tests import imported
 
 TREE = Path(__file__).resolve().parents[3]
@@ -57,4 +57,4 @@ def test_there_are_modules_to_look_at(carried: Path) -> None:
 
 def test_what_is_carried_is_what_the_digest_follows() -> None:
     sources = yaml.safe_load((TREE / "images/gateway/image.yaml").read_text())["sources"]
-    assert {f"deskyard/{name}" for name in gateway_bundle.PROGRAM} | {"viewer"} == set(sources)
+    assert {f"deskyard/{name}" for name in program.PROGRAMS["gateway"]} | {"viewer"} == set(sources)

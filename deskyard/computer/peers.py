@@ -1,0 +1,44 @@
+"""Who may connect: programs of the desktop, and the gateway, which is its way out. Nobody else is answered."""
+
+import socket
+import struct
+from pathlib import Path
+from typing import Any
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from deskyard.computer.caller import LOOPBACK
+
+TABLE = Path("/proc/net/route")
+
+
+class Peers:
+    """An application that others than the gateway and the desktop itself find empty."""
+
+    def __init__(self, app: ASGIApp, table: Path = TABLE) -> None:
+        self._app = app
+        self._table = table
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on what comes from a peer that may ask."""
+        if scope["type"] == "lifespan" or self._is_known(scope.get("client")):
+            await self._app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            await send({"type": "http.response.start", "status": 403, "headers": [(b"content-length", b"0")]})
+            await send({"type": "http.response.body", "body": b""})
+
+    def _is_known(self, client: Any) -> bool:
+        # Asked each time: a desktop that starts from saved memory gets its address after the service has begun.
+        return client is not None and (client[0] in LOOPBACK or client[0] in gateways(self._table.read_text()))
+
+
+def gateways(table: str) -> set[str]:
+    """The addresses of the default routes in the kernel's table of IPv4 routes."""
+    rows = (line.split() for line in table.splitlines()[1:])
+    return {
+        socket.inet_ntoa(struct.pack("<I", int(row[2], 16)))
+        for row in rows
+        if len(row) > 7 and row[1] == "00000000" and row[7] == "00000000"
+    }

@@ -1,0 +1,59 @@
+"""Runs as root on a desktop: halts all that the agent runs, lets it go on, or says which it is.
+
+Sent over standard input and run by `python3`, so it knows only the standard library of Python 3.10 and later. It reads
+a request (one line of JSON with `action`) and answers one line of JSON.
+"""
+
+import json
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+SLICE = "agent.slice"
+GROUP = Path("/sys/fs/cgroup") / SLICE
+# The computer-use service of the desktop: what its hands hold down would stay down while it is halted.
+RELEASE = "http://127.0.0.1:6090/v1/release"
+SECONDS = 30
+
+
+def asked(action: str) -> dict[str, Any]:
+    """Do what is asked; `frozen` is what the kernel says afterwards."""
+    answer: dict[str, Any] = {}
+    if action == "freeze":
+        answer["released"] = release()
+    if action in ("freeze", "thaw"):
+        subprocess.run(["systemctl", action, SLICE], capture_output=True, text=True, timeout=SECONDS, check=True)
+    return {**answer, "frozen": is_frozen()}
+
+
+def release() -> bool:
+    """Let go of all keys and buttons; false if the service does not answer, and then holds none either."""
+    request = urllib.request.Request(RELEASE, b"{}", {"Content-Type": "application/json"}, method="POST")
+    try:
+        with urllib.request.urlopen(request, timeout=SECONDS) as done:
+            return bool(done.status == 200)
+    except OSError:
+        return False
+
+
+def is_frozen() -> bool:
+    """What the kernel says of the agent's processes, those of all units below the slice."""
+    events = GROUP / "cgroup.events"
+    return events.exists() and "frozen 1" in events.read_text()
+
+
+def main() -> None:
+    """Answer the request on standard input."""
+    try:
+        answer = asked(json.loads(sys.stdin.readline())["action"])
+    except subprocess.CalledProcessError as failed:
+        answer = {"error": f"{failed.cmd[0]}: {failed.stderr.strip()}"}
+    except (OSError, KeyError, ValueError, subprocess.SubprocessError) as error:
+        answer = {"error": f"{type(error).__name__}: {error}"}
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""Halts what an agent runs on its desktop, at once and all of it, and lets it go on where it was."""
+
+from typing import Any
+
+from deskyard.desktop import program
+from deskyard.guest import freeze as guest_freeze
+from deskyard.life import power
+
+
+def freeze(target: str) -> dict[str, Any]:
+    """Halt the agent of WORKSPACE/DESKTOP: keys and buttons are released, then no process of it runs any more.
+
+    The desktop stays: a person sees the screen, types, and uses the terminal.
+    """
+    return _asked(target, "freeze")
+
+
+def thaw(target: str) -> dict[str, Any]:
+    """Let the agent go on; it finds the time gone, and connections perhaps broken."""
+    return _asked(target, "thaw")
+
+
+def look(target: str) -> dict[str, Any]:
+    """Whether the agent is halted."""
+    return _asked(target, "look")
+
+
+def _asked(target: str, action: str) -> dict[str, Any]:
+    name, desktop = power.names(target)
+    plan, _ = power.look_up(name)
+    plan.desktop(desktop)
+    answer = program.ask(plan, desktop, guest_freeze, {"action": action})
+    return {"desktop": target, **answer}

@@ -1,0 +1,36 @@
+"""The computer-use service: it answers, sees the desktop's screen, and is the agent's."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from testinfra.host import Host
+
+Eventually = Callable[[Callable[[], bool], str], None]
+
+ASK = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=60).read().decode())"
+
+
+def ask(host: Host, port: int, path: str) -> str:
+    """What the service answers to a program of the desktop."""
+    said: str = host.run(f"python3 -c %s http://127.0.0.1:{port}%s", ASK, path).stdout
+    return said.strip()
+
+
+def test_service_answers(host: Host, defaults: dict[str, Any], eventually: Eventually) -> None:
+    eventually(lambda: ask(host, defaults["computer_use_port"], "/healthz") == "ok", "the service answers")
+
+
+def test_service_sees_the_screen_in_its_size(host: Host, defaults: dict[str, Any], eventually: Eventually) -> None:
+    display = defaults["computer_use_display"]
+    port = defaults["computer_use_port"]
+    eventually(lambda: ask(host, port, "/v1/windows").startswith("{"), "the service sees windows")
+    found = json.loads(ask(host, port, "/v1/screen?format=jpeg&answer=json"))
+    size = host.check_output(f"sudo -u agent env DISPLAY=:{display} xdpyinfo")
+    assert f"{found['size'][0]}x{found['size'][1]}" in size
+
+
+def test_service_is_the_agents_and_not_root(host: Host, defaults: dict[str, Any]) -> None:
+    assert host.service("computer-use").is_enabled
+    command = f"/usr/bin/python3 -m deskyard.computer --port {defaults['computer_use_port']}"
+    assert host.process.get(args=command).user == defaults["computer_use_user"]
