@@ -54,7 +54,7 @@ async def watching(sandbox: AsyncSandbox, home: Path) -> None:
     handle = await sandbox.files.watch_dir("watched", on_event=heard)
     await sandbox.files.write("watched/file", "x")
     await asyncio.wait_for(written.wait(), 20)
-    await handle.stop()
+    await handle.stop()  # type: ignore[no-untyped-call]
 
 
 async def terminals(sandbox: AsyncSandbox, home: Path) -> None:
