@@ -113,7 +113,9 @@ async def open_door(url: str, ca: str | None) -> Door:
     except (OSError, ssl.SSLError) as error:
         remedy = "give the file that the gateway's certificate can be checked with"
         raise DesktopError("ca", str(ca), f"cannot be read ({error})", remedy) from error
-    client = httpx.AsyncClient(verify=tls if tls else True, timeout=httpx.Timeout(30, read=None))
+    # The gateway gives sessions to its own pages, and to programs that say that they speak for it.
+    own = {"Origin": origin}
+    client = httpx.AsyncClient(headers=own, verify=tls if tls else True, timeout=httpx.Timeout(30, read=None))
     try:
         if not parts.fragment:
             return Door(client, origin + parts.path.rstrip("/"), {}, tls)

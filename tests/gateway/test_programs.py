@@ -1,16 +1,19 @@
 """Programs at the door: a bearer token for the computer-use service of a desktop, and never a cookie."""
 
 import json
+import socket
 import time
+from pathlib import Path
 from typing import Any
 
 import jwt
 import pytest
+from deskyard_sdk import Desktop, DesktopError
 
 from deskyard.errors import GatewayError
 from deskyard.gateway.session import signing
 from deskyard.wire.computer import SCOPES
-from tests.gateway.support import Gateway
+from tests.gateway.support import HOSTNAME, Gateway, wait_for
 from tests.gateway.test_door_alone import ended_at_the_door, written
 
 PLACE = "/d/d1/computer/v1/screen"
@@ -177,3 +180,30 @@ def test_audit_names_the_scopes_of_a_program(gateway: Gateway) -> None:
     events = [event for event in gateway.audit() if event.get("session") == id]
     assert {event["event"] for event in events} == {"grant", "redeem"}
     assert all(event["scopes"] == ["act", "see"] for event in events)
+
+
+def test_sdk_redeems_and_renews_and_hears_that_it_was_revoked(
+    gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = socket.getaddrinfo
+
+    def here(host: Any, *rest: Any, **named: Any) -> Any:
+        return find("127.0.0.1" if host in (HOSTNAME, HOSTNAME.encode()) else host, *rest, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", here)
+    monkeypatch.setattr("deskyard_sdk.door.AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr("deskyard_sdk.door.LEFT", 0.0)
+    authority = tmp_path / "ca.pem"
+    authority.write_text(gateway.issuer.pem)
+    granted = gateway.grant("d1", mode="agent", scopes=["see"])
+    with Desktop.connect(granted["url"], ca=str(authority)) as desktop:
+        assert desktop.facts["scopes"] == ["see"]
+
+        def renewed() -> list[Any]:
+            return [e for e in gateway.audit() if (e["event"], e.get("session")) == ("renew", granted["id"])]
+
+        wait_for("a renewal", renewed)
+        gateway.revoke(granted["id"])
+        with pytest.raises(DesktopError) as refused:
+            desktop.screen()
+    assert refused.value.status == 401
