@@ -14,7 +14,7 @@ from deskyard.model.site import Site
 from deskyard.plan.backup import Moment
 from deskyard.plan.image.source import ImageSource
 from deskyard.plan.isolation.probe import HostFacts
-from deskyard.plan.power import Power
+from deskyard.plan.power import Moved, Power
 from deskyard.plan.snapshot import Snapshot
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.site.files import read_site
@@ -74,6 +74,13 @@ class SystemDisk(Protocol):
         """Delete what lies beside it, staged or kept."""
 
 
+class Moves(Protocol):
+    """What the machines of a workspace do, from the moment on that somebody listens."""
+
+    def next(self, seconds: float) -> Moved | None:
+        """The next move; None if there is none for so long. With 0 what is known already."""
+
+
 class Machines(Protocol):
     """The machines of a workspace, by the names in the Plan."""
 
@@ -83,6 +90,9 @@ class Machines(Protocol):
         `state` is `running`, `paused` (memory kept by its process), `saved` (memory kept on disk), `io-error` (paused
         by the hypervisor, mostly for want of room) or `stopped`; `desired` is a `Power`.
         """
+
+    def moves(self) -> AbstractContextManager[Moves]:
+        """Hear what they do from now on: pushed where the backend can, else looked for at a bounded pace."""
 
     def desired(self) -> dict[str, Power]:
         """What each machine that is there is wanted to be."""

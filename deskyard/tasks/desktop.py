@@ -2,6 +2,7 @@
 
 import getpass
 import sys
+from json import dumps
 from typing import Any
 
 from invoke import Collection, Context, Exit
@@ -62,6 +63,44 @@ def resume(_: Context, target: str, wait: bool = True, json: bool = False) -> No
 
     done = power.start(target, wait=wait)
     show(done, as_json=json, text=power.text(done))
+
+
+@command(
+    help={
+        "target": TARGET,
+        "for_": "the state: ready (all its routes answer), provisioning, booting, stopping, stopped, paused, error, "
+        "io-error",
+        "timeout": "at most so long: 90s, 5m (default: as long as a desktop may need to boot)",
+        "json": "print JSON",
+    }
+)
+def wait(_: Context, target: str, for_: str = "ready", timeout: str = "", json: bool = False) -> None:
+    """Wait until a desktop is in a state; exit code 1 if it is not in time, or breaks meanwhile."""
+    from deskyard.access import access
+    from deskyard.life import events as desktop_events
+
+    found = desktop_events.wait(target, for_, access.seconds(timeout) if timeout else None)
+    show(desktop_events.plain(found), as_json=json, text=desktop_events.line(found))
+
+
+@command(
+    help={
+        "workspace": "name of the workspace",
+        "follow": "go on with every change, until Ctrl-C",
+        "json": "print JSON, with --follow an object on each line",
+    }
+)
+def events(_: Context, workspace: str, follow: bool = False, json: bool = False) -> None:
+    """Say how far each desktop of a workspace is, and with --follow each change in the moment that it comes."""
+    from deskyard.life import events as desktop_events
+
+    if not follow:
+        found = desktop_events.now(workspace)
+        text = "\n".join(map(desktop_events.line, found))
+        show({"workspace": workspace, "events": [desktop_events.plain(one) for one in found]}, as_json=json, text=text)
+        return
+    for event in desktop_events.follow(workspace):
+        print(dumps(desktop_events.plain(event)) if json else desktop_events.line(event), flush=True)
 
 
 @command(help={"target": TARGET, "json": "print JSON"})
@@ -244,7 +283,7 @@ def _text(found: dict[str, Any]) -> str:
 
 ns = Collection("desktop")
 for task in (
-    *(start, stop, restart, pause, resume, health, freeze, thaw),
+    *(start, stop, restart, pause, resume, wait, events, health, freeze, thaw),
     *(upgrade, reinstall, roll_back, system_, migrate_home),
     *(set_key, keys, customise),
 ):

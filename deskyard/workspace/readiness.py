@@ -2,19 +2,19 @@
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from deskyard.engine.backend import machines_of
+from deskyard.engine.backend import Moves, machines_of
 from deskyard.engine.running import stopped_machines
 from deskyard.errors import CommandError, SiteError
 from deskyard.host.deadline import Deadline
 from deskyard.host.places import places
 from deskyard.host.progress import say
-from deskyard.plan.power import Power
+from deskyard.plan.power import Power, Stage
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.site.ssh_link import GATEWAY, SshLink
 
@@ -49,24 +49,38 @@ def wait(
     deadline = Deadline(SECONDS[plan.accelerator] if seconds is None else seconds)
     seen = _Seen(set(), set())
     awaited = awake(plan) if desktops is None else desktops
-    while True:
-        _pin_desktops(plan, awaited, seen)
-        asked = time.monotonic()
-        status = ask(plan)
-        pause = PAUSE_PER_ANSWER * (time.monotonic() - asked)
-        for desktop, route in _news(status, seen):
-            say(f"    {desktop}/{route} answers")
-            if on_route is not None:
-                on_route(desktop, route)
-        if is_ready(status, awaited) and len(seen.pinned) == len(awaited):
-            return status
-        needed = {plan.gateway.machine.domain, *(desktop.machine.domain for desktop in awaited)}
-        dead = [domain for domain in stopped_machines(plan) if domain in needed]
-        if dead or deadline.is_over:
-            folder = keep_evidence(plan)
-            reason = f"stopped: {', '.join(dead)}" if dead else f"not ready in time: {_missing(awaited, status, seen)}"
-            raise SiteError("workspace", plan.name, reason, f"see {folder}, then run the same command again")
-        time.sleep(min(max(pause, PAUSE_SECONDS), LONGEST_PAUSE_SECONDS))
+    needed = {plan.gateway.machine.domain, *(desktop.machine.domain for desktop in awaited)}
+    with machines_of(plan).moves() as moves:
+        while True:
+            _pin_desktops(plan, awaited, seen)
+            asked = time.monotonic()
+            status = ask(plan)
+            pause = pause_after(time.monotonic() - asked)
+            for desktop, route in _news(status, seen):
+                say(f"    {desktop}/{route} answers")
+                if on_route is not None:
+                    on_route(desktop, route)
+            if is_ready(status, awaited) and len(seen.pinned) == len(awaited):
+                return status
+            dead = [domain for domain in stopped_machines(plan) if domain in needed]
+            if dead or deadline.is_over:
+                reason = f"stopped: {', '.join(dead)}" if dead else _missing(awaited, status, seen)
+                folder = keep_evidence(plan)
+                raise SiteError("workspace", plan.name, reason, f"see {folder}, then run the same command again")
+            _rest(moves, needed, pause)
+
+
+def pause_after(seconds: float) -> float:
+    """How long to leave a gateway alone that took so many seconds to answer."""
+    return min(max(PAUSE_PER_ANSWER * seconds, PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)
+
+
+def _rest(moves: Moves, needed: Collection[str], seconds: float) -> None:
+    """Leave the gateway alone for so long; at once back if a machine stops that is needed."""
+    deadline = Deadline(seconds)
+    while (moved := moves.next(deadline.left)) is not None:
+        if moved.domain in needed and moved.stage in (Stage.STOPPED, Stage.ERROR):
+            return
 
 
 def awake(plan: WorkspacePlan, desired: Mapping[str, str] | None = None) -> list[DesktopPlan]:
@@ -145,4 +159,4 @@ def _missing(desktops: Sequence[DesktopPlan], status: dict[str, Any], seen: _See
         parts += [f"{desktop.name}/{route}" for route in desktop.awaited if f"{desktop.name}/{route}" not in seen.ready]
         if desktop.name not in seen.pinned:
             parts.append(f"{desktop.name}/guest agent")
-    return ", ".join(parts)
+    return f"not ready in time: {', '.join(parts)}"

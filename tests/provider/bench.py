@@ -1,6 +1,7 @@
 """A connection to the real libvirt, and what tests make over it."""
 
 import os
+import signal
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,6 +81,10 @@ class Bench:
             "interfaces": [{"mac": MAC, **nic, "address": "10.99.1.20", "isolated": True}],
         }
         return self.make(DomainKind(), inputs)
+
+    def kill(self) -> None:
+        """End the machine's QEMU as a fault would; only that of this test's machine."""
+        os.kill(int(Path(f"/run/libvirt/qemu/{PREFIX}.pid").read_text()), signal.SIGKILL)
 
     def clean(self) -> None:
         """Remove all, last made first; the empty guest hears no request to shut down."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from deskyard.errors import SiteError
-from deskyard.plan.power import Power
+from deskyard.plan.power import Power, Stage
 from deskyard.site.files import read_site
 from deskyard.site.proxmox.life import power
 from deskyard.site.proxmox.machines import ClusterMachines
@@ -218,3 +218,15 @@ def test_a_gateway_that_is_wanted_off_is_not_waited_for(gateway: Gateway) -> Non
     machines.want(domain, Power.RUNNING)
     gateway.tell()
     assert gateway.commands == TOLD
+
+
+def test_what_somebody_else_does_with_a_machine_is_seen_within_some_seconds(desk: Desk) -> None:
+    with desk.machines.moves() as moves:
+        path = desk.rack.node_path(NAME, "dev1")
+        found = []
+        for verb in ("suspend", "resume", "stop"):
+            desk.rack.root.ask("POST", f"{path}/status/{verb}")
+            moved = moves.next(60)
+            assert moved is not None
+            found.append((moved.domain, moved.stage))
+    assert found == [(desk.domain, stage) for stage in (Stage.PAUSED, Stage.BOOTING, Stage.STOPPED)]

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 from xml.etree import ElementTree
@@ -11,7 +12,7 @@ import libvirt
 from deskyard.plan.power import Power
 from deskyard.plan.snapshot import Snapshot
 from deskyard.plan.workspace import WorkspacePlan
-from deskyard.site.libvirt import agent, daemon, power, snapshots
+from deskyard.site.libvirt import agent, daemon, moves, power, snapshots
 from deskyard.site.libvirt.backup.backups import LibvirtBackups
 from deskyard.site.libvirt.system_disk import LibvirtSystemDisk
 
@@ -35,6 +36,10 @@ class LibvirtMachines:
         """State, what it is wanted to be, and size of each machine that is there."""
         return self._of_each(_state)
 
+    def moves(self) -> AbstractContextManager[moves.LibvirtMoves]:
+        """Hear what they do, as libvirt tells it."""
+        return moves.listening(self._names)
+
     def desired(self) -> dict[str, Power]:
         """What each machine that is there is wanted to be."""
         return self._of_each(power.desired)
@@ -51,8 +56,8 @@ class LibvirtMachines:
 
     def shut_down(self, domain: str, *, force: bool) -> None:
         """Let the guest shut down, or pull its plug."""
-        with daemon.machine(domain) as machine:
-            power.shut_down(machine, force=force)
+        with moves.listening([domain]) as heard, daemon.machine(domain) as machine:
+            power.shut_down(machine, force=force, pause=heard.rest)
 
     def pause(self, domain: str, *, to_disk: bool) -> None:
         """Halt a machine as it is."""

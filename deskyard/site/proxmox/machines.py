@@ -1,8 +1,8 @@
 """The machines of a workspace on a cluster: how they are, and what they showed before they failed."""
 
 import json
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,6 +20,7 @@ from deskyard.site.proxmox.each import ask_each
 from deskyard.site.proxmox.life.power import MachinePower, state_of
 from deskyard.site.proxmox.life.snapshots import MachineSnapshots
 from deskyard.site.proxmox.machine import is_running, vm_path
+from deskyard.site.proxmox.moves import ClusterMoves
 from deskyard.site.proxmox.wiring import wired
 
 
@@ -52,7 +53,7 @@ class ClusterMachines:
     """What status and readiness ask of the machines of one workspace, and what moves them."""
 
     def __init__(self, plan: WorkspacePlan, site: Site) -> None:
-        self._plan, self._client = plan, connect(site)
+        self._plan, self._site, self._client = plan, site, connect(site)
         self._state_storage = site.cluster.storages.disks
         # What the cluster did not let be written yet: see `MachinePower.want`.
         self._unwritten: dict[str, Power] = {}
@@ -65,6 +66,11 @@ class ClusterMachines:
     def states(self) -> dict[str, dict[str, Any]]:
         """State, what it is wanted to be, and size of each machine that is there."""
         return {domain: state for (domain, _), state in ask_each(self._found.items(), lambda one: self._state(one[1]))}
+
+    @contextmanager
+    def moves(self) -> Iterator[ClusterMoves]:
+        """What they do from now on, with machines that are made meanwhile."""
+        yield ClusterMoves(lambda: ClusterMachines(self._plan, self._site).states(), self._client.sleep)
 
     def desired(self) -> dict[str, Power]:
         """What each machine that is there is wanted to be."""

@@ -11,10 +11,11 @@ from deskyard.errors import SiteError
 from deskyard.host.deadline import Deadline
 from deskyard.model.site import Site
 from deskyard.model.workspace import Workspace
-from deskyard.plan.power import Power
+from deskyard.plan.power import Power, Stage
 from deskyard.plan.workspace import WorkspacePlan, plan_workspace
 from deskyard.site.ssh_link import SshLink
 from deskyard.workspace import readiness
+from tests.support.moves import Moves
 
 DESKTOPS = ("dev1", "dev2")
 PLAN = plan_workspace(
@@ -37,6 +38,11 @@ class Machines:
 
     def __init__(self, *asleep: str) -> None:
         self.asleep = asleep
+        self.told = Moves()
+
+    def moves(self) -> Moves:
+        """What a test tells."""
+        return self.told
 
     def desired(self) -> dict[str, Power]:
         """What each is wanted to be."""
@@ -75,20 +81,19 @@ def test_the_machines_are_looked_at_only_while_a_desktop_is_not_pinned(
 def test_gateway_that_answers_slowly_is_asked_less_often(
     monkeypatch: pytest.MonkeyPatch, answer_seconds: float, pause: float
 ) -> None:
-    now, answers, pauses = [0.0], [silent(*DESKTOPS), silent()], list[float]()
+    now, answers, machines = [0.0], [silent(*DESKTOPS), silent()], Machines()
 
     def ask(_: WorkspacePlan) -> dict[str, Any]:
         now[0] += answer_seconds
         return answers.pop(0)
 
     monkeypatch.setattr(readiness, "ask", ask)
-    monkeypatch.setattr(readiness, "machines_of", lambda _: Machines())
+    monkeypatch.setattr(readiness, "machines_of", lambda _: machines)
     monkeypatch.setattr(readiness, "stopped_machines", lambda _: [])
     monkeypatch.setattr(SshLink, "pin", lambda *_: None)
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(time, "sleep", pauses.append)
     assert readiness.wait(PLAN) == silent()
-    assert pauses == [pytest.approx(pause)]
+    assert machines.told.waits == [pytest.approx(pause)]
 
 
 @pytest.mark.parametrize(
@@ -132,3 +137,20 @@ def test_machine_that_stopped_by_itself_ends_the_wait(monkeypatch: pytest.Monkey
     monkeypatch.setattr(SshLink, "pin", lambda *_: None)
     with pytest.raises(SiteError, match=r"stopped: deskyard-lab\.dev2"):
         readiness.wait(PLAN)
+
+
+def test_machine_that_stops_is_noticed_at_once_and_what_others_do_is_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    dev1, dev2 = (desktop.machine.domain for desktop in PLAN.desktops)
+    machines, dead = Machines(), list[list[str]]([[], [dev1]])
+    for domain, stage in ((dev2, Stage.STOPPED), (dev1, Stage.BOOTING), (dev1, Stage.STOPPED)):
+        machines.told.tell(domain, stage)
+    monkeypatch.setattr(readiness, "ask", lambda _: silent(*DESKTOPS))
+    monkeypatch.setattr(readiness, "machines_of", lambda _: machines)
+    monkeypatch.setattr(readiness, "stopped_machines", lambda _: dead.pop(0))
+    monkeypatch.setattr(readiness, "keep_evidence", lambda _: tmp_path)
+    monkeypatch.setattr(SshLink, "pin", lambda *_: None)
+    with pytest.raises(SiteError, match=r"stopped: deskyard-lab\.dev1"):
+        readiness.wait(PLAN, desktops=[PLAN.desktop("dev1")])
+    assert (machines.told.waits, list(machines.told.coming)) == ([], [])

@@ -1,0 +1,163 @@
+"""Says how far desktops are, each change as it comes: of machines by the hypervisor, of routes by the gateway."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from deskyard.engine.backend import Machines, Moves
+from deskyard.errors import ConfigError, SiteError
+from deskyard.host.deadline import Deadline
+from deskyard.life import power
+from deskyard.plan.power import BROKEN, Moved, Stage, follows, stage_of
+from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
+from deskyard.workspace import readiness
+
+# Whoever listens wakes that often without any news, to see whether the time is over.
+QUIET_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Event:
+    """A desktop came to a state, at a Unix time; of what is so already, when that was seen."""
+
+    workspace: str
+    desktop: str
+    state: Stage
+    at: float
+    detail: str = ""
+
+
+def follow(workspace: str, seconds: float | None = None) -> Iterator[Event]:
+    """Each desktop as it is, then every change, for so long or for ever."""
+    plan, machines = power.look_up(workspace)
+    yield from _follow(plan, machines, plan.desktops, Deadline(seconds) if seconds is not None else None)
+
+
+def now(workspace: str) -> list[Event]:
+    """Each desktop as it is; the gateway is asked once."""
+    plan, machines = power.look_up(workspace)
+    with machines.moves() as moves:
+        watch = _Watch(plan, plan.desktops, moves)
+        watch.look(machines)
+        watch.ask()
+    return [watch.latest[desktop.machine.domain] for desktop in plan.desktops]
+
+
+def wait(target: str, state: str, seconds: float | None = None) -> Event:
+    """Wait until a desktop is in a state, by default as long as one may need to boot; its event.
+
+    Raises `SiteError` if it is not in time, or at once if it broke meanwhile.
+    """
+    wanted = _stage(state)
+    name, desktop = power.names(target)
+    plan, machines = power.look_up(name)
+    limit = readiness.SECONDS[plan.accelerator] if seconds is None else seconds
+    last: Event | None = None
+    for last in _follow(plan, machines, [plan.desktop(desktop)], Deadline(limit)):
+        if last.state is wanted:
+            return last
+        if last.state in BROKEN and wanted is not Stage.STOPPED:
+            why = f" ({last.detail})" if last.detail else ""
+            raise SiteError("desktop", target, f"{last.state}{why}", f"see ./inv workspace.status {name}")
+    seen = last.state if last else "unknown"
+    remedy = "wait longer with --timeout, or see ./inv desktop.health"
+    raise SiteError("desktop", target, f"is not {wanted} after {limit:.0f} s, but {seen}", remedy)
+
+
+def line(event: Event) -> str:
+    """An event as a person reads it."""
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.at))
+    return "  ".join(filter(None, [when, f"{event.workspace}/{event.desktop}", event.state, event.detail]))
+
+
+def plain(event: Event) -> dict[str, Any]:
+    """An event for programs."""
+    return asdict(event)
+
+
+def _stage(state: str) -> Stage:
+    try:
+        return Stage(state)
+    except ValueError as error:
+        raise ConfigError("--for", state, "is no state of a desktop", f"choose one of: {', '.join(Stage)}") from error
+
+
+def _follow(
+    plan: WorkspacePlan, machines: Machines, desktops: Sequence[DesktopPlan], deadline: Deadline | None
+) -> Iterator[Event]:
+    with machines.moves() as moves:
+        # Only then the first look: what happens between the two is heard.
+        watch = _Watch(plan, desktops, moves)
+        yield from watch.look(machines)
+        while True:
+            left = QUIET_SECONDS if deadline is None else deadline.left
+            yield from watch.next(min(QUIET_SECONDS, left))
+            if deadline is not None and deadline.is_over:
+                return
+
+
+class _Watch:
+    """What was told of each desktop last, by the name of its machine."""
+
+    def __init__(self, plan: WorkspacePlan, desktops: Sequence[DesktopPlan], moves: Moves) -> None:
+        self._plan, self._moves = plan, moves
+        self._desktops = {desktop.machine.domain: desktop for desktop in desktops}
+        self._next_question = Deadline(0)
+        self.latest: dict[str, Event] = {}
+
+    def look(self, machines: Machines) -> list[Event]:
+        """Each machine by its own state."""
+        states, at = machines.states(), time.time()
+        told = [self._tell(domain, stage_of(states.get(domain)), at) for domain in self._desktops]
+        return [event for event in told if event is not None]
+
+    def next(self, seconds: float) -> list[Event]:
+        """The next news, of a machine or of routes; nothing if there is none for so long."""
+        waits = min(seconds, self._next_question.left) if self._booting() else seconds
+        moved = self._moves.next(waits)
+        if moved is not None:
+            return self._heard([moved])
+        return self.ask() if self._next_question.left == 0 else []
+
+    def ask(self) -> list[Event]:
+        """The gateway, for the routes of what boots; what moved while it answered is not taken for ready."""
+        booting = self._booting()
+        if not booting:
+            return []
+        asked = time.monotonic()
+        status = readiness.ask(self._plan)
+        self._next_question = Deadline(readiness.pause_after(time.monotonic() - asked))
+        told = self._heard(list(iter(lambda: self._moves.next(0), None)))
+        moved = {event.desktop for event in told}
+        for desktop in booting:
+            if desktop.name not in moved:
+                told += self._answered(desktop, status)
+        return told
+
+    def _answered(self, desktop: DesktopPlan, status: dict[str, Any]) -> list[Event]:
+        answers = status["desktops"].get(desktop.name, {})
+        routes = sorted(route for route, answer in answers.items() if answer.get("ready"))
+        ready = readiness.is_ready(status, [desktop])
+        event = self._tell(
+            desktop.machine.domain, Stage.READY if ready else Stage.BOOTING, time.time(), ", ".join(routes)
+        )
+        return [event] if event is not None else []
+
+    def _heard(self, moves: list[Moved]) -> list[Event]:
+        told = [self._tell(one.domain, one.stage, one.at, one.detail) for one in moves if one.domain in self._desktops]
+        return [event for event in told if event is not None]
+
+    def _tell(self, domain: str, stage: Stage, at: float, detail: str = "") -> Event | None:
+        """The event, if it is one: the same again without any new detail is not."""
+        before = self.latest.get(domain)
+        if before is not None and not follows(before.state, stage):
+            return None
+        if before is not None and before.state is stage and detail in ("", before.detail):
+            return None
+        event = Event(self._plan.name, self._desktops[domain].name, stage, at, detail)
+        self.latest[domain] = event
+        return event
+
+    def _booting(self) -> list[DesktopPlan]:
+        return [self._desktops[domain] for domain, event in self.latest.items() if event.state is Stage.BOOTING]

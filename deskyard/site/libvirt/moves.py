@@ -1,0 +1,132 @@
+"""What machines do, as libvirt tells it in the moment that it happens: nobody asks for it again and again."""
+
+import functools
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import libvirt
+
+from deskyard.errors import SiteError
+from deskyard.plan.power import Moved, Power, Stage
+from deskyard.site.libvirt import daemon, power
+
+# By libvirt's event: the stage.
+LIFECYCLE: dict[int, Stage] = {
+    libvirt.VIR_DOMAIN_EVENT_DEFINED: Stage.PROVISIONING,
+    libvirt.VIR_DOMAIN_EVENT_UNDEFINED: Stage.PROVISIONING,
+    libvirt.VIR_DOMAIN_EVENT_STARTED: Stage.BOOTING,
+    libvirt.VIR_DOMAIN_EVENT_RESUMED: Stage.BOOTING,
+    libvirt.VIR_DOMAIN_EVENT_SUSPENDED: Stage.PAUSED,
+    libvirt.VIR_DOMAIN_EVENT_PMSUSPENDED: Stage.PAUSED,
+    libvirt.VIR_DOMAIN_EVENT_SHUTDOWN: Stage.STOPPING,
+    libvirt.VIR_DOMAIN_EVENT_STOPPED: Stage.STOPPED,
+    libvirt.VIR_DOMAIN_EVENT_CRASHED: Stage.ERROR,
+}
+# Where the event's detail says more than the event.
+DETAILS: dict[tuple[int, int], tuple[Stage, str]] = {
+    (libvirt.VIR_DOMAIN_EVENT_SUSPENDED, libvirt.VIR_DOMAIN_EVENT_SUSPENDED_IOERROR): (Stage.IO_ERROR, ""),
+    (libvirt.VIR_DOMAIN_EVENT_STOPPED, libvirt.VIR_DOMAIN_EVENT_STOPPED_SAVED): (Stage.PAUSED, "memory on disk"),
+    (libvirt.VIR_DOMAIN_EVENT_STOPPED, libvirt.VIR_DOMAIN_EVENT_STOPPED_DESTROYED): (Stage.STOPPED, "plug pulled"),
+    (libvirt.VIR_DOMAIN_EVENT_STOPPED, libvirt.VIR_DOMAIN_EVENT_STOPPED_CRASHED): (Stage.ERROR, "crashed"),
+    (libvirt.VIR_DOMAIN_EVENT_STOPPED, libvirt.VIR_DOMAIN_EVENT_STOPPED_FAILED): (Stage.ERROR, "QEMU ended"),
+}
+NO_ROOM = "enospc"
+# Only an event that a machine is made says so; that its definition was changed is no move.
+MADE = libvirt.VIR_DOMAIN_EVENT_DEFINED_ADDED
+
+
+@functools.cache
+def _start_loop() -> None:
+    """Once for the process, and before the connection that is to hear of anything."""
+    libvirt.virEventRegisterDefaultImpl()
+    threading.Thread(target=_run_loop, name="libvirt events", daemon=True).start()
+
+
+def _run_loop() -> None:
+    while True:
+        libvirt.virEventRunDefaultImpl()
+
+
+@contextmanager
+def listening(domains: Iterable[str], uri: str = daemon.URI) -> Iterator["LibvirtMoves"]:
+    """Hear what these machines do from now on, also those that are not there yet."""
+    _start_loop()
+    with daemon.connection(uri) as link:
+        heard = LibvirtMoves(frozenset(domains))
+        numbers = [link.domainEventRegisterAny(None, kind, told, None) for kind, told in heard.callbacks().items()]
+        link.registerCloseCallback(heard.closed, None)
+        try:
+            yield heard
+        finally:
+            link.unregisterCloseCallback()
+            for number in numbers:
+                link.domainEventDeregisterAny(number)
+
+
+class LibvirtMoves:
+    """What was heard and not taken yet, the oldest first."""
+
+    def __init__(self, domains: frozenset[str]) -> None:
+        self._domains = domains
+        self._heard: queue.Queue[Moved | None] = queue.Queue()
+
+    def next(self, seconds: float) -> Moved | None:
+        """The next move; None if there is none for so long. Raises `SiteError` if the hypervisor went away."""
+        try:
+            moved = self._heard.get(timeout=seconds) if seconds > 0 else self._heard.get_nowait()
+        except queue.Empty:
+            return None
+        if moved is None:
+            raise SiteError("hypervisor", daemon.URI, "ended, or was restarted", "run the command again")
+        return moved
+
+    def rest(self, seconds: float) -> None:
+        """Do nothing until the next move, at most for so long."""
+        self.next(seconds)
+
+    def callbacks(self) -> dict[int, Callable[..., None]]:
+        """What libvirt is to call, by its numbers of events."""
+        return {
+            libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE: self._moved,
+            libvirt.VIR_DOMAIN_EVENT_ID_REBOOT: self._rebooted,
+            libvirt.VIR_DOMAIN_EVENT_ID_IO_ERROR_REASON: self._failed,
+            libvirt.VIR_DOMAIN_EVENT_ID_METADATA_CHANGE: self._wanted,
+        }
+
+    def closed(self, _link: Any, _reason: int, _opaque: Any) -> None:
+        """The connection broke."""
+        self._heard.put(None)
+
+    def _moved(self, _link: Any, machine: Any, event: int, detail: int, _opaque: Any) -> None:
+        if event == libvirt.VIR_DOMAIN_EVENT_DEFINED and detail != MADE:
+            return
+        if event in LIFECYCLE:
+            stage, why = DETAILS.get((event, detail), (LIFECYCLE[event], ""))
+            self._note(machine, stage, why)
+
+    def _rebooted(self, _link: Any, machine: Any, _opaque: Any) -> None:
+        self._note(machine, Stage.BOOTING, "restarted from inside")
+
+    def _failed(
+        self, _link: Any, machine: Any, _path: str, device: str, action: int, reason: str, _opaque: Any
+    ) -> None:
+        if action == libvirt.VIR_DOMAIN_EVENT_IO_ERROR_PAUSE:
+            why = "the host has no room" if reason == NO_ROOM else reason
+            self._note(machine, Stage.IO_ERROR, f"{device}: {why}" if why else device)
+
+    def _wanted(self, _link: Any, machine: Any, _kind: int, space: str, _opaque: Any) -> None:
+        """A task wrote what a machine is wanted to be: it begins to stop, or goes on since it did not listen."""
+        if space == power.METADATA and machine.name() in self._domains:
+            # It may be gone by now.
+            with suppress(libvirt.libvirtError):
+                wanted = power.desired(machine)
+                if machine.isActive() and wanted is not Power.PAUSED:
+                    self._note(machine, Stage.STOPPING if wanted is Power.OFF else Stage.BOOTING, "")
+
+    def _note(self, machine: Any, stage: Stage, why: str) -> None:
+        if machine.name() in self._domains:
+            self._heard.put(Moved(machine.name(), stage, time.time(), why))

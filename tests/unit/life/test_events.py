@@ -1,0 +1,154 @@
+"""How far desktops are: moves of machines and answers of the gateway become events, each once."""
+
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from deskyard.declaration import declaration
+from deskyard.errors import ConfigError, SiteError
+from deskyard.life import events, power
+from deskyard.plan.power import Power, Stage
+from deskyard.workspace import readiness
+from tests.support.moves import Moves
+from tests.unit.life.machines import DEV1, DEV2, PLAN
+
+
+class Lab:
+    """Workspace `lab`: states of its machines, moves that a test tells, and answers of its gateway in order."""
+
+    def __init__(self) -> None:
+        self.now = {DEV1: "running", DEV2: "stopped"}
+        self.told = Moves()
+        self.answers: list[Any] = []
+        self.asked = 0
+
+    def moves(self) -> Moves:
+        return self.told
+
+    def states(self) -> dict[str, dict[str, Any]]:
+        return {domain: {"state": state, "desired": Power.RUNNING} for domain, state in self.now.items()}
+
+    def ask(self, _: object) -> dict[str, Any]:
+        self.asked += 1
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        found: dict[str, Any] = answer() if callable(answer) else answer
+        return found
+
+
+@pytest.fixture
+def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
+    """Its first desktop runs, the other one is off, and no route answers."""
+    lab = Lab()
+    lab.answers = [answering()]
+    monkeypatch.setattr(declaration, "read", lambda _: SimpleNamespace(plan=PLAN))
+    monkeypatch.setattr(power, "backend_of", lambda _: SimpleNamespace(answers=lambda: True))
+    monkeypatch.setattr(power, "machines_of", lambda _: lab)
+    monkeypatch.setattr(readiness, "ask", lab.ask)
+    monkeypatch.setattr(readiness, "pause_after", lambda _: 0.0)
+    return lab
+
+
+def answering(*routes: str, gateway: bool = True) -> dict[str, Any]:
+    """A gateway's status in which these routes of the first desktop answer."""
+    every = {route: {"ready": route in routes} for route in PLAN.desktop("dev1").routes}
+    return {"gateway_ready": gateway, "desktops": {"dev1": every}}
+
+
+def seen(found: Iterable[events.Event]) -> list[tuple[str, Stage, str]]:
+    return [(event.desktop, event.state, event.detail) for event in found]
+
+
+ALL = tuple(sorted(PLAN.desktop("dev1").routes))
+
+
+def test_each_desktop_is_told_as_it_is_and_the_gateway_says_who_is_ready(lab: Lab) -> None:
+    lab.answers = [answering(*ALL)]
+    assert seen(events.now("lab")) == [("dev1", Stage.READY, ", ".join(ALL)), ("dev2", Stage.STOPPED, "")]
+    assert lab.asked == 1
+
+
+def test_gateway_is_not_asked_where_nothing_boots(lab: Lab) -> None:
+    lab.now = {DEV1: "io-error"}
+    assert seen(events.now("lab")) == [("dev1", Stage.IO_ERROR, ""), ("dev2", Stage.PROVISIONING, "")]
+    assert lab.asked == 0
+
+
+def test_desktop_is_ready_once_all_its_routes_answer(lab: Lab) -> None:
+    lab.answers = [answering(), answering(ALL[0]), answering(*ALL, gateway=False), answering(*ALL)]
+    found = events.wait("lab/dev1", "ready", 60)
+    assert (found.state, found.detail, lab.asked) == (Stage.READY, ", ".join(ALL), 4)
+
+
+def test_changes_are_told_each_once(lab: Lab) -> None:
+    lab.answers = [answering(*ALL)]
+    follow = events.follow("lab")
+    assert seen(next(follow) for _ in range(3))[2] == ("dev1", Stage.READY, ", ".join(ALL))
+    for stage, detail in (
+        (Stage.STOPPING, ""),
+        (Stage.STOPPING, ""),
+        (Stage.STOPPED, "plug pulled"),
+        (Stage.STOPPING, ""),
+        (Stage.IO_ERROR, "vda: no room"),
+        (Stage.IO_ERROR, ""),
+        (Stage.PAUSED, ""),
+    ):
+        lab.told.tell(DEV1, stage, detail)
+    assert seen(next(follow) for _ in range(4)) == [
+        ("dev1", Stage.STOPPING, ""),
+        ("dev1", Stage.STOPPED, "plug pulled"),
+        ("dev1", Stage.IO_ERROR, "vda: no room"),
+        ("dev1", Stage.PAUSED, ""),
+    ]
+
+
+def test_what_stopped_while_the_gateway_answered_is_not_ready(lab: Lab) -> None:
+    def late() -> dict[str, Any]:
+        lab.told.tell(DEV1, Stage.STOPPED)
+        return answering(*ALL)
+
+    lab.answers = [late]
+    assert seen(events.now("lab"))[0] == ("dev1", Stage.STOPPED, "")
+
+
+def test_wait_ends_with_the_move_and_takes_its_time(lab: Lab) -> None:
+    lab.told.tell(DEV2, Stage.BOOTING)
+    lab.told.tell(DEV1, Stage.STOPPED)
+    moved = lab.told.coming[-1]
+    assert events.wait("lab/dev1", "stopped", 60).at == moved.at
+
+
+@pytest.mark.parametrize("broken", [Stage.ERROR, Stage.IO_ERROR])
+def test_wait_ends_at_once_where_a_machine_breaks(lab: Lab, broken: Stage) -> None:
+    lab.told.tell(DEV1, broken, "why")
+    with pytest.raises(SiteError, match=rf"{broken} \(why\)"):
+        events.wait("lab/dev1", "ready", 60)
+    lab.told.tell(DEV1, broken, "why")
+    lab.told.tell(DEV1, Stage.STOPPED)
+    assert events.wait("lab/dev1", "stopped", 60).state is Stage.STOPPED
+
+
+def test_wait_that_is_over_says_what_was_seen_last(lab: Lab) -> None:
+    with pytest.raises(SiteError, match="not ready after 0 s, but booting"):
+        events.wait("lab/dev1", "ready", 0)
+    assert lab.asked == 1
+
+
+@pytest.mark.parametrize(("target", "state"), [("lab/dev1", "awake"), ("lab", "ready"), ("lab/dev9", "ready")])
+def test_unknown_state_or_desktop_is_refused(lab: Lab, target: str, state: str) -> None:
+    with pytest.raises(ConfigError):
+        events.wait(target, state)
+    assert lab.asked == 0
+
+
+def test_event_is_a_line_for_people_and_plain_for_programs() -> None:
+    event = events.Event("lab", "dev1", Stage.IO_ERROR, 0.0, "vda: no room")
+    assert events.line(event).endswith("  lab/dev1  io-error  vda: no room")
+    assert events.plain(event) == {
+        "workspace": "lab",
+        "desktop": "dev1",
+        "state": "io-error",
+        "at": 0.0,
+        "detail": "vda: no room",
+    }
