@@ -46,6 +46,16 @@ def life(_: Context, target: str, reinstall: bool = False, json: bool = False) -
     show([asdict(figure) for figure in figures], as_json=json, text="\n".join(lines))
 
 
+@command(help={"json": "print JSON"})
+def computer(_: Context, json: bool = False) -> None:
+    """Measure the computer-use service beside a process for each call (xdotool, scrot), on one screen of this machine."""
+    from deskyard.lab.computer_bench import measure
+
+    figures = measure()
+    lines = [f"{one.ratio:9.1f} x  {one.ours:9.1f} ms  {one.theirs:9.1f} ms  {one.name}" for one in figures]
+    show([asdict(figure) for figure in figures], as_json=json, text="\n".join(lines))
+
+
 @command(positional=["name"], help={"name": "the image to build", "json": "print JSON"})
 def image(_: Context, name: str, json: bool = False) -> None:
     """Build an image three times in a copy of the tree: from nothing, with one role changed, with nothing changed."""
@@ -95,6 +105,7 @@ def _measured(name: str, *arguments: str, json: bool) -> None:
 
 ns = Collection("bench")
 ns.add_task(desktop, default=True)
+ns.add_task(computer)
 ns.add_task(fleet)
 ns.add_task(gateway)
 ns.add_task(image)

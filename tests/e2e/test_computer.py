@@ -7,7 +7,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 
+from tests.e2e.test_viewer import watch
+from tests.support import browser
 from tests.support.door import Door
 from tests.support.workspaces import Running
 
@@ -96,3 +101,21 @@ def test_a_frozen_agent_runs_nothing_until_it_is_thawed(one: Running, program: P
     grown = f"for n in $(seq 300); do [ $({size}) -gt {first.strip()} ] && exit 0; sleep 0.2; done; exit 1"
     one.ssh("desk", grown)
     assert program.ask("GET", "/v1/windows")[0] == 200
+
+
+def test_a_person_at_the_viewer_takes_the_drive_from_a_program(one: Running, door: Door, program: Program) -> None:
+    move = {"actions": [{"type": "move", "x": 400, "y": 300}]}
+    with browser.browser(door) as driver:
+        watch(driver, one.grant()["url"])
+        _, before = program.ask("GET", "/v1/drive")
+        canvas = driver.find_element(By.CSS_SELECTOR, "#desktop canvas")
+        ActionChains(driver).click(canvas).send_keys(Keys.SHIFT).perform()
+        took = {"event": "person.took", "after": before["event"], "within_ms": ASK_MS}
+        status, taken = program.ask("POST", "/v1/wait", took)
+        assert status == 200, taken
+        status, refused = program.ask("POST", "/v1/act", move)
+        left = {"event": "person.left", "after": taken["seq"], "within_ms": ASK_MS}
+        # An emulated machine may be so slow that they have left again.
+        assert (status, refused.get("error")) == (409, "driver") or program.ask("POST", "/v1/wait", left)[0] == 200
+        assert program.ask("POST", "/v1/wait", left)[0] == 200
+        assert program.ask("POST", "/v1/act", move)[1]["ok"]

@@ -54,7 +54,7 @@ def test_every_library_that_it_imports_is_installed_by_its_role() -> None:
         "computer_use_packages"
     ]
     # uvicorn takes WebSockets, Starlette forms from these by themselves.
-    by_others = {"python3-websockets", "python3-multipart"}
+    by_others = {"python3-websockets", "python3-python-multipart"}
     assert {PACKAGES[name] for name in foreign} | by_others == set(wanted)
 
 

@@ -1,0 +1,181 @@
+"""Measures the computer-use service beside E2B's way, which starts xdotool and scrot for each call, on one screen."""
+
+import json
+import os
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deskyard.errors import HostError
+from deskyard.host.deadline import Deadline
+from deskyard.host.places import tree
+
+NEEDED = ("Xtigervnc", "xfwm4", "xterm", "xdotool", "scrot", "dbus-run-session")
+SIZE = "1280x800"
+ROUNDS, WINDOWS = 20, 5
+START_SECONDS = 60.0
+TEXT = "The quick brown fox jumps over the lazy dog. " * 3
+# What E2B's desktop package gives xdotool: so many characters a call, and so many milliseconds a key.
+CHUNK, DELAY_MS = 25, 75
+
+
+@dataclass(frozen=True)
+class Figure:
+    """The medians of one kind of call, in milliseconds; `ratio` is how many times faster the service is."""
+
+    name: str
+    ours: float
+    theirs: float
+    ratio: float
+
+
+def measure() -> list[Figure]:
+    """Every figure, both ways on the same display; raises `HostError` if a program is missing."""
+    for name in NEEDED:
+        if shutil.which(name) is None:
+            raise HostError(name, None, "is not installed", f"install the package that has {name}")
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="deskyard-bench-")))
+        display = stack.enter_context(_display())
+        env = {**os.environ, "DISPLAY": display, "PYTHONPATH": str(tree()), "HOME": str(folder)}
+        stack.enter_context(_running(["dbus-run-session", "--", "xfwm4", "--compositor=off"], env))
+        service = stack.enter_context(_service(env))
+        _typing_window(service)
+        return [_figure(name, *ways) for name, ways in _calls(service, env, folder).items()]
+
+
+Way = tuple[Callable[[], object], Callable[[], object], int]
+
+
+def _calls(service: "_Service", env: dict[str, str], folder: Path) -> dict[str, Way]:
+    def tool(*argv: str) -> Callable[[], object]:
+        return lambda: subprocess.run(argv, env=env, check=True, capture_output=True, timeout=120)
+
+    def shot() -> bytes:
+        path = folder / "shot.png"
+        tool("scrot", "--pointer", "--overwrite", str(path))()
+        return path.read_bytes()
+
+    def typed() -> None:
+        for start in range(0, len(TEXT), CHUNK):
+            tool("xdotool", "type", "--delay", str(DELAY_MS), "--", TEXT[start : start + CHUNK])()
+
+    def act(**action: Any) -> Callable[[], object]:
+        return lambda: service.ask("/v1/act", {"actions": [action]})
+
+    click = ("xdotool", "mousemove", "--sync", "300", "200", "click", "1")
+    return {
+        "click": (act(type="click", x=300, y=200), tool(*click), ROUNDS),
+        "move": (act(type="move", x=310, y=210), tool("xdotool", "mousemove", "--sync", "305", "205"), ROUNDS),
+        "key": (act(type="key", keys="a"), tool("xdotool", "key", "a"), ROUNDS),
+        f"{len(TEXT)} characters": (act(type="type", text=TEXT), typed, 2),
+        "screenshot, JPEG": (lambda: service.ask("/v1/screen?format=jpeg"), shot, ROUNDS),
+        "screenshot, PNG": (lambda: service.ask("/v1/screen?format=png"), shot, ROUNDS),
+        "window known after its launch": (lambda: _launched(service), lambda: _searched(env), WINDOWS),
+    }
+
+
+def _figure(name: str, ours: Callable[[], object], theirs: Callable[[], object], rounds: int) -> Figure:
+    first, second = _median(ours, rounds), _median(theirs, rounds)
+    return Figure(name, round(first, 1), round(second, 1), round(second / first, 1))
+
+
+def _median(call: Callable[[], object], rounds: int) -> float:
+    call()
+    return statistics.median(_milliseconds(call) for _ in range(rounds))
+
+
+def _milliseconds(call: Callable[[], object]) -> float:
+    started = time.monotonic()
+    call()
+    return (time.monotonic() - started) * 1000
+
+
+def _typing_window(service: "_Service") -> None:
+    last = service.ask("/v1/drive")["event"]
+    service.ask("/v1/processes", {"command": ["xterm", "-e", "sh", "-c", "stty -echo; cat >/dev/null"]})
+    service.ask("/v1/wait", {"event": "window.appeared", "match": {"class": "xterm"}, "after": last})
+
+
+def _launched(service: "_Service") -> None:
+    last = service.ask("/v1/drive")["event"]
+    process = service.ask("/v1/processes", {"command": ["xterm", "-T", "ours"]})
+    service.ask("/v1/wait", {"event": "window.appeared", "match": {"title": "ours"}, "after": last})
+    service.ask(f"/v1/processes/{process['number']}", method="DELETE")
+
+
+def _searched(env: dict[str, str]) -> None:
+    with _running(["xterm", "-T", "theirs"], env):
+        argv = ["xdotool", "search", "--sync", "--onlyvisible", "--name", "theirs"]
+        subprocess.run(argv, env=env, check=True, capture_output=True, timeout=60)
+
+
+@dataclass(frozen=True)
+class _Service:
+    url: str
+
+    def answers(self) -> bool:
+        """Whether it is there, and sees its display."""
+        try:
+            self.ask("/v1/windows")
+        except OSError:
+            return False
+        return True
+
+    def ask(self, path: str, body: Any = None, method: str | None = None) -> Any:
+        """The document of an answer, or its bytes."""
+        data = json.dumps(body).encode() if body is not None else None
+        request = urllib.request.Request(self.url + path, data, method=method)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            content = answer.read()
+            return json.loads(content) if "json" in answer.headers["content-type"] else content
+
+
+@contextmanager
+def _display() -> Iterator[str]:
+    """A screen of its own, by its name; the server chooses a number that is free."""
+    reading, writing = os.pipe()
+    argv = ["Xtigervnc", "-displayfd", str(writing), "-SecurityTypes", "None", "-localhost=1", "-rfbport", "-1"]
+    argv += ["-geometry", SIZE, "-depth", "24"]
+    with _running(argv, dict(os.environ), (writing,)), open(reading) as numbers:
+        os.close(writing)
+        yield f":{numbers.readline().strip()}"
+
+
+@contextmanager
+def _service(env: dict[str, str]) -> Iterator[_Service]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with _running([sys.executable, "-m", "deskyard.computer", "--address", "127.0.0.1", "--port", str(port)], env):
+        service = _Service(f"http://127.0.0.1:{port}")
+        if not Deadline(START_SECONDS).wait_for(service.answers, 0.1):
+            reason = f"does not answer within {START_SECONDS:g} s"
+            raise HostError("computer-use service", None, reason, "run python -m deskyard.computer by hand to see why")
+        yield service
+
+
+@contextmanager
+def _running(argv: list[str], env: dict[str, str], passed: tuple[int, ...] = ()) -> Iterator[None]:
+    """A program that is ended on the way out."""
+    process = subprocess.Popen(
+        argv, env=env, pass_fds=passed, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(10)
