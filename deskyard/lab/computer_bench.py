@@ -1,5 +1,6 @@
 """Measures the computer-use service beside E2B's way, which starts xdotool and scrot for each call, on one screen."""
 
+import itertools
 import json
 import os
 import shutil
@@ -73,10 +74,15 @@ def _calls(service: "_Service", env: dict[str, str], folder: Path) -> dict[str, 
     def act(**action: Any) -> Callable[[], object]:
         return lambda: service.ask("/v1/act", {"actions": [action]})
 
-    click = ("xdotool", "mousemove", "--sync", "300", "200", "click", "1")
+    places = itertools.cycle(range(300, 340))
+
+    def pointed(*then: str) -> Callable[[], object]:
+        # With --sync it waits for a movement: to where the pointer is already, for ever.
+        return lambda: tool("xdotool", "mousemove", "--sync", str(next(places)), "200", *then)()
+
     return {
-        "click": (act(type="click", x=300, y=200), tool(*click), ROUNDS),
-        "move": (act(type="move", x=310, y=210), tool("xdotool", "mousemove", "--sync", "305", "205"), ROUNDS),
+        "click": (act(type="click", x=300, y=200), pointed("click", "1"), ROUNDS),
+        "move": (act(type="move", x=310, y=210), pointed(), ROUNDS),
         "key": (act(type="key", keys="a"), tool("xdotool", "key", "a"), ROUNDS),
         f"{len(TEXT)} characters": (act(type="type", text=TEXT), typed, 2),
         "screenshot, JPEG": (lambda: service.ask("/v1/screen?format=jpeg"), shot, ROUNDS),
@@ -111,7 +117,7 @@ def _launched(service: "_Service") -> None:
     last = service.ask("/v1/drive")["event"]
     process = service.ask("/v1/processes", {"command": ["xterm", "-T", "ours"]})
     service.ask("/v1/wait", {"event": "window.appeared", "match": {"title": "ours"}, "after": last})
-    service.ask(f"/v1/processes/{process['number']}", method="DELETE")
+    service.ask(f"/v1/processes/{process['id']}", method="DELETE")
 
 
 def _searched(env: dict[str, str]) -> None:
@@ -147,7 +153,7 @@ def _display() -> Iterator[str]:
     reading, writing = os.pipe()
     argv = ["Xtigervnc", "-displayfd", str(writing), "-SecurityTypes", "None", "-localhost=1", "-rfbport", "-1"]
     argv += ["-geometry", SIZE, "-depth", "24"]
-    with _running(argv, dict(os.environ), (writing,)), open(reading) as numbers:
+    with _running(argv, dict(os.environ), (writing,)), os.fdopen(reading) as numbers:
         os.close(writing)
         yield f":{numbers.readline().strip()}"
 

@@ -48,7 +48,7 @@ def life(_: Context, target: str, reinstall: bool = False, json: bool = False) -
 
 @command(help={"json": "print JSON"})
 def computer(_: Context, json: bool = False) -> None:
-    """Measure the computer-use service beside a process for each call (xdotool, scrot), on one screen of this machine."""
+    """Measure the computer-use service beside a process for each call (xdotool, scrot), on a screen of its own."""
     from deskyard.lab.computer_bench import measure
 
     figures = measure()

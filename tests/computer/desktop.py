@@ -246,7 +246,9 @@ class Recorder:
             self.map = self._read_map()
         elif isinstance(event, xproto.ClientMessageEvent):
             self._pong(event)
-        elif isinstance(event, xproto.KeyPressEvent | xproto.ButtonPressEvent | xproto.MotionNotifyEvent):
+        elif isinstance(
+            event, xproto.KeyPressEvent | xproto.KeyReleaseEvent | xproto.ButtonPressEvent | xproto.MotionNotifyEvent
+        ):
             self.seen.append(event)
             if type(event) is xproto.KeyPressEvent:
                 self._write(event)

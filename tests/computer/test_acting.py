@@ -1,5 +1,7 @@
 """What the agent's hands do, read back by a window that notes it."""
 
+import json
+import socket
 from typing import Any
 
 import pytest
@@ -116,6 +118,37 @@ def test_a_batch_stops_at_the_first_failure_and_lets_go(service: Service, record
     assert said["error"] == "actions[1].text"
     assert service.part.drive.held == []
     assert recorder.text == "" and recorder.buttons() == []
+
+
+def test_what_is_held_is_let_go_when_the_client_leaves(service: Service, recorder: Recorder) -> None:
+    actions = [{"type": "down", "key": "shift"}, {"type": "wait", "ms": 30_000}]
+    body = json.dumps({"actions": actions}).encode()
+    with socket.create_connection(("127.0.0.1", service.port)) as line:
+        line.sendall(b"POST /v1/act HTTP/1.1\r\nHost: desk\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+        recorder.until(lambda: any(type(e) is xproto.KeyPressEvent for e in recorder.seen), "the key goes down")
+    recorder.until(lambda: any(type(e) is xproto.KeyReleaseEvent for e in recorder.seen), "the key comes up")
+    assert service.part.drive.held == []
+
+
+@pytest.mark.parametrize(
+    ("place", "status", "field"),
+    [
+        ({"x": 1024, "y": 0}, 400, "actions[0].x"),
+        ({"x": 0, "y": 768}, 400, "actions[0].y"),
+        ({"x": -1, "y": 0}, 400, "actions[0].x"),
+        ({"x": 1001, "y": 0, "space": "norm1000"}, 400, "actions[0].x"),
+        ({"x": 0, "y": 0, "space": "shot:000000000000"}, 410, "actions[0].space"),
+        ({"x": 0, "y": 0, "space": "window:1"}, 404, "actions[0].space"),
+    ],
+)
+def test_a_place_outside_its_space_is_refused_and_nothing_moves(
+    service: Service, recorder: Recorder, place: dict[str, Any], status: int, field: str
+) -> None:
+    service.did({"type": "move", "x": 10, "y": 11})
+    refused = service.act({"type": "move", **place}, {"type": "click"})
+    assert (refused.status_code, refused.json()["error"]) == (status, field)
+    pointer = recorder.c.core.QueryPointer(recorder.c.root).reply()
+    assert (pointer.root_x, pointer.root_y) == (10, 11)
 
 
 def test_a_repeat_with_the_same_id_does_nothing_again(service: Service, recorder: Recorder) -> None:

@@ -12,7 +12,3 @@ LOOK = "import deskyard.errors as m, os; print(m.__cached__, os.path.exists(m.__
 def test_process_that_a_test_starts_keeps_the_bytecode_of_what_it_imports() -> None:
     found = subprocess.run([sys.executable, "-c", LOOK], cwd=TREE, capture_output=True, text=True, check=True).stdout
     assert found.endswith(".pyc True\n"), found
-
-
-def test_tests_keep_their_own_bytecode() -> None:
-    assert not sys.dont_write_bytecode

@@ -8,7 +8,11 @@ from testinfra.host import Host
 
 Eventually = Callable[[Callable[[], bool], str], None]
 
-ASK = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=60).read().decode())"
+ASK = """
+import sys, urllib.request
+asked = urllib.request.Request(sys.argv[1], headers={"Accept": "application/json"})
+print(urllib.request.urlopen(asked, timeout=60).read().decode())
+"""
 
 
 def ask(host: Host, port: int, path: str) -> str:
@@ -25,7 +29,7 @@ def test_service_sees_the_screen_in_its_size(host: Host, defaults: dict[str, Any
     display = defaults["computer_use_display"]
     port = defaults["computer_use_port"]
     eventually(lambda: ask(host, port, "/v1/windows").startswith("{"), "the service sees windows")
-    found = json.loads(ask(host, port, "/v1/screen?format=jpeg&answer=json"))
+    found = json.loads(ask(host, port, "/v1/screen?format=jpeg"))
     size = host.check_output(f"sudo -u agent env DISPLAY=:{display} xdpyinfo")
     assert f"{found['size'][0]}x{found['size'][1]}" in size
 

@@ -111,8 +111,9 @@ class Runner:
             outcome.results.append(result)
             self._note(caller, action, result, before)
             if outcome.problem:
-                hands.release_all()
                 break
+        if outcome.problem or gone.is_set():
+            hands.release_all()
         self._sink.note(
             {"kind": "batch", "session": caller.session, "frame_before": before, "frame_after": self._frame()}
         )

@@ -204,6 +204,7 @@ class Hands:
         while (left := until - time.monotonic()) > 0 and not self.gone():
             if self.drive.taken.wait(min(left, 0.1)):
                 self.drive.check()
+        self._still_wanted()
 
     def release_all(self) -> int:
         """Let go of everything."""
