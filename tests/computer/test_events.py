@@ -117,3 +117,12 @@ def test_each_path_wants_its_scope(service: Service, method: str, path: str, sco
     answer = service.client.request(method, path, headers=headers)
     assert answer.status_code == 403
     assert (answer.json()["error"], answer.json()["value"]) == ("scope", scope)
+
+
+def test_the_clipboard_keeps_any_text_and_its_change_is_an_event(service: Service) -> None:
+    before = service.last()
+    text = "Grüße, 世界 🎉\nzweite Zeile"
+    assert service.client.put("/v1/clipboard", json={"text": text}).status_code == 200
+    service.wait("clipboard.changed", after=before)
+    answer = service.client.get("/v1/clipboard").json()
+    assert answer == {"text": text, "untrusted": ["text"]}
