@@ -89,3 +89,14 @@ def test_uv_with_another_hash_is_not_run(bare: Path, known: bool) -> None:
     assert (bare / "ran").exists() == known
     assert ("DO NOT MATCH THE HASHES" in ended.stderr) == (not known), ended.stderr
     assert not (bare / ".venv/made-from.lock").exists()
+
+
+def test_environment_that_others_share_by_a_link_is_not_emptied(bare: Path, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    (shared / "bin").mkdir(parents=True)
+    (shared / "made-from.lock").write_text("another lock\n")
+    (bare / ".venv").symlink_to(shared)
+    ended = subprocess.run(["./inv", "-l"], cwd=bare, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 3
+    assert "-> remove the link" in ended.stderr
+    assert (shared / "bin").is_dir()
