@@ -18,6 +18,7 @@ from deskyard_sdk.errors import DesktopError, refusal, unreachable
 # A session is renewed when so much of its time is left.
 LEFT = 0.5
 AGAIN_SECONDS = 5.0
+LOOPBACK = "127.0.0.1"
 
 
 class Door:
@@ -77,7 +78,8 @@ class Door:
         """A WebSocket to the desktop."""
         url = self.base.replace("http", "ws", 1) + path
         try:
-            return await connect(url, additional_headers=self._bearer(), ssl=self._tls, max_size=None)
+            where: dict[str, Any] = {"host": LOOPBACK} if _is_here(urlsplit(url).hostname or "") else {}
+            return await connect(url, additional_headers=self._bearer(), ssl=self._tls, max_size=None, **where)
         except InvalidStatus as error:
             raise refusal(error.response.status_code, bytes(error.response.body or b"")) from error
         except OSError as error:
@@ -102,6 +104,23 @@ class Door:
             self._token = str(self.facts.get("token") or "")
 
 
+class _Transport(httpx.AsyncHTTPTransport):
+    """Goes to this machine for names below localhost, as browsers do; the certificate has to be the name's."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send it; its Host is the name all the same."""
+        name = request.url.host
+        if _is_here(name):
+            request.extensions = {**request.extensions, "sni_hostname": name}
+            request.url = request.url.copy_with(host=LOOPBACK)
+        return await super().handle_async_request(request)
+
+
+def _is_here(name: str) -> bool:
+    # RFC 6761; not every resolver of a system knows it.
+    return name.endswith(".localhost")
+
+
 async def open_door(url: str, ca: str | None) -> Door:
     """Open the way that a link `https://HOST:PORT/#TICKET` leads; a URL without a ticket is the service's own."""
     parts = urlsplit(url)
@@ -115,7 +134,8 @@ async def open_door(url: str, ca: str | None) -> Door:
         raise DesktopError("ca", str(ca), f"cannot be read ({error})", remedy) from error
     # The gateway gives sessions to its own pages, and to programs that say that they speak for it.
     own = {"Origin": origin}
-    client = httpx.AsyncClient(headers=own, verify=tls if tls else True, timeout=httpx.Timeout(30, read=None))
+    transport = _Transport(verify=tls if tls else True)
+    client = httpx.AsyncClient(headers=own, transport=transport, timeout=httpx.Timeout(30, read=None))
     try:
         if not parts.fragment:
             return Door(client, origin + parts.path.rstrip("/"), {}, tls)
