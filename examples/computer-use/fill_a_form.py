@@ -15,6 +15,7 @@ PAGE = """<title>form</title>
 <form onsubmit="document.title = 'sent: ' + who.value; return false">
 <input id=who autofocus><button>Send</button></form>
 """
+DRAWN = {"event": "screen.settled", "quiet_ms": 1500, "within_ms": 120_000}
 SENT = {"event": "window.title", "match": {"title": "sent"}, "within_ms": 120_000}
 
 
@@ -24,16 +25,19 @@ def main() -> None:
     with Desktop.connect(link, ca=sys.argv[1]) as desktop:
         desktop.files.write("form.html", PAGE.encode())
         before = desktop.act(actions.move(600, 400)).event
-        desktop.processes.start("chromium --no-first-run --no-default-browser-check ~/form.html")
-        desktop.wait_for("window.title", window="form", after=before, within=180)
-        desktop.wait_for("screen.settled", within=120)
+        # A profile of its own: where a browser was ended from outside, the next asks whether to restore its pages.
+        profile = desktop.run("mktemp -d").stdout.strip()
+        desktop.processes.start(f"chromium --no-first-run --user-data-dir={profile} ~/form.html")
+        # Not yet `form.html`, which it is called while it loads.
+        desktop.wait_for("window.title", window="form - Chromium", after=before, within=180)
+        desktop.act(actions.move(600, 410), wait=DRAWN)
         typed = desktop.act(
             actions.type_text("Grüße"), actions.key("Return"), wait=SENT, picture={"format": "png"}, id="fill-1"
         )
         print(typed.waited)
         if typed.picture and typed.picture.data:
             Path("form.png").write_bytes(typed.picture.data)
-        desktop.run("pkill chromium; rm ~/form.html")
+        desktop.run(f"pkill -f {profile}; rm -r ~/form.html {profile}")
         desktop.wait_for("window.closed", after=typed.event)
 
 

@@ -178,7 +178,7 @@ def test_a_process_is_started_fed_followed_and_ended(desktop: Desktop) -> None:
     other = desktop.processes.start("exit 3")
     assert other.wait() == 3
     third = desktop.processes.start(["sleep", "600"])
-    third.signal("INT")
+    third.signal("TERM")
     assert third.wait() == -1
     assert {"mine"} <= {info.tag for info in desktop.processes.list()}
 
