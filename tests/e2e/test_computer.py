@@ -41,9 +41,15 @@ class Program:
 
 @pytest.fixture(scope="module")
 def program(one: Running, door: Door) -> Iterator[Program]:
-    """One with all scopes."""
-    yield granted(one, door)
+    """One with all scopes; what it started and wrote is gone afterwards: others look at the screen."""
+    program = granted(one, door)
+    yield program
     one.inv("desktop.thaw", f"{one.name}/desk")
+    _, found = program.ask("GET", "/v1/processes")
+    for process in found["processes"]:
+        assert program.ask("DELETE", f"/v1/processes/{process['id']}")[0] == 200
+    status, ran = program.ask("POST", "/v1/processes/run", {"command": "rm -f ~/typed ~/ticks"})
+    assert (status, ran["exit_code"]) == (200, 0), ran
 
 
 def granted(one: Running, door: Door, *options: str) -> Program:
