@@ -20,11 +20,6 @@ def thaw(target: str) -> dict[str, Any]:
     return _asked(target, "thaw")
 
 
-def look(target: str) -> dict[str, Any]:
-    """Whether the agent is halted."""
-    return _asked(target, "look")
-
-
 def _asked(target: str, action: str) -> dict[str, Any]:
     name, desktop = power.names(target)
     plan, _ = power.look_up(name)

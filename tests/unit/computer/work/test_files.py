@@ -11,25 +11,11 @@ import httpx
 import pytest
 
 from deskyard.computer.work.files import UNFINISHED
-from deskyard.computer.work.part import Work
-from tests.unit.computer.serving import home_of, served
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with home_of(tmp_path_factory.mktemp("files")) as home:
-        yield home
-
-
-@pytest.fixture(scope="module")
-def client(base: Path) -> Iterator[httpx.Client]:
-    with served([Work(base)]) as url, httpx.Client(base_url=url, timeout=30) as client:
-        yield client
 
 
 @pytest.fixture
-def folder(base: Path, request: pytest.FixtureRequest) -> Path:
-    folder = base / str(request.node.name).replace("/", "_")[:100]
+def folder(home: Path, request: pytest.FixtureRequest) -> Path:
+    folder = home / str(request.node.name).replace("/", "_")[:100]
     folder.mkdir()
     return folder
 
@@ -72,7 +58,7 @@ class Watching:
         return self._changes
 
 
-def test_a_file_is_written_and_read_whole(client: httpx.Client, base: Path, folder: Path) -> None:
+def test_a_file_is_written_and_read_whole(client: httpx.Client, home: Path, folder: Path) -> None:
     content = os.urandom(3_000_000)
     entry = put(client, f"{folder.name}/deep/er/file.bin", content).json()
     assert entry["path"] == str(folder / "deep/er/file.bin")
@@ -207,11 +193,11 @@ def test_a_move_replaces_only_where_that_is_said(client: httpx.Client, folder: P
     assert (gone.status_code, gone.json()["error"]) == (404, "source")
 
 
-def test_the_home_is_never_removed(client: httpx.Client, base: Path) -> None:
-    for path in (str(base), "/"):
+def test_the_home_is_never_removed(client: httpx.Client, home: Path) -> None:
+    for path in (str(home), "/"):
         answer = client.delete("/v1/files", params={"path": path, "recursive": "true"})
         assert answer.status_code == 403
-    assert base.is_dir()
+    assert home.is_dir()
 
 
 def test_changes_are_told_in_their_order(client: httpx.Client, folder: Path) -> None:

@@ -4,7 +4,6 @@ import base64
 import json
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +13,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from deskyard.computer.work.part import Work
-from tests.unit.computer.serving import gone, home_of, served
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with home_of(tmp_path_factory.mktemp("processes")) as home:
-        yield home
-
-
-@pytest.fixture(scope="module")
-def client(home: Path) -> Iterator[httpx.Client]:
-    with served([Work(home)]) as url, httpx.Client(base_url=url, timeout=30) as client:
-        yield client
+from tests.unit.computer.serving import gone, served
 
 
 def run(client: httpx.Client, command: Any, **more: Any) -> dict[str, Any]:
