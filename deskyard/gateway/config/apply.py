@@ -5,13 +5,13 @@ import json
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from deskyard.errors import GatewayError
-from deskyard.gateway.config import backends, egress_grants, render
+from deskyard.gateway.config import egress_grants, render
 from deskyard.gateway.config.egress_grants import Grants
+from deskyard.gateway.config.replacement import RELOAD_DOOR, Part, door_check, judge, replace
 from deskyard.gateway.machine import files, tls
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.machine.system import System
@@ -19,18 +19,6 @@ from deskyard.gateway.session import signing
 from deskyard.wire.gateway_settings import Settings
 
 REMEDY = "mend the cause; the last good configuration is in force"
-
-
-@dataclass(frozen=True)
-class Part:
-    """One generated file: its text, and the programs that put it into force."""
-
-    name: str
-    path: Path
-    text: str
-    activate: tuple[tuple[str, ...], ...]
-    unit: str | None = None
-    mode: int = 0o644
 
 
 def apply(settings: Settings, layout: Layout, system: System) -> dict[str, Any]:
@@ -99,7 +87,6 @@ def _router(in_force: Settings) -> tuple[tuple[tuple[str, ...], ...], str | None
 def _parts(settings: Settings, in_force: Settings, layout: Layout, kids: Sequence[str]) -> list[Part]:
     """The files in the order they come into force: the firewall before anything it must guard."""
     forward, kernel = str(layout.forward_file), render.forwarding(settings, layout.door_sockets)
-    proxy: tuple[tuple[str, ...], ...] = (("systemctl", "reload-or-restart", "haproxy.service"),)
     has_certificate = layout.tls_bundle.exists()
     text = render.haproxy(settings, layout, kids, layout.tls_bundle)
     firewall, dns, egress = _list_parts(in_force, layout)
@@ -114,7 +101,7 @@ def _parts(settings: Settings, in_force: Settings, layout: Layout, kids: Sequenc
         egress,
         Part("settings", layout.settings_file, settings.as_json(), *_service("deskyard-session.service")),
         # Without a certificate there is no door at all: HAProxy starts when `certificate` has installed one.
-        Part("proxy", layout.proxy_file, text, proxy if has_certificate else (), _unit(has_certificate)),
+        Part("proxy", layout.proxy_file, text, (RELOAD_DOOR,) if has_certificate else (), _unit(has_certificate)),
     ]
 
 
@@ -145,16 +132,11 @@ def _check(settings: Settings, parts: list[Part], layout: Layout, system: System
     if "frontend" in staged["egress"].read_text():
         checks["egress"] = ("haproxy", "-c", "-f", str(staged["egress"]))
     if "proxy" in staged:
-        servers = folder / "backends.cfg"
-        servers.write_text(backends.text(settings, layout))
-        backends.ensure_revoked(layout)
-        checks["proxy"] = ("haproxy", "-c", "-f", str(staged["proxy"]), "-f", str(servers))
+        checks["proxy"] = door_check(staged["proxy"], settings, layout)
     if layout.trusts_system and "ssh" in staged:
         checks["ssh"] = ("/usr/sbin/sshd", "-t", "-f", str(staged["ssh"]))
     for name, argv in checks.items():
-        answer = system.run(argv)
-        if answer.code != 0:
-            raise GatewayError(name, None, f"{argv[0]} refuses the new configuration:\n{answer.output}", REMEDY)
+        judge(name, argv, system, REMEDY)
 
 
 def _must_change(part: Part, layout: Layout, system: System) -> bool:
@@ -173,42 +155,12 @@ def _install(changed: list[Part], layout: Layout, system: System) -> None:
     # What an earlier one left stays on the list, unless it is done now.
     others = [name for name in _pending(layout) if name not in {part.name for part in changed}]
     files.write(_pending_file(layout), json.dumps([*others, *(part.name for part in changed)]))
-    old = {part.name: files.read(part.path) for part in changed}
-    done: list[Part] = []
-    for part in changed:
-        files.write(part.path, part.text, part.mode)
-        done.append(part)
-        failure = _activate(part, system)
-        if failure is not None:
-            trouble = _restore(done, old, system)
-            _leave_pending(others, layout)
-            reason = f"could not be put into force: {failure}{trouble}"
-            raise GatewayError(part.name, None, reason, REMEDY)
+    try:
+        replace(changed, system, REMEDY)
+    except GatewayError:
+        _leave_pending(others, layout)
+        raise
     _leave_pending(others, layout)
-
-
-def _activate(part: Part, system: System) -> str | None:
-    for argv in part.activate:
-        answer = system.run(argv)
-        if answer.code != 0:
-            return f"{' '.join(argv)}: exit code {answer.code}\n{answer.output}"
-    return None
-
-
-def _restore(done: list[Part], old: dict[str, str | None], system: System) -> str:
-    """Put the old files back and load them, the firewall first; what went wrong with that, if anything."""
-    trouble = ""
-    for part in done:
-        before = old[part.name]
-        if before is None:
-            # There was nothing before. A firewall that was loaded stays: it is stricter than none.
-            part.path.unlink()
-            continue
-        files.write(part.path, before, part.mode)
-        failure = _activate(part, system)
-        if failure is not None:
-            trouble += f"\nthe old {part.name} could not be loaded again either: {failure}"
-    return trouble
 
 
 def _check_interfaces(settings: Settings, layout: Layout, system: System) -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from deskyard.errors import GatewayError
-from deskyard.gateway.config import backends, render
+from deskyard.gateway.config import render
+from deskyard.gateway.config.replacement import RELOAD_DOOR, Part, door_check, judge, replace
 from deskyard.gateway.machine import files, tls
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.machine.system import System
@@ -20,17 +20,11 @@ def install(text: str, settings: Settings, layout: Layout, system: System) -> di
     pair = tls.check(text, files.read(layout.tls / "key.pem"), settings.hostname)
     bundle = pair.chain + pair.key
     expires = pair.expires.isoformat()
-    before = files.read(layout.tls_bundle)
-    if before == bundle and _runs(layout, system):
+    if files.read(layout.tls_bundle) == bundle and _runs(layout, system):
         return {"changed": [], "expires": expires}
     kids = signing.kids(layout.signing_keys)
     _check(bundle, settings, layout, kids, system)
-    files.write(layout.tls_bundle, bundle, 0o600)
-    answer = system.run(("systemctl", "reload-or-restart", "haproxy.service"))
-    if answer.code != 0:
-        _restore(before, layout, system)
-        reason = f"HAProxy does not take it: {answer.output}"
-        raise GatewayError("certificate", None, reason, REMEDY)
+    replace([Part("certificate", layout.tls_bundle, bundle, (RELOAD_DOOR,), mode=0o600)], system, REMEDY)
     files.write(layout.tls / "key.pem", pair.key, 0o600)
     return {"changed": ["certificate"], "expires": expires}
 
@@ -39,22 +33,10 @@ def _check(bundle: str, settings: Settings, layout: Layout, kids: list[str], sys
     with TemporaryDirectory(prefix="deskyard-certificate.") as name:
         folder = Path(name)
         files.write(folder / "new.pem", bundle, 0o600)
-        (folder / "haproxy.cfg").write_text(render.haproxy(settings, layout, kids, folder / "new.pem"))
-        (folder / "backends.cfg").write_text(backends.text(settings, layout))
-        backends.ensure_revoked(layout)
-        argv = ("haproxy", "-c", "-f", str(folder / "haproxy.cfg"), "-f", str(folder / "backends.cfg"))
-        answer = system.run(argv)
-    if answer.code != 0:
-        raise GatewayError("certificate", None, f"HAProxy refuses it:\n{answer.output}", REMEDY)
+        staged = folder / "haproxy.cfg"
+        staged.write_text(render.haproxy(settings, layout, kids, folder / "new.pem"))
+        judge("certificate", door_check(staged, settings, layout), system, REMEDY)
 
 
 def _runs(layout: Layout, system: System) -> bool:
     return system.run(("systemctl", "is-active", "--quiet", "haproxy.service")).code == 0
-
-
-def _restore(before: str | None, layout: Layout, system: System) -> None:
-    if before is None:
-        layout.tls_bundle.unlink()
-        return
-    files.write(layout.tls_bundle, before, 0o600)
-    system.run(("systemctl", "reload-or-restart", "haproxy.service"))

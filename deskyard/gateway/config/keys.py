@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from deskyard.errors import GatewayError
-from deskyard.gateway.config import apply, backends, render
+from deskyard.gateway.config import apply, render
+from deskyard.gateway.config.replacement import RELOAD_DOOR, Part, door_check, judge, replace
 from deskyard.gateway.machine import files
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.machine.system import System
@@ -63,20 +64,10 @@ def _publish(kids: Sequence[str], settings: Settings, layout: Layout, system: Sy
     if not layout.tls_bundle.exists():
         raise GatewayError("certificate", None, "is not there yet: there is no door", "run workspace.up first")
     with tempfile.TemporaryDirectory(prefix="deskyard-keys.") as name:
-        staged, servers = Path(name) / "haproxy.cfg", Path(name) / "backends.cfg"
+        staged = Path(name) / "haproxy.cfg"
         staged.write_text(text)
-        servers.write_text(backends.text(settings, layout))
-        backends.ensure_revoked(layout)
-        answer = system.run(("haproxy", "-c", "-f", str(staged), "-f", str(servers)))
-    if answer.code != 0:
-        raise GatewayError("signing key", None, f"HAProxy refuses it:\n{answer.output}", REMEDY)
-    before = layout.proxy_file.read_text()
-    files.write(layout.proxy_file, text)
-    answer = system.run(("systemctl", "reload-or-restart", "haproxy.service"))
-    if answer.code != 0:
-        files.write(layout.proxy_file, before)
-        system.run(("systemctl", "reload-or-restart", "haproxy.service"))
-        raise GatewayError("signing key", None, f"HAProxy does not take it: {answer.output}", REMEDY)
+        judge("signing key", door_check(staged, settings, layout), system, REMEDY)
+    replace([Part("signing key", layout.proxy_file, text, (RELOAD_DOOR,))], system, REMEDY)
 
 
 def _forget(kids: Sequence[str], layout: Layout) -> None:
