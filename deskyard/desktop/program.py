@@ -3,6 +3,8 @@
 Nothing but the length of the program is on a command line, here, in the gateway and there.
 """
 
+import ast
+import importlib
 import json
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -22,6 +24,13 @@ RUN_SECONDS = 180.0
 REACH_SECONDS = 240.0
 PAUSE_SECONDS = 3.0
 START = "import sys; exec(sys.stdin.read(int(sys.argv[1])))"
+# The modules that a program of deskyard/guest imports from there go with it: a desktop has none of them.
+ROOM = "deskyard.guest."
+LOADER = """import sys, types
+for name, text in {modules!r}.items():
+    module = sys.modules[name] = types.ModuleType(name)
+    exec(compile(text, name, "exec"), module.__dict__)
+"""
 MAX_ANSWER = 1 << 20
 # So many characters of a secret, or the whole of a shorter one, are not shown.
 PIECE = 8
@@ -59,10 +68,27 @@ def ask(
 
 def sent(program: ModuleType, request: Mapping[str, Any], account: str | None = None) -> tuple[list[str], str]:
     """The command that runs `program` on a desktop, as root if no account is named, and what goes to its input."""
-    source = Path(program.__file__ or "").read_text()
+    text = source(program)
     who = ["-u", account, "--"] if account else []
-    command = ["sudo", "-n", *who, "python3", "-I", "-c", START, str(len(source))]
-    return command, f"{source}{json.dumps(request)}\n"
+    command = ["sudo", "-n", *who, "python3", "-I", "-c", START, str(len(text))]
+    return command, f"{text}{json.dumps(request)}\n"
+
+
+def source(program: ModuleType) -> str:
+    """The text of a program as it is sent: what it imports of its room, then the program itself."""
+    text = Path(program.__file__ or "").read_text()
+    modules = _imported(text)
+    return LOADER.format(modules=modules) + text if modules else text
+
+
+def _imported(text: str) -> dict[str, str]:
+    """The modules of the room that a text imports, by name, each behind those that it imports itself."""
+    found: dict[str, str] = {}
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(ROOM):
+            module = Path(importlib.import_module(str(node.module)).__file__ or "").read_text()
+            found |= {**_imported(module), str(node.module): module}
+    return found
 
 
 def _shown(text: str, hidden: Collection[str]) -> str:

@@ -9,14 +9,14 @@ import os
 import pwd
 import re
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from deskyard.guest.request import serve_action
+
 SECONDS = 120
 UPDATE_SECONDS = 1500
-MOST_TEXT = 2000
 # `Inst NAME [OLD] (NEW ORIGIN:RELEASE [ARCHITECTURE])`, as apt simulates it.
 PLANNED = re.compile(r"^Inst (\S+) (?:\[\S+\] )?\((\S+) ([^)\[]*)")
 SECURITY = re.compile(r"security", re.IGNORECASE)
@@ -84,20 +84,8 @@ def _run(argv: list[str], seconds: float = SECONDS) -> str:
     return done.stdout
 
 
-WORK: dict[str, Callable[..., dict[str, Any]]] = {"look": look, "update": update, "clean": clean}
-
-
-def main() -> None:
-    """Answer the request on standard input."""
-    request = json.loads(sys.stdin.readline())
-    try:
-        answer = WORK[request.pop("do")](**request)
-    except subprocess.CalledProcessError as error:
-        answer = {"error": f"{error.cmd[0]}: exit code {error.returncode}: {str(error.stderr)[-MOST_TEXT:]}"}
-    except (OSError, KeyError, TypeError, ValueError, IndexError, subprocess.SubprocessError) as error:
-        answer = {"error": f"{type(error).__name__}: {error}"}
-    print(json.dumps(answer))
+ACTIONS: dict[str, Callable[..., dict[str, Any]]] = {"look": look, "update": update, "clean": clean}
 
 
 if __name__ == "__main__":
-    main()
+    serve_action(ACTIONS)

@@ -9,7 +9,6 @@ import base64
 import contextlib
 import ctypes
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -17,18 +16,17 @@ import pwd
 import shutil
 import stat
 import subprocess
-import sys
-import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-BUSY_SECONDS = 60.0
+from deskyard.guest.request import serve
+from deskyard.guest.root_file import FOLDER, alone, put, remove, write
+
 MAX_BYTES = 65 << 20
 OTHER = "other"
 SKELETON = "/etc/skel"
-FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 NOREPLACE, EXCHANGE = 1, 2
 CHANGED, BEFORE = "it was changed on the desktop", "it was there before"
 GONE, IN_THE_WAY = "it was removed on the desktop", "a link, or what is no folder of the account, is on its way"
@@ -159,8 +157,7 @@ def lay(home: int, path: str, item: dict[str, Any], memory: Memory, overwrite: b
     try:
         with way(home, path, memory.folders) as (parent, name):
             part, swap = f".{name}.deskyard-part", f".{name}.deskyard-swap"
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(part, dir_fd=parent)
+            remove(parent, part)
             settle(parent, swap, name, known)
             write(parent, part, base64.b64decode(item["content"]), item["mode"])
             renamed(parent, part, swap, NOREPLACE)
@@ -177,22 +174,11 @@ def lay(home: int, path: str, item: dict[str, Any], memory: Memory, overwrite: b
     return state, reason
 
 
-def write(parent: int, name: str, content: bytes, mode: int) -> None:
-    """A new file, on the disk."""
-    handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=parent)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-        os.fchmod(handle, mode)
-        file.flush()
-        os.fsync(handle)
-
-
 def settle(parent: int, swap: str, name: str, known: Collection[str | None]) -> bool:
     """Take away what has made room: if it is `known` it is deleted, else it stays beside, and this says so."""
     found = seen(parent, swap)
     if found is None or found in known:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(swap, dir_fd=parent)
+        remove(parent, swap)
         return False
     for number in range(1, 1000):
         with contextlib.suppress(FileExistsError):
@@ -255,32 +241,6 @@ def acting_as(account: pwd.struct_passwd) -> Iterator[None]:
         os.umask(mask)
 
 
-def put(path: Path, text: str | None, mode: int) -> str:
-    """Make a file of root's what it shall be, in one step; without `text` there shall be none."""
-    if text is None:
-        if not os.path.lexists(path):
-            return "unchanged"
-        path.unlink()
-        return "removed"
-    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    handle = os.open(path.parent, FOLDER)
-    try:
-        with contextlib.suppress(OSError):
-            facts = os.stat(path.name, dir_fd=handle, follow_symlinks=False)
-            plain = stat.S_ISREG(facts.st_mode) and stat.S_IMODE(facts.st_mode) == mode
-            if plain and facts.st_uid == os.geteuid() and path.read_text() == text:
-                return "unchanged"
-        draft = f".{path.name}.new"
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(draft, dir_fd=handle)
-        write(handle, draft, text.encode(), mode)
-        os.rename(draft, path.name, src_dir_fd=handle, dst_dir_fd=handle)
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-    return "changed"
-
-
 def begin(home: int, account: pwd.struct_passwd, memory: Memory, request: dict[str, Any]) -> dict[str, Any]:
     """What has to be brought. Unless it is dry: what is wanted no more goes, what is there already counts as ours."""
     wanted, dry = request["files"], request["dry"]
@@ -337,25 +297,6 @@ def bring(home: int, account: pwd.struct_passwd, memory: Memory, request: dict[s
     return {"files": states}
 
 
-@contextlib.contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Keep other runs out; one that takes long is not waited for."""
-    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-    handle, end = os.open(folder, FOLDER), time.monotonic() + BUSY_SECONDS
-    try:
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > end:
-                    raise OSError(errno.EBUSY, "another run, or a script of one, is still at work") from None
-            time.sleep(0.2)
-        yield
-    finally:
-        os.close(handle)
-
-
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     """Do what is asked."""
     try:
@@ -377,8 +318,4 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    try:
-        wanted = json.loads(sys.stdin.readline())
-    except ValueError:
-        sys.exit("the request did not arrive as a whole")
-    print(json.dumps(answer(wanted)))
+    serve(answer)

@@ -4,12 +4,12 @@ Sent over standard input and run by `python3`, so it knows only the standard lib
 a request (one line of JSON with `action`) and answers one line of JSON.
 """
 
-import json
 import subprocess
-import sys
 import urllib.request
 from pathlib import Path
 from typing import Any
+
+from deskyard.guest.request import serve
 
 SLICE = "agent.slice"
 GROUP = Path("/sys/fs/cgroup") / SLICE
@@ -18,7 +18,7 @@ RELEASE = "http://127.0.0.1:6090/v1/drive"
 SECONDS = 30
 
 
-def asked(action: str) -> dict[str, Any]:
+def act(action: str) -> dict[str, Any]:
     """Do what is asked; `frozen` is what the kernel says afterwards."""
     answer: dict[str, Any] = {}
     if action == "freeze":
@@ -48,13 +48,7 @@ def is_frozen() -> bool:
 
 def main() -> None:
     """Answer the request on standard input."""
-    try:
-        answer = asked(json.loads(sys.stdin.readline())["action"])
-    except subprocess.CalledProcessError as failed:
-        answer = {"error": f"{failed.cmd[0]}: {failed.stderr.strip()}"}
-    except (OSError, KeyError, ValueError, subprocess.SubprocessError) as error:
-        answer = {"error": f"{type(error).__name__}: {error}"}
-    print(json.dumps(answer))
+    serve(lambda request: act(request["action"]))
 
 
 if __name__ == "__main__":

@@ -4,13 +4,13 @@ Sent over standard input and run by `python3`, so it knows only the standard lib
 a request (one line of JSON) and answers one line of JSON.
 """
 
-import json
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
+
+from deskyard.guest.request import serve
 
 SECONDS = 20
 # An emulated desktop takes its time to load one.
@@ -66,15 +66,5 @@ def _lines(path: Path) -> list[tuple[str, str, str]]:
     return [line.partition(":") for line in path.read_text().splitlines()]
 
 
-def main() -> None:
-    """Answer the request on standard input."""
-    json.loads(sys.stdin.readline())
-    try:
-        answer = look()
-    except (OSError, KeyError, ValueError, IndexError, subprocess.SubprocessError) as error:
-        answer = {"error": f"{type(error).__name__}: {error}"}
-    print(json.dumps(answer))
-
-
 if __name__ == "__main__":
-    main()
+    serve(lambda _: look())

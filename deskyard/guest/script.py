@@ -5,21 +5,19 @@ a request (one line of JSON) and answers one line of JSON. Without the whole req
 """
 
 import contextlib
-import fcntl
-import json
 import os
 import pwd
 import re
 import selectors
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-BUSY_SECONDS = 60.0
+from deskyard.guest.request import serve
+from deskyard.guest.root_file import alone, put
+
 END_SECONDS = 5.0
 MAX_OUTPUT = 64 << 10
 MAX_TOLD = 4000
@@ -97,37 +95,6 @@ def without_keys(text: str) -> str:
     return text
 
 
-def put(path: Path, text: str, mode: int) -> None:
-    """Write a file as a whole."""
-    draft = path.with_name(f".{path.name}.new")
-    draft.unlink(missing_ok=True)
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
-    with os.fdopen(handle, "w") as file:
-        file.write(text)
-        os.fchmod(handle, mode)
-        file.flush()
-        os.fsync(handle)
-    draft.rename(path)
-
-
-@contextlib.contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Keep other runs out; one that takes long is not waited for."""
-    handle, end = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW), time.monotonic() + BUSY_SECONDS
-    try:
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > end:
-                    raise
-            time.sleep(0.2)
-        yield
-    finally:
-        os.close(handle)
-
-
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     """Do what is asked."""
     try:
@@ -140,15 +107,9 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
             scripts = state / "scripts"
             scripts.mkdir(mode=0o755, exist_ok=True)
             return run(account, scripts, request)
-    except BlockingIOError:
-        return {"error": "another run, or a script of one, is still at work"}
     except OSError as error:
         return {"error": f"{error.filename or state}: {error.strerror}"}
 
 
 if __name__ == "__main__":
-    try:
-        wanted = json.loads(sys.stdin.readline())
-    except ValueError:
-        sys.exit("the request did not arrive as a whole")
-    print(json.dumps(answer(wanted)))
+    serve(answer)

@@ -4,14 +4,15 @@ Sent over standard input and run by `python3`, so it knows only the standard lib
 a request (one line of JSON) and answers one line of JSON.
 """
 
-import json
 import os
 import subprocess
-import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from deskyard.guest.request import serve_action
+from deskyard.guest.root_file import put
 
 SECONDS = 120
 INSTALL_SECONDS = 1500
@@ -21,7 +22,6 @@ ONCE = Path("/var/lib/cloud/instance/sem")
 # The machine's own, or a secret that comes again by its own way.
 LEFT_OUT = ("/etc/deskyard/", "/etc/ssh/ssh_host_", "/etc/machine-id", "/etc/resolv.conf", "/etc/ld.so.cache")
 MOST_BYTES = 16 << 20
-MOST_TEXT = 2000
 
 
 def look() -> dict[str, Any]:
@@ -68,12 +68,7 @@ def install(packages: list[str]) -> dict[str, Any]:
 def move_home(files: list[dict[str, Any]]) -> dict[str, Any]:
     """Install what takes /home to its volume at the next start."""
     for file in files:
-        path = Path(file["path"])
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_name(f".{path.name}.new")
-        beside.write_text(file["text"])
-        beside.chmod(int(file["mode"]))
-        beside.replace(path)
+        put(Path(file["path"]), file["text"], int(file["mode"]))
     _run(["systemctl", "daemon-reload"])
     _run(["systemctl", "enable", "home-volume.service"])
     os.sync()
@@ -96,7 +91,7 @@ def _run(argv: list[str]) -> str:
     return subprocess.run(argv, capture_output=True, text=True, timeout=SECONDS, check=True).stdout
 
 
-WORK: dict[str, Callable[..., dict[str, Any]]] = {
+ACTIONS: dict[str, Callable[..., dict[str, Any]]] = {
     "look": look,
     "note": note,
     "install": install,
@@ -104,17 +99,5 @@ WORK: dict[str, Callable[..., dict[str, Any]]] = {
 }
 
 
-def main() -> None:
-    """Answer the request on standard input."""
-    request = json.loads(sys.stdin.readline())
-    try:
-        answer = WORK[request.pop("do")](**request)
-    except subprocess.CalledProcessError as error:
-        answer = {"error": f"{error.cmd[0]}: exit code {error.returncode}: {str(error.stderr)[-MOST_TEXT:]}"}
-    except (OSError, KeyError, TypeError, ValueError, subprocess.SubprocessError) as error:
-        answer = {"error": f"{type(error).__name__}: {error}"}
-    print(json.dumps(answer))
-
-
 if __name__ == "__main__":
-    main()
+    serve_action(ACTIONS)

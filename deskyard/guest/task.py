@@ -14,12 +14,13 @@ import re
 import select
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from deskyard.guest.request import received
 
 HOST = "127.0.0.1"
 TOKEN = "OPENCLAW_GATEWAY_TOKEN"
@@ -188,7 +189,7 @@ def run(request: dict[str, Any], watch: Watch) -> None:
                 say("text", text=piece)
 
 
-def words(request: dict[str, Any]) -> dict[str, str]:
+def result(request: dict[str, Any]) -> dict[str, str]:
     """Do what is asked; how it ended."""
     watch = Watch(request["seconds"])
     watch.start()
@@ -202,13 +203,9 @@ def words(request: dict[str, Any]) -> dict[str, str]:
         end = {"status": "failed", "cause": "broken", "said": f"an answer that makes no sense ({type(error).__name__})"}
     else:
         return {"status": "done"}
-    # Who hung up gets broken answers of all kinds.
+    # After a hang-up any parse error is expected; report the hang-up instead.
     return {"status": watch.why} if watch.over.is_set() else end
 
 
 if __name__ == "__main__":
-    try:
-        wanted = json.loads(sys.stdin.readline())
-    except ValueError:
-        sys.exit("the request did not arrive as a whole")
-    say("end", **words(wanted))
+    say("end", **result(received()))

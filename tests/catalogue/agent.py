@@ -77,7 +77,7 @@ class Agent:
 
     def bring(self, **keys: str) -> str:
         """Bring the desktop's keys in step, with the program that `workspace.up` runs."""
-        source = Path(key_program.__file__).read_text()
+        source = desktop_program.source(key_program)
         told = f"{source}{json.dumps(request(text=key_file.text(keys)))}\n"
         remote = shlex.join(["python3", "-I", "-c", desktop_program.START, str(len(source))])
         argv = ["ssh", "-F", str(self.bench.yard.ssh_config), DESK, remote]

@@ -35,8 +35,8 @@ REASONS = {
     "deskyard/gateway/session/proxy.py": "workers of HAProxy are told by asking its master; in a gateway",
     "deskyard/gateway/view/link.py": "another try, and reports by the clock; in a gateway",
     "deskyard/gateway/view/view.py": "lets others run, for no time; in a gateway",
-    "deskyard/guest/customise.py": "a lock with a bound, in a desktop",
     "deskyard/guest/probe.py": "the pace of packets, in a desktop",
+    "deskyard/guest/root_file.py": "a lock with a bound, in a desktop",
     "deskyard/guest/script.py": "output with a bound, in a desktop",
     "deskyard/guest/thaw.py": "the watchdog that thaws by the clock, in a desktop",
 }

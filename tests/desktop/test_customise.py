@@ -168,12 +168,11 @@ AS_AGENT = ("    os.seteuid(account.pw_uid)", "    pass")
 def test_either_of_two_walls_holds_against_a_link_and_without_both_it_is_followed(
     lab: Lab, owner: Owner, monkeypatch: pytest.MonkeyPatch, without: list[tuple[str, str]], written: bool
 ) -> None:
-    source = Path(customise.__file__).read_text()
+    source = program.source(customise)
     for part, weaker in without:
         assert part in source
         source = source.replace(part, weaker)
-    (owner.folder / "program.py").write_text(source)
-    monkeypatch.setattr(customise, "__file__", str(owner.folder / "program.py"))
+    monkeypatch.setattr(program, "source", lambda _: source)
     lab.do("desk", "rm -rf /etc/deskyard-target; install -d -m 0755 /etc/deskyard-target")
     lab.do("desk", "ln -s /etc/deskyard-target ~agent/d", user="agent")
     owner.customise(desk=folder(owner.folder / "own", {"home/d/planted": "evil\n"}))
@@ -300,7 +299,7 @@ def test_a_script_whose_starter_went_away_runs_to_its_end_and_is_not_run_twice(l
 
 
 def test_half_a_request_changes_nothing(lab: Lab, owner: Owner) -> None:
-    source = Path(customise.__file__).read_text()
+    source = program.source(customise)
     remote = ["sudo", "-n", "python3", "-I", "-c", program.START, str(len(source))]
     done = lab.link.run("desk", remote, timeout=60, stdin=f'{source}{{"do": "begin", ', check=False)
     assert done.code != 0 and not (lab.root("desk") / customisation.STATE.lstrip("/")).exists()

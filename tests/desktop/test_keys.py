@@ -143,7 +143,7 @@ def test_what_is_on_the_desktop_is_compared_not_remembered(lab: Lab, owner: Owne
 
 def test_half_a_request_changes_nothing(lab: Lab, owner: Owner) -> None:
     key_delivery.deliver(lab.plan, {"desk": {"anthropic": ANTHROPIC}, "other": {}})
-    source = Path(keys.__file__).read_text()
+    source = program.source(keys)
     request = json.dumps(key_delivery.request(text=key_file.text({"anthropic": NEXT})))
     remote = ["sudo", "-n", "python3", "-I", "-c", program.START, str(len(source))]
     for cut in (0, 40, len(request) - 1):

@@ -14,6 +14,7 @@ import pytest
 from deskyard.agent import task as agent_task
 from deskyard.agent.task import Task
 from deskyard.desktop import stream
+from deskyard.desktop.program import source
 from deskyard.engine import running
 from deskyard.errors import ConfigError, SiteError
 from deskyard.guest import task as task_program
@@ -177,7 +178,7 @@ def test_ctrl_c_ends_the_task(desktop: Desktop, capfd: pytest.CaptureFixture[str
 
 
 def test_half_a_request_does_nothing(desktop: Desktop, monkeypatch: pytest.MonkeyPatch) -> None:
-    command, length = SshLink.command, len(Path(task_program.__file__).read_text()) + 40
+    command, length = SshLink.command, len(source(task_program)) + 40
 
     def cut(self: SshLink, host: str, remote: Any) -> list[str]:
         return ["sh", "-c", f'head -c {length} | "$@"', "sh", *command(self, host, remote)]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from deskyard.guest import customise
+from deskyard.guest import customise, root_file
 
 ACCOUNT = pwd.getpwuid(os.geteuid())
 
@@ -63,7 +63,7 @@ def desktop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desktop
     account = pwd.struct_passwd((*ACCOUNT[:5], str(made.home), ACCOUNT.pw_shell))
     monkeypatch.setattr(pwd, "getpwnam", lambda _: account)
     monkeypatch.setattr(customise, "SKELETON", str(tmp_path / "skel"))
-    monkeypatch.setattr(customise, "BUSY_SECONDS", 0.0)
+    monkeypatch.setattr(root_file, "BUSY_SECONDS", 0.0)
     yield made
 
 
@@ -167,7 +167,7 @@ def test_nothing_is_written_through_a_link(desktop: Desktop, tmp_path: Path, ove
 
 def test_a_change_at_the_last_moment_is_kept_beside(desktop: Desktop, monkeypatch: pytest.MonkeyPatch) -> None:
     desktop.apply({"a": "1"})
-    real = customise.write
+    real = root_file.write
 
     def write(parent: int, name: str, content: bytes, mode: int) -> None:
         real(parent, name, content, mode)
@@ -211,6 +211,7 @@ def test_a_run_that_is_killed_anywhere_is_gone_on_with(
         patch.setattr(customise.Memory, "save", lambda self: saved(self) if calls < step else None)
         for name in ("renamed", "settle", "write"):
             patch.setattr(customise, name, counted(getattr(customise, name)))
+        patch.setattr(root_file, "write", counted(root_file.write))
         killed = False
         try:
             desktop.apply({"old": "2", "mine": "2", "new": "2"})
@@ -232,10 +233,6 @@ def test_settings_are_made_left_alone_and_removed(desktop: Desktop, monkeypatch:
 
 
 def test_two_runs_do_not_mix(desktop: Desktop) -> None:
-    with customise.alone(desktop.state):
+    with root_file.alone(desktop.state):
         said = desktop.ask(do="begin", files={}, dry=False, system={})
     assert "still at work" in said["error"]
-
-
-def test_it_can_be_sent_by_its_length() -> None:
-    assert Path(customise.__file__).read_text().isascii()

@@ -31,17 +31,17 @@ def done(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
 
 def test_keys_are_released_before_the_slice_is_frozen(done: list[str]) -> None:
-    assert freeze.asked("freeze") == {"released": True, "frozen": True}
+    assert freeze.act("freeze") == {"released": True, "frozen": True}
     assert done == ["release", "systemctl freeze agent.slice"]
 
 
 def test_thawed_is_what_the_kernel_says(done: list[str]) -> None:
-    freeze.asked("freeze")
-    assert freeze.asked("thaw") == {"frozen": False}
+    freeze.act("freeze")
+    assert freeze.act("thaw") == {"frozen": False}
 
 
 def test_looking_changes_nothing(done: list[str]) -> None:
-    assert freeze.asked("look") == {"frozen": False}
+    assert freeze.act("look") == {"frozen": False}
     assert done == []
 
 
@@ -54,7 +54,7 @@ def test_slice_that_does_not_freeze_is_an_error(
     monkeypatch.setattr(subprocess, "run", fails)
     monkeypatch.setattr("sys.stdin.readline", lambda: '{"action": "freeze"}')
     freeze.main()
-    assert json.loads(capsys.readouterr().out) == {"error": "systemctl: Unit agent.slice not found."}
+    assert json.loads(capsys.readouterr().out) == {"error": "systemctl: exit code 1: Unit agent.slice not found."}
 
 
 def test_service_that_is_away_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

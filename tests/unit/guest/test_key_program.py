@@ -83,7 +83,3 @@ def test_what_goes_wrong_is_said_without_the_keys(path: Path) -> None:
     assert [one.name for one in path.parent.iterdir()] == ["keys.env"]
     answer = keys.answer({"path": str(path), "group": "nobody-has-this", "text": TEXT})
     assert answer == {"error": "there is no group nobody-has-this"}
-
-
-def test_it_can_be_sent_by_its_length() -> None:
-    assert Path(keys.__file__).read_text().isascii()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from deskyard.guest import script
+from deskyard.guest import root_file, script
 
 ACCOUNT = pwd.getpwuid(os.geteuid())
 
@@ -21,7 +21,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     account = pwd.struct_passwd((*ACCOUNT[:5], str(home), "/bin/sh"))
     monkeypatch.setattr(pwd, "getpwnam", lambda _: account)
     monkeypatch.setattr(script, "KEYS", str(tmp_path / "keys.env"))
-    monkeypatch.setattr(script, "BUSY_SECONDS", 0.0)
+    monkeypatch.setattr(root_file, "BUSY_SECONDS", 0.0)
     return state
 
 
@@ -81,7 +81,7 @@ def test_one_that_ended_well_is_not_run_again_for_the_same_asking(state: Path, t
 
 
 def test_two_do_not_run_at_once(state: Path) -> None:
-    with script.alone(state):
+    with root_file.alone(state):
         assert "still at work" in ran(state, "true")["error"]
 
 
@@ -89,7 +89,3 @@ def test_one_that_nothing_can_run_is_an_error(state: Path) -> None:
     request = {"account": "agent", "state": str(state), "script": "x", "seconds": 5, "environment": {}}
     request |= {"once": True, "run": "1"}
     assert "No such file" in script.answer({**request, "text": "#!/no/such/shell\n"})["error"]
-
-
-def test_it_can_be_sent_by_its_length() -> None:
-    assert Path(script.__file__).read_text().isascii()
