@@ -46,12 +46,15 @@ def require(tree: Path) -> None:
 
 def page(folder: Path, tree: Path) -> str:
     """The text of one role's page."""
-    spec = yaml.safe_load((folder / SPECS).read_text())["argument_specs"]["main"]
+    entries = yaml.safe_load((folder / SPECS).read_text())["argument_specs"]
+    spec = entries["main"]
     options: dict[str, dict[str, Any]] = spec.get("options") or {}
     lines = [f"# {folder.name}", "", f"{spec['short_description']}."]
     for paragraph in _paragraphs(spec.get("description")):
         lines += ["", paragraph]
     lines += ["", *_variables(options), "## Example", "", *_example(folder.name, options)]
+    for name in sorted(entries.keys() - {"main"}):
+        lines += ["", *_part(name, entries[name])]
     beside = [
         (f"{place}/{folder.name}/", what) for place, what in BESIDE.items() if (tree / place / folder.name).is_dir()
     ]
@@ -60,15 +63,24 @@ def page(folder: Path, tree: Path) -> str:
     return "\n".join([*lines, "", f"<!-- From {SPECS}: ./inv check.roles --write -->", ""])
 
 
+def _part(name: str, spec: dict[str, Any]) -> Iterator[str]:
+    """Tasks that other roles include with `tasks_from`."""
+    yield from (f"## Tasks for other roles: `{name}`", "", f"{spec['short_description']}.", "")
+    yield from list(_table(spec.get("options") or {}))[:-1]
+
+
 def _paragraphs(text: str | list[str] | None) -> Iterator[str]:
     for part in [text] if isinstance(text, str) else text or []:
         yield " ".join(part.split())
 
 
 def _variables(options: dict[str, dict[str, Any]]) -> Iterator[str]:
-    if not options:
-        return
-    yield from ("## Variables", "", "| variable | default | what it is |", "| --- | --- | --- |")
+    if options:
+        yield from ("## Variables", "", *_table(options))
+
+
+def _table(options: dict[str, dict[str, Any]]) -> Iterator[str]:
+    yield from ("| variable | default | what it is |", "| --- | --- | --- |")
     for name, option in options.items():
         about = " ".join(_paragraphs(option.get("description")))
         choices = f" One of: {', '.join(f'`{one}`' for one in option['choices'])}." if "choices" in option else ""

@@ -19,7 +19,11 @@ SPECS = {
                 "screen_port": {"type": "int", "default": 0, "description": "Where."},
                 "screen_name": {"type": "str", "default": "", "description": "Its name."},
             },
-        }
+        },
+        "wake": {
+            "short_description": "A screen that is on",
+            "options": {"screen_wake_seconds": {"type": "int", "required": True, "description": "How long."}},
+        },
     }
 }
 
@@ -45,6 +49,12 @@ def test_page_says_what_may_be_set_and_what_has_to(small: Path) -> None:
     assert "| `screen_port` | `0` | Where. |" in text
     assert '| `screen_name` | `""` | Its name. |' in text
     assert "- `tests/infra/screen/`" in text and "tests/molecule" not in text
+
+
+def test_page_says_what_other_roles_may_include(small: Path) -> None:
+    (text,) = role_page.pages(small).values()
+    part = "## Tasks for other roles: `wake`\n\nA screen that is on.\n\n| variable | default | what it is |\n| --- |"
+    assert part in text and "| `screen_wake_seconds` | required | How long. |\n\n## Tests" in text
 
 
 def test_example_is_a_play_with_what_is_required(small: Path) -> None:

@@ -1,5 +1,6 @@
 """A role's argument_specs, defaults and tasks tell the same story."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,12 @@ def defaults(role: Path) -> dict[str, Any]:
 def options(role: Path) -> dict[str, Any]:
     specs = read(role / "meta/argument_specs.yml")
     return specs["argument_specs"]["main"].get("options", {}) if specs else {}
+
+
+def parts(role: Path) -> dict[str, Any]:
+    """The specifications of tasks that other roles include, by the name of their file."""
+    specs = read(role / "meta/argument_specs.yml")["argument_specs"]
+    return {name: spec for name, spec in specs.items() if name != "main"}
 
 
 def test_there_are_roles() -> None:
@@ -76,6 +83,12 @@ class TestRole:
             if path.is_file()
         )
         assert [name for name in defaults(role) if name not in used] == []
+
+    def test_tasks_for_other_roles_use_what_they_specify_and_only_that(self, role: Path) -> None:
+        for name, spec in parts(role).items():
+            text = (role / "tasks" / f"{name}.yml").read_text()
+            assert set(re.findall(rf"\b{role.name}_{name}_\w+", text)) == set(spec["options"])
+            assert not [option for option in spec["options"].values() if "default" in option]
 
     def test_the_specification_says_what_the_role_is(self, role: Path) -> None:
         assert read(role / "meta/argument_specs.yml")["argument_specs"]["main"]["short_description"]
