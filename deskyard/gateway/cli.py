@@ -110,15 +110,15 @@ def _audit(options: argparse.Namespace, layout: Layout) -> Any:
 
     if not options.verify:
         return audit.events(layout.audit_file, options.since, options.last)
-    known = None
+    noted = None
     if options.known:
         number, _, digest = options.known.partition(":")
         if not number.isdigit() or len(digest) != 64:
             raise GatewayError("--known", options.known, "is no line", "write NUMBER:HASH as `audit` printed them")
-        known = (int(number), digest)
+        noted = (int(number), digest)
     # A file that is just being turned over looks like a gap, once.
-    first = audit_check.verify(layout.audit_file, known)
-    return first if first["ok"] else audit_check.verify(layout.audit_file, known)
+    first = audit_check.verify(layout.audit_file, noted)
+    return first if first["ok"] else audit_check.verify(layout.audit_file, noted)
 
 
 def _status(options: argparse.Namespace, layout: Layout) -> Any:

@@ -39,22 +39,22 @@ class EgressRules:
 
     def exact(self, port: int) -> list[list[str]]:
         """Names allowed on a port of the web, in portions for lines."""
-        return _portions(one.name for one in self.entries if not one.wildcard and port in one.ports)
+        return _portions(entry.name for entry in self.entries if not entry.wildcard and port in entry.ports)
 
     def suffixes(self, port: int) -> list[list[str]]:
         """Endings allowed on a port of the web, each with its leading dot."""
-        return _portions(f".{one.name}" for one in self.entries if one.wildcard and port in one.ports)
+        return _portions(f".{entry.name}" for entry in self.entries if entry.wildcard and port in entry.ports)
 
     @property
     def names(self) -> list[str]:
         """Exact names that are answered with the address of the gateway."""
         own = {forward.name for forward in self.forwards}
-        return sorted({one.name for one in self.entries if not one.wildcard} - own)
+        return sorted({entry.name for entry in self.entries if not entry.wildcard} - own)
 
     @property
     def wildcards(self) -> list[str]:
         """Names whose every subname is answered with the address of the gateway."""
-        return sorted({one.name for one in self.entries if one.wildcard})
+        return sorted({entry.name for entry in self.entries if entry.wildcard})
 
     @property
     def ports_out(self) -> list[int]:
@@ -72,14 +72,14 @@ class EgressRules:
     def with_entries(self, entries: Iterable[str]) -> "EgressRules":
         """The same with another list; names that have an address keep it."""
         allow = tuple(dict.fromkeys(entries))
-        known = {forward.name: forward.address for forward in self.forwards}
-        return replace(self, allow=allow, forwards=forwards(map(parse, allow), self.forward_networks, known))
+        addresses = {forward.name: forward.address for forward in self.forwards}
+        return replace(self, allow=allow, forwards=forwards(map(parse, allow), self.forward_networks, addresses))
 
 
 def forwards(
-    entries: Iterable[Entry], networks: Sequence[str], known: Mapping[str, str] | None = None
+    entries: Iterable[Entry], networks: Sequence[str], kept: Mapping[str, str] | None = None
 ) -> tuple[Forward, ...]:
-    """An address for each name with ports of its own, sorted by name; those of `known` stay.
+    """An address for each name with ports of its own, sorted by name; those of `kept` stay.
 
     Chosen from the name, so that it stays when others come and go. Raises `GatewayError` when all are taken.
     """
@@ -88,11 +88,11 @@ def forwards(
         if entry.needs_forward:
             wanted.setdefault(entry.name, set()).update(entry.ports)
     pool = [str(address) for network in networks for address in IPv4Network(network)]
-    addresses = dict(known or {})
+    addresses = dict(kept or {})
     for name in sorted(wanted.keys() - addresses.keys()):
         start, taken = int(hashlib.sha256(name.encode()).hexdigest()[:8], 16), set(addresses.values())
         candidates = (pool[(start + probe) % len(pool)] for probe in range(len(pool)))
-        address = next((one for one in candidates if one not in taken), None)
+        address = next((candidate for candidate in candidates if candidate not in taken), None)
         if address is None:
             remedy = "take away entries with a port that are no longer needed"
             raise GatewayError("egress_allow", name, "finds no free address for one more name with a port", remedy)
@@ -114,7 +114,9 @@ def read(document: Any) -> EgressRules:
         for index, network in enumerate(document[key]):
             require(is_network(network), f"{where}.{key}[{index}]", network, "is no IPv4 network")
     pool = [IPv4Network(network) for network in document["forward_networks"]]
-    forwards = tuple(_forward(one, pool, f"{where}.forwards[{n}]") for n, one in enumerate(document["forwards"]))
+    forwards = tuple(
+        _forward(forward, pool, f"{where}.forwards[{n}]") for n, forward in enumerate(document["forwards"])
+    )
     needed = {(e.name, e.port) for e in map(parse, document["allow"]) if e.needs_forward}
     given = {(forward.name, port) for forward in forwards for port in forward.ports}
     require(needed == given, f"{where}.forwards", None, "are not those that the list needs")

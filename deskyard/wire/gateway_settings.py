@@ -92,7 +92,7 @@ class Settings:
     @property
     def operators_match(self) -> str:
         """The networks whose machines may use SSH, as nft takes and lists them."""
-        operators = [one.removesuffix("/32") for one in self.operators]
+        operators = [operator.removesuffix("/32") for operator in self.operators]
         return operators[0] if len(operators) == 1 else f"{{ {', '.join(operators)} }}"
 
     @cached_property
@@ -115,8 +115,8 @@ class Settings:
         for desktop in self.desktops:
             if desktop.name == name:
                 return desktop
-        known = ", ".join(desktop.name for desktop in self.desktops)
-        raise GatewayError("desktop", name, f"is not in workspace {self.workspace}", f"choose one of: {known}")
+        names = ", ".join(desktop.name for desktop in self.desktops)
+        raise GatewayError("desktop", name, f"is not in workspace {self.workspace}", f"choose one of: {names}")
 
     def as_json(self) -> str:
         """The document, always the same text for the same settings."""
@@ -218,10 +218,10 @@ def _is_port(value: Any) -> bool:
 
 def _are_networks(value: Any, least_prefix: int) -> bool:
     """A list of networks, or of addresses if the prefix has to be 32; none is everything."""
-    if not isinstance(value, list) or not 1 <= len(value) <= 16 or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list) or not 1 <= len(value) <= 16 or not all(isinstance(item, str) for item in value):
         return False
     try:
-        return all(IPv4Network(one).prefixlen >= max(least_prefix, 1) for one in value)
+        return all(IPv4Network(network).prefixlen >= max(least_prefix, 1) for network in value)
     except ValueError:
         return False
 

@@ -34,35 +34,37 @@ class Grants:
 
     def live(self, now: float) -> "Grants":
         """Those whose time has not passed."""
-        return replace(self, granted=tuple(one for one in self.granted if one.until is None or one.until > now))
+        return replace(self, granted=tuple(grant for grant in self.granted if grant.until is None or grant.until > now))
 
     def timed(self) -> "Grants":
         """Those that outlive new settings: what was meant to stay is in the declaration."""
-        return Grants(tuple(one for one in self.granted if one.until is not None or one.once))
+        return Grants(tuple(grant for grant in self.granted if grant.until is not None or grant.once))
 
     def allowing(self, grant: Grant) -> "Grants":
         """With one more, in place of an older one for the same entry."""
-        others = tuple(one for one in self.granted if one.entry != grant.entry)
+        others = tuple(other for other in self.granted if other.entry != grant.entry)
         return Grants((*others, grant), tuple(entry for entry in self.withdrawn if entry != grant.entry))
 
     def forbidding(self, entry: str, declared: Iterable[str]) -> "Grants":
         """Without this entry, whether it was granted or declared."""
         withdrawn = {*self.withdrawn, entry} if entry in declared else set(self.withdrawn)
-        return Grants(tuple(one for one in self.granted if one.entry != entry), tuple(sorted(withdrawn)))
+        return Grants(tuple(grant for grant in self.granted if grant.entry != entry), tuple(sorted(withdrawn)))
 
     def used(self, name: str, port: int) -> "Grants":
         """Without those for one connection that this connection used up."""
-        return replace(self, granted=tuple(one for one in self.granted if not (one.once and _covers(one, name, port))))
+        return replace(
+            self, granted=tuple(grant for grant in self.granted if not (grant.once and _covers(grant, name, port)))
+        )
 
     @property
     def next_end(self) -> int | None:
         """When the next one ends by itself."""
-        return min((one.until for one in self.granted if one.until is not None), default=None)
+        return min((grant.until for grant in self.granted if grant.until is not None), default=None)
 
     def effective(self, settings: Settings) -> Settings:
         """The settings with the list that is in force."""
         declared = [entry for entry in settings.egress_rules.allow if entry not in self.withdrawn]
-        entries = [*declared, *(one.entry for one in self.granted)]
+        entries = [*declared, *(grant.entry for grant in self.granted)]
         return replace(settings, egress_rules=settings.egress_rules.with_entries(entries))
 
 
@@ -75,7 +77,7 @@ def load(layout: Layout) -> Grants:
 def stored(text: str) -> Grants:
     """All that the file holds, also what has ended and waits to be taken away."""
     document = json.loads(text)
-    return Grants(tuple(Grant(**one) for one in document["granted"]), tuple(document["withdrawn"]))
+    return Grants(tuple(Grant(**row) for row in document["granted"]), tuple(document["withdrawn"]))
 
 
 def save(grants: Grants, layout: Layout) -> None:
@@ -103,6 +105,6 @@ def check(entry: str) -> None:
         raise GatewayError("name", entry, "is not in its normal form", f"write {normal}")
 
 
-def _covers(one: Grant, name: str, port: int) -> bool:
-    entry = parse(one.entry)
+def _covers(grant: Grant, name: str, port: int) -> bool:
+    entry = parse(grant.entry)
     return port in entry.ports and entry.covers(name)

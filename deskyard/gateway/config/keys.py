@@ -41,7 +41,7 @@ def rotate(settings: Settings, layout: Layout, system: System, *, at_once: bool,
                 path.unlink()
         ends = time.time() + layout.lease_seconds + MARGIN_SECONDS
         if at_once:
-            _forget([one for one in signing.kids(folder) if one != kid], layout)
+            _forget([old_kid for old_kid in signing.kids(folder) if old_kid != kid], layout)
         else:
             _write_retired(layout, {**_retired(layout), old: ends})
         line.ask(layout.admin_socket, {"command": "keys", "actor": actor, "kid": kid, "at_once": at_once})

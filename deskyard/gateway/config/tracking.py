@@ -23,13 +23,15 @@ def flows(settings: Settings) -> int:
 def entries(settings: Settings, door_sockets: int) -> int:
     """How long the table is; two entries for each socket of the door: from the browser, and to the desktop."""
     rates = settings.egress_rules.rates
-    return 2 * door_sockets + OWN + sum(_share(settings, rates.get(one.address, 0)) for one in settings.desktops)
+    return (
+        2 * door_sockets + OWN + sum(_share(settings, rates.get(desktop.address, 0)) for desktop in settings.desktops)
+    )
 
 
 def _share(settings: Settings, rate: int) -> int:
     """What one desktop fills at most: twice what it does itself, because the router of names does it once more."""
-    made = rate * (2 * CLOSED_SECONDS + AT_ONCE + ASKED_AT_ONCE)
-    return 2 * (flows(settings) + NAME_LINES + made)
+    names = rate * (2 * CLOSED_SECONDS + AT_ONCE + ASKED_AT_ONCE)
+    return 2 * (flows(settings) + NAME_LINES + names)
 
 
 def kernel(settings: Settings, door_sockets: int) -> dict[str, int]:

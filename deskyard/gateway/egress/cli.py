@@ -48,9 +48,9 @@ def _forbid(options: argparse.Namespace, layout: Layout) -> Any:
 
     settings = _locked(layout)
     egress_grants.check(options.name)
-    known = [one["entry"] for one in _state(settings, layout)["allowed"]]
-    if options.name not in known:
-        remedy = f"choose one of: {', '.join(known) or 'none is allowed'}"
+    allowed = [row["entry"] for row in _state(settings, layout)["allowed"]]
+    if options.name not in allowed:
+        remedy = f"choose one of: {', '.join(allowed) or 'none is allowed'}"
         raise GatewayError("name", options.name, "is not on the list", remedy)
     declared = settings.egress_rules.allow
     change_list(lambda grants: grants.forbidding(options.name, declared), settings, layout, Machine())
@@ -69,10 +69,12 @@ def _denied(options: argparse.Namespace, layout: Layout) -> None:
         print(line if options.json else as_text(json.loads(line)), flush=True)
 
 
-def as_text(one: dict[str, str]) -> str:
+def as_text(refusal: dict[str, str]) -> str:
     """A refusal as a person reads it."""
-    allow = f"  -> {one['allow']}" if one["allow"] else ""
-    return f"{one['time']}  {one['desktop']}  {one['target']}  {one['rule']}: {one['reason']}{allow}"
+    allow = f"  -> {refusal['allow']}" if refusal["allow"] else ""
+    return (
+        f"{refusal['time']}  {refusal['desktop']}  {refusal['target']}  {refusal['rule']}: {refusal['reason']}{allow}"
+    )
 
 
 def _watch(options: argparse.Namespace, layout: Layout) -> None:
@@ -92,18 +94,18 @@ def _state(settings: Settings, layout: Layout) -> dict[str, Any]:
     from deskyard.gateway.config import egress_grants
 
     grants = egress_grants.load(layout)
-    granted = {one.entry: one for one in grants.granted}
+    granted = {grant.entry: grant for grant in grants.granted}
     allowed: list[dict[str, Any]] = []
     for entry in grants.effective(settings).egress_rules.allow:
-        one = granted.get(entry)
+        grant = granted.get(entry)
         declared = entry in settings.egress_rules.allow and entry not in grants.withdrawn
         allowed.append(
             {
                 "entry": entry,
                 "declared": declared,
-                "until": None if declared or one is None or one.until is None else _moment(one.until),
-                "once": bool(one and one.once and not declared),
-                "actor": one.actor if one else None,
+                "until": None if declared or grant is None or grant.until is None else _moment(grant.until),
+                "once": bool(grant and grant.once and not declared),
+                "actor": grant.actor if grant else None,
             }
         )
     return {"workspace": settings.workspace, "egress": settings.egress, "allowed": allowed}

@@ -153,9 +153,9 @@ class Log:
 
 def read(path: Path) -> Iterator[str]:
     """The lines that are there, oldest first."""
-    for one in (path.with_name(f"{path.name}.1"), path):
-        if one.exists():
-            yield from one.read_text().splitlines()
+    for file in (path.with_name(f"{path.name}.1"), path):
+        if file.exists():
+            yield from file.read_text().splitlines()
 
 
 def follow(path: Path) -> Iterator[str]:

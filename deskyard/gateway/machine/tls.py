@@ -28,9 +28,9 @@ class Pair:
 
 def ensure_key(path: Path) -> str:
     """Make the key if there is none; its PEM."""
-    known = files.read(path)
-    if known is not None:
-        return known
+    existing = files.read(path)
+    if existing is not None:
+        return existing
     key = ec.generate_private_key(ec.SECP256R1())
     pem = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption()).decode()
     files.write(path, pem, 0o600)

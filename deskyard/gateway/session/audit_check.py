@@ -17,14 +17,14 @@ class Problem:
     problem: str
 
 
-def verify(path: Path, known: tuple[int, str] | None = None) -> dict[str, Any]:
-    """Check the whole chain; `known` is the number and hash of a line that somebody took down before."""
+def verify(path: Path, noted: tuple[int, str] | None = None) -> dict[str, Any]:
+    """Check the whole chain; `noted` is the number and hash of a line that somebody took down before."""
     # The head is read first: what is written meanwhile comes after it.
     has_head, head = head_file(path).exists(), read_head(path)
     problems: list[Problem] = [] if has_head else [Problem(head_file(path).name, 1, "the head file is missing")]
     number, expected, count = head.first - 1, head.before, 0
     where = (path.name, 0)
-    wanted, hashes = {head.last, known[0] if known else 0}, dict[int, str]()
+    wanted, hashes = {head.last, noted[0] if noted else 0}, dict[int, str]()
     for file, at, line in lines(path):
         count += 1
         try:
@@ -48,8 +48,8 @@ def verify(path: Path, known: tuple[int, str] | None = None) -> dict[str, Any]:
         problems.append(Problem(where[0], where[1] + 1, f"lines {number + 1} to {head.last} are missing at the end"))
     elif hashes.get(head.last, head.hash) != head.hash:
         problems.append(Problem(*where, f"line {head.last} was changed: the head file holds another hash"))
-    if known is not None and known[0] >= head.first and hashes.get(known[0]) != known[1]:
-        problems.append(Problem(*where, f"line {known[0]} is not the one that was taken down"))
+    if noted is not None and noted[0] >= head.first and hashes.get(noted[0]) != noted[1]:
+        problems.append(Problem(*where, f"line {noted[0]} is not the one that was taken down"))
     return {
         "ok": not problems,
         "lines": count,

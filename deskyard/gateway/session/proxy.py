@@ -64,22 +64,22 @@ class Proxy:
 
         None is told if HAProxy does not run, or not answer: then ask again, its sockets may be alive.
         """
-        told: set[int] = set()
+        informed: set[int] = set()
         end = time.monotonic() + REFUSE_SECONDS
-        while fresh := [pid for pid in await self._workers_patiently() if pid not in told]:
+        while fresh := [pid for pid in await self._workers_patiently() if pid not in informed]:
             # Close first in all of them: the bound on time is for the sockets, the tidying can wait.
             closed = await asyncio.gather(*(self._close(pid, session, revoked) for pid in fresh))
-            told.update(pid for pid, done in zip(fresh, closed, strict=True) if done)
+            informed.update(pid for pid, done in zip(fresh, closed, strict=True) if done)
             if time.monotonic() > end:
                 return 0
         # A desktop that was slow to answer the upgrade may have completed it between the two commands.
         await asyncio.sleep(SECOND_SWEEP_SECONDS)
         # An old worker leaves with its last socket, and would keep us waiting for an answer.
-        for pid in sorted(told & set(await self.workers())):
+        for pid in sorted(informed & set(await self.workers())):
             await self._close(pid, session, revoked)
             for route in session.routes:
                 await self._tell(pid, f"del server {backend(session.desktop, route)}/{session.id}")
-        return len(told)
+        return len(informed)
 
     async def _workers_patiently(self) -> list[int]:
         """The workers, also if the master is just replacing itself: for a moment it answers nobody then."""

@@ -108,10 +108,10 @@ class Sessions:
             if self._pace.too_fast(address):
                 reason = "too many links that open nothing came from here"
                 raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, "rate", reason, "wait a minute")
-            known = self._store.by_ticket(hashed)
-            refusal = why_not(known, now)
+            ended = self._store.by_ticket(hashed)
+            refusal = why_not(ended, now)
             about = (
-                {"session": known.id, "desktop": known.desktop, "actor": known.actor} if known else {"session": None}
+                {"session": ended.id, "desktop": ended.desktop, "actor": ended.actor} if ended else {"session": None}
             )
             self._audit.note("refuse", **about, route="redeem", address=address, result="refused", reason=refusal.field)
             raise refusal
@@ -150,7 +150,11 @@ class Sessions:
             "drives": self.streams.drives(session),
             "driver": driver.actor if driver else None,
             "watching": len(
-                {one.session.id for one in self.streams.open.values() if one.session.desktop == session.desktop}
+                {
+                    stream.session.id
+                    for stream in self.streams.open.values()
+                    if stream.session.desktop == session.desktop
+                }
             ),
             "answers": session.desktop not in self.streams.silent,
         }
@@ -237,8 +241,8 @@ class Sessions:
 
     async def revoke_removed_desktops(self) -> None:
         """Sessions of desktops that left the settings end: their sockets would outlive the reload."""
-        known = {desktop.name for desktop in self.settings.desktops}
-        gone = [session.id for session in self._store.all() if session.desktop not in known]
+        declared = {desktop.name for desktop in self.settings.desktops}
+        gone = [session.id for session in self._store.all() if session.desktop not in declared]
         await self._revoke(gone, "deskyard-gateway", "the desktop was removed")
 
     async def sweep(self) -> float:

@@ -8,8 +8,8 @@ from deskyard.gateway.machine import files
 
 def ensure(folder: Path, group: str | None) -> list[str]:
     """Make the first key if there is none; the ids of all keys, oldest first."""
-    known = kids(folder)
-    return known or [create(folder, "k1", group)]
+    existing = kids(folder)
+    return existing or [create(folder, "k1", group)]
 
 
 def create(folder: Path, kid: str, group: str | None) -> str:
@@ -42,10 +42,10 @@ def active(folder: Path) -> str:
     chosen = (files.read(folder / "active") or "").strip()
     if chosen:
         return chosen
-    known = kids(folder)
-    if not known:
+    existing = kids(folder)
+    if not existing:
         raise GatewayError("signing key", None, "does not exist", "run deskyard-gateway apply first")
-    return known[-1]
+    return existing[-1]
 
 
 def newest(folder: Path) -> tuple[str, str]:

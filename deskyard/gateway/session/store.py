@@ -148,13 +148,13 @@ class Store:
                 " and revoked is null and ticket_expires > ? and expires > ?",
                 (now, address, lease, hashed_ticket, now, now),
             ).rowcount
-            return self._one(db, "ticket_hash = ?", hashed_ticket) if won == 1 else None
+            return self._first(db, "ticket_hash = ?", hashed_ticket) if won == 1 else None
 
     def renew(self, id: str, lease: float, now: float) -> Session | None:
         """Move the end of a session that is active; nothing if it is not."""
         with self._transaction() as db:
             text = f"update sessions set lease = ? where id = ? and {ALIVE}"
-            return self._one(db, "id = ?", id) if db.execute(text, (lease, id, now)).rowcount == 1 else None
+            return self._first(db, "id = ?", id) if db.execute(text, (lease, id, now)).rowcount == 1 else None
 
     def drivers(self) -> dict[str, tuple[str, float]]:
         """Which session drives each desktop, and since when."""
@@ -172,12 +172,12 @@ class Store:
     def by_ticket(self, hashed_ticket: str) -> Session | None:
         """The grant that a ticket belongs to, whatever became of it."""
         with self._transaction() as db:
-            return self._one(db, "ticket_hash = ?", hashed_ticket)
+            return self._first(db, "ticket_hash = ?", hashed_ticket)
 
     def get(self, id: str) -> Session | None:
         """One session."""
         with self._transaction() as db:
-            return self._one(db, "id = ?", id)
+            return self._first(db, "id = ?", id)
 
     def all(self) -> list[Session]:
         """All that is remembered, newest first."""
@@ -210,7 +210,7 @@ class Store:
                 # A zero takes no room, and nobody asks for the ticket's end any more.
                 text = "update sessions set revoked = ?, ticket_expires = 0 where"
                 if db.execute(f"{text} id = ? and revoked is null and expires > ?", (now, id, now)).rowcount == 1:
-                    session = self._one(db, "id = ?", id)
+                    session = self._first(db, "id = ?", id)
                     fresh += [session] if session else []
         return fresh
 
@@ -262,7 +262,7 @@ class Store:
         return [_session(row) for row in rows]
 
     @staticmethod
-    def _one(db: sqlite3.Connection, where: str, value: str) -> Session | None:
+    def _first(db: sqlite3.Connection, where: str, value: str) -> Session | None:
         row = db.execute(f"select {COLUMNS} from sessions where {where}", (value,)).fetchone()
         return _session(row) if row else None
 

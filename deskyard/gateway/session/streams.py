@@ -146,7 +146,7 @@ class Streams:
         """Move on the drive of those who left, ended, or do nothing while somebody waits."""
         now = self.clock()
         # Their connections are told to end, and may be here a moment longer.
-        self._over = {one.session.id for one in self.open.values()} - alive
+        self._over = {stream.session.id for stream in self.open.values()} - alive
         for desktop, (id, since) in list(self._drivers.items()):
             mine = self.of(id)
             if mine:
@@ -156,7 +156,7 @@ class Streams:
             elif not mine:
                 if now - self._gone.setdefault(desktop, now) >= self.layout.driver_away_seconds:
                     self._pass_on(desktop, "left", free=True)
-            elif now - max(since, *(one.acted for one in mine)) >= self.layout.driver_idle_seconds:
+            elif now - max(since, *(stream.acted for stream in mine)) >= self.layout.driver_idle_seconds:
                 self._pass_on(desktop, "idle", free=False)
 
     def due(self) -> float | None:
@@ -167,7 +167,7 @@ class Streams:
             if not mine:
                 moments.append(self._gone.get(desktop, self.clock()) + self.layout.driver_away_seconds)
             elif self._waiting(desktop):
-                moments.append(max(since, *(one.acted for one in mine)) + self.layout.driver_idle_seconds)
+                moments.append(max(since, *(stream.acted for stream in mine)) + self.layout.driver_idle_seconds)
         return min(moments, default=None)
 
     def _waiting(self, desktop: str) -> list[Stream]:

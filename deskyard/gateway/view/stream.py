@@ -25,12 +25,12 @@ class Filter:
         """What of it goes on, as whole frames; raises `ProtocolError`, also when it is too much."""
         self._budget.read(len(data))
         out: list[bytes] = []
-        for one in self._frames.feed(data):
-            if one.opcode in CONTROL:
-                out.append(frame(one.opcode, one.payload))
+        for incoming in self._frames.feed(data):
+            if incoming.opcode in CONTROL:
+                out.append(frame(incoming.opcode, incoming.payload))
                 continue
             passing = b"".join(
-                message.data for message in self._messages.feed(one.payload) if self._passes(message.acts)
+                message.data for message in self._messages.feed(incoming.payload) if self._passes(message.acts)
             )
             if passing:
                 out.append(frame(BINARY, passing))
