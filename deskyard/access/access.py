@@ -72,10 +72,10 @@ def audit(name: str, *, since: int = 0, last: int | None = None) -> Any:
     return gateway_program.ask(gateway_program.require(name), ["audit", *wanted])
 
 
-def verify_audit(name: str, known: str | None = None) -> Any:
-    """Whether the audit is whole and unchanged; `known` is NUMBER:HASH of a line that was collected before."""
+def verify_audit(name: str, noted: str | None = None) -> Any:
+    """Whether the audit is whole and unchanged; `noted` is NUMBER:HASH of a line that was collected before."""
     return gateway_program.ask(
-        gateway_program.require(name), ["audit", "--verify", *(["--known", known] if known else [])]
+        gateway_program.require(name), ["audit", "--verify", *(["--known", noted] if noted else [])]
     )
 
 

@@ -105,8 +105,8 @@ def _content(name: str) -> Any:
     path = stack_file(name)
     if not path.is_file():
         near = difflib.get_close_matches(name, stack_names(), 1)
-        known = ", ".join(stack_names()) or "none"
-        remedy = f"write {near[0]!r}" if near else f"create the file (examples/ has some); known: {known}"
+        names = ", ".join(stack_names()) or "none"
+        remedy = f"write {near[0]!r}" if near else f"create the file (examples/ has some); known: {names}"
         raise ConfigError("workspace", name, f"{path} does not exist", remedy)
     return load_yaml(path) or {}
 
@@ -138,7 +138,7 @@ def from_config(name: str, get: Callable[[str], str | None]) -> Workspace:
     """The same from Pulumi's configuration, whose values are text or JSON."""
     found = {key: get(key) for key in Workspace.model_fields if key not in {"name", *NOT_FOR_THE_PROGRAM}}
     values = {key: _value(text) for key, text in found.items() if text is not None}
-    values["desktops"] = [_without(one, NOT_FOR_THE_PROGRAM) for one in values.get("desktops", ())]
+    values["desktops"] = [_without(desktop, NOT_FOR_THE_PROGRAM) for desktop in values.get("desktops", ())]
     return Workspace.check({"name": name, **values}, f"Pulumi.{name}.yaml")
 
 

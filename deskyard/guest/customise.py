@@ -123,14 +123,14 @@ def pristine(path: str) -> str | None:
 
 def judged(has: str | None, wanted: str, memory: Memory, path: str) -> tuple[str, str]:
     """What becomes of a file that shall be `wanted`, and why it stays if it does."""
-    known = path in memory.files
+    ours = path in memory.files
     if has == wanted:
         return "unchanged", ""
     if has is None:
-        return ("kept", GONE) if known else ("new", "")
+        return ("kept", GONE) if ours else ("new", "")
     if has in memory.ours(path) or has == pristine(path):
         return "changed", ""
-    return "kept", CHANGED if known else BEFORE
+    return "kept", CHANGED if ours else BEFORE
 
 
 def look(home: int, path: str, wanted: str, memory: Memory, overwrite: bool) -> tuple[str, str]:
@@ -153,12 +153,12 @@ def lay(home: int, path: str, item: dict[str, Any], memory: Memory, overwrite: b
     state, reason = look(home, path, wanted, memory, overwrite)
     if state not in ("new", "changed", "overwritten"):
         return state, reason
-    known = {*memory.ours(path), wanted, pristine(path)}
+    replaceable = {*memory.ours(path), wanted, pristine(path)}
     try:
         with way(home, path, memory.folders) as (parent, name):
             part, swap = f".{name}.deskyard-part", f".{name}.deskyard-swap"
             remove(parent, part)
-            settle(parent, swap, name, known)
+            settle(parent, swap, name, replaceable)
             write(parent, part, base64.b64decode(item["content"]), item["mode"])
             renamed(parent, part, swap, NOREPLACE)
             try:
@@ -166,7 +166,7 @@ def lay(home: int, path: str, item: dict[str, Any], memory: Memory, overwrite: b
             except FileExistsError:
                 renamed(parent, swap, name, EXCHANGE)
                 # What was there a moment ago may be no longer what was looked at.
-                if settle(parent, swap, name, known):
+                if settle(parent, swap, name, replaceable):
                     state, reason = "overwritten", reason or CHANGED
             os.fsync(parent)
     except (Blocked, PermissionError):
@@ -174,10 +174,10 @@ def lay(home: int, path: str, item: dict[str, Any], memory: Memory, overwrite: b
     return state, reason
 
 
-def settle(parent: int, swap: str, name: str, known: Collection[str | None]) -> bool:
-    """Take away what has made room: if it is `known` it is deleted, else it stays beside, and this says so."""
+def settle(parent: int, swap: str, name: str, replaceable: Collection[str | None]) -> bool:
+    """Take away what has made room: if it is `replaceable` it is deleted, else it stays beside, and this says so."""
     found = seen(parent, swap)
-    if found is None or found in known:
+    if found is None or found in replaceable:
         remove(parent, swap)
         return False
     for number in range(1, 1000):
@@ -219,7 +219,7 @@ def tidy(home: int, memory: Memory) -> None:
         except (OSError, Blocked) as error:
             if not isinstance(error, FileNotFoundError):
                 continue
-        memory.folders = [one for one in memory.folders if one != folder]
+        memory.folders = [other for other in memory.folders if other != folder]
 
 
 @contextlib.contextmanager
@@ -254,16 +254,16 @@ def begin(home: int, account: pwd.struct_passwd, memory: Memory, request: dict[s
                 memory.coming.pop(path, None)
         if not dry:
             tidy(home, memory)
-        for path, one in wanted.items():
-            states[path] = look(home, path, one, memory, request["overwrite"])
+        for path, wanted_mark in wanted.items():
+            states[path] = look(home, path, wanted_mark, memory, request["overwrite"])
             if states[path][0] == "unchanged":
-                memory.files[path] = one
+                memory.files[path] = wanted_mark
                 memory.coming.pop(path, None)
     environment = settings(request["system"], dry)
     if not dry:
         memory.save()
     shown = {path: state for path, state in states.items() if state[0] != "unchanged"}
-    ended = sorted(one.stem for one in (memory.path.parent / "scripts").glob("*.done"))
+    ended = sorted(path.stem for path in (memory.path.parent / "scripts").glob("*.done"))
     return {"files": shown, "environment": environment, "done": ended}
 
 
@@ -273,7 +273,7 @@ def settings(system: dict[str, str | None], dry: bool) -> str:
         has = {path: Path(path).read_text() if os.path.lexists(path) else None for path in system}
         found = {path: "changed" if text else "removed" for path, text in system.items() if has[path] != text}
         return next(iter(found.values()), "unchanged")
-    done = [one for one in (put(Path(path), text, 0o644) for path, text in system.items()) if one != "unchanged"]
+    done = [state for state in (put(Path(path), text, 0o644) for path, text in system.items()) if state != "unchanged"]
     if done and shutil.which("systemctl"):
         subprocess.run(["systemctl", "daemon-reload"], capture_output=True, timeout=90, check=False)
     return done[0] if done else "unchanged"

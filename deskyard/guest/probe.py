@@ -34,7 +34,7 @@ DEVICES: dict[str, str] = {}
 def device(name: str, mac: str) -> str:
     """The NIC with this MAC address: by the Plan's name if it has it, else by the one that it has here."""
     with socket.socket() as line:
-        found = [one for _, one in sorted(socket.if_nameindex()) if hardware_address(line, one) == mac.lower()]
+        found = [nic for _, nic in sorted(socket.if_nameindex()) if hardware_address(line, nic) == mac.lower()]
     return name if name in found else next(iter(found), name)
 
 
@@ -201,7 +201,7 @@ def main() -> None:
         with ThreadPoolExecutor(WORKERS) as pool:
             print(json.dumps(list(pool.map(run, group))), flush=True)
     sys.stdin.readline()
-    print(json.dumps(sorted({one for watcher in watchers for one in watcher.seen.copy()})), flush=True)
+    print(json.dumps(sorted({sighting for watcher in watchers for sighting in watcher.seen.copy()})), flush=True)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from deskyard.guest.root_file import alone, put
 
 END_SECONDS = 5.0
 MAX_OUTPUT = 64 << 10
-MAX_TOLD = 4000
+MAX_SAID = 4000
 PIECES = 16
 KEYS = "/etc/deskyard/keys.env"
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -56,7 +56,7 @@ def run(account: pwd.struct_passwd, folder: Path, request: dict[str, Any]) -> di
     put(folder / f"{request['script']}.log", said, 0o644)
     if in_time and process.returncode == 0:
         put(done, request["run"], 0o644)
-    return {"code": process.returncode, "in_time": in_time, "output": said[-MAX_TOLD:]}
+    return {"code": process.returncode, "in_time": in_time, "output": said[-MAX_SAID:]}
 
 
 def followed(process: "subprocess.Popen[bytes]", end: float) -> tuple[bytes, bool]:

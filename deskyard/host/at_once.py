@@ -22,7 +22,7 @@ def at_once(work: Mapping[str, Callable[[], T]]) -> dict[str, T]:
             with command.stopping():
                 pool.shutdown(wait=True)
             raise
-    failures = [failure for one in running.values() if (failure := one.exception())]
+    failures = [failure for task in running.values() if (failure := task.exception())]
     if failures:
         raise failures[0]
-    return {desktop: one.result() for desktop, one in running.items()}
+    return {desktop: task.result() for desktop, task in running.items()}

@@ -46,18 +46,18 @@ def _files(files: tuple[FileChange, ...] | None) -> list[str]:
     """Each file that differs for no known reason, then how many do for each of those that are known."""
     if files is None:
         return []
-    unknown = [one for one in files if not one.reason]
-    known = f"{len(unknown)} of them for no known reason" if unknown else "each for a known reason"
-    lines = [f"files: {len(files)} differ, {known}" if files else "files: none differ"]
-    lines += [f"  {one.change:<12}{one.path}  {_bytes(one)}" for one in unknown[:MOST_FILES]]
+    unknown = [file for file in files if not file.reason]
+    reasons = f"{len(unknown)} of them for no known reason" if unknown else "each for a known reason"
+    lines = [f"files: {len(files)} differ, {reasons}" if files else "files: none differ"]
+    lines += [f"  {file.change:<12}{file.path}  {_bytes(file)}" for file in unknown[:MOST_FILES]]
     if len(unknown) > MOST_FILES:
         lines.append(f"  and {len(unknown) - MOST_FILES} more: --json tells all")
-    counted = Counter(one.reason for one in files if one.reason)
+    counted = Counter(file.reason for file in files if file.reason)
     return lines + [f"  {count:>6}  {reason}" for reason, count in counted.most_common()]
 
 
-def _bytes(one: FileChange) -> str:
-    before, after = one.size_bytes
+def _bytes(change: FileChange) -> str:
+    before, after = change.size_bytes
     return f"{before} bytes" if before == after else f"{before} -> {after} bytes"
 
 
@@ -77,7 +77,7 @@ def _section(title: str, difference: Difference) -> list[str]:
 
 
 def _changes(changes: tuple[InputChange, ...]) -> list[str]:
-    return [f"  {one.change:<12}{one.kind:<24}{one.path}" for one in changes]
+    return [f"  {change.change:<12}{change.kind:<24}{change.path}" for change in changes]
 
 
 def publication(done: Publication) -> str:
@@ -134,7 +134,7 @@ def scan(found: Scan) -> str:
     """What is known of an image's vulnerabilities, and by what; nothing known is not nothing there."""
     from deskyard.plan.vulnerability.findings import SEVERITIES
 
-    counts = Counter(one.severity for one in found.findings)
+    counts = Counter(finding.severity for finding in found.findings)
     tally = ", ".join(f"{counts[severity]} {severity}" for severity in (*reversed(SEVERITIES), "unknown"))
     lines = [
         f"{found.name}@{found.digest}: {len(found.findings)} known vulnerabilities in {found.components} packages",
@@ -144,7 +144,8 @@ def scan(found: Scan) -> str:
         *(f"  note      {remark}" for remark in found.remarks),
     ]
     rows = [
-        (str(one.severity), one.id, one.package, one.version, one.fixed or "-", one.summary) for one in found.findings
+        (str(finding.severity), finding.id, finding.package, finding.version, finding.fixed or "-", finding.summary)
+        for finding in found.findings
     ]
     if rows:
         rows.insert(0, ("SEVERITY", "ID", "PACKAGE", "VERSION", "FIXED IN", "SUMMARY"))

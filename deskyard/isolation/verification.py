@@ -38,13 +38,13 @@ exec unshare --net sh -c 'nft -f - && nft -s list ruleset'
 
 def verify(name: str, against: str | None = None) -> dict[str, Any]:
     """Verify a workspace (and that it and `against` do not reach each other); the report, written down as well."""
-    declared = [declaration.read(one) for one in dict.fromkeys((name, against)) if one]
-    plans = [one.plan for one in declared]
+    declared = [declaration.read(workspace) for workspace in dict.fromkeys((name, against)) if workspace]
+    plans = [side.plan for side in declared]
     if against == name:
         raise ConfigError("--against", name, "is the workspace itself", "name another one that is up")
     for plan in plans:
         running.require_running(plan)
-    underlays = [backend_of(one.site).underlay(one) for one in declared]
+    underlays = [backend_of(side.site).underlay(side) for side in declared]
     facts = _merged(underlay.facts(plans) for underlay in underlays)
     began, started = _now(), time.monotonic()
     other = plans[1] if len(plans) > 1 else None
@@ -109,8 +109,8 @@ def text(report: dict[str, Any]) -> str:
     for name, rules in report["rules"].items():
         state = "as planned" if not rules["wrong"] else "FAILED"
         lines.append(f"  rules of {name}: {state}  {(rules['live'] or '?')[:12]}, settings {rules['settings']}")
-        lines += [f"    {one}" for one in rules["wrong"]]
-        lines += [f"    not examined: {one}" for one in report["not_examined"][name]]
+        lines += [f"    {rule}" for rule in rules["wrong"]]
+        lines += [f"    not examined: {part}" for part in report["not_examined"][name]]
     wrong = [rule for rules in report["rules"].values() for rule in rules["wrong"]]
     for probe in report["probes"]:
         if not probe["ok"]:
@@ -127,15 +127,15 @@ def _failure(probe: dict[str, Any], wrong: list[str]) -> list[str]:
     lines = [f"  {probe['id']}: {probe['outcome']}{seen}; must be {probe['expected']}"]
     word = "should be stopped by" if probe["expected"] == "refused" else "should be let through by"
     for guard in probe["guards"]:
-        known = [one for one in wrong if all(part in one for part in guard.split(": ")[1:])]
-        lines.append(f"    {word}  {guard}{'  <- is missing or changed' if known else ''}")
+        causes = [rule for rule in wrong if all(part in rule for part in guard.split(": ")[1:])]
+        lines.append(f"    {word}  {guard}{'  <- is missing or changed' if causes else ''}")
     return lines
 
 
 def _merged(facts: Iterable[HostFacts]) -> HostFacts:
-    known = list(facts)
-    addresses = dict.fromkeys(address for one in known for address in one.addresses)
-    ports, programs = ({item for one in known for item in getattr(one, name)} for name in ("ports", "programs"))
+    hosts = list(facts)
+    addresses = dict.fromkeys(address for host in hosts for address in host.addresses)
+    ports, programs = ({item for host in hosts for item in getattr(host, name)} for name in ("ports", "programs"))
     return HostFacts(tuple(addresses), tuple(sorted(ports)), tuple(sorted(programs)))
 
 

@@ -51,13 +51,20 @@ def list_(_: Context, workspace: str, json: bool = False) -> None:
     show(found, as_json=json, text="\n".join(map(_session_line, found)) or "no sessions")
 
 
-def _session_line(one: dict[str, Any]) -> str:
+def _session_line(session: dict[str, Any]) -> str:
     """Who, what, since when, from where, and what he does."""
-    words = [one["id"], one["actor"], one["desktop"], ",".join(one["routes"]), one["mode"], one["state"]]
-    if one["redeemed"]:
-        words.append(f"since {_clock(one['redeemed'])} from {one['address']}")
-    if one["does"]:
-        words.append(f"{one['does']}, idle {one['idle']} s")
+    words = [
+        session["id"],
+        session["actor"],
+        session["desktop"],
+        ",".join(session["routes"]),
+        session["mode"],
+        session["state"],
+    ]
+    if session["redeemed"]:
+        words.append(f"since {_clock(session['redeemed'])} from {session['address']}")
+    if session["does"]:
+        words.append(f"{session['does']}, idle {session['idle']} s")
     return "  ".join(words)
 
 
@@ -127,7 +134,7 @@ def audit(
 
     if verify or known:
         checked = access.verify_audit(workspace, known or None)
-        text = [f"{one['file']} line {one['line']}: {one['problem']}" for one in checked["problems"]]
+        text = [f"{problem['file']} line {problem['line']}: {problem['problem']}" for problem in checked["problems"]]
         whole = f"whole: lines {checked['first']} to {checked['last']}, the last has the hash {checked['hash']}"
         show(checked, as_json=json, text="\n".join(text) or whole)
         if not checked["ok"]:
@@ -154,5 +161,5 @@ def _word(value: object) -> str:
 
 
 ns = Collection("access")
-for one in (grant, list_, revoke, rotate_keys, audit):
-    ns.add_task(one)
+for task_ in (grant, list_, revoke, rotate_keys, audit):
+    ns.add_task(task_)

@@ -43,7 +43,7 @@ class _TextOrFile(Task[Any]):
 
     def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Argument]:
         """Invoke's own, with a text that knows of the file."""
-        named = {one.name: one for one in super().get_arguments(ignore_unknown_help)}
+        named = {argument.name: argument for argument in super().get_arguments(ignore_unknown_help)}
         text = named["text"]
         named["text"] = _Unless(named["file"], names=text.names, help=text.help)
         return list(named.values())

@@ -52,7 +52,9 @@ def computer(_: Context, json: bool = False) -> None:
     from deskyard.lab.computer_bench import measure
 
     figures = measure()
-    lines = [f"{one.ratio:9.1f} x  {one.ours:9.1f} ms  {one.theirs:9.1f} ms  {one.name}" for one in figures]
+    lines = [
+        f"{figure.ratio:9.1f} x  {figure.ours:9.1f} ms  {figure.theirs:9.1f} ms  {figure.name}" for figure in figures
+    ]
     show([asdict(figure) for figure in figures], as_json=json, text="\n".join(lines))
 
 

@@ -94,8 +94,8 @@ def _molecule(wanted: Sequence[tuple[str, str]], *, as_json: bool = False) -> No
             outcomes.append(run_scenario(role, scenario))
             if not outcomes[-1].passed:
                 say(f"{outcomes[-1].reason}\nlog: {outcomes[-1].log}")
-    show([asdict(one) for one in outcomes], as_json=as_json, text=table(outcomes))
-    if not all(one.passed for one in outcomes):
+    show([asdict(outcome) for outcome in outcomes], as_json=as_json, text=table(outcomes))
+    if not all(outcome.passed for outcome in outcomes):
         raise Exit(code=1)
 
 

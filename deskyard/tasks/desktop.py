@@ -97,7 +97,11 @@ def events(_: Context, workspace: str, follow: bool = False, json: bool = False)
     if not follow:
         found = desktop_events.now(workspace)
         text = "\n".join(map(desktop_events.line, found))
-        show({"workspace": workspace, "events": [desktop_events.plain(one) for one in found]}, as_json=json, text=text)
+        show(
+            {"workspace": workspace, "events": [desktop_events.plain(event) for event in found]},
+            as_json=json,
+            text=text,
+        )
         return
     for event in desktop_events.follow(workspace):
         print(dumps(desktop_events.plain(event)) if json else desktop_events.line(event), flush=True)
@@ -261,14 +265,14 @@ def customise(
 
 def _customised(found: dict[str, Any]) -> str:
     lines = []
-    for one in found["desktops"]:
-        lines.append(f"{one['desktop']}  {one['unchanged']} unchanged")
-        for file in one["files"]:
+    for report in found["desktops"]:
+        lines.append(f"{report['desktop']}  {report['unchanged']} unchanged")
+        for file in report["files"]:
             why = f"  ({file['reason']})" if file["reason"] else ""
             lines.append(f"  {file['state']:>11}  {file['path']}{why}")
-        if one["environment"] != "unchanged":
-            lines.append(f"  {one['environment']:>11}  the environment")
-        lines += [f"  {script['state']:>11}  {script['script']} of the {script['of']}" for script in one["scripts"]]
+        if report["environment"] != "unchanged":
+            lines.append(f"  {report['environment']:>11}  the environment")
+        lines += [f"  {script['state']:>11}  {script['script']} of the {script['of']}" for script in report["scripts"]]
     return "\n".join(lines) or "nothing customises a desktop"
 
 

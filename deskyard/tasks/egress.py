@@ -69,34 +69,35 @@ def denied(_: Context, workspace: str, follow: bool = False, json: bool = False)
     """Show what was refused: which desktop, which name or address, which rule, and what would allow it."""
     from deskyard.access import egress
 
-    for one in egress.denied(workspace, follow):
-        print(json_format.dumps(one) if json else refusal_text(one), flush=True)
+    for refusal in egress.denied(workspace, follow):
+        print(json_format.dumps(refusal) if json else refusal_text(refusal), flush=True)
 
 
-def refusal_text(one: dict[str, str]) -> str:
+def refusal_text(refusal: dict[str, str]) -> str:
     """A refusal as a person reads it."""
-    allowing = f"\n    -> {one['allow']}" if one["allow"] else ""
-    return f"{one['time']}  {one['desktop']}  {one['target']}  {one['rule']}: {one['reason']}{allowing}"
+    allowing = f"\n    -> {refusal['allow']}" if refusal["allow"] else ""
+    where = f"{refusal['time']}  {refusal['desktop']}  {refusal['target']}"
+    return f"{where}  {refusal['rule']}: {refusal['reason']}{allowing}"
 
 
 def _text(state: dict[str, Any]) -> str:
     if state["egress"] != "locked":
         return f"{state['workspace']}: egress is {state['egress']}, so there is no list"
     lines = [f"{state['workspace']}: locked; {len(state['allowed'])} allowed"]
-    for one in state["allowed"]:
-        lines.append(f"  {one['entry']:40} {_source(one)}")
+    for row in state["allowed"]:
+        lines.append(f"  {row['entry']:40} {_source(row)}")
     if state.get("written"):
         lines.append("the declaration was changed too")
     return "\n".join(lines)
 
 
-def _source(one: dict[str, Any]) -> str:
-    if one["declared"]:
+def _source(row: dict[str, Any]) -> str:
+    if row["declared"]:
         return "declared"
-    ends = "once, " if one["once"] else ""
-    return f"{ends}{'until ' + one['until'] if one['until'] else 'until it is forbidden'} (by {one['actor']})"
+    ends = "once, " if row["once"] else ""
+    return f"{ends}{'until ' + row['until'] if row['until'] else 'until it is forbidden'} (by {row['actor']})"
 
 
 ns = Collection("egress")
-for one in (allow, forbid, list_, denied):
-    ns.add_task(one)
+for task_ in (allow, forbid, list_, denied):
+    ns.add_task(task_)

@@ -28,8 +28,8 @@ def demo(_: Context, yes: bool = False, json: bool = False) -> None:
     """From a fresh clone to a desktop in your browser; run again, it changes nothing and grants a new link."""
     from deskyard.workspace.demo import run_demo
 
-    made = run_demo()
-    show(asdict(made), as_json=json, text=_story(made))
+    outcome = run_demo()
+    show(asdict(outcome), as_json=json, text=_story(outcome))
 
 
 @command(
@@ -72,17 +72,17 @@ def _test_changed(since: str, match: str) -> None:
         pytest(*IN_PARALLEL, *SLOWEST, *(["-k", match] if match else []), *(tests or []))
 
 
-def _story(made: Demo) -> str:
+def _story(outcome: Demo) -> str:
     from deskyard.workspace.demo import NAME
 
-    expires = datetime.fromtimestamp(made.ticket_expires)
-    steps = "\n".join(f"  {name:18} {seconds:7.1f} s" for name, seconds in made.seconds.items())
+    expires = datetime.fromtimestamp(outcome.ticket_expires)
+    steps = "\n".join(f"  {name:18} {seconds:7.1f} s" for name, seconds in outcome.seconds.items())
     return f"""
 Your desktop (the link works once, until {expires:%H:%M}):
 
-  {made.link}
+  {outcome.link}
 
-The browser will ask whether it trusts the gateway: import {made.certificate_authority}
+The browser will ask whether it trusts the gateway: import {outcome.certificate_authority}
 as an authority to make it sure, or compare the certificate's issuer.
 
 What took how long:
@@ -90,7 +90,7 @@ What took how long:
 
 Next:
   ./inv workspace.status {NAME}          how it is
-  ./inv access.grant {made.target}       another link
+  ./inv access.grant {outcome.target}       another link
   ./inv access.list {NAME}               who has a session
   ./inv workspace.destroy {NAME}         undo all of this"""
 

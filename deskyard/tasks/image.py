@@ -252,10 +252,10 @@ def warm(
 
     if remove:
         gone = [template.name for template in image_warm.remove(name)]
-        show({"removed": gone}, as_json=json, text="\n".join(f"removed {one}" for one in gone) or "nothing to remove")
+        show({"removed": gone}, as_json=json, text="\n".join(f"removed {name}" for name in gone) or "nothing to remove")
         return
-    made = _make_template(name, tier, site)
-    show(image_warm.row(made), as_json=json, text=image_warm.text(made))
+    ready = _make_template(name, tier, site)
+    show(image_warm.row(ready), as_json=json, text=image_warm.text(ready))
 
 
 def _make_template(name: str, tier: str, site: str) -> "Template":

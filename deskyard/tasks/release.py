@@ -14,10 +14,14 @@ def check(_: Context, json: bool = False) -> None:
     from deskyard.lab.release import declared_version, examine
 
     found = examine(tree())
-    lines = [f"{'ok  ' if one.passed else 'no  '} {one.check}: {one.detail}" for one in found]
-    passed = all(one.passed for one in found)
+    lines = [f"{'ok  ' if result.passed else 'no  '} {result.check}: {result.detail}" for result in found]
+    passed = all(result.passed for result in found)
     verdict = f"may be tagged: git tag v{declared_version(tree())}" if passed else "may not be tagged yet"
-    show({"passed": passed, "checks": [asdict(one) for one in found]}, as_json=json, text="\n".join([*lines, verdict]))
+    show(
+        {"passed": passed, "checks": [asdict(result) for result in found]},
+        as_json=json,
+        text="\n".join([*lines, verdict]),
+    )
     if not passed:
         raise Exit(code=1)
 

@@ -50,8 +50,8 @@ def check(_: Context, name: str, json: bool = False) -> None:
     from deskyard.site.proxmox.doctor.doctor import examine, report
 
     findings = examine(read_site(name))
-    show([asdict(one) for one in findings], as_json=json, text=report(findings))
-    if any(one.state == "error" for one in findings):
+    show([asdict(finding) for finding in findings], as_json=json, text=report(findings))
+    if any(finding.state == "error" for finding in findings):
         raise Exit(code=1)
 
 
@@ -105,5 +105,5 @@ def _show(state: HypervisorState, as_json: bool) -> None:
 
 
 ns = Collection("site")
-for one in (up, down, show_, check, images, roles):
-    ns.add_task(one)
+for task_ in (up, down, show_, check, images, roles):
+    ns.add_task(task_)

@@ -14,7 +14,7 @@ def preview(_: Context, name: str, json: bool = False) -> None:
     from deskyard.workspace import workspace
 
     planned = workspace.preview(name)
-    lines = [f"{one['operation']:>12}  {one['type']}  {one['name']}" for one in planned["steps"]]
+    lines = [f"{step['operation']:>12}  {step['type']}  {step['name']}" for step in planned["steps"]]
     show(planned, as_json=json, text="\n".join(lines) or "nothing to change")
 
 
@@ -143,9 +143,9 @@ def _text(state: dict[str, Any]) -> str:
         note = "  (a restart gives it its new size)" if desktop["restart_needed"] else ""
         head = f"  {desktop['name']}  {desktop['tier']}  {desktop['address']}  {_state(desktop)}"
         lines.append(f"{head}  {routes}{note}")
-    for one in state.get("drift", []):
-        what = ", ".join(one["differences"]) or "as a whole"
-        lines.append(f"  drift: {one['of']}: {one['name']}: {what}  (./inv workspace.up mends it)")
+    for resource in state.get("drift", []):
+        what = ", ".join(resource["differences"]) or "as a whole"
+        lines.append(f"  drift: {resource['of']}: {resource['name']}: {what}  (./inv workspace.up mends it)")
     if state.get("drift") == []:
         lines.append("  drift: none")
     return "\n".join(lines)

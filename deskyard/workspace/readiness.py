@@ -92,8 +92,8 @@ def awake(plan: WorkspacePlan, desired: Mapping[str, str] | None = None) -> list
 
 def is_ready(status: Mapping[str, Any], desktops: Iterable[DesktopPlan]) -> bool:
     """Whether a status of the gateway says that it and every awaited route of these desktops answers."""
-    told = status.get("desktops", {})
-    answers = (told.get(desktop.name, {}).get(route, {}) for desktop in desktops for route in desktop.awaited)
+    states = status.get("desktops", {})
+    answers = (states.get(desktop.name, {}).get(route, {}) for desktop in desktops for route in desktop.awaited)
     return bool(status.get("gateway_ready")) and all(answer.get("ready") for answer in answers)
 
 

@@ -137,8 +137,8 @@ def _put_back(plan: WorkspacePlan, asleep: dict[str, Power]) -> None:
 
 
 def _new_desktops(plan: WorkspacePlan, steps: Sequence[Change]) -> list[DesktopPlan]:
-    made = {change.desktop for change in steps if change.is_disk and change.operation == "create"}
-    return [desktop for desktop in plan.desktops if desktop.name in made]
+    fresh = {change.desktop for change in steps if change.is_disk and change.operation == "create"}
+    return [desktop for desktop in plan.desktops if desktop.name in fresh]
 
 
 def _guard_data(name: str, steps: Sequence[Change], remove: Sequence[str]) -> None:
@@ -175,12 +175,12 @@ def _release(declared: Declared, stack: WorkspaceStack, remove: Sequence[str]) -
     if not remove:
         return
     declared_names = {desktop.name for desktop in declared.workspace.desktops}
-    known = stack.desktops_with_disks()
+    present = stack.desktops_with_disks()
     for desktop in remove:
         if desktop in declared_names:
             raise ConfigError("--remove", desktop, "is still declared", "take it out of the declaration first")
     for desktop in remove:
-        if desktop in known:
+        if desktop in present:
             stack.unprotect(desktop)
         else:
             say(f"    --remove {desktop}: there is no such desktop (any more)")

@@ -85,10 +85,10 @@ def _got(tool: Tool) -> FoundTool:
 
 
 def _tool(name: str) -> Tool:
-    known = {**TOOLS, **TEST_TOOLS}
-    if name not in known:
-        raise ConfigError("tool", name, "is not known", f"choose one of: {', '.join(known)}")
-    return known[name]
+    tools = {**TOOLS, **TEST_TOOLS}
+    if name not in tools:
+        raise ConfigError("tool", name, "is not known", f"choose one of: {', '.join(tools)}")
+    return tools[name]
 
 
 def _trusting(tool: Tool, sha256: str | None) -> Tool:

@@ -53,11 +53,11 @@ def _memory() -> Path:
 
 def _remembered() -> Accelerator | None:
     try:
-        known = json.loads(_memory().read_text())
+        answer = json.loads(_memory().read_text())
     except (FileNotFoundError, ValueError):
         return None
-    same = known.get("boot_id") == BOOT_ID.read_text().strip()
-    return cast(Accelerator, known["accelerator"]) if same else None
+    same = answer.get("boot_id") == BOOT_ID.read_text().strip()
+    return cast(Accelerator, answer["accelerator"]) if same else None
 
 
 def _probe_and_remember() -> Accelerator:

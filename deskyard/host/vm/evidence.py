@@ -28,7 +28,7 @@ PREFIX = re.compile(r"^(?:==>|   ) [\w.-]+: ?")
 TASK = re.compile(r"(?:TASK|RUNNING HANDLER) \[(?P<name>.*?)\]")
 FAILURE = re.compile(r"(?:fatal|failed): \[")
 RESULT = re.compile(r"(?:fatal|failed): \[.*?=> (?P<result>\{.*\})\s*$")
-TOLD = ("msg", "stderr", "stdout", "module_stderr")
+SPOKEN = ("msg", "stderr", "stdout", "module_stderr")
 TAIL_LINES = 8
 
 
@@ -64,7 +64,7 @@ def _gist(line: str) -> str:
         result = None
     if not isinstance(result, dict):
         return line
-    texts = [str(result[key]).strip() for key in TOLD if str(result.get(key, "")).strip()]
+    texts = [str(result[key]).strip() for key in SPOKEN if str(result.get(key, "")).strip()]
     return "\n".join("\n".join(text.splitlines()[-TAIL_LINES:]) for text in texts) or line
 
 

@@ -21,7 +21,7 @@ class RootFileSystem:
         if table.code:
             raise BuildError("disk", disk.name, UNREADABLE, "look at its partition table")
         partitions = json.loads(table.stdout)["partitiontable"]["partitions"]
-        roots = [one for one in partitions if one["type"].upper() in LINUX_ROOT_TYPES]
+        roots = [partition for partition in partitions if partition["type"].upper() in LINUX_ROOT_TYPES]
         if not roots:
             raise BuildError("disk", disk.name, UNREADABLE, "look at its partition table")
         # The program that reads it, and what it calls the file system.

@@ -47,8 +47,8 @@ def _get(image: Image, artifact: Artifact, destination: Path) -> None:
 
 def _build(image: Image, release: SourceRelease, destination: Path) -> None:
     """Build in a chroot, so that the program fits the image's libraries and the compiler stays out of the image."""
-    with tempfile.TemporaryDirectory(prefix=".new-", dir=destination.parent) as made:
-        scratch = Path(made)
+    with tempfile.TemporaryDirectory(prefix=".new-", dir=destination.parent) as folder:
+        scratch = Path(folder)
         source = scratch / "source.tar"
         fetch(release.url, source, algorithm="sha256", checksum=release.sha256)
         script = scratch / "build.sh"

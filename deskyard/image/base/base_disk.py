@@ -69,10 +69,10 @@ def get_base(image: Image, kind: BaseKind, timings: Timings, anew: bool = False)
 
 def _keep(image: Image, kind: BaseKind, folder: Path, timings: Timings) -> None:
     places().bases.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".new-", dir=places().bases) as made:
-        new = Path(made) / "done"
+    with tempfile.TemporaryDirectory(prefix=".new-", dir=places().bases) as scratch:
+        new = Path(scratch) / "done"
         new.mkdir()
-        _make(image, kind, Path(made), new / "disk.qcow2", timings)
+        _make(image, kind, Path(scratch), new / "disk.qcow2", timings)
         (new / "base.json").write_text(json.dumps(_ingredients(image, kind), indent=2))
         if folder.exists():
             shutil.rmtree(folder)

@@ -57,15 +57,15 @@ def _archive(image: CustomImage, scratch: Path) -> Path:
     """The image's files as root's. It holds no folder: those that are there keep their owners and modes."""
     path = scratch / "files.tar"
     with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
-        for one in layer_files(image, tree()):
-            entry = tarfile.TarInfo(one.path)
-            entry.mode, entry.mtime = one.mode & 0o777, FILE_TIME
+        for layer_file in layer_files(image, tree()):
+            entry = tarfile.TarInfo(layer_file.path)
+            entry.mode, entry.mtime = layer_file.mode & 0o777, FILE_TIME
             entry.uname = entry.gname = "root"
-            if one.link is not None:
-                entry.type, entry.linkname, entry.mode = tarfile.SYMTYPE, one.link, 0o777
+            if layer_file.link is not None:
+                entry.type, entry.linkname, entry.mode = tarfile.SYMTYPE, layer_file.link, 0o777
                 archive.addfile(entry)
                 continue
-            content = one.source.read_bytes()
+            content = layer_file.source.read_bytes()
             entry.size = len(content)
             archive.addfile(entry, BytesIO(content))
     return path

@@ -74,7 +74,7 @@ class Wallpaper:
 
 def wallpaper(image: AnyImage, tree: Path) -> Wallpaper | None:
     """The wallpaper of an image's desktop; nothing if it has none."""
-    roles = {role for one in lineage(tree, image.name) for role in one.roles}
+    roles = {role for ancestor in lineage(tree, image.name) for role in ancestor.roles}
     if not {"vnc_server", "desktop_session"} <= roles:
         return None
     return shown_by(*(role_settings(role, tree, image.name) for role in ("vnc_server", "desktop_session")))

@@ -58,7 +58,7 @@ class Draft:
         """The machine in the API."""
         return vm_path(self.node, self.vmid)
 
-    def create(self, pool: str, by: str, made: int) -> bool:
+    def create(self, pool: str, by: str, moment: int) -> bool:
         """Make the machine, without a disk; False if somebody else has this id.
 
         From qemu-server 9.2.0 on, tags given here are judged before the machine is in its pool: the token, whose power
@@ -79,13 +79,13 @@ class Draft:
             if _is_taken(error) or (isinstance(error, ApiError) and error.unsure):
                 return False
             raise
-        self.take_over(by, made)
+        self.take_over(by, moment)
         return True
 
-    def take_over(self, by: str, made: int) -> None:
+    def take_over(self, by: str, moment: int) -> None:
         """Put one's own mark on a draft."""
         name, digest = self.image.name, self.image.digest
-        marks = {"name": template_name(name, digest, by=by), "tags": tags(name, digest, made=made, by=by, draft=True)}
+        marks = {"name": template_name(name, digest, by=by), "tags": tags(name, digest, made=moment, by=by, draft=True)}
         self.client.put(f"{self.path}/config", **marks)
 
     def settle(self) -> Mapping[str, Any]:
@@ -140,10 +140,10 @@ class Draft:
             raise SiteError("draft", self.vmid, "did not become a template", "look at its task log, run it again")
         self.has_disk()
 
-    def publish(self, made: int) -> None:
+    def publish(self, moment: int) -> None:
         """Let everybody see it as the image: its name and tags, in one call."""
         name, digest = self.image.name, self.image.digest
-        wanted = {"name": template_name(name, digest), "tags": tags(name, digest, made=made)}
+        wanted = {"name": template_name(name, digest), "tags": tags(name, digest, made=moment)}
         self.client.put(f"{self.path}/config", **wanted)
         config = self.config()
         if config.get("name") != wanted["name"] or set(tags_of(config)) != set(tags_of(wanted)):
@@ -156,9 +156,9 @@ class Draft:
         return found
 
 
-def remove(client: Client, one: Template) -> None:
+def remove(client: Client, template: Template) -> None:
     """Remove a template or draft with its disks."""
-    path = vm_path(one.node, one.vmid)
+    path = vm_path(template.node, template.vmid)
     finish(client, client.delete(path, purge=True, **{"destroy-unreferenced-disks": True}))
 
 

@@ -67,7 +67,7 @@ def publish(name: str, site: Site, *, key_file: Path | None = None, dry_run: boo
 def listed(site: Site) -> list[dict[str, Any]]:
     """What is published at a site, drafts included, for people and programs."""
     client = connect(site)
-    return [asdict(one) for one in templates.read(listing.resources(client), client.cluster)]
+    return [asdict(template) for template in templates.read(listing.resources(client), client.cluster)]
 
 
 @dataclass
@@ -126,7 +126,11 @@ class Publisher:
             return [node for node in usable if node not in have]
         if have:
             return []
-        drafts = [one.node for one in templates.read(rows, self.cluster) if one.draft and one.key == self._key]
+        drafts = [
+            template.node
+            for template in templates.read(rows, self.cluster)
+            if template.draft and template.key == self._key
+        ]
         return [next((node for node in drafts if node in usable), usable[0])]
 
     @property
@@ -166,8 +170,12 @@ class Publisher:
         deadline, refused = Deadline(WAIT_SECONDS), set[int]()
         while True:
             rows = self._resources()
-            here = [one for one in templates.read(rows, self.cluster) if one.node == node and one.key == self._key]
-            if any(not one.draft for one in here):
+            here = [
+                template
+                for template in templates.read(rows, self.cluster)
+                if template.node == node and template.key == self._key
+            ]
+            if any(not template.draft for template in here):
                 return None
             # The lowest id counts, for every publisher; a draft of ours behind another's gives way.
             for other in here[1:]:
@@ -205,8 +213,8 @@ class Publisher:
     def _is_dead(self, draft: Template) -> bool:
         return is_dead(self.client, draft, self._now())
 
-    def _draft(self, one: Template) -> Draft:
-        return Draft(self.client, one.node, one.vmid, self.storage, self.image)
+    def _draft(self, template: Template) -> Draft:
+        return Draft(self.client, template.node, template.vmid, self.storage, self.image)
 
     def _now(self) -> int:
         """The cluster's time: clocks of publishers differ."""

@@ -21,24 +21,24 @@ _BASE = re.compile(r"\bbase-(\d+)-disk-\d+(?:\.\w+)?/")
 
 def superseded(templates: Iterable[Template], image: str, current: str, keep: int) -> list[Template]:
     """The published templates of an image beyond the `keep` newest digests; the current one always stays."""
-    mine = [one for one in templates if one.image == image and one.finished]
+    mine = [template for template in templates if template.image == image and template.finished]
     newest: dict[str, int] = {}
-    for one in mine:
-        newest[one.digest] = max(newest.get(one.digest, 0), one.made)
+    for template in mine:
+        newest[template.digest] = max(newest.get(template.digest, 0), template.made)
     # The current one takes a place also while it is not yet there: a dry run says what the run does.
     others = sorted(set(newest) - {current}, key=lambda digest: (-newest[digest], digest))
     order = [current, *others]
-    return sorted(one for one in mine if one.digest in order[keep:])
+    return sorted(template for template in mine if template.digest in order[keep:])
 
 
 def doubles(templates: Iterable[Template], shared: bool) -> list[Template]:
     """Templates besides the one that counts: two publishers that died at once could leave them."""
     seen: set[tuple[str, ...]] = set()
     found = []
-    for one in sorted(templates):
-        place = (*one.key, "" if shared else one.node)
-        if one.finished:
-            found += [one] if place in seen else []
+    for template in sorted(templates):
+        place = (*template.key, "" if shared else template.node)
+        if template.finished:
+            found += [template] if place in seen else []
             seen.add(place)
     return found
 
@@ -66,19 +66,23 @@ def prune(client: Client, image: Image, by: str, now: int, *, dry_run: bool) -> 
     cluster = client.cluster
     rows = listing.resources(client)
     found, estate = templates.read(rows, cluster), read_estate(rows, cluster)
-    left = [one for one in found if one.draft and one.image == image.name and one.digest != image.digest]
+    left = [
+        template
+        for template in found
+        if template.draft and template.image == image.name and template.digest != image.digest
+    ]
     going = {
         *doubles(found, cluster.storages.of_templates in estate.shared),
         *superseded(found, image.name, image.digest, cluster.keep_images),
-        *(one for one in left if one.by == by or is_dead(client, one, now)),
+        *(draft for draft in left if draft.by == by or is_dead(client, draft, now)),
     }
-    in_use = _in_use(client, {one.node for one in going})
+    in_use = _in_use(client, {template.node for template in going})
     removed: list[str] = []
     kept: list[str] = []
-    for one in sorted(going):
-        gone = one.vmid not in in_use and (dry_run or _removed(client, one))
-        (removed if gone else kept).append(f"{one.node}/{one.vmid}")
-    drafts = {one.digest for one in found if one.draft and one not in going}
+    for template in sorted(going):
+        gone = template.vmid not in in_use and (dry_run or _removed(client, template))
+        (removed if gone else kept).append(f"{template.node}/{template.vmid}")
+    drafts = {template.digest for template in found if template.draft and template not in going}
     nodes = estate.usable()[: 1 if cluster.storages.images in estate.shared else None]
     removed += _uploads(client, nodes, image.name, drafts, dry_run)
     return removed, kept
@@ -110,9 +114,9 @@ def _in_use(client: Client, nodes: Iterable[str]) -> set[int]:
     return found
 
 
-def _removed(client: Client, one: Template) -> bool:
+def _removed(client: Client, template: Template) -> bool:
     try:
-        remove(client, one)
+        remove(client, template)
     except SiteError as error:
         if "in use" not in error.reason:
             raise

@@ -66,7 +66,9 @@ def scan(built: BuiltImage, data: Path | None, command: str | None) -> Scan:
 
 
 def _remarks(built: BuiltImage, bom: dict[str, Any], asked: list[Subject]) -> Iterator[str]:
-    unknown = sorted(one["name"] for one in bom.get("components", ()) if one.get("bom-ref") not in _refs(asked))
+    unknown = sorted(
+        component["name"] for component in bom.get("components", ()) if component.get("bom-ref") not in _refs(asked)
+    )
     if unknown:
         yield f"no data names these, look after them yourself: {', '.join(unknown)}"
     if "sources" not in built.manifest:
@@ -74,7 +76,7 @@ def _remarks(built: BuiltImage, bom: dict[str, Any], asked: list[Subject]) -> It
 
 
 def _refs(asked: list[Subject]) -> set[str]:
-    return {one.ref for one in asked}
+    return {subject.ref for subject in asked}
 
 
 def _by_data(path: Path, asked: list[Subject]) -> tuple[str, str, list[Finding]]:
@@ -133,14 +135,14 @@ def _findings_of(document: dict[str, Any]) -> Iterator[Finding]:
     """The vulnerabilities in a scanner's answer."""
     if document.get("bomFormat") != "CycloneDX":
         raise ValueError("no CycloneDX")
-    components = {one.get("bom-ref"): one for one in document.get("components", ())}
-    for one in document.get("vulnerabilities", ()):
-        worst = ordered(_of(one, "", "", rating.get("severity")) for rating in one.get("ratings", ()))
-        for target in one.get("affects", ()):
+    components = {component.get("bom-ref"): component for component in document.get("components", ())}
+    for entry in document.get("vulnerabilities", ()):
+        worst = ordered(_of(entry, "", "", rating.get("severity")) for rating in entry.get("ratings", ()))
+        for target in entry.get("affects", ()):
             component = components.get(target["ref"], {})
             ref = component.get("purl", target["ref"])
             package, version = component.get("name", target["ref"]), component.get("version", "")
-            found = _of(one, package, version, worst[0].severity if worst else None)
+            found = _of(entry, package, version, worst[0].severity if worst else None)
             yield Finding(**{**vars(found), "ref": ref})
 
 

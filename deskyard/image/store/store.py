@@ -27,7 +27,7 @@ class BuiltImage:
 
 def find(name: str) -> BuiltImage | None:
     """The image built from the current sources, if there is one."""
-    return next((built for one in digests(name) if (built := load(name, one)) is not None), None)
+    return next((built for key in digests(name) if (built := load(name, key)) is not None), None)
 
 
 def digests(name: str) -> list[str]:
@@ -96,9 +96,9 @@ def locate(reference: str) -> tuple[str, str]:
     """
     kept = _kept()
     name, at, beginning = reference.rpartition("@")
-    if not at and beginning in {*image_names(tree()), *(one for one, _ in kept)}:
+    if not at and beginning in {*image_names(tree()), *(image for image, _ in kept)}:
         return beginning, _best(beginning, kept)
-    fitting = [one for one in kept if one[1].startswith(beginning) and name in ("", one[0])]
+    fitting = [build for build in kept if build[1].startswith(beginning) and name in ("", build[0])]
     if len(beginning) < SHORTEST_DIGEST or not fitting:
         remedy = f"choose one of: {_listing(kept)}" if kept else "run ./inv image.build NAME"
         raise ConfigError("image", reference, "is no image that was built here", remedy)
@@ -110,9 +110,9 @@ def locate(reference: str) -> tuple[str, str]:
 def _best(name: str, kept: list[tuple[str, str]]) -> str:
     current = digests(name) if name in image_names(tree()) else []
     newest = [built.digest for built in all_built(name)]
-    for image_digest in (*(one for one in current if (name, one) in kept), *newest):
+    for image_digest in (*(candidate for candidate in current if (name, candidate) in kept), *newest):
         return image_digest
-    broken = [one for one in kept if one[0] == name]
+    broken = [build for build in kept if build[0] == name]
     if len(broken) == 1:
         return broken[0][1]
     remedy = f"choose one of: {_listing(broken)}" if broken else f"run ./inv image.build {name}"
