@@ -19,6 +19,9 @@ os.environ["DESKYARD_SEED"] = str(SEED)
 # Selenium's manager asks two servers of the internet for drivers and sends statistics: a browser without a driver of
 # its own fails instead.
 os.environ |= {"SE_MANAGER_PATH": "/bin/false", "SE_OFFLINE": "true", "SE_AVOID_STATS": "true"}
+# Pulumi's engine and its plugin are started a thousand times and end within seconds: most of what their garbage
+# collectors do is for nothing.
+os.environ.setdefault("GOGC", "400")
 # Where nothing may be written beside the sources, each of the thousand Pythons of a run would compile all that it
 # imports, which is half of its start: the bytecode goes to the cache instead.
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):

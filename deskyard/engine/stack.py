@@ -18,6 +18,7 @@ from deskyard.engine.change import RESOURCES, Change, Watcher, desktop_of
 from deskyard.engine.command import EngineCommand
 from deskyard.engine.environment import environment
 from deskyard.engine.leftovers import Known, known
+from deskyard.engine.silent_stack import SilentStack
 from deskyard.errors import ConfigError, HostError, SiteError
 from deskyard.host import toolchain
 from deskyard.host.background import is_gone
@@ -49,7 +50,7 @@ class WorkspaceStack:
         with _clear_errors(self.name):
             self._mend()
             try:
-                self._selected = automation.Stack.select(self.name, self._workspace())
+                self._selected = SilentStack.select(self.name, self._workspace())
             except errors.StackNotFoundError:
                 return False
         return True
@@ -70,20 +71,22 @@ class WorkspaceStack:
         """What the state holds on a cluster."""
         return known(self.resources())
 
-    def up(self) -> dict[str, Any]:
-        """Bring everything to what is declared; returns the stack's outputs."""
+    def up(self) -> None:
+        """Bring everything to what is declared."""
         watcher = Watcher(report=say)
         stack = self._select()
-        self._forget_pending(stack)
-        result = self._engine(watcher, stack, lambda: stack.up(refresh=True, on_event=watcher))
-        return {key: output.value for key, output in result.outputs.items()}
+        state = self._export(stack)
+        if _forget_pending(state):
+            self._import(stack, state)
+        self._engine(watcher, stack, lambda: stack.up(refresh=True, on_event=watcher))
 
     def destroy(self) -> None:
         """Remove everything, disks included, and forget the stack."""
         watcher = Watcher(report=say)
         stack = self._select()
-        self._forget_pending(stack)
-        self.unprotect()
+        state = self._export(stack)
+        if _forget_pending(state) | _unprotect(state):
+            self._import(stack, state)
         self._engine(watcher, stack, lambda: stack.destroy(refresh=True, on_event=watcher))
         stack.workspace.remove_stack(self.name, preserve_config=True)
         del self._selected
@@ -92,23 +95,13 @@ class WorkspaceStack:
         """Lift the protection of one desktop's data, or of all."""
         stack = self._select()
         state = self._export(stack)
-        for resource in (state.deployment or {}).get("resources", []):
-            wanted = desktop is None or desktop_of(resource["urn"]) == desktop
-            if wanted and resource.get("protect"):
-                resource["protect"] = False
-        with _clear_errors(self.name):
-            _past_stale_lock(stack, lambda: stack.import_stack(state))
+        if _unprotect(state, desktop):
+            self._import(stack, state)
 
     def desktops_with_disks(self) -> set[str]:
         """Desktops whose data Pulumi remembers."""
         kept = (Change("same", r["type"], r["urn"].rpartition("::")[2], r["urn"]) for r in self.resources())
         return {change.desktop for change in kept if change.is_disk and change.desktop is not None}
-
-    def outputs(self) -> dict[str, Any]:
-        """What the last `up` exported."""
-        stack = self._select()
-        with _clear_errors(self.name):
-            return {key: output.value for key, output in stack.outputs().items()}
 
     def resources(self) -> list[dict[str, Any]]:
         """The resources as Pulumi remembers them."""
@@ -139,9 +132,9 @@ class WorkspaceStack:
         """Once for all that is done with it: to look whether it is there starts the engine."""
         workspace = self._workspace()
         try:
-            return automation.Stack.select(self.name, workspace)
+            return SilentStack.select(self.name, workspace)
         except errors.StackNotFoundError:
-            return automation.Stack.create_or_select(self.name, workspace)
+            return SilentStack.create(self.name, workspace)
 
     def _export(self, stack: automation.Stack) -> automation.Deployment:
         """The state as Pulumi has it; a wrong passphrase is found here too, before anything is touched."""
@@ -168,16 +161,9 @@ class WorkspaceStack:
                 **options,
             )
 
-    def _forget_pending(self, stack: automation.Stack) -> None:
-        """Steps that a killed run had begun: each is safe to begin again, since creation adopts what is half made."""
-        state = self._export(stack)
-        deployment = state.deployment or {}
-        pending = deployment.get("pending_operations")
-        if pending:
-            rest = automation.Deployment(state.version, {**deployment, "pending_operations": []})
-            with _clear_errors(self.name):
-                _past_stale_lock(stack, lambda: stack.import_stack(rest))
-            say(f"    going on after {len(pending)} unfinished step(s)")
+    def _import(self, stack: automation.Stack, state: automation.Deployment) -> None:
+        with _clear_errors(self.name):
+            _past_stale_lock(stack, lambda: stack.import_stack(state))
 
     def _engine(self, watcher: Watcher, stack: automation.Stack, work: Callable[[], T]) -> T:
         """Run the engine; goes on after a crash, and turns its errors into one."""
@@ -198,6 +184,29 @@ def _command() -> EngineCommand:
     if found is None:
         raise HostError("tool", "pulumi", "is not on this machine", "run ./inv toolchain.get --tool pulumi")
     return EngineCommand(found.path, found.version)
+
+
+def _forget_pending(state: automation.Deployment) -> bool:
+    """Take out the steps that a killed run had begun; whether there were any.
+
+    Each is safe to begin again, since creation adopts what is half made.
+    """
+    deployment = state.deployment or {}
+    pending = deployment.get("pending_operations")
+    if not pending:
+        return False
+    state.deployment = {**deployment, "pending_operations": []}
+    say(f"    going on after {len(pending)} unfinished step(s)")
+    return True
+
+
+def _unprotect(state: automation.Deployment, desktop: str | None = None) -> bool:
+    """Lift the protection of one desktop's data, or of all; whether there was any."""
+    resources = (state.deployment or {}).get("resources", [])
+    guarded = [one for one in resources if one.get("protect") and desktop in (None, desktop_of(one["urn"]))]
+    for resource in guarded:
+        resource["protect"] = False
+    return bool(guarded)
 
 
 def _past_stale_lock(stack: automation.Stack, work: Callable[[], T]) -> T:

@@ -46,9 +46,9 @@ def _unrefreshed(self: WorkspaceStack) -> list[Change]:
     return [change for change in watcher.changes if change.type.startswith(RESOURCES)]
 
 
-def _unprotected(self: WorkspaceStack) -> dict[str, Any]:
+def _unprotected(self: WorkspaceStack) -> None:
     self.unprotect()
-    return _up(self)
+    _up(self)
 
 
 WITHOUT: dict[str, Piece] = {
