@@ -64,7 +64,8 @@ class Display:
         self._desk = Line(display)
         hands = Hands(display, self.drive)
         spaces = Spaces(lambda: hands.line.get().size(), self._window_of(hands.line), self._shots)
-        self._runner = Runner(Tools(hands, spaces, self._paste, self._await_event), self.eyes, sink or Stderr())
+        self.sink = sink or Stderr()
+        self._runner = Runner(Tools(hands, spaces, self._paste, self._await_event), self.eyes, self.sink)
         self._seeing = ThreadPoolExecutor(2, "eyes")
         self._watcher: Watcher | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -191,6 +192,16 @@ class Display:
 
         found = await asyncio.to_thread(listed)
         return JSONResponse({"windows": found, "untrusted": ["title", "class", "instance"], "event": self.log.last})
+
+    async def window(self, window: int, field: str) -> dict[str, Any]:
+        """A window as it stands in answers; raises `Problem` (404) if there is none."""
+
+        def described_window() -> dict[str, Any]:
+            with self._desk.lock:
+                windows.place(self._desk.get(), window, field)
+                return windows.described(self._desk.get(), window) or {}
+
+        return await asyncio.to_thread(described_window)
 
     async def _window(self, request: Request) -> Response:
         caller(request).require(ACT)
