@@ -5,6 +5,7 @@ import os
 
 import uvicorn
 
+from deskyard.computer.accessibility.part import Accessibility
 from deskyard.computer.application import Part, create
 from deskyard.computer.display.part import Display
 from deskyard.computer.envd.part import Envd
@@ -14,9 +15,11 @@ from deskyard.wire.routes import COMPUTER
 
 
 def parts() -> list[Part]:
-    """What this desktop offers: its screen, its files and processes, and E2B's protocol for the latter."""
+    """What this desktop offers: screen, accessibility, files and processes, and E2B's protocol for the latter."""
     work = Work()
-    return [Display(os.environ.get("DISPLAY", "")), work, Envd(work)]
+    display = Display(os.environ.get("DISPLAY", ""))
+    accessibility = Accessibility(display, os.environ.get("DBUS_SESSION_BUS_ADDRESS", ""))
+    return [display, accessibility, work, Envd(work)]
 
 
 def main() -> None:

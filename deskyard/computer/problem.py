@@ -4,6 +4,7 @@ from http import HTTPStatus
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.websockets import WebSocket
 
 from deskyard.errors import DeskyardError
 
@@ -19,7 +20,16 @@ class Problem(DeskyardError):
 async def answer(request: Request, error: Exception) -> Response:
     """The answer to a `Problem`; a client tells errors apart by `error`, the field."""
     assert isinstance(error, Problem)
-    return JSONResponse(described(error), int(error.status))
+    return _answered(error)
+
+
+async def deny(websocket: WebSocket, problem: Problem) -> None:
+    """Refuse a WebSocket before it is open, as a request is refused."""
+    await websocket.send_denial_response(_answered(problem))
+
+
+def _answered(problem: Problem) -> JSONResponse:
+    return JSONResponse(described(problem), int(problem.status))
 
 
 def described(problem: Problem) -> dict[str, str]:

@@ -7,7 +7,7 @@ import pytest
 from tests.computer.desktop import Person, Recorder, Service, XServer, temporary
 from tests.support.requirements import need_programs
 
-NEEDED = ("Xtigervnc", "xfwm4", "xterm", "dbus-run-session")
+NEEDED = ("Xtigervnc", "xfwm4", "xterm", "dbus-daemon")
 
 
 @pytest.fixture(scope="session")
@@ -26,7 +26,7 @@ def server() -> Iterator[XServer]:
 @pytest.fixture(scope="session")
 def service(server: XServer) -> Iterator[Service]:
     """The service on that display; a person who is still seems to have left after half a second."""
-    running = Service(server.display)
+    running = Service(server.display, bus=server.bus)
     yield running
     running.stop()
 

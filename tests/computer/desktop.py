@@ -19,6 +19,7 @@ import httpx
 import uvicorn
 import xcffib.xproto as xproto
 
+from deskyard.computer.accessibility.part import Accessibility
 from deskyard.computer.application import create
 from deskyard.computer.display.part import Display, Settings
 from deskyard.computer.display.x_server import XConnection
@@ -59,20 +60,28 @@ class XServer:
             self.number = int(said.readline())
         self.display = f":{self.number}"
         self._children: list[subprocess.Popen[bytes]] = []
+        self.bus = f"unix:path={folder}/bus"
+        self._environment = {
+            **os.environ, "DISPLAY": self.display, "LC_ALL": "C.UTF-8", "HOME": str(folder),
+            "XDG_RUNTIME_DIR": str(folder), "DBUS_SESSION_BUS_ADDRESS": self.bus,
+        }  # fmt: skip
+        self._environment.pop("NO_AT_BRIDGE", None)
 
     def start(self, *command: str) -> "subprocess.Popen[bytes]":
         """Run a program on the display."""
         quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        environment = {**os.environ, "DISPLAY": self.display, "LC_ALL": "C.UTF-8", "NO_AT_BRIDGE": "1"}
-        child = subprocess.Popen(command, env=environment, start_new_session=True, **quiet)  # type: ignore[call-overload]
+        child = subprocess.Popen(  # type: ignore[call-overload]
+            command, env=self._environment, start_new_session=True, **quiet
+        )
         self._children.append(child)
         return child  # type: ignore[no-any-return]
 
     def manage(self) -> None:
-        """Start the window manager, and return when it manages."""
+        """Start the session's bus and window manager, and return when it manages."""
+        self._start_bus()
         c = XConnection(self.display)
         c.core.ChangeWindowAttributes(c.root, xproto.CW.EventMask, [xproto.EventMask.PropertyChange])
-        self.start("dbus-run-session", "--", "xfwm4", "--compositor=off")
+        self.start("xfwm4", "--compositor=off")
         until = time.monotonic() + PATIENCE
         while not c.numbers(c.root, "_NET_SUPPORTING_WM_CHECK") or not c.numbers(c.root, "_NET_SUPPORTED"):
             assert time.monotonic() < until, "the window manager did not start"
@@ -80,12 +89,22 @@ class XServer:
                 select.select([c.x.get_file_descriptor()], [], [], 1)
         c.close()
 
+    def _start_bus(self) -> None:
+        command = ["dbus-daemon", "--session", "--nofork", "--print-address", f"--address={self.bus}"]
+        bus = subprocess.Popen(command, env=self._environment, start_new_session=True, stdout=subprocess.PIPE)
+        self._children.append(bus)
+        assert bus.stdout is not None
+        assert select.select([bus.stdout], [], [], PATIENCE)[0], "the session's bus did not start"
+        bus.stdout.readline()
+
     def stop(self) -> None:
         """End the programs and the server."""
         for child in self._children:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, 9)
             child.wait()
+            if child.stdout:
+                child.stdout.close()
         self._process.terminate()
         self._process.wait(20)
 
@@ -132,10 +151,11 @@ class Person:
 class Service:
     """The service itself, on a free port of loopback."""
 
-    def __init__(self, display: str, settings: Settings | None = None) -> None:
+    def __init__(self, display: str, settings: Settings | None = None, bus: str = "") -> None:
         self.notes = Notes()
         self.part = Display(display, settings or Settings(quiet_seconds=0.5), self.notes)
-        config = uvicorn.Config(create([self.part]), port=0, log_level="warning", lifespan="on")
+        self.accessibility = Accessibility(self.part, bus)
+        config = uvicorn.Config(create([self.part, self.accessibility]), port=0, log_level="warning", lifespan="on")
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run)
         self._listening = socket.create_server(("127.0.0.1", 0))

@@ -12,6 +12,8 @@ SLEEPERS = {"time", "asyncio"}
 
 # Where something is asked again after a pause, or paced: nobody who could push is there.
 REASONS = {
+    # In a desktop.
+    "deskyard/computer/accessibility/bus.py": "a session's bus that is about to come tells nobody, as it is no bus yet",
     # Tasks and what they stand on.
     "deskyard/access/access.py": "a gateway answers what is new in its audit, and pushes nothing to a task",
     "deskyard/desktop/program.py": "an SSH server that is about to start tells nobody; bounded by a Deadline",

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
-from deskyard.computer.display.fields import Fields, whole, wrong
 from deskyard.computer.display.spaces import Rectangle, region_of
+from deskyard.computer.fields import Fields, whole, wrong
 from deskyard.computer.problem import Problem
 
 MOST_EVENTS = 5000

@@ -12,11 +12,11 @@ import xcffib.xfixes
 import xcffib.xproto as xproto
 from PIL import Image
 
-from deskyard.computer.display.fields import wrong
 from deskyard.computer.display.pictures import Wanted, encoded, size_of
 from deskyard.computer.display.shared_memory import Segment
 from deskyard.computer.display.spaces import Rectangle, Shot, Shots
 from deskyard.computer.display.x_server import REFUSED, Line, XConnection
+from deskyard.computer.fields import wrong
 from deskyard.computer.problem import Problem
 
 ALL_PLANES = 0xFFFFFFFF
@@ -58,11 +58,6 @@ class Eyes:
         if self._segment:
             self._segment.close()
             self._segment = None
-
-    def size(self) -> tuple[int, int]:
-        """Width and height of the screen."""
-        with self._lock:
-            return self.line.get().size()
 
     def look(self, cursor: bool = False) -> int:
         """The number of the state that the screen is in, exact at the time of asking."""

@@ -2,20 +2,20 @@
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from deskyard.computer.caller import caller
 from deskyard.computer.display.events import KINDS, Log
-from deskyard.computer.display.fields import wrong
-from deskyard.computer.problem import Problem, described
+from deskyard.computer.fields import query, wrong
+from deskyard.computer.problem import Problem, deny
+from deskyard.computer.streams import ALIVE, ALIVE_SECONDS, event, last_id, or_silence, sent
 from deskyard.wire.computer import SEE
 
-ALIVE_SECONDS = 20
 MOST_FEEDS = 64
 
 
@@ -29,57 +29,44 @@ class Feed:
     def _asked(self, connection: HTTPConnection) -> tuple[int, frozenset[str]]:
         """From which event on, and which kinds."""
         caller(connection).require(SEE)
-        query = dict(connection.query_params)
-        after = query.pop("after", connection.headers.get("last-event-id", str(self._log.last)))
-        kinds = frozenset(filter(None, query.pop("events", "").split(",")))
-        for name, value in query.items():
-            raise wrong(name, value, "is not known here", "leave it out; known are: after, events")
-        if not (after.isascii() and after.isdigit() and len(after) < 16):
-            raise wrong("after", after, "is no number of an event", "give the seq of the last event that was seen")
+        fields = query(connection)
+        after = fields.integer("after", 0, 1 << 53, last_id(connection, self._log.last))
+        kinds = frozenset(filter(None, fields.text("events", "").split(",")))
+        fields.done()
         if unknown := kinds - set(KINDS):
             raise wrong("events", sorted(unknown)[0], "is no kind of event", f"give some of: {', '.join(KINDS)}")
         if self._open >= MOST_FEEDS:
             raise wrong("events", self._open, "streams are open already", "close one of them")
-        return int(after), kinds
+        return after, kinds
 
-    async def _events(self, after: int, kinds: frozenset[str]) -> AsyncIterator[tuple[int, str]]:
+    async def _events(self, after: int, kinds: frozenset[str]) -> AsyncIterator[dict[str, Any]]:
         self._open += 1
         try:
             async for event in self._log.stream(after):
                 if not kinds or event["event"] in kinds or event["event"] == "events.lost":
-                    yield event["seq"], json.dumps(event)
+                    yield event
         finally:
             self._open -= 1
 
     async def sse(self, request: Request) -> Response:
         """GET /v1/events."""
-        after, kinds = self._asked(request)
+        return sent(self._lines(*self._asked(request)))
 
-        async def lines() -> AsyncIterator[str]:
-            yield ": listening\n\n"
-            async with contextlib.aclosing(self._events(after, kinds)) as events:  # type: ignore[type-var]
-                following = asyncio.ensure_future(anext(events))
-                try:
-                    while True:
-                        done, _ = await asyncio.wait([following], timeout=ALIVE_SECONDS)
-                        if not done:
-                            yield ": alive\n\n"
-                            continue
-                        seq, data = following.result()
-                        yield f"id: {seq}\ndata: {data}\n\n"
-                        following = asyncio.ensure_future(anext(events))
-                finally:
-                    following.cancel()
-                    await asyncio.wait([following])
-
-        return StreamingResponse(lines(), media_type="text/event-stream", headers={"cache-control": "no-store"})
+    async def _lines(self, after: int, kinds: frozenset[str]) -> AsyncIterator[bytes]:
+        yield b": listening\n\n"
+        async with (
+            contextlib.aclosing(self._events(after, kinds)) as events,  # type: ignore[type-var]
+            contextlib.aclosing(or_silence(events.__anext__, ALIVE_SECONDS)) as pieces,
+        ):
+            async for happened in pieces:
+                yield ALIVE if happened is None else event(None, happened, happened["seq"])
 
     async def websocket(self, socket: WebSocket) -> None:
         """WS /v1/events: one event a message."""
         try:
             after, kinds = self._asked(socket)
         except Problem as problem:
-            await socket.send_denial_response(JSONResponse(described(problem), int(problem.status)))
+            await deny(socket, problem)
             return
         await socket.accept()
         sending = asyncio.ensure_future(self._send(socket, after, kinds))
@@ -94,5 +81,5 @@ class Feed:
     async def _send(self, socket: WebSocket, after: int, kinds: frozenset[str]) -> None:
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):
             async with contextlib.aclosing(self._events(after, kinds)) as events:  # type: ignore[type-var]
-                async for _, data in events:
-                    await socket.send_text(data)
+                async for happened in events:
+                    await socket.send_json(happened)

@@ -27,11 +27,11 @@ from deskyard.computer.display.clipboard import MOST_TEXT
 from deskyard.computer.display.events import SETTLED, Armed, Log, Wait, read_wait
 from deskyard.computer.display.eyes import Eyes, Picture
 from deskyard.computer.display.feed import Feed
-from deskyard.computer.display.fields import Fields, body, wrong
 from deskyard.computer.display.pictures import Wanted, wanted
 from deskyard.computer.display.spaces import Rectangle, Shots, Spaces, window_id
 from deskyard.computer.display.watcher import Watcher
 from deskyard.computer.display.x_server import Line
+from deskyard.computer.fields import Fields, body, query, wrong
 from deskyard.computer.problem import Problem, described
 from deskyard.errors import HostError
 from deskyard.wire.computer import ACT, SEE
@@ -64,7 +64,8 @@ class Display:
         self._desk = Line(display)
         hands = Hands(display, self.drive)
         spaces = Spaces(lambda: hands.line.get().size(), self._window_of(hands.line), self._shots)
-        self._runner = Runner(Tools(hands, spaces, self._paste, self._await_event), self.eyes, sink or Stderr())
+        self.sink = sink or Stderr()
+        self._runner = Runner(Tools(hands, spaces, self._paste, self._await_event), self.eyes, self.sink)
         self._seeing = ThreadPoolExecutor(2, "eyes")
         self._watcher: Watcher | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -192,13 +193,23 @@ class Display:
         found = await asyncio.to_thread(listed)
         return JSONResponse({"windows": found, "untrusted": ["title", "class", "instance"], "event": self.log.last})
 
+    async def window(self, window: int, field: str) -> dict[str, Any]:
+        """A window as it stands in answers; raises `Problem` (404) if there is none."""
+
+        def described_window() -> dict[str, Any]:
+            with self._desk.lock:
+                windows.place(self._desk.get(), window, field)
+                return windows.described(self._desk.get(), window) or {}
+
+        return await asyncio.to_thread(described_window)
+
     async def _window(self, request: Request) -> Response:
         caller(request).require(ACT)
         window = window_id(request.path_params["id"], "id")
         action = request.path_params["action"]
         if action not in windows.ACTIONS:
             raise wrong("action", action, "is not known", f"use one of: {', '.join(windows.ACTIONS)}")
-        fields = await body(request) if int(request.headers.get("content-length") or 0) else Fields({}, "")
+        fields = await body(request)
         self.drive.check()
 
         def act() -> None:
@@ -275,12 +286,8 @@ class Display:
 
 
 def read_query(request: Request, read_it: Callable[[Fields], Any]) -> Any:
-    """Read a query's fields; raises `Problem` for one that is twice there or unknown."""
-    pairs = request.query_params.multi_items()
-    query = dict(pairs)
-    if len(query) != len(pairs):
-        raise wrong("query", None, "names a field twice", "give each field once")
-    fields = Fields(query, "")
+    """Read a query's fields; raises `Problem` for one that is unknown."""
+    fields = query(request)
     found = read_it(fields)
     fields.done()
     return found
@@ -288,8 +295,7 @@ def read_query(request: Request, read_it: Callable[[Fields], Any]) -> Any:
 
 def wanted_of(fields: Fields, name: str) -> Wanted | None:
     """The picture that an answer shall bring along, if any."""
-    if not fields.has(name):
-        fields.take(name, None)
+    if not fields.given(name):
         return None
     inner = fields.inner(name)
     found = wanted(inner)
@@ -299,8 +305,7 @@ def wanted_of(fields: Fields, name: str) -> Wanted | None:
 
 def read_wait_of(fields: Fields) -> Wait | None:
     """What is waited for after the actions, if anything."""
-    if not fields.has("wait"):
-        fields.take("wait", None)
+    if not fields.given("wait"):
         return None
     inner = fields.inner("wait")
     found = read_wait(inner)

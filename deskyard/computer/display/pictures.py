@@ -5,13 +5,12 @@ import math
 import struct
 import zlib
 from dataclasses import dataclass
-from typing import Any
 
 from isal import isal_zlib
 from PIL import Image
 
-from deskyard.computer.display.fields import real, wrong
 from deskyard.computer.display.spaces import Rectangle, region_of, window_id
+from deskyard.computer.fields import Fields, wrong
 
 FORMATS = ("png", "jpeg", "webp")
 # The long side, and the number of pixels, that a vendor's model takes without scaling it once more.
@@ -33,46 +32,33 @@ class Wanted:
     if_changed: int | None = None
 
 
-def wanted(fields: Any) -> Wanted:
-    """Read what picture is asked for, from a body's object or from a query whose values are text."""
+def wanted(fields: Fields) -> Wanted:
+    """Read what picture is asked for."""
     region = fields.take("region", None)
     window = fields.take("window", None)
     if region is not None and window is not None:
         raise wrong(fields.at("region"), region, "stands beside window", "give region or window")
-    side, pixels = MOST_SIDE, MOST_SIDE**2
-    most = fields.take("max", None)
-    if isinstance(most, str) and most in LIMITS:
-        side, pixels = LIMITS[most]
-    elif most is not None:
-        side = int(_number(most, fields.at("max"), 16, MOST_SIDE, f"or one of: {', '.join(LIMITS)}"))
-    since = fields.take("if_changed", None)
-    cursor = fields.take("cursor", True)
-    if cursor not in (True, False, "true", "false", "1", "0"):
-        raise wrong(fields.at("cursor"), cursor, "is neither true nor false", "give true or false")
+    side, pixels = _most(fields)
     return Wanted(
         region_of(region, fields.at("region")) if region is not None else None,
         window_id(window, fields.at("window")) if window is not None else None,
         fields.choice("format", FORMATS, "png"),
         side,
         pixels,
-        _number(fields.take("scale", 1), fields.at("scale"), 0.05, 1, "the picture is never made larger"),
-        cursor in (True, "true", "1"),
-        int(_number(since, fields.at("if_changed"), 0, 1 << 53, "a state of an earlier answer"))
-        if since is not None
-        else None,
+        fields.number("scale", 0.05, 1, 1),
+        fields.flag("cursor", True),
+        fields.integer("if_changed", 0, 1 << 53) if fields.given("if_changed") else None,
     )
 
 
-def _number(value: object, path: str, low: float, high: float, also: str) -> float:
-    if isinstance(value, str):
-        try:
-            value = float(value)
-        except ValueError:
-            raise wrong(path, value, "is no number", f"give a number from {low} to {high}; {also}") from None
-    number = real(value, path)
-    if not low <= number <= high:
-        raise wrong(path, number, f"is outside {low} to {high}", f"give a number from {low} to {high}; {also}")
-    return number
+def _most(fields: Fields) -> tuple[int, int]:
+    """The longest side and the most pixels that a picture may have."""
+    if not fields.given("max"):
+        return MOST_SIDE, MOST_SIDE**2
+    most = fields.peek("max")
+    if isinstance(most, str) and most in LIMITS:
+        return LIMITS[fields.take("max")]
+    return fields.integer("max", 16, MOST_SIDE), MOST_SIDE**2
 
 
 def size_of(region: Rectangle, asked: Wanted) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from deskyard.computer.display.fields import Fields, real, wrong
+from deskyard.computer.fields import Fields, real, wrong
 from deskyard.computer.problem import Problem
 
 MOST_SHOTS = 1000

@@ -5,9 +5,9 @@ from typing import Any
 
 import xcffib.xproto as xproto
 
-from deskyard.computer.display.fields import Fields, wrong
 from deskyard.computer.display.spaces import Rectangle
 from deskyard.computer.display.x_server import REFUSED, XConnection
+from deskyard.computer.fields import Fields, wrong
 from deskyard.computer.problem import Problem
 
 ACTIONS = ("focus", "move", "resize", "minimise", "maximise", "fullscreen", "restore", "raise", "lower", "close")

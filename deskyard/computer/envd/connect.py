@@ -11,8 +11,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from deskyard.computer.fields import body, decoded
 from deskyard.computer.problem import Problem
-from deskyard.computer.work.bodies import body, decoded
 
 ENVELOPE = struct.Struct(">BI")
 COMPRESSED, LAST = 1, 2

@@ -14,12 +14,12 @@ from deskyard.computer.caller import caller
 from deskyard.computer.envd import metadata
 from deskyard.computer.envd.accounts import require_account
 from deskyard.computer.envd.connect import Message, server_stream, silence, unary
+from deskyard.computer.fields import Fields
 from deskyard.computer.problem import Problem
+from deskyard.computer.streams import or_silence
 from deskyard.computer.work import files, watches
-from deskyard.computer.work.bodies import Fields
 from deskyard.computer.work.entries import DIRECTORY, FILE, Entry, below, look
 from deskyard.computer.work.paths import refusals, resolve
-from deskyard.computer.work.streams import or_silence
 from deskyard.computer.work.watches import Change, Watches
 from deskyard.wire.computer import FILES
 
@@ -79,7 +79,7 @@ class Filesystem:
 
     async def list_dir(self, request: Request, message: Message) -> Message:
         """What a directory holds, down to a depth; 0 means 1."""
-        path, depth = self._path(request, message), Fields(message).whole("depth", 1, 0, 1 << 32)
+        path, depth = self._path(request, message), Fields(message).integer("depth", 0, 1 << 32, 1)
         # Deeper than any path can be is all the same.
         entries, cut = await asyncio.to_thread(below, path, max(1, min(depth, files.DEEPEST)))
         if cut:

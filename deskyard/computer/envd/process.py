@@ -14,14 +14,14 @@ from starlette.routing import BaseRoute
 from deskyard.computer.caller import caller
 from deskyard.computer.envd.accounts import require_account
 from deskyard.computer.envd.connect import Message, client_stream, deadline, server_stream, silence, unary
+from deskyard.computer.fields import Fields, wrong
 from deskyard.computer.problem import Problem
-from deskyard.computer.work.bodies import Fields, bad
+from deskyard.computer.streams import or_silence
 from deskyard.computer.work.output import Piece
 from deskyard.computer.work.paths import resolve
 from deskyard.computer.work.process import Order, Process, Size
 from deskyard.computer.work.process_forms import data_of
 from deskyard.computer.work.processes import Processes
-from deskyard.computer.work.streams import or_silence
 from deskyard.wire.computer import SHELL
 
 SERVICE = "/process.Process"
@@ -91,7 +91,7 @@ class ProcessService:
                 process = self._found(request, message["start"])
             elif "data" in message:
                 if process is None:
-                    raise bad("start", None, "is missing", "name the process first")
+                    raise wrong("start", None, "is missing", "name the process first")
                 await process.write(_input(message["data"]))
         return {}
 
@@ -104,7 +104,7 @@ class ProcessService:
         """End a process with its group, kindly or not."""
         process, wanted = self._found(request, message), message.get("signal")
         if wanted not in SIGNALS:
-            raise bad("signal", wanted, "is neither SIGNAL_SIGTERM nor SIGNAL_SIGKILL")
+            raise wrong("signal", wanted, "is neither SIGNAL_SIGTERM nor SIGNAL_SIGKILL")
         process.signal(SIGNALS[wanted])
         if SIGNALS[wanted] == signal.SIGKILL:
             # Whoever kills may look at once whether it is gone.
@@ -129,12 +129,12 @@ class ProcessService:
     def _order(self, message: Message) -> Order:
         config = message.get("process")
         fields = Fields(config if isinstance(config, dict) else {})
-        program, arguments = fields.text("cmd"), fields.take("args") or []
+        program, arguments = fields.text("cmd"), fields.take("args", None) or []
         if not isinstance(arguments, list) or not all(isinstance(part, str) for part in [program, *arguments]):
-            raise bad("args", None, "must be a list of texts")
+            raise wrong("args", None, "must be a list of texts")
         if not program or any("\0" in part for part in [program, *arguments]):
-            raise bad("cmd", None, "is empty, or holds a NUL character")
-        cwd = resolve(self._home, fields.take("cwd") or "~", "cwd")
+            raise wrong("cmd", None, "is empty, or holds a NUL character")
+        cwd = resolve(self._home, fields.take("cwd", None) or "~", "cwd")
         tag, terminal = message.get("tag"), _size(message.get("pty"))
         # Clients that do not know the field expect an open input.
         stdin = message.get("stdin") is not False
@@ -197,7 +197,7 @@ def _described(process: Process) -> Message:
 def _input(message: Message) -> bytes:
     given = message.get("input")
     if not isinstance(given, dict) or not ({"stdin", "pty"} & set(given)):
-        raise bad("input", None, "has neither stdin nor pty")
+        raise wrong("input", None, "has neither stdin nor pty")
     return data_of(given.get("stdin", given.get("pty")))
 
 
@@ -206,7 +206,7 @@ def _size(terminal: object) -> Size | None:
         return None
     size = terminal.get("size")
     fields = Fields(size if isinstance(size, dict) else {})
-    return Size(fields.whole("cols", 80, 1, 1000), fields.whole("rows", 24, 1, 1000))
+    return Size(fields.integer("cols", 1, 1000, 80), fields.integer("rows", 1, 1000, 24))
 
 
 def _require(request: Request) -> None:

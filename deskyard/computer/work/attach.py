@@ -3,13 +3,12 @@
 import asyncio
 from typing import Any
 
-from starlette.responses import JSONResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from deskyard.computer.caller import caller
-from deskyard.computer.problem import Problem
+from deskyard.computer.fields import Fields, decoded, query, wrong
+from deskyard.computer.problem import Problem, deny
 from deskyard.computer.problem import described as described_problem
-from deskyard.computer.work.bodies import Fields, bad, decoded
 from deskyard.computer.work.output import Reader
 from deskyard.computer.work.process import Process
 from deskyard.computer.work.process_forms import data_of, described, ending, signal_number, size
@@ -30,11 +29,11 @@ class Attachment:
         try:
             caller(websocket).require(SHELL)
             process = self._processes.find(websocket.path_params["number"])
-            fields = Fields(websocket.query_params)
-            offset = fields.whole("offset", 0, 0, 1 << 62)
-            fields.end()
+            fields = query(websocket)
+            offset = fields.integer("offset", 0, 1 << 62, 0)
+            fields.done()
         except Problem as problem:
-            await websocket.send_denial_response(JSONResponse(described_problem(problem), int(problem.status)))
+            await deny(websocket, problem)
             return
         await websocket.accept()
         reader = process.output.read_from(offset)
@@ -71,19 +70,19 @@ async def _hear(websocket: WebSocket, process: Process) -> None:
 async def _do(process: Process, message: dict[str, Any]) -> None:
     """Do what a message says: `input`, `close`, `signal` or `resize`."""
     fields = Fields(message)
-    match fields.take("type"):
+    match fields.take("type", None):
         case "input":
-            data = data_of(fields.take("data"))
-            fields.end()
+            data = data_of(fields.take("data", None))
+            fields.done()
             await process.write(data)
         case "close":
-            fields.end()
+            fields.done()
             process.close_input()
         case "signal":
             number = signal_number(fields.text("signal"))
-            fields.end()
+            fields.done()
             process.signal(number)
         case "resize":
             process.resize(size(fields))
         case other:
-            raise bad("type", other, "is none of input, close, signal, resize")
+            raise wrong("type", other, "is none of input, close, signal, resize")

@@ -10,11 +10,11 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from deskyard.computer.caller import caller
+from deskyard.computer.fields import Fields, body, query, wrong
+from deskyard.computer.streams import ALIVE, ALIVE_SECONDS, event, or_silence, sent
 from deskyard.computer.work import files
-from deskyard.computer.work.bodies import Fields, bad, body
 from deskyard.computer.work.entries import below, look
 from deskyard.computer.work.paths import resolve
-from deskyard.computer.work.streams import ALIVE, ALIVE_SECONDS, event, or_silence, sent
 from deskyard.computer.work.watches import Watch, Watches
 from deskyard.wire.computer import FILES
 
@@ -42,8 +42,8 @@ class FileRoutes:
     async def list(self, request: Request) -> Response:
         """What a directory holds, down to a depth."""
         fields = _query(request)
-        path, depth = resolve(self._home, fields.text("path", "~")), fields.whole("depth", 1, 1, files.DEEPEST)
-        fields.end()
+        path, depth = resolve(self._home, fields.text("path", "~")), fields.integer("depth", 1, files.DEEPEST, 1)
+        fields.done()
         entries, cut = await asyncio.to_thread(below, path, depth)
         described = [entry.described() for entry in entries]
         return JSONResponse({"path": str(path), "entries": described, "truncated": cut})
@@ -76,7 +76,7 @@ class FileRoutes:
         fields = _query(request)
         path, mode = resolve(self._home, fields.text("path")), _mode(fields)
         parents, overwrite = fields.flag("parents", True), fields.flag("overwrite", True)
-        fields.end()
+        fields.done()
         entry = await files.write(path, request.stream(), mode, parents, overwrite)
         return JSONResponse(entry.described())
 
@@ -84,7 +84,7 @@ class FileRoutes:
         """Make a directory."""
         fields = await _asked(request)
         path, parents = resolve(self._home, fields.text("path")), fields.flag("parents", True)
-        fields.end()
+        fields.done()
         entry = await asyncio.to_thread(files.make_directory, path, parents)
         return JSONResponse(entry.described(), HTTPStatus.CREATED)
 
@@ -94,7 +94,7 @@ class FileRoutes:
         source = resolve(self._home, fields.text("source"), "source")
         destination = resolve(self._home, fields.text("destination"), "destination")
         overwrite = fields.flag("overwrite", False)
-        fields.end()
+        fields.done()
         entry = await asyncio.to_thread(files.move, source, destination, overwrite)
         return JSONResponse(entry.described())
 
@@ -102,7 +102,7 @@ class FileRoutes:
         """Remove what stands at a path."""
         fields = _query(request)
         path, recursive = resolve(self._home, fields.text("path")), fields.flag("recursive", False)
-        fields.end()
+        fields.done()
         await asyncio.to_thread(files.remove, path, recursive)
         return Response(status_code=HTTPStatus.NO_CONTENT)
 
@@ -110,7 +110,7 @@ class FileRoutes:
         """The changes in a directory as server-sent events, from now on."""
         fields = _query(request)
         path, recursive = resolve(self._home, fields.text("path")), fields.flag("recursive", False)
-        fields.end()
+        fields.done()
         return sent(self._changes(*self._watches.start(path, recursive)))
 
     async def _changes(self, name: str, watch: Watch) -> AsyncIterator[bytes]:
@@ -130,13 +130,13 @@ class FileRoutes:
     def _only_path(self, request: Request) -> Path:
         fields = _query(request)
         path = resolve(self._home, fields.text("path"))
-        fields.end()
+        fields.done()
         return path
 
 
 def _query(request: Request) -> Fields:
     caller(request).require(FILES)
-    return Fields(request.query_params)
+    return query(request)
 
 
 async def _asked(request: Request) -> Fields:
@@ -145,7 +145,7 @@ async def _asked(request: Request) -> Fields:
 
 
 def _mode(fields: Fields) -> int | None:
-    said = fields.take("mode")
+    said = fields.take("mode", None)
     if said is None:
         return None
     try:
@@ -153,5 +153,5 @@ def _mode(fields: Fields) -> int | None:
     except (TypeError, ValueError):
         mode = -1
     if not 0 <= mode <= 0o777:
-        raise bad("mode", said, "is not permissions in octal", "give three digits such as 644")
+        raise wrong("mode", said, "is not permissions in octal", "give three digits such as 644")
     return mode

@@ -5,7 +5,7 @@ import binascii
 import signal
 from typing import Any
 
-from deskyard.computer.work.bodies import Fields, bad
+from deskyard.computer.fields import Fields, wrong
 from deskyard.computer.work.output import Piece
 from deskyard.computer.work.process import Process, Size
 
@@ -28,13 +28,13 @@ def signal_number(name: str) -> int:
     try:
         return signal.Signals(int(name)) if name.isdigit() else signal.Signals[f"SIG{name.upper().removeprefix('SIG')}"]
     except (KeyError, ValueError):
-        raise bad("signal", name, "is not a signal", "name one such as TERM, INT, KILL, HUP") from None
+        raise wrong("signal", name, "is not a signal", "name one such as TERM, INT, KILL, HUP") from None
 
 
 def size(fields: Fields) -> Size:
     """A terminal's size from the fields of a request, which has no others."""
-    wanted = Size(fields.whole("columns", 80, 1, 1000), fields.whole("rows", 24, 1, 1000))
-    fields.end()
+    wanted = Size(fields.integer("columns", 1, 1000, 80), fields.integer("rows", 1, 1000, 24))
+    fields.done()
     return wanted
 
 
@@ -43,4 +43,4 @@ def data_of(text: object) -> bytes:
     try:
         return base64.b64decode(text if isinstance(text, str) else "!", validate=True)
     except (binascii.Error, ValueError):
-        raise bad("data", None, "is not base64") from None
+        raise wrong("data", None, "is not base64") from None

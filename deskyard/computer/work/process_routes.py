@@ -12,15 +12,15 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from deskyard.computer.caller import caller
+from deskyard.computer.fields import Fields, body, query, wrong
 from deskyard.computer.problem import Problem
+from deskyard.computer.streams import ALIVE, ALIVE_SECONDS, event, last_id, or_silence, sent
 from deskyard.computer.work.attach import Attachment
-from deskyard.computer.work.bodies import Fields, bad, body
 from deskyard.computer.work.output import Reader
 from deskyard.computer.work.paths import resolve
 from deskyard.computer.work.process import SHELL, Order, Process, Size
 from deskyard.computer.work.process_forms import described, ending, signal_number, size
 from deskyard.computer.work.processes import Processes
-from deskyard.computer.work.streams import ALIVE, ALIVE_SECONDS, event, or_silence, sent
 from deskyard.wire.computer import SHELL as SHELL_SCOPE
 
 MOST_SECONDS = 3600
@@ -59,21 +59,21 @@ class ProcessRoutes:
     async def start(self, request: Request) -> Response:
         """Start a process, and answer at once."""
         fields = await _asked(request)
-        order = self._order(fields, stdin=fields.flag("stdin", False), terminal=_size(fields.take("terminal")))
-        fields.end()
+        order = self._order(fields, stdin=fields.flag("stdin", False), terminal=_size(fields.take("terminal", None)))
+        fields.done()
         return JSONResponse(self._processes.start(order).described(), HTTPStatus.CREATED)
 
     async def run(self, request: Request) -> Response:
         """Run a command to its end, and answer with its output; the newest of it where that is much."""
         fields = await _asked(request)
-        seconds, encoding = fields.number("timeout", 60, 0.001, MOST_SECONDS), fields.text("encoding", "text")
-        given = fields.take("stdin")
+        seconds, encoding = fields.number("timeout", 0.001, MOST_SECONDS, 60), fields.text("encoding", "text")
+        given = fields.take("stdin", None)
         if encoding not in ("text", "base64"):
-            raise bad("encoding", encoding, "must be text or base64")
+            raise wrong("encoding", encoding, "must be text or base64")
         if given is not None and not isinstance(given, str):
-            raise bad("stdin", None, "must be text")
+            raise wrong("stdin", None, "must be text")
         order = self._order(fields, stdin=given is not None)
-        fields.end()
+        fields.done()
         process = self._processes.start(order)
         late = await self._finished(process, given, seconds)
         # It has been told all of it: nobody asks again.
@@ -94,18 +94,17 @@ class ProcessRoutes:
     async def output(self, request: Request) -> Response:
         """What a process says, as server-sent events from a position on, and at last how it ended."""
         process = self._found(request)
-        fields = Fields(request.query_params)
-        last = request.headers.get("last-event-id")
-        offset = fields.whole("offset", int(last) if last and last.isdigit() else 0, 0, 1 << 62)
-        fields.end()
+        fields = query(request)
+        offset = fields.integer("offset", 0, 1 << 62, last_id(request, 0))
+        fields.done()
         return sent(_events(process, process.output.read_from(offset)))
 
     async def stdin(self, request: Request) -> Response:
         """Give a process the request's body as input; `close=true` ends its input after that."""
         process = self._found(request)
-        fields = Fields(request.query_params)
+        fields = query(request)
         close = fields.flag("close", False)
-        fields.end()
+        fields.done()
         taken = 0
         async for chunk in request.stream():
             taken += len(chunk)
@@ -121,7 +120,7 @@ class ProcessRoutes:
         """Send a process, with its group, a signal."""
         process, fields = self._found(request), await body(request)
         number = signal_number(fields.text("signal"))
-        fields.end()
+        fields.done()
         process.signal(number)
         return Response(status_code=HTTPStatus.NO_CONTENT)
 
@@ -136,9 +135,9 @@ class ProcessRoutes:
         return self._processes.find(request.path_params["number"])
 
     def _order(self, fields: Fields, stdin: bool, terminal: Size | None = None) -> Order:
-        argv, tag = _argv(fields.take("command")), fields.take("tag")
+        argv, tag = _argv(fields.take("command", None)), fields.take("tag", None)
         if tag is not None and not isinstance(tag, str):
-            raise bad("tag", tag, "must be text")
+            raise wrong("tag", tag, "must be text")
         cwd = resolve(self._home, fields.text("cwd", "~"), "cwd")
         return Order(argv, cwd, fields.names("environment"), stdin, terminal, tag)
 
@@ -188,7 +187,7 @@ def _size(value: Any) -> Size | None:
     if value is True:
         return Size()
     if not isinstance(value, dict):
-        raise bad("terminal", value, "must be true, or columns and rows")
+        raise wrong("terminal", value, "must be true, or columns and rows")
     return size(Fields(value))
 
 
@@ -196,9 +195,9 @@ def _argv(command: Any) -> tuple[str, ...]:
     if isinstance(command, str) and command:
         command = [*SHELL, command]
     if not isinstance(command, list) or not command or not all(isinstance(part, str) for part in command):
-        raise bad("command", command, "must be text for a shell, or a list of texts")
+        raise wrong("command", command, "must be text for a shell, or a list of texts")
     if len(command) > MOST_ARGUMENTS or not command[0] or any("\0" in part for part in command):
-        raise bad("command", None, f"has an empty name, a NUL, or more than {MOST_ARGUMENTS} arguments")
+        raise wrong("command", None, f"has an empty name, a NUL, or more than {MOST_ARGUMENTS} arguments")
     return tuple(command)
 
 

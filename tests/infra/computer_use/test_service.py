@@ -34,6 +34,13 @@ def test_service_sees_the_screen_in_its_size(host: Host, defaults: dict[str, Any
     assert f"{found['size'][0]}x{found['size'][1]}" in size
 
 
+def test_programs_of_the_session_say_what_they_are(
+    host: Host, defaults: dict[str, Any], eventually: Eventually
+) -> None:
+    asked = "/v1/accessibility?depth=0"
+    eventually(lambda: "xfce4-panel" in ask(host, defaults["computer_use_port"], asked), "the panel is accessible")
+
+
 def test_service_is_the_agents_and_not_root(host: Host, defaults: dict[str, Any]) -> None:
     assert host.service("computer-use").is_enabled
     command = f"/usr/bin/python3 -m deskyard.computer --port {defaults['computer_use_port']}"

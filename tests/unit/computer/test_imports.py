@@ -17,6 +17,7 @@ ALLOWED = {"deskyard.errors", "deskyard.wire", "deskyard.computer"}
 PACKAGES = {
     "PIL": "python3-pil",
     "isal": "python3-isal",
+    "jeepney": "python3-jeepney",
     "starlette": "python3-starlette",
     "uvicorn": "python3-uvicorn",
     "xcffib": "python3-xcffib",

@@ -6,8 +6,8 @@ from typing import Any
 
 from deskyard.computer.display.acting.hands import BUTTONS, Hands
 from deskyard.computer.display.acting.keysyms import is_typed, of_combination, of_key
-from deskyard.computer.display.fields import Fields, whole, wrong
 from deskyard.computer.display.spaces import Point, Spaces, point_of, space_of
+from deskyard.computer.fields import Fields, whole, wrong
 
 MOST_ACTIONS = 100
 MOST_TEXT = 20_000

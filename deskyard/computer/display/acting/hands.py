@@ -10,8 +10,8 @@ from deskyard.computer.display import windows
 from deskyard.computer.display.acting.drive import BUTTON_PRESS, KEY_PRESS, MOTION, Drive, fake
 from deskyard.computer.display.acting.keyboard import Key, Keyboard
 from deskyard.computer.display.acting.keysyms import CAPS_LOCK, of_character
-from deskyard.computer.display.fields import wrong
 from deskyard.computer.display.x_server import REFUSED, Line, XConnection
+from deskyard.computer.fields import wrong
 from deskyard.computer.problem import Problem
 
 BUTTONS = {"left": 1, "middle": 2, "right": 3, "back": 8, "forward": 9}

@@ -2,7 +2,7 @@
 
 import unicodedata
 
-from deskyard.computer.display.fields import wrong
+from deskyard.computer.fields import wrong
 
 _X = {
     "BackSpace": 0xFF08, "Tab": 0xFF09, "Return": 0xFF0D, "Pause": 0xFF13, "Scroll_Lock": 0xFF14, "Sys_Req": 0xFF15,

@@ -211,10 +211,10 @@ def test_the_end_of_the_service_ends_what_it_started(home: Path) -> None:
         ({"command": "true", "cwd": "/no/such"}, "cwd", "does not exist"),
         ({"command": "true", "cwd": "/etc/passwd"}, "cwd", "is not a directory"),
         ({"command": "true", "environment": {"A=B": "c"}}, "environment.A=B", "is not a name"),
-        ({"command": "true", "timeout": 0}, "timeout", "must be a number from"),
-        ({"command": "true", "timeout": "soon"}, "timeout", "must be a number"),
+        ({"command": "true", "timeout": 0}, "timeout", "is outside 0.001 to 3600"),
+        ({"command": "true", "timeout": "soon"}, "timeout", "is no number"),
         ({"command": "true", "encoding": "utf-7"}, "encoding", "must be text or base64"),
-        ({"command": "true", "colour": 1}, "colour", "is not a field"),
+        ({"command": "true", "colour": 1}, "colour", "is not known here"),
     ],
 )
 def test_a_wrong_request_is_refused_by_field(

@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
+from starlette.requests import HTTPConnection
 from starlette.responses import StreamingResponse
 
 ALIVE_SECONDS = 15.0
@@ -36,16 +37,24 @@ async def or_silence(
     finally:
         if waiting:
             waiting.cancel()
+            # What it reads from may be closed only when it has let go.
+            await asyncio.wait([waiting])
 
 
 async def _awaited(next_one: Callable[[], Awaitable[T]]) -> T:
     return await next_one()
 
 
-def event(kind: str, data: dict[str, Any], number: int | None = None) -> bytes:
-    """A server-sent event."""
-    line = "" if number is None else f"id: {number}\n"
-    return f"{line}event: {kind}\ndata: {json.dumps(data)}\n\n".encode()
+def event(kind: str | None, data: dict[str, Any], number: int | None = None) -> bytes:
+    """A server-sent event; without a kind it is a `message`."""
+    lines = ("" if number is None else f"id: {number}\n") + ("" if kind is None else f"event: {kind}\n")
+    return f"{lines}data: {json.dumps(data)}\n\n".encode()
+
+
+def last_id(connection: HTTPConnection, default: int) -> int:
+    """The number of the last event that a client of such a stream has seen, as its header says."""
+    said = connection.headers.get("last-event-id", "")
+    return int(said) if said.isascii() and said.isdigit() and len(said) < 16 else default
 
 
 ALIVE = b": alive\n\n"

@@ -1,4 +1,4 @@
-"""The fields of a request's body, read one by one; what is wrong is named with its path, value and remedy."""
+"""The fields of a request's body or query, read one by one; what is wrong is named with path, value and remedy."""
 
 import json
 import math
@@ -6,15 +6,19 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 
 from deskyard.computer.problem import Problem
 
-MOST_BODY = 4 << 20
+MOST_BODY = 32 << 20
+MOST_TEXT = 4096  # characters, where nothing else is said
 REQUIRED = object()
+REMEDY = "see docs/computer-use.md and docs/computer-files.md for what the request takes"
+# A query has no other way to say it.
+QUERY_FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 
-def wrong(field: str, value: object, reason: str, remedy: str) -> Problem:
+def wrong(field: str, value: object, reason: str, remedy: str = REMEDY) -> Problem:
     """A field that cannot be taken (400)."""
     shown = value if not isinstance(value, str | list | dict) else _short(value)
     return Problem(HTTPStatus.BAD_REQUEST, field, shown, reason, remedy)
@@ -36,21 +40,41 @@ async def body(request: Request) -> "Fields":
             reason = f"is larger than {MOST_BODY} bytes"
             raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body", None, reason, "send it in several requests")
         chunks.append(chunk)
+    return Fields(decoded(b"".join(chunks)))
+
+
+def decoded(text: bytes | str) -> dict[str, Any]:
+    """A JSON object from its text; an empty one is `{}`."""
     try:
-        value = json.loads(b"".join(chunks))
+        value = json.loads(text or "{}")
     except (ValueError, RecursionError) as error:
         raise wrong("body", None, "is no JSON", "send one JSON object") from error
-    return Fields(value, "")
+    if not isinstance(value, dict):
+        raise wrong("body", value, "is no object", "send an object such as {}")
+    return value
+
+
+def query(connection: HTTPConnection) -> "Fields":
+    """The query of a request, whose numbers and flags are text; raises `Problem` for a field that is twice there."""
+    pairs = connection.query_params.multi_items()
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise wrong("query", None, "names a field twice", "give each field once")
+    return Fields(found, spoken=True)
 
 
 class Fields:
-    """An object of a request; each field is taken once, and `done` refuses those that nobody took."""
+    """An object of a request; each field is taken once, and `done` refuses those that nobody took.
 
-    def __init__(self, value: object, path: str) -> None:
+    Where all values are text (`spoken`), numbers and flags are read from it.
+    """
+
+    def __init__(self, value: object, path: str = "", spoken: bool = False) -> None:
         if not isinstance(value, dict):
             raise wrong(path or "body", value, "is no object", "send an object such as {}")
         self._left: dict[str, Any] = dict(value)
         self.path = path
+        self._spoken = spoken
         self._known: list[str] = []
 
     def at(self, name: str) -> str:
@@ -60,6 +84,13 @@ class Fields:
     def has(self, name: str) -> bool:
         """Whether the field is there and not yet taken."""
         return name in self._left
+
+    def given(self, name: str) -> bool:
+        """Whether the field says something; null says nothing, and is taken."""
+        if self._left.get(name) is None:
+            self.take(name, None)
+            return False
+        return True
 
     def peek(self, name: str) -> Any:
         """The field as it is, left to be taken; None if it is not there."""
@@ -74,7 +105,7 @@ class Fields:
             return default
         return self._left.pop(name)
 
-    def text(self, name: str, default: Any = REQUIRED, most: int = 200) -> str:
+    def text(self, name: str, default: Any = REQUIRED, most: int = MOST_TEXT) -> str:
         """A text of at most `most` characters."""
         value = self.take(name, default)
         if not isinstance(value, str):
@@ -93,14 +124,44 @@ class Fields:
     def flag(self, name: str, default: Any = REQUIRED) -> bool:
         """True or false."""
         value = self.take(name, default)
+        if self._spoken and isinstance(value, str):
+            value = QUERY_FLAGS.get(value, value)
         if not isinstance(value, bool):
             raise wrong(self.at(name), value, "is neither true nor false", "give true or false")
         return value
 
     def integer(self, name: str, low: int, high: int, default: Any = REQUIRED) -> int:
         """A whole number from `low` to `high`."""
-        value = self.take(name, default)
+        value = self._number(self.take(name, default))
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
         return whole(value, self.at(name), low, high)
+
+    def number(self, name: str, low: float, high: float, default: Any = REQUIRED) -> float:
+        """A number from `low` to `high`."""
+        value = real(self._number(self.take(name, default)), self.at(name))
+        if not low <= value <= high:
+            reason, remedy = f"is outside {low:g} to {high:g}", f"give a number from {low:g} to {high:g}"
+            raise wrong(self.at(name), value, reason, remedy)
+        return value
+
+    def _number(self, value: Any) -> Any:
+        if not (self._spoken and isinstance(value, str)):
+            return value
+        try:
+            return int(value) if value.lstrip("-").isdecimal() and len(value) < 20 else float(value)
+        except ValueError:
+            return value
+
+    def names(self, name: str) -> dict[str, str]:
+        """Names with their texts, such as an environment; none where the field is missing."""
+        value = self.take(name, None) or {}
+        if not isinstance(value, dict):
+            raise wrong(self.at(name), value, "is no object of names and texts", 'give such as {"LANG": "C.UTF-8"}')
+        for key, text in value.items():
+            if not key or "=" in key or "\0" in key or not isinstance(text, str) or "\0" in text:
+                raise wrong(f"{self.at(name)}.{key}", text, "is not a name and its text, without NUL and = in the name")
+        return dict(value)
 
     def list(self, name: str, most: int, default: Any = REQUIRED) -> list[Any]:
         """A list of 1 to `most` items."""
@@ -114,6 +175,10 @@ class Fields:
     def inner(self, name: str) -> "Fields":
         """The object in this field."""
         return Fields(self.take(name), self.at(name))
+
+    def rest(self) -> dict[str, Any]:
+        """The fields that nobody took yet."""
+        return dict(self._left)
 
     def done(self) -> None:
         """Refuse what was not taken."""

@@ -1,0 +1,1 @@
+"""What programs say of themselves to assistive technology: their widgets, read and used by name instead of by pixel."""
