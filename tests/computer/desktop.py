@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import httpx
 import uvicorn
 import xcffib.xproto as xproto
 
-from deskyard.computer.application import create
+from deskyard.computer.application import Part, create
 from deskyard.computer.display.part import Display, Settings
 from deskyard.computer.display.x_server import XConnection
 
@@ -132,10 +132,10 @@ class Person:
 class Service:
     """The service itself, on a free port of loopback."""
 
-    def __init__(self, display: str, settings: Settings | None = None) -> None:
+    def __init__(self, display: str, settings: Settings | None = None, also: Sequence[Part] = ()) -> None:
         self.notes = Notes()
         self.part = Display(display, settings or Settings(quiet_seconds=0.5), self.notes)
-        config = uvicorn.Config(create([self.part]), port=0, log_level="warning", lifespan="on")
+        config = uvicorn.Config(create([self.part, *also]), port=0, log_level="warning", lifespan="on")
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run)
         self._listening = socket.create_server(("127.0.0.1", 0))
