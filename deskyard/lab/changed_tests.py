@@ -15,6 +15,8 @@ READ_BY = {
     "images/": "deskyard/plan/image/inputs.py",
     "packer/": "deskyard/image/build/packer.py",
     "schemas/": "deskyard/model/schema.py",
+    "sdk/deskyard_sdk/": "tests/unit/sdk/test_sdk.py",
+    "sdk/deskyard_mcp/": "tests/unit/sdk/test_mcp.py",
     "viewer/": "tests/gateway/test_viewer.py",
     "docs/": "tests/contract/test_documents.py",
     "README.md": "tests/contract/test_documents.py",

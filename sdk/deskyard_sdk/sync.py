@@ -212,5 +212,6 @@ class Desktop:
     screen = waits(AsyncDesktop.screen)
     events = yields(AsyncDesktop.events)
     wait_for = waits(AsyncDesktop.wait_for)
+    last_event = waits(AsyncDesktop.last_event)
     clipboard = waits(AsyncDesktop.clipboard)
     set_clipboard = waits(AsyncDesktop.set_clipboard)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from deskyard.computer.work.part import Work
 from tests.computer.desktop import Person, Recorder, Service, XServer, temporary
 from tests.support.requirements import need_programs
 
@@ -26,9 +27,10 @@ def server() -> Iterator[XServer]:
 @pytest.fixture(scope="session")
 def service(server: XServer) -> Iterator[Service]:
     """The service on that display; a person who is still seems to have left after half a second."""
-    running = Service(server.display, bus=server.bus)
-    yield running
-    running.stop()
+    with temporary() as home:
+        running = Service(server.display, bus=server.bus, also=[Work(home)])
+        yield running
+        running.stop()
 
 
 @pytest.fixture

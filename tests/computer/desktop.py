@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ import uvicorn
 import xcffib.xproto as xproto
 
 from deskyard.computer.accessibility.part import Accessibility
-from deskyard.computer.application import create
+from deskyard.computer.application import Part, create
 from deskyard.computer.display.part import Display, Settings
 from deskyard.computer.display.x_server import XConnection
 
@@ -151,11 +151,14 @@ class Person:
 class Service:
     """The service itself, on a free port of loopback."""
 
-    def __init__(self, display: str, settings: Settings | None = None, bus: str = "") -> None:
+    def __init__(
+        self, display: str, settings: Settings | None = None, bus: str = "", also: Sequence[Part] = ()
+    ) -> None:
         self.notes = Notes()
         self.part = Display(display, settings or Settings(quiet_seconds=0.5), self.notes)
         self.accessibility = Accessibility(self.part, bus)
-        config = uvicorn.Config(create([self.part, self.accessibility]), port=0, log_level="warning", lifespan="on")
+        parts = [self.part, self.accessibility, *also]
+        config = uvicorn.Config(create(parts), port=0, log_level="warning", lifespan="on")
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run)
         self._listening = socket.create_server(("127.0.0.1", 0))

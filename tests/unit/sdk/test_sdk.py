@@ -28,6 +28,7 @@ class Door:
         self.tokens = 0
         self.asked: list[dict[str, Any]] = []
         self.seconds = 3600.0
+        self.scopes = ["see", "act", "files", "shell"]
         self.renewed = threading.Event()
 
     def routes(self) -> list[Mount | Route]:
@@ -42,7 +43,7 @@ class Door:
             Route("/redeem", self.redeem, methods=["POST"]),
             Route("/d/desk/renew", self.renew, methods=["POST"]),
             Mount("/d/desk/computer", routes=service),
-            Mount("/bare", routes=self._work.routes()),
+            Mount("/bare", routes=[*self._work.routes(), Route("/v1/drive", self.drive)]),
         ]
 
     @contextlib.asynccontextmanager
@@ -67,7 +68,7 @@ class Door:
         self.tokens += 1
         ends = int(time.time() + self.seconds)
         facts = {"desktop": "desk", "path": "/d/desk/", "routes": ["computer"], "mode": "agent", "expires": ends + 9999}
-        return JSONResponse({**facts, "renew_before": ends, "token": f"token-{self.tokens}"})
+        return JSONResponse({**facts, "scopes": self.scopes, "renew_before": ends, "token": f"token-{self.tokens}"})
 
     async def act(self, request: Request) -> Response:
         self.asked.append({**await request.json(), "bearer": request.headers.get("authorization")})
@@ -87,6 +88,9 @@ class Door:
     async def wait(self, request: Request) -> Response:
         self.asked.append(await request.json())
         return JSONResponse({"seq": 9, "event": "window.appeared", "title": "Writer", "untrusted": ["title"]})
+
+    async def drive(self, request: Request) -> Response:
+        return JSONResponse({"driver": "agent", "event": 7})
 
     async def screen(self, request: Request) -> Response:
         self.asked.append(dict(request.query_params))
@@ -203,6 +207,9 @@ def test_actions_waits_and_pictures_are_asked_for_and_read(door: Door, url: str)
         event = desktop.wait_for(window="Writer", within=2)
         assert door.asked[-1] == {"event": "window.appeared", "within_ms": 2000, "match": {"title": "Writer"}}
         assert (event.kind, event.seq, event.data["untrusted"]) == ("window.appeared", 9, ["title"])
+        desktop.wait_for("screen.settled", quiet=0.3, region=(0, 0, 5, 5), after=0)
+        settled = {"event": "screen.settled", "within_ms": 30000, "quiet_ms": 300, "region": [0, 0, 5, 5], "after": 0}
+        assert door.asked[-1] == settled
         with pytest.raises(DesktopError, match="a person drives") as refused:
             desktop.act(actions.type_text("x"))
         assert refused.value.body["results"] == []

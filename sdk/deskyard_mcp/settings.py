@@ -1,0 +1,59 @@
+"""What the server needs to know, from its environment: links and tokens stand on no command line."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deskyard_sdk import DesktopError
+
+LINK, CA, TOKEN = "DESKYARD_LINK", "DESKYARD_CA", "DESKYARD_MCP_TOKEN"
+SHORTEST_TOKEN = 24
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Which desktop is served, and with what its clients prove themselves over HTTP."""
+
+    link: str = field(repr=False)
+    ca: str | None = None
+    token: str = field(default="", repr=False)
+
+
+def read(environment: Mapping[str, str], http: bool) -> Settings:
+    """The settings of an environment; raises `DesktopError` for what is missing or open to others."""
+    link = _secret(environment, LINK, "give the link of access.grant --mode agent, or http://127.0.0.1:6090 inside")
+    token = ""
+    if http:
+        token = _secret(environment, TOKEN, "give a long random word: whoever has it uses the desktop")
+        if len(token) < SHORTEST_TOKEN:
+            reason = f"has {len(token)} characters, fewer than {SHORTEST_TOKEN}"
+            raise DesktopError(TOKEN, "", reason, "make one with: openssl rand -hex 24")
+    return Settings(link, environment.get(CA) or None, token)
+
+
+def _secret(environment: Mapping[str, str], name: str, remedy: str) -> str:
+    """A secret that stands in a variable, or in the file that the variable with _FILE names."""
+    if value := environment.get(name, "").strip():
+        return value
+    if not (place := environment.get(f"{name}_FILE")):
+        raise DesktopError(name, "", f"is not set, nor is {name}_FILE", remedy)
+    path = Path(place).expanduser()
+    try:
+        open_to_others = path.stat().st_mode & 0o077
+        value = path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DesktopError(f"{name}_FILE", place, f"cannot be read ({error})", remedy) from error
+    if open_to_others:
+        raise DesktopError(f"{name}_FILE", place, "can be read by others", f"chmod 600 {place}")
+    if not value:
+        raise DesktopError(f"{name}_FILE", place, "is empty", remedy)
+    return value
+
+
+def from_process(http: bool) -> Settings:
+    """The settings of this process; what it starts inherits no secret."""
+    settings = read(os.environ, http)
+    for name in (LINK, TOKEN):
+        os.environ.pop(name, None)
+    return settings

@@ -1,0 +1,185 @@
+"""The MCP server on a desktop's files and processes: what a session's scopes allow, and what it is started with."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from deskyard_mcp.settings import read
+from deskyard_sdk import DesktopError
+
+from deskyard.computer.work.part import Work
+from deskyard.lab.changed_tests import imported
+from tests.support.mcp_client import Tools, talk_within
+from tests.unit.computer.serving import home_of, served
+from tests.unit.sdk.test_sdk import TICKET, Door
+
+SDK = Path(__file__).resolve().parents[3] / "sdk"
+TOKEN = "t" * 24
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Iterator[Door]:
+    with home_of(tmp_path) as home:
+        yield Door(Work(home))
+
+
+@pytest.fixture
+def url(door: Door) -> Iterator[str]:
+    with served([door]) as url:
+        yield url
+
+
+@pytest.mark.parametrize(
+    ("scopes", "listed"),
+    [
+        (["see"], {"screenshot", "windows", "wait", "events", "clipboard"}),
+        (["act"], {"act", "click", "type", "key", "scroll", "window", "set_clipboard"}),
+        (["files"], {"list_files", "read_file", "write_file"}),
+        (["shell"], {"run", "start", "processes", "process"}),
+    ],
+)
+def test_the_sessions_scopes_decide_which_tools_there_are(
+    door: Door, url: str, scopes: list[str], listed: set[str]
+) -> None:
+    door.scopes = scopes
+
+    async def use(tools: Tools) -> None:
+        assert await tools.names() == listed
+        resources = (await tools.client.list_resources()).resources
+        assert [str(resource.uri) for resource in resources] == (["deskyard://screen"] if scopes == ["see"] else [])
+        for name, scope in (("act", "act"), ("screenshot", "see"), ("run", "shell"), ("read_file", "files")):
+            if scope not in scopes:
+                refused = await tools.refusal(name)
+                assert (refused["error"], refused["value"]) == ("tool", name)
+                assert refused["remedy"].endswith(f"--scopes {scopes[0]},{scope}")
+
+    talk_within(f"{url}/#{TICKET}", use)
+
+
+def test_who_may_not_see_acts_without_a_picture(door: Door, url: str) -> None:
+    door.scopes = ["act"]
+
+    async def use(tools: Tools) -> None:
+        await tools("click", x=1, y=2, space="screen")
+        assert "return" not in door.asked[-1]
+
+    talk_within(f"{url}/#{TICKET}", use)
+
+
+def test_tools_say_whether_they_change_anything(url: str) -> None:
+    async def use(tools: Tools) -> None:
+        listed = (await tools.client.list_tools()).tools
+        hints = {tool.name: tool.annotations.read_only_hint for tool in listed if tool.annotations}
+        looking = {"screenshot", "windows", "wait", "events", "clipboard", "list_files", "read_file", "processes"}
+        assert {name for name, only in hints.items() if only} == looking
+        assert len(hints) == len(listed) == 19
+        assert all(tool.description for tool in listed)
+
+    talk_within(f"{url}/bare", use)
+
+
+def test_files_are_written_listed_and_read_in_parts_that_are_whole_characters(url: str) -> None:
+    async def use(tools: Tools) -> None:
+        text = "äöü" * 10
+        written = await tools("write_file", path="a/b.txt", text=text)
+        assert (written["type"], written["size"]) == ("file", 60)
+        assert [entry["path"] for entry in (await tools("list_files", path="a"))["entries"]] == [written["path"]]
+        read, start = "", 0
+        while start < 60:
+            part = await tools("read_file", path="a/b.txt", start=start, length=7)
+            read, start = read + part["text"], part["next"]
+        assert read == text
+        assert (await tools("read_file", path="a/b.txt", start=1, length=2))["text"] == ""
+        assert (await tools.refusal("write_file", path="a/b.txt", text="", overwrite=False))["status"] == 409
+        assert (await tools.refusal("read_file", path="none"))["error"] == "path"
+
+    talk_within(f"{url}/bare", use)
+
+
+def test_what_is_no_text_is_refused(url: str, tmp_path: Path) -> None:
+    async def use(tools: Tools) -> None:
+        (tmp_path / "home/picture").write_bytes(b"\x89PNG\r\n")
+        assert "UTF-8" in (await tools.refusal("read_file", path="picture"))["reason"]
+        (tmp_path / "home/empty").touch()
+        assert (await tools("read_file", path="empty"))["text"] == ""
+
+    talk_within(f"{url}/bare", use)
+
+
+def test_a_command_is_run_and_its_newest_output_told(url: str) -> None:
+    async def use(tools: Tools) -> None:
+        done = await tools("run", command="cat; echo no >&2; exit 3", stdin="in\n")
+        assert (done["stdout"], done["stderr"], done["exit_code"]) == ("in\n", "no\n", 3)
+        much = await tools("run", command="seq 100000")
+        assert len(much["stdout"]) == 50_000 and much["stdout"].endswith("\n100000\n") and "left_out" in much
+        assert (await tools("run", command=["sleep", "600"], timeout_seconds=0.2))["timed_out"]
+
+    talk_within(f"{url}/bare", use)
+
+
+def test_a_process_is_fed_read_on_and_ended(url: str) -> None:
+    async def use(tools: Tools) -> None:
+        started = await tools("start", command="while read line; do echo got $line; done", stdin=True)
+        heard = await tools("process", id=started["id"], input="a\n", within_seconds=0.1)
+        for _ in range(200):
+            if heard["output"]:
+                break
+            heard = await tools("process", id=started["id"], within_seconds=0.1)
+        assert (heard["output"], heard["running"], heard["next"]) == ("got a\n", True, 6)
+        rest = {"offset": heard["next"], "within_seconds": 60}
+        ended = await tools("process", id=started["id"], input="b\n", close_input=True, **rest)
+        assert (ended["output"], ended["running"], ended["exit_code"]) == ("got b\n", False, 0)
+        other = await tools("start", command=["sleep", "600"])
+        assert other["event"] == 7
+        assert (await tools("process", id=other["id"], signal="KILL", within_seconds=60))["signal"] == "SIGKILL"
+        listed = await tools("processes")
+        assert started["id"] in [process["id"] for process in listed["processes"]]
+        assert (await tools.refusal("process", id="none"))["status"] == 404
+
+    talk_within(f"{url}/bare", use)
+
+
+def test_a_link_stands_in_the_environment_or_in_a_file_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "link"
+    file.write_text("https://here/#ticket\n")
+    file.chmod(0o600)
+    assert read({"DESKYARD_LINK_FILE": str(file)}, http=False).link == "https://here/#ticket"
+    settings = read({"DESKYARD_LINK": "https://here/#ticket", "DESKYARD_MCP_TOKEN": TOKEN}, http=True)
+    assert settings.token == TOKEN
+    assert "ticket" not in repr(settings) and TOKEN not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("told", "field"),
+    [
+        ({}, "DESKYARD_LINK"),
+        ({"DESKYARD_LINK_FILE": "/no/such"}, "DESKYARD_LINK_FILE"),
+        ({"DESKYARD_LINK": "x"}, "DESKYARD_MCP_TOKEN"),
+        ({"DESKYARD_LINK": "x", "DESKYARD_MCP_TOKEN": TOKEN[1:]}, "DESKYARD_MCP_TOKEN"),
+    ],
+)
+def test_what_is_missing_is_named(told: dict[str, str], field: str) -> None:
+    with pytest.raises(DesktopError) as refused:
+        read(told, http=True)
+    assert refused.value.field == field
+    assert TOKEN[1:] not in str(refused.value)
+
+
+@pytest.mark.parametrize(("mode", "content", "reason"), [(0o644, "x", "read by others"), (0o600, " \n", "empty")])
+def test_a_secrets_file_is_its_owners_alone(tmp_path: Path, mode: int, content: str, reason: str) -> None:
+    file = tmp_path / "link"
+    file.write_text(content)
+    file.chmod(mode)
+    with pytest.raises(DesktopError, match=reason):
+        read({"DESKYARD_LINK_FILE": str(file)}, http=False)
+
+
+@pytest.mark.parametrize(("package", "known"), [("deskyard_sdk", {"httpx", "websockets"}), ("deskyard_mcp", None)])
+def test_a_package_for_programs_stands_on_nothing_of_ours_but_the_sdk(package: str, known: set[str] | None) -> None:
+    modules = list((SDK / package).rglob("*.py"))
+    roots = {name.split(".")[0] for path in modules for name in imported(ast.parse(path.read_text()))}
+    others = known or {"deskyard_sdk", "mcp", "mcp_types", "pydantic", "starlette", "uvicorn"}
+    assert modules
+    assert roots <= {package, *others, *sys.stdlib_module_names}
