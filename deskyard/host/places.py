@@ -12,6 +12,8 @@ class Places:
     cache: Path
     data: Path
     state: Path
+    # Other accounts than the user's enter it: the database's, and those of Mission Control's processes.
+    control: Path
 
     @property
     def toolchain(self) -> Path:
@@ -47,11 +49,12 @@ def places() -> Places:
     """The folders in use: the XDG ones, or all below `DESKYARD_HOME` if that is set."""
     home = os.environ.get("DESKYARD_HOME")
     if home:
-        return Places(Path(home) / "cache", Path(home) / "data", Path(home) / "state")
+        return Places(*(Path(home) / part for part in ("cache", "data", "state", "control")))
     return Places(
         _xdg("XDG_CACHE_HOME", ".cache"),
         _xdg("XDG_DATA_HOME", ".local/share"),
         _xdg("XDG_STATE_HOME", ".local/state"),
+        Path("/var/lib/deskyard/control"),
     )
 
 

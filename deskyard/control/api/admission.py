@@ -1,0 +1,139 @@
+"""Writes down what is wanted as an operation: once for a request, however often it is sent."""
+
+import asyncio
+import hashlib
+import json
+import re
+import secrets
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import Depends, Request, Response
+from psycopg.types.json import Jsonb
+
+from deskyard.control.api import rows
+from deskyard.control.api.caller import Caller, Link
+from deskyard.control.api.forms import Operation
+from deskyard.control.api.problem import Problem
+
+KEY = re.compile(r"[\x21-\x7e]{1,200}\Z")
+MOST_WAITING_SECONDS = 60
+WAIT = re.compile(r"wait=(\d{1,4})\Z")
+ENDED = ("done", "failed", "cancelled")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """An operation that somebody wants: what kind, of what, and with which proof."""
+
+    kind: str
+    workspace: str | None = None
+    desktop: str | None = None
+    input: dict[str, Any] = field(default_factory=dict)
+    proof: dict[str, Any] | None = None
+    lane: str | None = None
+    # The operation that has to go well before.
+    after: str | None = None
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """The request's own name for itself, and what it holds."""
+
+    key: str | None
+    request_hash: bytes
+
+
+async def repeat(request: Request) -> Repeat:
+    """What tells whether the request was sent before."""
+    key = request.headers.get("idempotency-key")
+    if key is not None and not KEY.match(key):
+        remedy = "send up to 200 printable characters, such as a UUID"
+        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "Idempotency-Key", key, "is no name of a request", remedy)
+    body = await request.body()
+    return Repeat(key, hashlib.sha256(f"{request.method} {request.url.path}\n".encode() + body).digest())
+
+
+Once = Annotated[Repeat, Depends(repeat)]
+
+
+async def known(link: Link, who: Caller, once: Repeat) -> str | None:
+    """The operation of the same request before; raises a 422 if that was another one with the same name."""
+    if once.key is None:
+        return None
+    # Two of the same at the same time: the second waits here for the first.
+    await link.execute("select pg_advisory_xact_lock(hashtextextended(%s, 7))", [f"{who.actor}\n{once.key}"])
+    query = "select * from idempotency where actor = %s and key = %s"
+    found = await rows.row(link, query, [who.actor, once.key])
+    if found is None:
+        return None
+    if found["request_hash"] != once.request_hash:
+        remedy = "give each request its own key"
+        raise Problem(
+            HTTPStatus.UNPROCESSABLE_ENTITY, "Idempotency-Key", once.key, "was used for another request", remedy
+        )
+    return str(found["operation_id"])
+
+
+async def admit(link: Link, who: Caller, once: Repeat, wanted: Wanted, *, id: str | None = None) -> str:
+    """Write an operation down, with the line of the audit; the id of it."""
+    id = id or f"op_{secrets.token_hex(8)}"
+    lane = wanted.lane or (f"workspace:{wanted.workspace}" if wanted.workspace else None)
+    await link.execute(
+        "insert into operation (id, kind, workspace_id, desktop_id, lane, after_id, input, proof, actor)"
+        " values (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        [
+            *(id, wanted.kind, wanted.workspace, wanted.desktop, lane, wanted.after, Jsonb(wanted.input)),
+            *(Jsonb(wanted.proof) if wanted.proof else None, who.actor),
+        ],
+    )
+    if once.key is not None:
+        await link.execute(
+            "insert into idempotency (actor, key, request_hash, operation_id) values (%s, %s, %s, %s)",
+            [who.actor, once.key, once.request_hash, id],
+        )
+    await note(link, who.actor, wanted.kind, wanted.desktop or wanted.workspace or id, operation=id)
+    return id
+
+
+async def note(link: Link, actor: str, action: str, target: str, **detail: Any) -> None:
+    """A line for the audit, in the transaction of what it tells of."""
+    await link.execute(
+        "insert into audit_intake (actor, action, target, detail) values (%s, %s, %s, %s)",
+        [actor, action, target, Jsonb(json.loads(json.dumps(detail, default=str)))],
+    )
+
+
+async def accepted(request: Request, response: Response, link: Link, id: str) -> Operation:
+    """The answer to long work: 202 and its place; with `Prefer: wait=SECONDS` not before its end, or the time's."""
+    await link.commit()
+    response.status_code = HTTPStatus.ACCEPTED
+    response.headers["Location"] = f"/api/operations/{id}"
+    asked = WAIT.match(request.headers.get("prefer", "").replace(" ", ""))
+    if asked is not None:
+        seconds = min(int(asked[1]), MOST_WAITING_SECONDS)
+        response.headers["Preference-Applied"] = f"wait={seconds}"
+        await ended(request, link, id, seconds)
+    found = await rows.row(link, f"{rows.OPERATION} where o.id = %s", [id])
+    assert found is not None
+    return rows.operation(found)
+
+
+async def ended(request: Request, link: Link, id: str, seconds: float) -> bool:
+    """Wait for the end of an operation; false if the time is over first."""
+
+    async def wait() -> None:
+        async with request.app.state.feed.listening() as news:
+            while True:
+                await link.commit()
+                found = await rows.row(link, "select state from operation where id = %s", [id])
+                if found is None or found["state"] in ENDED:
+                    return
+                await news.changed(id)
+
+    try:
+        await asyncio.wait_for(wait(), seconds)
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,121 @@
+"""The application of the web process."""
+
+import asyncio
+import contextlib
+import tomllib
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from psycopg.rows import dict_row
+from psycopg_pool import AsyncConnectionPool
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from deskyard.control.api import chat, desktops, meta, operations, pages, people, problem, settings, signing, workspaces
+from deskyard.control.api.caller import Link
+from deskyard.control.api.feed import Feed
+from deskyard.control.api.pages import Pages
+from deskyard.control.people.passkeys import Passkeys
+from deskyard.errors import DeskyardError
+from deskyard.host.places import tree
+
+TITLE = "Deskyard Mission Control"
+CONNECTIONS = 20
+MOST_BODY = 2 << 20
+# A frame is the viewer of a desktop, on its gateway's origin.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "font-src 'self'; frame-src https:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
+}
+
+
+def create(url: str, origin: str, files: Pages) -> FastAPI:
+    """The application on a database, for pages of one origin."""
+    app = FastAPI(
+        title=TITLE, version=_release(), lifespan=_lifespan(url), openapi_url="/api/openapi.json", docs_url=None,
+        redoc_url=None,
+    )  # fmt: skip
+    app.state.origin, app.state.pages, app.state.passkeys = origin, files, Passkeys(origin)
+    app.add_exception_handler(DeskyardError, problem.refused)
+    app.add_exception_handler(RequestValidationError, problem.invalid)
+    app.add_exception_handler(HTTPException, problem.plain)
+    for module in (desktops, workspaces, operations, chat, signing, people, settings, meta, pages):
+        app.include_router(module.router)
+    app.add_middleware(Frame)
+    return app
+
+
+def _lifespan(url: str) -> "contextlib._AsyncGeneratorContextManager":  # type: ignore[type-arg]
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        pool: AsyncConnectionPool[Link] = AsyncConnectionPool(
+            url,
+            min_size=2,
+            max_size=CONNECTIONS,
+            open=False,
+            kwargs={"row_factory": dict_row},
+            check=AsyncConnectionPool.check_connection,
+        )
+        await pool.open()
+        app.state.pool, app.state.feed = pool, Feed(url, pool)
+        listener = asyncio.create_task(app.state.feed.run())
+        try:
+            yield
+        finally:
+            listener.cancel()
+            await pool.close()
+
+    return lifespan  # type: ignore[return-value]
+
+
+class Frame:
+    """What every answer has, and how long a request may be."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        is_api, taken = scope["path"].startswith("/api"), 0
+
+        async def bounded() -> Message:
+            nonlocal taken
+            message = await receive()
+            taken += len(message.get("body", b""))
+            if taken > MOST_BODY:
+                raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body is longer than {MOST_BODY} bytes")
+            return message
+
+        async def framed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(HEADERS)
+                if is_api:
+                    headers.setdefault("cache-control", "no-store")
+            await send(message)
+
+        length = Headers(scope=scope).get("content-length", "0")
+        if not length.isdigit() or int(length) > MOST_BODY:
+            error = DeskyardError("body", length, f"is longer than {MOST_BODY} bytes", "send less")
+            await problem.answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, error)(scope, receive, framed)
+            return
+        await self._app(scope, bounded, framed)
+
+
+def _release() -> str:
+    return str(tomllib.loads((tree() / "pyproject.toml").read_text())["project"]["version"])

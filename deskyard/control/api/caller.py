@@ -1,0 +1,138 @@
+"""Who asks: a person by the cookie of a session, or a program by its key; and what that may do."""
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+from psycopg import AsyncConnection
+
+from deskyard.control.api.problem import Problem
+from deskyard.control.people.keys import Key
+from deskyard.control.people.scopes import ROLES, SCOPES
+
+COOKIE = "__Host-mission"
+# A page of another site can neither set a header of its own nor read our answers.
+OWN_HEADER = "x-deskyard"
+UNSAFE = {"POST", "PUT", "PATCH", "DELETE"}
+SEEN_AGAIN = "1 minute"
+
+Row = dict[str, Any]
+Link = AsyncConnection[Row]
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks, as the audit names it, with its scopes; `workspaces` bounds a key to some."""
+
+    actor: str
+    scopes: frozenset[str]
+    person: Row | None = None
+    key: Row | None = None
+    session: str | None = None
+    workspaces: frozenset[str] | None = None
+    # The key as it was presented, for the proof of an intent; never stored.
+    presented: Key | None = None
+
+    def sees(self, workspace: str | None) -> bool:
+        """Whether a workspace is within its bounds."""
+        return self.workspaces is None or workspace in self.workspaces
+
+    @property
+    def bounds(self) -> list[str] | None:
+        """The workspaces it is bound to, for a query."""
+        return None if self.workspaces is None else sorted(self.workspaces)
+
+    def require(self, scope: str) -> None:
+        """Raise a 403 unless it has the scope."""
+        if scope not in self.scopes:
+            reason = f"{self.actor} may not {SCOPES[scope]}"
+            raise Problem(HTTPStatus.FORBIDDEN, "scope", scope, reason, "ask an admin for a role or key that may")
+
+
+async def link(request: Request) -> Any:
+    """A connection for the request: one transaction, committed if the request goes well."""
+    async with request.app.state.pool.connection() as connection:
+        yield connection
+
+
+Connection = Annotated[Link, Depends(link)]
+
+
+async def caller(request: Request, connection: Connection) -> Caller:
+    """Who asks; raises a 401 for nobody."""
+    header = request.headers.get("authorization")
+    found = await _by_key(connection, header) if header is not None else await _by_session(connection, request)
+    if found is None:
+        remedy = "sign in, or send Authorization: Bearer dyk_... (./inv control.key makes one)"
+        raise Problem(HTTPStatus.UNAUTHORIZED, "caller", None, "is not known here", remedy)
+    return found
+
+
+def may(scope: str) -> Callable[..., Any]:
+    """A dependency: the caller, who has the scope."""
+
+    async def with_scope(who: Annotated[Caller, Depends(caller)]) -> Caller:
+        who.require(scope)
+        return who
+
+    return with_scope
+
+
+def token_hash(token: str) -> bytes:
+    """What is kept of a session's token, or of an enrolment's."""
+    return hashlib.sha256(token.encode()).digest()
+
+
+def fresh_token() -> str:
+    """A token that nobody guesses."""
+    return secrets.token_urlsafe(32)
+
+
+def own_page(request: Request) -> None:
+    """Raise a 403 for what another site's page sent with a person's cookie."""
+    origin = request.headers.get("origin")
+    foreign = origin is not None and origin != request.app.state.origin
+    if request.method in UNSAFE and (foreign or OWN_HEADER not in request.headers):
+        reason = "was not sent by a page of Mission Control"
+        raise Problem(HTTPStatus.FORBIDDEN, "origin", origin, reason, f"send the header {OWN_HEADER}: 1 from there")
+
+
+async def _by_key(connection: Link, header: str) -> Caller | None:
+    kind, _, text = header.partition(" ")
+    key = Key.parsed(text.strip()) if kind.lower() == "bearer" else None
+    if key is None:
+        return None
+    query = "select * from api_key where id = %s and revoked_at is null and expires_at > now()"
+    row = await (await connection.execute(query, [key.id])).fetchone()
+    if row is None or not hmac.compare_digest(row["auth_hash"], key.auth_hash):
+        return None
+    await connection.execute(
+        "update api_key set last_used_at = now() where id = %s and"
+        f" (last_used_at is null or last_used_at < now() - interval '{SEEN_AGAIN}')",
+        [key.id],
+    )
+    bounds = frozenset(row["workspaces"]) if row["workspaces"] is not None else None
+    scopes = frozenset(row["scopes"])
+    return Caller(f"key:{row['name']}:{key.id}", scopes, key=row, workspaces=bounds, presented=key)
+
+
+async def _by_session(connection: Link, request: Request) -> Caller | None:
+    token = request.cookies.get(COOKIE)
+    if not token:
+        return None
+    query = """select session.id as session_id, person.* from session join person on person.id = session.person_id
+        where token_hash = %s and ended_at is null and expires_at > now() and disabled_at is null"""
+    row = await (await connection.execute(query, [token_hash(token)])).fetchone()
+    if row is None:
+        return None
+    own_page(request)
+    await connection.execute(
+        f"update session set seen_at = now() where id = %s and seen_at < now() - interval '{SEEN_AGAIN}'",
+        [row["session_id"]],
+    )
+    return Caller(f"person:{row['name']}", ROLES[row["role"]], person=row, session=row["session_id"])

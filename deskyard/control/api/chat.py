@@ -1,0 +1,145 @@
+"""/api/conversations: what was said with agents, also with those of desktops that are gone."""
+
+import secrets
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from deskyard.control.api import rows
+from deskyard.control.api.admission import Once, Repeat, Wanted, accepted, admit, known, note
+from deskyard.control.api.caller import Caller, Connection, Link, Row, may
+from deskyard.control.api.forms import Conversation, Message, Operation, Page, Said, Sent
+from deskyard.control.api.problem import Problem, unknown
+from deskyard.control.people.scopes import CHAT, READ
+
+router = APIRouter(prefix="/api", tags=["conversations"])
+Reader = Annotated[Caller, Depends(may(READ))]
+TITLE_LENGTH = 80
+
+
+async def send(link: Link, who: Caller, once: Repeat, desktop: str, said: Said) -> Sent:
+    """Store a message, and the operation that delivers it, in one transaction."""
+    before = await known(link, who, once)
+    if before is None:
+        before = await store(link, who, once, desktop, said)
+    await link.commit()
+    query = "select id, conversation_id from message where operation_id = %s and role = 'person' order by number limit 1"
+    stored = await rows.row(link, query, [before])
+    if stored is None:
+        raise Problem(HTTPStatus.CONFLICT, "Idempotency-Key", once.key, "was used for another request", "use a new one")
+    return Sent(conversation_id=stored["conversation_id"], message_id=stored["id"], operation_id=before)
+
+
+async def store(
+    link: Link, who: Caller, once: Repeat, desktop: str, said: Said, *, after: str | None = None
+) -> str:
+    """Write down a message and its delivery, which waits until the operation `after` is done; the delivery's id."""
+    if said.conversation_id is None:
+        conversation = f"cv_{secrets.token_hex(8)}"
+        title = " ".join(said.message.split())[:TITLE_LENGTH]
+        await link.execute(
+            "insert into conversation (id, desktop_id, title) values (%s, %s, %s)", [conversation, desktop, title]
+        )
+    else:
+        conversation = said.conversation_id
+        found = await _require(link, who, conversation)
+        if found["desktop_id"] != desktop:
+            remedy = "leave it out for a new one"
+            raise Problem(HTTPStatus.CONFLICT, "conversationId", conversation, "is of another desktop", remedy)
+        await link.execute("update conversation set last_at = now() where id = %s", [conversation])
+    message, operation = f"ms_{secrets.token_hex(8)}", f"op_{secrets.token_hex(8)}"
+    await link.execute(
+        "insert into message (id, conversation_id, role, author, text, state, operation_id)"
+        " values (%s, %s, 'person', %s, %s, 'queued', %s)",
+        [message, conversation, who.actor, said.message, operation],
+    )
+    workspace = desktop.partition(".")[0]
+    wanted = Wanted(
+        "desktop.chat",
+        workspace,
+        desktop,
+        {"conversation": conversation, "message": message},
+        # One turn of a conversation at a time; the machine may be moved meanwhile.
+        lane=f"conversation:{conversation}",
+        after=after,
+    )
+    return await admit(link, who, once, wanted, id=operation)
+
+
+@router.get("/conversations")
+async def listing(
+    link: Connection,
+    who: Reader,
+    desktop: str | None = None,
+    q: Annotated[str | None, Query(max_length=200)] = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    after: str | None = None,
+) -> Page[Conversation]:
+    """List conversations, the last first; `q` looks for words in what was said."""
+    parts, values = ["true"], list[object]()
+    for part, value in (
+        ("split_part(c.desktop_id, '.', 1) = any(%s)", who.bounds),
+        ("c.desktop_id = %s", desktop),
+        (
+            "exists (select from message m where m.conversation_id = c.id and"
+            " m.words @@ websearch_to_tsquery('simple', %s))",
+            q or None,
+        ),
+    ):
+        if value is not None:
+            parts.append(part)
+            values.append(value)
+    if (start := rows.place(after, 2)) is not None:
+        parts.append("(c.last_at, c.id) < (%s::timestamptz, %s)")
+        values += start
+    query = f"{rows.CONVERSATION} where {' and '.join(parts)} order by c.last_at desc, c.id desc limit %s"
+    found = await rows.rows(link, query, [*values, limit + 1])
+    last = found[limit - 1] if len(found) > limit else None
+    return Page(
+        items=[rows.conversation(one) for one in found[:limit]],
+        next_cursor=rows.cursor(last["last_at"].isoformat(), last["id"]) if last else None,
+    )
+
+
+@router.get("/conversations/{id}/messages")
+async def messages(
+    link: Connection,
+    who: Reader,
+    id: str,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 200,
+    after: str | None = None,
+) -> Page[Message]:
+    """List the messages of a conversation, the oldest first."""
+    await _require(link, who, id)
+    start = rows.place(after, 1)
+    number = int(start[0]) if start is not None and start[0].isdigit() else 0
+    query = "select * from message where conversation_id = %s and number > %s order by number limit %s"
+    found = await rows.rows(link, query, [id, number, limit + 1])
+    last = found[limit - 1] if len(found) > limit else None
+    return Page(
+        items=[rows.message(one) for one in found[:limit]],
+        next_cursor=rows.cursor(str(last["number"])) if last else None,
+    )
+
+
+@router.post("/conversations/{id}/interrupt", status_code=HTTPStatus.ACCEPTED)
+async def interrupt(
+    request: Request, response: Response, link: Connection, who: Annotated[Caller, Depends(may(CHAT))], id: str
+) -> Operation:
+    """End the turn that runs; what the agent said so far is kept."""
+    await _require(link, who, id)
+    query = "select id from operation where lane = %s and state in ('running', 'queued') order by state desc limit 1"
+    found = await rows.row(link, query, [f"conversation:{id}"])
+    if found is None:
+        raise Problem(HTTPStatus.CONFLICT, "conversation", id, "has no turn that runs", "nothing is to be done")
+    await link.execute("update operation set cancel_requested_at = now() where id = %s", [found["id"]])
+    await note(link, who.actor, "conversation.interrupt", id, operation=found["id"])
+    return await accepted(request, response, link, found["id"])
+
+
+async def _require(link: Link, who: Caller, id: str) -> Row:
+    found = await rows.row(link, f"{rows.CONVERSATION} where c.id = %s", [id])
+    if found is None or not who.sees(found["desktop_id"].partition(".")[0]):
+        raise unknown("conversation", id, "see GET /api/conversations")
+    return found

@@ -1,0 +1,221 @@
+"""/api/desktops: what there is, and what is wanted of it."""
+
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Depends, Query, Request, Response
+
+from deskyard.control.api import rows
+from deskyard.control.api.admission import Once, Repeat, Wanted, accepted, admit, known
+from deskyard.control.api.caller import Caller, Connection, Link, Row, may
+from deskyard.control.api.chat import send, store
+from deskyard.control.api.forms import (
+    Desktop,
+    Destroy,
+    Force,
+    NewDesktop,
+    Operation,
+    Page,
+    Said,
+    Selector,
+    Sent,
+    SessionWanted,
+)
+from deskyard.control.api.problem import Problem, unknown
+from deskyard.control.api.signing import proof_of
+from deskyard.control.people.scopes import CHAT, DESTROY, READ, WRITE
+
+router = APIRouter(prefix="/api", tags=["desktops"])
+Reader = Annotated[Caller, Depends(may(READ))]
+Writer = Annotated[Caller, Depends(may(WRITE))]
+
+
+def where(who: Caller, chosen: Selector) -> tuple[str, list[Any]]:
+    """The condition of a selection, within the caller's bounds."""
+    parts, values = ["d.gone_at is null"], list[Any]()
+    for part, value in (
+        ("d.workspace_id = any(%s)", who.bounds),
+        ("d.workspace_id = %s", chosen.workspace),
+        ("d.state = %s", chosen.state),
+        ("d.tier = %s", chosen.tier),
+        ("position(lower(%s) in d.id) > 0", chosen.q),
+        ("d.id = any(%s)", chosen.ids),
+    ):
+        if value is not None:
+            parts.append(part)
+            values.append(value)
+    return " and ".join(parts), values
+
+
+@router.get("/desktops")
+async def listing(
+    link: Connection,
+    who: Reader,
+    workspace: str | None = None,
+    state: str | None = None,
+    tier: str | None = None,
+    q: Annotated[str | None, Query(max_length=80)] = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    after: str | None = None,
+) -> Page[Desktop]:
+    """List desktops by workspace and name."""
+    chosen = Selector(workspace=workspace, state=state, tier=tier, q=q)  # type: ignore[arg-type]
+    condition, values = where(who, chosen)
+    count = await rows.row(link, f"select count(*) as total from desktop d where {condition}", values)
+    if (start := rows.place(after, 2)) is not None:
+        condition, values = f"{condition} and (d.workspace_id, d.name) > (%s, %s)", [*values, *start]
+    query = f"{rows.DESKTOP} where {condition} order by d.workspace_id, d.name limit %s"
+    found = await rows.rows(link, query, [*values, limit + 1])
+    last = found[limit - 1] if len(found) > limit else None
+    return Page(
+        items=await rows.desktops(link, found[:limit]),
+        next_cursor=rows.cursor(last["workspace_id"], last["name"]) if last else None,
+        total=count["total"] if count else 0,
+    )
+
+
+@router.post("/desktops", status_code=HTTPStatus.ACCEPTED)
+async def create(
+    request: Request, response: Response, link: Connection, who: Writer, once: Once, wanted: NewDesktop
+) -> Operation:
+    """Declare a desktop and bring it up; with `firstTask` its agent is given that once it is ready."""
+    before = await known(link, who, once)
+    if before is None:
+        await require_workspace(link, who, wanted.workspace_id)
+        id = f"{wanted.workspace_id}.{wanted.name}"
+        if await rows.row(link, "select from desktop where id = %s and gone_at is null", [id]):
+            raise Problem(HTTPStatus.CONFLICT, "name", wanted.name, "is the name of a desktop there", "choose another")
+        if wanted.first_task is not None:
+            who.require(CHAT)
+        before = await admit(
+            link,
+            who,
+            once,
+            Wanted("desktop.create", wanted.workspace_id, id, wanted.model_dump(by_alias=False, mode="json")),
+        )
+        if wanted.first_task is not None:
+            await store(link, who, Repeat(None, b""), id, Said(message=wanted.first_task), after=before)
+    return await accepted(request, response, link, before)
+
+
+@router.get("/desktops/{id}")
+async def look(link: Connection, who: Reader, id: str) -> Desktop:
+    """Show a desktop."""
+    return (await rows.desktops(link, [await require(link, who, id)]))[0]
+
+
+@router.post("/desktops/{id}/start", status_code=HTTPStatus.ACCEPTED)
+async def start(request: Request, response: Response, link: Connection, who: Writer, once: Once, id: str) -> Operation:
+    """Start a desktop, or let it go on, and wait until its routes answer."""
+    return await _power(request, response, link, who, once, "start", id, {})
+
+
+@router.post("/desktops/{id}/stop", status_code=HTTPStatus.ACCEPTED)
+async def stop(
+    request: Request,
+    response: Response,
+    link: Connection,
+    who: Writer,
+    once: Once,
+    id: str,
+    how: Annotated[Force | None, Body()] = None,
+) -> Operation:
+    """Shut a desktop down and keep it off; its disks stay."""
+    return await _power(request, response, link, who, once, "stop", id, {"force": bool(how and how.force)})
+
+
+@router.post("/desktops/{id}/restart", status_code=HTTPStatus.ACCEPTED)
+async def restart(
+    request: Request,
+    response: Response,
+    link: Connection,
+    who: Writer,
+    once: Once,
+    id: str,
+    how: Annotated[Force | None, Body()] = None,
+) -> Operation:
+    """Shut a desktop down and start it again."""
+    return await _power(request, response, link, who, once, "restart", id, {"force": bool(how and how.force)})
+
+
+@router.post("/desktops/{id}/destroy", status_code=HTTPStatus.ACCEPTED)
+@router.delete("/desktops/{id}", status_code=HTTPStatus.ACCEPTED)
+async def destroy(
+    request: Request,
+    response: Response,
+    link: Connection,
+    who: Annotated[Caller, Depends(may(DESTROY))],
+    once: Once,
+    id: str,
+    leave: Annotated[Destroy | None, Body()] = None,
+) -> Operation:
+    """Take a desktop out of the declaration and delete it with all its data."""
+    before = await known(link, who, once)
+    if before is None:
+        found = await require(link, who, id)
+        proof = await proof_of(link, who, "desktop.destroy", id, leave.intent if leave else None)
+        before = await admit(link, who, once, Wanted("desktop.destroy", found["workspace_id"], id, proof=proof))
+    return await accepted(request, response, link, before)
+
+
+@router.post("/desktops/{id}/session", status_code=HTTPStatus.ACCEPTED)
+async def session(
+    request: Request,
+    response: Response,
+    link: Connection,
+    who: Writer,
+    once: Once,
+    id: str,
+    how: Annotated[SessionWanted | None, Body()] = None,
+) -> Operation:
+    """Grant a link to the viewer; the operation's result holds it for its asker, for a minute."""
+    before = await known(link, who, once)
+    if before is None:
+        found = await require(link, who, id)
+        mode = (how or SessionWanted()).mode
+        # Nobody moves the machine for it: it waits for no other operation.
+        wanted = Wanted("desktop.session", found["workspace_id"], id, {"mode": mode}, lane=f"session:{who.actor}:{id}")
+        before = await admit(link, who, once, wanted)
+    return await accepted(request, response, link, before)
+
+
+@router.post("/desktops/{id}/chat", status_code=HTTPStatus.ACCEPTED)
+async def chat(
+    link: Connection, who: Annotated[Caller, Depends(may(CHAT))], once: Once, id: str, said: Said
+) -> Sent:
+    """Store a message for a desktop's agent and deliver it; the same conversation goes on if it is named."""
+    await require(link, who, id)
+    return await send(link, who, once, id, said)
+
+
+async def require(link: Link, who: Caller, id: str) -> Row:
+    """The row of a desktop that the caller may see; raises a 404 for none."""
+    found = await rows.row(link, f"{rows.DESKTOP} where d.id = %s and d.gone_at is null", [id])
+    if found is None or not who.sees(found["workspace_id"]):
+        raise unknown("desktop", id, "see GET /api/desktops; an id is WORKSPACE.DESKTOP")
+    return found
+
+
+async def require_workspace(link: Link, who: Caller, name: str) -> Row:
+    """The row of a workspace that the caller may see; raises a 404 for none."""
+    found = await rows.row(link, f"{rows.WORKSPACE} where w.id = %s and w.gone_at is null", [name])
+    if found is None or not who.sees(name):
+        raise unknown("workspaceId", name, "see GET /api/workspaces; a workspace is declared in its stack file")
+    return found
+
+
+async def _power(
+    request: Request,
+    response: Response,
+    link: Link,
+    who: Caller,
+    once: Once,
+    verb: str,
+    id: str,
+    values: dict[str, Any],
+) -> Operation:
+    before = await known(link, who, once)
+    if before is None:
+        found = await require(link, who, id)
+        before = await admit(link, who, once, Wanted(f"desktop.{verb}", found["workspace_id"], id, values))
+    return await accepted(request, response, link, before)

@@ -1,0 +1,251 @@
+"""Tells every watcher what happened, in the order of the database; nothing is lost over a cut or a restart."""
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
+from psycopg_pool import AsyncConnectionPool
+from pydantic import BaseModel
+
+from deskyard.control.api import rows
+from deskyard.control.api.caller import Caller, Link, Row
+from deskyard.control.api.problem import Problem
+from deskyard.host.deadline import Deadline
+
+HEARTBEAT_SECONDS = 15.0
+# A watcher who is so far behind loads its lists anew.
+MOST_WAITING = 256
+AT_ONCE = 500
+AGAIN_SECONDS = 1.0
+# The transaction that holds events back may end without any event of its own.
+HELD_BACK_SECONDS = 0.05
+START = (0, 0)
+Cursor = tuple[int, int]
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class News:
+    """An event as it is sent: its place, of what kind, of which workspace and desktop, and its data as JSON."""
+
+    place: Cursor
+    kind: str
+    workspace: str | None
+    desktop: str | None
+    subject: str
+    data: str
+
+    @property
+    def frame(self) -> bytes:
+        """As server-sent events are written."""
+        return f"id: {written(self.place)}\nevent: {self.kind}\ndata: {self.data}\n\n".encode()
+
+
+class Watcher:
+    """Somebody who listens from now on."""
+
+    def __init__(self) -> None:
+        self._waiting: asyncio.Queue[News] = asyncio.Queue(MOST_WAITING)
+        self.is_behind = False
+
+    def hear(self, news: News) -> None:
+        """Put it by; who does not take what comes is behind."""
+        try:
+            self._waiting.put_nowait(news)
+        except asyncio.QueueFull:
+            self.is_behind = True
+
+    async def next(self) -> News:
+        """The next that was heard."""
+        return await self._waiting.get()
+
+    async def changed(self, subject: str) -> None:
+        """Wait until something is heard of a subject."""
+        while not self.is_behind:
+            news = await self._waiting.get()
+            if news.subject == subject:
+                return
+        self.is_behind = False
+
+
+class Feed:
+    """One listener on the database for all watchers of the process."""
+
+    def __init__(self, url: str, pool: AsyncConnectionPool[Link]) -> None:
+        self._url, self._pool = url, pool
+        self._watchers: set[Watcher] = set()
+        self._place: Cursor = START
+
+    @contextlib.contextmanager
+    def _heard_by(self, watcher: Watcher) -> Iterator[Watcher]:
+        self._watchers.add(watcher)
+        try:
+            yield watcher
+        finally:
+            self._watchers.discard(watcher)
+
+    @contextlib.asynccontextmanager
+    async def listening(self) -> AsyncIterator[Watcher]:
+        """Hear everything from now on."""
+        with self._heard_by(Watcher()) as watcher:
+            yield watcher
+
+    async def run(self) -> None:
+        """Listen for ever; a database that went away is waited for, and what happened meanwhile is read then."""
+        self._place = await self._newest()
+        while True:
+            try:
+                async with await psycopg.AsyncConnection.connect(
+                    self._url, autocommit=True, row_factory=dict_row
+                ) as link:
+                    await link.execute("listen event")
+                    while True:
+                        waits = HEARTBEAT_SECONDS if await self._pass_on(link) else HELD_BACK_SECONDS
+                        async for _ in link.notifies(timeout=waits, stop_after=1):
+                            pass
+            except psycopg.Error as error:
+                log.warning("no events from the database, which is asked again: %s", error)
+            await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _newest(self) -> Cursor:
+        async with self._pool.connection() as link:
+            found = await rows.row(link, "select xid::text as xid, id from event order by event.xid desc, id desc limit 1", [])
+        return (int(found["xid"]), found["id"]) if found else START
+
+    async def _pass_on(self, link: Link) -> bool:
+        """Tell the watchers what is new; false if something younger than an open transaction has to wait for it."""
+        while True:
+            found = await _after(link, self._place)
+            for news in await _told(link, found):
+                for watcher in tuple(self._watchers):
+                    watcher.hear(news)
+            if found:
+                self._place = _place(found[-1])
+            if len(found) < AT_ONCE:
+                query = "select from event where (xid, id) > (%s::text::xid8, %s) limit 1"
+                return await rows.row(link, query, [str(self._place[0]), self._place[1]]) is None
+
+    async def stream(
+        self, who: Caller, again: Callable[[], Awaitable[Caller]], after: Cursor | None, only: "Only"
+    ) -> AsyncIterator[bytes]:
+        """What a caller may see, from a place on, as server-sent events; `again` asks whether it still may."""
+        with self._heard_by(Watcher()) as watcher:
+            yield b": deskyard\n\n"
+            last, asked = after or START, Deadline(HEARTBEAT_SECONDS)
+            if after is not None:
+                async for news in self._missed(after):
+                    last = news.place
+                    if only.takes(who, news):
+                        yield news.frame
+            while True:
+                if watcher.is_behind:
+                    yield b"event: reset\ndata: {}\n\n"
+                    return
+                if asked.is_over:
+                    try:
+                        who, asked = await again(), Deadline(HEARTBEAT_SECONDS)
+                    except Problem:
+                        return
+                try:
+                    news = await asyncio.wait_for(watcher.next(), HEARTBEAT_SECONDS)
+                except TimeoutError:
+                    yield b": still here\n\n"
+                    continue
+                if news.place > last and only.takes(who, news):
+                    yield news.frame
+
+    async def _missed(self, place: Cursor) -> AsyncIterator[News]:
+        while True:
+            async with self._pool.connection() as link:
+                found = await _after(link, place)
+                told = await _told(link, found)
+            for news in told:
+                yield news
+            if len(found) < AT_ONCE:
+                return
+            place = _place(found[-1])
+
+
+@dataclass(frozen=True)
+class Only:
+    """What a watcher wants to hear of."""
+
+    workspace: str | None = None
+    desktop: str | None = None
+
+    def takes(self, who: Caller, news: News) -> bool:
+        """Whether the caller may see it, and wants it."""
+        if news.workspace is not None and not who.sees(news.workspace):
+            return False
+        if news.workspace is None and who.workspaces is not None:
+            return False
+        return self.workspace in (None, news.workspace) and self.desktop in (None, news.desktop)
+
+
+def parsed(text: str | None) -> Cursor | None:
+    """The place that a watcher heard last; None if it says none."""
+    first, _, second = (text or "").partition("-")
+    return (int(first), int(second)) if first.isdigit() and second.isdigit() and len(text or "") < 60 else None
+
+
+def written(place: Cursor) -> str:
+    """A place as watchers keep it."""
+    return f"{place[0]}-{place[1]}"
+
+
+def _place(found: Row) -> Cursor:
+    return int(found["xid"]), found["id"]
+
+
+async def _after(link: Link, place: Cursor) -> list[Row]:
+    """Events after a place: only what no open transaction can come before."""
+    query = """select xid::text as xid, id, kind, subject, workspace_id, desktop_id from event
+        where (xid, id) > (%s::text::xid8, %s) and xid < pg_snapshot_xmin(pg_current_snapshot())
+        order by event.xid, id limit %s"""
+    return await rows.rows(link, query, [str(place[0]), place[1], AT_ONCE])
+
+
+async def _told(link: Link, found: Iterable[Row]) -> list[News]:
+    """The events with what they tell of, as it is now; of several of the same subject the last is enough."""
+    last = {(event["kind"], event["subject"]): event for event in found}
+    data = {}
+    for kind in {kind for kind, _ in last}:
+        subjects = [subject for other, subject in last if other == kind]
+        data.update({(kind, subject): text for subject, text in (await _data(link, kind, subjects)).items()})
+    return [
+        News(_place(event), event["kind"], event["workspace_id"], event["desktop_id"], event["subject"], text)
+        for place, event in sorted(last.items(), key=lambda item: _place(item[1]))
+        if (text := data.get(place)) is not None
+    ]
+
+
+async def _data(link: Link, kind: str, subjects: list[str]) -> dict[str, str]:
+    if kind == "desktop":
+        found = await rows.rows(link, f"{rows.DESKTOP} where d.id = any(%s)", [subjects])
+        there = [one for one in found if one["gone_at"] is None]
+        gone = {one["id"]: json.dumps({"id": one["id"], "gone": True}) for one in found if one["gone_at"] is not None}
+        return gone | {one.id: _json(one) for one in await rows.desktops(link, there)}
+    if kind == "operation":
+        found = await rows.rows(link, f"{rows.OPERATION} where o.id = any(%s)", [subjects])
+        return {one["id"]: _json(rows.operation(one)) for one in found}
+    if kind == "workspace":
+        found = await rows.rows(link, f"{rows.WORKSPACE} where w.id = any(%s)", [subjects])
+        gone = {one["id"]: json.dumps({"id": one["id"], "gone": True}) for one in found if one["gone_at"] is not None}
+        return {one["id"]: _json(rows.workspace(one)) for one in found} | gone
+    if kind == "message":
+        found = await rows.rows(link, "select * from message where id = any(%s)", [subjects])
+        return {one["id"]: _json(rows.message(one)) for one in found}
+    numbers: list[Any] = [subject.rpartition("/") for subject in subjects]
+    query = "select * from operation_log where (operation_id, number) in (select * from unnest(%s::text[], %s::int[]))"
+    found = await rows.rows(link, query, [[part[0] for part in numbers], [int(part[2]) for part in numbers]])
+    return {f"{one['operation_id']}/{one['number']}": _json(rows.log_line(one)) for one in found}
+
+
+def _json(form: BaseModel) -> str:
+    return form.model_dump_json(by_alias=True)

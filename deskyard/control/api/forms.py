@@ -1,0 +1,225 @@
+"""What the API takes and answers, as pydantic models: OpenAPI is made from them."""
+
+from datetime import datetime
+from typing import Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from deskyard.model.base import DnsLabel
+
+T = TypeVar("T")
+
+OperationState = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
+DesktopState = Literal[
+    *("declared", "provisioning", "booting", "ready", "stopping", "stopped", "paused", "error", "io-error", "unknown")
+]
+WorkspaceState = Literal["ready", "not ready", "absent", "stopped", "unknown"]
+MessageState = Literal["queued", "sent", "streaming", "done", "failed", "interrupted"]
+
+
+class Form(BaseModel):
+    """JSON in camel case; what is not known is refused."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
+
+
+class Page(Form, Generic[T]):
+    """A part of a list."""
+
+    items: list[T]
+    next_cursor: str | None = Field(None, description="`after` of the next part; none: this is the last.")
+    total: int | None = Field(None, description="How many there are in all, with these filters.")
+
+
+class Trouble(Form):
+    """An error: what is wrong, and what to do."""
+
+    field: str
+    value: str
+    reason: str
+    remedy: str
+
+
+class Operation(Form):
+    """Long work, from the request to its end."""
+
+    id: str
+    kind: str
+    workspace_id: str | None
+    desktop_id: str | None
+    state: OperationState
+    actor: str
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    attempt: int
+    position: int | None = Field(description="Place in the queue, from 1.")
+    why: str | None = Field(description="Why it waits.")
+    progress: str | None = Field(description="The last line of its log.")
+    result: dict[str, Any] | None
+    problem: Trouble | None
+
+
+class LogLine(Form):
+    """A line of what an operation says."""
+
+    operation_id: str
+    number: int
+    at: datetime
+    line: str
+
+
+class Desktop(Form):
+    """A desktop as it is declared, and as it was seen last."""
+
+    id: str = Field(description="WORKSPACE.DESKTOP")
+    name: str
+    workspace_id: str
+    tier: str
+    image: str
+    address: str
+    state: DesktopState
+    state_at: datetime
+    detail: str
+    wanted: str | None
+    routes: list[str]
+    generation: int
+    operation: Operation | None = Field(description="What runs or waits for it.")
+    last_chat_at: datetime | None
+
+
+class NewDesktop(Form):
+    """A desktop to be made."""
+
+    name: DnsLabel
+    workspace_id: DnsLabel = Field(description="A workspace that is declared.")
+    tier: str = Field("free", max_length=40)
+    image: DnsLabel | None = Field(None, description="Another image than the workspace's.")
+    keys: list[DnsLabel] = Field([], max_length=32, description="Names of keys of the workspace that it gets.")
+    first_task: str | None = Field(None, max_length=100_000, description="What its agent is to do once it is ready.")
+
+
+class Force(Form):
+    """How a machine is stopped."""
+
+    force: bool = Field(False, description="Pull the plug: what programs have not written is lost.")
+
+
+class SignedIntent(Form):
+    """An intent with a passkey's answer to it."""
+
+    intent: dict[str, Any]
+    credential: dict[str, Any]
+
+
+class Destroy(Form):
+    """Leave to destroy a desktop; a key with the scope `desktops:destroy` needs none."""
+
+    intent: SignedIntent | None = None
+
+
+class WantedIntent(Form):
+    """What somebody wants to sign."""
+
+    kind: str = Field(max_length=60)
+    target: str = Field(max_length=80)
+
+
+class IntentToSign(Form):
+    """An intent, the sentence that a person reads, and what the browser's passkey is asked."""
+
+    intent: dict[str, Any]
+    text: str
+    public_key: dict[str, Any]
+
+
+class SessionWanted(Form):
+    """How a desktop is to be opened."""
+
+    mode: Literal["drive", "view"] = "drive"
+
+
+class Said(Form):
+    """What is said to an agent."""
+
+    message: str = Field(min_length=1, max_length=1_000_000)
+    conversation_id: str | None = Field(None, max_length=80)
+
+
+class Sent(Form):
+    """A message that is stored, and will be delivered."""
+
+    conversation_id: str
+    message_id: str
+    operation_id: str
+
+
+class Conversation(Form):
+    """What was said with the agent of a desktop, which may be gone."""
+
+    id: str
+    desktop_id: str
+    title: str
+    created_at: datetime
+    last_at: datetime
+    messages: int
+
+
+class Message(Form):
+    """A message of a conversation."""
+
+    id: str
+    conversation_id: str
+    role: Literal["person", "agent"]
+    author: str
+    text: str
+    state: MessageState
+    at: datetime
+    operation_id: str | None
+    problem: Trouble | None
+
+
+class Workspace(Form):
+    """A workspace as it is declared, and as it was seen last."""
+
+    id: str
+    name: str
+    site: str
+    url: str
+    state: WorkspaceState
+    egress: str
+    egress_allow: list[str]
+    image: str
+    tiers: list[dict[str, Any]]
+    keys: list[str]
+    desktops: int
+    problem: Trouble | None
+    seen_at: datetime
+
+
+class Selector(Form):
+    """Which desktops."""
+
+    workspace: str | None = None
+    state: DesktopState | None = None
+    tier: str | None = None
+    q: str | None = Field(None, max_length=80)
+    ids: list[str] | None = Field(None, max_length=10_000)
+
+
+class FleetAction(Form):
+    """The same for many desktops."""
+
+    action: Literal["start", "stop", "restart"]
+    selector: Selector
+    expected_count: int = Field(ge=0, description="How many the caller saw: another number is refused.")
+    dry_run: bool = False
+
+
+class FleetAnswer(Form):
+    """Which desktops an action is for, and its operations."""
+
+    count: int
+    desktops: list[str]
+    operations: list[str]

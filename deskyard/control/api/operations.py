@@ -1,0 +1,113 @@
+"""/api/operations: what runs, what waits and why, what came of it."""
+
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from deskyard.control.api import rows
+from deskyard.control.api.admission import Once, Wanted, accepted, admit, known, note
+from deskyard.control.api.caller import Caller, Connection, Link, Row, may
+from deskyard.control.api.forms import LogLine, Operation, OperationState, Page
+from deskyard.control.api.problem import Problem, unknown
+from deskyard.control.people.intent import SIGNED
+from deskyard.control.people.scopes import CHAT, READ, WRITE
+
+router = APIRouter(prefix="/api/operations", tags=["operations"])
+Reader = Annotated[Caller, Depends(may(READ))]
+# What an operation needs of whoever cancels it or runs it again.
+OVER = ("failed", "cancelled")
+
+
+@router.get("")
+async def listing(
+    link: Connection,
+    who: Reader,
+    state: OperationState | None = None,
+    workspace: str | None = None,
+    desktop: str | None = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    after: str | None = None,
+) -> Page[Operation]:
+    """List operations, the newest first."""
+    parts, values = ["true"], list[object]()
+    for part, value in (
+        ("o.workspace_id = any(%s)", who.bounds),
+        ("o.state = %s", state),
+        ("o.workspace_id = %s", workspace),
+        ("o.desktop_id = %s", desktop),
+    ):
+        if value is not None:
+            parts.append(part)
+            values.append(value)
+    if (start := rows.place(after, 2)) is not None:
+        parts.append("(o.created_at, o.id) < (%s::timestamptz, %s)")
+        values += start
+    query = f"{rows.OPERATION} where {' and '.join(parts)} order by o.created_at desc, o.id desc limit %s"
+    found = await rows.rows(link, query, [*values, limit + 1])
+    last = found[limit - 1] if len(found) > limit else None
+    return Page(
+        items=[rows.operation(one) for one in found[:limit]],
+        next_cursor=rows.cursor(last["created_at"].isoformat(), last["id"]) if last else None,
+    )
+
+
+@router.get("/{id}")
+async def look(link: Connection, who: Reader, id: str) -> Operation:
+    """Show an operation; whoever asked for a link sees it here, once."""
+    found = rows.operation(await _require(link, who, id))
+    query = "delete from operation_secret where operation_id = %s and actor = %s and expires_at > now() returning value"
+    secret = await rows.row(link, query, [id, who.actor])
+    return found if secret is None else found.model_copy(update={"result": secret["value"]})
+
+
+@router.get("/{id}/log")
+async def log(
+    link: Connection,
+    who: Reader,
+    id: str,
+    after: Annotated[int, Query(ge=0)] = 0,
+    limit: Annotated[int, Query(ge=1, le=5000)] = 1000,
+) -> Page[LogLine]:
+    """Show what an operation said, after a line number."""
+    await _require(link, who, id)
+    query = "select * from operation_log where operation_id = %s and number > %s order by number limit %s"
+    found = await rows.rows(link, query, [id, after, limit])
+    return Page(items=[rows.log_line(one) for one in found])
+
+
+@router.post("/{id}/cancel", status_code=HTTPStatus.ACCEPTED)
+async def cancel(request: Request, response: Response, link: Connection, who: Reader, id: str) -> Operation:
+    """Ask an operation to end; what it did so far is left as it is, and the next run goes on from there."""
+    found = await _require(link, who, id)
+    who.require(CHAT if found["kind"] == "desktop.chat" else WRITE)
+    if found["ended_at"] is None and found["cancel_requested_at"] is None:
+        await link.execute("update operation set cancel_requested_at = now() where id = %s", [id])
+        await note(link, who.actor, "operation.cancel", id)
+    return await accepted(request, response, link, id)
+
+
+@router.post("/{id}/retry", status_code=HTTPStatus.ACCEPTED)
+async def retry(
+    request: Request, response: Response, link: Connection, who: Reader, once: Once, id: str
+) -> Operation:
+    """Want the same again, as a new operation."""
+    found = await _require(link, who, id)
+    who.require(CHAT if found["kind"] == "desktop.chat" else WRITE)
+    if found["state"] not in OVER:
+        raise Problem(HTTPStatus.CONFLICT, "operation", id, f"is {found['state']}", "retry what failed, or was cancelled")
+    if found["kind"] in SIGNED or found["kind"].startswith("person."):
+        remedy = "ask for it anew: its signature counts once"
+        raise Problem(HTTPStatus.CONFLICT, "operation", id, "cannot be repeated by another", remedy)
+    again = await known(link, who, once)
+    if again is None:
+        wanted = Wanted(found["kind"], found["workspace_id"], found["desktop_id"], found["input"], lane=found["lane"])
+        again = await admit(link, who, once, wanted)
+    return await accepted(request, response, link, again)
+
+
+async def _require(link: Link, who: Caller, id: str) -> Row:
+    found = await rows.row(link, f"{rows.OPERATION} where o.id = %s", [id])
+    if found is None or not who.sees(found["workspace_id"]):
+        raise unknown("operation", id, "see GET /api/operations")
+    return found

@@ -1,0 +1,186 @@
+"""/api/me, sign-in, enrolment: persons and their passkeys."""
+
+import secrets
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+from pydantic import Field
+
+from deskyard.control.api import rows
+from deskyard.control.api.admission import Once, Wanted, admit, ended, note
+from deskyard.control.api.caller import COOKIE, Caller, Connection, Link, Row, caller, fresh_token, own_page, token_hash
+from deskyard.control.api.forms import Form
+from deskyard.control.api.problem import Problem
+from deskyard.control.people import passkeys
+from deskyard.control.people.passkeys import Passkeys
+
+router = APIRouter(prefix="/api", tags=["people"])
+SESSION_SECONDS = 12 * 3600
+CHALLENGE_SECONDS = 180
+ENROL_SECONDS = 30
+AGENT_LENGTH = 200
+
+
+class Token(Form):
+    """The token of a one-use link."""
+
+    token: str = Field(min_length=20, max_length=200)
+
+
+class Enrolment(Token):
+    """A new passkey, for whoever the link was made for."""
+
+    credential: dict[str, Any]
+    name: str = Field("passkey", min_length=1, max_length=80)
+
+
+class SignIn(Form):
+    """A passkey's answer."""
+
+    credential: dict[str, Any]
+
+
+class Options(Form):
+    """What the browser is to ask of a passkey."""
+
+    public_key: dict[str, Any]
+    person: dict[str, str] | None = None
+
+
+@router.get("/me")
+async def me(link: Connection, who: Annotated[Caller, Depends(caller)]) -> dict[str, Any]:
+    """Say who asks, and what that may do."""
+    person, key = who.person, who.key
+    found = []
+    if person is not None:
+        query = "select id, name, created_at from passkey where person_id = %s order by created_at"
+        found = await rows.rows(link, query, [person["id"]])
+    return {
+        "person": {name: person[name] for name in ("id", "name", "role")} if person else None,
+        "key": {"id": key["id"], "name": key["name"]} if key else None,
+        "scopes": sorted(who.scopes),
+        "passkeys": [
+            {"id": passkeys.written(bytes(one["id"])), "name": one["name"], "createdAt": one["created_at"]}
+            for one in found
+        ],
+    }
+
+
+@router.post("/enrol/options")
+async def enrol_options(request: Request, link: Connection, asked: Token) -> Options:
+    """Ask what a new passkey is to be made of; the link's token says for whom."""
+    own_page(request)
+    person = await _enrolling(link, asked.token)
+    query = "select id from passkey where person_id = %s"
+    known = [bytes(one["id"]) for one in await rows.rows(link, query, [person["id"]])]
+    challenge = await _challenge(link, f"enrol:{person['id']}")
+    options = _passkeys(request).creation(person["id"], person["name"], challenge, known)
+    return Options(public_key=options, person={"name": person["name"]})
+
+
+@router.post("/enrol")
+async def enrol(request: Request, response: Response, link: Connection, once: Once, asked: Enrolment) -> dict[str, Any]:
+    """Keep a new passkey: the worker checks it, since nobody else may write one; then its person is signed in."""
+    own_page(request)
+    person = await _enrolling(link, asked.token)
+    challenge = await _taken(link, asked.credential, f"enrol:{person['id']}")
+    # What is no passkey at all is refused here already, with its reason.
+    _passkeys(request).registered(asked.credential, challenge)
+    kept = {
+        "token_hash": token_hash(asked.token).hex(),
+        "credential": asked.credential,
+        "challenge": challenge.hex(),
+        "name": asked.name,
+    }
+    who = Caller(f"enrolment:{person['name']}", frozenset(), person=person)
+    wanted = Wanted("person.enrol", input=kept, lane=f"enrol:{person['id']}")
+    operation = await admit(link, who, once, wanted)
+    await link.commit()
+    await ended(request, link, operation, ENROL_SECONDS)
+    found = await rows.row(link, "select state, problem from operation where id = %s", [operation])
+    if found is None or found["state"] != "done":
+        problem = (found or {}).get("problem") or {}
+        reason = problem.get("reason", "was not written down in time: does a worker run?")
+        raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, "passkey", None, reason, "see ./inv control.status, try again")
+    return await _signed_in(request, response, link, person)
+
+
+@router.post("/sign-in/options")
+async def sign_in_options(request: Request, link: Connection) -> Options:
+    """Ask what a passkey is to sign."""
+    own_page(request)
+    return Options(public_key=_passkeys(request).request(await _challenge(link, "sign-in")))
+
+
+@router.post("/sign-in")
+async def sign_in(request: Request, response: Response, link: Connection, asked: SignIn) -> dict[str, Any]:
+    """Begin a session with a passkey."""
+    own_page(request)
+    challenge = await _taken(link, asked.credential, "sign-in")
+    query = """select person.*, passkey.public_key from passkey join person on person.id = person_id
+        where passkey.id = %s and disabled_at is null"""
+    person = await rows.row(link, query, [passkeys.credential_id(asked.credential)])
+    if person is None:
+        remedy = "choose another, or let ./inv control.person make a link"
+        raise Problem(HTTPStatus.UNAUTHORIZED, "passkey", None, "is of nobody here", remedy)
+    _passkeys(request).verify(asked.credential, challenge, bytes(person["public_key"]))
+    return await _signed_in(request, response, link, person)
+
+
+@router.post("/sign-out", status_code=HTTPStatus.NO_CONTENT)
+async def sign_out(response: Response, link: Connection, who: Annotated[Caller, Depends(caller)]) -> None:
+    """End this session."""
+    if who.session is not None:
+        await link.execute("update session set ended_at = now() where id = %s", [who.session])
+        await note(link, who.actor, "session.end", who.session)
+    response.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="strict")
+
+
+async def _signed_in(request: Request, response: Response, link: Link, person: Row) -> dict[str, Any]:
+    token, id = fresh_token(), f"se_{secrets.token_hex(8)}"
+    agent = request.headers.get("user-agent", "")[:AGENT_LENGTH]
+    await link.execute(
+        "insert into session (id, token_hash, person_id, agent, expires_at)"
+        " values (%s, %s, %s, %s, now() + make_interval(secs => %s))",
+        [id, token_hash(token), person["id"], agent, SESSION_SECONDS],
+    )
+    await note(link, f"person:{person['name']}", "session.begin", id, agent=agent)
+    response.set_cookie(
+        COOKIE, token, max_age=SESSION_SECONDS, path="/", secure=True, httponly=True, samesite="strict"
+    )
+    return {"person": {name: person[name] for name in ("id", "name", "role")}}
+
+
+async def _enrolling(link: Link, token: str) -> Row:
+    query = """select person.* from enrolment join person on person.id = person_id
+        where token_hash = %s and used_at is null and expires_at > now() and disabled_at is null"""
+    person = await rows.row(link, query, [token_hash(token)])
+    if person is None:
+        remedy = "let ./inv control.person NAME make a new one"
+        raise Problem(HTTPStatus.UNAUTHORIZED, "token", None, "is of no link, or of one that was used or is old", remedy)
+    return person
+
+
+async def _challenge(link: Link, purpose: str) -> bytes:
+    value = secrets.token_bytes(32)
+    await link.execute(
+        "insert into challenge (value, purpose, expires_at) values (%s, %s, now() + make_interval(secs => %s))",
+        [value, purpose, CHALLENGE_SECONDS],
+    )
+    return value
+
+
+async def _taken(link: Link, credential: Any, purpose: str) -> bytes:
+    """The challenge that an answer is to; it counts once."""
+    challenge = passkeys.challenge_of(credential)
+    query = "delete from challenge where value = %s and purpose = %s and expires_at > now() returning value"
+    if await rows.row(link, query, [challenge, purpose]) is None:
+        raise Problem(HTTPStatus.UNAUTHORIZED, "passkey", None, "answers no question that is open", "try again")
+    return challenge
+
+
+def _passkeys(request: Request) -> Passkeys:
+    found = request.app.state.passkeys
+    assert isinstance(found, Passkeys)
+    return found

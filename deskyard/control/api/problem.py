@@ -1,0 +1,60 @@
+"""Errors as RFC 9457 problems, with the field, value, reason and remedy of every Deskyard error."""
+
+import secrets
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from deskyard.errors import DeskyardError
+
+MEDIA_TYPE = "application/problem+json"
+
+
+class Problem(DeskyardError):
+    """What a caller is refused, with the HTTP status that says so."""
+
+    def __init__(self, status: HTTPStatus, field: str, value: object, reason: str, remedy: str) -> None:
+        super().__init__(field, value, reason, remedy)
+        self.status = status
+
+
+def unknown(field: str, value: str, remedy: str) -> Problem:
+    """Nothing has this name."""
+    return Problem(HTTPStatus.NOT_FOUND, field, value, "is not known", remedy)
+
+
+def answer(status: int, error: DeskyardError, headers: dict[str, str] | None = None) -> JSONResponse:
+    """The response that tells an error."""
+    phrase = HTTPStatus(status).phrase
+    detail = f"{error.field}: {error.reason}"
+    body = {"type": "about:blank", "title": phrase, "status": status, "detail": detail, **error.as_dict()}
+    body["requestId"] = secrets.token_hex(8)
+    return JSONResponse(body, status, headers, MEDIA_TYPE)
+
+
+async def refused(_: Request, error: Exception) -> JSONResponse:
+    """The answer to what this code refused."""
+    assert isinstance(error, DeskyardError)
+    status = error.status if isinstance(error, Problem) else HTTPStatus.UNPROCESSABLE_ENTITY
+    headers = {"WWW-Authenticate": "Bearer"} if status == HTTPStatus.UNAUTHORIZED else None
+    return answer(status, error, headers)
+
+
+async def invalid(_: Request, error: Exception) -> JSONResponse:
+    """The answer to a body or parameter of another form; what was sent is not repeated, it may be a secret."""
+    assert isinstance(error, RequestValidationError)
+    first: dict[str, Any] = dict(error.errors()[0])
+    field = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])
+    problem = DeskyardError(field, None, first["msg"], "correct it; /api/openapi.json has every form")
+    return answer(HTTPStatus.UNPROCESSABLE_ENTITY, problem)
+
+
+async def plain(_: Request, error: Exception) -> JSONResponse:
+    """The answer to what the framework refuses: no such path or method."""
+    assert isinstance(error, HTTPException)
+    problem = DeskyardError("request", None, str(error.detail), "see /api/openapi.json for what can be asked")
+    return answer(error.status_code, problem, dict(error.headers) if error.headers else None)

@@ -1,0 +1,128 @@
+"""Reads the tables into what the API answers; lists go on where the page before ended, whatever changed meanwhile."""
+
+import base64
+import json
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any
+
+from deskyard.control.api.caller import Link, Row
+from deskyard.control.api.forms import Conversation, Desktop, LogLine, Message, Operation, Trouble, Workspace
+from deskyard.control.api.problem import Problem
+
+# Of a worker that renews every some seconds, nothing was heard for so long: it is gone.
+WORKER_GONE = "30 seconds"
+
+OPERATION = f"""
+select o.*,
+  case when o.state = 'queued' then
+    1 + (select count(*) from operation q where q.state = 'queued' and (q.created_at, q.id) < (o.created_at, o.id))
+  end as position,
+  case when o.state = 'queued' then
+    (select r.id from operation r where r.state = 'running' and r.lane = o.lane limit 1) end as waits_for,
+  (select p.id from operation p where p.id = o.after_id and p.state <> 'done') as waits_after,
+  exists (select 1 from worker where seen_at > now() - interval '{WORKER_GONE}') as has_worker,
+  (select line from operation_log l where l.operation_id = o.id order by number desc limit 1) as progress
+from operation o
+"""
+DESKTOP = """
+select d.*,
+  (select o.id from operation o where o.desktop_id = d.id and o.state in ('queued', 'running')
+    order by o.state desc, o.created_at limit 1) as operation_id,
+  (select max(last_at) from conversation c where c.desktop_id = d.id) as last_chat_at
+from desktop d
+"""
+WORKSPACE = """
+select w.*, (select count(*) from desktop d where d.workspace_id = w.id and d.gone_at is null) as desktops
+from workspace w
+"""
+CONVERSATION = """
+select c.*, (select count(*) from message m where m.conversation_id = c.id) as messages from conversation c
+"""
+
+
+async def rows(link: Link, query: str, values: Sequence[Any]) -> list[Row]:
+    """All rows of a query."""
+    return await (await link.execute(query.encode(), values)).fetchall()
+
+
+async def row(link: Link, query: str, values: Sequence[Any]) -> Row | None:
+    """The first row of a query."""
+    return await (await link.execute(query.encode(), values)).fetchone()
+
+
+def operation(found: Row) -> Operation:
+    """An operation of a row of `OPERATION`."""
+    return Operation(
+        **{name: found[name] for name in Operation.model_fields if name not in ("why", "problem")},
+        why=_why(found),
+        problem=trouble(found["problem"]),
+    )
+
+
+def _why(found: Row) -> str | None:
+    if found["state"] != "queued":
+        return None
+    if found["waits_after"]:
+        return f"operation {found['waits_after']} has to be done before"
+    if found["waits_for"]:
+        return f"operation {found['waits_for']} moves {found['workspace_id'] or 'the same'} now"
+    return None if found["has_worker"] else "no worker runs: see ./inv control.status"
+
+
+async def desktops(link: Link, found: Sequence[Row]) -> list[Desktop]:
+    """Desktops of rows of `DESKTOP`, each with what runs or waits for it."""
+    ids = [one["operation_id"] for one in found if one["operation_id"]]
+    of = {}
+    if ids:
+        of = {one["id"]: operation(one) for one in await rows(link, f"{OPERATION} where o.id = any(%s)", [ids])}
+    names = [name for name in Desktop.model_fields if name != "operation"]
+    return [Desktop(**{name: one[name] for name in names}, operation=of.get(one["operation_id"])) for one in found]
+
+
+def workspace(found: Row) -> Workspace:
+    """A workspace of a row of `WORKSPACE`."""
+    names = [name for name in Workspace.model_fields if name not in ("name", "problem")]
+    return Workspace(
+        **{name: found[name] for name in names}, name=found["id"], problem=trouble(found["problem"])
+    )
+
+
+def conversation(found: Row) -> Conversation:
+    """A conversation of a row of `CONVERSATION`."""
+    return Conversation(**{name: found[name] for name in Conversation.model_fields})
+
+
+def message(found: Row) -> Message:
+    """A message of its row."""
+    names = [name for name in Message.model_fields if name != "problem"]
+    return Message(**{name: found[name] for name in names}, problem=trouble(found["problem"]))
+
+
+def log_line(found: Row) -> LogLine:
+    """A line of a log of its row."""
+    return LogLine(**{name: found[name] for name in LogLine.model_fields})
+
+
+def trouble(found: Any) -> Trouble | None:
+    """An error that was written down."""
+    return Trouble(**found) if found else None
+
+
+def cursor(*parts: str) -> str:
+    """Where a part of a list ended."""
+    return base64.urlsafe_b64encode(json.dumps(parts).encode()).decode().rstrip("=")
+
+
+def place(text: str | None, count: int) -> list[str] | None:
+    """What a cursor says; raises a 422 for what is none."""
+    if text is None:
+        return None
+    try:
+        found = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    except ValueError:
+        found = None
+    if not isinstance(found, list) or len(found) != count or not all(isinstance(part, str) for part in found):
+        remedy = "send nextCursor of the part before as it came"
+        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "after", text, "is no cursor of this list", remedy)
+    return found

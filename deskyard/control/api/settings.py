@@ -1,0 +1,148 @@
+"""/api/keys, people, sessions, audit: what an admin looks after."""
+
+from datetime import datetime
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query
+from psycopg.rows import dict_row
+
+from deskyard.control.api import rows
+from deskyard.control.api.admission import note
+from deskyard.control.api.caller import Caller, Connection, caller, may
+from deskyard.control.api.forms import Form, Page
+from deskyard.control.api.problem import Problem, unknown
+from deskyard.control.people.scopes import ADMIN
+from deskyard.control.recorder import chain
+
+router = APIRouter(prefix="/api")
+Admin = Annotated[Caller, Depends(may(ADMIN))]
+
+
+class ApiKey(Form):
+    """A key, without its secret."""
+
+    id: str
+    name: str
+    scopes: list[str]
+    workspaces: list[str] | None
+    created_at: datetime
+    expires_at: datetime
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+
+
+class Person(Form):
+    """A person."""
+
+    id: str
+    name: str
+    role: str
+    passkeys: int
+    created_at: datetime
+
+
+class Session(Form):
+    """A person's session in a browser."""
+
+    id: str
+    person: str
+    agent: str
+    created_at: datetime
+    seen_at: datetime
+    current: bool
+
+
+class AuditEntry(Form):
+    """A line of the audit."""
+
+    number: int
+    at: datetime
+    actor: str
+    action: str
+    target: str
+    detail: dict[str, Any]
+    hash: str
+
+
+class AuditVerdict(Form):
+    """Whether the audit is whole."""
+
+    ok: bool
+    entries: int
+    head: str
+    problem: str | None
+
+
+@router.get("/keys", tags=["keys"])
+async def keys(link: Connection, who: Admin) -> Page[ApiKey]:
+    """List API keys; ./inv control.key makes them."""
+    found = await rows.rows(link, "select * from api_key order by created_at desc, id", [])
+    return Page(items=[ApiKey(**{name: one[name] for name in ApiKey.model_fields}) for one in found], total=len(found))
+
+
+@router.delete("/keys/{id}", status_code=HTTPStatus.NO_CONTENT, tags=["keys"])
+async def revoke(link: Connection, who: Admin, id: str) -> None:
+    """Revoke a key at once."""
+    query = "update api_key set revoked_at = coalesce(revoked_at, now()) where id = %s returning id"
+    if await rows.row(link, query, [id]) is None:
+        raise unknown("key", id, "see GET /api/keys")
+    await note(link, who.actor, "key.revoke", id)
+
+
+@router.get("/people", tags=["people"])
+async def people(link: Connection, who: Admin) -> Page[Person]:
+    """List persons; ./inv control.person adds one."""
+    query = """select person.*, (select count(*) from passkey where person_id = person.id) as passkeys
+        from person where disabled_at is null order by name"""
+    found = await rows.rows(link, query, [])
+    return Page(items=[Person(**{name: one[name] for name in Person.model_fields}) for one in found], total=len(found))
+
+
+@router.get("/sessions", tags=["people"])
+async def sessions(link: Connection, who: Annotated[Caller, Depends(caller)]) -> Page[Session]:
+    """List open sessions: an admin sees all, others their own."""
+    mine = None if ADMIN in who.scopes else (who.person or {}).get("id", "")
+    query = """select session.*, person.name as person from session join person on person.id = person_id
+        where ended_at is null and expires_at > now() and (%s::text is null or person_id = %s) order by seen_at desc"""
+    found = await rows.rows(link, query, [mine, mine])
+    names = [name for name in Session.model_fields if name != "current"]
+    items = [Session(**{name: one[name] for name in names}, current=one["id"] == who.session) for one in found]
+    return Page(items=items, total=len(items))
+
+
+@router.delete("/sessions/{id}", status_code=HTTPStatus.NO_CONTENT, tags=["people"])
+async def end_session(link: Connection, who: Annotated[Caller, Depends(caller)], id: str) -> None:
+    """End a session at once: of one's own, or as an admin any."""
+    mine = None if ADMIN in who.scopes else (who.person or {}).get("id", "")
+    query = """update session set ended_at = coalesce(ended_at, now())
+        where id = %s and (%s::text is null or person_id = %s) returning id"""
+    if await rows.row(link, query, [id, mine, mine]) is None:
+        raise unknown("session", id, "see GET /api/sessions")
+    await note(link, who.actor, "session.end", id)
+
+
+@router.get("/audit", tags=["audit"])
+async def audit(
+    link: Connection, who: Admin, limit: Annotated[int, Query(ge=1, le=1000)] = 100, after: str | None = None
+) -> Page[AuditEntry]:
+    """List what was decided, the newest first."""
+    start = rows.place(after, 1)
+    if start is not None and not start[0].isdigit():
+        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "after", after, "is no cursor of this list", "send it as it came")
+    query = f"select {chain.COLUMNS} from audit_entry where number < %s order by number desc limit %s"
+    found = await rows.rows(link, query, [int(start[0]) if start else 1 << 62, limit + 1])
+    last = found[limit - 1] if len(found) > limit else None
+    return Page(
+        items=[AuditEntry(**{**one, "hash": bytes(one["hash"]).hex()}) for one in found[:limit]],
+        next_cursor=rows.cursor(str(last["number"])) if last else None,
+    )
+
+
+@router.get("/audit/verify", tags=["audit"])
+async def verify(link: Connection, who: Admin) -> AuditVerdict:
+    """Check every line of the audit against the one before."""
+    async with link.cursor("audit", row_factory=dict_row) as cursor:
+        await cursor.execute(f"select {chain.COLUMNS} from audit_entry order by number".encode())
+        verdict = chain.verify([entry async for entry in cursor])
+    return AuditVerdict(ok=verdict.ok, entries=verdict.entries, head=verdict.head, problem=verdict.problem)

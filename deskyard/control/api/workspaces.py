@@ -1,0 +1,69 @@
+"""/api/workspaces, and the same for many desktops at once."""
+
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from deskyard.control.api import rows
+from deskyard.control.api.admission import Once, Repeat, Wanted, accepted, admit, known
+from deskyard.control.api.caller import Caller, Connection, may
+from deskyard.control.api.desktops import require_workspace, where
+from deskyard.control.api.forms import FleetAction, FleetAnswer, Operation, Page, Workspace
+from deskyard.control.api.problem import Problem
+from deskyard.control.people.scopes import READ, WRITE
+
+router = APIRouter(prefix="/api", tags=["workspaces"])
+Reader = Annotated[Caller, Depends(may(READ))]
+Writer = Annotated[Caller, Depends(may(WRITE))]
+
+
+@router.get("/workspaces")
+async def listing(link: Connection, who: Reader) -> Page[Workspace]:
+    """List the declared workspaces."""
+    condition, values = ("w.id = any(%s) and", [who.bounds]) if who.bounds is not None else ("", [])
+    found = await rows.rows(link, f"{rows.WORKSPACE} where {condition} w.gone_at is null order by w.id", values)
+    return Page(items=[rows.workspace(one) for one in found], total=len(found))
+
+
+@router.get("/workspaces/{id}")
+async def look(link: Connection, who: Reader, id: str) -> Workspace:
+    """Show a workspace."""
+    return rows.workspace(await require_workspace(link, who, id))
+
+
+@router.post("/workspaces/{id}/{verb}", status_code=HTTPStatus.ACCEPTED)
+async def act(
+    request: Request, response: Response, link: Connection, who: Writer, once: Once, id: str, verb: str
+) -> Operation:
+    """Bring a workspace to what is declared (`up`), or start or stop all its machines."""
+    if verb not in ("up", "start", "stop"):
+        raise Problem(HTTPStatus.NOT_FOUND, "verb", verb, "is not known", "choose up, start or stop")
+    before = await known(link, who, once)
+    if before is None:
+        await require_workspace(link, who, id)
+        before = await admit(link, who, once, Wanted(f"workspace.{verb}", id))
+    return await accepted(request, response, link, before)
+
+
+@router.post("/fleet/actions")
+async def fleet(response: Response, link: Connection, who: Writer, once: Once, wanted: FleetAction) -> FleetAnswer:
+    """Do the same with all desktops of a selection, if they are as many as the caller saw."""
+    condition, values = where(who, wanted.selector)
+    query = f"select d.id, d.workspace_id from desktop d where {condition} order by d.id"
+    found = await rows.rows(link, query, values)
+    ids = [one["id"] for one in found]
+    if wanted.dry_run:
+        return FleetAnswer(count=len(ids), desktops=ids, operations=[])
+    if len(ids) != wanted.expected_count:
+        reason = f"is not what there is: {len(ids)} desktops"
+        raise Problem(HTTPStatus.CONFLICT, "expectedCount", wanted.expected_count, reason, "look again, then repeat it")
+    operations = []
+    for one in found:
+        # Each has a name of its own, which follows from the request's: sent again, none is made twice.
+        part = Repeat(f"{once.key}/{one['id']}" if once.key else None, once.request_hash)
+        before = await known(link, who, part)
+        kind = f"desktop.{wanted.action}"
+        operations.append(before or await admit(link, who, part, Wanted(kind, one["workspace_id"], one["id"])))
+    response.status_code = HTTPStatus.ACCEPTED
+    return FleetAnswer(count=len(ids), desktops=ids, operations=operations)

@@ -1,0 +1,113 @@
+"""Where Mission Control keeps its things, and which account each of its processes has."""
+
+import grp
+import os
+import pwd
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deskyard.errors import HostError
+from deskyard.host import command
+from deskyard.host.places import places
+
+ACCOUNT_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Accounts:
+    """The Linux accounts of the processes; the worker is whoever may drive the hypervisor: root."""
+
+    web: str = "deskyard-web"
+    recorder: str = "deskyard-recorder"
+    database: str = "postgres"
+    proxy: str = "haproxy"
+
+    def make(self) -> None:
+        """Make those that are absent; the database's and the proxy's come with their packages."""
+        for name in (self.web, self.recorder):
+            if not exists(name):
+                argv = ["useradd", "--system", "--no-create-home", "--home-dir", "/nonexistent"]
+                command.run([*argv, "--shell", "/usr/sbin/nologin", name], timeout=ACCOUNT_SECONDS)
+        for name in (self.database, self.proxy):
+            if not exists(name):
+                raise HostError("account", name, "is not on this machine", "install its package: ./inv --yes --list")
+
+
+@dataclass(frozen=True)
+class Folder:
+    """The folders below one that every account may pass through, and none but root lists."""
+
+    root: Path = field(default_factory=lambda: places().control)
+    accounts: Accounts = field(default_factory=Accounts)
+
+    @property
+    def cluster(self) -> Path:
+        """The database cluster; its account's alone."""
+        return self.root / "postgres"
+
+    @property
+    def sockets(self) -> Path:
+        """Sockets of the database and of the web process."""
+        return self.root / "run"
+
+    @property
+    def web_socket(self) -> Path:
+        """Where the proxy reaches the web process."""
+        return self.sockets / "web.sock"
+
+    @property
+    def logs(self) -> Path:
+        """What the processes print."""
+        return self.root / "logs"
+
+    @property
+    def pages(self) -> Path:
+        """The built pages."""
+        return self.root / "pages"
+
+    @property
+    def certificate(self) -> Path:
+        """Chain and key of the proxy, in one file; root's alone."""
+        return self.root / "tls" / "mission.pem"
+
+    @property
+    def settings(self) -> Path:
+        """What `control.up` was given, for the supervisor."""
+        return self.root / "settings.json"
+
+    def lay_out(self) -> None:
+        """Make the folders with their owners and modes."""
+        if os.geteuid() != 0:
+            raise HostError("account", os.geteuid(), "cannot give processes accounts of their own", "run it as root")
+        for folder, mode in ((self.root, 0o711), (self.sockets, 0o711), (self.logs, 0o700), (self.pages, 0o700)):
+            folder.mkdir(parents=True, exist_ok=True)
+            folder.chmod(mode)
+        self.cluster.mkdir(exist_ok=True)
+        self.cluster.chmod(0o700)
+        os.chown(self.cluster, *ids(self.accounts.database))
+        self.certificate.parent.mkdir(exist_ok=True, mode=0o700)
+
+
+def exists(account: str) -> bool:
+    """Whether this machine has the account."""
+    try:
+        pwd.getpwnam(account)
+    except KeyError:
+        return False
+    return True
+
+
+def ids(account: str) -> tuple[int, int]:
+    """Number of an account, and of its group."""
+    entry = pwd.getpwnam(account)
+    return entry.pw_uid, entry.pw_gid
+
+
+def name_of(user: int) -> str:
+    """The account of a number."""
+    return pwd.getpwuid(user).pw_name
+
+
+def group_of(account: str) -> str:
+    """The name of an account's own group."""
+    return grp.getgrgid(ids(account)[1]).gr_name

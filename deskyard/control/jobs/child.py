@@ -1,0 +1,143 @@
+"""python -m deskyard.control.jobs.child: does one operation, read from standard input, as the same task would.
+
+What it says goes to standard error line by line; on standard output stand objects, a line each: `{"part": TEXT}` of an
+agent's answer, and at the end `{"result": ...}`, `{"secret": ...}` or `{"problem": ...}`.
+"""
+
+import json
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from deskyard.control.confinement import die_with_parent
+from deskyard.errors import DeskyardError
+
+Job = Callable[[Mapping[str, Any]], dict[str, Any] | None]
+CHAT_SECONDS = 6 * 3600
+
+
+def main() -> int:
+    """Do it; the exit code says whether it went well."""
+    die_with_parent(signal.SIGTERM)
+    signal.signal(signal.SIGTERM, _interrupt)
+    wanted = json.loads(sys.stdin.readline())
+    try:
+        done = JOBS[wanted["kind"]](wanted)
+    except DeskyardError as error:
+        tell(problem=error.as_dict())
+        return 1
+    tell(**(done or {"result": {}}))
+    return 0
+
+
+def tell(**values: Any) -> None:
+    """Write an object down for the worker."""
+    print(json.dumps(values, default=str), flush=True)
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _power(verb: str) -> Job:
+    def job(wanted: Mapping[str, Any]) -> dict[str, Any]:
+        from deskyard.life import power
+
+        options = {"force": bool(wanted["input"].get("force"))} if verb != "start" else {}
+        return {"result": getattr(power, verb)(_target(wanted), **options)}
+
+    return job
+
+
+def _create(wanted: Mapping[str, Any]) -> dict[str, Any]:
+    from deskyard.declaration import declaration
+    from deskyard.declaration.desktop_list import declare
+    from deskyard.errors import ConfigError
+    from deskyard.workspace import workspace
+
+    name, entry = wanted["workspace"], wanted["input"]
+    fields = {key: entry[key] for key in ("name", "tier", "image", "keys") if entry.get(key)}
+    path = declaration.stack_file(name)
+    before = path.read_bytes()
+    added = declare(path, fields)
+    try:
+        state = workspace.up(name, on_route=_answers)
+    except ConfigError:
+        # Refused before anything was touched: the declaration is as it was.
+        if added and path.exists():
+            path.write_bytes(before)
+        raise
+    return {"result": {"desktop": wanted["desktop"], "ready": state["ready"]}}
+
+
+def _destroy(wanted: Mapping[str, Any]) -> dict[str, Any]:
+    from deskyard.declaration import declaration
+    from deskyard.declaration.desktop_list import undeclare
+    from deskyard.workspace import workspace
+
+    name, desktop = wanted["workspace"], wanted["desktop"].partition(".")[2]
+    undeclare(declaration.stack_file(name), desktop)
+    workspace.up(name, remove=[desktop])
+    return {"result": {"desktop": wanted["desktop"]}}
+
+
+def _session(wanted: Mapping[str, Any]) -> dict[str, Any]:
+    from deskyard.access import access
+
+    granted = access.grant(_target(wanted), mode=wanted["input"].get("mode", "drive"))
+    return {"secret": {"link": granted["url"], "expiresAt": granted["ticket_expires"]}}
+
+
+def _chat(wanted: Mapping[str, Any]) -> dict[str, Any]:
+    from deskyard.agent.task import Task, events
+
+    given = wanted["input"]
+    # Conversations of Mission Control have names of their own on the desktop.
+    session = given["conversation"].replace("_", "-")
+    task = Task.checked(_target(wanted), given["text"], session, CHAT_SECONDS)
+    status = "failed"
+    for event in events(task):
+        if event["event"] == "text":
+            tell(part=event["text"])
+        elif event["event"] == "end":
+            status = event["status"]
+    return {"result": {"status": status}}
+
+
+def _workspace(verb: str) -> Job:
+    def job(wanted: Mapping[str, Any]) -> dict[str, Any]:
+        from deskyard.life import power
+        from deskyard.workspace import workspace
+
+        name = wanted["workspace"]
+        if verb == "up":
+            state = workspace.up(name, on_route=_answers)
+            return {"result": {"ready": state["ready"]}}
+        return {"result": {"start": power.start_workspace, "stop": power.stop_workspace}[verb](name)}
+
+    return job
+
+
+def _answers(desktop: str, route: str) -> None:
+    from deskyard.host.progress import say
+
+    say(f"    {desktop}: {route} answers")
+
+
+def _target(wanted: Mapping[str, Any]) -> str:
+    workspace, _, desktop = str(wanted["desktop"]).partition(".")
+    return f"{workspace}/{desktop}"
+
+
+JOBS: dict[str, Job] = {
+    **{f"desktop.{verb}": _power(verb) for verb in ("start", "stop", "restart")},
+    "desktop.create": _create,
+    "desktop.destroy": _destroy,
+    "desktop.session": _session,
+    "desktop.chat": _chat,
+    **{f"workspace.{verb}": _workspace(verb) for verb in ("up", "start", "stop")},
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""The queue: who runs an operation holds a lease on it; every later word counts only with the number of its attempt.
+
+An own table, not a library's: what people see and what is claimed are the same row, so that neither is reaped without
+the other (procrastinate, the best kept, needs claim, lease and fence of ours beside its own row, and came back later).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import psycopg
+from psycopg.types.json import Jsonb
+
+LEASE_SECONDS = 30
+RENEW_SECONDS = 2.0
+# An operation that took so many workers with it needs a person.
+MOST_ATTEMPTS = 5
+
+Row = dict[str, Any]
+Link = psycopg.Connection[Row]
+LOST = {
+    "field": "operation",
+    "value": "",
+    "reason": f"was begun {MOST_ATTEMPTS} times, and its worker ended each time",
+    "remedy": "see the worker's log; then retry it",
+}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """An operation that this worker runs, by its attempt."""
+
+    id: str
+    attempt: int
+    kind: str
+    workspace: str | None
+    desktop: str | None
+    input: Mapping[str, Any]
+    proof: Mapping[str, Any] | None
+    actor: str
+    # When it was admitted, by the database's clock.
+    created_at: datetime
+
+
+def claim(link: Link, worker: str) -> Claim | None:
+    """The oldest operation whose lane is free; None if there is none."""
+    query = """update operation set state = 'running', attempt = attempt + 1, worker = %(worker)s,
+            lease_until = now() + make_interval(secs => %(lease)s), started_at = coalesce(started_at, now())
+        where id = (
+            select id from operation o where state = 'queued' and cancel_requested_at is null
+                and not exists (select from operation r where r.state = 'running' and r.lane = o.lane)
+                and not exists (select from operation p where p.id = o.after_id and p.state <> 'done')
+            order by created_at, id limit 1 for update skip locked)
+        returning *"""
+    try:
+        with link.transaction():
+            row = link.execute(query, {"worker": worker, "lease": LEASE_SECONDS}).fetchone()
+    except psycopg.errors.UniqueViolation:
+        # Another worker began the lane's next one in the same moment.
+        return None
+    if row is None:
+        return None
+    names = ("id", "attempt", "kind", "input", "proof", "actor", "created_at")
+    return Claim(**{name: row[name] for name in names}, workspace=row["workspace_id"], desktop=row["desktop_id"])
+
+
+def renew(link: Link, held: Claim) -> bool | None:
+    """Hold it longer: true, or false if somebody wants it cancelled; None if it is not ours any more."""
+    query = """update operation set lease_until = now() + make_interval(secs => %s)
+        where id = %s and attempt = %s and state = 'running' returning cancel_requested_at"""
+    row = link.execute(query, [LEASE_SECONDS, held.id, held.attempt]).fetchone()
+    return None if row is None else row["cancel_requested_at"] is None
+
+
+def finish(link: Link, held: Claim, state: str, *, result: Any = None, problem: Mapping[str, str] | None = None) -> bool:
+    """Write its end down; false if it is not ours any more."""
+    query = """update operation set state = %s, ended_at = now(), lease_until = null, result = %s, problem = %s
+        where id = %s and attempt = %s and state = 'running' returning id"""
+    values = [state, Jsonb(result) if result is not None else None, Jsonb(problem) if problem else None]
+    return link.execute(query, [*values, held.id, held.attempt]).fetchone() is not None
+
+
+def say(link: Link, held: Claim, line: str) -> None:
+    """Add a line to its log, while it is ours."""
+    query = """insert into operation_log (operation_id, number, attempt, line)
+        select id, 1 + coalesce((select max(number) from operation_log where operation_id = %(id)s), 0), attempt, %(line)s
+        from operation where id = %(id)s and attempt = %(attempt)s and state = 'running'"""
+    link.execute(query, {"id": held.id, "attempt": held.attempt, "line": line})
+
+
+def sweep(link: Link) -> None:
+    """Give back what a worker left behind, and end what was cancelled before it began."""
+    link.execute(
+        """update operation set state = 'queued', worker = null, lease_until = null
+        where state = 'running' and lease_until < now() and attempt < %s and cancel_requested_at is null""",
+        [MOST_ATTEMPTS],
+    )
+    link.execute(
+        """update operation set state = case when cancel_requested_at is null then 'failed' else 'cancelled' end,
+            ended_at = now(), lease_until = null, problem = case when cancel_requested_at is null then %s end
+        where state = 'running' and lease_until < now()""",
+        [Jsonb(LOST)],
+    )
+    link.execute(
+        "update operation set state = 'cancelled', ended_at = now() where state = 'queued' and cancel_requested_at is not null"
+    )
+    link.execute(
+        """update operation o set state = 'cancelled', ended_at = now() from operation p
+        where o.state = 'queued' and p.id = o.after_id and p.state in ('failed', 'cancelled')"""
+    )
+    link.execute(
+        """update message m set state = 'failed' from operation o where m.operation_id = o.id
+        and o.state = 'cancelled' and m.state = 'queued'"""
+    )
+    link.execute("delete from operation_secret where expires_at < now()")
+    link.execute("delete from challenge where expires_at < now()")
+    link.execute("delete from worker where seen_at < now() - interval '1 hour'")
+    link.execute("delete from event where at < now() - interval '24 hours'")

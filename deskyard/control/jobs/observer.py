@@ -1,0 +1,193 @@
+"""python -m deskyard.control.jobs.observer: writes down what is declared, and how far each desktop is, as it changes."""
+
+import argparse
+import logging
+import signal
+import threading
+from dataclasses import asdict
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
+
+from deskyard.control.confinement import die_with_parent
+from deskyard.control.jobs.claim import Link
+from deskyard.declaration import declaration
+from deskyard.declaration.declaration import Declared
+from deskyard.engine.backend import machines_of
+from deskyard.errors import DeskyardError
+from deskyard.life import events
+from deskyard.plan.power import Stage
+from deskyard.plan.workspace import WorkspacePlan
+
+# Declarations are files of people: they are looked at that often, machines tell of themselves.
+LOOK_SECONDS = 2.0
+# What is asked of the hypervisor as a whole, whatever was told.
+ALL_SECONDS = 60.0
+log = logging.getLogger(__name__)
+
+
+class Observer:
+    """What is known of each workspace, and who follows it."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._seen: dict[str, tuple[float, int]] = {}
+        self._followers: dict[str, threading.Thread] = {}
+        self._ended = threading.Event()
+
+    def stop(self, *_: Any) -> None:
+        """Look no more."""
+        self._ended.set()
+
+    def run(self) -> None:
+        """Look until it is stopped; a database that went away is waited for."""
+        while not self._ended.is_set():
+            try:
+                with psycopg.connect(self._url, autocommit=True, row_factory=dict_row) as link:
+                    while not self._ended.is_set():
+                        self.look(link)
+                        self._ended.wait(LOOK_SECONDS)
+            except psycopg.Error as error:
+                log.warning("no database, which is asked again: %s", error)
+                self._ended.wait(LOOK_SECONDS)
+
+    def look(self, link: Link) -> None:
+        """Read what changed of the declarations, and follow each workspace that has machines to follow."""
+        names = declaration.stack_names()
+        link.execute("update workspace set gone_at = now() where gone_at is null and not id = any(%s)", [names])
+        link.execute("update desktop set gone_at = now() where gone_at is null and not workspace_id = any(%s)", [names])
+        for name in names:
+            stamp = _stamp(name)
+            if stamp != self._seen.get(name):
+                self._read(link, name)
+                self._seen[name] = stamp
+            follower = self._followers.get(name)
+            if follower is None or not follower.is_alive():
+                self._followers[name] = threading.Thread(target=self._follow, args=(name,), daemon=True)
+                self._followers[name].start()
+
+    def _read(self, link: Link, name: str) -> None:
+        try:
+            write_declared(link, declaration.read(name))
+        except DeskyardError as error:
+            write_problem(link, name, error)
+
+    def _follow(self, name: str) -> None:
+        """Write down what happens in a workspace, until it cannot be asked; then the next look begins anew."""
+        try:
+            with psycopg.connect(self._url, autocommit=True, row_factory=dict_row) as link:
+                for event in events.follow(name, ALL_SECONDS):
+                    write_event(link, event)
+                    write_state(link, declaration.read(name).plan)
+        except (DeskyardError, psycopg.Error) as error:
+            log.info("%s is not followed now: %s", name, str(error).splitlines()[0])
+            self._ended.wait(LOOK_SECONDS)
+
+
+def write_declared(link: Link, declared: Declared) -> None:
+    """Write down a workspace and its desktops as they are declared."""
+    workspace, plan = declared.workspace, declared.plan
+    tiers = {desktop.tier: {"name": desktop.tier, **asdict(desktop.caps)} for desktop in plan.desktops}
+    values: dict[str, Any] = {
+        "id": plan.name,
+        "site": plan.site,
+        "url": plan.gateway.url,
+        "egress": workspace.egress,
+        "egress_allow": list(workspace.egress_allow),
+        "image": workspace.image,
+        "tiers": Jsonb(list(tiers.values())),
+        "keys": sorted(workspace.keys or {}),
+    }
+    with link.transaction():
+        _upsert(link, "workspace", {**values, "problem": None, "gone_at": None})
+        link.execute("update workspace set seen_at = now() where id = %s", [plan.name])
+        images = {desktop.name: desktop.image or workspace.image for desktop in workspace.desktops}
+        for desktop in plan.desktops:
+            row = {
+                "id": f"{plan.name}.{desktop.name}",
+                "workspace_id": plan.name,
+                "name": desktop.name,
+                "tier": desktop.tier,
+                "image": images[desktop.name],
+                "address": desktop.address,
+                "routes": list(desktop.routes),
+                "gone_at": None,
+            }
+            _upsert(link, "desktop", row)
+        names = [desktop.name for desktop in plan.desktops]
+        query = "update desktop set gone_at = now() where workspace_id = %s and gone_at is null and not name = any(%s)"
+        link.execute(query, [plan.name, names])
+
+
+def write_problem(link: Link, name: str, error: DeskyardError) -> None:
+    """Write down that a declaration cannot be read; what was known of its desktops stays."""
+    query = """insert into workspace (id, site, problem) values (%s, '', %s)
+        on conflict (id) do update set problem = excluded.problem, seen_at = now(), gone_at = null"""
+    link.execute(query, [name, Jsonb(error.as_dict())])
+
+
+def write_event(link: Link, event: events.Event) -> None:
+    """Write down how far a desktop is."""
+    link.execute(
+        """update desktop set state = %s, detail = %s, state_at = to_timestamp(%s), generation = generation + 1
+        where id = %s and (state, detail) is distinct from (%s, %s)""",
+        [
+            *(event.state, event.detail, event.at, f"{event.workspace}.{event.desktop}"),
+            *(event.state, event.detail),
+        ],
+    )
+
+
+def write_state(link: Link, plan: WorkspacePlan) -> None:
+    """Write down what the machines of a workspace are wanted to be, and what the whole is."""
+    wanted = machines_of(plan).desired()
+    for desktop in plan.desktops:
+        power = wanted.get(desktop.machine.domain)
+        query = "update desktop set wanted = %s where id = %s and wanted is distinct from %s"
+        link.execute(query, [power, f"{plan.name}.{desktop.name}", power])
+    found = link.execute("select state from desktop where workspace_id = %s and gone_at is null", [plan.name]).fetchall()
+    states = {row["state"] for row in found}
+    if plan.gateway.machine.domain not in wanted:
+        state = "absent"
+    elif wanted[plan.gateway.machine.domain] != "running":
+        state = "stopped"
+    else:
+        state = "ready" if states <= {Stage.READY, Stage.STOPPED, Stage.PAUSED} else "not ready"
+    link.execute("update workspace set state = %s, seen_at = now() where id = %s", [state, plan.name])
+
+
+def _upsert(link: Link, table: str, values: dict[str, Any]) -> None:
+    """Insert a row, or change it where it differs: what stays the same is no event."""
+    names = list(values)
+    places = ", ".join(["%s"] * len(names))
+    new = ", ".join(f"excluded.{name}" for name in names)
+    old = ", ".join(f"{table}.{name}" for name in names)
+    query = f"""insert into {table} ({", ".join(names)}) values ({places})
+        on conflict (id) do update set ({", ".join(names)}) = row({new}) where ({old}) is distinct from ({new})"""
+    link.execute(query.encode(), list(values.values()))
+
+
+def _stamp(name: str) -> tuple[float, int]:
+    try:
+        found = declaration.stack_file(name).stat()
+    except OSError:
+        return 0.0, 0
+    return found.st_mtime, found.st_ino
+
+
+def main() -> None:
+    """Observe until SIGTERM."""
+    options = argparse.ArgumentParser(prog="deskyard.control.jobs.observer")
+    options.add_argument("--database", required=True)
+    chosen = options.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    die_with_parent(signal.SIGTERM)
+    observer = Observer(chosen.database)
+    signal.signal(signal.SIGTERM, observer.stop)
+    observer.run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""Runs a claimed operation in a child to its end, and ends the child as soon as the operation is not ours any more."""
+
+import json
+import logging
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO, Any
+
+from psycopg.types.json import Jsonb
+
+from deskyard.control.jobs import claim as claims
+from deskyard.control.jobs import enrolment, leave
+from deskyard.control.jobs.claim import Claim, Link
+from deskyard.control.jobs.conversation import Turn
+from deskyard.control.people.passkeys import Passkeys
+from deskyard.errors import DeskyardError
+from deskyard.host.command import end_group
+from deskyard.host.deadline import Deadline
+from deskyard.host.places import tree
+
+SECRET_SECONDS = 60
+CHILD = (sys.executable, "-m", "deskyard.control.jobs.child")
+MOST_LINE = 4000
+ENROL, CHAT = "person.enrol", "desktop.chat"
+log = logging.getLogger(__name__)
+
+
+class Lost(Exception):
+    """Somebody else has the operation by now: nothing more is written of it."""
+
+
+class Cancelled(Exception):
+    """A person wants it ended."""
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Runs operations, each with a connection of its own; `child` is the program that does them."""
+
+    passkeys: Passkeys
+    child: Sequence[str] = CHILD
+
+    def run(self, link: Link, held: Claim) -> None:
+        """Do it, and write its end down."""
+        turn = Turn(held) if held.kind == CHAT else None
+        try:
+            with link.transaction():
+                leave.require(link, held, self.passkeys)
+            result = enrolment.enrol(link, held, self.passkeys) if held.kind == ENROL else self._child(link, held, turn)
+        except Lost:
+            log.warning("%s is another worker's by now", held.id)
+        except Cancelled:
+            self._end(link, held, turn, "cancelled", None)
+        except DeskyardError as error:
+            self._end(link, held, turn, "failed", error.as_dict())
+        else:
+            with link.transaction():
+                if claims.finish(link, held, "done", result=result) and turn is not None:
+                    turn.end(link, "done")
+
+    def _end(self, link: Link, held: Claim, turn: Turn | None, state: str, problem: Mapping[str, str] | None) -> None:
+        with link.transaction():
+            if claims.finish(link, held, state, problem=problem) and turn is not None:
+                turn.end(link, "interrupted" if state == "cancelled" else "failed", problem)
+
+    def _child(self, link: Link, held: Claim, turn: Turn | None) -> dict[str, Any]:
+        values = dict(held.input) | ({"text": turn.begin(link)} if turn is not None else {})
+        wanted = {"kind": held.kind, "workspace": held.workspace, "desktop": held.desktop, "input": values}
+        process = subprocess.Popen(
+            list(self.child),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=tree(),
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        try:
+            assert process.stdin is not None
+            process.stdin.write(json.dumps(wanted) + "\n")
+            process.stdin.close()
+            return self._follow(link, held, turn, process)
+        finally:
+            end_group(process)
+
+    def _follow(self, link: Link, held: Claim, turn: Turn | None, process: "subprocess.Popen[str]") -> dict[str, Any]:
+        heard = _heard(process)
+        renewal, open_streams = Deadline(claims.RENEW_SECONDS), 2
+        done: dict[str, Any] = {}
+        while open_streams:
+            try:
+                kind, line = heard.get(timeout=renewal.left)
+            except queue.Empty:
+                kind, line = "", None
+            if kind and line is None:
+                open_streams -= 1
+            elif kind == "said" and line is not None:
+                claims.say(link, held, line[:MOST_LINE])
+            elif line is not None:
+                told = json.loads(line)
+                if turn is not None and "part" in told:
+                    turn.hear(link, told["part"])
+                else:
+                    done = told
+            if renewal.left == 0:
+                self._hold(link, held)
+                renewal = Deadline(claims.RENEW_SECONDS)
+        process.wait()
+        return self._outcome(link, held, process.returncode, done)
+
+    def _hold(self, link: Link, held: Claim) -> None:
+        state = claims.renew(link, held)
+        if state is None:
+            raise Lost
+        if state is False:
+            raise Cancelled
+
+    def _outcome(self, link: Link, held: Claim, code: int, done: Mapping[str, Any]) -> dict[str, Any]:
+        if "problem" in done:
+            raise DeskyardError(**{name: done["problem"].get(name, "") for name in ("field", "value", "reason", "remedy")})
+        if code != 0 or not done:
+            self._hold(link, held)
+            raise DeskyardError("operation", held.kind, f"its program ended with {code}", "see its log, then retry it")
+        if "secret" in done:
+            link.execute(
+                "insert into operation_secret (operation_id, actor, value, expires_at)"
+                " values (%s, %s, %s, now() + make_interval(secs => %s)) on conflict (operation_id) do nothing",
+                [held.id, held.actor, Jsonb(done["secret"]), SECRET_SECONDS],
+            )
+            return {"shown": "once, to whoever asked"}
+        return dict(done.get("result") or {})
+
+
+def _heard(process: "subprocess.Popen[str]") -> "queue.Queue[tuple[str, str | None]]":
+    """What the child says and tells, as it comes; None at the end of each stream."""
+    heard: queue.Queue[tuple[str, str | None]] = queue.Queue()
+
+    def read(kind: str, stream: IO[str]) -> None:
+        for line in stream:
+            if line.strip():
+                heard.put((kind, line.rstrip("\n")))
+        heard.put((kind, None))
+
+    assert process.stdout is not None and process.stderr is not None
+    for kind, stream in (("told", process.stdout), ("said", process.stderr)):
+        threading.Thread(target=read, args=(kind, stream), daemon=True).start()
+    return heard

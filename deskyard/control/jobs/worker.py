@@ -1,0 +1,94 @@
+"""python -m deskyard.control.jobs.worker: claims operations for this site, some at a time, for ever."""
+
+import argparse
+import logging
+import os
+import secrets
+import signal
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
+
+from deskyard.control.confinement import die_with_parent
+from deskyard.control.jobs import claim as claims
+from deskyard.control.jobs.claim import Claim, Link
+from deskyard.control.jobs.running import CHILD, Runner
+from deskyard.control.people.passkeys import Passkeys
+
+# An engine run needs about a gigabyte; conversations and links are light, but wait for the same places.
+AT_ONCE = 6
+LOOK_SECONDS = 2.0
+log = logging.getLogger(__name__)
+
+
+class Worker:
+    """One worker, which begins no more than `at_once` operations at a time."""
+
+    def __init__(self, url: str, runner: Runner, at_once: int = AT_ONCE) -> None:
+        self._url, self._runner, self._at_once = url, runner, at_once
+        self._name = f"{os.uname().nodename}-{os.getpid()}-{secrets.token_hex(3)}"
+        self._running: set[threading.Thread] = set()
+        self._ended = threading.Event()
+
+    def stop(self, *_: Any) -> None:
+        """Begin nothing more."""
+        self._ended.set()
+
+    def run(self) -> None:
+        """Claim and run until it is stopped; a database that went away is waited for."""
+        while not self._ended.is_set():
+            try:
+                with psycopg.connect(self._url, autocommit=True, row_factory=dict_row) as link:
+                    link.execute("listen work")
+                    self._claim_all(link)
+            except psycopg.Error as error:
+                log.warning("no database, which is asked again: %s", error)
+                self._ended.wait(LOOK_SECONDS)
+
+    def _claim_all(self, link: Link) -> None:
+        while not self._ended.is_set():
+            query = "insert into worker (id) values (%s) on conflict (id) do update set seen_at = now()"
+            link.execute(query, [self._name])
+            claims.sweep(link)
+            self._running = {thread for thread in self._running if thread.is_alive()}
+            while len(self._running) < self._at_once and (held := claims.claim(link, self._name)) is not None:
+                self._begin(held)
+            for _ in link.notifies(timeout=LOOK_SECONDS, stop_after=1):
+                pass
+
+    def _begin(self, held: Claim) -> None:
+        log.info("%s %s %s, attempt %d", held.id, held.kind, held.desktop or held.workspace or "", held.attempt)
+        thread = threading.Thread(target=self._run, args=(held,), daemon=True)
+        self._running.add(thread)
+        thread.start()
+
+    def _run(self, held: Claim) -> None:
+        try:
+            with psycopg.connect(self._url, autocommit=True, row_factory=dict_row) as link:
+                self._runner.run(link, held)
+        except psycopg.Error as error:
+            # Its lease runs out, and whoever claims it then goes on.
+            log.warning("%s: the database went away: %s", held.id, error)
+        except Exception:
+            log.exception("%s: its run broke off", held.id)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Work until SIGTERM; what runs then is given back when its lease is over."""
+    options = argparse.ArgumentParser(prog="deskyard.control.jobs.worker")
+    options.add_argument("--database", required=True)
+    options.add_argument("--origin", required=True)
+    options.add_argument("--child", nargs="+", default=CHILD, help="program that does an operation")
+    chosen = options.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    die_with_parent(signal.SIGTERM)
+    worker = Worker(chosen.database, Runner(Passkeys(chosen.origin), chosen.child))
+    signal.signal(signal.SIGTERM, worker.stop)
+    worker.run()
+
+
+if __name__ == "__main__":
+    main()

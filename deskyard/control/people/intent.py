@@ -1,0 +1,60 @@
+"""What is to be done, in the one form that is signed, shown and checked."""
+
+import hashlib
+import json
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from deskyard.errors import ConfigError
+
+LIFE_SECONDS = 300
+# What takes data away; each needs a signature or the proof of a key.
+SIGNED = {"desktop.destroy": "Destroy desktop {target} and all its data, with no way back but a backup"}
+
+
+@dataclass(frozen=True)
+class Intent:
+    """A kind of operation on a target, once, until a Unix time; `nonce` makes each another."""
+
+    kind: str
+    target: str
+    nonce: str
+    expires_at: int
+
+    @classmethod
+    def parsed(cls, values: Any) -> "Intent":
+        """The intent of a request; raises `ConfigError` for what is none."""
+        try:
+            return cls(str(values["kind"]), str(values["target"]), str(values["nonce"]), int(values["expires_at"]))
+        except (TypeError, KeyError, ValueError) as error:
+            remedy = "ask POST /api/intents for one, and send it back as it came"
+            raise ConfigError("intent", None, "is no intent", remedy) from error
+
+    @property
+    def canonical(self) -> bytes:
+        """The bytes that are signed: sorted keys, no spaces."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":")).encode()
+
+    @property
+    def challenge(self) -> bytes:
+        """What a passkey signs."""
+        return hashlib.sha256(b"deskyard intent\0" + self.canonical).digest()
+
+    @property
+    def text(self) -> str:
+        """What a person reads before it is signed."""
+        return SIGNED[self.kind].format(target=self.target)
+
+    def require(self, kind: str, target: str, now: float | None = None) -> None:
+        """Raise `ConfigError` unless it is for this, now."""
+        if (self.kind, self.target) != (kind, target):
+            remedy = "sign the intent of this very operation"
+            raise ConfigError("intent", f"{self.kind} {self.target}", f"is not for {kind} {target}", remedy)
+        left = self.expires_at - (time.time() if now is None else now)
+        if not 0 < left <= LIFE_SECONDS:
+            raise ConfigError("intent", self.expires_at, "is over, or ends too late", "ask for a new one, and sign it")
+
+    def as_dict(self) -> dict[str, Any]:
+        """It, for JSON."""
+        return asdict(self)

@@ -1,0 +1,43 @@
+"""The chain of the audit: each line's hash covers the hash of the line before."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC
+from typing import Any
+
+START = bytes(32)
+COLUMNS = "number, at, actor, action, target, detail, hash"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the audit is whole: how many lines, the hash of the last, and the first that is wrong."""
+
+    ok: bool
+    entries: int
+    head: str
+    problem: str | None = None
+
+
+def line_hash(before: bytes, entry: Mapping[str, Any]) -> bytes:
+    """The hash of an entry after the one with the hash `before`."""
+    parts = [
+        *(entry["number"], entry["at"].astimezone(UTC).isoformat(timespec="microseconds")),
+        *(entry["actor"], entry["action"], entry["target"], entry["detail"]),
+    ]
+    text = json.dumps(parts, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(before + text.encode()).digest()
+
+
+def verify(entries: Iterable[Mapping[str, Any]]) -> Verdict:
+    """Check entries from the first on, in their order."""
+    before, count = START, 0
+    for entry in entries:
+        if entry["number"] != count + 1:
+            return Verdict(False, count, before.hex(), f"line {count + 1} is missing")
+        if bytes(entry["hash"]) != line_hash(before, entry):
+            return Verdict(False, count, before.hex(), f"line {entry['number']} was changed")
+        before, count = bytes(entry["hash"]), count + 1
+    return Verdict(True, count, before.hex())

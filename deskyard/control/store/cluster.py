@@ -1,0 +1,155 @@
+"""The database cluster of Mission Control: Debian's PostgreSQL on a socket, with an account and folder of its own."""
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+
+from deskyard.control.folder import Folder, ids, name_of
+from deskyard.errors import HostError
+from deskyard.host.deadline import Deadline
+
+DATABASE = "mission"
+OWNER, WEB, WORKER, RECORDER = "mc_owner", "mc_web", "mc_worker", "mc_recorder"
+ROLES = (OWNER, WEB, WORKER, RECORDER)
+START_SECONDS = 60.0
+PROGRAM_SECONDS = 120
+SETTINGS = {
+    "listen_addresses": "''",
+    "unix_socket_permissions": "0777",  # who may do what is decided by account
+    "max_connections": "100",
+    "shared_buffers": "'64MB'",
+    # One transaction that was left open would hold back every event after it.
+    "idle_in_transaction_session_timeout": "'30s'",
+    "statement_timeout": "'30s'",
+    "random_page_cost": "1.1",
+    "log_min_messages": "warning",
+    "jit": "off",
+}
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster in a folder; its postmaster is a child of whoever starts it."""
+
+    folder: Folder
+
+    def url(self, role: str) -> str:
+        """How a process with the account of a role connects."""
+        return f"postgresql:///{DATABASE}?host={self.folder.sockets}&user={role}&application_name={role}"
+
+    def make(self) -> None:
+        """Make the cluster if there is none, and write its settings anew."""
+        if not (self.folder.cluster / "PG_VERSION").exists():
+            argv = ["initdb", "-D", str(self.folder.cluster), "-U", OWNER, "--auth=peer", "--data-checksums", "-E"]
+            self._run([*argv, "UTF8", "--locale=C.UTF-8"])
+        lines = [f"{key} = {value}" for key, value in SETTINGS.items()]
+        lines.append(f"unix_socket_directories = '{self.folder.sockets}'")
+        self._write("postgresql.conf", lines)
+        accounts = self.folder.accounts
+        mapping = {
+            accounts.database: (OWNER,),
+            name_of(os.geteuid()): (OWNER, WORKER),
+            accounts.web: (WEB,),
+            accounts.recorder: (RECORDER,),
+        }
+        self._write("pg_ident.conf", [f"mission {name} {role}" for name, roles in mapping.items() for role in roles])
+        self._write("pg_hba.conf", ["local all all peer map=mission"])
+
+    def start(self) -> "subprocess.Popen[bytes]":
+        """Start the postmaster as a child, wait until it answers, and make roles and database; raises `HostError`."""
+        # Its sockets have to stand where others find them; the folder is root's.
+        os.chown(self.folder.sockets, ids(self.folder.accounts.database)[0], -1)
+        log = (self.folder.logs / "postgres.log").open("ab")
+        user, group = ids(self.folder.accounts.database)
+        argv = [str(programs() / "postgres"), "-D", str(self.folder.cluster)]
+        process = subprocess.Popen(
+            argv,
+            **{"user": user, "group": group, "extra_groups": []},  # type: ignore[arg-type]
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd="/",
+            env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
+            start_new_session=True,
+        )
+        log.close()
+        if not Deadline(START_SECONDS).wait_for(lambda: process.poll() is not None or self.answers(), 0.1):
+            stop(process)
+        if process.poll() is not None:
+            tail = (self.folder.logs / "postgres.log").read_text(errors="replace").splitlines()[-5:]
+            raise HostError("database", str(self.folder.cluster), "did not start: " + " / ".join(tail), "see its log")
+        self._make_roles()
+        return process
+
+    def answers(self) -> bool:
+        """Whether it takes connections."""
+        try:
+            with psycopg.connect(self._maintenance(), connect_timeout=2):
+                return True
+        except psycopg.Error:
+            return False
+
+    def _make_roles(self) -> None:
+        with psycopg.connect(self._maintenance(), autocommit=True) as link:
+            there = {row[0] for row in link.execute("select rolname from pg_roles")}
+            for role in ROLES:
+                if role not in there:
+                    link.execute(f"create role {role} login connection limit 40")  # type: ignore[call-overload]
+            if not link.execute("select from pg_database where datname = %s", [DATABASE]).fetchone():
+                link.execute(f"create database {DATABASE} owner {OWNER}")  # type: ignore[call-overload]
+                link.execute(f"revoke connect on database {DATABASE} from public")  # type: ignore[call-overload]
+                link.execute(f"grant connect on database {DATABASE} to {', '.join(ROLES)}")  # type: ignore[call-overload]
+
+    def _maintenance(self) -> str:
+        return f"postgresql:///postgres?host={self.folder.sockets}&user={OWNER}"
+
+    def _write(self, name: str, lines: Sequence[str]) -> None:
+        path = self.folder.cluster / name
+        path.write_text("\n".join(lines) + "\n")
+        os.chown(path, *ids(self.folder.accounts.database))
+        path.chmod(0o600)
+
+    def _run(self, argv: Sequence[str]) -> None:
+        user, group = ids(self.folder.accounts.database)
+        done = subprocess.run(
+            [str(programs() / argv[0]), *argv[1:]],
+            **{"user": user, "group": group, "extra_groups": []},  # type: ignore[call-overload]
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            cwd="/",
+            env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
+            timeout=PROGRAM_SECONDS,
+            check=False,
+        )
+        if done.returncode != 0:
+            reason = f"{argv[0]} ended with {done.returncode}: {done.stderr.strip()[-500:]}"
+            raise HostError("database", str(self.folder.cluster), reason, "mend the cause, then run it again")
+
+
+def programs() -> Path:
+    """The folder of the newest server's programs; raises `HostError` if there is none."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: int(path.parts[-3]))
+    if not found and shutil.which("postgres"):
+        return Path(str(shutil.which("postgres"))).parent
+    if not found:
+        raise HostError("program", "postgres", "is not installed", "run ./inv --yes --list, which installs it")
+    return found[-1].parent
+
+
+def stop(process: "subprocess.Popen[bytes]") -> None:
+    """End a postmaster: its clients are sent away, what was committed is kept."""
+    for sign, seconds in ((signal.SIGINT, 20), (signal.SIGQUIT, 10), (signal.SIGKILL, 10)):
+        if process.poll() is None:
+            process.send_signal(sign)
+            try:
+                process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                continue
+    process.wait()
