@@ -20,7 +20,7 @@ def changing(edit: Callable[Concatenate[Path, P], T]) -> Callable[Concatenate[Pa
     """Let only one edit of a stack file go on at a time: a shell and Mission Control may both want one."""
 
     @functools.wraps(edit)
-    def guarded(path: Path, *args: P.args, **named: P.kwargs) -> T:
+    def guarded(path: Path, /, *args: P.args, **named: P.kwargs) -> T:
         with alone(f"declaration-{path.name}"):
             return edit(path, *args, **named)
 

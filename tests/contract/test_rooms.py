@@ -32,6 +32,7 @@ ORDER = (
     "life",
     "agent",
     "isolation",
+    "control",
     "lab",
     "tasks",
 )

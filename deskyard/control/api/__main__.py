@@ -5,12 +5,14 @@ What it needs of the file system is read before: afterwards the tree may be clos
 
 import argparse
 import asyncio
+import contextlib
+import importlib
 import logging
+import pkgutil
 import signal
 import socket
 from pathlib import Path
 
-import anyio._backends._asyncio  # noqa: F401 - imported by name at the first request, when no file can be read
 import uvicorn
 
 from deskyard.control.api.application import create
@@ -18,8 +20,20 @@ from deskyard.control.api.pages import Pages
 from deskyard.control.confinement import confine, die_with_parent
 
 BACKLOG = 512
+LIBRARIES = ("anyio", "fastapi", "starlette", "uvicorn", "psycopg", "psycopg_pool", "webauthn", "encodings", "asyncio")
 # Streams of events never end by themselves.
 SHUTDOWN_SECONDS = 2
+
+
+def preload() -> None:
+    """Import all that the libraries would import at the first use of something, when no file can be read any more."""
+    for name in LIBRARIES:
+        package = importlib.import_module(name)
+        for module in pkgutil.walk_packages(package.__path__, f"{name}.", onerror=lambda _: None):
+            # Some are for programs that are not here.
+            if not module.name.endswith("__main__"):
+                with contextlib.suppress(Exception):
+                    importlib.import_module(module.name)
 
 
 def main() -> None:
@@ -34,11 +48,19 @@ def main() -> None:
     settings = uvicorn.Config(
         app,
         # The proxy's socket is the only way in, and says nothing that is believed.
-        **{"proxy_headers": False, "server_header": False, "access_log": False, "lifespan": "on", "loop": "asyncio"},
-        **{"backlog": BACKLOG, "timeout_graceful_shutdown": SHUTDOWN_SECONDS, "http": "h11", "ws": "none"},
+        proxy_headers=False,
+        server_header=False,
+        access_log=False,
+        lifespan="on",
+        loop="asyncio",
+        backlog=BACKLOG,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+        http="h11",
+        ws="none",
     )
     settings.load()
     app.openapi()
+    preload()
     listener = socket.socket(fileno=chosen.socket)
     confine(chosen.account)
     die_with_parent(signal.SIGKILL)

@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import tomllib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
 
 from fastapi import FastAPI
@@ -57,7 +58,7 @@ def create(url: str, origin: str, files: Pages) -> FastAPI:
     return app
 
 
-def _lifespan(url: str) -> "contextlib._AsyncGeneratorContextManager":  # type: ignore[type-arg]
+def _lifespan(url: str) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         pool: AsyncConnectionPool[Link] = AsyncConnectionPool(
@@ -77,7 +78,7 @@ def _lifespan(url: str) -> "contextlib._AsyncGeneratorContextManager":  # type: 
             listener.cancel()
             await pool.close()
 
-    return lifespan  # type: ignore[return-value]
+    return lifespan
 
 
 class Frame:

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from deskyard.control.api import rows
-from deskyard.control.api.admission import Once, Repeat, Wanted, accepted, admit, known, note
+from deskyard.control.api.admission import Repeat, Wanted, accepted, admit, known, note
 from deskyard.control.api.caller import Caller, Connection, Link, Row, may
 from deskyard.control.api.forms import Conversation, Message, Operation, Page, Said, Sent
 from deskyard.control.api.problem import Problem, unknown
@@ -24,16 +24,16 @@ async def send(link: Link, who: Caller, once: Repeat, desktop: str, said: Said) 
     if before is None:
         before = await store(link, who, once, desktop, said)
     await link.commit()
-    query = "select id, conversation_id from message where operation_id = %s and role = 'person' order by number limit 1"
+    query = (
+        "select id, conversation_id from message where operation_id = %s and role = 'person' order by number limit 1"
+    )
     stored = await rows.row(link, query, [before])
     if stored is None:
         raise Problem(HTTPStatus.CONFLICT, "Idempotency-Key", once.key, "was used for another request", "use a new one")
     return Sent(conversation_id=stored["conversation_id"], message_id=stored["id"], operation_id=before)
 
 
-async def store(
-    link: Link, who: Caller, once: Repeat, desktop: str, said: Said, *, after: str | None = None
-) -> str:
+async def store(link: Link, who: Caller, once: Repeat, desktop: str, said: Said, *, after: str | None = None) -> str:
     """Write down a message and its delivery, which waits until the operation `after` is done; the delivery's id."""
     if said.conversation_id is None:
         conversation = f"cv_{secrets.token_hex(8)}"

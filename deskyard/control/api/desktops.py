@@ -59,7 +59,7 @@ async def listing(
     after: str | None = None,
 ) -> Page[Desktop]:
     """List desktops by workspace and name."""
-    chosen = Selector(workspace=workspace, state=state, tier=tier, q=q)  # type: ignore[arg-type]
+    chosen = Selector(workspace=workspace, state=state, tier=tier, q=q)
     condition, values = where(who, chosen)
     count = await rows.row(link, f"select count(*) as total from desktop d where {condition}", values)
     if (start := rows.place(after, 2)) is not None:
@@ -83,7 +83,7 @@ async def create(
     if before is None:
         await require_workspace(link, who, wanted.workspace_id)
         id = f"{wanted.workspace_id}.{wanted.name}"
-        if await rows.row(link, "select from desktop where id = %s and gone_at is null", [id]):
+        if await rows.row(link, "select 1 from desktop where id = %s and gone_at is null", [id]):
             raise Problem(HTTPStatus.CONFLICT, "name", wanted.name, "is the name of a desktop there", "choose another")
         if wanted.first_task is not None:
             who.require(CHAT)
@@ -180,9 +180,7 @@ async def session(
 
 
 @router.post("/desktops/{id}/chat", status_code=HTTPStatus.ACCEPTED)
-async def chat(
-    link: Connection, who: Annotated[Caller, Depends(may(CHAT))], once: Once, id: str, said: Said
-) -> Sent:
+async def chat(link: Connection, who: Annotated[Caller, Depends(may(CHAT))], once: Once, id: str, said: Said) -> Sent:
     """Store a message for a desktop's agent and deliver it; the same conversation goes on if it is named."""
     await require(link, who, id)
     return await send(link, who, once, id, said)

@@ -115,7 +115,9 @@ class Feed:
 
     async def _newest(self) -> Cursor:
         async with self._pool.connection() as link:
-            found = await rows.row(link, "select xid::text as xid, id from event order by event.xid desc, id desc limit 1", [])
+            found = await rows.row(
+                link, "select xid::text as xid, id from event order by event.xid desc, id desc limit 1", []
+            )
         return (int(found["xid"]), found["id"]) if found else START
 
     async def _pass_on(self, link: Link) -> bool:
@@ -128,7 +130,7 @@ class Feed:
             if found:
                 self._place = _place(found[-1])
             if len(found) < AT_ONCE:
-                query = "select from event where (xid, id) > (%s::text::xid8, %s) limit 1"
+                query = "select 1 from event where (xid, id) > (%s::text::xid8, %s) limit 1"
                 return await rows.row(link, query, [str(self._place[0]), self._place[1]]) is None
 
     async def stream(

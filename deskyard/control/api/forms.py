@@ -12,7 +12,16 @@ T = TypeVar("T")
 
 OperationState = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
 DesktopState = Literal[
-    *("declared", "provisioning", "booting", "ready", "stopping", "stopped", "paused", "error", "io-error", "unknown")
+    "declared",
+    "provisioning",
+    "booting",
+    "ready",
+    "stopping",
+    "stopped",
+    "paused",
+    "error",
+    "io-error",
+    "unknown",
 ]
 WorkspaceState = Literal["ready", "not ready", "absent", "stopped", "unknown"]
 MessageState = Literal["queued", "sent", "streaming", "done", "failed", "interrupted"]

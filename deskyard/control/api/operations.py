@@ -88,14 +88,14 @@ async def cancel(request: Request, response: Response, link: Connection, who: Re
 
 
 @router.post("/{id}/retry", status_code=HTTPStatus.ACCEPTED)
-async def retry(
-    request: Request, response: Response, link: Connection, who: Reader, once: Once, id: str
-) -> Operation:
+async def retry(request: Request, response: Response, link: Connection, who: Reader, once: Once, id: str) -> Operation:
     """Want the same again, as a new operation."""
     found = await _require(link, who, id)
     who.require(CHAT if found["kind"] == "desktop.chat" else WRITE)
     if found["state"] not in OVER:
-        raise Problem(HTTPStatus.CONFLICT, "operation", id, f"is {found['state']}", "retry what failed, or was cancelled")
+        raise Problem(
+            HTTPStatus.CONFLICT, "operation", id, f"is {found['state']}", "retry what failed, or was cancelled"
+        )
     if found["kind"] in SIGNED or found["kind"].startswith("person."):
         remedy = "ask for it anew: its signature counts once"
         raise Problem(HTTPStatus.CONFLICT, "operation", id, "cannot be repeated by another", remedy)

@@ -146,9 +146,7 @@ async def _signed_in(request: Request, response: Response, link: Link, person: R
         [id, token_hash(token), person["id"], agent, SESSION_SECONDS],
     )
     await note(link, f"person:{person['name']}", "session.begin", id, agent=agent)
-    response.set_cookie(
-        COOKIE, token, max_age=SESSION_SECONDS, path="/", secure=True, httponly=True, samesite="strict"
-    )
+    response.set_cookie(COOKIE, token, max_age=SESSION_SECONDS, path="/", secure=True, httponly=True, samesite="strict")
     return {"person": {name: person[name] for name in ("id", "name", "role")}}
 
 
@@ -158,7 +156,9 @@ async def _enrolling(link: Link, token: str) -> Row:
     person = await rows.row(link, query, [token_hash(token)])
     if person is None:
         remedy = "let ./inv control.person NAME make a new one"
-        raise Problem(HTTPStatus.UNAUTHORIZED, "token", None, "is of no link, or of one that was used or is old", remedy)
+        raise Problem(
+            HTTPStatus.UNAUTHORIZED, "token", None, "is of no link, or of one that was used or is old", remedy
+        )
     return person
 
 

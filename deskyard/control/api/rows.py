@@ -83,9 +83,7 @@ async def desktops(link: Link, found: Sequence[Row]) -> list[Desktop]:
 def workspace(found: Row) -> Workspace:
     """A workspace of a row of `WORKSPACE`."""
     names = [name for name in Workspace.model_fields if name not in ("name", "problem")]
-    return Workspace(
-        **{name: found[name] for name in names}, name=found["id"], problem=trouble(found["problem"])
-    )
+    return Workspace(**{name: found[name] for name in names}, name=found["id"], problem=trouble(found["problem"]))
 
 
 def conversation(found: Row) -> Conversation:

@@ -129,7 +129,9 @@ async def audit(
     """List what was decided, the newest first."""
     start = rows.place(after, 1)
     if start is not None and not start[0].isdigit():
-        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "after", after, "is no cursor of this list", "send it as it came")
+        raise Problem(
+            HTTPStatus.UNPROCESSABLE_ENTITY, "after", after, "is no cursor of this list", "send it as it came"
+        )
     query = f"select {chain.COLUMNS} from audit_entry where number < %s order by number desc limit %s"
     found = await rows.rows(link, query, [int(start[0]) if start else 1 << 62, limit + 1])
     last = found[limit - 1] if len(found) > limit else None

@@ -37,9 +37,7 @@ def fresh(kind: str, target: str) -> Intent:
     return Intent(kind, target, secrets.token_hex(16), int(time.time()) + LIFE_SECONDS - 5)
 
 
-async def proof_of(
-    link: Link, who: Caller, kind: str, target: str, signed: SignedIntent | None
-) -> dict[str, Any]:
+async def proof_of(link: Link, who: Caller, kind: str, target: str, signed: SignedIntent | None) -> dict[str, Any]:
     """What the worker will check; raises a 403 if there is nothing to check."""
     if who.presented is not None and who.key is not None:
         intent = fresh(kind, target)

@@ -114,7 +114,7 @@ def _workspace(verb: str) -> Job:
         if verb == "up":
             state = workspace.up(name, on_route=_answers)
             return {"result": {"ready": state["ready"]}}
-        return {"result": {"start": power.start_workspace, "stop": power.stop_workspace}[verb](name)}
+        return {"result": power.start_workspace(name) if verb == "start" else power.stop_workspace(name)}
 
     return job
 

@@ -12,8 +12,9 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
-LEASE_SECONDS = 30
-RENEW_SECONDS = 2.0
+LEASE_SECONDS = 30.0
+# By which a lease is renewed so many times before it runs out.
+RENEWALS = 15
 # An operation that took so many workers with it needs a person.
 MOST_ATTEMPTS = 5
 
@@ -43,8 +44,8 @@ class Claim:
     created_at: datetime
 
 
-def claim(link: Link, worker: str) -> Claim | None:
-    """The oldest operation whose lane is free; None if there is none."""
+def claim(link: Link, worker: str, lease: float = LEASE_SECONDS) -> Claim | None:
+    """The oldest operation whose lane is free, held for `lease` seconds; None if there is none."""
     query = """update operation set state = 'running', attempt = attempt + 1, worker = %(worker)s,
             lease_until = now() + make_interval(secs => %(lease)s), started_at = coalesce(started_at, now())
         where id = (
@@ -55,7 +56,7 @@ def claim(link: Link, worker: str) -> Claim | None:
         returning *"""
     try:
         with link.transaction():
-            row = link.execute(query, {"worker": worker, "lease": LEASE_SECONDS}).fetchone()
+            row = link.execute(query, {"worker": worker, "lease": lease}).fetchone()
     except psycopg.errors.UniqueViolation:
         # Another worker began the lane's next one in the same moment.
         return None
@@ -65,15 +66,17 @@ def claim(link: Link, worker: str) -> Claim | None:
     return Claim(**{name: row[name] for name in names}, workspace=row["workspace_id"], desktop=row["desktop_id"])
 
 
-def renew(link: Link, held: Claim) -> bool | None:
+def renew(link: Link, held: Claim, lease: float = LEASE_SECONDS) -> bool | None:
     """Hold it longer: true, or false if somebody wants it cancelled; None if it is not ours any more."""
     query = """update operation set lease_until = now() + make_interval(secs => %s)
         where id = %s and attempt = %s and state = 'running' returning cancel_requested_at"""
-    row = link.execute(query, [LEASE_SECONDS, held.id, held.attempt]).fetchone()
+    row = link.execute(query, [lease, held.id, held.attempt]).fetchone()
     return None if row is None else row["cancel_requested_at"] is None
 
 
-def finish(link: Link, held: Claim, state: str, *, result: Any = None, problem: Mapping[str, str] | None = None) -> bool:
+def finish(
+    link: Link, held: Claim, state: str, *, result: Any = None, problem: Mapping[str, str] | None = None
+) -> bool:
     """Write its end down; false if it is not ours any more."""
     query = """update operation set state = %s, ended_at = now(), lease_until = null, result = %s, problem = %s
         where id = %s and attempt = %s and state = 'running' returning id"""
@@ -84,7 +87,8 @@ def finish(link: Link, held: Claim, state: str, *, result: Any = None, problem: 
 def say(link: Link, held: Claim, line: str) -> None:
     """Add a line to its log, while it is ours."""
     query = """insert into operation_log (operation_id, number, attempt, line)
-        select id, 1 + coalesce((select max(number) from operation_log where operation_id = %(id)s), 0), attempt, %(line)s
+        select id, 1 + coalesce((select max(number) from operation_log where operation_id = %(id)s), 0), attempt,
+            %(line)s
         from operation where id = %(id)s and attempt = %(attempt)s and state = 'running'"""
     link.execute(query, {"id": held.id, "attempt": held.attempt, "line": line})
 
@@ -103,7 +107,8 @@ def sweep(link: Link) -> None:
         [Jsonb(LOST)],
     )
     link.execute(
-        "update operation set state = 'cancelled', ended_at = now() where state = 'queued' and cancel_requested_at is not null"
+        """update operation set state = 'cancelled', ended_at = now()
+        where state = 'queued' and cancel_requested_at is not null"""
     )
     link.execute(
         """update operation o set state = 'cancelled', ended_at = now() from operation p

@@ -1,17 +1,15 @@
-"""python -m deskyard.control.jobs.observer: writes down what is declared, and how far each desktop is, as it changes."""
+"""python -m deskyard.control.jobs.observer: writes down what is declared, and how far each desktop is."""
 
 import argparse
 import logging
 import signal
 import threading
-from dataclasses import asdict
 from typing import Any
 
 import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from deskyard.control.confinement import die_with_parent
 from deskyard.control.jobs.claim import Link
 from deskyard.declaration import declaration
 from deskyard.declaration.declaration import Declared
@@ -89,7 +87,7 @@ class Observer:
 def write_declared(link: Link, declared: Declared) -> None:
     """Write down a workspace and its desktops as they are declared."""
     workspace, plan = declared.workspace, declared.plan
-    tiers = {desktop.tier: {"name": desktop.tier, **asdict(desktop.caps)} for desktop in plan.desktops}
+    tiers = {desktop.tier: {"name": desktop.tier, **desktop.caps.model_dump(mode="json")} for desktop in plan.desktops}
     values: dict[str, Any] = {
         "id": plan.name,
         "site": plan.site,
@@ -147,7 +145,9 @@ def write_state(link: Link, plan: WorkspacePlan) -> None:
         power = wanted.get(desktop.machine.domain)
         query = "update desktop set wanted = %s where id = %s and wanted is distinct from %s"
         link.execute(query, [power, f"{plan.name}.{desktop.name}", power])
-    found = link.execute("select state from desktop where workspace_id = %s and gone_at is null", [plan.name]).fetchall()
+    found = link.execute(
+        "select state from desktop where workspace_id = %s and gone_at is null", [plan.name]
+    ).fetchall()
     states = {row["state"] for row in found}
     if plan.gateway.machine.domain not in wanted:
         state = "absent"
@@ -183,7 +183,6 @@ def main() -> None:
     options.add_argument("--database", required=True)
     chosen = options.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    die_with_parent(signal.SIGTERM)
     observer = Observer(chosen.database)
     signal.signal(signal.SIGTERM, observer.stop)
     observer.run()

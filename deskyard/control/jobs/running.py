@@ -43,6 +43,7 @@ class Runner:
 
     passkeys: Passkeys
     child: Sequence[str] = CHILD
+    lease: float = claims.LEASE_SECONDS
 
     def run(self, link: Link, held: Claim) -> None:
         """Do it, and write its end down."""
@@ -90,7 +91,7 @@ class Runner:
 
     def _follow(self, link: Link, held: Claim, turn: Turn | None, process: "subprocess.Popen[str]") -> dict[str, Any]:
         heard = _heard(process)
-        renewal, open_streams = Deadline(claims.RENEW_SECONDS), 2
+        renewal, open_streams = Deadline(self.lease / claims.RENEWALS), 2
         done: dict[str, Any] = {}
         while open_streams:
             try:
@@ -109,12 +110,12 @@ class Runner:
                     done = told
             if renewal.left == 0:
                 self._hold(link, held)
-                renewal = Deadline(claims.RENEW_SECONDS)
+                renewal = Deadline(self.lease / claims.RENEWALS)
         process.wait()
         return self._outcome(link, held, process.returncode, done)
 
     def _hold(self, link: Link, held: Claim) -> None:
-        state = claims.renew(link, held)
+        state = claims.renew(link, held, self.lease)
         if state is None:
             raise Lost
         if state is False:
@@ -122,7 +123,9 @@ class Runner:
 
     def _outcome(self, link: Link, held: Claim, code: int, done: Mapping[str, Any]) -> dict[str, Any]:
         if "problem" in done:
-            raise DeskyardError(**{name: done["problem"].get(name, "") for name in ("field", "value", "reason", "remedy")})
+            raise DeskyardError(
+                **{name: done["problem"].get(name, "") for name in ("field", "value", "reason", "remedy")}
+            )
         if code != 0 or not done:
             self._hold(link, held)
             raise DeskyardError("operation", held.kind, f"its program ended with {code}", "see its log, then retry it")

@@ -12,7 +12,6 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from deskyard.control.confinement import die_with_parent
 from deskyard.control.jobs import claim as claims
 from deskyard.control.jobs.claim import Claim, Link
 from deskyard.control.jobs.running import CHILD, Runner
@@ -54,7 +53,7 @@ class Worker:
             link.execute(query, [self._name])
             claims.sweep(link)
             self._running = {thread for thread in self._running if thread.is_alive()}
-            while len(self._running) < self._at_once and (held := claims.claim(link, self._name)) is not None:
+            while len(self._running) < self._at_once and (held := claims.claim(link, self._name, self._runner.lease)) is not None:
                 self._begin(held)
             for _ in link.notifies(timeout=LOOK_SECONDS, stop_after=1):
                 pass
@@ -82,10 +81,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.add_argument("--database", required=True)
     options.add_argument("--origin", required=True)
     options.add_argument("--child", nargs="+", default=CHILD, help="program that does an operation")
+    options.add_argument("--lease", type=float, default=claims.LEASE_SECONDS, help="seconds")
     chosen = options.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    die_with_parent(signal.SIGTERM)
-    worker = Worker(chosen.database, Runner(Passkeys(chosen.origin), chosen.child))
+    worker = Worker(chosen.database, Runner(Passkeys(chosen.origin), chosen.child, chosen.lease))
     signal.signal(signal.SIGTERM, worker.stop)
     worker.run()
 

@@ -6,12 +6,15 @@ import signal
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import psycopg
 
+from deskyard.control.confinement import die_with_parent
 from deskyard.control.folder import Folder, ids, name_of
 from deskyard.errors import HostError
+from deskyard.host.background import start_time
 from deskyard.host.deadline import Deadline
 
 DATABASE = "mission"
@@ -63,6 +66,7 @@ class Cluster:
 
     def start(self) -> "subprocess.Popen[bytes]":
         """Start the postmaster as a child, wait until it answers, and make roles and database; raises `HostError`."""
+        self._end_orphan()
         # Its sockets have to stand where others find them; the folder is root's.
         os.chown(self.folder.sockets, ids(self.folder.accounts.database)[0], -1)
         log = (self.folder.logs / "postgres.log").open("ab")
@@ -70,13 +74,17 @@ class Cluster:
         argv = [str(programs() / "postgres"), "-D", str(self.folder.cluster)]
         process = subprocess.Popen(
             argv,
-            **{"user": user, "group": group, "extra_groups": []},  # type: ignore[arg-type]
+            user=user,
+            group=group,
+            extra_groups=[],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             cwd="/",
             env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
             start_new_session=True,
+            # Ended as it is at any time: whoever comes next would find its files taken.
+            preexec_fn=partial(die_with_parent, signal.SIGINT),
         )
         log.close()
         if not Deadline(START_SECONDS).wait_for(lambda: process.poll() is not None or self.answers(), 0.1):
@@ -84,7 +92,11 @@ class Cluster:
         if process.poll() is not None:
             tail = (self.folder.logs / "postgres.log").read_text(errors="replace").splitlines()[-5:]
             raise HostError("database", str(self.folder.cluster), "did not start: " + " / ".join(tail), "see its log")
-        self._make_roles()
+        try:
+            self._make_roles()
+        except BaseException:
+            stop(process)
+            raise
         return process
 
     def answers(self) -> bool:
@@ -95,16 +107,27 @@ class Cluster:
         except psycopg.Error:
             return False
 
+    def _end_orphan(self) -> None:
+        """End a postmaster of this folder whose parent was killed."""
+        try:
+            number = int((self.folder.cluster / "postmaster.pid").read_text().split()[0])
+            own = str(self.folder.cluster).encode() in Path(f"/proc/{number}/cmdline").read_bytes().split(b"\0")
+        except (OSError, ValueError, IndexError):
+            return
+        if own and start_time(number) is not None:
+            os.kill(number, signal.SIGINT)
+            Deadline(START_SECONDS).wait_for(lambda: start_time(number) is None, 0.05)
+
     def _make_roles(self) -> None:
         with psycopg.connect(self._maintenance(), autocommit=True) as link:
             there = {row[0] for row in link.execute("select rolname from pg_roles")}
             for role in ROLES:
                 if role not in there:
-                    link.execute(f"create role {role} login connection limit 40")  # type: ignore[call-overload]
-            if not link.execute("select from pg_database where datname = %s", [DATABASE]).fetchone():
-                link.execute(f"create database {DATABASE} owner {OWNER}")  # type: ignore[call-overload]
-                link.execute(f"revoke connect on database {DATABASE} from public")  # type: ignore[call-overload]
-                link.execute(f"grant connect on database {DATABASE} to {', '.join(ROLES)}")  # type: ignore[call-overload]
+                    link.execute(f"create role {role} login connection limit 40")
+            if not link.execute("select 1 from pg_database where datname = %s", [DATABASE]).fetchone():
+                link.execute(f"create database {DATABASE} owner {OWNER}")
+                link.execute(f"revoke connect on database {DATABASE} from public")
+                link.execute(f"grant connect on database {DATABASE} to {', '.join(ROLES)}")
 
     def _maintenance(self) -> str:
         return f"postgresql:///postgres?host={self.folder.sockets}&user={OWNER}"
@@ -119,7 +142,9 @@ class Cluster:
         user, group = ids(self.folder.accounts.database)
         done = subprocess.run(
             [str(programs() / argv[0]), *argv[1:]],
-            **{"user": user, "group": group, "extra_groups": []},  # type: ignore[call-overload]
+            user=user,
+            group=group,
+            extra_groups=[],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -1,0 +1,218 @@
+"""Mission Control as a whole: brings it up and down, says how it is, and makes links and keys at the host."""
+
+import http.client
+import json
+import os
+import secrets
+import socket
+import sys
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
+
+from deskyard.control.api.caller import fresh_token, token_hash
+from deskyard.control.folder import Folder
+from deskyard.control.people.keys import Key
+from deskyard.control.people.scopes import ROLES, SCOPES
+from deskyard.control.process import pages
+from deskyard.control.process.settings import PORT, Settings, kept
+from deskyard.control.store.cluster import OWNER, Cluster
+from deskyard.errors import ConfigError, HostError
+from deskyard.host.background import Background, start_time
+from deskyard.host.deadline import Deadline
+from deskyard.host.places import tree
+from deskyard.host.progress import Timings, say, step
+from deskyard.host.secret_file import write_secret
+from deskyard.site import certificate_authority
+from deskyard.site.files import read_site
+
+UP_SECONDS = 90.0
+LINK_SECONDS = 30 * 60
+RENEW_BEFORE = timedelta(days=30)
+SUPERVISOR = "supervisor"
+FIRST_PERSON = "admin"
+
+
+@dataclass(frozen=True)
+class Control:
+    """Mission Control of this machine."""
+
+    folder: Folder = field(default_factory=Folder)
+
+    def up(self, site: str = "local", port: int = PORT, timings: Timings | None = None) -> dict[str, Any]:
+        """Bring it up, or to what this tree is; the answer holds a one-use link if nobody has a passkey yet."""
+        declared = read_site(site)
+        settings = Settings(site, declared.domain, declared.listen, port)
+        with step("accounts and folders", timings):
+            self.folder.accounts.make()
+            self.folder.lay_out()
+        with step("pages", timings):
+            pages.build(self.folder.pages)
+        with step("certificate", timings):
+            self._certify(settings)
+        with step("processes", timings):
+            settings.save(self.folder)
+            self._background().stop()
+            self._background().start(
+                [sys.executable, "-m", "deskyard.control.process.supervisor", str(self.folder.root)], cwd=tree()
+            )
+            if not Deadline(UP_SECONDS).wait_for(lambda: not self._runs() or self._ready(), 0.1) or not self._runs():
+                tail = self._background().log_tail()
+                self._background().stop()
+                raise HostError("control", str(self.folder.root), f"did not come up:\n{tail}", "see its logs folder")
+        state = self.status()
+        if not self._has_passkeys():
+            state["link"] = self.person(FIRST_PERSON, "admin")["link"]
+        return state
+
+    def down(self) -> None:
+        """End its processes; what they know stays."""
+        self._background().stop()
+
+    def status(self) -> dict[str, Any]:
+        """Whether it runs, where it is reached, and each of its processes."""
+        found = kept(self.folder)
+        runs = self._runs()
+        processes: dict[str, bool] = {}
+        if runs and (self.folder.root / "processes.json").exists():
+            numbers = json.loads((self.folder.root / "processes.json").read_text())
+            processes = {name: start_time(number) is not None for name, number in numbers.items()}
+        return {
+            "url": found[0].origin if found else None,
+            "site": found[0].site if found else None,
+            "running": runs,
+            "ready": runs and self._ready(),
+            "processes": processes,
+            "folder": str(self.folder.root),
+            "certificate_authority": str(certificate_authority.certificate_file(found[0].site)) if found else None,
+        }
+
+    def person(self, name: str, role: str) -> dict[str, Any]:
+        """Add a person, or give one another link: with it a passkey is enrolled, once, within half an hour."""
+        if role not in ROLES:
+            raise ConfigError("--role", role, "is no role", f"choose one of: {', '.join(ROLES)}")
+        settings, token = self._settings(), fresh_token()
+        with self._database() as link, link.transaction():
+            query = """insert into person (id, name, role) values (%s, %s, %s)
+                on conflict (name) do update set role = excluded.role, disabled_at = null returning id"""
+            row = link.execute(query, [f"pe_{secrets.token_hex(8)}", name, role]).fetchone()
+            assert row is not None
+            link.execute(
+                "insert into enrolment (token_hash, person_id, expires_at)"
+                " values (%s, %s, now() + make_interval(secs => %s))",
+                [token_hash(token), row["id"], LINK_SECONDS],
+            )
+            _note(link, "person.link", name, role=role)
+        return {"name": name, "role": role, "link": f"{settings.origin}/enrol#{token}", "seconds": LINK_SECONDS}
+
+    def remove_person(self, name: str) -> dict[str, Any]:
+        """Let a person in no more: passkeys, sessions and links count no longer."""
+        with self._database() as link, link.transaction():
+            query = "update person set disabled_at = coalesce(disabled_at, now()) where name = %s returning id"
+            row = link.execute(query, [name]).fetchone()
+            if row is None:
+                raise ConfigError("name", name, "is no person here", "see ./inv control.people")
+            link.execute("update session set ended_at = now() where person_id = %s and ended_at is null", [row["id"]])
+            link.execute("delete from passkey where person_id = %s", [row["id"]])
+            link.execute("delete from enrolment where person_id = %s", [row["id"]])
+            _note(link, "person.remove", name)
+        return {"name": name, "removed": True}
+
+    def key(self, name: str, scopes: list[str], workspaces: list[str] | None, days: int) -> dict[str, Any]:
+        """Make an API key; the answer is the only place where it ever stands."""
+        if unknown := sorted(set(scopes) - set(SCOPES)):
+            raise ConfigError("--scopes", unknown[0], "is no scope", f"choose of: {', '.join(SCOPES)}")
+        if not scopes or not 0 < days <= 3660:
+            raise ConfigError("--days", days, "is no time for a key", "write 1 to 3660, and at least one scope")
+        key = Key.fresh()
+        with self._database() as link, link.transaction():
+            link.execute(
+                "insert into api_key (id, name, auth_hash, scopes, workspaces, expires_at)"
+                " values (%s, %s, %s, %s, %s, now() + make_interval(days => %s))",
+                [key.id, name, key.auth_hash, sorted(set(scopes)), workspaces, days],
+            )
+            link.execute("insert into key_proof (key_id, secret) values (%s, %s)", [key.id, key.proof_secret])
+            _note(link, "key.make", key.id, name=name, scopes=sorted(set(scopes)), workspaces=workspaces)
+        return {"id": key.id, "name": name, "key": key.text, "scopes": sorted(set(scopes)), "days": days}
+
+    def _database(self) -> "psycopg.Connection[dict[str, Any]]":
+        found = kept(self.folder)
+        if found is None or not self._runs():
+            raise HostError("control", str(self.folder.root), "does not run", "run ./inv control.up")
+        return psycopg.connect(Cluster(found[1]).url(OWNER), autocommit=True, row_factory=dict_row)
+
+    def _settings(self) -> Settings:
+        found = kept(self.folder)
+        if found is None:
+            raise HostError("control", str(self.folder.root), "was never up", "run ./inv control.up")
+        return found[0]
+
+    def _has_passkeys(self) -> bool:
+        with self._database() as link:
+            return link.execute("select 1 from passkey limit 1").fetchone() is not None
+
+    def _background(self) -> Background:
+        return Background(SUPERVISOR, self.folder.root)
+
+    def _runs(self) -> bool:
+        return self._background().pid() is not None
+
+    def _ready(self) -> bool:
+        """Whether the web process answers on its socket that all is well."""
+        link = _SocketConnection(str(self.folder.web_socket))
+        try:
+            link.request("GET", "/readyz")
+            return link.getresponse().status == http.HTTPStatus.OK
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            link.close()
+
+    def _certify(self, settings: Settings) -> None:
+        """A certificate of the site's authority, unless there is one that lasts."""
+        path = self.folder.certificate
+        if path.exists():
+            leaf = x509.load_pem_x509_certificate(path.read_bytes())
+            names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+            fresh = certificate_authority.expires(path.read_text()) - RENEW_BEFORE > datetime.now(UTC)
+            if settings.host in names.get_values_for_type(x509.DNSName) and fresh:
+                return
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, settings.host[:64])])
+        request = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
+        authority = certificate_authority.authority(settings.site, settings.domain)
+        chain = authority.sign(request.public_bytes(serialization.Encoding.PEM).decode(), settings.host)
+        private = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        write_secret(path, chain.encode() + private)
+        say(f"    a certificate of the site's authority for {settings.host}")
+
+
+class _SocketConnection(http.client.HTTPConnection):
+    """HTTP over a socket in the file system."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=5)
+        self._path = path
+
+    def connect(self) -> None:
+        """Connect to it."""
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+def _note(link: "psycopg.Connection[dict[str, Any]]", action: str, target: str, **detail: Any) -> None:
+    actor = f"host:{os.environ.get('SUDO_USER') or os.environ.get('USER') or os.geteuid()}"
+    link.execute(
+        "insert into audit_intake (actor, action, target, detail) values (%s, %s, %s, %s)",
+        [actor, action, target, Jsonb(detail)],
+    )

@@ -1,0 +1,188 @@
+"""python -m deskyard.control.process.supervisor FOLDER: starts the processes in their order, and again when one ends.
+
+With systemd it is one unit; without, `control.up` starts it. Whatever ends it, its processes end, too.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from deskyard.control.confinement import die_with_parent
+from deskyard.control.folder import Folder, ids
+from deskyard.control.process import proxy
+from deskyard.control.process.settings import Settings, kept
+from deskyard.control.store import cluster, migration
+from deskyard.control.store.cluster import OWNER, RECORDER, WEB, WORKER, Cluster
+from deskyard.errors import HostError
+from deskyard.host.places import tree
+
+LOOK_SECONDS = 0.2
+# A process that ends at once again is begun at a slower pace.
+FIRST_PAUSE, LONGEST_PAUSE, STEADY_SECONDS = 0.2, 15.0, 20.0
+END_SECONDS = 15
+BACKLOG = 512
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Piece:
+    """A process that is kept running."""
+
+    name: str
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    sockets: Sequence[int] = ()
+    process: "subprocess.Popen[bytes] | None" = None
+    started: float = 0.0
+    pause: float = FIRST_PAUSE
+    again: float = 0.0
+
+    def look(self, logs: Path) -> None:
+        """Start it if it does not run, and its pause is over."""
+        now = time.monotonic()
+        if self.process is not None:
+            if self.process.poll() is None:
+                return
+            steady = now - self.started > STEADY_SECONDS
+            self.pause = FIRST_PAUSE if steady else min(self.pause * 2, LONGEST_PAUSE)
+            log.warning("%s ended with %d, begins again in %.1f s", self.name, self.process.returncode, self.pause)
+            self.process, self.again = None, now + self.pause
+        if now >= self.again:
+            with (logs / f"{self.name}.log").open("ab") as output:
+                self.process = subprocess.Popen(
+                    list(self.argv),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    cwd=tree(),
+                    env=dict(self.env),
+                    pass_fds=self.sockets,
+                    start_new_session=True,
+                    preexec_fn=partial(die_with_parent, signal.SIGTERM),
+                )
+            self.started = now
+
+    def end(self) -> None:
+        """End it, if need be by force."""
+        if self.process is None:
+            return
+        for sign in (signal.SIGTERM, signal.SIGKILL):
+            if self.process.poll() is None:
+                self.process.send_signal(sign)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self.process.wait(END_SECONDS)
+
+
+@dataclass
+class Supervisor:
+    """All processes of a folder."""
+
+    folder: Folder
+    settings: Settings
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        """Start all, and keep them running until a signal."""
+        database = Cluster(self.folder)
+        database.make()
+        postmaster = database.start()
+        pieces: list[Piece] = []
+        try:
+            migration.migrate(database.url(OWNER))
+            pieces = self._pieces(database)
+            while not self.ended.is_set():
+                if postmaster.poll() is not None:
+                    log.warning("the database ended with %d, and is started again", postmaster.returncode)
+                    postmaster = self._again(database)
+                for piece in pieces:
+                    piece.look(self.folder.logs)
+                self._note(pieces, postmaster.pid)
+                self.ended.wait(LOOK_SECONDS)
+        finally:
+            for piece in reversed(pieces):
+                piece.end()
+            cluster.stop(postmaster)
+            self.folder.web_socket.unlink(missing_ok=True)
+
+    def _again(self, database: Cluster) -> "subprocess.Popen[bytes]":
+        """Start the database until it starts, or all is to end: its disk may be full for now."""
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                return database.start()
+            except HostError as error:
+                if self.ended.wait(pause):
+                    raise
+                log.warning("%s", error)
+                pause = min(pause * 2, LONGEST_PAUSE)
+
+    def _pieces(self, database: Cluster) -> list[Piece]:
+        python, accounts = [sys.executable, "-m"], self.folder.accounts
+        # Those that may do nothing get nothing: no variable of whoever started this.
+        bare = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
+        bare["PGGSSENCMODE"] = "disable"
+        listener = self._listener()
+        web = ["--database", database.url(WEB), "--origin", self.settings.origin, "--pages", str(self.folder.pages)]
+        web += ["--account", accounts.web, "--socket", str(listener)]
+        work = ["--database", database.url(WORKER)]
+        configuration = self.folder.root / "haproxy.cfg"
+        configuration.write_text(proxy.configuration(self.settings, self.folder))
+        return [
+            Piece("recorder", [*python, "deskyard.control.recorder", database.url(RECORDER), accounts.recorder], bare),
+            Piece("web", [*python, "deskyard.control.api", *web], bare, sockets=(listener,)),
+            Piece(
+                "worker", [*python, "deskyard.control.jobs.worker", *work, "--origin", self.settings.origin], os.environ
+            ),
+            Piece("observer", [*python, "deskyard.control.jobs.observer", *work], os.environ),
+            Piece("proxy", ["haproxy", "-W", "-db", "-f", str(configuration)], {"PATH": os.environ["PATH"]}),
+        ]
+
+    def _listener(self) -> int:
+        """The web process's socket: the proxy alone may connect, and it stays while the process changes."""
+        path = self.folder.web_socket
+        path.unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(path))
+        listener.listen(BACKLOG)
+        os.chown(path, 0, ids(self.folder.accounts.proxy)[1])
+        path.chmod(0o660)
+        return listener.detach()
+
+    def _note(self, pieces: Sequence[Piece], postmaster: int) -> None:
+        """Write down who runs, for `control.status`."""
+        running = {piece.name: piece.process.pid for piece in pieces if piece.process is not None}
+        state: dict[str, Any] = {"database": postmaster, **running}
+        path = self.folder.root / "processes.json"
+        text = json.dumps(state)
+        if not path.exists() or path.read_text() != text:
+            draft = path.with_suffix(".new")
+            draft.write_text(text)
+            draft.replace(path)
+
+
+def main() -> None:
+    """Supervise until SIGTERM."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    found = kept(Folder(Path(sys.argv[1])))
+    if found is None:
+        sys.exit(f"{sys.argv[1]} holds no settings: run ./inv control.up")
+    supervisor = Supervisor(found[1], found[0])
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(sign, lambda *_: supervisor.ended.set())
+    supervisor.run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""control.*: Mission Control, in which people and programs drive all desktops of a site."""
+
+from typing import Any
+
+from invoke import Collection, Context, Exit
+
+from deskyard.tasks.front import command, confirm, show
+
+
+@command(
+    help={
+        "site": "the site whose desktops it drives (default: this machine)",
+        "port": "TCP port of its pages and its API (default: 9443)",
+        "yes": "install missing system packages without asking (done by ./inv itself)",
+        "json": "print JSON",
+    }
+)
+def up(_: Context, site: str = "local", port: int = 9443, yes: bool = False, json: bool = False) -> None:
+    """Bring Mission Control up: database, pages, API; prints a link that enrols the first person's passkey."""
+    from deskyard.control.control import Control
+    from deskyard.host.progress import Timings
+
+    timings = Timings()
+    state = Control().up(site, port, timings)
+    show({**state, "seconds": timings.steps}, as_json=json, text=_text(state))
+
+
+@command()
+def down(_: Context) -> None:
+    """End Mission Control's processes; what it knows stays, and desktops run on."""
+    from deskyard.control.control import Control
+
+    Control().down()
+
+
+@command(help={"json": "print JSON"})
+def status(_: Context, json: bool = False) -> None:
+    """Say whether Mission Control runs, and each of its processes; exit code 1 if it is not ready."""
+    from deskyard.control.control import Control
+
+    state = Control().status()
+    show(state, as_json=json, text=_text(state))
+    if not state["ready"]:
+        raise Exit(code=1)
+
+
+@command(
+    positional=["name"],
+    help={
+        "name": "the person's name",
+        "role": "viewer (sees), operator (drives and destroys), admin (keys, people, audit, too)",
+        "remove": "let the person in no more",
+        "yes": "do not ask before a person is removed",
+        "json": "print JSON",
+    },
+)
+def person(
+    _: Context, name: str, role: str = "operator", remove: bool = False, yes: bool = False, json: bool = False
+) -> None:
+    """Add a person, or give one another link to enrol a passkey; the link works once, for half an hour."""
+    from deskyard.control.control import Control
+
+    if remove:
+        if not yes:
+            question = f"{name} can sign in no more, and all sessions end. Type the name to go on: "
+            confirm("control.person", name, name, question, f"add --yes: ./inv control.person {name} --remove --yes")
+        done = Control().remove_person(name)
+        show(done, as_json=json, text=f"{name}: removed")
+        return
+    made = Control().person(name, role)
+    text = f"{name} ({role}) enrols a passkey here, once, within {made['seconds'] // 60} minutes:\n\n  {made['link']}"
+    show(made, as_json=json, text=text)
+
+
+@command(
+    positional=["name"],
+    help={
+        "name": "what the key is for",
+        "scopes": "comma-separated: read, desktops:write, desktops:destroy, chat, admin (default: read)",
+        "workspaces": "comma-separated: the only ones that it sees (default: all)",
+        "days": "how long it is valid (default: 90)",
+        "json": "print JSON",
+    },
+)
+def key(_: Context, name: str, scopes: str = "read", workspaces: str = "", days: int = 90, json: bool = False) -> None:
+    """Make an API key and print it, once: Mission Control keeps only hashes of it."""
+    from deskyard.control.control import Control
+
+    bound = [part.strip() for part in workspaces.split(",") if part.strip()] or None
+    made = Control().key(name, [part.strip() for part in scopes.split(",") if part.strip()], bound, days)
+    show(made, as_json=json, text=made["key"])
+
+
+def _text(state: dict[str, Any]) -> str:
+    word = "ready" if state["ready"] else "running, not ready" if state["running"] else "not running"
+    lines = [f"Mission Control  {state['url'] or '-'}  {word}"]
+    lines += [f"  {name}  {'runs' if runs else 'DOES NOT RUN'}" for name, runs in state["processes"].items()]
+    if state.get("link"):
+        lines += [
+            "",
+            "The first person enrols a passkey here, once, within half an hour:",
+            "",
+            f"  {state['link']}",
+            "",
+        ]
+        lines.append(f"The browser has to trust {state['certificate_authority']} as an authority.")
+    return "\n".join(lines)
+
+
+ns = Collection("control")
+for task in (up, down, status, person, key):
+    ns.add_task(task)

@@ -1,0 +1,55 @@
+"""Does an operation in the worker's tests: what it does follows from the desktop's name.
+
+Each begin and end is a line of the file `effects` in the folder of the environment variable LAB.
+"""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from deskyard.control.confinement import die_with_parent
+
+LAB = Path(os.environ["LAB"])
+
+
+def effect(**values: Any) -> None:
+    with (LAB / "effects").open("a") as file:
+        file.write(json.dumps({**values, "pid": os.getpid()}) + "\n")
+
+
+def tell(**values: Any) -> None:
+    print(json.dumps(values), flush=True)
+
+
+def main() -> int:
+    die_with_parent(signal.SIGKILL)
+    wanted = json.loads(sys.stdin.readline())
+    name = str(wanted["desktop"] or wanted["workspace"]).rpartition(".")[2]
+    effect(event="begin", kind=wanted["kind"], desktop=wanted["desktop"])
+    print(f"{name} begins", file=sys.stderr, flush=True)
+    if name.startswith("fails"):
+        tell(problem={"field": "machine", "value": name, "reason": "did not start", "remedy": "look at it"})
+        return 1
+    if name.startswith("crashes"):
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if name.startswith("blocks"):
+        # Until somebody writes into it: nothing is asked again and again.
+        (LAB / "gates" / name).open().read()
+    if wanted["kind"] == "desktop.chat":
+        for part in ("I heard: ", wanted["input"]["text"]):
+            tell(part=part)
+        if "never ends" in wanted["input"]["text"]:
+            signal.pause()
+    effect(event="end", kind=wanted["kind"], desktop=wanted["desktop"])
+    if wanted["kind"] == "desktop.session":
+        tell(secret={"link": "https://lab.localhost/#ticket", "expiresAt": 1})
+    else:
+        tell(result={"seen": wanted["input"]})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

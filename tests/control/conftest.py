@@ -1,0 +1,38 @@
+"""One Mission Control for all tests of the folder; each finds it empty."""
+
+import os
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.control.lab import EVERYTHING, Lab, lab
+
+
+@pytest.fixture(scope="session")
+def whole() -> Iterator[Lab]:
+    if os.geteuid() != 0:
+        if os.environ.get("CI"):
+            pytest.fail("processes with accounts of their own need root")
+        pytest.skip("processes with accounts of their own need root")
+    with lab() as found:
+        yield found
+
+
+@pytest.fixture
+def mission(whole: Lab) -> Iterator[Lab]:
+    whole.clear()
+    for name in ("web", "worker", "recorder"):
+        if name not in whole.processes:
+            getattr(whole, name)()
+    yield whole
+    # What still runs is not the next test's.
+    for row in whole.link.execute("select id from operation where state = 'running'").fetchall():
+        whole.link.execute("update operation set state = 'cancelled', attempt = attempt + 1 where id = %s", [row["id"]])
+
+
+@pytest.fixture
+def owner(mission: Lab) -> Iterator[httpx.Client]:
+    """A client whose key may do everything."""
+    with mission.client(mission.key(*EVERYTHING)) as client:
+        yield client

@@ -1,0 +1,204 @@
+"""Mission Control on real parts: PostgreSQL, the web process as an account without rights, recorder and worker.
+
+Only what moves machines is a double: `child.py`.
+"""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+from psycopg.rows import dict_row
+
+from deskyard.control.folder import Accounts, Folder
+from deskyard.control.people.keys import Key
+from deskyard.control.store import cluster, migration
+from deskyard.control.store.cluster import OWNER, RECORDER, WEB, WORKER, Cluster
+from deskyard.host.deadline import Deadline
+
+TREE = Path(__file__).resolve().parents[2]
+ORIGIN = "https://mission.localhost:9443"
+WAIT_SECONDS = 60.0
+# Shorter than in earnest, so that a killed worker's operation comes back soon.
+LEASE_SECONDS = 3.0
+# Accounts that every machine has: tests make none.
+ACCOUNTS = Accounts(web="nobody", recorder="daemon", proxy="games")
+EVERYTHING = ("read", "desktops:write", "desktops:destroy", "chat", "admin")
+
+Link = psycopg.Connection[dict[str, Any]]
+
+
+@dataclass
+class Lab:
+    """One Mission Control; `link` is a connection of its owner, who may do what observer and host do."""
+
+    folder: Folder
+    link: Link
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def path(self) -> Path:
+        """Where the double notes what it did."""
+        return self.folder.root / "lab"
+
+    def url(self, role: str) -> str:
+        """The address of the database for a role."""
+        return Cluster(self.folder).url(role)
+
+    def start(self, name: str, *argv: str, sockets: tuple[int, ...] = ()) -> None:
+        """Start one of the processes under a name."""
+        with (self.folder.logs / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                [sys.executable, "-m", *argv],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=TREE,
+                env={**os.environ, "LAB": str(self.path)},
+                pass_fds=sockets,
+            )
+
+    def web(self) -> None:
+        """Start the web process on its socket, and wait until it answers."""
+        self.folder.web_socket.unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(self.folder.web_socket))
+            listener.listen(64)
+            number = listener.fileno()
+            options = ["--database", self.url(WEB), "--origin", ORIGIN, "--pages", str(self.folder.pages)]
+            options += ["--account", ACCOUNTS.web, "--socket", str(number)]
+            self.start("web", "deskyard.control.api", *options, sockets=(number,))
+        with self.client() as client:
+            # It may be handed the socket before it serves: the answer comes when it does.
+            assert client.get("/healthz", timeout=WAIT_SECONDS).status_code == 200, self.log("web")
+
+    def worker(self, name: str = "worker") -> None:
+        """Start a worker."""
+        options = ["--database", self.url(WORKER), "--origin", ORIGIN, "--lease", str(LEASE_SECONDS)]
+        self.start(name, "deskyard.control.jobs.worker", *options, "--child", sys.executable, "-m", "tests.control.child")
+
+    def recorder(self) -> None:
+        """Start the recorder."""
+        self.start("recorder", "deskyard.control.recorder", self.url(RECORDER), ACCOUNTS.recorder)
+
+    def end(self, name: str, sign: int = signal.SIGKILL) -> None:
+        """End one of the processes."""
+        process = self.processes.pop(name)
+        process.send_signal(sign)
+        process.wait(WAIT_SECONDS)
+
+    def log(self, name: str) -> str:
+        """What a process printed."""
+        return (self.folder.logs / f"{name}.log").read_text(errors="replace")
+
+    def client(self, key: str | None = None) -> httpx.Client:
+        """A client of the API on the web process's socket."""
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        transport = httpx.HTTPTransport(uds=str(self.folder.web_socket))
+        return httpx.Client(transport=transport, base_url=ORIGIN.replace("https", "http"), headers=headers, timeout=WAIT_SECONDS)
+
+    def key(self, *scopes: str, workspaces: list[str] | None = None) -> str:
+        """An API key, made as the host makes one."""
+        key = Key.fresh()
+        self.link.execute(
+            "insert into api_key (id, name, auth_hash, scopes, workspaces, expires_at)"
+            " values (%s, 'test', %s, %s, %s, now() + interval '1 hour')",
+            [key.id, key.auth_hash, list(scopes), workspaces],
+        )
+        self.link.execute("insert into key_proof (key_id, secret) values (%s, %s)", [key.id, key.proof_secret])
+        return key.text
+
+    def declare(self, workspace: str, *desktops: str, state: str = "ready") -> None:
+        """A workspace with desktops, as the observer writes them down."""
+        query = "insert into workspace (id, site) values (%s, 'local') on conflict (id) do update set gone_at = null"
+        self.link.execute(query, [workspace])
+        for name in desktops:
+            self.link.execute(
+                "insert into desktop (id, workspace_id, name, tier, image, address, state)"
+                " values (%s, %s, %s, 'free', 'desktop', '10.0.0.2', %s)"
+                " on conflict (id) do update set state = excluded.state, gone_at = null",
+                [f"{workspace}.{name}", workspace, name, state],
+            )
+
+    def gate(self, name: str) -> Path:
+        """What the double of a desktop called `name` waits for: writing into it lets it go on."""
+        path = self.path / "gates" / name
+        if not path.exists():
+            os.mkfifo(path)
+        return path
+
+    def open(self, name: str) -> None:
+        """Let the double of a desktop go on; it has to be waiting."""
+        self.gate(name).write_text("go\n")
+
+    def effects(self, desktop: str) -> list[str]:
+        """What the double did with a desktop: `begin`, `end`, in order."""
+        path = self.path / "effects"
+        lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        return [line["event"] for line in lines if line["desktop"] == desktop]
+
+    def until(self, query: str, values: list[Any]) -> dict[str, Any]:
+        """The first row of a query, as soon as it has one; the database says when something changed."""
+        with psycopg.connect(self.url(OWNER), autocommit=True, row_factory=dict_row) as link:
+            link.execute("listen event")
+            link.execute("listen audit")
+            deadline = Deadline(WAIT_SECONDS)
+            while (row := link.execute(query.encode(), values).fetchone()) is None:
+                assert not deadline.is_over, f"{query} {values}: not in {WAIT_SECONDS} s\n{self.log('worker')}"
+                for _ in link.notifies(timeout=1, stop_after=1):
+                    pass
+            return row
+
+    def state(self, operation: str, *states: str) -> dict[str, Any]:
+        """An operation, as soon as it is in one of these states."""
+        return self.until("select * from operation where id = %s and state = any(%s)", [operation, list(states)])
+
+    def clear(self) -> None:
+        """Forget all that a test left."""
+        tables = "event, message, conversation, idempotency, operation_log, operation_secret, intent_used, desktop"
+        self.link.execute(f"truncate {tables}, operation, workspace, api_key, key_proof, session, passkey cascade")
+        self.link.execute("truncate enrolment, challenge, person cascade")
+        shutil.rmtree(self.path, ignore_errors=True)
+        (self.path / "gates").mkdir(parents=True)
+
+
+@contextmanager
+def lab() -> Iterator[Lab]:
+    """A whole Mission Control, gone at the end."""
+    root = Path(tempfile.mkdtemp(prefix="deskyard-control."))
+    root.chmod(0o711)
+    folder = Folder(root, ACCOUNTS)
+    postmaster: subprocess.Popen[bytes] | None = None
+    found: Lab | None = None
+    try:
+        folder.lay_out()
+        (folder.pages / "index.html").write_text("<!doctype html><title>Mission Control</title>")
+        database = Cluster(folder)
+        database.make()
+        postmaster = database.start()
+        migration.migrate(database.url(OWNER))
+        link = psycopg.connect(database.url(OWNER), autocommit=True, row_factory=dict_row)
+        found = Lab(folder, link)
+        (found.path / "gates").mkdir(parents=True)
+        found.web()
+        found.worker()
+        found.recorder()
+        yield found
+    finally:
+        for name in tuple(found.processes) if found else ():
+            assert found is not None
+            found.end(name)
+        if postmaster is not None:
+            cluster.stop(postmaster)
+        shutil.rmtree(root, ignore_errors=True)

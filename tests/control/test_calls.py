@@ -1,0 +1,171 @@
+"""The API as programs call it."""
+
+import httpx
+import pytest
+
+from tests.control.lab import Lab
+
+
+def test_desktops_are_listed_part_by_part_whatever_comes_between(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", *(f"d{number}" for number in range(5)))
+    first = owner.get("/api/desktops", params={"limit": 2}).json()
+    mission.declare("lab", "d0a")
+    second = owner.get("/api/desktops", params={"limit": 10, "after": first["nextCursor"]}).json()
+    assert [desktop["id"] for desktop in first["items"]] == ["lab.d0", "lab.d1"]
+    assert [desktop["id"] for desktop in second["items"]] == ["lab.d2", "lab.d3", "lab.d4"]
+    assert (first["total"], second["nextCursor"]) == (5, None)
+
+
+def test_desktops_are_filtered_by_workspace_state_and_name(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "alpha", "beta")
+    mission.declare("other", "alpha", state="stopped")
+    found = {
+        filter: [desktop["id"] for desktop in owner.get(f"/api/desktops?{filter}").json()["items"]]
+        for filter in ("workspace=lab", "state=stopped", "q=ALPHA", "workspace=lab&q=bet", "tier=max")
+    }
+    assert found == {
+        "workspace=lab": ["lab.alpha", "lab.beta"],
+        "state=stopped": ["other.alpha"],
+        "q=ALPHA": ["lab.alpha", "other.alpha"],
+        "workspace=lab&q=bet": ["lab.beta"],
+        "tier=max": [],
+    }
+
+
+def test_a_desktop_is_created_started_stopped_restarted_and_destroyed(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "first")
+    wanted = {"name": "second", "workspaceId": "lab", "tier": "free", "image": "desktop", "keys": []}
+    created = owner.post("/api/desktops", json=wanted, headers={"Prefer": "wait=30"})
+    assert (created.status_code, created.json()["state"]) == (202, "done"), created.text
+    assert created.headers["location"] == f"/api/operations/{created.json()['id']}"
+    for verb in ("stop", "start", "restart", "destroy"):
+        done = owner.post(f"/api/desktops/lab.first/{verb}", headers={"Prefer": "wait=30"})
+        assert (done.status_code, done.json()["state"]) == (202, "done"), done.text
+    assert mission.effects("lab.first") == ["begin", "end"] * 4
+
+
+def test_nobody_is_answered_without_a_key(mission: Lab) -> None:
+    with mission.client() as stranger:
+        answers = {path: stranger.get(path).status_code for path in ("/api/desktops", "/api/me", "/api/events")}
+        assert answers == dict.fromkeys(answers, 401)
+        assert stranger.get("/api/desktops").headers["www-authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize("change", ["shorter", "other", "revoked"])
+def test_a_key_that_is_not_whole_opens_nothing(mission: Lab, change: str) -> None:
+    key = mission.key("read")
+    match change:
+        case "shorter":
+            key = key[:-1]
+        case "other":
+            key = key.replace(key[17:20], "AAA" if key[17:20] != "AAA" else "BBB")
+        case "revoked":
+            mission.link.execute("update api_key set revoked_at = now()")
+    with mission.client(key) as client:
+        assert client.get("/api/desktops").status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("call", "scope"),
+    [
+        (("POST", "/api/desktops/lab.first/stop"), "desktops:write"),
+        (("DELETE", "/api/desktops/lab.first"), "desktops:destroy"),
+        (("POST", "/api/desktops/lab.first/chat"), "chat"),
+        (("GET", "/api/audit"), "admin"),
+        (("GET", "/api/keys"), "admin"),
+    ],
+)
+def test_what_a_key_may_not_is_refused_and_does_nothing(mission: Lab, call: tuple[str, str], scope: str) -> None:
+    mission.declare("lab", "first")
+    others = {"read", "desktops:write", "desktops:destroy", "chat", "admin"} - {scope}
+    with mission.client(mission.key(*others)) as client:
+        answer = client.request(*call, json={"message": "hello"} if call[1].endswith("chat") else None)
+    assert (answer.status_code, answer.json()["value"]) == (403, scope)
+    assert mission.link.execute("select count(*) as count from operation").fetchone() == {"count": 0}
+
+
+def test_a_key_that_is_bound_to_a_workspace_sees_no_other(mission: Lab) -> None:
+    mission.declare("mine", "first")
+    mission.declare("theirs", "first")
+    with mission.client(mission.key("read", "desktops:write", workspaces=["mine"])) as client:
+        assert [desktop["id"] for desktop in client.get("/api/desktops").json()["items"]] == ["mine.first"]
+        assert [found["id"] for found in client.get("/api/workspaces").json()["items"]] == ["mine"]
+        assert client.get("/api/desktops/theirs.first").status_code == 404
+        assert client.post("/api/desktops/theirs.first/stop").status_code == 404
+        selector = {"action": "stop", "selector": {}, "expectedCount": 1}
+        assert client.post("/api/fleet/actions", json=selector).json()["desktops"] == ["mine.first"]
+
+
+def test_the_same_request_sent_again_is_done_once(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "first")
+    headers = {"Idempotency-Key": "just-once", "Prefer": "wait=30"}
+    first = owner.post("/api/desktops/lab.first/restart", headers=headers).json()
+    again = owner.post("/api/desktops/lab.first/restart", headers=headers).json()
+    other = owner.post("/api/desktops/lab.first/stop", headers=headers)
+    assert (first["id"], first["state"]) == (again["id"], "done")
+    assert (other.status_code, other.json()["field"]) == (422, "Idempotency-Key")
+    assert mission.effects("lab.first") == ["begin", "end"]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"name": "Bad Name", "workspaceId": "lab"}, "name"),
+        ({"name": "good", "workspaceId": "lab", "colour": "red"}, "colour"),
+        ({"workspaceId": "lab"}, "name"),
+        ({"name": "good", "workspaceId": "absent"}, "workspaceId"),
+        ({"name": "first", "workspaceId": "lab"}, "name"),
+    ],
+)
+def test_a_desktop_that_cannot_be_is_refused_by_its_field(
+    mission: Lab, owner: httpx.Client, body: dict[str, str], field: str
+) -> None:
+    mission.declare("lab", "first")
+    answer = owner.post("/api/desktops", json=body)
+    assert answer.status_code in (404, 409, 422), answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["field"] == field and answer.json()["remedy"]
+
+
+def test_a_body_without_end_is_refused(owner: httpx.Client) -> None:
+    def endless() -> object:
+        while True:
+            yield b"x" * 65536
+
+    answer = owner.post("/api/desktops", content=endless())  # type: ignore[arg-type]
+    assert answer.status_code == 413
+
+
+def test_many_are_moved_only_if_they_are_as_many_as_was_seen(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "d1", "d2")
+    mission.declare("other", "d1")
+    wanted = {"action": "stop", "selector": {"workspace": "lab"}, "expectedCount": 3}
+    assert owner.post("/api/fleet/actions", json={**wanted, "dryRun": True}).json() == {
+        "count": 2,
+        "desktops": ["lab.d1", "lab.d2"],
+        "operations": [],
+    }
+    refused = owner.post("/api/fleet/actions", json=wanted)
+    assert (refused.status_code, refused.json()["field"]) == (409, "expectedCount")
+    headers = {"Idempotency-Key": "all-of-lab"}
+    done = owner.post("/api/fleet/actions", json={**wanted, "expectedCount": 2}, headers=headers).json()
+    again = owner.post("/api/fleet/actions", json={**wanted, "expectedCount": 2}, headers=headers).json()
+    assert len(done["operations"]) == 2 and done == again
+    for operation in done["operations"]:
+        mission.state(operation, "done")
+    assert mission.effects("other.d1") == []
+
+
+def test_every_answer_keeps_browsers_from_what_they_need_not_do(owner: httpx.Client) -> None:
+    for path in ("/fleet", "/api/desktops", "/nothing.js", "/healthz"):
+        headers = owner.get(path).headers
+        assert "script-src 'self'" in headers["content-security-policy"]
+        assert "frame-ancestors 'none'" in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+    assert owner.get("/api/desktops").headers["cache-control"] == "no-store"
+
+
+def test_the_api_describes_itself_as_openapi_3_1(owner: httpx.Client) -> None:
+    found = owner.get("/api/openapi.json").json()
+    assert found["openapi"].startswith("3.1")
+    assert {"/api/desktops", "/api/desktops/{id}/chat", "/api/operations/{id}"} <= set(found["paths"])
