@@ -144,9 +144,16 @@ class Lab:
 
     def effects(self, desktop: str) -> list[str]:
         """What the double did with a desktop: `begin`, `end`, in order."""
+        return [line["event"] for line in self._done(desktop)]
+
+    def pids(self, desktop: str) -> list[int]:
+        """The processes of the double that did something with a desktop."""
+        return [line["pid"] for line in self._done(desktop)]
+
+    def _done(self, desktop: str) -> list[dict[str, Any]]:
         path = self.path / "effects"
         lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-        return [line["event"] for line in lines if line["desktop"] == desktop]
+        return [line for line in lines if line["desktop"] == desktop]
 
     def until(self, query: str, values: list[Any]) -> dict[str, Any]:
         """The first row of a query, as soon as it has one; the database says when something changed."""

@@ -127,13 +127,14 @@ def test_a_desktop_that_cannot_be_is_refused_by_its_field(
     assert answer.json()["field"] == field and answer.json()["remedy"]
 
 
-def test_a_body_without_end_is_refused(owner: httpx.Client) -> None:
-    def endless() -> object:
-        while True:
-            yield b"x" * 65536
-
-    answer = owner.post("/api/desktops", content=endless())  # type: ignore[arg-type]
-    assert answer.status_code == 413
+def test_a_body_that_says_no_length_is_not_read_without_end(owner: httpx.Client) -> None:
+    parts = (b"x" * 65536 for _ in range(40))
+    try:
+        assert owner.post("/api/desktops", content=parts, timeout=20).status_code == 413
+    except (httpx.WriteError, httpx.ReadError):
+        # It may hang up before all is written.
+        pass
+    assert owner.get("/healthz").status_code == 200
 
 
 def test_many_are_moved_only_if_they_are_as_many_as_was_seen(mission: Lab, owner: httpx.Client) -> None:

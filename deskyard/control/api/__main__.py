@@ -11,6 +11,7 @@ import logging
 import pkgutil
 import signal
 import socket
+import warnings
 from pathlib import Path
 
 import uvicorn
@@ -32,7 +33,7 @@ def preload() -> None:
         for module in pkgutil.walk_packages(package.__path__, f"{name}.", onerror=lambda _: None):
             # Some are for programs that are not here.
             if not module.name.endswith("__main__"):
-                with contextlib.suppress(Exception):
+                with contextlib.suppress(Exception), warnings.catch_warnings(action="ignore"):
                     importlib.import_module(module.name)
 
 

@@ -16,6 +16,7 @@ from deskyard.control.api import rows
 from deskyard.control.api.caller import Caller, Link
 from deskyard.control.api.forms import Operation
 from deskyard.control.api.problem import Problem
+from deskyard.host.deadline import Deadline
 
 KEY = re.compile(r"[\x21-\x7e]{1,200}\Z")
 MOST_WAITING_SECONDS = 60
@@ -122,18 +123,15 @@ async def accepted(request: Request, response: Response, link: Link, id: str) ->
 
 async def ended(request: Request, link: Link, id: str, seconds: float) -> bool:
     """Wait for the end of an operation; false if the time is over first."""
-
-    async def wait() -> None:
-        async with request.app.state.feed.listening() as news:
-            while True:
-                await link.commit()
-                found = await rows.row(link, "select state from operation where id = %s", [id])
-                if found is None or found["state"] in ENDED:
-                    return
-                await news.changed(id)
-
-    try:
-        await asyncio.wait_for(wait(), seconds)
-    except TimeoutError:
-        return False
-    return True
+    deadline = Deadline(seconds)
+    async with request.app.state.feed.listening() as news:
+        while True:
+            found = await rows.row(link, "select state from operation where id = %s", [id])
+            await link.commit()
+            if found is None or found["state"] in ENDED:
+                return True
+            try:
+                # Only this is given up: a query that is cut short would take its connection with it.
+                await asyncio.wait_for(news.changed(id), deadline.left)
+            except TimeoutError:
+                return False

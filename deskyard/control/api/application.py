@@ -52,6 +52,7 @@ def create(url: str, origin: str, files: Pages) -> FastAPI:
     app.add_exception_handler(DeskyardError, problem.refused)
     app.add_exception_handler(RequestValidationError, problem.invalid)
     app.add_exception_handler(HTTPException, problem.plain)
+    app.add_exception_handler(Exception, problem.broken)
     for module in (desktops, workspaces, operations, chat, signing, people, settings, meta, pages):
         app.include_router(module.router)
     app.add_middleware(Frame)

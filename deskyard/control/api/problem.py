@@ -44,6 +44,12 @@ async def refused(_: Request, error: Exception) -> JSONResponse:
     return answer(status, error, headers)
 
 
+async def broken(_: Request, error: Exception) -> JSONResponse:
+    """The answer where this code is wrong: the log has the rest."""
+    problem = DeskyardError("server", None, f"could not do it ({type(error).__name__})", "see the log of web, try again")
+    return answer(HTTPStatus.INTERNAL_SERVER_ERROR, problem)
+
+
 async def invalid(_: Request, error: Exception) -> JSONResponse:
     """The answer to a body or parameter of another form; what was sent is not repeated, it may be a secret."""
     assert isinstance(error, RequestValidationError)

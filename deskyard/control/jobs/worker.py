@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = argparse.ArgumentParser(prog="deskyard.control.jobs.worker")
     options.add_argument("--database", required=True)
     options.add_argument("--origin", required=True)
-    options.add_argument("--child", nargs="+", default=CHILD, help="program that does an operation")
+    options.add_argument("--child", nargs=argparse.REMAINDER, default=CHILD, help="program that does an operation")
     options.add_argument("--lease", type=float, default=claims.LEASE_SECONDS, help="seconds")
     chosen = options.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")

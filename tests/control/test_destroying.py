@@ -1,0 +1,112 @@
+"""What takes data away needs a signature or a key's proof, which the worker checks: the web process's word is none."""
+
+import json
+import secrets
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from psycopg.types.json import Jsonb
+
+from deskyard.control.people.intent import Intent
+from tests.control.lab import Lab
+from tests.control.people import Person, enrolled
+
+
+@pytest.fixture
+def person(mission: Lab) -> Iterator[Person]:
+    mission.declare("lab", "first", "second")
+    with mission.client() as client:
+        yield enrolled(mission, client, "ada", "operator")
+
+
+def forged(mission: Lab, proof: Any, desktop: str = "lab.first") -> dict[str, Any]:
+    """What a taken web process could write down by itself; the operation at its end."""
+    id = f"op_{secrets.token_hex(8)}"
+    mission.link.execute(
+        "insert into operation (id, kind, workspace_id, desktop_id, lane, proof, actor)"
+        " values (%s, 'desktop.destroy', 'lab', %s, 'workspace:lab', %s, 'person:ada')",
+        [id, desktop, Jsonb(proof) if proof is not None else None],
+    )
+    return mission.state(id, "done", "failed")
+
+
+def test_a_person_destroys_what_the_passkey_signed(mission: Lab, person: Person) -> None:
+    asked = person.call("POST", "/api/intents", {"kind": "desktop.destroy", "target": "lab.first"}).json()
+    assert "lab.first" in asked["text"] and "all its data" in asked["text"]
+    signed = person.signed("desktop.destroy", "lab.first")
+    done = person.call("DELETE", "/api/desktops/lab.first", signed, Prefer="wait=30")
+    assert done.json()["state"] == "done", done.text
+    assert mission.effects("lab.first") == ["begin", "end"]
+
+
+def test_without_a_signature_nothing_is_destroyed(mission: Lab, person: Person) -> None:
+    answer = person.call("DELETE", "/api/desktops/lab.first", {})
+    assert (answer.status_code, answer.json()["field"]) == (403, "intent")
+    assert forged(mission, None)["state"] == "failed"
+    assert mission.effects("lab.first") == []
+
+
+def test_a_signature_is_for_one_desktop(mission: Lab, person: Person) -> None:
+    signed = person.signed("desktop.destroy", "lab.second")
+    assert person.call("DELETE", "/api/desktops/lab.first", signed).status_code == 422
+    assert forged(mission, signed["intent"])["state"] == "failed"
+    changed = {**signed["intent"], "intent": {**signed["intent"]["intent"], "target": "lab.first"}}
+    assert forged(mission, changed)["state"] == "failed"
+    assert mission.effects("lab.first") == []
+
+
+def test_a_signature_counts_once(mission: Lab, person: Person) -> None:
+    signed = person.signed("desktop.destroy", "lab.first")["intent"]
+    assert forged(mission, signed)["state"] == "done"
+    again = forged(mission, signed)
+    assert (again["state"], again["problem"]["reason"]) == ("failed", "was used before")
+
+
+def test_a_signature_of_long_ago_or_for_ever_counts_nothing(mission: Lab, person: Person) -> None:
+    for expires in (int(time.time()) - 1, int(time.time()) + 10_000):
+        intent = Intent("desktop.destroy", "lab.first", secrets.token_hex(16), expires)
+        options = {"challenge": _challenge(intent)}
+        proof = {"intent": intent.as_dict(), "credential": person.passkey.get(options)}
+        assert forged(mission, proof)["state"] == "failed"
+    assert mission.effects("lab.first") == []
+
+
+def test_a_signature_by_a_strangers_passkey_counts_nothing(mission: Lab, person: Person) -> None:
+    person.passkey.id = secrets.token_bytes(16)
+    assert forged(mission, person.signed("desktop.destroy", "lab.first")["intent"])["state"] == "failed"
+
+
+def test_a_viewers_signature_counts_nothing(mission: Lab, person: Person) -> None:
+    signed = person.signed("desktop.destroy", "lab.first")["intent"]
+    mission.link.execute("update person set role = 'viewer'")
+    assert forged(mission, signed)["state"] == "failed"
+
+
+def test_a_key_with_its_scope_destroys_and_without_it_cannot(mission: Lab, person: Person) -> None:
+    with mission.client(mission.key("read", "desktops:destroy")) as client:
+        done = client.delete("/api/desktops/lab.first", headers={"Prefer": "wait=30"})
+    assert done.json()["state"] == "done", done.text
+    with mission.client(mission.key("read", "desktops:write")) as client:
+        assert client.delete("/api/desktops/lab.second").status_code == 403
+    assert mission.effects("lab.second") == []
+
+
+def test_a_keys_proof_is_for_one_intent_of_that_key(mission: Lab, person: Person) -> None:
+    with mission.client(mission.key("read", "desktops:destroy")) as client:
+        operation = client.delete("/api/desktops/lab.first", headers={"Prefer": "wait=30"}).json()["id"]
+    row = mission.link.execute("select proof from operation where id = %s", [operation]).fetchone()
+    assert row is not None
+    proof = row["proof"]
+    moved = {**proof, "intent": {**proof["intent"], "target": "lab.second", "nonce": secrets.token_hex(16)}}
+    assert forged(mission, moved, "lab.second")["state"] == "failed"
+    assert forged(mission, proof)["problem"]["reason"] == "was used before"
+    assert "proof" not in json.dumps(mission.link.execute("select * from audit_entry").fetchall(), default=str)
+
+
+def _challenge(intent: Intent) -> str:
+    from webauthn.helpers import bytes_to_base64url
+
+    return bytes_to_base64url(intent.challenge)

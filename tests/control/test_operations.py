@@ -1,0 +1,203 @@
+"""The queue: one at a time, in order, never lost, never twice."""
+
+import random
+import signal
+import threading
+
+import httpx
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+
+from deskyard.control.jobs import claim as claims
+from deskyard.control.store.cluster import WORKER
+from deskyard.host.background import start_time
+from tests.control.lab import Lab
+
+
+def want(owner: httpx.Client, desktop: str, verb: str = "restart") -> str:
+    answer = owner.post(f"/api/desktops/{desktop}/{verb}")
+    assert answer.status_code == 202, answer.text
+    return str(answer.json()["id"])
+
+
+def begun(mission: Lab, operation: str) -> None:
+    """Until its child has said that it began."""
+    mission.until("select 1 from operation_log where operation_id = %s", [operation])
+
+
+def test_of_a_workspace_runs_one_at_a_time_and_the_next_says_why_it_waits(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "blocks", "after")
+    mission.declare("other", "free")
+    mission.gate("blocks")
+    first = want(owner, "lab.blocks")
+    begun(mission, first)
+    second, third = want(owner, "lab.after"), want(owner, "other.free")
+    mission.state(third, "done")
+    waiting = owner.get(f"/api/operations/{second}").json()
+    assert (waiting["state"], waiting["position"]) == ("queued", 1)
+    assert first in waiting["why"] and "lab" in waiting["why"]
+    mission.open("blocks")
+    mission.state(second, "done")
+    assert mission.effects("lab.blocks") == mission.effects("lab.after") == ["begin", "end"]
+
+
+def test_what_an_operation_says_is_kept_line_by_line(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "first")
+    operation = want(owner, "lab.first")
+    mission.state(operation, "done")
+    log = owner.get(f"/api/operations/{operation}/log").json()["items"]
+    assert [(line["number"], line["line"]) for line in log] == [(1, "first begins")]
+    assert owner.get(f"/api/operations/{operation}/log?after=1").json()["items"] == []
+
+
+def test_a_failure_tells_what_was_wrong_and_can_be_tried_again(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "fails")
+    operation = want(owner, "lab.fails")
+    mission.state(operation, "failed")
+    problem = owner.get(f"/api/operations/{operation}").json()["problem"]
+    assert problem == {"field": "machine", "value": "fails", "reason": "did not start", "remedy": "look at it"}
+    again = owner.post(f"/api/operations/{operation}/retry").json()
+    assert again["id"] != operation
+    mission.state(again["id"], "failed")
+    assert owner.post(f"/api/operations/{again['id']}/retry").status_code == 202
+
+
+def test_a_child_that_crashes_is_a_failure_not_a_success(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "crashes")
+    operation = want(owner, "lab.crashes")
+    mission.state(operation, "failed")
+    assert "-11" in owner.get(f"/api/operations/{operation}").json()["problem"]["reason"]
+
+
+def test_an_operation_that_waits_is_cancelled_and_never_begins(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "blocks", "after")
+    mission.gate("blocks")
+    first = want(owner, "lab.blocks")
+    begun(mission, first)
+    second = want(owner, "lab.after")
+    owner.post(f"/api/operations/{second}/cancel")
+    mission.state(second, "cancelled")
+    mission.open("blocks")
+    mission.state(first, "done")
+    assert mission.effects("lab.after") == []
+
+
+def test_an_operation_that_runs_is_cancelled_with_its_program(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "blocks")
+    mission.gate("blocks")
+    operation = want(owner, "lab.blocks")
+    begun(mission, operation)
+    owner.post(f"/api/operations/{operation}/cancel")
+    mission.state(operation, "cancelled")
+    assert mission.effects("lab.blocks") == ["begin"]
+    assert all(start_time(pid) is None for pid in mission.pids("lab.blocks"))
+
+
+def test_the_operation_of_a_killed_worker_is_done_by_the_next(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "blocks")
+    mission.gate("blocks")
+    operation = want(owner, "lab.blocks")
+    begun(mission, operation)
+    mission.end("worker", signal.SIGKILL)
+    mission.worker()
+    mission.until("select 1 from operation where id = %s and attempt = 2", [operation])
+    mission.until("select 1 from operation_log where operation_id = %s and attempt = 2", [operation])
+    mission.open("blocks")
+    mission.state(operation, "done")
+    # The first one's child ended with its worker, before it had done anything.
+    assert mission.effects("lab.blocks") == ["begin", "begin", "end"]
+
+
+def test_a_worker_that_stood_still_does_not_write_over_its_successor(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "blocks")
+    mission.gate("blocks")
+    operation = want(owner, "lab.blocks")
+    begun(mission, operation)
+    mission.processes["worker"].send_signal(signal.SIGSTOP)
+    mission.worker("second")
+    try:
+        mission.until("select 1 from operation where id = %s and attempt = 2", [operation])
+        mission.processes["worker"].send_signal(signal.SIGCONT)
+        mission.until("select 1 from operation_log where operation_id = %s and attempt = 2", [operation])
+        row = mission.link.execute("select worker from operation where id = %s", [operation]).fetchone()
+        assert row is not None and f"-{mission.processes['second'].pid}-" in row["worker"]
+        mission.open("blocks")
+        mission.state(operation, "done")
+    finally:
+        mission.end("second")
+
+
+def test_an_operation_that_takes_every_worker_with_it_ends_as_failed(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "blocks")
+    mission.end("worker")
+    operation = want(owner, "lab.blocks")
+    mission.link.execute(
+        "update operation set state = 'running', attempt = %s, lease_until = now() where id = %s",
+        [claims.MOST_ATTEMPTS, operation],
+    )
+    mission.worker()
+    mission.state(operation, "failed")
+    assert "worker ended" in owner.get(f"/api/operations/{operation}").json()["problem"]["reason"]
+
+
+def test_without_a_worker_an_operation_says_that_none_runs(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "first")
+    mission.end("worker")
+    mission.link.execute("delete from worker")
+    operation = want(owner, "lab.first")
+    assert "no worker" in owner.get(f"/api/operations/{operation}").json()["why"]
+    assert owner.get("/readyz").status_code == 503
+    mission.worker()
+    mission.state(operation, "done")
+
+
+def test_many_claimers_give_each_operation_to_one(mission: Lab, owner: httpx.Client) -> None:
+    mission.end("worker")
+    names = [f"w{number}" for number in range(12)]
+    for name in names:
+        mission.declare(name, "first")
+        for _ in range(2):
+            want(owner, f"{name}.first")
+    claimed: list[str] = []
+
+    def take() -> None:
+        with psycopg.connect(mission.url(WORKER), autocommit=True, row_factory=dict_row) as link:
+            misses = 0
+            while misses < 3:
+                held = claims.claim(link, "test")
+                misses = misses + 1 if held is None else 0
+                if held is not None:
+                    claimed.append(held.id)
+                    assert claims.finish(link, held, "done")
+
+    threads = [threading.Thread(target=take) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(claimed) == len(set(claimed)) == 24
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_killed_anywhere_again_and_again_nothing_is_lost_or_done_twice(
+    mission: Lab, owner: httpx.Client, seed: int
+) -> None:
+    chance = random.Random(seed)
+    names = [f"w{number}" for number in range(4)]
+    for name in names:
+        mission.declare(name, "first")
+    operations = []
+    for number in range(12):
+        operations.append(want(owner, f"{chance.choice(names)}.first"))
+        if number % 4 == chance.randrange(4):
+            victim = chance.choice(["worker", "web", "recorder"])
+            mission.end(victim, signal.SIGKILL)
+            getattr(mission, victim)()
+    for operation in operations:
+        mission.state(operation, "done")
+    ends = sum(mission.effects(f"{name}.first").count("end") for name in names)
+    repeated = sum(row["attempt"] - 1 for row in mission.link.execute("select attempt from operation").fetchall())
+    # At least once each; what is above that are attempts whose worker was killed after its work.
+    assert len(operations) <= ends <= len(operations) + repeated
+    assert owner.get("/api/audit/verify").json()["ok"]
