@@ -23,7 +23,7 @@ from psycopg.rows import dict_row
 
 from deskyard.control.folder import Accounts, Folder
 from deskyard.control.people.keys import Key
-from deskyard.control.store import cluster, migration
+from deskyard.control.store import migration
 from deskyard.control.store.cluster import OWNER, RECORDER, WEB, WORKER, Cluster
 from deskyard.host.deadline import Deadline
 
@@ -207,5 +207,7 @@ def lab() -> Iterator[Lab]:
             assert found is not None
             found.end(name)
         if postmaster is not None:
-            cluster.stop(postmaster)
+            # Nothing of it is kept: it need not write down what it has.
+            postmaster.send_signal(signal.SIGQUIT)
+            postmaster.wait(WAIT_SECONDS)
         shutil.rmtree(root, ignore_errors=True)

@@ -36,7 +36,7 @@ def test_the_cookie_is_for_this_host_alone_and_no_script(mission: Lab, client: h
     options = person.call("POST", "/api/enrol/options", {"token": token}).json()["publicKey"]
     answer = person.call("POST", "/api/enrol", {"token": token, "credential": person.passkey.create(options)})
     cookie = answer.headers["set-cookie"].lower()
-    assert cookie.startswith(f"{COOKIE}=") and "path=/;" in cookie and "domain" not in cookie
+    assert cookie.startswith(f"{COOKIE.lower()}=") and "path=/;" in cookie and "domain" not in cookie
     assert {"httponly", "secure", "samesite=strict"} <= {part.strip() for part in cookie.split(";")}
 
 

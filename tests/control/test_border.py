@@ -1,0 +1,158 @@
+"""What a taken web process can do: its account, its database role and its sockets, used by somebody who means harm."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import httpx
+import psycopg
+import pytest
+
+from deskyard.control.store.cluster import RECORDER, WEB, WORKER
+from tests.control.lab import ACCOUNTS, TREE, Lab
+
+CONFINED = """
+import sys
+sys.path.insert(0, {tree!r})
+import psycopg, socket, os, pathlib, encodings.idna
+from deskyard.control.confinement import confine
+from deskyard.errors import DeskyardError
+confine({account!r})
+{body}
+"""
+
+
+@pytest.fixture
+def taken() -> Callable[..., str]:
+    """Runs a program where the web process runs, with its account; what it prints."""
+
+    def run(body: str) -> str:
+        text = CONFINED.format(tree=str(TREE), account=ACCOUNTS.web, body=body)
+        done = subprocess.run(
+            [sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=False, env={"PATH": ""}
+        )
+        return done.stdout.strip() + done.stderr.strip().rpartition("\n")[2]
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "insert into passkey (id, person_id, name, public_key) select '\\x01', id, 'mine', '\\x01' from person",
+        "update passkey set public_key = '\\x01'",
+        "delete from passkey",
+        "insert into person (id, name, role) values ('x', 'x', 'admin')",
+        "update person set role = 'admin'",
+        "insert into enrolment values ('\\x01', 'x', now())",
+        "insert into api_key (id, name, auth_hash, scopes, expires_at) values ('x', 'x', '\\x01', '{admin}', now())",
+        "update api_key set scopes = '{desktops:destroy}'",
+        "select secret from key_proof",
+        "insert into audit_entry values (1, now(), 'x', 'x', 'x', '{}', '\\x01')",
+        "update audit_entry set actor = 'x'",
+        "delete from audit_entry",
+        "delete from audit_intake",
+        "update audit_intake set actor = 'x'",
+        "insert into operation (id, kind, actor, state) values ('x', 'desktop.start', 'x', 'done')",
+        "insert into operation (id, kind, actor, created_at) values ('x', 'desktop.start', 'x', now())",
+        "update operation set state = 'queued'",
+        "update operation set proof = '{}'",
+        "update operation set input = '{}'",
+        "delete from operation",
+        "update desktop set state = 'ready'",
+        "insert into intent_used (nonce, operation_id) values ('x', 'x')",
+        "delete from intent_used",
+        "insert into operation_log values ('x', 1, now(), 1, 'x')",
+        "update message set text = 'x'",
+        "delete from conversation",
+        "insert into event (kind, subject) values ('x', 'x')",
+        "truncate operation",
+        "create table mine ()",
+        "create temporary table mine ()",
+        "set role mc_worker",
+        "set session authorization mc_owner",
+        "copy operation to program 'id'",
+        "select pg_read_file('/etc/passwd')",
+        "select lo_import('/etc/passwd')",
+        "alter table operation disable trigger all",
+        "drop function note_event() cascade",
+        "alter role mc_web superuser",
+    ],
+)
+def test_the_web_process_cannot(mission: Lab, taken: Callable[..., str], statement: str) -> None:
+    body = f"""
+try:
+    psycopg.connect({mission.url(WEB)!r}, autocommit=True).execute({statement!r})
+    print("DONE")
+except psycopg.errors.InsufficientPrivilege as error:
+    print("refused")
+"""
+    assert taken(body) == "refused"
+
+
+def test_the_web_process_can_write_down_what_is_wanted(mission: Lab, taken: Callable[..., str]) -> None:
+    statement = "insert into operation (id, kind, actor) values ('op_x', 'workspace.none', 'x') returning state"
+    body = f"print(psycopg.connect({mission.url(WEB)!r}).execute({statement!r}).fetchone())"
+    assert taken(body) == "('queued',)"
+
+
+@pytest.mark.parametrize("role", [WORKER, RECORDER, "mc_owner", "postgres"])
+def test_the_web_process_is_nobody_else_for_the_database(mission: Lab, taken: Callable[..., str], role: str) -> None:
+    url = mission.url(WEB).replace(f"user={WEB}", f"user={role}")
+    assert "authentication failed" in taken(f"psycopg.connect({url!r})")
+
+
+def test_the_web_process_has_no_network(mission: Lab, taken: Callable[..., str]) -> None:
+    body = "print(os.listdir('/sys/class/net') and socket.create_connection(('127.0.0.1', 22), 2))"
+    assert "Network is unreachable" in taken(body) or "Errno 101" in taken(body)
+
+
+def test_the_web_process_reads_no_secret_of_the_host(mission: Lab, taken: Callable[..., str]) -> None:
+    secret = mission.folder.root / "tls" / "mission.pem"
+    secret.write_text("private")
+    secret.chmod(0o600)
+    for path in (secret, mission.folder.cluster / "PG_VERSION", mission.folder.root / "logs", "/etc/shadow"):
+        body = f"p = pathlib.Path({str(path)!r}); print(list(p.iterdir()) if p.name == 'logs' else p.read_bytes())"
+        assert "Permission denied" in taken(body), path
+
+
+def test_the_web_process_does_not_become_root_again(mission: Lab, taken: Callable[..., str]) -> None:
+    assert "Operation not permitted" in taken("os.setuid(0)")
+    status = "print([l.split()[1] for l in open('/proc/self/status') if l.startswith(('NoNewPrivs', 'CapEff'))])"
+    assert taken(status) == "['0000000000000000', '1']"
+
+
+def test_the_real_web_process_runs_like_that(mission: Lab) -> None:
+    number = mission.processes["web"].pid
+    with open(f"/proc/{number}/status") as file:
+        fields = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
+    assert int(fields["Uid"].split()[0]) != 0 and fields["CapEff"] == "0" * 16 and fields["NoNewPrivs"] == "1"
+    assert os.readlink(f"/proc/{number}/ns/net") != os.readlink("/proc/self/ns/net")
+
+
+def test_the_worker_cannot_want_anything_by_itself_nor_write_the_audit(mission: Lab) -> None:
+    for statement in (
+        "insert into operation (id, kind, actor) values ('x', 'desktop.destroy', 'x')",
+        "update operation set input = '{}'",
+        "update operation set actor = 'x'",
+        "insert into audit_entry values (1, now(), 'x', 'x', 'x', '{}', '\\x01')",
+        "update person set role = 'admin'",
+        "update passkey set public_key = '\\x01'",
+    ):
+        with psycopg.connect(mission.url(WORKER)) as link, pytest.raises(psycopg.errors.InsufficientPrivilege):
+            link.execute(statement.encode())
+
+
+def test_a_line_of_the_audit_that_was_changed_or_left_out_is_found(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "first")
+    for _ in range(3):
+        operation = owner.post("/api/desktops/lab.first/restart").json()["id"]
+    mission.until("select 1 from audit_entry where detail ->> 'operation' = %s", [operation])
+    assert owner.get("/api/audit/verify").json()["ok"]
+    last = owner.get("/api/audit?limit=1").json()["items"][0]
+    mission.link.execute("update audit_entry set actor = 'somebody' where number = %s", [last["number"]])
+    assert owner.get("/api/audit/verify").json()["problem"] == f"line {last['number']} was changed"
+    mission.link.execute("delete from audit_entry where number = %s - 1", [last["number"]])
+    assert owner.get("/api/audit/verify").json()["problem"] == f"line {last['number'] - 1} is missing"
+    mission.link.execute("truncate audit_entry")

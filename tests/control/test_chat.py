@@ -1,0 +1,113 @@
+"""Conversations: stored before anything is sent, told while the agent speaks, found again."""
+
+import httpx
+
+from tests.control.lab import Lab
+
+
+def test_an_answer_is_kept_beside_what_was_asked(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "first")
+    sent = owner.post("/api/desktops/lab.first/chat", json={"message": "Grüße, 世界"}).json()
+    mission.state(sent["operationId"], "done")
+    messages = owner.get(f"/api/conversations/{sent['conversationId']}/messages").json()["items"]
+    assert [(message["role"], message["state"], message["text"]) for message in messages] == [
+        ("person", "done", "Grüße, 世界"),
+        ("agent", "done", "I heard: Grüße, 世界"),
+    ]
+
+
+def test_a_conversation_goes_on_turn_by_turn(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "first")
+    first = owner.post("/api/desktops/lab.first/chat", json={"message": "one"}).json()
+    body = {"message": "two", "conversationId": first["conversationId"]}
+    second = owner.post("/api/desktops/lab.first/chat", json=body).json()
+    mission.state(second["operationId"], "done")
+    messages = owner.get(f"/api/conversations/{first['conversationId']}/messages").json()["items"]
+    assert {message["text"] for message in messages} == {"one", "two", "I heard: one", "I heard: two"}
+    assert owner.post("/api/desktops/lab.second/chat", json=body).status_code == 404
+    mission.declare("lab", "second")
+    assert owner.post("/api/desktops/lab.second/chat", json=body).status_code == 409
+
+
+def test_a_turn_is_interrupted_and_keeps_what_was_said(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "first")
+    sent = owner.post("/api/desktops/lab.first/chat", json={"message": "this never ends"}).json()
+    mission.until("select 1 from message where role = 'agent' and operation_id = %s", [sent["operationId"]])
+    assert owner.post(f"/api/conversations/{sent['conversationId']}/interrupt").status_code == 202
+    mission.state(sent["operationId"], "cancelled")
+    messages = owner.get(f"/api/conversations/{sent['conversationId']}/messages").json()["items"]
+    assert [(message["role"], message["state"]) for message in messages] == [
+        ("person", "interrupted"),
+        ("agent", "interrupted"),
+    ]
+    assert messages[1]["text"].startswith("I heard")
+
+
+def test_a_message_is_delivered_while_the_machine_is_being_moved(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "blocks", "first")
+    mission.gate("blocks")
+    moving = owner.post("/api/desktops/lab.blocks/restart").json()["id"]
+    mission.until("select 1 from operation_log where operation_id = %s", [moving])
+    sent = owner.post("/api/desktops/lab.first/chat", json={"message": "hello"}).json()
+    mission.state(sent["operationId"], "done")
+    mission.open("blocks")
+    mission.state(moving, "done")
+
+
+def test_the_same_message_sent_again_is_one_message(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "first")
+    headers = {"Idempotency-Key": "hello-once"}
+    first = owner.post("/api/desktops/lab.first/chat", json={"message": "hello"}, headers=headers).json()
+    again = owner.post("/api/desktops/lab.first/chat", json={"message": "hello"}, headers=headers).json()
+    assert first == again
+    mission.state(first["operationId"], "done")
+    assert mission.link.execute("select count(*) as count from message where role = 'person'").fetchone() == {"count": 1}
+
+
+def test_a_first_task_waits_until_its_desktop_is_made(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "other")
+    mission.gate("blocks")
+    body = {"name": "blocks", "workspaceId": "lab", "firstTask": "say hello"}
+    created = owner.post("/api/desktops", json=body).json()
+    mission.until("select 1 from operation_log where operation_id = %s", [created["id"]])
+    chat = owner.get("/api/operations?state=queued").json()["items"]
+    assert [(found["kind"], created["id"] in found["why"]) for found in chat] == [("desktop.chat", True)]
+    mission.open("blocks")
+    mission.state(created["id"], "done")
+    # The double waits for its gate with every operation of this desktop.
+    mission.until("select 1 from operation_log where operation_id = %s", [chat[0]["id"]])
+    mission.open("blocks")
+    mission.state(chat[0]["id"], "done")
+
+
+def test_a_first_task_of_a_desktop_that_could_not_be_made_is_cancelled(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "other")
+    body = {"name": "fails", "workspaceId": "lab", "firstTask": "say hello"}
+    created = owner.post("/api/desktops", json=body).json()
+    mission.state(created["id"], "failed")
+    mission.until("select 1 from operation where kind = 'desktop.chat' and state = 'cancelled'", [])
+    assert mission.until("select state from message", [])["state"] == "failed"
+
+
+def test_conversations_are_found_by_their_words_also_of_desktops_that_are_gone(
+    mission: Lab, owner: httpx.Client
+) -> None:
+    mission.declare("lab", "first")
+    for text in ("book a flight to Lisbon", "write a report"):
+        sent = owner.post("/api/desktops/lab.first/chat", json={"message": text}).json()
+        mission.state(sent["operationId"], "done")
+    mission.link.execute("update desktop set gone_at = now()")
+    found = owner.get("/api/conversations", params={"q": "lisbon flight"}).json()["items"]
+    assert [(conversation["title"], conversation["messages"]) for conversation in found] == [
+        ("book a flight to Lisbon", 2)
+    ]
+
+
+def test_a_link_is_shown_once_and_to_its_asker_alone(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "first")
+    operation = owner.post("/api/desktops/lab.first/session", json={"mode": "view"}).json()["id"]
+    mission.state(operation, "done")
+    with mission.client(mission.key("read", "admin")) as other:
+        assert "ticket" not in other.get(f"/api/operations/{operation}").text
+    assert owner.get(f"/api/operations/{operation}").json()["result"]["link"].endswith("#ticket")
+    assert "ticket" not in owner.get(f"/api/operations/{operation}").text

@@ -1,0 +1,112 @@
+"""What happens is told to every watcher, in order, and not lost over a cut, a restart or a late commit."""
+
+import json
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import psycopg
+
+from deskyard.control.store.cluster import OWNER
+from tests.control.lab import EVERYTHING, Lab
+from tests.control.test_operations import want
+
+
+@contextmanager
+def watching(mission: Lab, key: str, path: str = "/api/events", last: str | None = None) -> Iterator[Iterator[Any]]:
+    """The events of a stream as (id, kind, data), once it listens."""
+    headers = {"Last-Event-ID": last} if last else {}
+    with mission.client(key) as client, client.stream("GET", path, headers=headers) as answer:
+        assert answer.status_code == 200
+        lines = answer.iter_lines()
+        assert next(lines).startswith(":")
+        yield events(lines)
+
+
+def events(lines: Iterator[str]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    fields: dict[str, str] = {}
+    for line in lines:
+        if line and not line.startswith(":"):
+            name, _, value = line.partition(": ")
+            fields[name] = value
+        elif fields:
+            yield fields["id"], fields["event"], json.loads(fields["data"])
+            fields = {}
+
+
+def until_done(stream: Iterator[Any], operation: str) -> list[tuple[str, str, dict[str, Any]]]:
+    found = []
+    for event in stream:
+        found.append(event)
+        if event[1] == "operation" and event[2]["id"] == operation and event[2]["state"] == "done":
+            return found
+    raise AssertionError(f"the stream ended after {found}")
+
+
+def test_an_operation_is_told_from_its_beginning_to_its_end(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "blocks")
+    mission.gate("blocks")
+    with watching(mission, mission.key("read")) as stream:
+        operation = want(owner, "lab.blocks")
+        mission.until("select 1 from operation_log where operation_id = %s", [operation])
+        mission.open("blocks")
+        told = until_done(stream, operation)
+    kinds = [kind for _, kind, _ in told]
+    assert kinds[-1] == "operation" and "operation.log" in kinds
+    assert [data["line"] for _, kind, data in told if kind == "operation.log"] == ["blocks begins"]
+    places = [tuple(map(int, place.split("-"))) for place, _, _ in told]
+    assert places == sorted(places)
+
+
+def test_what_happened_while_nobody_listened_is_told_afterwards(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "first")
+    key = mission.key("read")
+    with watching(mission, key) as stream:
+        first = want(owner, "lab.first")
+        last = until_done(stream, first)[-1][0]
+    second = want(owner, "lab.first")
+    mission.state(second, "done")
+    mission.end("web", signal.SIGKILL)
+    mission.web()
+    with watching(mission, key, last=last) as stream:
+        told = until_done(stream, second)
+    assert all(data["id"] != first for _, kind, data in told if kind == "operation")
+
+
+def test_an_event_of_a_transaction_that_ends_late_is_not_left_out(mission: Lab) -> None:
+    mission.declare("lab", "early", "late")
+    update = "update desktop set detail = 'moved' where id = %s"
+    with watching(mission, mission.key("read")) as stream, psycopg.connect(mission.url(OWNER)) as late:
+        # Its event has the smaller number, and is seen by nobody until it ends.
+        late.execute(update, ["lab.late"])
+        mission.link.execute(update, ["lab.early"])
+        late.commit()
+        assert {data["id"] for _, _, data in (next(stream), next(stream))} == {"lab.early", "lab.late"}
+
+
+def test_a_watcher_hears_only_of_what_its_key_may_see(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("mine", "first")
+    mission.declare("theirs", "first")
+    with watching(mission, mission.key("read", workspaces=["mine"])) as stream:
+        mission.state(want(owner, "theirs.first"), "done")
+        told = until_done(stream, want(owner, "mine.first"))
+    assert {data.get("workspaceId", "mine") for _, kind, data in told if kind == "operation"} == {"mine"}
+
+
+def test_a_watcher_may_ask_for_one_desktop_alone(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "first", "second")
+    with watching(mission, mission.key(*EVERYTHING), "/api/events?desktop=lab.second") as stream:
+        mission.state(want(owner, "lab.first"), "done")
+        told = until_done(stream, want(owner, "lab.second"))
+    assert {data["desktopId"] for _, kind, data in told if kind == "operation"} == {"lab.second"}
+
+
+def test_the_database_may_go_away_and_come_back(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "first")
+    with watching(mission, mission.key("read")) as stream:
+        cut = "select pg_terminate_backend(pid) from pg_stat_activity where usename <> 'mc_owner' and usename <> ''"
+        mission.link.execute(cut)
+        told = until_done(stream, want(owner, "lab.first"))
+    assert told
