@@ -103,8 +103,8 @@ class ClusterView:
     @cached_property
     def _marks(self) -> dict[str, SeenMachine]:
         """Machines by each of their tags, and by pool and name: a fresh clone has no tags of its own yet."""
-        named = {f"{one.pool}/{one.name}": one for one in self.machines if one.pool}
-        return named | {tag: one for one in self.machines for tag in one.tags}
+        named = {f"{machine.pool}/{machine.name}": machine for machine in self.machines if machine.pool}
+        return named | {tag: machine for machine in self.machines for tag in machine.tags}
 
     def machine_of(self, owner: Owner) -> SeenMachine | None:
         """The machine that belongs to `owner`: it carries its tag, or lies in its pool under its name."""
@@ -112,7 +112,11 @@ class ClusterView:
 
     def machines_of(self, site: str, workspace: str) -> list[SeenMachine]:
         """All machines that belong to a workspace."""
-        return [one for one in self.machines if one.pool == pool_of(site, workspace) or _tagged(one, site, workspace)]
+        return [
+            machine
+            for machine in self.machines
+            if machine.pool == pool_of(site, workspace) or _tagged(machine, site, workspace)
+        ]
 
     def on_network(self, vnet: str) -> set[int]:
         """Ids of the machines with a NIC on a VNet, among those that were asked for theirs."""
@@ -121,7 +125,11 @@ class ClusterView:
     def of_site(self, site: str) -> list[SeenMachine]:
         """All machines that belong to some workspace of a site."""
         start = pool_of(site, "")
-        return [one for one in self.machines if any(text.startswith(start) for text in (one.pool, *one.tags))]
+        return [
+            machine
+            for machine in self.machines
+            if any(text.startswith(start) for text in (machine.pool, *machine.tags))
+        ]
 
 
 def pool_of(site: str, workspace: str) -> str:
@@ -161,7 +169,7 @@ def read_view(
 
 def usable_nodes(cluster: Cluster, view: ClusterView) -> list[SeenNode]:
     """The nodes that are up and that the site lets run desktops."""
-    nodes = sorted(view.nodes, key=lambda one: one.name)
+    nodes = sorted(view.nodes, key=lambda node: node.name)
     return [node for node in nodes if node.online and cluster.nodes.picks(node.name)]
 
 
@@ -170,7 +178,7 @@ def template_for(cluster: Cluster, view: ClusterView, image: str, node: str) -> 
     found = (view.templates or {}).get(image, {})
     if node in found:
         return node, found[node]
-    if found and any(one.shared for one in view.storages if one.name == cluster.storages.of_templates):
+    if found and any(storage.shared for storage in view.storages if storage.name == cluster.storages.of_templates):
         first = min(found)
         return first, found[first]
     return None
