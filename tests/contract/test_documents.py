@@ -28,7 +28,7 @@ def paths(text: str) -> Iterator[str]:
         path = found.replace("NAME", "*")
         parts = BRACES.split(path)
         choices = [part.split(",") if at % 2 else [part] for at, part in enumerate(parts)]
-        yield from ("".join(one) for one in product(*choices))
+        yield from ("".join(parts) for parts in product(*choices))
 
 
 def is_there(path: str) -> bool:

@@ -73,8 +73,8 @@ def free_ports(count: int) -> list[int]:
         if port in GIVEN:
             continue
         try:
-            for one in (port, port + 1):
-                socket.create_server(("", one)).close()
+            for free in (port, port + 1):
+                socket.create_server(("", free)).close()
         except OSError:
             continue
         GIVEN.append(port)
