@@ -203,7 +203,9 @@ def _forget_pending(state: automation.Deployment) -> bool:
 def _unprotect(state: automation.Deployment, desktop: str | None = None) -> bool:
     """Lift the protection of one desktop's data, or of all; whether there was any."""
     resources = (state.deployment or {}).get("resources", [])
-    guarded = [one for one in resources if one.get("protect") and desktop in (None, desktop_of(one["urn"]))]
+    guarded = [
+        resource for resource in resources if resource.get("protect") and desktop in (None, desktop_of(resource["urn"]))
+    ]
     for resource in guarded:
         resource["protect"] = False
     return bool(guarded)

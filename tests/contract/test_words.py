@@ -16,6 +16,8 @@ ANYWHERE = re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(FORBIDDEN)})(?![A-Za-z0-9]
 REMAINING = {
     "deskyard/computer": "one name in a generator: with the next change of the service",
     "deskyard/life": "retention, events and health: with the next change of the desktops' life",
+    "tests/computer": "two names of the MCP server's tests: with their next change",
+    "tests/unit/sdk": "as tests/computer",
     "tests/unit/life": "as deskyard/life",
     "tests/components/conftest.py": "one name",
     "tests/isolation/conftest.py": "one name",
