@@ -8,6 +8,7 @@ its name. So two operators who plan at once may want the same, but only one gets
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Address
 
 from deskyard.errors import ConfigError
@@ -118,6 +119,7 @@ def _vnet(site: str, cluster: Cluster, workspace: str, view: ClusterView) -> tup
     return vnet_name(chosen), chosen
 
 
+@lru_cache(maxsize=4096)
 def tag_of(name: str) -> int | None:
     """The tag that the name of a VNet stands for; None if it is no name of ours."""
     if not name.startswith(VNET_PREFIX):

@@ -112,11 +112,9 @@ class ClusterView:
 
     def machines_of(self, site: str, workspace: str) -> list[SeenMachine]:
         """All machines that belong to a workspace."""
-        return [
-            machine
-            for machine in self.machines
-            if machine.pool == pool_of(site, workspace) or _tagged(machine, site, workspace)
-        ]
+        pool = pool_of(site, workspace)
+        start = f"{pool}."
+        return [machine for machine in self.machines if machine.pool == pool or _begins(machine.tags, start)]
 
     def on_network(self, vnet: str) -> set[int]:
         """Ids of the machines with a NIC on a VNet, among those that were asked for theirs."""
@@ -125,11 +123,7 @@ class ClusterView:
     def of_site(self, site: str) -> list[SeenMachine]:
         """All machines that belong to some workspace of a site."""
         start = pool_of(site, "")
-        return [
-            machine
-            for machine in self.machines
-            if any(text.startswith(start) for text in (machine.pool, *machine.tags))
-        ]
+        return [machine for machine in self.machines if machine.pool.startswith(start) or _begins(machine.tags, start)]
 
 
 def pool_of(site: str, workspace: str) -> str:
@@ -147,8 +141,12 @@ def tags_of(row: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(part for part in str(row.get("tags") or "").replace(",", ";").split(";") if part)
 
 
-def _tagged(machine: SeenMachine, site: str, workspace: str) -> bool:
-    return any(tag.startswith(f"{pool_of(site, workspace)}.") for tag in machine.tags)
+def _begins(texts: tuple[str, ...], start: str) -> bool:
+    # A plain loop: a plan asks this of each machine of the cluster.
+    for text in texts:  # noqa: SIM110
+        if text.startswith(start):
+            return True
+    return False
 
 
 def read_view(

@@ -141,9 +141,8 @@ def _needs(plan: WorkspacePlan) -> list[Need]:
 
 def _check_quotas(plan: WorkspacePlan, site: Site, view: ClusterView) -> None:
     """Raise `ConfigError` if all workspaces together would have more than the site grants."""
-    others = [machine for machine in view.of_site(site.name) if not machine.template]
     mine = {machine.vm_id for machine in view.machines_of(site.name, plan.name)}
-    others = [machine for machine in others if machine.vm_id not in mine]
+    others = [machine for machine in view.of_site(site.name) if not machine.template and machine.vm_id not in mine]
     desktops = [machine for machine in others if not _is_gateway(machine)]
     counted: list[SeenMachine | MachinePlan] = [*others, *plan.machines().values()]
     sizes = [(machine.vcpus, machine.memory_mib, machine.disk_gib) for machine in counted]
@@ -160,7 +159,10 @@ def _check_quotas(plan: WorkspacePlan, site: Site, view: ClusterView) -> None:
 def _is_gateway(machine: SeenMachine) -> bool:
     """By its tag; by its name where it has no tag of its own yet."""
     tags = [tag for tag in machine.tags if tag.startswith(WORKSPACE_POOLS)]
-    return any(tag.endswith(f".{GATEWAY}") for tag in tags) if tags else machine.name.startswith(f"{GATEWAY}.")
+    for tag in tags:
+        if tag.endswith(f".{GATEWAY}"):
+            return True
+    return not tags and machine.name.startswith(f"{GATEWAY}.")
 
 
 @dataclass(frozen=True)
