@@ -12,7 +12,7 @@ TREE = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted(
     [*TREE.glob("docs/**/*.md"), *(TREE / name for name in ("README.md", "SPECIFICATION.md", "CONTRIBUTING.md"))]
 )
-FOLDERS = "deskyard|stacks|tests|ansible|images|packer|docs|tools|examples|viewer|\\.ci|\\.github"
+FOLDERS = "deskyard|stacks|tests|ansible|images|packer|docs|tools|examples|viewer|web|\\.ci|\\.github"
 PATH = re.compile(rf"(?<![\w/.-])(?:{FOLDERS})/[\w./*{{}},-]*[\w*/}}]")
 BRACES = re.compile(r"\{([^{}]*)\}")
 TEST = re.compile(r"`(test_\w+)`")
