@@ -29,6 +29,31 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
     sys.dont_write_bytecode, sys.pycache_prefix = False, os.environ["PYTHONPYCACHEPREFIX"]
 
 
+# What takes longest stands at the beginning: at the end of a run it would keep one process busy, and the others idle.
+LONGEST = (
+    "tests/mutation/test_sample.py",
+    "tests/contract/test_linters.py::test_ansible_lint_finds_nothing",
+    "tests/contract/test_linters.py::test_types_hold",
+    "tests/proxmox/test_guests_in_workspace.py",
+    "tests/gateway/test_half_open.py",
+)
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Two for each processor: many a test waits for what a firewall drops, for a clock, or for a machine to boot."""
+    return 2 * len(os.sched_getaffinity(0))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest; the others keep their order."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: min(places.get(item.nodeid, len(LONGEST)), places.get(_file(item), len(LONGEST))))
+
+
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
+
+
 def pytest_report_header() -> str:
     """Name the seed, so that a failure of a sample can be had again."""
     return f"seed of random samples: {SEED} (again with DESKYARD_SEED={SEED})"

@@ -22,5 +22,5 @@ def customise(target: str, how: How) -> dict[str, Any]:
     return {
         "workspace": name,
         "dry_run": how.dry_run,
-        "desktops": [asdict(reports[one]) for one in desired],
+        "desktops": [asdict(reports[name]) for name in desired],
     }

@@ -86,26 +86,28 @@ def wanted(declared: Declared, desktop: str | None = None) -> dict[str, Customis
     """
     read: dict[Customise, Layer] = {}
 
-    def layer(one: Customise | None) -> Layer | None:
-        if one is not None and one not in read:
-            read[one] = customise_source.read(one, stacks_folder())
-        return None if one is None else read[one]
+    def layer(source: Customise | None) -> Layer | None:
+        if source is not None and source not in read:
+            read[source] = customise_source.read(source, stacks_folder())
+        return None if source is None else read[source]
 
     found: dict[str, Customisation] = {}
-    for one in declared.workspace.desktops:
-        if desktop is not None and one.name != desktop:
+    for machine in declared.workspace.desktops:
+        if desktop is not None and machine.name != desktop:
             continue
-        desired = laid_over(layer(declared.workspace.customise), layer(one.customise), f"desktop {one.name}")
-        if desired.is_empty and one.name != desktop and not _mark(declared.plan, one.name).exists():
+        desired = laid_over(layer(declared.workspace.customise), layer(machine.customise), f"desktop {machine.name}")
+        if desired.is_empty and machine.name != desktop and not _mark(declared.plan, machine.name).exists():
             continue
-        _check_whole(desired, one.name)
-        found[one.name] = desired
+        _check_whole(desired, machine.name)
+        found[machine.name] = desired
     return found
 
 
 def apply(plan: WorkspacePlan, desired: Mapping[str, Customisation], how: How) -> dict[str, Report]:
     """Bring every desktop in step; one that fails keeps no other from it, and its failure is raised at the end."""
-    return at_once({desktop: partial(_apply, plan, desktop, one, how) for desktop, one in desired.items()})
+    return at_once(
+        {desktop: partial(_apply, plan, desktop, customisation_, how) for desktop, customisation_ in desired.items()}
+    )
 
 
 def _apply(plan: WorkspacePlan, desktop: str, desired: Customisation, how: How) -> Report:
@@ -127,11 +129,11 @@ def _bring(plan: WorkspacePlan, desktop: str, desired: Customisation, how: How) 
     answer = program.ask(plan, desktop, customise, begin)
     states = _states(answer)
     if not how.dry_run:
-        due = [path for path, one in states.items() if one.state in BROUGHT and path in desired.files]
+        due = [path for path, state in states.items() if state.state in BROUGHT and path in desired.files]
         for number, batch in enumerate(_batches(due, desired)):
             if number:
                 say(f"    {desktop}: more files ({number * BATCH_BYTES >> 20} MiB sent)")
-            files = {path: _told(path, desired) for path in batch}
+            files = {path: _sent(path, desired) for path in batch}
             reply = program.ask(plan, desktop, customise, {**about, "do": "bring", "files": files})
             states |= _states(reply)
     unchanged = len(desired.files) - len([path for path in states if path in desired.files])
@@ -146,9 +148,9 @@ def _bring(plan: WorkspacePlan, desktop: str, desired: Customisation, how: How) 
 
 def _scripts(plan: WorkspacePlan, desktop: str, desired: Customisation, how: How, done: Any) -> Iterator[ScriptState]:
     """Run what is due, one after the other; the first that fails ends it."""
-    known = {str(one) for one in done[:MAX_FILES]} if isinstance(done, list) else set()
+    finished = {str(title) for title in done[:MAX_FILES]} if isinstance(done, list) else set()
     for script in desired.scripts:
-        if script.name == FIRST_BOOT and script.title in known and not how.again:
+        if script.name == FIRST_BOOT and script.title in finished and not how.again:
             yield ScriptState(script.name, script.of, "done")
             continue
         if not how.dry_run:
@@ -195,7 +197,7 @@ def _states(answer: Mapping[str, Any]) -> dict[str, FileState]:
     return found
 
 
-def _told(path: str, desired: Customisation) -> dict[str, Any]:
+def _sent(path: str, desired: Customisation) -> dict[str, Any]:
     file = desired.files[path]
     content = base64.b64encode(file.content).decode()
     return {"mark": file.mark, "mode": customisation.mode(path, file.executable), "content": content}
@@ -216,14 +218,14 @@ def _batches(paths: Sequence[str], desired: Customisation) -> Iterator[list[str]
 
 
 def _tell(desktop: str, states: Mapping[str, FileState], environment: str) -> None:
-    counts = Counter(one.state for one in states.values())
+    counts = Counter(state.state for state in states.values())
     parts = [f"{counts[state]} {state}" for state in STATES if counts[state]]
     if environment != "unchanged":
         parts.append(f"environment {environment}")
     say(f"    {desktop}: {', '.join(parts) or 'nothing to change'}")
-    kept = [one for one in states.values() if one.state in ("kept", "overwritten")]
-    for one in kept[:SHOWN_KEPT]:
-        say(f"    {desktop}: {one.state} {one.path}: {one.reason}")
+    kept = [state for state in states.values() if state.state in ("kept", "overwritten")]
+    for file in kept[:SHOWN_KEPT]:
+        say(f"    {desktop}: {file.state} {file.path}: {file.reason}")
     if len(kept) > SHOWN_KEPT:
         say(f"    {desktop}: and {len(kept) - SHOWN_KEPT} more, see ./inv desktop.customise --dry-run")
 

@@ -114,8 +114,8 @@ def _below(file: Path, path: str, source: str) -> Iterator[_Entry]:
     if path == HOME_FOLDER and not is_folder:
         raise ConfigError(f"{source}: {path}", None, "is no folder", "put the files for the home into a folder")
     if is_folder and path.split("/")[0] == HOME_FOLDER:
-        for one in sorted(file.iterdir()):
-            yield from _below(one, f"{path}/{one.name}", source)
+        for below in sorted(file.iterdir()):
+            yield from _below(below, f"{path}/{below.name}", source)
         return
     reason = _odd(facts.st_mode)
     if reason:

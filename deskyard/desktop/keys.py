@@ -30,7 +30,7 @@ def set_key(name: str, key: str, value: str) -> dict[str, Any]:
     if not re.match(DNS_LABEL, key):
         raise ConfigError("key", None, "has a name that is no DNS label", "choose a name such as 'anthropic'")
     stack_secrets.write_key(WorkspaceStack(name), key, value)
-    desktops = [one.name for one in declared.desktops if key in declared.keys_of(one)]
+    desktops = [desktop.name for desktop in declared.desktops if key in declared.keys_of(desktop)]
     return {"workspace": name, "key": key, "fingerprint": _fingerprint(declared.site, key, value), "desktops": desktops}
 
 
@@ -43,7 +43,9 @@ def listing(target: str) -> dict[str, Any]:
     plan = declared.plan
     plan.desktop(desktop)
     running.require_running(plan)
-    names = next(declared.workspace.keys_of(one) for one in declared.workspace.desktops if one.name == desktop)
+    names = next(
+        declared.workspace.keys_of(machine) for machine in declared.workspace.desktops if machine.name == desktop
+    )
     values = stack_secrets.read_keys(WorkspaceStack(name), names)
     nonce = secrets.token_hex(32)
     asked = key_delivery.request(nonce=nonce)
@@ -51,15 +53,16 @@ def listing(target: str) -> dict[str, Any]:
     has = _codes(answer)
     rows: list[dict[str, str | None]] = [
         {
-            "name": one,
-            "variable": key_file.variable(one),
-            "fingerprint": _fingerprint(plan.site, one, values[one]),
-            "state": _state(has.pop(key_file.variable(one), None), _code(nonce, key_file.line(one, values[one]))),
+            "name": key,
+            "variable": key_file.variable(key),
+            "fingerprint": _fingerprint(plan.site, key, values[key]),
+            "state": _state(has.pop(key_file.variable(key), None), _code(nonce, key_file.line(key, values[key]))),
         }
-        for one in names
+        for key in names
     ]
     rows += [
-        {"name": key_file.key_name(one), "variable": one, "fingerprint": None, "state": "left over"} for one in has
+        {"name": key_file.key_name(variable), "variable": variable, "fingerprint": None, "state": "left over"}
+        for variable in has
     ]
     guarded = bool(answer.get("guarded")) or not answer.get("exists")
     in_step = guarded and all(row["state"] == "in step" for row in rows)
@@ -82,8 +85,8 @@ def _state(found: str | None, expected: str) -> str:
 def _codes(answer: dict[str, Any]) -> dict[str, str]:
     """Variable -> code, as far as they are such: a desktop may answer what it likes."""
     lines = answer.get("lines")
-    pairs = [one for one in lines[:MAX_LINES] if isinstance(one, list)] if isinstance(lines, list) else []
-    stated = [(str(one[0]), str(one[1])) for one in pairs if len(one) == 2]
+    pairs = [line for line in lines[:MAX_LINES] if isinstance(line, list)] if isinstance(lines, list) else []
+    stated = [(str(pair[0]), str(pair[1])) for pair in pairs if len(pair) == 2]
     return {variable: code for variable, code in stated if VARIABLE.match(variable) and code.isascii()}
 
 

@@ -3,9 +3,9 @@
 Nothing but the length of the program is on a command line, here, in the gateway and there.
 """
 
-import ast
 import importlib
 import json
+import re
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -25,7 +25,8 @@ REACH_SECONDS = 240.0
 PAUSE_SECONDS = 3.0
 START = "import sys; exec(sys.stdin.read(int(sys.argv[1])))"
 # The modules that a program of deskyard/guest imports from there go with it: a desktop has none of them.
-ROOM = "deskyard.guest."
+# Not by `ast`: in Python 3.11 its trees are not made safely by several threads, and desktops are asked by several.
+ROOM_IMPORT = re.compile(r"^from (deskyard\.guest\.\w+) import ", re.MULTILINE)
 LOADER = """import sys, types
 for name, text in {modules!r}.items():
     module = sys.modules[name] = types.ModuleType(name)
@@ -84,16 +85,15 @@ def source(program: ModuleType) -> str:
 def _imported(text: str) -> dict[str, str]:
     """The modules of the room that a text imports, by name, each behind those that it imports itself."""
     found: dict[str, str] = {}
-    for node in ast.parse(text).body:
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(ROOM):
-            module = Path(importlib.import_module(str(node.module)).__file__ or "").read_text()
-            found |= {**_imported(module), str(node.module): module}
+    for name in ROOM_IMPORT.findall(text):
+        module = Path(importlib.import_module(name).__file__ or "").read_text()
+        found |= {**_imported(module), name: module}
     return found
 
 
 def _shown(text: str, hidden: Collection[str]) -> str:
     """What a desktop said, as far as it may be shown: it may say what it likes, also what it was just told."""
-    pieces = (one[at : at + PIECE] for one in hidden for at in range(max(1, len(one) - PIECE + 1)))
+    pieces = (secret[at : at + PIECE] for secret in hidden for at in range(max(1, len(secret) - PIECE + 1)))
     if any(piece in text for piece in pieces):
         return "it answered with what must not be shown"
     return printable(text)

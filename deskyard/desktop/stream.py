@@ -42,7 +42,7 @@ class DesktopStream:
         seconds: float,
     ) -> None:
         self.name = f"{plan.name}/{desktop}"
-        remote, self._told = sent(program, request, account)
+        remote, self._sending = sent(program, request, account)
         self._command = SshLink(plan.site, plan.name).command(desktop, remote)
         self._seconds, self._complaints = seconds + SLACK_SECONDS, ""
 
@@ -68,7 +68,7 @@ class DesktopStream:
         assert self._process.stdin is not None and self._process.stdout is not None
         # Who cannot be reached hears nothing; the exit code says so.
         with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(self._told)
+            self._process.stdin.write(self._sending)
             self._process.stdin.flush()
         while line := self._process.stdout.readline(MAX_LINE):
             try:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from deskyard.declaration.declaration import Declared
 from deskyard.engine.change import Change
-from deskyard.engine.leftovers import Known
+from deskyard.engine.leftovers import StateIds
 from deskyard.engine.on_libvirt import LibvirtBackend
 from deskyard.engine.on_proxmox import ProxmoxBackend
 from deskyard.model.site import Site
@@ -174,11 +174,11 @@ class Backend(Protocol):
     def check(self, declared: Declared) -> None:
         """Raise an error for what would leave a workspace half made, before anything is touched."""
 
-    def guard(self, declared: Declared, known: Callable[[], Known], steps: Sequence[Change]) -> None:
+    def guard(self, declared: Declared, state_ids: Callable[[], StateIds], steps: Sequence[Change]) -> None:
         """Raise an error for steps that would cut machines off."""
 
-    def clear(self, name: str, known: Callable[[], Known]) -> None:
-        """Take away what an interrupted run left; `known` is what the engine's state holds."""
+    def clear(self, name: str, state_ids: Callable[[], StateIds]) -> None:
+        """Take away what an interrupted run left; `state_ids` is what the engine's state holds."""
 
     def pauses(self) -> Iterator[float]:
         """How long to wait before each new try after a failure that passes, in seconds."""
@@ -192,7 +192,7 @@ class Backend(Protocol):
     def open_way(self, plan: WorkspacePlan) -> None:
         """Lead to the gateway's door."""
 
-    def prepare_destroy(self, name: str, known: Callable[[], Known]) -> None:
+    def prepare_destroy(self, name: str, state_ids: Callable[[], StateIds]) -> None:
         """Close the way to the door and stop the machines: their data goes too."""
 
     def answers(self) -> bool:

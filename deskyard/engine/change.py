@@ -119,7 +119,7 @@ class Watcher:
 
     def _step(self, metadata: "events.StepEventMetadata") -> None:
         name = metadata.urn.rpartition("::")[2]
-        differences = {key: word(one.diff_kind) for key, one in (metadata.detailed_diff or {}).items()}
+        differences = {key: word(difference.diff_kind) for key, difference in (metadata.detailed_diff or {}).items()}
         change = Change(word(metadata.op), metadata.type, name, metadata.urn, differences)
         self.changes.append(change)
         if self.report and change.type.startswith(RESOURCES) and change.operation in VERBS:

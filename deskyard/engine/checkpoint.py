@@ -26,13 +26,13 @@ def mend(backend: str, stack: str) -> bool:
     root = Path(backend.removeprefix(SCHEME)).expanduser() / ".pulumi"
     state = root / "stacks" / PROJECT / f"{stack}.json"
     before = state.with_name(f"{state.name}.bak")
-    cut_off = [one for one in (state, *_attributes(root, stack)) if one.exists() and not _whole(one)]
+    cut_off = [file for file in (state, *_attributes(root, stack)) if file.exists() and not _whole(file)]
     if not cut_off or any(_lives(lock) for lock in _locks(root, stack)):
         return False
-    for one in cut_off:
-        if one is not state:
+    for file in cut_off:
+        if file is not state:
             # Without them the file has the usual ones: they say nothing about its content.
-            one.unlink()
+            file.unlink()
     if state not in cut_off:
         return True
     if before.exists() and not _whole(before):

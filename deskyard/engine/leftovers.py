@@ -27,7 +27,7 @@ REMOVE_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
-class Known:
+class StateIds:
     """What Pulumi's state holds of a workspace: ids of machines, VNets and pools, and which machines have a firewall.
 
     `rules` are the ids of machines whose rules it holds, `sets` those of machines with the name of a set.
@@ -40,15 +40,15 @@ class Known:
     sets: Collection[tuple[str, str]] = ()
 
 
-def known(resources: list[dict[str, Any]]) -> Known:
+def state_ids(resources: list[dict[str, Any]]) -> StateIds:
     """What these resources of a state are on the cluster."""
     ids = {kind: [str(r.get("id")) for r in resources if r["type"] == kind] for kind in (VM, VNET, POOL)}
     rules = [_vm_id(r) for r in resources if r["type"] == RULES]
     sets = [(_vm_id(r), str(r["inputs"]["name"])) for r in resources if r["type"] == IPSET]
-    return Known(ids[VM], ids[VNET], ids[POOL], rules, sets)
+    return StateIds(ids[VM], ids[VNET], ids[POOL], rules, sets)
 
 
-def clear(site: Site, workspace: str, state: Known) -> list[str]:
+def clear(site: Site, workspace: str, state: StateIds) -> list[str]:
     """Remove what is ours, holds nothing and is not in the state; answers the names of what was removed.
 
     Raises `SiteError` for what holds something, and for a machine of the state that is another one by now.
@@ -84,9 +84,9 @@ def clear(site: Site, workspace: str, state: Known) -> list[str]:
     return removed
 
 
-def _require_own(site: Site, workspace: str, view: ClusterView, state: Known) -> None:
+def _require_own(site: Site, workspace: str, view: ClusterView, state: StateIds) -> None:
     """An id is free once its machine is gone: whoever has it now must not be taken for the one that the state means."""
-    own = {one.vm_id for one in view.machines_of(site.name, workspace)}
+    own = {machine.vm_id for machine in view.machines_of(site.name, workspace)}
     for machine in view.machines:
         if str(machine.vm_id) in state.machines and machine.vm_id not in own:
             whose = f"in the pool {machine.pool}" if machine.pool else "in no pool"
@@ -95,7 +95,7 @@ def _require_own(site: Site, workspace: str, view: ClusterView, state: Known) ->
             raise SiteError("machine", machine.vm_id, reason, remedy)
 
 
-def _clear_unfinished(client: Client, machine: SeenMachine, state: Known) -> list[str]:
+def _clear_unfinished(client: Client, machine: SeenMachine, state: StateIds) -> list[str]:
     """What is not whole of a machine that the state holds and that stands still, if it holds nothing.
 
     The provider keeps a machine whose creation broke behind its clone, and later only updates it, which gives a desktop
@@ -121,7 +121,7 @@ def _remove(client: Client, machine: SeenMachine) -> None:
     wait_task(client, client.delete(vm_path(machine.node, machine.vm_id), purge=True), REMOVE_SECONDS)
 
 
-def _clear_firewall(client: Client, machine: SeenMachine, state: Known) -> list[str]:
+def _clear_firewall(client: Client, machine: SeenMachine, state: StateIds) -> list[str]:
     """Rules and sets of a machine that has never run: the provider makes them whole or, over others, not at all."""
     path, vm_id = vm_path(machine.node, machine.vm_id), str(machine.vm_id)
     removed = []
@@ -130,12 +130,12 @@ def _clear_firewall(client: Client, machine: SeenMachine, state: Known) -> list[
         for _ in client.get(f"{path}/firewall/rules"):
             client.delete(f"{path}/firewall/rules/0")
             removed.append(f"a rule of {machine.name}")
-    for one in client.get(f"{path}/firewall/ipset"):
-        if (vm_id, str(one["name"])) not in state.sets:
-            for member in client.get(f"{path}/firewall/ipset/{one['name']}"):
-                client.delete(f"{path}/firewall/ipset/{one['name']}/{quoted(member['cidr'])}")
-            client.delete(f"{path}/firewall/ipset/{one['name']}")
-            removed.append(f"set {one['name']} of {machine.name}")
+    for row in client.get(f"{path}/firewall/ipset"):
+        if (vm_id, str(row["name"])) not in state.sets:
+            for member in client.get(f"{path}/firewall/ipset/{row['name']}"):
+                client.delete(f"{path}/firewall/ipset/{row['name']}/{quoted(member['cidr'])}")
+            client.delete(f"{path}/firewall/ipset/{row['name']}")
+            removed.append(f"set {row['name']} of {machine.name}")
     return removed
 
 

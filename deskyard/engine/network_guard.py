@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from deskyard.declaration.declaration import Declared
 from deskyard.engine.change import GONE, VM, Change
-from deskyard.engine.leftovers import VNET, Known
+from deskyard.engine.leftovers import VNET, StateIds
 from deskyard.errors import ConfigError, SiteError
 from deskyard.plan.proxmox.workspace import VmPlan
 from deskyard.plan.workspace import GATEWAY
@@ -20,16 +20,18 @@ from deskyard.site.proxmox.wiring import bridges
 USE = "SDN.Use"
 
 
-def check(declared: Declared, known: Callable[[], Known], steps: Sequence[Change]) -> None:
+def check(declared: Declared, state_ids: Callable[[], StateIds], steps: Sequence[Change]) -> None:
     """Raise `ConfigError` if the network would be replaced below machines, `SiteError` if a NIC could not be moved."""
     assert declared.on_cluster is not None
-    if any(step.type == VNET and step.operation in GONE for step in steps) and known().machines:
+    if any(step.type == VNET and step.operation in GONE for step in steps) and state_ids().machines:
         name = declared.workspace.name
         reason = f"this run would replace the network of {name} below its machines, which would be cut off"
         remedy = "put zone and tags of the site back as they were, or destroy the workspace first"
         raise ConfigError(f"site {declared.site.name}: proxmox.zone", declared.site.cluster.zone.name, reason, remedy)
     moved = {
-        step.name for step in steps if step.type == VM and any(one.startswith("network") for one in step.differences)
+        step.name
+        for step in steps
+        if step.type == VM and any(difference.startswith("network") for difference in step.differences)
     }
     mine = [vm for vm in declared.on_cluster.machines() if _resource(declared, vm) in moved]
     if mine:

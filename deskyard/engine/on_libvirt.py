@@ -8,7 +8,7 @@ import libvirt
 from deskyard.declaration.declaration import Declared
 from deskyard.engine import preflight
 from deskyard.engine.change import Change
-from deskyard.engine.leftovers import Known
+from deskyard.engine.leftovers import StateIds
 from deskyard.host.progress import say
 from deskyard.host.vm.accelerator import accelerator
 from deskyard.model.site import Site
@@ -37,10 +37,10 @@ class LibvirtBackend:
         daemon.up(declared.plan.accelerator)
         preflight.check_with_hypervisor(declared)
 
-    def guard(self, declared: Declared, known: Callable[[], Known], steps: Sequence[Change]) -> None:
+    def guard(self, declared: Declared, state_ids: Callable[[], StateIds], steps: Sequence[Change]) -> None:
         """Nothing: no step cuts a machine off here."""
 
-    def clear(self, name: str, known: Callable[[], Known]) -> None:
+    def clear(self, name: str, state_ids: Callable[[], StateIds]) -> None:
         """Nothing is left."""
 
     def pauses(self) -> Iterator[float]:
@@ -69,7 +69,7 @@ class LibvirtBackend:
         """Lead a port of this machine to the gateway."""
         Forward(plan.site, plan.name, plan.gateway.listen, plan.gateway.port, plan.gateway.uplink_address).open()
 
-    def prepare_destroy(self, name: str, known: Callable[[], Known]) -> None:
+    def prepare_destroy(self, name: str, state_ids: Callable[[], StateIds]) -> None:
         """Close the port, and stop the machines at once: there is nothing to shut down for."""
         daemon.up(accelerator(self._site.accelerator))
         forward.close(self._site.name, name)

@@ -6,7 +6,7 @@ from deskyard.declaration import declaration
 from deskyard.declaration.declaration import Declared
 from deskyard.engine import leftovers, network_guard, preflight
 from deskyard.engine.change import Change
-from deskyard.engine.leftovers import Known
+from deskyard.engine.leftovers import StateIds
 from deskyard.host.progress import say
 from deskyard.model.site import Site
 from deskyard.plan.workspace import GATEWAY, DesktopPlan, WorkspacePlan
@@ -32,13 +32,13 @@ class ProxmoxBackend:
         """Tools, templates, firewall and the networks of others."""
         preflight.check_on_cluster(declared)
 
-    def guard(self, declared: Declared, known: Callable[[], Known], steps: Sequence[Change]) -> None:
+    def guard(self, declared: Declared, state_ids: Callable[[], StateIds], steps: Sequence[Change]) -> None:
         """Stop what would replace the network below machines, or move a NIC that the token may not move."""
-        network_guard.check(declared, known, steps)
+        network_guard.check(declared, state_ids, steps)
 
-    def clear(self, name: str, known: Callable[[], Known]) -> None:
+    def clear(self, name: str, state_ids: Callable[[], StateIds]) -> None:
         """Take away machines and networks that were made and are not in the engine's state."""
-        leftovers.clear(self._site, name, known())
+        leftovers.clear(self._site, name, state_ids())
 
     def pauses(self) -> Iterator[float]:
         """Some: a lock may be another's, a node away, an id just taken."""
@@ -56,9 +56,9 @@ class ProxmoxBackend:
     def open_way(self, plan: WorkspacePlan) -> None:
         """Nothing: the gateway has an address of the site's network."""
 
-    def prepare_destroy(self, name: str, known: Callable[[], Known]) -> None:
+    def prepare_destroy(self, name: str, state_ids: Callable[[], StateIds]) -> None:
         """Clear what the engine does not know, so that it does not stand in the way."""
-        self.clear(name, known)
+        self.clear(name, state_ids)
 
     def answers(self) -> bool:
         """True: a cluster that is away says so when it is asked."""

@@ -70,10 +70,10 @@ def check_on_cluster(declared: Declared) -> None:
 
 def _image_disks(declared: Declared) -> None:
     """A desktop's disk starts as its image's and may grow, never shrink."""
-    known = image_names(tree())
+    declared_images = image_names(tree())
     for index, desktop in enumerate(declared.plan.desktops):
         machine = desktop.machine
-        needed = disk_gib(read_image(tree(), machine.image), tree()) if machine.image in known else 0
+        needed = disk_gib(read_image(tree(), machine.image), tree()) if machine.image in declared_images else 0
         if machine.disk_gib < needed:
             field = f"Pulumi.{declared.workspace.name}.yaml: desktops[{index}].tier"
             reason = f"has disks of {machine.disk_gib} GiB, image {machine.image} needs {needed} GiB"
@@ -91,8 +91,8 @@ def _cluster_firewall(declared: Declared) -> None:
 def check_with_hypervisor(declared: Declared) -> None:
     """What the running hypervisor knows: memory in use, networks and routes of this machine."""
     with daemon.connection() as link:
-        known = {domain.name(): bool(domain.isActive()) for domain in link.listAllDomains()}
-    _memory([machine for machine in declared.plan.machines().values() if not known.get(machine.domain)])
+        running = {domain.name(): bool(domain.isActive()) for domain in link.listAllDomains()}
+    _memory([machine for machine in declared.plan.machines().values() if not running.get(machine.domain)])
     _routes(declared)
 
 
@@ -114,7 +114,11 @@ def _other_workspaces(declared: Declared) -> None:
             reason = f"overlaps workspace {name!r} ({network})"
             remedy = "choose a /24 that no other workspace uses"
             raise ConfigError(f"Pulumi.{mine.name}.yaml: network", str(mine.network), reason, remedy)
-        opened = [one for one in declared.site.egress_exceptions if network is not None and one.overlaps(network)]
+        opened = [
+            exception
+            for exception in declared.site.egress_exceptions
+            if network is not None and exception.overlaps(network)
+        ]
         if opened:
             reason = f"holds the network of workspace {name!r} ({network}), which no other workspace may reach"
             remedy = "name narrower networks in the site's file"

@@ -17,7 +17,7 @@ from deskyard.engine import checkpoint
 from deskyard.engine.change import RESOURCES, Change, Watcher, desktop_of
 from deskyard.engine.command import EngineCommand
 from deskyard.engine.environment import environment
-from deskyard.engine.leftovers import Known, known
+from deskyard.engine.leftovers import StateIds, state_ids
 from deskyard.engine.silent_stack import SilentStack
 from deskyard.errors import ConfigError, HostError, SiteError
 from deskyard.host import toolchain
@@ -67,9 +67,9 @@ class WorkspaceStack:
         """What `up` would change, drift included; touches nothing."""
         return [change for change in self.preview() if change.changes_something]
 
-    def on_cluster(self) -> Known:
+    def on_cluster(self) -> StateIds:
         """What the state holds on a cluster."""
-        return known(self.resources())
+        return state_ids(self.resources())
 
     def up(self) -> None:
         """Bring everything to what is declared."""
@@ -203,7 +203,9 @@ def _forget_pending(state: automation.Deployment) -> bool:
 def _unprotect(state: automation.Deployment, desktop: str | None = None) -> bool:
     """Lift the protection of one desktop's data, or of all; whether there was any."""
     resources = (state.deployment or {}).get("resources", [])
-    guarded = [one for one in resources if one.get("protect") and desktop in (None, desktop_of(one["urn"]))]
+    guarded = [
+        resource for resource in resources if resource.get("protect") and desktop in (None, desktop_of(resource["urn"]))
+    ]
     for resource in guarded:
         resource["protect"] = False
     return bool(guarded)

@@ -64,8 +64,8 @@ def _readers(name: str) -> Iterator[str]:
 def _imports(tree: Path, gone: Collection[str]) -> dict[str, set[str]]:
     """Each file of the tree's packages -> the files that it stands on, those that are gone among them."""
     files = {str(path.relative_to(tree)) for package in PACKAGES for path in _modules(tree / package)}
-    known = files.union(gone)
-    return {name: _stands_on(name, ast.parse((tree / name).read_text()), known) for name in files}
+    names = files.union(gone)
+    return {name: _stands_on(name, ast.parse((tree / name).read_text()), names) for name in files}
 
 
 def _modules(package: Path) -> Iterable[Path]:
@@ -84,7 +84,7 @@ def imported(module: ast.Module) -> set[str]:
 
 
 def _stands_on(name: str, module: ast.Module, files: Collection[str]) -> set[str]:
-    stems = [one.replace(".", "/") for one in imported(module)]
+    stems = [dotted.replace(".", "/") for dotted in imported(module)]
     paths = {f"{stem}{end}" for stem in stems for end in (".py", "/__init__.py")}
     # pytest imports the fixtures of every folder above a test.
     fixtures = {str(folder / "conftest.py") for folder in Path(name).parents if name.startswith("tests/")}
@@ -94,6 +94,6 @@ def _stands_on(name: str, module: ast.Module, files: Collection[str]) -> set[str
 def _users(imports: Mapping[str, set[str]]) -> dict[str, set[str]]:
     users: dict[str, set[str]] = {}
     for name, wanted in imports.items():
-        for one in wanted:
-            users.setdefault(one, set()).add(name)
+        for used in wanted:
+            users.setdefault(used, set()).add(name)
     return users

@@ -50,16 +50,16 @@ def build(tree: Path, destination: Path) -> Path:
         source = Path(name) / "source"
         _stage(tree, source)
         # In a folder of its own first: a build that fails leaves the last good site.
-        made = Path(name) / "site"
+        site = Path(name) / "site"
         options = [f"-D{key}={value}" for key, value in SETTINGS.items()]
         argv = [sys.executable, "-m", "sphinx", "-C", "-W", "--keep-going", "-q", "-b", "html", *options]
-        result = run([*argv, "-d", f"{name}/trees", str(source), str(made)], timeout=SECONDS, check=False)
+        result = run([*argv, "-d", f"{name}/trees", str(source), str(site)], timeout=SECONDS, check=False)
         if result.code:
             reason = result.stderr.replace(f"{source}/", "").strip()[-2000:]
             raise BuildError("docs", None, reason, "mend the pages")
         if destination.exists():
             shutil.rmtree(destination)
-        shutil.copytree(made, destination)
+        shutil.copytree(site, destination)
     return destination / "index.html"
 
 

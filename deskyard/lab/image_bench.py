@@ -101,7 +101,7 @@ def _build(copy: Path, environment: dict[str, str], name: str, what: str) -> flo
 
 def _change_a_role(copy: Path, image: AnyImage) -> str:
     """Change the image's last own role so that nothing but its digest is another; its name."""
-    role = [one for one in _roles(image) if one != HYGIENE_ROLE][-1]
+    role = [role for role in _roles(image) if role != HYGIENE_ROLE][-1]
     folder = role_folder(image, role, copy) if isinstance(image, CustomImage) else copy / "ansible/roles" / role
     with (folder / "tasks/main.yml").open("a") as file:
         file.write("# changed\n")
@@ -115,14 +115,14 @@ def _roles(image: AnyImage) -> Sequence[str]:
 def _manifest(data: Path, name: str) -> dict[str, Any]:
     """The manifest of the newest build."""
     found = [json.loads(path.read_text()) for path in (data / "deskyard/images" / name).glob("*/manifest.json")]
-    newest: dict[str, Any] = max(found, key=lambda one: str(one["built_at"]))
+    newest: dict[str, Any] = max(found, key=lambda manifest: str(manifest["built_at"]))
     return newest
 
 
 def _beside_the_last(name: str, figures: Sequence[Figure]) -> list[Figure]:
     """The figures with those that were recorded before beside them; recorded in their place."""
     path = places().state / "bench" / f"image-{name}.json"
-    last = {one["name"]: one["value"] for one in json.loads(path.read_text())} if path.exists() else {}
+    last = {figure["name"]: figure["value"] for figure in json.loads(path.read_text())} if path.exists() else {}
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps([asdict(one) for one in figures], indent=2) + "\n")
-    return [replace(one, last=last.get(one.name)) for one in figures]
+    path.write_text(json.dumps([asdict(figure) for figure in figures], indent=2) + "\n")
+    return [replace(figure, last=last.get(figure.name)) for figure in figures]

@@ -38,10 +38,10 @@ class Outcome:
 def chosen(role: str = "", scenario: str = "") -> list[tuple[str, str]]:
     """The scenarios that are meant; raises `ConfigError` if there is none."""
     every = scenarios()
-    found = [one for one in every if role in ("", one[0]) and scenario in ("", one[1])]
+    found = [pair for pair in every if role in ("", pair[0]) and scenario in ("", pair[1])]
     if not found:
-        known = ", ".join(f"{one}/{name}" for one, name in every)
-        raise ConfigError("scenario", f"{role or '*'}/{scenario or '*'}", "is not there", f"choose from: {known}")
+        names = ", ".join(f"{owner}/{name}" for owner, name in every)
+        raise ConfigError("scenario", f"{role or '*'}/{scenario or '*'}", "is not there", f"choose from: {names}")
     return found
 
 
@@ -92,12 +92,14 @@ def require() -> None:
 def table(outcomes: Sequence[Outcome]) -> str:
     """The scenarios and the seconds of their steps, for people."""
     names = list(dict.fromkeys(name for outcome in outcomes for name in outcome.steps))
-    width = max(len(f"{one.role}/{one.scenario}") for one in outcomes)
+    width = max(len(f"{outcome.role}/{outcome.scenario}") for outcome in outcomes)
     lines = [f"{'':{width}} " + " ".join(f"{name:>11}" for name in [*names, "all"])]
-    for one in outcomes:
-        seconds = [*(one.steps.get(name, 0.0) for name in names), sum(one.steps.values())]
+    for result in outcomes:
+        seconds = [*(result.steps.get(name, 0.0) for name in names), sum(result.steps.values())]
         figures = " ".join(f"{value:11.1f}" for value in seconds)
-        lines.append(f"{one.role + '/' + one.scenario:{width}} {figures}  {'passed' if one.passed else 'FAILED'}")
+        lines.append(
+            f"{result.role + '/' + result.scenario:{width}} {figures}  {'passed' if result.passed else 'FAILED'}"
+        )
     return "\n".join(lines)
 
 

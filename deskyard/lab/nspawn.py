@@ -119,8 +119,8 @@ class Yard:
         names = [path.name for path in Path("/run/netns").glob(f"{self.name}*")]
         for name in names:
             subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False, timeout=30)
-        for made in self.folder.glob("*/boot.sh"):
-            shutil.rmtree(made.parent, ignore_errors=True)
+        for script in self.folder.glob("*/boot.sh"):
+            shutil.rmtree(script.parent, ignore_errors=True)
         for file in ("ssh_config", "known_hosts", "key", "key.pub"):
             (self.folder / file).unlink(missing_ok=True)
 
@@ -155,8 +155,8 @@ class Yard:
         root = folder / "root"
         key = root / "etc/ssh/ssh_host_ed25519_key"
         run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", host.name, "-f", str(key)], timeout=30)
-        with (self.folder / "known_hosts").open("a") as known:
-            known.write(f"{host.name} {key.with_suffix('.pub').read_text()}")
+        with (self.folder / "known_hosts").open("a") as hosts:
+            hosts.write(f"{host.name} {key.with_suffix('.pub').read_text()}")
         (root / "root/.ssh").mkdir(mode=0o700, exist_ok=True)
         shutil.copy(self.folder / "key.pub", root / "root/.ssh/authorized_keys")
         for nic in host.nics:

@@ -77,11 +77,11 @@ def _changelog(tree: Path) -> tuple[bool, str]:
 def _lock(tree: Path) -> tuple[bool, str]:
     lock = tree / "requirements.lock"
     found = PINNED.finditer(lock.read_text() if lock.is_file() else "")
-    pinned: dict[str, str] = {canonicalize_name(one["name"]): one["version"] for one in found}
+    pinned: dict[str, str] = {canonicalize_name(match["name"]): match["version"] for match in found}
     project = _project(tree)
     extras = project["optional-dependencies"].values()
-    wanted = map(Requirement, [*project["dependencies"], *(one for group in extras for one in group)])
-    wrong = [str(one) for one in wanted if not _fits(one, pinned)]
+    wanted = map(Requirement, [*project["dependencies"], *(requirement for group in extras for requirement in group)])
+    wrong = [str(requirement) for requirement in wanted if not _fits(requirement, pinned)]
     if wrong:
         return False, f"does not fit {', '.join(wrong)}: run ./inv check.lock"
     return True, f"{len(pinned)} packages"

@@ -83,7 +83,7 @@ def _table(options: dict[str, dict[str, Any]]) -> Iterator[str]:
     yield from ("| variable | default | what it is |", "| --- | --- | --- |")
     for name, option in options.items():
         about = " ".join(_paragraphs(option.get("description")))
-        choices = f" One of: {', '.join(f'`{one}`' for one in option['choices'])}." if "choices" in option else ""
+        choices = f" One of: {', '.join(f'`{choice}`' for choice in option['choices'])}." if "choices" in option else ""
         default = "required" if option.get("required") else _shown(option.get("default"), option)
         yield f"| `{name}` | {default} | {_cell(about + choices)} |"
     yield ""

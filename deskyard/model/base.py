@@ -77,7 +77,7 @@ def _may_be_shown(location: tuple[int | str, ...], model: type[BaseModel]) -> bo
     """False for what is in a field that keeps its value back (`repr=False`)."""
     models = [model]
     for part in location:
-        fields = [(name, info) for one in models for name, info in one.model_fields.items()]
+        fields = [(name, info) for model in models for name, info in model.model_fields.items()]
         infos = [info for name, info in fields if part in (name, info.alias)]
         if not all(info.repr for info in infos):
             return False

@@ -130,10 +130,10 @@ class Base(DistributionBase):
             return self
         if self.snapshot > datetime.now(UTC).date():
             raise ValueError(f"snapshot {self.snapshot} lies in the future -> write a day that is over")
-        made = self.vendor.made_on()
-        if made and self.snapshot < made:
+        day = self.vendor.made_on()
+        if day and self.snapshot < day:
             raise ValueError(
-                f"snapshot {self.snapshot} is older than the vendor's image, which has packages of {made} -> "
-                f"write {made} or later, or name an older vendor image"
+                f"snapshot {self.snapshot} is older than the vendor's image, which has packages of {day} -> "
+                f"write {day} or later, or name an older vendor image"
             )
         return self

@@ -128,15 +128,15 @@ class Workspace(Declaration):
 
     @model_validator(mode="after")
     def _known_keys(self) -> Self:
-        known = ", ".join(self.keys or ()) or "none"
-        named = {f"keys of desktop {one.name!r}": one.keys for one in self.desktops}
+        choices = ", ".join(self.keys or ()) or "none"
+        named = {f"keys of desktop {desktop.name!r}": desktop.keys for desktop in self.desktops}
         named["shared_keys"] = self.shared_keys
         for where, names in named.items():
             for place, name in enumerate(names):
                 # It is not shown: somebody may have written the key itself where its name belongs.
                 if name not in (self.keys or {}):
                     raise ValueError(
-                        f"{where}: entry {place + 1} names no key of this workspace (it has: {known}) -> "
+                        f"{where}: entry {place + 1} names no key of this workspace (it has: {choices}) -> "
                         f"correct the name, or first ./inv desktop.set-key {self.name} NAME"
                     )
         return self

@@ -112,11 +112,11 @@ def backups(snapshots: Iterable[Mapping[str, Any]], desktop: str | None = None) 
 def leftovers(snapshots: Sequence[Mapping[str, Any]], desktop: str) -> list[str]:
     """Snapshots of a desktop that belong to no whole backup: a run was interrupted."""
     whole = backups(snapshots, desktop)
-    known = {backup.manifest for backup in whole} | {disk.snapshot for backup in whole for disk in backup.disks}
+    used = {backup.manifest for backup in whole} | {disk.snapshot for backup in whole for disk in backup.disks}
     mine = f"desktop={desktop}"
     ours = {MANIFEST, DISK}
     return [
-        str(row["id"]) for row in snapshots if mine in _tags(row) and ours & set(_tags(row)) and row["id"] not in known
+        str(row["id"]) for row in snapshots if mine in _tags(row) and ours & set(_tags(row)) and row["id"] not in used
     ]
 
 
@@ -131,10 +131,10 @@ def find(name: str, present: Sequence[Backup], target: str) -> Backup:
     raise ConfigError("backup", name, f"{target} has no such backup", f"take one of these: {names}")
 
 
-def free_name(made: int, present: Sequence[Backup]) -> str:
+def free_name(moment: int, present: Sequence[Backup]) -> str:
     """The id of a backup made at that time: the time itself, or the next that no other has."""
     taken = {backup.id for backup in present}
-    times = (time.strftime("%Y%m%d-%H%M%S", time.gmtime(made + later)) for later in itertools.count())
+    times = (time.strftime("%Y%m%d-%H%M%S", time.gmtime(moment + later)) for later in itertools.count())
     return next(name for name in times if name not in taken)
 
 
@@ -154,7 +154,7 @@ def kept(policy: Mapping[str, int]) -> list[str]:
     """The options of restic for a policy such as {daily: 7}; raises `ConfigError` for one that keeps nothing."""
     for word, count in policy.items():
         if word not in KEEP or count < 0:
-            words = ", ".join(f"keep-{one}" for one in KEEP)
+            words = ", ".join(f"keep-{period}" for period in KEEP)
             raise ConfigError(f"keep-{word}", count, "is no number of backups to keep", f"give some of: {words}")
     if not any(policy.values()):
         raise ConfigError("keep", None, "nothing would be kept", "say what to keep, as --keep-last 3 --keep-daily 7")
@@ -185,7 +185,7 @@ def faults(output: str) -> list[str]:
     wrong += [f"{row[1]} is read-only" for row in mounts if "ro" in row[3].split(",") and row[2] == "ext4"]
     if not any(row[1] == "/" for row in mounts):
         wrong.append("nothing is mounted on /")
-    return [printable(one) for one in wrong]
+    return [printable(finding) for finding in wrong]
 
 
 def _read(row: Mapping[str, Any]) -> Backup | None:
@@ -193,18 +193,18 @@ def _read(row: Mapping[str, Any]) -> Backup | None:
     if MANIFEST not in tags:
         return None
     pairs = [tag.partition("=") for tag in tags]
-    told = {key: value for key, _, value in pairs}
+    values = {key: value for key, _, value in pairs}
     try:
         disks = tuple(_disk(value) for key, _, value in pairs if key == "disk")
         return Backup(
-            id=told["backup"],
-            desktop=told["desktop"],
-            made=int(told["made"]),
-            running=told["power"] == "running",
-            nonce=told.get("nonce", ""),
+            id=values["backup"],
+            desktop=values["desktop"],
+            made=int(values["made"]),
+            running=values["power"] == "running",
+            nonce=values.get("nonce", ""),
             disks=disks,
-            added=int(told.get("added", 0)),
-            verified=int(told["verified"]) if "verified" in told else None,
+            added=int(values.get("added", 0)),
+            verified=int(values["verified"]) if "verified" in values else None,
             manifest=str(row["id"]),
         )
     except (KeyError, ValueError):

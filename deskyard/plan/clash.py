@@ -3,12 +3,12 @@
 from deskyard.plan.workspace import WorkspacePlan
 
 
-def shared(one: WorkspacePlan, other: WorkspacePlan) -> dict[str, set[str]]:
+def shared(first: WorkspacePlan, other: WorkspacePlan) -> dict[str, set[str]]:
     """By kind: the addresses, MACs, bridges and names of libvirt that both Plans claim.
 
     MACs and bridges are made from names and are short, so two names can have the same, if rarely.
     """
-    mine, theirs = _claims(one), _claims(other)
+    mine, theirs = _claims(first), _claims(other)
     return {kind: both for kind, values in mine.items() if (both := values & theirs[kind])}
 
 

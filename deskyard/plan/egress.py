@@ -30,8 +30,8 @@ FORWARD_NETWORKS = ((128, 26), (192, 27), (224, 28), (240, 29))
 def denied_networks(site: Site, host: Sequence[IPv4Address] = ()) -> tuple[str, ...]:
     """Where a desktop may never go, whatever its egress mode: what the site adds, and the addresses of its host."""
     named = (*DENIED_NETWORKS, *(str(network) for network in site.egress_denied))
-    known = [IPv4Network(network) for network in named]
-    return (*named, *(f"{address}/32" for address in host if not any(address in network for network in known)))
+    networks = [IPv4Network(network) for network in named]
+    return (*named, *(f"{address}/32" for address in host if not any(address in network for network in networks)))
 
 
 def plan_egress(workspace: Workspace, site: Site, tiers: dict[str, Tier]) -> EgressRules:

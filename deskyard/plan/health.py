@@ -139,12 +139,12 @@ def _browser(answer: Mapping[str, Any] | None, target: str) -> Finding:
     return Finding("browser", "failed", f"does not start: {said}", f"./inv desktop.reinstall {target}")
 
 
-def _off(told: float, between: tuple[float, float]) -> float:
+def _off(answer: float, between: tuple[float, float]) -> float:
     """How far a clock is off at least: how long its answer was on the way is not known."""
-    if not math.isfinite(told):
-        raise ValueError(told)
+    if not math.isfinite(answer):
+        raise ValueError(answer)
     begin, end = between
-    return told - begin if told < begin else max(0.0, told - end)
+    return answer - begin if answer < begin else max(0.0, answer - end)
 
 
 def _clock(off: float, target: str) -> Finding:

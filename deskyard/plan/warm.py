@@ -106,7 +106,7 @@ def none_of(image: str) -> Start:
 
 def differences(wanted: Fit, had: Fit) -> list[str]:
     """What differs between a machine and what a template was made for, in words."""
-    pairs = [(one.name, getattr(wanted, one.name), getattr(had, one.name)) for one in fields(Fit)]
+    pairs = [(field.name, getattr(wanted, field.name), getattr(had, field.name)) for field in fields(Fit)]
     return [f"{_word(name)} {_value(ours)}, its is {_value(its)}" for name, ours, its in pairs if ours != its]
 
 
@@ -116,7 +116,7 @@ def _word(name: str) -> str:
 
 def _value(value: object) -> str:
     if isinstance(value, Mapping):
-        return " ".join(f"{name}={one}" for name, one in value.items())
+        return " ".join(f"{name}={part}" for name, part in value.items())
     return str(value)
 
 

@@ -147,8 +147,8 @@ class WorkspacePlan:
         for desktop in self.desktops:
             if desktop.name == name:
                 return desktop
-        known = ", ".join(desktop.name for desktop in self.desktops)
-        raise ConfigError("desktop", name, f"is not in workspace {self.name}", f"choose one of: {known}")
+        names = ", ".join(desktop.name for desktop in self.desktops)
+        raise ConfigError("desktop", name, f"is not in workspace {self.name}", f"choose one of: {names}")
 
 
 def plan_workspace(
@@ -265,9 +265,9 @@ def _desktop(
 ) -> DesktopPlan:
     tiers = site.all_tiers()
     if desktop.tier not in tiers:
-        known = ", ".join(tiers)
+        names = ", ".join(tiers)
         field = f"desktops[{index}].tier"
-        raise ConfigError(field, desktop.tier, f"is no tier of site {site.name}", f"choose one of: {known}")
+        raise ConfigError(field, desktop.tier, f"is no tier of site {site.name}", f"choose one of: {names}")
     tier = tiers[desktop.tier]
     routes = {route.name: route.port for route in ROUTES.values()}
     machine = MachinePlan(

@@ -67,17 +67,17 @@ def _authority(site: str, domain: str) -> Authority:
     key_file = places().sites / site / "ca.key"
     certificate = certificate_file(site)
     if not (key_file.exists() and certificate.exists()):
-        made = _make(site, domain)
+        fresh = _make(site, domain)
         write_secret(
             key_file,
-            made.key.private_bytes(
+            fresh.key.private_bytes(
                 serialization.Encoding.PEM,
                 serialization.PrivateFormat.PKCS8,
                 serialization.NoEncryption(),
             ),
         )
-        certificate.write_bytes(made.certificate.public_bytes(serialization.Encoding.PEM))
-        return made
+        certificate.write_bytes(fresh.certificate.public_bytes(serialization.Encoding.PEM))
+        return fresh
     key = serialization.load_pem_private_key(key_file.read_bytes(), password=None)
     assert isinstance(key, ec.EllipticCurvePrivateKey)
     return Authority(x509.load_pem_x509_certificate(certificate.read_bytes()), key)

@@ -1,4 +1,4 @@
-"""What gateway and computer-use service of a desktop agree on: what a caller may do, and how the gateway says so."""
+"""The agreement of a gateway and a desktop's computer-use service: what a caller may do, and how the gateway tells."""
 
 SEE = "see"
 ACT = "act"

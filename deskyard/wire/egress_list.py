@@ -1,4 +1,4 @@
-"""One entry of an allow-list: what may be written, and what it means.
+"""An entry of an allow-list: what may be written, and what it means.
 
 Used by the gateway and by the model that a person's declaration is read with, so that both refuse the same.
 """

@@ -1,4 +1,4 @@
-"""What the settings say about the way out: names, addresses for names with a port, exceptions, rates."""
+"""Rules for the way out: names, addresses for names with a port, exceptions, rates."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence

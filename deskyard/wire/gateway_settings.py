@@ -30,7 +30,7 @@ EGRESS = ("open", "locked", "none")
 
 @dataclass(frozen=True)
 class Desktop:
-    """One desktop behind this gateway; `routes` maps a route to the desktop's port."""
+    """A desktop behind this gateway; `routes` maps a route to the desktop's port."""
 
     name: str
     mac: str
@@ -58,7 +58,7 @@ class Acme:
 
 @dataclass(frozen=True)
 class Settings:
-    """All a gateway has to know of its workspace; holds no secret."""
+    """Settings of a gateway: all that it has to know of its workspace, and no secret."""
 
     workspace: str
     origin: str

@@ -1,4 +1,4 @@
-"""What the session service of a gateway is asked on its private line."""
+"""Requests to a gateway's session service on its private line."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from deskyard_mcp.acting import Acting
 from deskyard_mcp.answers import LOOK, misread, refused
+from deskyard_mcp.naming import Naming
 from deskyard_mcp.offers import SCOPES, Offer
 from deskyard_mcp.seeing import Seeing
 from deskyard_mcp.working import Filing, Running
@@ -79,5 +80,5 @@ class DesktopServer(MCPServer[None]):
 
 def offers(desktop: AsyncDesktop, sees: bool) -> Sequence[Offer]:
     """All tools there are."""
-    parts = (Seeing(desktop), Acting(desktop, sees), Filing(desktop), Running(desktop))
+    parts = (Seeing(desktop), Acting(desktop, sees), Naming(desktop), Filing(desktop), Running(desktop))
     return [offer for part in parts for offer in part.offers()]

@@ -1,5 +1,6 @@
 """A desktop of Deskyard for programs: `Desktop` to wait for answers, `AsyncDesktop` for asyncio."""
 
+from deskyard_sdk.accessibility import Node, Nodes
 from deskyard_sdk.desktop import AsyncDesktop
 from deskyard_sdk.errors import DesktopError
 from deskyard_sdk.forms import Acted, Change, Entry, Event, Output, Picture, ProcessInfo, Result, Window
@@ -15,6 +16,8 @@ __all__ = [
     "DesktopError",
     "Entry",
     "Event",
+    "Node",
+    "Nodes",
     "Output",
     "Picture",
     "Process",

@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
+from deskyard_sdk.accessibility import AsyncAccessibility
 from deskyard_sdk.door import Door, open_door
 from deskyard_sdk.files import AsyncFiles
 from deskyard_sdk.forms import Acted, Event, Picture, Result, Window
@@ -45,6 +46,7 @@ class AsyncDesktop:
         self.files = AsyncFiles(door)
         self.processes = AsyncProcesses(door)
         self.windows = AsyncWindows(door)
+        self.accessibility = AsyncAccessibility(door)
 
     @classmethod
     async def connect(cls, url: str, ca: str | None = None) -> "AsyncDesktop":

@@ -5,6 +5,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
+from deskyard_sdk.accessibility import AsyncAccessibility
 from deskyard_sdk.desktop import AsyncDesktop, AsyncWindows
 from deskyard_sdk.files import AsyncFiles
 from deskyard_sdk.forms import ProcessInfo
@@ -172,6 +173,20 @@ class Windows:
     close = waits(AsyncWindows.close)
 
 
+class Accessibility:
+    """The programs' trees; places to look are a program's name, a window, or a node."""
+
+    def __init__(self, loop: Loop, twin: AsyncAccessibility) -> None:
+        self._loop, self._twin = loop, twin
+
+    tree = waits(AsyncAccessibility.tree)
+    find = waits(AsyncAccessibility.find)
+    invoke = waits(AsyncAccessibility.invoke)
+    write = waits(AsyncAccessibility.write)
+    set_value = waits(AsyncAccessibility.set_value)
+    focus = waits(AsyncAccessibility.focus)
+
+
 class Desktop:
     """A desktop; made by `connect`, and closed at the end of `with`."""
 
@@ -180,6 +195,7 @@ class Desktop:
         self.files = Files(loop, twin.files)
         self.processes = Processes(loop, twin.processes)
         self.windows = Windows(loop, twin.windows)
+        self.accessibility = Accessibility(loop, twin.accessibility)
 
     @classmethod
     def connect(cls, url: str, ca: str | None = None) -> "Desktop":

@@ -80,7 +80,7 @@ class Machine:
             for nic, addresses in plan.own.items()
         ]
         rules = firewall.RulesLegacy(
-            f"{name}-rules", rules=[_rule(one) for one in plan.rules], node_name=node, vm_id=vm_id, opts=bound
+            f"{name}-rules", rules=[_rule(rule) for rule in plan.rules], node_name=node, vm_id=vm_id, opts=bound
         )
         options = firewall.OptionsLegacy(
             f"{name}-firewall",

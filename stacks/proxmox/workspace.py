@@ -78,7 +78,7 @@ class ClusterWorkspace(pulumi.ComponentResource):
         if plan.operator_group is not None:
             pve.AclLegacy(
                 f"{name}-operators",
-                path=pool.pool_id.apply(lambda one: f"/pool/{one}"),
+                path=pool.pool_id.apply(lambda pool_id: f"/pool/{pool_id}"),
                 role_id=OPERATORS,
                 group_id=plan.operator_group,
                 propagate=True,

@@ -36,8 +36,8 @@ def fleet(workspaces: int, desktops: int, start: int = 0) -> Iterator[Workspace]
     """Declarations of many workspaces: each its own network, every tier in turn."""
     tiers = list(TIERS)
     for number in range(start, start + workspaces):
-        names = [f"desk-{one}" for one in range(desktops)]
-        listed = [{"name": name, "tier": tiers[(number + one) % len(tiers)]} for one, name in enumerate(names)]
+        names = [f"desk-{number}" for number in range(desktops)]
+        listed = [{"name": name, "tier": tiers[(number + place) % len(tiers)]} for place, name in enumerate(names)]
         network = f"10.{number >> 8 & 255}.{number & 255}.0/24"
         yield workspace(f"team-{number}", network=network, desktops=listed)
 

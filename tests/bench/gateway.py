@@ -81,8 +81,8 @@ def measure(sockets: int) -> list[Row]:
     with _bed() as bed:
         for part in (_latency, _throughput, _checks, _revocation, _reloads, _idle, _filter, _flood):
             _say(f"==> {part.__name__.strip('_')}")
-            made = part(bed, sockets)
-            rows += asyncio.run(made) if isinstance(made, Coroutine) else made
+            result = part(bed, sockets)
+            rows += asyncio.run(result) if isinstance(result, Coroutine) else result
     return rows
 
 
@@ -275,7 +275,7 @@ def _flood(bed: Bed, _: int) -> list[Row]:
         steady = asyncio.run(_late_ones(drivers))
     with _beside(_send, load.flood, targets):
         flooded = asyncio.run(_late_ones(drivers))
-    states = {one["id"]: one["state"] for one in bed.gateway.listing()}
+    states = {session["id"]: session["state"] for session in bed.gateway.listing()}
     rows = [Row(f"flooding sessions cut off, of {FLOODERS}", "", sum(states[id] == "revoked" for id, _ in views))]
     for where, *times in zip(("its driver", "another desktop's"), quiet, steady, flooded, strict=True):
         rows += [

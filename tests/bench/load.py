@@ -66,11 +66,11 @@ async def open_many(targets: Sequence[Target], count: int) -> list[Line]:
     """Open `count` WebSockets, spread over `targets`."""
     gate = asyncio.Semaphore(OPEN_AT_ONCE)
 
-    async def one(number: int) -> Line:
+    async def line_of(number: int) -> Line:
         async with gate:
             return await targets[number % len(targets)].open()
 
-    return await asyncio.gather(*(one(number) for number in range(count)))
+    return await asyncio.gather(*(line_of(number) for number in range(count)))
 
 
 async def close_all(lines: Sequence[Line]) -> None:

@@ -106,7 +106,7 @@ def main(arguments: Sequence[str]) -> int:
     print(f"{'state kept in':<24}{'desktops':>9}{'resources':>10}{'calls':>7}{'up':>9}{'x':>7}", end="")
     print(f"{'preview':>9}{'destroy':>9}{'state':>10}{'written':>12}")
     for row in found:
-        least = next(one for one in found if one.desktops == row.desktops)
+        least = next(least for least in found if least.desktops == row.desktops)
         print(f"{row.backend:<24}{row.desktops:>9}{row.resources:>10}{row.calls:>7}{row.up:>7.1f} s", end="")
         print(f"{row.up / least.up:>7.2f}{row.preview:>7.1f} s{row.destroy:>7.1f} s", end="")
         print(f"{row.state_kib:>6.0f} KiB{row.written_kib:>8.0f} KiB")

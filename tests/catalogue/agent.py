@@ -78,10 +78,10 @@ class Agent:
     def bring(self, **keys: str) -> str:
         """Bring the desktop's keys in step, with the program that `workspace.up` runs."""
         source = desktop_program.source(key_program)
-        told = f"{source}{json.dumps(request(text=key_file.text(keys)))}\n"
+        sending = f"{source}{json.dumps(request(text=key_file.text(keys)))}\n"
         remote = shlex.join(["python3", "-I", "-c", desktop_program.START, str(len(source))])
         argv = ["ssh", "-F", str(self.bench.yard.ssh_config), DESK, remote]
-        return str(json.loads(run(argv, timeout=60, stdin=told).stdout)["done"])
+        return str(json.loads(run(argv, timeout=60, stdin=sending).stdout)["done"])
 
     def started(self) -> str:
         """Stands for the run of the service."""

@@ -69,7 +69,7 @@ def test_agent_makes_a_file_by_its_shell_and_says_so_in_pieces(agent: Agent) -> 
     assert (agent.bench.root / "home/agent/task.txt").read_text() == "made by agent\n"
     # The conversation goes on on the desktop under the same name.
     listed = json.loads(agent.bench.do("openclaw sessions --json", user="agent").stdout)
-    assert "agent:main:report" in [one["key"] for one in listed["sessions"]]
+    assert "agent:main:report" in [session["key"] for session in listed["sessions"]]
 
 
 def noted(words: str) -> str:

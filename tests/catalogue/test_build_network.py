@@ -102,4 +102,4 @@ def test_npm_and_the_role_node_ask_the_mirror_whose_name_stays_nowhere(bench: Wo
     since = ["find", str(upper), "-type", "f", "-cnewer", str(upper / "root/mirror/npm_mirror.py")]
     without = [word for place in WITHOUT for word in ("-not", "-path", f"{upper}/{place}")]
     found = run([*since, *without, "-exec", "grep", "-l", MIRROR_NAME, "{}", "+"], timeout=300, check=False).stdout
-    assert [str(Path(one).relative_to(upper)) for one in found.split()] == ["etc/hosts"]
+    assert [str(Path(path).relative_to(upper)) for path in found.split()] == ["etc/hosts"]

@@ -33,7 +33,7 @@ def drawn(recorder: Recorder, **changes: Any) -> tuple[WorkspacePlan, ClusterPla
 
 def test_graph_is_as_agreed(recorder: Recorder) -> None:
     drawn(recorder)
-    found = sorted(recorder.graph, key=lambda one: (one["type"], one["name"]))
+    found = sorted(recorder.graph, key=lambda resource: (resource["type"], resource["name"]))
     if os.environ.get("UPDATE_GOLDEN"):
         GOLDEN.write_text(json.dumps(found, indent=2, sort_keys=True) + "\n")
     assert found == json.loads(GOLDEN.read_text())
@@ -97,7 +97,7 @@ def test_every_machine_has_a_firewall_that_drops_what_no_rule_names(recorder: Re
     own = of_type(recorder, "proxmoxve:firewall/ipsetLegacy:IpsetLegacy")
     for desktop in plan.desktops:
         inputs = own[f"lab-desktop-{desktop.name}-own-net0"]
-        assert (inputs["name"], [one["name"] for one in inputs["cidrs"]]) == ("ipfilter-net0", [desktop.address])
+        assert (inputs["name"], [member["name"] for member in inputs["cidrs"]]) == ("ipfilter-net0", [desktop.address])
 
 
 @pytest.mark.parametrize(("peers", "closed"), [("closed", True), ("open", False)])
@@ -108,7 +108,7 @@ def test_neighbours_are_refused_by_rules_and_no_port_is_isolated(recorder: Recor
     assert vnet["isolatePorts"] is False
     rules = of_type(recorder, "proxmoxve:firewall/rulesLegacy:RulesLegacy")["lab-desktop-dev1-rules"]["rules"]
     between = [
-        (one["type"], one["action"]) for one in rules if plan.network.cidr in (one.get("source"), one.get("dest"))
+        (rule["type"], rule["action"]) for rule in rules if plan.network.cidr in (rule.get("source"), rule.get("dest"))
     ]
     assert between == ([("out", "DROP")] if closed else [("in", "ACCEPT"), ("out", "ACCEPT")])
 
@@ -135,4 +135,4 @@ def test_no_secret_is_declared(recorder: Recorder) -> None:
 
 def of_type(recorder: Recorder, kind: str) -> dict[str, dict[str, Any]]:
     """Inputs by name."""
-    return {one["name"]: one["inputs"] for one in recorder.graph if one["type"] == kind}
+    return {resource["name"]: resource["inputs"] for resource in recorder.graph if resource["type"] == kind}

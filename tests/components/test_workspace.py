@@ -37,7 +37,7 @@ def graph(recorder: Recorder, plan: WorkspacePlan) -> Recorder:
 
 
 def test_graph_is_as_agreed(graph: Recorder) -> None:
-    found = sorted(graph.graph, key=lambda one: (one["type"], one["name"]))
+    found = sorted(graph.graph, key=lambda resource: (resource["type"], resource["name"]))
     if os.environ.get("UPDATE_GOLDEN"):
         GOLDEN.parent.mkdir(exist_ok=True)
         GOLDEN.write_text(json.dumps(found, indent=2, sort_keys=True) + "\n")
@@ -92,7 +92,7 @@ def test_machines_never_exceed_their_tier(graph: Recorder, plan: WorkspacePlan) 
 
 
 def test_each_desktop_has_home_on_a_volume_of_its_own_that_begins_blank(graph: Recorder) -> None:
-    homes = {name: one for name, one in graph.of_type("Volume").items() if "image" not in one}
+    homes = {name: volume for name, volume in graph.of_type("Volume").items() if "image" not in volume}
     assert set(homes) == {"lab-desktop-dev1-home", "lab-desktop-dev2-home"}
     domains = graph.of_type("Domain")
     assert len({domains[f"lab-desktop-{name}-machine"]["home"] for name in ("dev1", "dev2")}) == 2
@@ -107,7 +107,8 @@ def test_desktops_disk_has_the_caps_of_its_tier_and_the_gateways_none(recorder: 
     images = {name: ImageSource(name, f"{name}-digest", f"/images/{name}.qcow2") for name in ("gateway", "desktop")}
     run(lambda: Workspace("lab", WorkspaceArgs(plan, images, KEY, "localhost")))
     caps = {
-        name: (one.get("disk_iops"), one.get("disk_mib_per_second")) for name, one in recorder.of_type("Domain").items()
+        name: (domain.get("disk_iops"), domain.get("disk_mib_per_second"))
+        for name, domain in recorder.of_type("Domain").items()
     }
     assert caps == {
         "lab-gateway-machine": (None, None),
@@ -122,8 +123,8 @@ def test_each_desktops_disk_is_made_from_its_own_image(recorder: Recorder) -> No
     names = ("gateway", "desktop", "mine")
     images = {name: ImageSource(name, f"{name}-digest", f"/images/{name}.qcow2") for name in names}
     run(lambda: Workspace("lab", WorkspaceArgs(plan, images, KEY, "localhost")))
-    volumes = {name: one for name, one in recorder.of_type("Volume").items() if not name.endswith("-home")}
-    disks = {name: (one["image"], one["digest"], one["source"]) for name, one in volumes.items()}
+    volumes = {name: volume for name, volume in recorder.of_type("Volume").items() if not name.endswith("-home")}
+    disks = {name: (volume["image"], volume["digest"], volume["source"]) for name, volume in volumes.items()}
     assert disks == {
         "lab-gateway-disk": ("gateway", "gateway-digest", "/images/gateway.qcow2"),
         "lab-desktop-dev1-disk": ("desktop", "desktop-digest", "/images/desktop.qcow2"),
@@ -161,7 +162,7 @@ def test_desktop_with_a_template_goes_on_from_it_as_itself_and_the_others_boot(
     images = {name: ImageSource(name, f"{name}-digest", f"/images/{name}.qcow2") for name in ("gateway", "desktop")}
     templates = {"dev1": "template-desktop-ab12"}
     run(lambda: Workspace("lab", WorkspaceArgs(plan, images, KEY, "localhost", templates=templates)))
-    disks = {name: one.get("template") for name, one in recorder.of_type("Volume").items()}
+    disks = {name: volume.get("template") for name, volume in recorder.of_type("Volume").items()}
     assert disks == {
         "lab-gateway-disk": None,
         "lab-desktop-dev1-disk": "template-desktop-ab12.system.qcow2",
@@ -169,7 +170,7 @@ def test_desktop_with_a_template_goes_on_from_it_as_itself_and_the_others_boot(
         "lab-desktop-dev2-disk": None,
         "lab-desktop-dev2-home": None,
     }
-    warm = {name: one.get("warm") for name, one in recorder.of_type("Domain").items() if one.get("warm")}
+    warm = {name: domain.get("warm") for name, domain in recorder.of_type("Domain").items() if domain.get("warm")}
     own = {
         "hostname": "dev1",
         "instance": "deskyard-lab.dev1",

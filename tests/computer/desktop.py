@@ -157,7 +157,7 @@ class Service:
         self.notes = Notes()
         self.part = Display(display, settings or Settings(quiet_seconds=0.5), self.notes)
         self.accessibility = Accessibility(self.part, bus)
-        parts = [self.part, self.accessibility, *also]
+        parts: list[Part] = [self.part, self.accessibility, *also]
         config = uvicorn.Config(create(parts), port=0, log_level="warning", lifespan="on")
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run)

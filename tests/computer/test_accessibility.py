@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from deskyard_sdk import Desktop, DesktopError, actions
 
 from tests.computer.desktop import Person, Service, XServer
+from tests.support.mcp_client import Tools, talk_within
 from tests.support.requirements import need_programs
 
 PROGRAM = "mousepad"
@@ -204,3 +206,39 @@ def test_without_a_bus_it_is_said_and_all_else_works(server: XServer) -> None:
         assert alone.windows() is not None
     finally:
         alone.stop()
+
+
+def test_the_sdk_finds_and_uses_elements(service: Service, editor: Editor) -> None:
+    with Desktop.connect(service.url) as desktop:
+        tree = desktop.accessibility.tree(window=editor.window["id"])
+        assert tree.nodes[0].role == "frame" and tree.nodes[0].children
+        (text,) = desktop.accessibility.find(role="text", application=PROGRAM, most=1).nodes
+        assert desktop.accessibility.write(text, "Grüße") == "Grüße"
+        desktop.accessibility.focus(text)
+        (again,) = desktop.accessibility.find(role="text", states=["focused"], application=PROGRAM).nodes
+        assert (again.id, again.data["text"]) == (text.id, "Grüße")
+        assert text.rectangle and text.middle == tuple(
+            text.rectangle[at] + text.rectangle[at + 2] // 2 for at in (0, 1)
+        )
+        menu = desktop.accessibility.find(role="menu", name="help", application=PROGRAM).nodes[0]
+        assert desktop.accessibility.invoke(menu) == menu.data["actions"][0]
+        with pytest.raises(DesktopError) as refused:
+            desktop.accessibility.set_value(text, 3)
+        assert (refused.value.field, refused.value.status) == ("value", 409)
+        desktop.act(actions.key("Escape"))
+
+
+def test_agents_find_and_use_elements_by_the_protocol(service: Service, editor: Editor) -> None:
+    async def use(tools: Tools) -> None:
+        found = await tools("elements", role="text", window=editor.window["id"])
+        (text,) = found["elements"]
+        assert "children" not in text and "name" in found["untrusted"]
+        assert (await tools("use_element", id=text["id"], text="Grüße"))["text"] == "Grüße"
+        await tools("use_element", id=text["id"], focus=True)
+        tree = await tools("elements", window=editor.window["id"])
+        assert tree["elements"][0]["role"] == "frame" and tree["elements"][0]["children"]
+        assert (await tools.refusal("use_element", id=text["id"], text="x", focus=True))["error"] == "action"
+        assert (await tools.refusal("elements", role="wizard"))["error"] == "role"
+        assert (await tools.refusal("use_element", id="the button"))["error"] == "node"
+
+    talk_within(service.url, use)

@@ -12,7 +12,7 @@ TREE = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted(
     [*TREE.glob("docs/**/*.md"), *(TREE / name for name in ("README.md", "SPECIFICATION.md", "CONTRIBUTING.md"))]
 )
-FOLDERS = "deskyard|stacks|tests|ansible|images|packer|docs|tools|examples|viewer|\\.ci|\\.github"
+FOLDERS = "deskyard|stacks|tests|ansible|images|packer|docs|tools|examples|viewer|web|\\.ci|\\.github"
 PATH = re.compile(rf"(?<![\w/.-])(?:{FOLDERS})/[\w./*{{}},-]*[\w*/}}]")
 BRACES = re.compile(r"\{([^{}]*)\}")
 TEST = re.compile(r"`(test_\w+)`")
@@ -28,7 +28,7 @@ def paths(text: str) -> Iterator[str]:
         path = found.replace("NAME", "*")
         parts = BRACES.split(path)
         choices = [part.split(",") if at % 2 else [part] for at, part in enumerate(parts)]
-        yield from ("".join(one) for one in product(*choices))
+        yield from ("".join(parts) for parts in product(*choices))
 
 
 def is_there(path: str) -> bool:

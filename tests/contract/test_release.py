@@ -42,7 +42,7 @@ def _edited(path: Path, old: str, new: str) -> str:
 
 
 def failing(folder: Path) -> dict[str, str]:
-    return {one.check: one.detail for one in examine(folder) if not one.passed}
+    return {check.check: check.detail for check in examine(folder) if not check.passed}
 
 
 def change(folder: Path, name: str, old: str, new: str) -> None:
@@ -52,7 +52,7 @@ def change(folder: Path, name: str, old: str, new: str) -> None:
 
 def test_tree_that_is_ready_passes(released: Path) -> None:
     assert failing(released) == {}
-    assert [one.check for one in examine(released)] == [
+    assert [check.check for check in examine(released)] == [
         "version",
         "changelog",
         "lock",
@@ -81,7 +81,7 @@ def test_what_is_not_ready_is_named(released: Path, check: str, name: str, old: 
 
 
 def test_version_that_is_tagged_or_none_is_refused(released: Path) -> None:
-    version = next(one.detail for one in examine(released) if one.check == "version")
+    version = next(check.detail for check in examine(released) if check.check == "version")
     git(released, "tag", f"v{version}")
     assert failing(released) == {"version": f"v{version} is tagged already"}
 

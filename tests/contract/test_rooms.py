@@ -95,10 +95,10 @@ def test_no_import_goes_up() -> None:
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    known = dict(modules())
-    arrows = {name: {other for other in imported(tree) if other in known} - {name} for name, tree in known.items()}
+    trees = dict(modules())
+    arrows = {name: {other for other in imported(tree) if other in trees} - {name} for name, tree in trees.items()}
     # What a package's own file offers is imported from below it.
-    packages = {name for name in known if (TREE / name.replace(".", "/")).is_dir()}
+    packages = {name for name in trees if (TREE / name.replace(".", "/")).is_dir()}
     assert is_acyclic({name: targets - packages for name, targets in arrows.items()})
 
 

@@ -11,4 +11,4 @@ TASKS = {name: ns[name] for name in ns.task_names}
 def test_what_stands_without_a_flag_has_no_default(name: str) -> None:
     # Invoke takes a positional argument that has a value already for a task's name.
     arguments = TASKS[name].get_arguments()
-    assert [one.name for one in arguments if one.positional and one.default is not None] == []
+    assert [argument.name for argument in arguments if argument.positional and argument.default is not None] == []

@@ -85,8 +85,10 @@ class Lab(Containers):
             _nic("workspace", settings.workspace_mac, "workspace", f"{settings.workspace_address}/{prefix}"),
         ]
         hosts = [Host(GATEWAY, tuple(door))]
-        for one in self.plan.desktops:
-            hosts.append(Host(one.name, (_nic("workspace", one.mac, "workspace", f"{one.address}/{prefix}"),)))
+        for desktop in self.plan.desktops:
+            hosts.append(
+                Host(desktop.name, (_nic("workspace", desktop.mac, "workspace", f"{desktop.address}/{prefix}"),))
+            )
         bridges = {"uplink": [f"{settings.host_address}/{settings.uplink_prefix}"], "workspace": []}
         self.yard.create(host_tree(), bridges, hosts, "sleep infinity")
         self._let_in([host.name for host in hosts])
@@ -118,7 +120,7 @@ class Lab(Containers):
 
     def _let_in(self, hosts: Sequence[str]) -> None:
         """What cloud-init and the first `up` would have done: the manager's key is let in, host keys are pinned."""
-        desktops = [(one.name, one.address) for one in self.plan.desktops]
+        desktops = [(desktop.name, desktop.address) for desktop in self.plan.desktops]
         self.link.write_config(self.plan.gateway.settings.uplink_address, desktops)
         for host in hosts:
             key = (self.root(host) / "etc/ssh/ssh_host_ed25519_key.pub").read_text()

@@ -15,7 +15,7 @@ from deskyard.engine.on_libvirt import LibvirtBackend
 from deskyard.engine.stack import WorkspaceStack
 from deskyard.workspace import readiness, workspace
 from tests.desktop.lab import NETWORK, Lab
-from tests.support.inv import Told, inv
+from tests.support.inv import Said, inv
 
 
 class Owner:
@@ -63,9 +63,12 @@ class Owner:
         content["config"].pop("deskyard:customise", None)
         if workspace is not None:
             content["config"]["deskyard:customise"] = {"from": str(workspace.relative_to(self.folder))}
-        for one in content["config"]["deskyard:desktops"]:
-            if one["name"] in desktops:
-                one["customise"] = {"from": str(desktops[one["name"]].relative_to(self.folder)), "script_seconds": 60}
+        for desktop in content["config"]["deskyard:desktops"]:
+            if desktop["name"] in desktops:
+                desktop["customise"] = {
+                    "from": str(desktops[desktop["name"]].relative_to(self.folder)),
+                    "script_seconds": 60,
+                }
         self.file.write_text(yaml.safe_dump(content))
 
     def take_back(self, name: str) -> None:
@@ -74,7 +77,7 @@ class Owner:
         del content["config"]["deskyard:keys"][name]
         self.file.write_text(yaml.safe_dump(content))
 
-    def inv(self, *arguments: str, stdin: str = "") -> Told:
+    def inv(self, *arguments: str, stdin: str = "") -> Said:
         """Run a task; what it says is kept."""
         self._patch.setattr("sys.stdin", io.StringIO(stdin))
         output = inv(self._capsys, *arguments)
@@ -97,7 +100,7 @@ class Owner:
         """`desktop.customise`; what became of each desktop, by name."""
         output = self.inv("desktop.customise", target, *options, "--json")
         assert output.code == 0, output.err
-        return {one["desktop"]: one for one in output.document["desktops"]}
+        return {report["desktop"]: report for report in output.document["desktops"]}
 
     def keys(self, desktop: str) -> Any:
         """`desktop.keys`."""

@@ -41,8 +41,8 @@ def clean(lab: Lab, owner: Owner) -> Iterator[None]:
 
 def folder(path: Path, files: Mapping[str, str]) -> Path:
     """A folder that holds exactly these files."""
-    for one in [one for one in path.rglob("*") if one.is_file()]:
-        one.unlink()
+    for file in [file for file in path.rglob("*") if file.is_file()]:
+        file.unlink()
     for name, text in files.items():
         (path / name).parent.mkdir(parents=True, exist_ok=True)
         (path / name).write_text(text)
@@ -50,7 +50,7 @@ def folder(path: Path, files: Mapping[str, str]) -> Path:
 
 
 def states(report: Mapping[str, Any]) -> dict[str, str]:
-    return {one["path"]: one["state"] for one in report["files"]}
+    return {file["path"]: file["state"] for file in report["files"]}
 
 
 def test_up_brings_files_environment_and_scripts_and_the_next_changes_nothing(lab: Lab, owner: Owner) -> None:
@@ -196,7 +196,7 @@ def test_a_link_that_is_swapped_in_while_files_are_laid_leads_root_nowhere(lab: 
     lab.do("desk", SWAP, user="agent")
     try:
         for number in range(4):
-            folder(own, {f"home/d/{one}": f"{number}" for one in range(100)})
+            folder(own, {f"home/d/{name}": f"{number}" for name in range(100)})
             # Whatever becomes of it: the agent works against it.
             owner.inv("desktop.customise", "lab/desk", "--overwrite", "--json")
     finally:
@@ -306,12 +306,12 @@ def test_half_a_request_changes_nothing(lab: Lab, owner: Owner) -> None:
 
 
 def test_a_pinned_repository_is_as_good_as_a_folder(lab: Lab, owner: Owner) -> None:
-    made = folder(owner.folder / "made", {"home/a": "from git\n", "README.md": "x"})
+    repository = folder(owner.folder / "made", {"home/a": "from git\n", "README.md": "x"})
     identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
     for argv in (["init", "-q"], ["add", "-A"], [*identity, "commit", "-qm", "a"], ["tag", "v1"]):
-        subprocess.run(["git", "-C", str(made), *argv], check=True, timeout=60)
-    owner.customise(desk=made)
-    content = owner.file.read_text().replace("from: made", f"from: file://{made}\n      ref: v1")
+        subprocess.run(["git", "-C", str(repository), *argv], check=True, timeout=60)
+    owner.customise(desk=repository)
+    content = owner.file.read_text().replace("from: made", f"from: file://{repository}\n      ref: v1")
     owner.file.write_text(content)
     assert states(owner.customised("lab/desk")["desk"]) == {"a": "new"}
     assert (lab.root("desk") / HOME / "a").read_text() == "from git\n"

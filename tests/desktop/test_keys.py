@@ -56,7 +56,7 @@ def test_a_key_is_on_the_desktop_that_names_it_and_nowhere_else(lab: Lab, owner:
     for canary, place in ((ANTHROPIC, f"desk:{FILE}"), (OPENAI, f"other:{FILE}")):
         assert seen.places_of(canary) == []
         assert kept_in(lab, owner, canary) == {place}
-    assert [one["in_step"] for one in listed] == [True, True]
+    assert [report["in_step"] for report in listed] == [True, True]
 
 
 def test_a_key_on_a_command_line_would_be_seen(lab: Lab, owner: Owner) -> None:

@@ -66,7 +66,7 @@ class FakeDesktops:
                 if self.answer is not None:
                     line.sendall(self.answer)
                     return
-                fields = dict(one.split(": ", 1) for one in head.decode().split("\r\n")[1:] if ": " in one)
+                fields = dict(line.split(": ", 1) for line in head.decode().split("\r\n")[1:] if ": " in line)
                 lower = {name.lower(): value for name, value in fields.items()}
                 if "upgrade" not in lower:
                     # What a program asks for: here it is told what of it came.

@@ -101,8 +101,8 @@ class EgressLab:
             if path.exists():
                 for pid in path.read_text().split():
                     with_children = [int(pid), *_children(int(pid))]
-                    for one in with_children:
-                        _end(one)
+                    for child in with_children:
+                        _end(child)
         self.nets.__exit__(None, None, None)
         shutil.rmtree(self.root, ignore_errors=True)
 
@@ -256,7 +256,7 @@ def job(kind: str, name: str | None, to: str = GATEWAY, **more: Any) -> dict[str
 
 def _children(pid: int) -> list[int]:
     path = Path(f"/proc/{pid}/task/{pid}/children")
-    return [int(one) for one in path.read_text().split()] if path.exists() else []
+    return [int(pid) for pid in path.read_text().split()] if path.exists() else []
 
 
 def _end(pid: int) -> None:

@@ -42,8 +42,8 @@ def resolver(plan_file: Path) -> None:
             addresses = [addresses[turn % len(addresses)]]
         family = socket.AF_INET if kind == 1 else socket.AF_INET6
         answers = b"".join(
-            struct.pack(">3HIH", 0xC00C, kind, 1, 1, 4 if kind == 1 else 16) + socket.inet_pton(family, one)
-            for one in addresses
+            struct.pack(">3HIH", 0xC00C, kind, 1, 1, 4 if kind == 1 else 16) + socket.inet_pton(family, address)
+            for address in addresses
         )
         head = data[:2] + struct.pack(">5H", 0x8180 if record else 0x8183, 1, len(addresses), 0, 0)
         line.sendto(head + data[12 : at + 5] + answers, sender)
@@ -82,7 +82,7 @@ def main() -> None:
     plan_file = Path(sys.argv[1])
     plan: dict[str, Any] = json.loads(plan_file.read_text())
     jobs = [threading.Thread(target=serve, args=("", port, plan)) for port in plan["ports"]]
-    jobs += [threading.Thread(target=serve, args=(one, 443, plan)) for one in plan.get("plain", ())]
+    jobs += [threading.Thread(target=serve, args=(address, 443, plan)) for address in plan.get("plain", ())]
     if plan.get("dns"):
         jobs.append(threading.Thread(target=resolver, args=(plan_file,)))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

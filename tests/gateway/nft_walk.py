@@ -93,7 +93,9 @@ def parse(listing: Mapping[str, Any], local: frozenset[str]) -> Ruleset:
     """Read the JSON of `nft -j list ruleset`."""
     entries = listing["nftables"]
     rules = Ruleset(local=local)
-    members: dict[str, Any] = {one["set"]["name"]: one["set"].get("elem", []) for one in entries if "set" in one}
+    members: dict[str, Any] = {
+        entry["set"]["name"]: entry["set"].get("elem", []) for entry in entries if "set" in entry
+    }
     for entry in entries:
         if "chain" in entry:
             chain = entry["chain"]
@@ -104,7 +106,7 @@ def parse(listing: Mapping[str, Any], local: frozenset[str]) -> Ruleset:
                 rules.bases.setdefault(chain["hook"], []).append((chain["name"], chain["policy"] == "accept"))
     for entry in entries:
         if "rule" in entry:
-            steps = [_step(one, members, local) for one in entry["rule"]["expr"]]
+            steps = [_step(expression, members, local) for expression in entry["rule"]["expr"]]
             rules.chains[entry["rule"]["chain"]].append([step for step in steps if step is not None])
     return rules
 
@@ -125,7 +127,7 @@ def _step(expression: Mapping[str, Any], members: dict[str, Any], local: frozens
         over = bool(value.get("inv"))
         return "test", lambda packet: not over
     if name == "set":
-        statements = [_step(one, members, local) for one in value.get("stmt", [])]
+        statements = [_step(statement, members, local) for statement in value.get("stmt", [])]
         tests = [step[1] for step in statements if step is not None]
         return "test", lambda packet: all(test(packet) for test in tests)
     if name == "match":
@@ -144,17 +146,17 @@ def _match(value: Mapping[str, Any], members: dict[str, Any], local: frozenset[s
     else:
         wanted = right if isinstance(right, list) else [right]
     if any(part.get("meta", {}).get("key") == "skuid" for part in parts):
-        wanted = [pwd.getpwuid(one).pw_name if isinstance(one, int) else one for one in wanted]
-    tests = [_element(one, len(readers)) for one in wanted]
+        wanted = [pwd.getpwuid(user).pw_name if isinstance(user, int) else user for user in wanted]
+    tests = [_element(element, len(readers)) for element in wanted]
     unequal: bool = value["op"] == "!="
     if value["op"] not in ("==", "in", "!="):
         raise NotImplementedError(f"operator {value['op']}")
 
     def test(packet: Packet) -> bool:
         found = [reader(packet) for reader in readers]
-        if any(one is None for one in found):
+        if any(value is None for value in found):
             return False
-        return any(bool(one(found)) for one in tests) != unequal
+        return any(bool(test(found)) for test in tests) != unequal
 
     return test
 
@@ -196,9 +198,9 @@ def _element(element: Any, parts: int) -> Callable[[list[Any]], bool]:
     if isinstance(element, dict) and "elem" in element:
         element = element["elem"]["val"]
     if isinstance(element, dict) and "concat" in element:
-        tests = [_value(one) for one in element["concat"]]
+        tests = [_value(part) for part in element["concat"]]
         assert len(tests) == parts
-        return lambda found: all(test(one) for test, one in zip(tests, found, strict=True))
+        return lambda found: all(test(value) for test, value in zip(tests, found, strict=True))
     single = _value(element)
     return lambda found: single(found[0])
 
@@ -209,7 +211,7 @@ def _value(value: Any) -> Callable[[Any], bool]:
         low, high = int(network.network_address), int(network.broadcast_address)
         return lambda found: low <= found <= high
     if isinstance(value, dict) and "range" in value:
-        low, high = (_plain(one) for one in value["range"])
+        low, high = (_plain(bound) for bound in value["range"])
         return lambda found: low <= found <= high
     plain = _plain(value)
     return lambda found: bool(found == plain)

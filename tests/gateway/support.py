@@ -41,7 +41,7 @@ def search_path() -> str:
     return os.pathsep.join(filter(None, (str(TREE), os.environ.get("PYTHONPATH"))))
 
 
-RANGES = 10
+RANGES = max(10, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 # What was given out lately may not be in use yet, or not now.
 GIVEN: deque[int] = deque(maxlen=300)
 
@@ -73,8 +73,8 @@ def free_ports(count: int) -> list[int]:
         if port in GIVEN:
             continue
         try:
-            for one in (port, port + 1):
-                socket.create_server(("", one)).close()
+            for free in (port, port + 1):
+                socket.create_server(("", free)).close()
         except OSError:
             continue
         GIVEN.append(port)

@@ -48,7 +48,7 @@ class OrderingGateway(Gateway):
 
     def last_event(self) -> dict[str, Any]:
         """The newest line of the audit about certificates."""
-        return [one for one in self.audit() if one["event"] == "certificate"][-1]
+        return [event for event in self.audit() if event["event"] == "certificate"][-1]
 
 
 @pytest.fixture(scope="module")

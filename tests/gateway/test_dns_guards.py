@@ -23,8 +23,8 @@ def lease(nets: Nets, desktop: str, *arguments: str) -> str | None:
 def test_every_desktop_gets_the_address_of_the_plan(tmp_path: Path) -> None:
     settings = parsed("open")
     with served(settings, tmp_path) as nets:
-        assert {one.name: lease(nets, one.name) for one in settings.desktops} == {
-            one.name: one.address for one in settings.desktops
+        assert {desktop.name: lease(nets, desktop.name) for desktop in settings.desktops} == {
+            desktop.name: desktop.address for desktop in settings.desktops
         }
 
 
@@ -57,7 +57,7 @@ def test_names_are_answered_where_desktops_are_and_nowhere_else(egress: str, tmp
         lines = nets.run("gw", "ss", "--no-header", "--numeric", "--listening", "--udp", "--tcp").splitlines()
         addresses = {line.split()[4].rpartition(":")[0] for line in lines if line.split()[4].endswith(":53")}
     assert GATEWAY in addresses
-    assert not {one for one in addresses if one != GATEWAY and not one.endswith("%workspace")}, addresses
+    assert not {other for other in addresses if other != GATEWAY and not other.endswith("%workspace")}, addresses
 
 
 def test_what_only_this_network_could_know_is_not_asked_outside(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_every_name_on_a_list_leads_to_the_gateway(tmp_path: Path) -> None:
     settings = parsed(
         "locked", ("first.test", "second.test", "third.test", "*.suffix.test", "git.test:22", "hub.test:22")
     )
-    forwards = {one.name: one.address for one in settings.egress_rules.forwards}
+    forwards = {forward.name: forward.address for forward in settings.egress_rules.forwards}
     assert len(forwards) == 2
     web = ("first.test", "second.test", "third.test", "a.suffix.test", "b.c.suffix.test")
     wanted = {**dict.fromkeys(web, GATEWAY), **forwards}

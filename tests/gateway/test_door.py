@@ -164,9 +164,9 @@ def test_signed_token_of_an_unknown_session_reaches_no_desktop_at_all(gateway: G
 @pytest.mark.parametrize("signature", ["empty", "zero", "hmac"])
 def test_token_of_another_algorithm_is_refused(gateway: Gateway, name: str, signature: str) -> None:
     public = (gateway.layout.signing_keys / "k1.pub").read_bytes()
-    made = {"empty": b"", "zero": b"\0" * 64, "hmac": hmac.new(public, b"x", hashlib.sha256).digest()}
+    signatures = {"empty": b"", "zero": b"\0" * 64, "hmac": hmac.new(public, b"x", hashlib.sha256).digest()}
     header = {"alg": name, "typ": "JWT", "kid": "k1"}
-    assert gateway.upgrade(cookie=assembled(header, claims(gateway), made[signature])).status == 401
+    assert gateway.upgrade(cookie=assembled(header, claims(gateway), signatures[signature])).status == 401
 
 
 def test_token_keyed_with_the_public_key_is_refused(gateway: Gateway) -> None:
@@ -174,8 +174,8 @@ def test_token_keyed_with_the_public_key_is_refused(gateway: Gateway) -> None:
     for secret in (path.read_bytes(), str(path).encode()):
         header = {"alg": "HS256", "typ": "JWT", "kid": "k1"}
         unsigned = assembled(header, claims(gateway), b"").removeprefix("__Host-deskyard-d1=").rstrip(".")
-        made = hmac.new(secret, unsigned.encode(), hashlib.sha256).digest()
-        assert gateway.upgrade(cookie=assembled(header, claims(gateway), made)).status == 401
+        signature = hmac.new(secret, unsigned.encode(), hashlib.sha256).digest()
+        assert gateway.upgrade(cookie=assembled(header, claims(gateway), signature)).status == 401
 
 
 def test_token_of_another_key_is_refused(gateway: Gateway) -> None:

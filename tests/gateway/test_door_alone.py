@@ -72,7 +72,7 @@ def test_client_is_listed_with_the_address_that_it_came_from(gateway: Gateway) -
     with gateway.trust.wrap_socket(line, server_hostname=HOSTNAME) as wrapped:
         wrapped.sendall("\r\n".join(lines).encode())
         assert b" 101 " in wrapped.recv(4096)
-        mine = next(one for one in gateway.listing() if one["id"] == id)
+        mine = next(session for session in gateway.listing() if session["id"] == id)
         assert mine["from"] == [OTHER_CLIENT]
 
 

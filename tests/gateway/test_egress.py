@@ -91,7 +91,7 @@ def without(*words: str) -> Callable[[str], str]:
 
 def answered(results: list[dict[str, Any]]) -> list[bool]:
     """Which of the attempts reached a server outside."""
-    return [one["outcome"] == "answer" and "outside " in one["text"] for one in results]
+    return [result["outcome"] == "answer" and "outside " in result["text"] for result in results]
 
 
 def hello(sni: bytes | None, **more: Any) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def test_a_name_with_a_port_has_an_address_of_its_own(lab: EgressLab) -> None:
     assert answer["text"] == f"0 {forward.address}"
     results = lab.ask([{"kind": "tcp", "to": forward.address, "port": port} for port in (22, 23, 8080)])
     assert answered(results) == [True, False, False]
-    assert [one["outcome"] for one in results[1:]] == ["refused", "refused"]
+    assert [result["outcome"] for result in results[1:]] == ["refused", "refused"]
     assert answered(lab.ask([job(kind, "git.test", forward.address) for kind in ("hello", "http")])) == [False, False]
 
 
@@ -215,7 +215,7 @@ def test_25_split_hello_is_no_way_around(lab: EgressLab, pieces: int) -> None:
 def test_25_a_dribbled_or_missing_hello_ends(lab: EgressLab) -> None:
     results = lab.ask([hello(b"allowed.test", pieces=1, pause=0.2, seconds=60), {**hello(None), "kind": "tcp"}])
     assert answered(results) == [False, False]
-    assert "silent" not in {one["outcome"] for one in results}
+    assert "silent" not in {result["outcome"] for result in results}
 
 
 def test_25_hello_over_two_records_is_refused(lab: EgressLab) -> None:
@@ -307,7 +307,7 @@ def test_20_27_addresses_are_refused_whoever_is_behind_them(lab: EgressLab) -> N
     named = [job("hello", "allowed.test", to) for to in (PUBLIC, OTHER)]
     results = lab.ask([*tcp, *named])
     # A reset, not a wait, and not from there.
-    assert {one["outcome"] for one in results} == {"refused"}
+    assert {result["outcome"] for result in results} == {"refused"}
     assert lab.hits() == before
 
 
@@ -316,14 +316,14 @@ def test_22_26_no_other_resolver_and_no_quic(lab: EgressLab) -> None:
     there = [(to, port) for to in (HOST, PUBLIC, UPLINK) for port in (53, 443, 853)]
     attempts = [{"kind": "udp", "to": to, "port": port, "seconds": 1} for to, port in there]
     attempts += [{**dns("good.test"), "to": HOST, "seconds": 1}]
-    assert {one["outcome"] for one in lab.ask(attempts)} == {"silent"}
+    assert {answer["outcome"] for answer in lab.ask(attempts)} == {"silent"}
     assert lab.asked() == before
 
 
 @pytest.mark.parametrize("port", [21, 22, 25, 8700, 8701, 9999])
 def test_gateway_has_no_other_service_for_desktops(lab: EgressLab, port: int) -> None:
     results = lab.ask([{"kind": "tcp", "to": to, "port": port} for to in (GATEWAY, UPLINK)])
-    assert {one["outcome"] for one in results} == {"refused"}
+    assert {result["outcome"] for result in results} == {"refused"}
 
 
 # DNS.
@@ -335,11 +335,11 @@ def test_21_26_names_are_answered_here_or_nowhere(lab: EgressLab) -> None:
     absent = {name: "3 0" for name in ("evil.test", "suffix.test", "sub.allowed.test", "notsuffix.test", "a.b.c.d.e")}
     tunnel = {f"{'x' * 60}.{n:032x}.tunnel.test": "3 0" for n in range(20)}
     wanted = {**web, **absent, **tunnel}
-    assert [one["text"] for one in lab.ask([dns(name) for name in wanted])] == list(wanted.values())
+    assert [answer["text"] for answer in lab.ask([dns(name) for name in wanted])] == list(wanted.values())
     # TXT, NULL, MX, AAAA, HTTPS, SVCB, ANY-less: nothing but the address of an allowed name.
     kinds = (16, 10, 15, 28, 65, 64)
-    assert {one["text"] for one in lab.ask([dns(n, k) for n in web for k in kinds])} == {"0 0"}
-    assert {one["text"] for one in lab.ask([dns(n, k) for n in absent for k in kinds])} == {"3 0"}
+    assert {answer["text"] for answer in lab.ask([dns(n, k) for n in web for k in kinds])} == {"0 0"}
+    assert {answer["text"] for answer in lab.ask([dns(n, k) for n in absent for k in kinds])} == {"3 0"}
     assert lab.asked() == before
 
 
@@ -374,14 +374,14 @@ def test_every_refusal_is_an_event_with_the_way_to_allow_it(lab: EgressLab) -> N
         ("git.test:2424", "port"): "./inv egress.allow demo git.test:2424",
     }
 
-    def told() -> dict[tuple[str, str], str]:
+    def refusals() -> dict[tuple[str, str], str]:
         # The kernel tells of a desktop only so often: what other tests provoked may hide these for a while.
         lab.ask(attempts)
         time.sleep(0.5)
-        mine = [one for one in lab.events() if one["desktop"] == "d1" and one["address"] == D1]
-        return {(one["target"], one["rule"]): one["allow"] for one in mine}
+        mine = [event for event in lab.events() if event["desktop"] == "d1" and event["address"] == D1]
+        return {(event["target"], event["rule"]): event["allow"] for event in mine}
 
-    wait_for("the events", lambda: wanted.items() <= told().items())
+    wait_for("the events", lambda: wanted.items() <= refusals().items())
 
 
 def test_a_flood_of_refusals_does_not_fill_the_disk(lab: EgressLab) -> None:

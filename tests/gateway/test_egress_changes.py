@@ -49,7 +49,7 @@ def reached(lab: EgressLab, name: str) -> list[bool]:
 
 
 def entries(lab: EgressLab) -> list[str]:
-    return [one["entry"] for one in lab.cli("egress")["allowed"]]
+    return [entry["entry"] for entry in lab.cli("egress")["allowed"]]
 
 
 def said_again(holder: subprocess.Popen[str]) -> bool:
@@ -94,7 +94,7 @@ def test_31_no_forbidden_packet_passes_while_the_list_changes(lab: EgressLab, co
 def test_a_name_is_allowed_for_a_time_and_ends_by_itself(lab: EgressLab) -> None:
     assert reached(lab, "news.test") == [False, False]
     state = lab.cli("allow", "news.test", "--for", "6", "--actor", "ada")
-    (mine,) = [one for one in state["allowed"] if one["entry"] == "news.test"]
+    (mine,) = [entry for entry in state["allowed"] if entry["entry"] == "news.test"]
     assert (mine["declared"], mine["once"], mine["actor"]) == (False, False, "ada")
     assert mine["until"]
     assert reached(lab, "news.test") == [True, True]
@@ -191,8 +191,8 @@ def test_new_connections_are_bounded_by_the_tier(lab: EgressLab) -> None:
     lab.apply(replace(lab.settings, egress_rules=replace(lab.settings.egress_rules, rates=slow)))
     results = lab.ask(many)
     assert 0 < sum(answered(results)) < len(many)
-    assert {one["outcome"] for one in results} == {"answer", "refused"}
-    wait_for("the event", lambda: "rate" in {one["rule"] for one in lab.events()})
+    assert {result["outcome"] for result in results} == {"answer", "refused"}
+    wait_for("the event", lambda: "rate" in {event["rule"] for event in lab.events()})
 
 
 def test_the_router_that_dies_opens_nothing(lab: EgressLab) -> None:
@@ -202,5 +202,5 @@ def test_the_router_that_dies_opens_nothing(lab: EgressLab) -> None:
         [job("hello", "allowed.test"), job("http", "evil.test"), {"kind": "tcp", "to": PUBLIC, "port": 80}]
     )
     lab.run("gw", ["systemctl", "reload-or-restart", "deskyard-egress.service"])
-    assert {one["outcome"] for one in results} == {"refused"}
+    assert {result["outcome"] for result in results} == {"refused"}
     wait_for("the router", lambda: reached(lab, "allowed.test") == [True, True])

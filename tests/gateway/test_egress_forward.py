@@ -31,9 +31,9 @@ RECORDS = {
 @pytest.fixture(scope="module", params=[[], ["10.0.0.0/8"]], ids=["plain", "excepted"])
 def lab(request: pytest.FixtureRequest) -> Iterator[EgressLab]:
     """A locked gateway with a port of its own for each name; no Plan would make these exceptions."""
-    made = document("locked", ("allowed.test", "git.test:22", *(f"{name}:22" for name in RULES)))
-    made["egress_rules"]["exceptions"] = request.param
-    with run_lab(fast(parse(json.dumps(made))), RECORDS) as running:
+    wish = document("locked", ("allowed.test", "git.test:22", *(f"{name}:22" for name in RULES)))
+    wish["egress_rules"]["exceptions"] = request.param
+    with run_lab(fast(parse(json.dumps(wish))), RECORDS) as running:
         yield running
 
 
@@ -43,13 +43,13 @@ def test_a_name_with_a_port_that_points_inside_is_refused_with_its_reason(lab: E
     before = lab.hits()
     jobs = [{"kind": "tcp", "to": addresses[name], "port": 22} for name in RULES]
 
-    def told() -> dict[str, str]:
+    def refusals() -> dict[str, str]:
         assert answered(lab.ask(jobs)) == [False] * len(jobs)
         time.sleep(0.5)
-        return {one["target"]: one["rule"] for one in lab.events() if one["address"] == D1}
+        return {event["target"]: event["rule"] for event in lab.events() if event["address"] == D1}
 
     wanted = {f"{name}:22": rule for name, rule in RULES.items()}
-    wait_for("the events", lambda: wanted.items() <= told().items(), 20)
+    wait_for("the events", lambda: wanted.items() <= refusals().items(), 20)
     # What was carried is told as no refusal.
-    assert told().keys() == wanted.keys()
+    assert refusals().keys() == wanted.keys()
     assert lab.hits() == before

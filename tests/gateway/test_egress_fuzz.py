@@ -38,7 +38,7 @@ def batches(seed: int, count: int) -> Iterator[list[bytes]]:
 
 
 def disagreements(given: list[bytes], wanted: list[bool], found: list[bool]) -> list[tuple[bytes, bool, bool]]:
-    return [one for one in zip(given, wanted, found, strict=True) if one[1] != one[2]]
+    return [case for case in zip(given, wanted, found, strict=True) if case[1] != case[2]]
 
 
 @pytest.mark.parametrize("count", COUNTS)
@@ -70,7 +70,9 @@ def test_hosts_pass_exactly_when_the_oracle_says_so(lab: EgressLab, count: int, 
         given = [name.replace(b"\r", b"").replace(b"\n", b"") for name in given]
         wanted = [oracle.host_may_pass(name, EXACT, SUFFIXES) for name in given]
         said = [b"GET / HTTP/1.1\r\nHost: " + name + b"\r\nConnection: close\r\n\r\n" for name in given]
-        jobs: list[dict[str, Any]] = [{"kind": "tcp", "to": GATEWAY, "port": 80, "say": one.hex()} for one in said]
+        jobs: list[dict[str, Any]] = [
+            {"kind": "tcp", "to": GATEWAY, "port": 80, "say": opening.hex()} for opening in said
+        ]
         assert disagreements(given, wanted, answered(lab.ask(jobs))) == []
 
 
@@ -86,12 +88,12 @@ def test_names_are_answered_exactly_when_the_oracle_says_so(lab: EgressLab, coun
         ]
         wanted = [oracle.may_pass(name.encode("latin-1"), EXACT, SUFFIXES) for name in asked]
         results = lab.ask([{"kind": "dns", "to": GATEWAY, "port": 53, "name": name, "seconds": 20} for name in asked])
-        found = [one["text"] == f"0 {GATEWAY}" for one in results]
+        found = [result["text"] == f"0 {GATEWAY}" for result in results]
         # dnsmasq answers more than the oracle below a suffix (a_b.suffix.test); the router refuses those.
         wrong = [
-            one
-            for one in disagreements([name.encode("latin-1") for name in asked], wanted, found)
-            if one[1] or not any(one[0].lower().endswith(b"." + suffix) for suffix in SUFFIXES)
+            disagreement
+            for disagreement in disagreements([name.encode("latin-1") for name in asked], wanted, found)
+            if disagreement[1] or not any(disagreement[0].lower().endswith(b"." + suffix) for suffix in SUFFIXES)
         ]
         assert wrong == []
     assert len(lab.asked()) == before

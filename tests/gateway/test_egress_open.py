@@ -36,7 +36,7 @@ def test_site_opens_a_private_network_and_no_more(tmp_path: Path) -> None:
 def passed(nets: Nets, start: str) -> int:
     flows = [Flow(start, "tcp", PUBLIC, port) for port in (22, 53, 80, 443, 6080, 7681)]
     answers = [nets.passes(flows, seconds=1) for _ in range(MANY // len(flows))]
-    return sum(sum(one.values()) for one in answers)
+    return sum(sum(answer.values()) for answer in answers)
 
 
 @pytest.fixture

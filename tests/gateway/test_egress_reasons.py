@@ -34,9 +34,9 @@ CARRIED = ("allowed.test", "excepted.test")
 def lab() -> Iterator[EgressLab]:
     """A locked gateway whose site excepts even the gateway's own network, which no Plan would."""
     names = ("allowed.test", "*.suffix.test", "excepted.test", "nothing.test", *ADDRESSED)
-    made = document("locked", names)
-    made["egress_rules"]["exceptions"] = ["10.0.0.0/8"]
-    with run_lab(fast(parse(json.dumps(made))), RECORDS) as running:
+    wish = document("locked", names)
+    wish["egress_rules"]["exceptions"] = ["10.0.0.0/8"]
+    with run_lab(fast(parse(json.dumps(wish))), RECORDS) as running:
         yield running
 
 
@@ -44,7 +44,7 @@ def settled(lab: EgressLab) -> list[dict[str, str]]:
     """The refusals of all that was asked for so far: they are told in order, so one more is waited for."""
     name = f"settled-{next(NUMBERS)}.test"
     lab.ask([job("hello", name)])
-    wait_for("its refusal", lambda: f"{name}:443" in {one["target"] for one in lab.events()}, 20)
+    wait_for("its refusal", lambda: f"{name}:443" in {event["target"] for event in lab.events()}, 20)
     return lab.events()
 
 
@@ -52,12 +52,12 @@ def refused(lab: EgressLab, attempts: list[dict[str, object]], wanted: set[tuple
     """Nothing of this gets through, and each is told with its reason."""
     before, reached = len(settled(lab)), lab.hits()
 
-    def told() -> set[tuple[str, str]]:
-        return {(one["target"], one["rule"]) for one in lab.events()[before:] if one["address"] == D1}
+    def refusals() -> set[tuple[str, str]]:
+        return {(event["target"], event["rule"]) for event in lab.events()[before:] if event["address"] == D1}
 
     assert not any(answered(lab.ask(attempts)))
-    wait_for("the events", lambda: wanted <= told(), 20)
-    assert told() == wanted
+    wait_for("the events", lambda: wanted <= refusals(), 20)
+    assert refusals() == wanted
     assert lab.hits() == reached
 
 

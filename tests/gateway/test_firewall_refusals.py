@@ -49,12 +49,12 @@ def test_refusals_are_told_of_desktops_alone(lab: EgressLab) -> None:
     knock(lab, FORGED, GATEWAY, 4001)
     knock(lab, D1, GATEWAY, 4002)
 
-    def told() -> dict[str, str]:
-        return {one["target"]: one["address"] for one in lab.events()}
+    def refusals() -> dict[str, str]:
+        return {event["target"]: event["address"] for event in lab.events()}
 
-    wait_for("the event", lambda: f"{GATEWAY}:4002" in told())
-    assert told()[f"{GATEWAY}:4002"] == D1
-    assert FORGED not in told().values()
+    wait_for("the event", lambda: f"{GATEWAY}:4002" in refusals())
+    assert refusals()[f"{GATEWAY}:4002"] == D1
+    assert FORGED not in refusals().values()
 
 
 @pytest.mark.parametrize("timestamps", [0, 1])
@@ -64,4 +64,4 @@ def test_names_asked_for_over_tcp_are_told(lab: EgressLab, timestamps: int) -> N
     name = f"over-tcp-{timestamps}.test"
     asked = query(name, 1)
     lab.ask([{"kind": "tcp", "to": GATEWAY, "port": 53, "say": (len(asked).to_bytes(2, "big") + asked).hex()}])
-    wait_for("the event", lambda: (name, "name") in {(one["target"], one["rule"]) for one in lab.events()})
+    wait_for("the event", lambda: (name, "name") in {(event["target"], event["rule"]) for event in lab.events()})

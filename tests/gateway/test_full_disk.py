@@ -52,7 +52,7 @@ def refused(call: Any, *arguments: Any) -> GatewayError:
 
 
 def state(gateway: Gateway, id: str) -> str:
-    return next(str(one["state"]) for one in gateway.listing() if one["id"] == id)
+    return next(str(session["state"]) for session in gateway.listing() if session["id"] == id)
 
 
 def test_full_disk_is_named_and_everything_goes_on_when_there_is_room(small: Gateway) -> None:

@@ -98,7 +98,10 @@ def test_session_lives_while_it_is_renewed_and_lapses_when_it_is_not() -> None:
         assert gateway.upgrade(cookie=first).status == 401
         assert renew(gateway, first)[0] == 401
         assert gateway.upgrade(cookie=used).status == 101
-        assert {one["id"]: one["state"] for one in gateway.listing()} == {used_id: "active", idle_id: "idle"}
+        assert {session["id"]: session["state"] for session in gateway.listing()} == {
+            used_id: "active",
+            idle_id: "idle",
+        }
         answer, data = gateway.request("GET", "/d/d1/session", headers={"Cookie": idle})
         assert (answer.status, json.loads(data)["error"]) == (401, "idle")
         ended = [

@@ -20,7 +20,7 @@ from deskyard.site.libvirt.forward import Forward
 from tests.gateway.conftest import run_gateway
 from tests.gateway.support import HOSTNAME, Gateway, free_ports, wait_for
 
-FORWARDER, ONE, OTHER = "127.0.0.7", "127.0.0.8", "127.0.0.9"
+FORWARDER, CLIENT, OTHER = "127.0.0.7", "127.0.0.8", "127.0.0.9"
 FALSE = "A" * 43
 PROXY_LINE = b"PROXY TCP4 10.9.9.9 10.0.0.2 1234 443\r\n"
 MOST = 5
@@ -96,7 +96,7 @@ def test_66_right_ticket_opens_in_the_middle_of_a_flood_from_its_own_address(thr
                 assert gateway.request("GET", "/")[0].status == 200
             finally:
                 over.set()
-        assert [one.exception() for one in floods] == [None] * threads
+        assert [flood.exception() for flood in floods] == [None] * threads
 
 
 def test_66_flood_of_false_tickets_is_counted_in_the_audit_and_not_written_down_each_time() -> None:
@@ -111,18 +111,18 @@ def test_66_flood_of_false_tickets_is_counted_in_the_audit_and_not_written_down_
 def test_66_clients_behind_the_forwarder_are_told_apart_and_listed_by_their_own_addresses(tmp_path: Path) -> None:
     with run_gateway(Gateway(false_tickets_per_minute=MOST, forwarder=FORWARDER)) as gateway:
         with forwarded(gateway, tmp_path) as port:
-            statuses = [redeem(gateway, FALSE, port, ONE) for _ in range(MOST + 1)]
+            statuses = [redeem(gateway, FALSE, port, CLIENT) for _ in range(MOST + 1)]
             assert statuses == [403] * MOST + [429]
             assert redeem(gateway, FALSE, port, OTHER) == 403
             granted = gateway.grant("d1")
-            assert redeem(gateway, granted["ticket"], port, ONE) == 200
-        (used,) = [one for one in gateway.listing() if one["id"] == granted["id"]]
-        assert used["address"] == ONE
+            assert redeem(gateway, granted["ticket"], port, CLIENT) == 200
+        (used,) = [session for session in gateway.listing() if session["id"] == granted["id"]]
+        assert used["address"] == CLIENT
 
 
 def forge(gateway: Gateway, port: int) -> None:
     """Say as a client that the connection is from somebody else, which must fail."""
-    with pytest.raises(OSError), connect(gateway, port, ONE, PROXY_LINE):
+    with pytest.raises(OSError), connect(gateway, port, CLIENT, PROXY_LINE):
         pass
 
 
@@ -134,7 +134,7 @@ def test_66_nobody_but_the_forwarder_says_whom_a_connection_is_from(tmp_path: Pa
         forge(gateway, port)
         with connect(gateway, door, FORWARDER, PROXY_LINE) as believed:
             assert ask(gateway, believed, FALSE) == 403
-        assert [one["address"] for one in gateway.audit() if one["event"] == "refuse"] == ["10.9.9.9"]
+        assert [event["address"] for event in gateway.audit() if event["event"] == "refuse"] == ["10.9.9.9"]
         # The forwarder that says nothing is not let in as itself.
         with pytest.raises(OSError), connect(gateway, door, FORWARDER):
             pass
@@ -144,7 +144,7 @@ def test_66_door_that_believes_everybody_is_noticed() -> None:
     def weaken(text: str) -> str:
         good = f"if {{ src {FORWARDER} }}"
         assert good in text
-        return text.replace(good, f"if {{ src {FORWARDER} {ONE} }}")
+        return text.replace(good, f"if {{ src {FORWARDER} {CLIENT} }}")
 
     with run_gateway(Gateway(forwarder=FORWARDER, weaken=weaken)) as weak, pytest.raises(pytest.fail.Exception):
         forge(weak, weak.layout.listen_port)
@@ -155,8 +155,8 @@ def test_one_client_of_the_forwarder_leaves_room_for_the_others(
 ) -> None:
     monkeypatch.setattr(forward, "MOST_OF_ONE", MOST)
     with run_gateway(Gateway(forwarder=FORWARDER)) as gateway, forwarded(gateway, tmp_path) as port:
-        held = [connect(gateway, port, ONE) for _ in range(MOST)]
-        with pytest.raises(OSError), connect(gateway, port, ONE):
+        held = [connect(gateway, port, CLIENT) for _ in range(MOST)]
+        with pytest.raises(OSError), connect(gateway, port, CLIENT):
             pass
         assert redeem(gateway, FALSE, port, OTHER) == 403
         for line in held:
@@ -212,17 +212,17 @@ def test_66_ticket_of_a_quiet_address_is_looked_at_before_those_of_one_that_floo
     crowd, at_once = 40, 20  # at once: of the backend's server
     with run_gateway(Gateway(false_tickets_per_minute=MOST)) as gateway, ThreadPoolExecutor(crowd + 1) as pool:
         port, service = gateway.layout.listen_port, gateway.processes[0]
-        with connect(gateway, port, ONE) as line:
+        with connect(gateway, port, CLIENT) as line:
             assert [ask(gateway, line, FALSE) for _ in range(MOST + 1)][-1] == 429
         log = gateway.root / "haproxy.log"
         before = len(log.read_text().splitlines())
         with halted(service):
-            flood = [pool.submit(redeem, gateway, FALSE, port, ONE) for _ in range(crowd)]
+            flood = [pool.submit(redeem, gateway, FALSE, port, CLIENT) for _ in range(crowd)]
             wait_for("a queue", lambda: backend(gateway, "redemption", "qcur") == crowd - at_once)
             quiet = pool.submit(redeem, gateway, FALSE, port, OTHER)
             wait_for("one more", lambda: backend(gateway, "redemption", "qcur") == crowd - at_once + 1)
         assert quiet.result() == 403
-        assert {one.result() for one in flood} == {429}
+        assert {request.result() for request in flood} == {429}
         order = wait_for("all of it in the log", lambda: len(asked := redeemed(log, before)) == crowd + 1 and asked)
         assert order.index(OTHER) <= at_once + 5, order
 
@@ -230,4 +230,4 @@ def test_66_ticket_of_a_quiet_address_is_looked_at_before_those_of_one_that_floo
 def redeemed(log: Path, start: int) -> list[str]:
     """Who redeemed, in the order in which HAProxy was done with it."""
     lines = log.read_text().splitlines()[start:]
-    return [one for line in lines if "path=/redeem" in line for one in (ONE, OTHER) if f"{one}:" in line]
+    return [address for line in lines if "path=/redeem" in line for address in (CLIENT, OTHER) if f"{address}:" in line]

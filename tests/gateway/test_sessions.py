@@ -105,7 +105,7 @@ def test_revoking_closes_the_live_socket_within_a_second_and_refuses_new_ones(ga
         assert desktop.closes()
         assert terminal.closes()
         took = time.monotonic() - started
-        assert [one["state"] for one in revoking.result()] == ["revoked"]
+        assert [session["state"] for session in revoking.result()] == ["revoked"]
     print(f"revoked and closed in {took * 1000:.0f} ms")
     assert gateway.upgrade("/d/d1/vnc", cookie).status == 401
     assert bystander.echo("still here") == "still here"
@@ -128,7 +128,7 @@ def test_session_ends_in_time_and_takes_its_socket_along(gateway: Gateway) -> No
     assert opened.closes()
     assert time.time() >= granted["session_expires"]
     assert gateway.upgrade(cookie=cookie).status == 401
-    states = {one["id"]: one["state"] for one in gateway.listing()}
+    states = {session["id"]: session["state"] for session in gateway.listing()}
     assert states[granted["id"]] == "expired"
 
 
@@ -179,12 +179,12 @@ def test_terminals_are_counted_by_session_and_by_desktop() -> None:
         assert gateway.upgrade("/d/d1/terminal", cookies[0]).status == 503
 
         def third() -> Opened | None:
-            one = gateway.upgrade("/d/d1/terminal", cookies[1])
-            return None if one.status == 429 else one
+            answer = gateway.upgrade("/d/d1/terminal", cookies[1])
+            return None if answer.status == 429 else answer
 
         # The refused one counts for its desktop until HAProxy has closed it, a moment after its answer.
         opened.append(wait_for("room for the third terminal of a desktop", third))
-        assert [one.status for one in opened] == [101] * 3
+        assert [answer.status for answer in opened] == [101] * 3
         assert gateway.upgrade("/d/d1/terminal", cookies[1]).status == 429
 
 
@@ -193,7 +193,7 @@ def test_list_says_who_does_what_since_when_from_where(gateway: Gateway) -> None
     started = time.time()
     opened = gateway.upgrade("/d/d2/vnc", cookie)
     opened.read_until(b"|")
-    mine = next(one for one in gateway.listing() if one["id"] == id)
+    mine = next(session for session in gateway.listing() if session["id"] == id)
     facts = {name: mine[name] for name in ("actor", "desktop", "mode", "state", "streams", "from", "does")}
     assert facts == {
         "actor": "alice",
@@ -284,4 +284,4 @@ def test_revoking_all_ends_every_session_at_once(own_gateway: Gateway) -> None:
     ended = gateway.revoke(all=True)
     assert len(ended) == 20
     assert all(opened.closes() for opened in sockets)
-    assert {one["state"] for one in gateway.listing()} == {"revoked"}
+    assert {session["state"] for session in gateway.listing()} == {"revoked"}

@@ -200,7 +200,7 @@ def remembered(nets: Nets) -> dict[str, set[str]]:
     """The senders that each of the gateway's sets with room for more holds."""
     listed = json.loads(nets.run("gw", "nft", "-j", "list", "ruleset"))["nftables"]
     sets = [entry["set"] for entry in listed if "size" in entry.get("set", {})]
-    return {one["name"]: {str(each["elem"]["val"]) for each in one.get("elem", ())} for one in sets}
+    return {set_["name"]: {str(each["elem"]["val"]) for each in set_.get("elem", ())} for set_ in sets}
 
 
 @pytest.mark.parametrize("egress", EGRESS)

@@ -52,8 +52,8 @@ def test_73_foreign_protocol_of_a_terminal_is_named_and_the_desktop_is_not_asked
     assert (opened.status, said["error"]) == (400, "protocol")
     assert "tty" in said["message"]
     assert gateway.desktops.requests == []
-    refused = wait_for("its line", lambda: [one for one in gateway.audit() if one["event"] == "refuse"])
-    assert [one["reason"] for one in refused] == ["protocol"]
+    refused = wait_for("its line", lambda: [event for event in gateway.audit() if event["event"] == "refuse"])
+    assert [event["reason"] for event in refused] == ["protocol"]
 
 
 @pytest.mark.parametrize("asked", ["tty", "chat, tty", None])

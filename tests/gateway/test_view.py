@@ -33,7 +33,7 @@ def watched(talker: Talker) -> Iterator[Gateway]:
 def fresh(watched: Gateway, talker: Talker) -> Iterator[None]:
     """Nobody drives, and nothing was said, before each test."""
     watched.revoke(all=True)
-    wait_for("the end of all connections", lambda: all(not one["streams"] for one in watched.listing()))
+    wait_for("the end of all connections", lambda: all(not session["streams"] for session in watched.listing()))
     talker.kinds.clear()
     talker.keys.clear()
     talker.shared.clear()
@@ -46,7 +46,7 @@ def look(gateway: Gateway, **options: Any) -> tuple[str, VncClient]:
 
 
 def does(gateway: Gateway, id: str) -> str | None:
-    found = next(one for one in gateway.listing() if one["id"] == id)
+    found = next(session for session in gateway.listing() if session["id"] == id)
     return found["does"]  # type: ignore[no-any-return]
 
 

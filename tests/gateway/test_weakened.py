@@ -93,7 +93,7 @@ def test_guard_that_is_taken_away_is_missed(
 def test_server_with_weight_would_let_a_stranger_in(gateway: Gateway) -> None:
     _, cookie = gateway.session("d1")
     assert gateway.upgrade("/d/d1/terminal", cookie).status == 101
-    id = next(one["id"] for one in gateway.listing() if one["state"] == "active")
+    id = next(session["id"] for session in gateway.listing() if session["state"] == "active")
     assert gateway.upgrade("/d/d1/terminal", signed(gateway)).status == 503
     worker = gateway.workers()[-1]
     gateway.ask_master(f"@!{worker} set weight be_d1_terminal/{id} 1")

@@ -39,7 +39,7 @@ ICMP: list[Service] = [
 SERVICES: list[Service] = [*TCP, *UDP, *ANSWERS, *DHCP, *ICMP, {"proto": "esp"}]
 STATES = ("established", "related", "invalid", "untracked")
 ASKED: list[tuple[Service, str]] = [
-    *((one, "new") for one in SERVICES),
+    *((service, "new") for service in SERVICES),
     *itertools.product((TCP[1], TCP[4], TCP[5], UDP[0], ANSWERS[0], ICMP[0]), STATES),
 ]
 
@@ -78,7 +78,9 @@ def _in(packet: Packet, settings: Settings) -> bool:
     asks = service == ("udp", 53) or (service == ("tcp", 53) and packet.state == "new")
     asks = asks and packet.daddr == settings.workspace_address
     if settings.egress == "locked" and packet.state == "new" and packet.proto == "tcp":
-        ways = {(one.address, port) for one in settings.egress_rules.forwards for port in (80, 443, *one.ports)}
+        ways = {
+            (forward.address, port) for forward in settings.egress_rules.forwards for port in (80, 443, *forward.ports)
+        }
         ways |= {(settings.workspace_address, 80), (settings.workspace_address, 443)}
         asks = asks or (packet.daddr, packet.dport) in ways
     return asks and (packet.mac, packet.saddr) in _desktops(settings)
@@ -92,7 +94,7 @@ def _routed(packet: Packet, settings: Settings) -> bool:
         return False
     if packet.daddr == settings.host_address:
         return packet.dport == 53
-    ports = {80, 443, *(port for one in settings.egress_rules.forwards for port in one.ports)}
+    ports = {80, 443, *(port for forward in settings.egress_rules.forwards for port in forward.ports)}
     public = not _inside(packet.daddr, settings)
     return public and packet.proto == "tcp" and packet.dport in ports and packet.state == "new"
 
@@ -121,7 +123,7 @@ def _out(packet: Packet, settings: Settings) -> bool:
     inside = _within(packet.daddr, str(settings.workspace_network))
     if (packet.proto, packet.sport) == ("udp", 53) and packet.saddr == settings.workspace_address and inside:
         return True
-    routes = {(one.address, port) for one in settings.desktops for port in (22, *one.routes.values())}
+    routes = {(desktop.address, port) for desktop in settings.desktops for port in (22, *desktop.routes.values())}
     if packet.proto == "tcp":
         return packet.state == "new" and (packet.daddr, packet.dport) in routes
     if packet.icmp == "echo-request":
@@ -135,7 +137,7 @@ def _within(address: str, network: str) -> bool:
 
 
 def _desktops(settings: Settings) -> set[tuple[str, str]]:
-    return {(one.mac, one.address) for one in settings.desktops}
+    return {(desktop.mac, desktop.address) for desktop in settings.desktops}
 
 
 def packets(settings: Settings) -> Iterator[tuple[str, Packet]]:
@@ -143,7 +145,7 @@ def packets(settings: Settings) -> Iterator[tuple[str, Packet]]:
     first, second = settings.desktops[:2]
     unknown = str(settings.workspace_network.broadcast_address - 1)
     senders = [
-        *((one.mac, one.address) for one in (first, second)),
+        *((desktop.mac, desktop.address) for desktop in (first, second)),
         (second.mac, first.address),
         *((mac, address) for mac in (first.mac, STRANGER) for address in (unknown, "0.0.0.0", PUBLIC[0])),
         (STRANGER, first.address),
@@ -152,7 +154,7 @@ def packets(settings: Settings) -> Iterator[tuple[str, Packet]]:
     own = [settings.uplink_address, settings.workspace_address]
     near = [
         *own,
-        *(one.address for one in settings.egress_rules.forwards),
+        *(forward.address for forward in settings.egress_rules.forwards),
         settings.host_address,
         first.address,
         second.address,
@@ -170,7 +172,9 @@ def packets(settings: Settings) -> Iterator[tuple[str, Packet]]:
         for way, sender, daddr, (service, state) in itertools.product(pairs, sent, near, ASKED):
             yield hook, _packet(way, sender, daddr, service, state)
         yield from (
-            (hook, _packet(way, sent[0], near[0], one, "new", family="ipv6")) for way in pairs for one in SERVICES
+            (hook, _packet(way, sent[0], near[0], service, "new", family="ipv6"))
+            for way in pairs
+            for service in SERVICES
         )
     # The way out knows many networks: both ends of each.
     for daddr in (*_edges(settings), *PUBLIC, settings.host_address):
@@ -191,13 +195,13 @@ def _packet(
 
 
 def _edges(settings: Settings) -> Iterator[str]:
-    for one in (
+    for text in (
         *settings.denied_networks,
         *settings.egress_rules.exceptions,
         str(settings.uplink_network),
         str(settings.workspace_network),
     ):
-        network = IPv4Network(one)
+        network = IPv4Network(text)
         yield from (str(network.network_address), str(network.broadcast_address))
 
 

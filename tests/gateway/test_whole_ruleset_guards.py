@@ -55,7 +55,7 @@ def passing_by(settings: Settings) -> Iterator[Packet]:
         yield Packet("uplink", "", "", settings.host_address, daddr, dport=443, state=state)
 
 
-@pytest.mark.parametrize("egress", [one for one in EGRESS if one != "open"])
+@pytest.mark.parametrize("egress", [egress for egress in EGRESS if egress != "open"])
 def test_what_is_for_elsewhere_is_refused_before_it_is_routed(egress: Any, tmp_path: Path) -> None:
     settings, rules = gateway(egress, tmp_path)
     assert not [packet for packet in passing_by(settings) if rules.passes("prerouting", packet)]

@@ -39,7 +39,7 @@ def counted_by(rules: list[list[dict[str, Any]]], beyond: str) -> dict[str, tupl
         assert (senders["op"], senders["left"]) == ("==", {"payload": {"protocol": "ip", "field": "saddr"}})
         (counted,) = [part["set"] for part in rule if "set" in part]
         assert (counted["op"], counted["elem"]) == ("update", senders["left"])
-        ((limit,),) = [[one["limit"] for one in counted["stmt"]]]
+        ((limit,),) = [[part["limit"] for part in counted["stmt"]]]
         assert (limit["per"], limit["inv"]) == ("second", True)
         assert rule[-1] == {"jump": {"target": beyond}}
         wanted = senders["right"]
@@ -68,11 +68,11 @@ def test_questions_of_each_desktop_count_toward_its_own_rate(egress: Any, tmp_pa
 @pytest.mark.parametrize("egress", EGRESS)
 def test_what_is_too_much_is_told_as_a_refusal_is_each_desktop_by_itself(egress: Any, tmp_path: Path) -> None:
     chains = kernel_rules(own_rates(egress), tmp_path)
-    (told, ended), (as_well, also_ended) = chains["too_many"], chains["refuse"]
-    log, other = ([part["log"] for part in rule if "log" in part] for rule in (told, as_well))
-    assert ([one["prefix"] for one in log], [one["prefix"] for one in other]) == (["many"], ["refused"])
+    (logged, ended), (as_well, also_ended) = chains["too_many"], chains["refuse"]
+    log, other = ([part["log"] for part in rule if "log" in part] for rule in (logged, as_well))
+    assert ([part["prefix"] for part in log], [part["prefix"] for part in other]) == (["many"], ["refused"])
     assert log[0]["group"] == other[0]["group"]
-    assert [part for part in told if "log" not in part] == [part for part in as_well if "log" not in part]
+    assert [part for part in logged if "log" not in part] == [part for part in as_well if "log" not in part]
     assert ended == also_ended == [{"goto": {"target": "end"}}]
 
 
@@ -91,10 +91,10 @@ def test_in_a_locked_workspace_what_goes_to_the_router_counts_and_nothing_else(t
 @pytest.mark.parametrize("egress", EGRESS)
 @pytest.mark.parametrize("hook", ["input", "output"])
 def test_what_is_dropped_at_the_end_is_told_a_few_times_a_second(hook: str, egress: Any, tmp_path: Path) -> None:
-    told, dropped = kernel_rules(parse(json.dumps(document(egress))), tmp_path)[hook][-2:]
-    assert [next(iter(part)) for part in told] == ["limit", "log"]
-    assert (told[0]["limit"]["per"], told[0]["limit"].get("inv", False)) == ("second", False)
-    assert hook in told[1]["log"]["prefix"]
+    logged, dropped = kernel_rules(parse(json.dumps(document(egress))), tmp_path)[hook][-2:]
+    assert [next(iter(part)) for part in logged] == ["limit", "log"]
+    assert (logged[0]["limit"]["per"], logged[0]["limit"].get("inv", False)) == ("second", False)
+    assert hook in logged[1]["log"]["prefix"]
     assert "drop" in dropped[-1]
     assert not any("match" in part for part in dropped)
 
@@ -110,7 +110,7 @@ def test_who_knocks_too_often_at_the_door_is_dropped_by_its_own_address(egress: 
     source = {"payload": {"protocol": "ip", "field": "saddr"}}
     assert counted[0] == accepted[0] == new
     assert counted[1]["set"]["elem"] == source
-    ((limit,),) = [[one["limit"] for one in counted[1]["set"]["stmt"]]]
+    ((limit,),) = [[part["limit"] for part in counted[1]["set"]["stmt"]]]
     assert (limit["per"], limit["inv"]) == ("second", True)
     assert "drop" in counted[-1]
     assert "accept" in accepted[-1]
@@ -119,6 +119,6 @@ def test_who_knocks_too_often_at_the_door_is_dropped_by_its_own_address(egress: 
 @pytest.mark.parametrize("egress", EGRESS)
 def test_desktops_have_no_share_of_what_the_gateway_tells_of_strangers(egress: Any, tmp_path: Path) -> None:
     rules = kernel_rules(parse(json.dumps(document(egress))), tmp_path)["input"]
-    told = next(index for index, rule in enumerate(rules) if any("log" in part for part in rule))
+    place = next(index for index, rule in enumerate(rules) if any("log" in part for part in rule))
     workspace = {"match": {"op": "==", "left": {"meta": {"key": "iifname"}}, "right": "workspace"}}
-    assert [workspace, {"drop": None}] in [[part for part in rule if "counter" not in part] for rule in rules[:told]]
+    assert [workspace, {"drop": None}] in [[part for part in rule if "counter" not in part] for rule in rules[:place]]

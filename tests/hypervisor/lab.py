@@ -128,7 +128,7 @@ class Lab:
             self._namespace(short)
         self._cable("out", "eth0", "host", "eth0")
         self._batch("out", [f"address add {ROUTER}/24 dev eth0"])
-        self._batch("out", [f"address add {one}/32 dev lo" for one in (PUBLIC, METADATA, PRIVATE, OPENED)])
+        self._batch("out", [f"address add {address}/32 dev lo" for address in (PUBLIC, METADATA, PRIVATE, OPENED)])
         self._batch("host", [f"address add {HOST_OUTSIDE}/24 dev eth0", f"route add default via {ROUTER}"])
         # Replies to what was forged or not hidden find their way back, too: only rules refuse here.
         self._batch("out", [f"route add 10.80.0.0/16 via {HOST_OUTSIDE}"])

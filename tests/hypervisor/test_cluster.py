@@ -124,7 +124,7 @@ def test_administrators_are_let_in_before_the_firewall_is_switched_on(node: Node
     root = node.peer.client()
     options = root.ask("GET", "/cluster/firewall/options")
     assert (int(options["enable"]), options.get("policy_in", "DROP")) == (1, "DROP")
-    assert {one["cidr"] for one in root.ask("GET", "/cluster/firewall/ipset/management")} == {"192.0.2.0/24"}
+    assert {entry["cidr"] for entry in root.ask("GET", "/cluster/firewall/ipset/management")} == {"192.0.2.0/24"}
     (rule,) = root.ask("GET", "/cluster/firewall/rules")
     assert (rule["type"], rule["action"], rule["source"]) == ("in", "DROP", "+deskyard-gateways")
 
@@ -156,7 +156,9 @@ def test_token_may_what_its_roles_say_and_its_secret_is_in_one_place(node: Node)
     assert secret not in done.stdout + done.stderr
     client = node.peer.client(f"{name}={secret}")
     held = {path: client.ask("GET", "/access/permissions", path=path)[path] for path in ("/", "/pool")}
-    assert {path: set(names) for path, names in held.items()} == {one["path"]: set(one["privileges"]) for one in ROLES}
+    assert {path: set(names) for path, names in held.items()} == {
+        role["path"]: set(role["privileges"]) for role in ROLES
+    }
 
 
 def test_what_site_roles_prints_gives_the_token_exactly_what_it_needs(node: Node) -> None:

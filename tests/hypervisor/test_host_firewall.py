@@ -138,7 +138,7 @@ def test_host_answers_no_desktop_that_asks_for_its_mac(lab: Lab) -> None:
         lab.run("db", "ip", "neighbour", "flush", "dev", "eth0", "to", f"{FOREIGN}/32")
         lab.passes([Flow("db", "udp", FOREIGN, 9)], 1.2)
         states = json.loads(lab.run("db", "ip", "-j", "neighbour", "show", "to", f"{FOREIGN}/32"))
-        return any("lladdr" in one for one in states)
+        return any("lladdr" in state for state in states)
 
     lab.run("db", "ip", "route", "add", f"{FOREIGN}/32", "dev", "eth0")
     try:

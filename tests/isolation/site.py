@@ -165,7 +165,7 @@ class Site:
 
     def _start(self) -> None:
         run("ip", "netns", "add", self.namespace)
-        self.ip("link set lo up", *(f"address add {one}/32 dev lo" for one in self.addresses))
+        self.ip("link set lo up", *(f"address add {address}/32 dev lo" for address in self.addresses))
         (self.folder / "run").mkdir()
         (self.folder / "libvirtd.conf").write_text(CONFIG.format(folder=self.folder))
         if self.log_bytes:
@@ -240,8 +240,8 @@ class Simulated:
         link, plan = self.site.link, self.plan
         for network in (plan.network, plan.uplink):
             NetworkKind().create(link, network_inputs(network))
-        for one in (plan.desktop_filter, plan.gateway_filter):
-            FilterKind().create(link, filter_inputs(one))
+        for filter_ in (plan.desktop_filter, plan.gateway_filter):
+            FilterKind().create(link, filter_inputs(filter_))
         gateway = plan.gateway
         self._machine(GATEWAY)
         self._plug(GATEWAY, "uplink", gateway.uplink_mac, plan.uplink, "clean-traffic", gateway.uplink_address)
@@ -283,8 +283,8 @@ class Simulated:
             binding.delete()
         self.unplug()
         link, plan = self.site.link, self.plan
-        for one in (plan.desktop_filter, plan.gateway_filter):
-            FilterKind().delete(link, one.name, dict(filter_inputs(one)))
+        for filter_ in (plan.desktop_filter, plan.gateway_filter):
+            FilterKind().delete(link, filter_.name, dict(filter_inputs(filter_)))
         for network in (plan.network, plan.uplink):
             NetworkKind().delete(link, network.name, dict(network_inputs(network)))
 

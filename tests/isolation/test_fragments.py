@@ -104,9 +104,9 @@ def packets(pieces: Sequence[Piece], source: str, target: str, protocol: int = f
 
 def put(site: Site, namespace: str, interface: str, way: tuple[str, str], sent: Sequence[bytes]) -> None:
     """Put packets on the wire from a namespace, in this order; `way` is to and from which MAC address."""
-    made = [frames.ethernet(*way, frames.IPV4, packet) for packet in sent]
+    framed = [frames.ethernet(*way, frames.IPV4, packet) for packet in sent]
     argv = ["ip", "netns", "exec", namespace, sys.executable, "-c", SEND, interface]
-    subprocess.run(argv, input=" ".join(one.hex() for one in made), text=True, check=True, timeout=60)
+    subprocess.run(argv, input=" ".join(packet.hex() for packet in framed), text=True, check=True, timeout=60)
 
 
 def seen(namespace: str, where: str | int, act: Callable[[], None]) -> list[bytes]:
@@ -125,7 +125,7 @@ def seen(namespace: str, where: str | int, act: Callable[[], None]) -> list[byte
 
 def numbers(found: Sequence[bytes]) -> set[int]:
     """The fragments whose data is among what was seen."""
-    return {int(number) for one in found for number in MARK.findall(one)}
+    return {int(number) for line in found for number in MARK.findall(line)}
 
 
 class plain(switched):
@@ -147,34 +147,34 @@ class plain(switched):
 
 def leaving(machine: Simulated, pieces: Sequence[Piece]) -> set[int]:
     """Desktop `one` sends them to the internet: which leave its gateway."""
-    plan, one = machine.plan, machine.plan.desktop("one")
-    way = (plan.gateway.workspace_mac, one.mac)
+    plan, desktop = machine.plan, machine.plan.desktop("one")
+    way = (plan.gateway.workspace_mac, desktop.mac)
 
     def act() -> None:
-        put(machine.site, machine.namespaces["one"], "workspace", way, packets(pieces, one.address, PUBLIC))
+        put(machine.site, machine.namespaces["one"], "workspace", way, packets(pieces, desktop.address, PUBLIC))
 
     return numbers(seen(machine.namespaces[GATEWAY], "uplink", act))
 
 
 def entering(machine: Simulated, pieces: Sequence[Piece]) -> set[int]:
     """Somebody outside sends them to desktop `one`: which reach it."""
-    plan, site, one = machine.plan, machine.site, machine.plan.desktop("one")
+    plan, site, desktop = machine.plan, machine.site, machine.plan.desktop("one")
     bridge = plan.uplink.bridge
     mac = site.inside(site.namespace, "cat", f"/sys/class/net/{bridge}/address").strip()
 
     def act() -> None:
-        put(site, site.namespace, bridge, (plan.gateway.uplink_mac, mac), packets(pieces, PUBLIC, one.address))
+        put(site, site.namespace, bridge, (plan.gateway.uplink_mac, mac), packets(pieces, PUBLIC, desktop.address))
 
     return numbers(seen(machine.namespaces["one"], "workspace", act))
 
 
 def passing(machine: Simulated, pieces: Sequence[Piece]) -> set[int]:
     """Desktop `one` sends them to its neighbour `two`: which reach it."""
-    one, two = machine.plan.desktop("one"), machine.plan.desktop("two")
+    first, two = machine.plan.desktop("one"), machine.plan.desktop("two")
 
     def act() -> None:
-        sent = packets(pieces, one.address, two.address)
-        put(machine.site, machine.namespaces["one"], "workspace", (two.mac, one.mac), sent)
+        sent = packets(pieces, first.address, two.address)
+        put(machine.site, machine.namespaces["one"], "workspace", (two.mac, first.mac), sent)
 
     return numbers(seen(machine.namespaces["two"], "workspace", act))
 
@@ -209,26 +209,26 @@ def test_without_layers_the_kernel_alone_refuses_overlaps(lab: Site) -> None:
 
 def datagram(machine: Simulated, *ports: int) -> bool:
     """Desktop `one` sends a datagram that begins once for each port: whether one comes to the forbidden port."""
-    plan, one, sent_from = machine.plan, machine.plan.desktop("one"), next(PORTS)
+    plan, desktop, sent_from = machine.plan, machine.plan.desktop("one"), next(PORTS)
     starts = [Piece(0, struct.pack(">HHHH", sent_from, port, 56, 0) + chunk(n)) for n, port in enumerate(ports)]
-    sent = packets([*starts, end(9)], one.address, plan.gateway.workspace_address)
+    sent = packets([*starts, end(9)], desktop.address, plan.gateway.workspace_address)
 
     def act() -> None:
-        put(machine.site, machine.namespaces["one"], "workspace", (plan.gateway.workspace_mac, one.mac), sent)
+        put(machine.site, machine.namespaces["one"], "workspace", (plan.gateway.workspace_mac, desktop.mac), sent)
 
     return 9 in numbers(seen(machine.namespaces[GATEWAY], FORBIDDEN, act))
 
 
 def connection(machine: Simulated, *ports: int) -> bool:
     """The same with the beginning of a TCP connection, whose checksum is right for the forbidden port alone."""
-    plan, one, sent_from = machine.plan, machine.plan.desktop("one"), next(PORTS)
+    plan, desktop, sent_from = machine.plan, machine.plan.desktop("one"), next(PORTS)
     target = plan.gateway.workspace_address
-    segment = frames.syn(one.address, target, (sent_from, FORBIDDEN), b"")[20:]
+    segment = frames.syn(desktop.address, target, (sent_from, FORBIDDEN), b"")[20:]
     starts = [Piece(0, struct.pack(">HH", sent_from, port) + segment[4:8]) for port in ports]
-    sent = packets([*starts, Piece(8, segment[8:], more=False)], one.address, target, frames.TCP)
+    sent = packets([*starts, Piece(8, segment[8:], more=False)], desktop.address, target, frames.TCP)
 
     def act() -> None:
-        put(machine.site, machine.namespaces["one"], "workspace", (plan.gateway.workspace_mac, one.mac), sent)
+        put(machine.site, machine.namespaces["one"], "workspace", (plan.gateway.workspace_mac, desktop.mac), sent)
 
     answers = [frame[34:] for frame in seen(machine.namespaces["one"], "workspace", act) if frame[23] == frames.TCP]
     accepted = struct.pack(">HH", FORBIDDEN, sent_from)
@@ -255,16 +255,16 @@ def test_no_fragment_rewrites_the_port_that_was_judged(lab: Site, attempt: Calla
 def test_fragments_to_an_allowed_port_are_answered(lab: Site) -> None:
     """What the tests above refuse is not all fragments: a question for a name in two of them has its answer."""
     machine = lab.workspaces["a"]
-    plan, one, sent_from = machine.plan, machine.plan.desktop("one"), next(PORTS)
+    plan, desktop, sent_from = machine.plan, machine.plan.desktop("one"), next(PORTS)
     name = b"ovl-42"
     question = struct.pack(">6H", 0x4459, 256, 1, 0, 0, 0) + bytes([len(name)]) + name + struct.pack(">B2H", 0, 1, 1)
     whole = frames.udp(sent_from, ALLOWED, question)
     sent = packets(
-        [Piece(0, whole[:16]), Piece(16, whole[16:], more=False)], one.address, plan.gateway.workspace_address
+        [Piece(0, whole[:16]), Piece(16, whole[16:], more=False)], desktop.address, plan.gateway.workspace_address
     )
 
     def act() -> None:
-        put(machine.site, machine.namespaces["one"], "workspace", (plan.gateway.workspace_mac, one.mac), sent)
+        put(machine.site, machine.namespaces["one"], "workspace", (plan.gateway.workspace_mac, desktop.mac), sent)
 
     found = seen(machine.namespaces["one"], "workspace", act)
     answers = [frame for frame in found if frame[34:38] == struct.pack(">HH", ALLOWED, sent_from)]

@@ -15,9 +15,11 @@ NOTHING: frozenset[str] = frozenset()
 OTHERS = ("kernel", "host")
 
 
-def told(verdicts: list[Verdict]) -> str:
+def report_of(verdicts: list[Verdict]) -> str:
     """What failed, for a person."""
-    return "\n".join(f"{one.probe.id}: {one.outcome} {one.seen_by} <- {one.probe.guards}" for one in verdicts)
+    return "\n".join(
+        f"{verdict.probe.id}: {verdict.outcome} {verdict.seen_by} <- {verdict.probe.guards}" for verdict in verdicts
+    )
 
 
 def layers_of(verdict: Verdict) -> set[str]:
@@ -30,7 +32,7 @@ def test_everything_holds_with_all_layers(verdicts: Verdicts) -> None:
     assert len(found) > 300
     assert {verdict.probe.topic for verdict in found} >= {"peers", "workspaces", "host", "metadata", "spoofing"}
     failed = [verdict for verdict in found if not verdict.ok]
-    assert not failed, told(failed)
+    assert not failed, report_of(failed)
 
 
 @pytest.mark.parametrize("layer", sorted(LAYERS))
@@ -38,13 +40,13 @@ def test_each_layer_holds_alone_what_it_is_for(verdicts: Verdicts, layer: str) -
     mine = [verdict for verdict in verdicts(frozenset({layer})) if layer in layers_of(verdict)]
     assert len([verdict for verdict in mine if verdict.probe.expected == "refused"]) >= 20
     failed = [verdict for verdict in mine if not verdict.ok]
-    assert not failed, told(failed)
+    assert not failed, report_of(failed)
 
 
 def test_what_must_work_works_whatever_layer_is_on(verdicts: Verdicts) -> None:
     for layers in (NOTHING, *map(frozenset, ({"port"}, {"filter"}, {"gateway"}))):
-        failed = [one for one in verdicts(layers) if one.probe.expected == "reached" and not one.ok]
-        assert not failed, f"{set(layers)}: {told(failed)}"
+        failed = [verdict for verdict in verdicts(layers) if verdict.probe.expected == "reached" and not verdict.ok]
+        assert not failed, f"{set(layers)}: {report_of(failed)}"
 
 
 def test_without_layers_every_probe_arrives(verdicts: Verdicts) -> None:
@@ -67,9 +69,9 @@ def test_nothing_leaves_by_address(lab: Site, name: str) -> None:
     assert "a tunnel in TXT questions" in tried
     assert ("docs.example.org is answered" in tried) is (name == "locked")
     failed = [verdict for verdict in found if not verdict.ok]
-    assert not failed, told(failed)
+    assert not failed, report_of(failed)
     with switched(lab, LAYERS - {"gateway"}):
-        leaked = {one.probe.id.partition(": ")[2] for one in verify(lab, name) if not one.ok}
+        leaked = {verdict.probe.id.partition(": ")[2] for verdict in verify(lab, name) if not verdict.ok}
     assert {"DNS elsewhere (UDP 53)", "QUIC (UDP 443)", "HTTPS by address (TCP 443)"} <= leaked
 
 
@@ -80,8 +82,8 @@ def test_open_peers_talk_and_other_workspaces_do_not(lab: Site) -> None:
     finally:
         lab.remove("peers")
     failed = [verdict for verdict in found if not verdict.ok]
-    assert not failed, told(failed)
-    reached = [one for one in found if one.probe.topic == "peers" and one.probe.expected == "reached"]
+    assert not failed, report_of(failed)
+    reached = [verdict for verdict in found if verdict.probe.topic == "peers" and verdict.probe.expected == "reached"]
     assert len(reached) >= 8
 
 
@@ -100,9 +102,9 @@ def test_a_machine_may_call_its_nic_otherwise(lab: Site) -> None:
     finally:
         rename("eth0", "workspace")
     failed = [verdict for verdict in found if not verdict.ok]
-    assert not failed, told(failed)
-    assert any(one.probe.forged and one.probe.start == "shut/one" for one in found)
-    assert any(one.seen_by == ("shut/one/workspace/in",) for one in found)
+    assert not failed, report_of(failed)
+    assert any(verdict.probe.forged and verdict.probe.start == "shut/one" for verdict in found)
+    assert any(verdict.seen_by == ("shut/one/workspace/in",) for verdict in found)
 
 
 def test_a_machine_that_cannot_be_asked_is_no_success(lab: Site) -> None:
@@ -116,5 +118,5 @@ def test_a_machine_that_cannot_be_asked_is_no_success(lab: Site) -> None:
     assert silent and not any(verdict.ok for verdict in silent)
     assert "no way in" in silent[0].outcome
     # Nor is a probe whose only witness could not watch.
-    watched_by_it = [one for one in found if one.probe.witnesses == ("a/one/workspace/in",)]
+    watched_by_it = [verdict for verdict in found if verdict.probe.witnesses == ("a/one/workspace/in",)]
     assert watched_by_it and not any(verdict.ok for verdict in watched_by_it)

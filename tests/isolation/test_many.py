@@ -13,7 +13,7 @@ from deskyard.plan.isolation.probe import watched
 from deskyard.plan.workspace import WorkspacePlan
 from tests.isolation.conftest import planned
 from tests.isolation.site import LAYERS, Site
-from tests.isolation.test_layers import told
+from tests.isolation.test_layers import report_of
 
 SAMPLE, ALL = 4, 50
 
@@ -42,7 +42,7 @@ def leaks(site: Site, plans: list[WorkspacePlan]) -> list[Verdict]:
     watch = {name: nics for plan in plans for name, nics in watched(plan).items()}
     verdicts = send(probes, watch, mark, site.start)
     silent = [verdict for verdict in verdicts if verdict.outcome.startswith("not sent")]
-    assert not silent, told(silent)
+    assert not silent, report_of(silent)
     return [verdict for verdict in verdicts if not verdict.ok]
 
 
@@ -50,7 +50,7 @@ def leaks(site: Site, plans: list[WorkspacePlan]) -> list[Verdict]:
 def test_no_workspace_of_many_reaches_another(count: int, random_seed: int) -> None:
     with crowd(count, random_seed) as (site, plans):
         found = leaks(site, plans)
-        assert not found, told(found)
+        assert not found, report_of(found)
         # The same with one gateway wide open: its workspace, and no other, is reported.
         weak = site.workspaces[plans[-1].name]
         weak.switch(LAYERS - {"gateway"})

@@ -50,7 +50,7 @@ def live(lab: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Site:
     monkeypatch.setattr(SshLink, "run", ssh)
     monkeypatch.setattr(readiness, "ask", status)
     monkeypatch.setattr(probing, "verify_probes", sent)
-    hosts = tuple(one.plan.uplink.host_address or "" for one in lab.workspaces.values())
+    hosts = tuple(workspace.plan.uplink.host_address or "" for workspace in lab.workspaces.values())
     monkeypatch.setattr(LibvirtUnderlay, "facts", lambda underlay, plans: HostFacts(hosts, HOST_PORTS))
     monkeypatch.setattr(LibvirtUnderlay, "versions", lambda underlay: {"libvirt": "0"})
     monkeypatch.setattr(LibvirtUnderlay, "images", lambda underlay: {})
@@ -93,8 +93,8 @@ def test_a_rule_that_nothing_falls_through_is_missed_all_the_same(live: Site) ->
         wrong = verification.rules_in_force(weak.plan, LibvirtUnderlay(weak.plan))["wrong"]
     finally:
         weak.load_rules()
-    assert any("policy drop: is missing" in one for one in wrong)
-    assert any("policy accept: is not in the Plan" in one for one in wrong)
+    assert any("policy drop: is missing" in line for line in wrong)
+    assert any("policy accept: is not in the Plan" in line for line in wrong)
 
 
 def test_the_workspace_itself_is_no_second_one(live: Site) -> None:
@@ -106,17 +106,17 @@ def test_the_workspace_itself_is_no_second_one(live: Site) -> None:
 def test_a_filter_reads_back_as_what_it_is(lab: Site, peers: str) -> None:
     """libvirt writes rules in its own words; what it wrote must still be known as ours, or every run would mend it."""
     plan = planned(f"filters-{peers}", 9, peers=peers)
-    for one in (plan.desktop_filter, plan.gateway_filter):
-        inputs = filter_inputs(one)
+    for filter_ in (plan.desktop_filter, plan.gateway_filter):
+        inputs = filter_inputs(filter_)
         FilterKind().create(lab.link, inputs)
         try:
-            assert (FilterKind().read(lab.link, one.name, dict(inputs)) or {})["kind"] == one.kind
-            xml = lab.link.nwfilterLookupByName(one.name).XMLDesc(0)
+            assert (FilterKind().read(lab.link, filter_.name, dict(inputs)) or {})["kind"] == filter_.kind
+            xml = lab.link.nwfilterLookupByName(filter_.name).XMLDesc(0)
             lab.link.nwfilterDefineXML(xml.replace("action='drop'", "action='accept'", 1))
             altered = xml.count("action='drop'") > 0
-            assert ((FilterKind().read(lab.link, one.name, dict(inputs)) or {})["kind"] == "altered") is altered
+            assert ((FilterKind().read(lab.link, filter_.name, dict(inputs)) or {})["kind"] == "altered") is altered
         finally:
-            FilterKind().delete(lab.link, one.name, dict(inputs))
+            FilterKind().delete(lab.link, filter_.name, dict(inputs))
 
 
 def test_addresses_and_ports_of_the_host_are_what_its_kernel_says(lab: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from deskyard.plan.isolation import frames
 from tests.gateway.support import wait_for
 from tests.isolation.conftest import planned, switched
 from tests.isolation.site import LAYERS, Simulated, Site
-from tests.isolation.test_layers import NOTHING, OTHERS, Verdicts, layers_of, told
+from tests.isolation.test_layers import NOTHING, OTHERS, Verdicts, layers_of, report_of
 
 # Case -> what it is; the probes name their cases.
 CASES = {
@@ -37,18 +37,24 @@ for text in sys.stdin.read().split(): line.send(bytes.fromhex(text))
 
 @pytest.mark.parametrize("case", CASES)
 def test_case_is_refused_and_would_arrive_without_rules(verdicts: Verdicts, case: int) -> None:
-    refused = [one for one in verdicts(LAYERS) if case in one.probe.threats and one.probe.expected == "refused"]
+    refused = [
+        verdict for verdict in verdicts(LAYERS) if case in verdict.probe.threats and verdict.probe.expected == "refused"
+    ]
     assert refused, CASES[case]
-    failed = [one for one in refused if not one.ok]
-    assert not failed, told(failed)
-    weak = [one for one in verdicts(NOTHING) if case in one.probe.threats and not layers_of(one) & set(OTHERS)]
-    assert any(one.probe.expected == "refused" and not one.ok for one in weak), CASES[case]
+    failed = [verdict for verdict in refused if not verdict.ok]
+    assert not failed, report_of(failed)
+    weak = [
+        verdict
+        for verdict in verdicts(NOTHING)
+        if case in verdict.probe.threats and not layers_of(verdict) & set(OTHERS)
+    ]
+    assert any(verdict.probe.expected == "refused" and not verdict.ok for verdict in weak), CASES[case]
 
 
 def send(machine: Simulated, name: str, *sent: bytes) -> None:
     """Put frames on the wire from one of the machines."""
     command = ["ip", "netns", "exec", machine.namespaces[name], "python3", "-c", SEND]
-    subprocess.run(command, input=" ".join(one.hex() for one in sent), text=True, check=True, timeout=60)
+    subprocess.run(command, input=" ".join(packet.hex() for packet in sent), text=True, check=True, timeout=60)
 
 
 def neighbour(machine: Simulated, name: str, address: str) -> str:

@@ -32,9 +32,9 @@ def main(argv: list[str]) -> int:
     with engine() as lab:
         record = Record(Path(options.record) if options.record else None)
         lab.hints = Record(KILLS).hints() | record.hints()
-        known = record.baseline()
-        if known:
-            lab.tests, lab.rendered = known
+        earlier = record.baseline()
+        if earlier:
+            lab.tests, lab.rendered = earlier
         else:
             print(f"seed {options.seed}; first the tests as they are", flush=True)
             broken = lab.baseline(options.jobs, options.quick)
@@ -61,11 +61,11 @@ def main(argv: list[str]) -> int:
 
 
 def _judge(lab: Engine, chosen: list[Mutant], record: Record, options: argparse.Namespace) -> dict[Mutant, Verdict]:
-    known = record.verdicts(chosen)
-    count = len(known)
-    for mutant, verdict in known.items():
+    verdicts = record.verdicts(chosen)
+    count = len(verdicts)
+    for mutant, verdict in verdicts.items():
         lab.kills.setdefault(mutant.template, Counter())[verdict.by] += bool(verdict.by)
-    if known:
+    if verdicts:
         print(f"{count} of them were judged before, by tests that are as they were", flush=True)
 
     def say(mutant: Mutant, verdict: Verdict) -> None:
@@ -76,16 +76,16 @@ def _judge(lab: Engine, chosen: list[Mutant], record: Record, options: argparse.
         print(f"[{count}/{len(chosen)}] {verdict.state}{by}, {verdict.seconds:.1f} s: {mutant}", flush=True)
 
     until = time.monotonic() + (options.seconds or float("inf"))
-    left = [mutant for mutant in chosen if mutant not in known]
+    left = [mutant for mutant in chosen if mutant not in verdicts]
     if options.within:
         # Only all tests can say that an explanation is out of date.
         left = [mutant for mutant in left if str(mutant) not in explained()]
     judged = lab.judge(left, options.jobs, until, say, options.within)
-    return {**known, **judged}
+    return {**verdicts, **judged}
 
 
 def _report(verdicts: dict[Mutant, Verdict], every: list[Mutant], whole: bool, seconds: float) -> int:
-    known = explained()
+    reasons = explained()
     states = Counter(verdict.state for verdict in verdicts.values())
     survived = {str(mutant) for mutant, verdict in verdicts.items() if verdict.state not in ("killed", "invalid")}
     judged = len(verdicts) - states["invalid"]
@@ -94,14 +94,14 @@ def _report(verdicts: dict[Mutant, Verdict], every: list[Mutant], whole: bool, s
         mine = [v.state for m, v in verdicts.items() if m.template == template and v.state != "invalid"]
         print(f"  {template:20} {mine.count('killed'):4} of {len(mine):4} killed")
     if judged:
-        answered = states["killed"] + len(survived & known.keys())
+        answered = states["killed"] + len(survived & reasons.keys())
         print(f"score: {states['killed'] / judged:.1%} killed, {answered / judged:.1%} with the explained survivors")
-    for text in sorted(survived & known.keys()):
-        print(f"survives, explained: {text}\n    {known[text]}")
-    unexplained = sorted(survived - known.keys())
-    gone = sorted(known.keys() - {str(mutant) for mutant in every}) if whole else []
+    for text in sorted(survived & reasons.keys()):
+        print(f"survives, explained: {text}\n    {reasons[text]}")
+    unexplained = sorted(survived - reasons.keys())
+    gone = sorted(reasons.keys() - {str(mutant) for mutant in every}) if whole else []
     judged_now = {str(mutant) for mutant in verdicts}
-    killed_now = sorted((known.keys() & judged_now) - survived)
+    killed_now = sorted((reasons.keys() & judged_now) - survived)
     for title, found in (
         ("survives or is not noticed yet, NOT explained", unexplained),
         ("explained, but no such mutant exists", gone),

@@ -88,12 +88,12 @@ class Watch:
         """Only what the engine chose, in its order; a file's tests all and as they are if it names none of them."""
         places = {name: place for place, name in enumerate(self.order)}
         if self.only is not None:
-            self.passed.update({one.nodeid: 1.0 for one in items})
+            self.passed.update({item.nodeid: 1.0 for item in items})
             del items[self.only :]
         elif places:
-            items[:] = sorted((one for one in items if one.nodeid in places), key=lambda one: places[one.nodeid])
+            items[:] = sorted((item for item in items if item.nodeid in places), key=lambda item: places[item.nodeid])
         else:
-            self.collected += [one.nodeid for one in items]
+            self.collected += [item.nodeid for item in items]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed and not self.failed:
@@ -128,7 +128,9 @@ class Engine:
                 return
             self.tests[name] = answer["passed"]
             # What else it renders it never puts into force.
-            self.rendered[name] = {one: texts for one, texts in answer["texts"].items() if _looks_at(name, one)}
+            self.rendered[name] = {
+                template: texts for template, texts in answer["texts"].items() if _looks_at(name, template)
+            }
 
         enough = {next((name for name in files if fnmatch(name, patterns[0])), "") for patterns in RELEVANT.values()}
         work: list[Any] = [
@@ -139,7 +141,7 @@ class Engine:
 
     def all_mutants(self) -> list[Mutant]:
         """Every change to anything that the lab renders; without those that the program itself refuses."""
-        return sorted({one for name in self.rendered for one in self._changes_of(name)})
+        return sorted({change for name in self.rendered for change in self._changes_of(name)})
 
     def judge(
         self,
@@ -184,8 +186,8 @@ class Engine:
     def _changes_of(self, name: str) -> frozenset[Mutant]:
         """The mutants of what a file's tests render: no other changes anything for them."""
         if name not in self.changes:
-            texts = [(one, text) for one, texts in self.rendered.get(name, {}).items() for text in texts]
-            self.changes[name] = frozenset(one for template, text in texts for one in mutants(template, text))
+            texts = [(template, text) for template, texts in self.rendered.get(name, {}).items() for text in texts]
+            self.changes[name] = frozenset(mutant for template, text in texts for mutant in mutants(template, text))
         return self.changes[name]
 
     def _order(self, mutant: Mutant, within: float) -> list[str]:

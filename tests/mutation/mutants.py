@@ -159,7 +159,7 @@ def nft(block: str, line: str) -> Iterator[tuple[str, str]]:
 
 def _without_elements(line: str) -> Iterator[tuple[str, str]]:
     """A set's elements are data, which differ from lab to lab: what counts is that none is left out."""
-    elements = [one.strip() for one in line[line.index("{") + 1 : line.rindex("}")].split(",")]
+    elements = [word.strip() for word in line[line.index("{") + 1 : line.rindex("}")].split(",")]
     for change, kept in (("without the first element", elements[1:]), ("without the last element", elements[:-1])):
         yield change, f"elements = {{ {', '.join(kept)} }}" if kept else ""
 
@@ -168,7 +168,7 @@ def _without_elements(line: str) -> Iterator[tuple[str, str]]:
 
 RULES = ("http-request ", "http-response ", "http-after-response ", "tcp-request ", "acl ", "use-server ")
 CONDITION = re.compile(r" (if|unless) (.*)$")
-ONE = re.compile(r"!?\{ .*? \}(?= |$)|\S+")
+PIECE = re.compile(r"!?\{ .*? \}(?= |$)|\S+")
 REFUSES = re.compile(r"\S+ (?:content |connection )?(?:deny|return|reject|silent-drop)\b")
 
 
@@ -196,7 +196,7 @@ def _conditions(line: str) -> Iterator[tuple[str, str]]:
     found = CONDITION.search(line)
     if found is None:
         return
-    head, word, terms = line[: found.start()], found[1], ONE.findall(found[2])
+    head, word, terms = line[: found.start()], found[1], PIECE.findall(found[2])
     if not REFUSES.match(line):
         yield "always", head
         return
@@ -204,12 +204,12 @@ def _conditions(line: str) -> Iterator[tuple[str, str]]:
     groups = " ".join(terms).split(" or ")
     if word == "unless":
         for number, term in enumerate(terms):
-            kept = [one for index, one in enumerate(terms) if index != number]
+            kept = [term for index, term in enumerate(terms) if index != number]
             if term != "or" and kept and "or" not in (kept[0], kept[-1]) and not _twice_or(kept):
                 yield f"without `{term}`", f"{head} unless {' '.join(kept)}"
     elif len(groups) > 1:
         for group in groups:
-            yield f"without `{group}`", f"{head} if {' or '.join(one for one in groups if one != group)}"
+            yield f"without `{group}`", f"{head} if {' or '.join(other for other in groups if other != group)}"
 
 
 def _twice_or(terms: list[str]) -> bool:

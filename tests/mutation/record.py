@@ -38,14 +38,14 @@ class Record:
 
     def verdicts(self, among: Iterable[Mutant]) -> dict[Mutant, Verdict]:
         """What became of those of the mutants whose verdict stands."""
-        known: dict[str, Verdict] = {}
+        verdicts: dict[str, Verdict] = {}
         for found in self._lines():
             if "mutant" not in found:
                 continue
             verdict = Verdict(found["state"], found["by"], found["seconds"])
             if verdict.state in STANDING and found["digest"] == _rests_on(found["mutant"], verdict):
-                known[found["mutant"]] = verdict
-        return {mutant: known[str(mutant)] for mutant in among if str(mutant) in known}
+                verdicts[found["mutant"]] = verdict
+        return {mutant: verdicts[str(mutant)] for mutant in among if str(mutant) in verdicts}
 
     def hints(self) -> dict[str, str]:
         """Which test killed which mutant, whether or not that stands: it is the one to try first."""

@@ -55,9 +55,19 @@ def gateway(peer: Peer, root: Client, tmp_path: Path, monkeypatch: pytest.Monkey
         yield gateway
 
 
-@pytest.fixture(scope="module")
-def bench(plugin: FoundTool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    """A rack that starts from the same moments again and again."""
+@pytest.fixture(scope="session")
+def kept_bench(plugin: FoundTool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """The bench of all modules: to bring its workspace up takes the engine twice."""
     folder = tmp_path_factory.mktemp("bench")
-    with Peer(folder, nodes=2) as peer, peer.client() as root, pytest.MonkeyPatch.context() as monkeypatch:
-        yield Bench(Rack(peer, root, folder, monkeypatch))
+    with Peer(folder, nodes=2) as peer, peer.client() as root:
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            bench = Bench(Rack(peer, root, folder, monkeypatch))
+        yield bench
+
+
+@pytest.fixture(scope="module")
+def bench(kept_bench: Bench) -> Iterator[Bench]:
+    """A rack that starts from the same moments again and again."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        kept_bench.rack.enter(monkeypatch)
+        yield kept_bench

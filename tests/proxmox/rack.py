@@ -50,18 +50,21 @@ class Rack:
         self.token_file.chmod(0o600)
         self.site()
         self._grant()
-        toolchain = places().toolchain
-        monkeypatch.setenv("DESKYARD_HOME", str(folder / "home"))
-        monkeypatch.setenv("DESKYARD_STACKS", str(self.stacks))
-        monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "test")
         # Programs of the machine serve all tests.
         (folder / "home" / "cache").mkdir(parents=True)
-        (folder / "home" / "cache" / "toolchain").symlink_to(toolchain)
-        for place, name, value in stand_ins():
-            monkeypatch.setattr(place, name, value)
+        (folder / "home" / "cache" / "toolchain").symlink_to(places().toolchain)
+        self.enter(monkeypatch)
         self._templates()
         self._zone()
         root.ask("PUT", "/cluster/firewall/options", enable=1)
+
+    def enter(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let this process work on the site."""
+        monkeypatch.setenv("DESKYARD_HOME", str(self.folder / "home"))
+        monkeypatch.setenv("DESKYARD_STACKS", str(self.stacks))
+        monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "test")
+        for place, name, value in stand_ins():
+            monkeypatch.setattr(place, name, value)
 
     def site(self, certificate: dict[str, str] | None = None, **changes: Any) -> None:
         """Write the site's file; `changes` are those of the cluster."""

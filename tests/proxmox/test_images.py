@@ -2,15 +2,16 @@
 
 import pytest
 
+from deskyard.engine.stack import WorkspaceStack
 from deskyard.errors import ConfigError
-from deskyard.workspace import workspace
-from tests.proxmox.rack import DIGESTS, Rack, changed
+from tests.proxmox.bench import DESKTOPS, NAME, Bench
+from tests.proxmox.rack import DIGESTS, Rack, changed, watched
 
 TEMPLATE = 20_500
 
 
 @pytest.fixture
-def mine(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> str:
+def mine(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> str:
     """An image of the user's, which is declared and not published yet."""
     monkeypatch.setattr("deskyard.declaration.declaration.image_names", lambda _: [*DIGESTS, "mine"])
     digests = {**DIGESTS, "mine": "mine0digest"}
@@ -24,27 +25,28 @@ def publish(rack: Rack) -> None:
 
 
 @pytest.mark.deep  # what its disk ignores is seen in every run, in tests/components
-def test_desktop_that_exists_keeps_its_disk_when_its_image_is_another(rack: Rack, mine: str) -> None:
-    stack = rack.up("lab", "dev1")
-    seen = rack.snapshot("lab")
+def test_desktop_that_exists_keeps_its_disk_when_its_image_is_another(bench: Bench, mine: str) -> None:
+    bench.up()
+    rack, stack = bench.rack, WorkspaceStack(NAME)
+    seen = rack.snapshot(NAME)
     # Whether the other image can be had makes no difference.
-    rack.declare("lab", "dev1", image=mine)
+    rack.declare(NAME, *DESKTOPS, image=mine)
     assert changed(stack.preview()) == []
     publish(rack)
     assert changed(stack.preview()) == []
-    rack.up("lab", "dev1", image=mine)
-    assert rack.snapshot("lab") == seen
-    workspace.destroy("lab")
+    rack.up(NAME, *DESKTOPS, image=mine)
+    assert rack.snapshot(NAME) == seen
 
 
-def test_new_desktop_is_made_from_its_image_once_that_is_published(rack: Rack, mine: str) -> None:
-    rack.up("lab", "dev1")
+def test_new_desktop_is_made_from_its_image_once_that_is_published(bench: Bench, mine: str) -> None:
+    bench.up()
+    rack = bench.rack
     with pytest.raises(ConfigError) as caught:
-        rack.up("lab", "dev1", "dev2", image=mine)
+        rack.up(NAME, *DESKTOPS, "dev3", image=mine)
     assert caught.value.remedy == f"run ./inv image.publish {mine} --site rack"
-    assert rack.machines("lab").keys() == {"gateway", "dev1"}
+    assert rack.machines(NAME).keys() == {"gateway", *DESKTOPS}
     publish(rack)
-    rack.up("lab", "dev1", "dev2", image=mine)
-    clones = [call.path for call in rack.peer.fake.calls if call.path.endswith("/clone")]
-    assert [path for path in clones if f"/qemu/{TEMPLATE}" in path or f"/qemu/{TEMPLATE + 1}" in path] == clones[-1:]
-    workspace.destroy("lab")
+    with watched(rack.peer) as calls:
+        rack.up(NAME, *DESKTOPS, "dev3", image=mine)
+    (clone,) = [call.path for call in calls if call.path.endswith("/clone")]
+    assert f"/qemu/{TEMPLATE}" in clone or f"/qemu/{TEMPLATE + 1}" in clone

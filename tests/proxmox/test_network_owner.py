@@ -105,7 +105,7 @@ def test_a_network_that_carries_the_name_of_another_workspace_is_not_taken_by_it
     name, seen = vnet_of(bench), bench.rack.snapshot(NAME)
     alias(bench, name, pool_of(SITE, "two"))
     stack = bench.rack.declare("two", "a")
-    assert leftovers.clear(read_site(SITE), "two", leftovers.known([])) == []
+    assert leftovers.clear(read_site(SITE), "two", leftovers.state_ids([])) == []
     planned = bench.rack.plan("two").on_cluster
     assert planned is not None
     assert planned.vnet.name != name

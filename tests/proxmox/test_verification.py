@@ -2,22 +2,23 @@
 
 from deskyard.site.proxmox.client import connect
 from deskyard.site.proxmox.underlay import ClusterUnderlay
+from tests.proxmox.bench import DESKTOPS, NAME, Bench
 from tests.proxmox.rack import Rack
 
 
 def told(rack: Rack) -> list[str]:
     """What is not as planned, asked with the token of the site."""
-    declared = rack.plan("lab")
+    declared = rack.plan(NAME)
     assert declared.on_cluster is not None
     return ClusterUnderlay(declared.on_cluster, connect(declared.site)).findings()
 
 
-def test_a_workspace_that_was_just_made_is_as_planned_and_each_change_by_hand_is_named(rack: Rack) -> None:
-    rack.root.put("/cluster/firewall/options", data={"enable": "1"})
-    rack.up("lab", "dev1")
+def test_a_workspace_that_was_just_made_is_as_planned_and_each_change_by_hand_is_named(bench: Bench) -> None:
+    bench.up()
+    rack = bench.rack
     assert told(rack) == []
-    path = rack.node_path("lab", "dev1")
-    plan = rack.plan("lab").on_cluster
+    path = rack.node_path(NAME, "dev1")
+    plan = rack.plan(NAME).on_cluster
     assert plan is not None
     rules = plan.desktops["dev1"].firewall.rules
     rule = next(rule for rule in rules if rule.comment == "neighbours")
@@ -32,5 +33,5 @@ def test_a_workspace_that_was_just_made_is_as_planned_and_each_change_by_hand_is
         "cluster: dev1: IP set ipfilter-net0: 192.0.2.0/24: is not in the Plan",
         "cluster: dev1: NIC net1: is not in the Plan, from its next start on",
     ]
-    rack.up("lab", "dev1")
+    rack.up(NAME, *DESKTOPS)
     assert told(rack) == []

@@ -208,7 +208,7 @@ def test_a_network_whose_removal_is_not_in_force_yet_is_removed_by_the_next_run(
     assert root.finish("PUT", "/cluster/sdn") == "OK"
     root.ask("DELETE", "/cluster/sdn/vnets/dy1")
     assert "dy1" in fake.sdn_running["vnets"]
-    assert leftovers.clear(read_site(SITE), NAME, leftovers.known([])) == ["dy1"]
+    assert leftovers.clear(read_site(SITE), NAME, leftovers.state_ids([])) == ["dy1"]
     assert fake.sdn_running == fake.sdn
 
 

@@ -53,7 +53,7 @@ class GatewayProgram:
 
     def commands(self) -> list[str]:
         """What was asked, without what only looks whether it is there."""
-        return [one.command.removeprefix("sudo deskyard-gateway ") for one in self.heard if one.command != "true"]
+        return [call.command.removeprefix("sudo deskyard-gateway ") for call in self.heard if call.command != "true"]
 
     def run(self, command: str, stdin: str) -> tuple[int, str]:
         """Exit code and output."""
@@ -87,7 +87,9 @@ class GatewayProgram:
         return json.dumps({"changed": ["certificate"]})
 
     def _status(self, _: str) -> str:
-        routes = {one.name: {route: {"ready": True} for route in one.routes} for one in self._known().desktops}
+        routes = {
+            desktop.name: {route: {"ready": True} for route in desktop.routes} for desktop in self._known().desktops
+        }
         return json.dumps({"ready": True, "gateway_ready": True, "services": {}, "desktops": routes})
 
     def _known(self) -> gateway_settings.Settings:
@@ -180,8 +182,8 @@ class _Doorkeeper(asyncssh.SSHServer):
 
     def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
         shown = key.export_public_key().decode().split()[:2]
-        known = [line.split()[:2] for line in self._door.authorized_keys.splitlines()]
-        return username == self._door.user and shown in known
+        keys = [line.split()[:2] for line in self._door.authorized_keys.splitlines()]
+        return username == self._door.user and shown in keys
 
 
 async def _serve(process: "asyncssh.SSHServerProcess[str]", program: GatewayProgram) -> None:

@@ -11,7 +11,7 @@ import tasks
 
 
 @dataclass(frozen=True)
-class Told:
+class Said:
     """How a task ended and what it printed."""
 
     code: int
@@ -24,7 +24,7 @@ class Told:
         return json.loads(self.out)
 
 
-def inv(capsys: pytest.CaptureFixture[str], *arguments: str) -> Told:
+def inv(capsys: pytest.CaptureFixture[str], *arguments: str) -> Said:
     """Run a task as somebody at a shell does."""
     capsys.readouterr()
     code = 0
@@ -32,4 +32,4 @@ def inv(capsys: pytest.CaptureFixture[str], *arguments: str) -> Told:
         Program(namespace=tasks.ns).run(["inv", *arguments])
     except SystemExit as ended:
         code = int(ended.code or 0)
-    return Told(code, *capsys.readouterr())
+    return Said(code, *capsys.readouterr())

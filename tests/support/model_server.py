@@ -31,9 +31,9 @@ def reply(request: dict[str, Any]) -> dict[str, Any]:
     # What came since it spoke last: the agent adds messages of its own to those of its owner.
     spoken = [at for at, message in enumerate(messages) if message["role"] == "assistant"]
     new = messages[spoken[-1] + 1 if spoken else 0 :]
-    told = [texts(message) for message in new if message["role"] == "tool"]
-    if told:
-        return {"content": f"The command said: {told[-1][:MAX_TOLD].strip()}"}
+    results = [texts(message) for message in new if message["role"] == "tool"]
+    if results:
+        return {"content": f"The command said: {results[-1][:MAX_TOLD].strip()}"}
     asked = [command for message in new if message["role"] == "user" for command in COMMAND.findall(texts(message))]
     tools = [tool["function"]["name"] for tool in request.get("tools", [])]
     if asked and "exec" in tools:
@@ -41,8 +41,8 @@ def reply(request: dict[str, Any]) -> dict[str, Any]:
         return {"tool_calls": [{"index": 0, "id": f"call_{len(messages)}", "type": "function", "function": call}]}
     wanted = [words for message in new if message["role"] == "user" for words in NOTED.findall(texts(message))]
     if wanted:
-        told = [texts(message) for message in messages if message["role"] in ("system", "developer")]
-        lines = [line for text in told for line in text.splitlines() if wanted[-1] in line]
+        results = [texts(message) for message in messages if message["role"] in ("system", "developer")]
+        lines = [line for text in results for line in text.splitlines() if wanted[-1] in line]
         return {"content": f"It is noted: {lines[0]}" if lines else "Nothing is noted."}
     return {"content": "There is nothing to run."}
 
@@ -65,11 +65,11 @@ class Model(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """One turn."""
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        known = self.headers.get("Authorization") == f"Bearer {self.key}"
+        trusted = self.headers.get("Authorization") == f"Bearer {self.key}"
         with self.log.open("a") as log:
-            log.write(f"{self.path} {'known' if known else 'unknown'}\n")
-        if not known or self.path != "/v1/chat/completions":
-            self._send(401 if not known else 404, "application/json")
+            log.write(f"{self.path} {'known' if trusted else 'unknown'}\n")
+        if not trusted or self.path != "/v1/chat/completions":
+            self._send(401 if not trusted else 404, "application/json")
             self.wfile.write(b'{"error": {"message": "Incorrect API key provided", "type": "invalid_request_error"}}')
             return
         self._send(200, "text/event-stream")

@@ -19,7 +19,7 @@ class Seen:
 
     def places_of(self, text: str) -> list[str]:
         """Where a text was seen."""
-        return [place for place, found in self.shown.items() if any(text.encode() in one for one in found)]
+        return [place for place, found in self.shown.items() if any(text.encode() in content for content in found)]
 
 
 @contextmanager

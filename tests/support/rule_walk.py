@@ -56,7 +56,7 @@ class Guest:
         if self.nic not in self.firewall.own and not self.firewall.ipfilter:
             return None
         given = self.firewall.own.get(self.nic, ())
-        return tuple(one for one in given if ip_network(one, strict=False).version == version)
+        return tuple(network for network in given if ip_network(network, strict=False).version == version)
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ def _may_send(guest: Guest, frame: Frame, *, with_link_local: bool = True) -> bo
     if own is None:
         return True
     extra = (link_local(guest.mac),) if with_link_local and frame.kind == "ipv6" else ()
-    return any(ip_address(frame.source) in ip_network(one, strict=False) for one in (*own, *extra))
+    return any(ip_address(frame.source) in ip_network(network, strict=False) for network in (*own, *extra))
 
 
 def _fits(rule: RulePlan, frame: Frame, nic: str) -> bool:
@@ -217,7 +217,7 @@ def _port(port: int, wanted: str) -> bool:
 
 
 def _within(address: str, networks: str) -> bool:
-    return any(ip_address(address) in ip_network(one, strict=False) for one in networks.split(","))
+    return any(ip_address(address) in ip_network(word, strict=False) for word in networks.split(","))
 
 
 def passes(firewall: FirewallPlan, direction: str, source: str, dest: str, port: int = 80, nic: str = "net0") -> bool:

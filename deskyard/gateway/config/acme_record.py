@@ -1,4 +1,4 @@
-"""What came of the last order of a certificate, and whether the door has it."""
+"""The outcome of the last order of a certificate, and whether the door has it."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -13,7 +13,7 @@ from deskyard.wire.gateway_settings import Settings
 
 @dataclass(frozen=True)
 class Record:
-    """What came of the last order; `certificate` is the fingerprint of the one that the server gave."""
+    """The outcome of the last order; `certificate` is the fingerprint of the one that the server gave."""
 
     certificate: str | None = None
     directory: str | None = None
@@ -40,7 +40,7 @@ def state(settings: Settings, layout: Layout) -> dict[str, Any] | None:
 
 
 def load(layout: Layout) -> Record:
-    """What came of the last order."""
+    """Read the outcome of the last order."""
     text = files.read(_record_file(layout))
     return Record(**json.loads(text)) if text else Record()
 

@@ -60,7 +60,7 @@ def _enforce(parts: list[Part], settings: Settings, layout: Layout, system: Syst
 
 @contextmanager
 def alone(layout: Layout) -> Iterator[None]:
-    """One `apply` at a time."""
+    """Keep other runs of `apply` out."""
     layout.etc.mkdir(parents=True, exist_ok=True)
     with (layout.etc / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""What was allowed or forbidden since the settings came, for a time or until the next settings."""
+"""Grants: names that were allowed or forbidden since the settings came, for a time or until the next settings."""
 
 import json
 import time
@@ -27,31 +27,31 @@ class Grant:
 
 @dataclass(frozen=True)
 class Grants:
-    """All of them, and the declared entries that were taken back until the next settings."""
+    """All grants, and the declared entries that were taken back until the next settings."""
 
     granted: tuple[Grant, ...] = ()
     withdrawn: tuple[str, ...] = ()
 
     def live(self, now: float) -> "Grants":
-        """Those whose time has not passed."""
+        """Keep the grants whose time has not passed."""
         return replace(self, granted=tuple(grant for grant in self.granted if grant.until is None or grant.until > now))
 
     def timed(self) -> "Grants":
-        """Those that outlive new settings: what was meant to stay is in the declaration."""
+        """Keep the grants that outlive new settings: what was meant to stay is in the declaration."""
         return Grants(tuple(grant for grant in self.granted if grant.until is not None or grant.once))
 
     def allowing(self, grant: Grant) -> "Grants":
-        """With one more, in place of an older one for the same entry."""
+        """Add a grant, in place of an older one for the same entry."""
         others = tuple(other for other in self.granted if other.entry != grant.entry)
         return Grants((*others, grant), tuple(entry for entry in self.withdrawn if entry != grant.entry))
 
     def forbidding(self, entry: str, declared: Iterable[str]) -> "Grants":
-        """Without this entry, whether it was granted or declared."""
+        """Take an entry away, whether it was granted or declared."""
         withdrawn = {*self.withdrawn, entry} if entry in declared else set(self.withdrawn)
         return Grants(tuple(grant for grant in self.granted if grant.entry != entry), tuple(sorted(withdrawn)))
 
     def used(self, name: str, port: int) -> "Grants":
-        """Without those for one connection that this connection used up."""
+        """Take away the grants for a single connection that this connection used up."""
         return replace(
             self, granted=tuple(grant for grant in self.granted if not (grant.once and _covers(grant, name, port)))
         )
@@ -69,13 +69,13 @@ class Grants:
 
 
 def load(layout: Layout) -> Grants:
-    """Those that are in force now."""
+    """Read the grants that are in force now."""
     text = files.read(layout.grants_file)
     return Grants() if text is None else stored(text).live(time.time())
 
 
 def stored(text: str) -> Grants:
-    """All that the file holds, also what has ended and waits to be taken away."""
+    """Read all grants of the file, also those that have ended and wait to be taken away."""
     document = json.loads(text)
     return Grants(tuple(Grant(**row) for row in document["granted"]), tuple(document["withdrawn"]))
 

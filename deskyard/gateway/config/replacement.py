@@ -16,7 +16,7 @@ RELOAD_DOOR = ("systemctl", "reload-or-restart", "haproxy.service")
 
 @dataclass(frozen=True)
 class Part:
-    """One generated file: its text, and the programs that put it into force."""
+    """A generated file: its text, and the programs that put it into force."""
 
     name: str
     path: Path

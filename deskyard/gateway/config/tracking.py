@@ -29,7 +29,7 @@ def entries(settings: Settings, door_sockets: int) -> int:
 
 
 def _share(settings: Settings, rate: int) -> int:
-    """What one desktop fills at most: twice what it does itself, because the router of names does it once more."""
+    """Entries that one desktop fills at most: twice those of its own, because the router of names does it once more."""
     names = rate * (2 * CLOSED_SECONDS + AT_ONCE + ASKED_AT_ONCE)
     return 2 * (flows(settings) + NAME_LINES + names)
 

@@ -22,7 +22,7 @@ HEADER = 20  # of netlink and of nfnetlink
 
 @dataclass(frozen=True)
 class Logged:
-    """One packet, from its IP header on, and the word of the rule that logged it."""
+    """A logged packet, from its IP header on, and the word of the rule that logged it."""
 
     prefix: str
     packet: bytes
@@ -50,7 +50,7 @@ def listen(group: int) -> socket.socket:
 
 
 def packets(data: bytes) -> Iterator[Logged]:
-    """What one message of the kernel holds."""
+    """The packets that a message of the kernel holds."""
     at = 0
     while at + HEADER <= len(data):
         size, kind = struct.unpack_from("=IH", data, at)

@@ -40,7 +40,7 @@ RULES = {
 
 @dataclass(frozen=True)
 class Refusal:
-    """One event; `allow` is the command that would allow it, if there is one."""
+    """A refused connection or name; `allow` is the command that would allow it, if there is one."""
 
     time: str
     desktop: str

@@ -24,7 +24,7 @@ LINE_BYTES = 2048
 
 
 class Watcher:
-    """One for a gateway, in every mode of egress."""
+    """Watches the way out of a gateway, in every mode of egress."""
 
     def __init__(self, layout: Layout, system: System) -> None:
         self._layout = layout

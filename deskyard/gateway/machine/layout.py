@@ -42,7 +42,7 @@ class Layout:
 
     @property
     def etc(self) -> Path:
-        """What `apply` wrote: the configuration in force."""
+        """The folder of what `apply` wrote: the configuration in force."""
         return self.root / "etc/deskyard"
 
     @property
@@ -87,7 +87,7 @@ class Layout:
 
     @property
     def acme(self) -> Path:
-        """What came of the last order of a certificate, and what certbot gets to see of this gateway."""
+        """The folder of the last order's outcome, and of what certbot gets to see of this gateway."""
         return self.root / "var/lib/deskyard-acme"
 
     @property
@@ -102,7 +102,7 @@ class Layout:
 
     @property
     def state(self) -> Path:
-        """What the session service remembers."""
+        """The folder of what the session service remembers."""
         return self.root / "var/lib/deskyard"
 
     @property
@@ -112,7 +112,7 @@ class Layout:
 
     @property
     def audit_file(self) -> Path:
-        """One JSON line per decision."""
+        """The audit: a JSON line per decision."""
         return self.root / "var/log/deskyard/audit.jsonl"
 
     @property
@@ -167,12 +167,12 @@ class Layout:
 
     @property
     def grants_file(self) -> Path:
-        """What was allowed or forbidden since the settings came."""
+        """The file of grants that came after the settings."""
         return self.root / "var/lib/deskyard-egress/grants.json"
 
     @property
     def refusals_file(self) -> Path:
-        """One JSON line per refusal; the one before it has the ending .1."""
+        """The refusals: a JSON line each; the file before it has the ending .1."""
         return self.root / "var/log/deskyard-egress/refusals.jsonl"
 
     @property

@@ -10,7 +10,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Unwritable(GatewayError):
-    """What could not be written down; it is over as soon as there is room."""
+    """A record could not be written; this is over as soon as there is room."""
 
 
 def is_full(folder: Path) -> bool:

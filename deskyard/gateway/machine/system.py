@@ -16,7 +16,7 @@ class Answer:
 
 
 class System(Protocol):
-    """What `apply` needs of the machine; tests give their own."""
+    """The part of a machine that `apply` needs; tests give their own."""
 
     def run(self, argv: Sequence[str]) -> Answer:
         """Run a program to its end."""

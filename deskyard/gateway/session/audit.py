@@ -1,4 +1,4 @@
-"""What was decided, one JSON line each; every line holds the hash of the one before. Never a ticket, cookie or key.
+"""The audit of decisions, a JSON line each; every line holds the hash of the one before. Never a ticket, cookie or key.
 
 `audit.jsonl` grows until it is full and becomes `audit-<number of its first line>.jsonl`; the chain goes on in the next
 file. `audit.head` says which lines there must be: the first that is kept, and the last. A collector that remembers the
@@ -38,7 +38,7 @@ class Head:
 
 
 class Audit:
-    """The only writer."""
+    """Writes the audit; nobody else does."""
 
     def __init__(self, path: Path, full_bytes: int = FULL_BYTES, keep_files: int = KEEP_FILES) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

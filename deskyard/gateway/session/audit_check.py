@@ -10,7 +10,7 @@ from deskyard.gateway.session.audit import digest, head_file, lines, read_head
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong, and at which line of which file."""
+    """A fault of the audit, and the line and file where it is."""
 
     file: str
     line: int

@@ -1,4 +1,4 @@
-"""What may be granted, and why a link opens nothing."""
+"""Rules of what may be granted, and reasons why a link opens nothing."""
 
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -41,7 +41,7 @@ def check_grant(desktop: Desktop, routes: Sequence[str] | None, mode: str, ttl: 
 
 
 def check_scopes(scopes: Sequence[str] | None, mode: str) -> tuple[str, ...]:
-    """What a program may do with the desktop, all of it by default; raises `GatewayError` for what makes no sense."""
+    """Check what a program may do with the desktop, all by default; raises `GatewayError` for what makes no sense."""
     if mode != AGENT:
         if scopes:
             reason = f"mean nothing in mode {mode}"

@@ -27,7 +27,7 @@ def backend(desktop: str, route: str) -> str:
 
 
 class Proxy:
-    """One HAProxy. `addresses` maps (desktop, route) to the address and options of a session's server there."""
+    """A running HAProxy. `addresses` maps (desktop, route) to the address and options of a session's server there."""
 
     def __init__(self, socket: Path, revoked_file: Path, addresses: dict[tuple[str, str], str]) -> None:
         self._socket = socket
@@ -112,7 +112,7 @@ class Proxy:
         return False
 
     async def _tell(self, pid: int, command: str) -> str | None:
-        """What a worker answers; nothing if it is gone, or the master is just replacing itself."""
+        """Ask a worker; nothing if it is gone, or the master is just replacing itself."""
         try:
             return await self._ask(f"@!{pid} {command}")
         except (OSError, TimeoutError):

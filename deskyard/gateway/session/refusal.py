@@ -1,4 +1,4 @@
-"""What a browser or the filter is refused, and the HTTP status that says so."""
+"""A refusal to a browser or the filter, with the HTTP status that says so."""
 
 from http import HTTPStatus
 

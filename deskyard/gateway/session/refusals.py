@@ -29,7 +29,7 @@ class Refusals(asyncio.DatagramProtocol):
         self._counts: dict[Key, int] = {}
 
     def datagram_received(self, data: bytes, addr: Any) -> None:
-        """One line of HAProxy's log."""
+        """Read a line of HAProxy's log."""
         for line in data.decode("ascii", "replace").splitlines():
             found = LINE.match(line)
             place = WHERE.fullmatch(found["path"]) if found else None
@@ -48,7 +48,7 @@ class Refusals(asyncio.DatagramProtocol):
     def count(
         self, address: str, status: int, check: str, session: str | None, route: str, desktop: str | None = None
     ) -> None:
-        """One refusal; the first of its kind in a period is written down at once."""
+        """Count a refusal; the first of its kind in a period is written down at once."""
         key = (address, status, check)
         if key not in self._counts and len(self._counts) >= SOURCES:
             key = (EVERYBODY, status, check)

@@ -1,4 +1,4 @@
-"""What may be done with sessions: grant, redeem, look at, revoke, end. Decides; HAProxy carries."""
+"""Operations on sessions: grant, redeem, look at, revoke, end. Decides; HAProxy carries."""
 
 import asyncio
 import contextlib
@@ -144,7 +144,7 @@ class Sessions:
         return session
 
     def state_of(self, session: Session) -> dict[str, Any]:
-        """What the page of a session shows: who drives, and whether the desktop answers."""
+        """The state that a session's page shows: who drives, and whether the desktop answers."""
         driver = self._store.get(self.streams.drivers.get(session.desktop, ""))
         return {
             "drives": self.streams.drives(session),
@@ -210,12 +210,12 @@ class Sessions:
         self._audit.note("certificate", **facts)
 
     def listing(self) -> list[dict[str, Any]]:
-        """All sessions that are remembered, newest first."""
+        """List all sessions that are remembered, newest first."""
         now = self._clock()
         return [{**describe(session, now), **self._use(session, now)} for session in self._store.all()]
 
     def _use(self, session: Session, now: float) -> dict[str, Any]:
-        """What is being done with a session just now."""
+        """The use that is made of a session just now."""
         streams = self.streams.of(session.id)
         acted = max((stream.acted for stream in streams), default=0.0)
         return {

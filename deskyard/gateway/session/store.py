@@ -53,7 +53,7 @@ JOURNAL_BYTES = 256 * 1024
 
 @dataclass(frozen=True)
 class Session:
-    """One grant and what became of it; times are seconds since 1970."""
+    """A grant and what became of it; times are seconds since 1970."""
 
     id: str
     desktop: str
@@ -76,7 +76,7 @@ class Session:
         return self.expires if self.lease is None else min(self.lease, self.expires)
 
     def state(self, now: float) -> State:
-        """What this session is at the time `now`."""
+        """The state of this session at the time `now`."""
         if self.revoked is not None:
             return "revoked"
         if self.redeemed is None:
@@ -175,12 +175,12 @@ class Store:
             return self._first(db, "ticket_hash = ?", hashed_ticket)
 
     def get(self, id: str) -> Session | None:
-        """One session."""
+        """Read the session with this id."""
         with self._transaction() as db:
             return self._first(db, "id = ?", id)
 
     def all(self) -> list[Session]:
-        """All that is remembered, newest first."""
+        """Read all sessions that are remembered, newest first."""
         return self._many("1", "order by issued desc")
 
     def alive(self, now: float) -> list[Session]:

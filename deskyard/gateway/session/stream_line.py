@@ -18,7 +18,7 @@ LINE_LIMIT = 1024 * 1024
 
 
 class StreamLine:
-    """All lines of filters; there is one filter, and an old one for a moment while it is restarted."""
+    """The lines to all filters; there is one filter, and an old one for a moment while it is restarted."""
 
     def __init__(self, sessions: Sessions, view_user: str) -> None:
         self._sessions = sessions

@@ -1,4 +1,4 @@
-"""Who looks at which desktop, and which of them drives it. One session drives a desktop; all others look on.
+"""Viewers of desktops, and which of them drives. One session drives a desktop; all others look on.
 
 The driver changes when he hands over, when another who may drive takes over, when he has left, when he has done
 nothing for a while and somebody waits, and when his session ends. Who comes first to a free desktop drives.
@@ -17,7 +17,7 @@ from deskyard.gateway.session.store import Session, Store
 
 @dataclass
 class Stream:
-    """One VNC connection."""
+    """A VNC connection."""
 
     session: Session
     address: str
@@ -111,7 +111,7 @@ class Streams:
         self.wake()
 
     def acted(self, key: Hashable, at: float) -> None:
-        """Its client typed or pointed."""
+        """Note that its client typed or pointed."""
         if key in self.open:
             self.open[key].acted = at
 

@@ -1,4 +1,4 @@
-"""What one client of a desktop may send in what time; who sends more is cut off, whatever it is.
+"""A bound on what a client of a desktop may send in what time; who sends more is cut off, whatever it is.
 
 Steps bound the filter's work, bytes what passes through its memory. The limits are far above what a person does: noVNC
 sends fewer than 500 messages a second, and a paste of the longest text is one mebibyte.
@@ -20,7 +20,7 @@ class Flood(ProtocolError):
 
 
 class Budget:
-    """One client's; raises `Flood` as soon as it is used up."""
+    """The bound of one client; raises `Flood` as soon as it is used up."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

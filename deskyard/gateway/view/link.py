@@ -36,7 +36,7 @@ class Connections(Protocol):
 
 
 class ViewLink:
-    """One line, made again whenever it breaks."""
+    """A line to the session service, made again whenever it breaks."""
 
     def __init__(self, path: Path, view: Connections) -> None:
         self._path = path

@@ -23,7 +23,7 @@ SET_ENCODINGS = 2
 
 @dataclass(frozen=True)
 class Message:
-    """One message; `acts` if it types, points, pastes or changes the screen."""
+    """A message of a client; `acts` if it types, points, pastes or changes the screen."""
 
     acts: bool
     data: bytes

@@ -1,4 +1,4 @@
-"""One connection through the filter of VNC connections, and what of it may pass."""
+"""A connection through the filter of VNC connections, and the part of it that may pass."""
 
 import asyncio
 import time
@@ -11,7 +11,7 @@ from deskyard.gateway.view.websocket import BINARY, CONTROL, FrameReader, frame
 
 
 class Filter:
-    """One client's bytes on their way to a desktop."""
+    """Filters a client's bytes on their way to a desktop."""
 
     def __init__(self, may_act: Callable[[], bool]) -> None:
         self.acted = 0.0  # when this client last acted
@@ -22,7 +22,7 @@ class Filter:
         self._messages = MessageReader(self._budget.step)
 
     def feed(self, data: bytes) -> bytes:
-        """What of it goes on, as whole frames; raises `ProtocolError`, also when it is too much."""
+        """Answer the part that may pass, as whole frames; raises `ProtocolError`, also when it is too much."""
         self._budget.read(len(data))
         out: list[bytes] = []
         for incoming in self._frames.feed(data):
@@ -48,7 +48,7 @@ class Filter:
 
 @dataclass(eq=False)
 class Stream:
-    """One connection through the filter."""
+    """A connection through the filter."""
 
     number: int
     session: str

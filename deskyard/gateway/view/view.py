@@ -32,7 +32,7 @@ CARRIED = ("host", "upgrade", "connection", "sec-websocket-key", "sec-websocket-
 
 
 class View:
-    """All connections of a gateway."""
+    """The VNC connections of a gateway."""
 
     def __init__(self, layout: Layout) -> None:
         self.streams: dict[int, Stream] = {}
@@ -159,7 +159,7 @@ def _parsed(head: str) -> tuple[str, dict[str, str]]:
 
 
 def _forwarded(request: str, names: dict[str, str]) -> bytes:
-    """What the desktop gets to see: no session, and no compression that would hide messages."""
+    """The headers that the desktop gets to see: no session, and no compression that would hide messages."""
     lines = [f"{name}: {names[name]}" for name in CARRIED if name in names]
     return "\r\n".join([request, *lines, "", ""]).encode("latin-1")
 

@@ -18,7 +18,7 @@ class ProtocolError(Exception):
 
 @dataclass(frozen=True)
 class Frame:
-    """What one frame carried, unmasked."""
+    """The content of a frame, unmasked."""
 
     opcode: int
     payload: bytes
@@ -93,7 +93,7 @@ def mask(data: bytes, key: bytes) -> bytes:
 
 
 def frame(opcode: int, payload: bytes) -> bytes:
-    """One whole, masked frame."""
+    """Build a whole, masked frame."""
     size, key = len(payload), os.urandom(4)
     if size <= CONTROL_LIMIT:
         length = bytes([0x80 | size])

@@ -31,9 +31,9 @@ class ImageFacts:
 def facts(manifest: Mapping[str, Any]) -> ImageFacts:
     """The facts of the image that `manifest` describes."""
     sizes: dict[str, int] | None = manifest.get("installed_kib") or None
-    largest = sorted(sizes.items(), key=lambda one: (-one[1], one[0]))[:LARGEST] if sizes else None
+    largest = sorted(sizes.items(), key=lambda package: (-package[1], package[0]))[:LARGEST] if sizes else None
     checks = manifest.get("hygiene")
-    known = {"installed sizes": sizes, "boot": manifest.get("boot"), "hygiene": checks}
+    values = {"installed sizes": sizes, "boot": manifest.get("boot"), "hygiene": checks}
     return ImageFacts(
         name=manifest["name"],
         version=manifest["version"],
@@ -49,5 +49,5 @@ def facts(manifest: Mapping[str, Any]) -> ImageFacts:
         ssh_seconds=manifest.get("boot_seconds"),
         boot=manifest.get("boot"),
         hygiene_checks=None if checks is None else len(checks),
-        unknown=tuple(what for what, value in known.items() if value is None),
+        unknown=tuple(what for what, value in values.items() if value is None),
     )

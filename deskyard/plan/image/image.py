@@ -38,7 +38,7 @@ def lineage(tree: Path, name: str) -> tuple[AnyImage, ...]:
         assert isinstance(child, CustomImage)
         _check_disk(child, disk_gib(parent, tree))
     for depth, image in enumerate(found):
-        check_variables(found[depth:], _known(image, tree))
+        check_variables(found[depth:], _documented(image, tree))
     return tuple(found)
 
 
@@ -65,8 +65,8 @@ def disk_gib(image: AnyImage, tree: Path) -> int:
 def _read(tree: Path, name: str, field: str) -> AnyImage:
     path = tree / "images" / name / "image.yaml"
     if not path.is_file():
-        known = ", ".join(image_names(tree))
-        raise ConfigError(field, name, "is not declared under images/", f"choose one of: {known}")
+        names = ", ".join(image_names(tree))
+        raise ConfigError(field, name, "is not declared under images/", f"choose one of: {names}")
     values = load_yaml(path)
     custom = isinstance(values, dict) and "from" in values
     image: AnyImage = (
@@ -87,8 +87,8 @@ def _with_base(values: Any, tree: Path, source: str) -> Any:
     named = NamedBase.check(base, f"{source}: base")
     path = tree / BASES / f"{named.name}.yaml"
     if not path.is_file():
-        known = ", ".join(sorted(path.stem for path in (tree / BASES).glob("*.yaml")))
-        raise ConfigError("base.name", named.name, f"is no base of {BASES}", f"write one of: {known}")
+        names = ", ".join(sorted(path.stem for path in (tree / BASES).glob("*.yaml")))
+        raise ConfigError("base.name", named.name, f"is no base of {BASES}", f"write one of: {names}")
     found = DistributionBase.read(path)
     return {**values, "base": {**found.model_dump(by_alias=True), **named.model_dump()}}
 
@@ -100,7 +100,9 @@ def _check_image(image: Image, tree: Path) -> None:
     for source in image.sources:
         if not (tree / source).exists():
             raise ConfigError("sources", source, "is not in the tree", "correct the path")
-    if image.base.from_packages is None and (built := [one.name for one in image.artifacts if one.source]):
+    if image.base.from_packages is None and (
+        built := [artifact.name for artifact in image.artifacts if artifact.source]
+    ):
         reason = "would be built from source in a bootstrapped system, which its base does not name"
         raise ConfigError("artifacts", ", ".join(built), reason, "leave source out, or start from a Debian base")
 
@@ -117,7 +119,7 @@ def _check_custom(image: CustomImage, parent: AnyImage, tree: Path) -> None:
     layer_files(image, tree)
 
 
-def _known(image: AnyImage, tree: Path) -> dict[str, dict[str, Any]]:
+def _documented(image: AnyImage, tree: Path) -> dict[str, dict[str, Any]]:
     """What the image's own roles document about their variables."""
     if isinstance(image, CustomImage):
         return documented(role_folder(image, role, tree) for role in image.roles)
@@ -126,7 +128,7 @@ def _known(image: AnyImage, tree: Path) -> dict[str, dict[str, Any]]:
 
 def image_variables(image: AnyImage, tree: Path) -> dict[str, Any]:
     """The variables that the image's own roles get: its own, and what they need on its base and with its ancestors."""
-    return variables_of(lineage(tree, image.name), _known(image, tree))
+    return variables_of(lineage(tree, image.name), _documented(image, tree))
 
 
 def role_settings(role: str, tree: Path, name: str | None = None) -> dict[str, Any]:

@@ -69,7 +69,9 @@ def inputs(image: AnyImage, tree: Path) -> dict[str, str]:
     own |= {f"{CODE}{name}": _code_fingerprint(tree / path) for name, path in mechanism(image).items()}
     if isinstance(image, Image):
         return dict(sorted({**own, **_tools(tree)}.items()))
-    copied = {str(one.source.relative_to(tree)): one.fingerprint() for one in layer_files(image, tree)}
+    copied = {
+        str(layer_file.source.relative_to(tree)): layer_file.fingerprint() for layer_file in layer_files(image, tree)
+    }
     return dict(sorted({**inputs(parent_of(image, tree), tree), **own, **copied}.items()))
 
 

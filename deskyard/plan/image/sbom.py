@@ -85,10 +85,10 @@ def _upstream(package_version: str, name: str, version: str) -> str:
 
 def _licence(name: str) -> DisjunctiveLicense:
     """What a package's copyright file names; its words are SPDX identifiers by chance only."""
-    known = is_supported_id(name)
+    is_listed = is_supported_id(name)
     return DisjunctiveLicense(
-        id=name if known else None,
-        name=None if known else name,
+        id=name if is_listed else None,
+        name=None if is_listed else name,
         acknowledgement=LicenseAcknowledgement.DECLARED,
     )
 

@@ -43,40 +43,40 @@ def documented(folders: Iterable[Path]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def variables_of(chain: Sequence[AnyImage], known: Documented) -> dict[str, Any]:
-    """The variables of the first image of a lineage for its roles, which document `known`."""
+def variables_of(chain: Sequence[AnyImage], options: Documented) -> dict[str, Any]:
+    """The variables of the first image of a lineage for its roles, as `options` documents them."""
     given: dict[str, Any] = {}
     for image in reversed(chain):
         given.update({**image.base.variables, **image.variables} if isinstance(image, Image) else image.variables)
     browser = BROWSERS.get(given.get("browser_kind", ""))
-    opening = {name: browser for name in known if name.endswith("_browser") and browser}
-    return {name: value for name, value in {**opening, **given}.items() if name in known}
+    opening = {name: browser for name in options if name.endswith("_browser") and browser}
+    return {name: value for name, value in {**opening, **given}.items() if name in options}
 
 
-def check_variables(chain: Sequence[AnyImage], known: Documented) -> None:
+def check_variables(chain: Sequence[AnyImage], options: Documented) -> None:
     """Raise `ConfigError` if a variable of the first image of a lineage cannot be."""
     for name, value in chain[0].variables.items():
-        _check(name, value, known)
+        _check(name, value, options)
     root = chain[-1]
     assert isinstance(root, Image)
-    given = variables_of(chain, known)
+    given = variables_of(chain, options)
     for name, values in (*REFUSED.items(), *root.base.refused.items()):
-        chosen = given.get(name, known.get(name, {}).get("default"))
-        if name in known and isinstance(chosen, str) and chosen in values:
-            others = [choice for choice in known[name].get("choices", ()) if choice not in values]
+        chosen = given.get(name, options.get(name, {}).get("default"))
+        if name in options and isinstance(chosen, str) and chosen in values:
+            others = [choice for choice in options[name].get("choices", ()) if choice not in values]
             remedy = f"write one of: {', '.join(others)}" if others else "write another value"
             raise ConfigError(f"variables.{name}", chosen, values[chosen], remedy)
 
 
-def _check(name: str, value: Any, known: Documented) -> None:
+def _check(name: str, value: Any, options: Documented) -> None:
     field = f"variables.{name}"
-    if name not in known:
+    if name not in options:
         reason = "is a variable of none of the image's roles"
         raise ConfigError(field, value, reason, "see meta/argument_specs.yml of the role, and name the role in roles")
     if name in FIXED and value != FIXED[name]:
         reason = f"is relied on by all that reaches a desktop, and has to be {FIXED[name]}"
         raise ConfigError(field, value, reason, "leave it out")
-    choices = known[name].get("choices")
+    choices = options[name].get("choices")
     if choices and value not in choices:
         raise ConfigError(field, value, "is not one of the role's choices", f"write one of: {', '.join(choices)}")
 

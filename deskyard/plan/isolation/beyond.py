@@ -25,66 +25,66 @@ SERVED = ("status 200", "status 204", "status 301", "status 302", "status 404")
 RESOLVERS = ("dns.google", "cloudflare-dns.com", "use-application-dns.net")
 
 
-def host_ports(made: Catalogue, desktop: DesktopPlan) -> None:
+def host_ports(catalogue: Catalogue, desktop: DesktopPlan) -> None:
     """Every address of the host, at every port that something listens on, and at the usual ones."""
     rules = (
         "gateway: chain forward: ip daddr @denied jump refuse",
-        f"gateway: chain forward: ip daddr {made.plan.uplink.cidr} jump refuse",
+        f"gateway: chain forward: ip daddr {catalogue.plan.uplink.cidr} jump refuse",
         "gateway: chain forward: policy drop",
     )
-    ports = (*dict.fromkeys((*made.facts.ports, *HOST_SERVICES)),)[:HOST_PORTS]
-    own = made.plan.uplink.host_address or ""
-    closed = [one for one in made.facts.addresses if not _opened(made, one)]
+    ports = (*dict.fromkeys((*catalogue.facts.ports, *HOST_SERVICES)),)[:HOST_PORTS]
+    own = catalogue.plan.uplink.host_address or ""
+    closed = [address for address in catalogue.facts.addresses if not _opened(catalogue, address)]
     for address in (*dict.fromkeys((own, *closed)),)[:HOST_ADDRESSES]:
         for port in ports:
             action, what = tcp(address, port), f"port {port} of the host at {address}"
-            made.add(desktop, "host", what, action, "refused", rules, (14,), ("open",))
-        made.outside(desktop, "host", f"the host at {address}", (address, 53, "UDP"), "refused", rules, (14,))
-        made.outside(desktop, "host", f"the host at {address}", (address, 22, "TCP"), "refused", rules, (14,))
+            catalogue.add(desktop, "host", what, action, "refused", rules, (14,), ("open",))
+        catalogue.outside(desktop, "host", f"the host at {address}", (address, 53, "UDP"), "refused", rules, (14,))
+        catalogue.outside(desktop, "host", f"the host at {address}", (address, 22, "TCP"), "refused", rules, (14,))
 
 
-def _opened(made: Catalogue, address: str) -> bool:
+def _opened(catalogue: Catalogue, address: str) -> bool:
     """Whether the site lets desktops go there all the same."""
-    exceptions = made.plan.gateway.settings.egress_rules.exceptions
-    return any(IPv4Address(address) in IPv4Network(one) for one in exceptions)
+    exceptions = catalogue.plan.gateway.settings.egress_rules.exceptions
+    return any(IPv4Address(address) in IPv4Network(exception) for exception in exceptions)
 
 
-def private_ranges(made: Catalogue, desktop: DesktopPlan) -> None:
+def private_ranges(catalogue: Catalogue, desktop: DesktopPlan) -> None:
     """Metadata services and private ranges, whether somebody answers there or not."""
     rules = ("gateway: chain forward: ip daddr @denied jump refuse", "gateway: chain forward: policy drop")
     for topic, addresses, case in (("metadata", METADATA, 15), ("lan", LAN, 14)):
         threats = (case,)
         for address in addresses:
-            if _opened(made, address):
+            if _opened(catalogue, address):
                 continue
             action, what = tcp(address, 80), f"{address} over HTTP"
-            made.add(desktop, topic, what, action, "refused", rules, threats, ("open",))
+            catalogue.add(desktop, topic, what, action, "refused", rules, threats, ("open",))
             for kind in ("UDP", "TCP"):
-                made.outside(desktop, topic, address, (address, 80, kind), "refused", rules, threats)
+                catalogue.outside(desktop, topic, address, (address, 80, kind), "refused", rules, threats)
 
 
-def egress(made: Catalogue, desktop: DesktopPlan) -> None:
+def egress(catalogue: Catalogue, desktop: DesktopPlan) -> None:
     """The internet: open, or nothing leaves by address, whatever the protocol."""
-    end: Expected = "reached" if made.mode == "open" else "refused"
+    end: Expected = "reached" if catalogue.mode == "open" else "refused"
     rules: tuple[str, ...] = ("gateway: chain forward: policy drop", "gateway: chain forward: jump refuse")
-    if made.mode == "open":
+    if catalogue.mode == "open":
         rules = ("gateway: chain forward: iifname workspace oifname uplink ... ct state new accept",)
     for what, port in OUTSIDE.items():
-        made.outside(desktop, "egress", what, (PUBLIC, port, "UDP"), end, rules, (20, 22, 26))
+        catalogue.outside(desktop, "egress", what, (PUBLIC, port, "UDP"), end, rules, (20, 22, 26))
     for what, port in OUTSIDE_TCP.items():
-        made.outside(desktop, "egress", what, (PUBLIC, port, "TCP"), end, rules, (20, 22))
-    if made.mode == "open":
+        catalogue.outside(desktop, "egress", what, (PUBLIC, port, "TCP"), end, rules, (20, 22))
+    if catalogue.mode == "open":
         return
     for what, port in OUTSIDE_TCP.items():
         action = tcp(PUBLIC, port)
-        made.add(desktop, "egress", f"{what}, connected", action, "refused", rules, (20, 22), ("open",))
-    _names(made, desktop)
-    if made.mode == "locked":
-        _locked(made, desktop)
+        catalogue.add(desktop, "egress", f"{what}, connected", action, "refused", rules, (20, 22), ("open",))
+    _names(catalogue, desktop)
+    if catalogue.mode == "locked":
+        _locked(catalogue, desktop)
 
 
 def strangers(
-    made: Catalogue,
+    catalogue: Catalogue,
     ours: WorkspacePlan,
     desktop: DesktopPlan,
     theirs: WorkspacePlan,
@@ -102,40 +102,40 @@ def strangers(
     for address in addresses:
         for port in ports:
             action, what = tcp(address, port), f"port {port} of {theirs.name} at {address}"
-            made.put(start, "workspaces", what, action, "refused", rules, (14,), ("open",))
+            catalogue.put(start, "workspaces", what, action, "refused", rules, (14,), ("open",))
         leaving = (*seen, f"{machine(ours, GATEWAY)}/uplink/out")
         what, datagram = f"{theirs.name} at {address}", partial(udp, address, 4789)
         ends = ("answered", "refused")
-        made.put(start, "workspaces", f"{what} (UDP)", datagram, "refused", rules[:1], (7, 9), ends, leaving)
+        catalogue.put(start, "workspaces", f"{what} (UDP)", datagram, "refused", rules[:1], (7, 9), ends, leaving)
         begin = partial(syn, ours, desktop, address, 22)
-        made.put(start, "workspaces", f"{what} (TCP)", begin, "refused", rules[:1], (9,), (), leaving)
+        catalogue.put(start, "workspaces", f"{what} (TCP)", begin, "refused", rules[:1], (9,), (), leaving)
 
 
-def _names(made: Catalogue, desktop: DesktopPlan) -> None:
+def _names(catalogue: Catalogue, desktop: DesktopPlan) -> None:
     """Nothing is said about names that are not allowed, so nothing can be said in them."""
-    at, rule = made.plan.gateway.workspace_address, ("gateway: dnsmasq: local=/#/",)
+    at, rule = catalogue.plan.gateway.workspace_address, ("gateway: dnsmasq: local=/#/",)
     for name in (*RESOLVERS, "metadata.google.internal"):
         what = f"{name} is a name"
-        made.add(desktop, "egress", what, dns(at, name), "refused", rule, (20, 22), (PUBLIC,))
+        catalogue.add(desktop, "egress", what, dns(at, name), "refused", rule, (20, 22), (PUBLIC,))
 
     def tunnel(mark: bytes) -> dict[str, Any]:
         return dns(at, f"{mark.decode()}.tunnel.example", kind=16)
 
-    seen = (made.at(GATEWAY, "uplink/out"),)
+    seen = (catalogue.at(GATEWAY, "uplink/out"),)
     what = "a tunnel in TXT questions"
-    made.add(desktop, "egress", what, tunnel, "refused", rule, (21,), ("type 16",), seen)
+    catalogue.add(desktop, "egress", what, tunnel, "refused", rule, (21,), ("type 16",), seen)
 
 
-def _locked(made: Catalogue, desktop: DesktopPlan) -> None:
+def _locked(catalogue: Catalogue, desktop: DesktopPlan) -> None:
     """Allowed names are answered with the gateway's own addresses, and it lets no other name by."""
-    at = made.plan.gateway.workspace_address
-    rules = made.plan.gateway.settings.egress_rules
+    at = catalogue.plan.gateway.workspace_address
+    rules = catalogue.plan.gateway.settings.egress_rules
     answers = {name: at for name in rules.allow if ":" not in name and not name.startswith("*.")}
     answers.update({forward.name: forward.address for forward in rules.forwards})
     rule = ("gateway: dnsmasq: host-record",)
     for name, address in list(answers.items())[:NAMES]:
         what = f"{name} is answered"
-        made.add(desktop, "egress", what, dns(at, name), "reached", rule, (), (address, at))
+        catalogue.add(desktop, "egress", what, dns(at, name), "reached", rule, (), (address, at))
     rule = ("gateway: haproxy: names of egress_allow alone",)
     tricks = [DENIED_NAME, None]
     for name in list(answers)[:1]:
@@ -143,10 +143,10 @@ def _locked(made: Catalogue, desktop: DesktopPlan) -> None:
     for trick in tricks:
         hello = {"do": "tls", "address": at, "port": 443, "name": trick}
         what = f"TLS for {trick or 'no name'}"
-        made.add(desktop, "egress", what, hello, "refused", rule, (24,), ("handshake",))
+        catalogue.add(desktop, "egress", what, hello, "refused", rule, (24,), ("handshake",))
     asked = f"GET / HTTP/1.1\r\nHost: {DENIED_NAME}\r\nConnection: close\r\n\r\n"
     through = asked.replace("GET /", f"GET http://{PUBLIC}/")
     tunnel = f"CONNECT {PUBLIC}:443 HTTP/1.1\r\nHost: {PUBLIC}:443\r\n\r\n"
     for what, request, case in (("HTTP for", asked, 23), ("a proxy for", through, 16), ("CONNECT for", tunnel, 16)):
         action = {"do": "http", "address": at, "port": 80, "request": request}
-        made.add(desktop, "egress", f"{what} {DENIED_NAME}", action, "refused", rule, (case,), SERVED)
+        catalogue.add(desktop, "egress", f"{what} {DENIED_NAME}", action, "refused", rule, (case,), SERVED)

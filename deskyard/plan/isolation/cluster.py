@@ -58,8 +58,8 @@ def differences(plan: ClusterPlan, seen: SeenLayers) -> list[str]:
         name = vm.owner.machine
         machine = seen.machines.get(name)
         compared = [f"machine {vm.vm_id}: {MISSING}"] if machine is None else _machine(vm, machine)
-        found += [f"{name}: {one}" for one in compared]
-    return [f"cluster: {one}" for one in found]
+        found += [f"{name}: {difference}" for difference in compared]
+    return [f"cluster: {difference}" for difference in found]
 
 
 def rule_text(rule: RulePlan) -> str:
@@ -99,8 +99,8 @@ def _machine(vm: VmPlan, seen: SeenVm) -> Iterator[str]:
     yield from _ipsets(vm.firewall, seen.ipsets)
     in_force = list(_nics(vm, seen.config))
     yield from in_force
-    waiting = [one for one in _nics(vm, seen.next_start) if one not in in_force]
-    yield from (f"{one}, from its next start on" for one in waiting)
+    waiting = [nic for nic in _nics(vm, seen.next_start) if nic not in in_force]
+    yield from (f"{nic}, from its next start on" for nic in waiting)
 
 
 def _options(plan: FirewallPlan, seen: Row) -> Iterator[str]:
@@ -118,8 +118,8 @@ def _options(plan: FirewallPlan, seen: Row) -> Iterator[str]:
 def _rules(plan: FirewallPlan, seen: Sequence[Row]) -> Iterator[str]:
     """The first rule that fits decides, so their order counts too; one that is switched off is none."""
     ordered = sorted(seen, key=lambda row: int(row.get("pos") or 0))
-    live = [_told(row) for row in ordered if int(row.get("enable", 1))]
-    off = {_told(row) for row in ordered} - set(live)
+    live = [_live(row) for row in ordered if int(row.get("enable", 1))]
+    off = {_live(row) for row in ordered} - set(live)
     names = {_planned(rule): rule_text(rule) for rule in plan.rules}
     planned = [_planned(rule) for rule in plan.rules]
     lacking, extra = Counter(planned) - Counter(live), Counter(live) - Counter(planned)
@@ -128,7 +128,7 @@ def _rules(plan: FirewallPlan, seen: Sequence[Row]) -> Iterator[str]:
     for text in extra.elements():
         yield f"{text}: {EXTRA}"
     if not lacking and not extra and planned != live:
-        first = next(one for one, other in zip(planned, live, strict=True) if one != other)
+        first = next(mine for mine, other in zip(planned, live, strict=True) if mine != other)
         yield f"{names[first]}: is not at its place"
 
 
@@ -139,9 +139,9 @@ def _ipsets(plan: FirewallPlan, seen: Mapping[str, Sequence[Row]]) -> Iterator[s
         if name not in seen:
             yield f"IP set {name}: {MISSING}"
             continue
-        wanted, live = {_network(one) for one in addresses}, {_entry(row) for row in seen[name]}
-        yield from (f"IP set {name}: {one}: {MISSING}" for one in sorted(wanted - live))
-        yield from (f"IP set {name}: {one}: {EXTRA}" for one in sorted(live - wanted))
+        wanted, live = {_network(address) for address in addresses}, {_entry(row) for row in seen[name]}
+        yield from (f"IP set {name}: {entry}: {MISSING}" for entry in sorted(wanted - live))
+        yield from (f"IP set {name}: {entry}: {EXTRA}" for entry in sorted(live - wanted))
     yield from (f"IP set {name}: {EXTRA}" for name in sorted(set(seen) - set(planned)))
 
 
@@ -152,7 +152,7 @@ def _nics(vm: VmPlan, config: Row) -> Iterator[str]:
         if key not in live:
             yield f"NIC {key}: {MISSING}"
         else:
-            yield from (f"NIC {key}: {one}" for one in _nic(nic, live[key]))
+            yield from (f"NIC {key}: {difference}" for difference in _nic(nic, live[key]))
     yield from (f"NIC {key}: {EXTRA}" for key in sorted(set(live) - set(planned)))
 
 
@@ -180,7 +180,7 @@ def _planned(rule: RulePlan) -> str:
     return _text(rule.direction, rule.action, {place: getattr(rule, place) for place in PLACES})
 
 
-def _told(row: Row) -> str:
+def _live(row: Row) -> str:
     more = {place: row.get(place) for place in (*PLACES, *OTHER_PLACES)}
     return _text(str(row.get("type")), str(row.get("action")), more)
 
@@ -192,7 +192,7 @@ def _text(direction: str, action: str, places: Mapping[str, Any]) -> str:
 
 def _list(text: str) -> str:
     """Lists mean the same in any order, and an address the same as the network of it alone."""
-    return ",".join(sorted(_network(one) for one in text.split(",")))
+    return ",".join(sorted(_network(network) for network in text.split(",")))
 
 
 def _network(text: str) -> str:

@@ -17,20 +17,20 @@ VNET = "cluster: VNet: is of this workspace alone"
 GATEWAY_PORTS = (22, 53, 80, 443, 8700, 9999)
 
 
-def peers(made: Catalogue, desktop: DesktopPlan) -> None:
+def peers(catalogue: Catalogue, desktop: DesktopPlan) -> None:
     """Neighbours of the same workspace: by connection, by datagram, and around the bridge through the gateway."""
-    others = [other for other in made.plan.desktops if other.name != desktop.name]
-    at = next((n for n, other in enumerate(made.plan.desktops) if other.name == desktop.name), 0)
+    others = [other for other in catalogue.plan.desktops if other.name != desktop.name]
+    at = next((n for n, other in enumerate(catalogue.plan.desktops) if other.name == desktop.name), 0)
     ring = (others[at:] + others[:at])[:NEIGHBOURS]
     closed = desktop.isolated
-    guards = near_guards(made.plan, desktop)
+    guards = near_guards(catalogue.plan, desktop)
     for other in ring:
         expected: Expected = "refused" if closed else "reached"
         for port in (22, *other.routes.values()):
             action, what = tcp(other.address, port), f"port {port} of {other.name}"
-            made.add(desktop, "peers", what, action, expected, guards, (14,), ("open", "refused"))
-        seen = (f"{machine(made.plan, other.name)}/workspace/in",)
-        made.add(
+            catalogue.add(desktop, "peers", what, action, expected, guards, (14,), ("open", "refused"))
+        seen = (f"{machine(catalogue.plan, other.name)}/workspace/in",)
+        catalogue.add(
             desktop,
             "peers",
             f"a datagram to {other.name}",
@@ -40,17 +40,17 @@ def peers(made: Catalogue, desktop: DesktopPlan) -> None:
             (7,),
             witnesses=seen,
         )
-        through = _hairpin(made.plan, desktop, other)
+        through = _hairpin(catalogue.plan, desktop, other)
         rules = ("gateway: chain forward: ip daddr @denied jump refuse", "gateway: chain forward: policy drop")
         what = f"a packet to {other.name} by way of the gateway"
-        made.add(desktop, "peers", what, through, "refused", rules, (3,), witnesses=seen)
+        catalogue.add(desktop, "peers", what, through, "refused", rules, (3,), witnesses=seen)
 
 
-def gateway_ports(made: Catalogue, desktop: DesktopPlan) -> None:
+def gateway_ports(catalogue: Catalogue, desktop: DesktopPlan) -> None:
     """The gateway's own ports: what the Plan opens and nothing else."""
-    gateway = made.plan.gateway
+    gateway = catalogue.plan.gateway
     rule = ("gateway: chain input: policy drop; chain from_workspace opens DHCP and DNS alone",)
-    opened = {53} | ({80, 443} if made.mode == "locked" else set())
+    opened = {53} | ({80, 443} if catalogue.mode == "locked" else set())
     for port in GATEWAY_PORTS:
         for address in (gateway.workspace_address, gateway.uplink_address):
             fine = address == gateway.workspace_address and port in opened
@@ -59,51 +59,57 @@ def gateway_ports(made: Catalogue, desktop: DesktopPlan) -> None:
             what = f"port {port} of the gateway at {address}"
             end: Expected = "reached" if fine else "refused"
             # A reset is what its firewall answers a desktop with.
-            made.add(desktop, "gateway", what, tcp(address, port), end, rule, (14,), ("open",))
+            catalogue.add(desktop, "gateway", what, tcp(address, port), end, rule, (14,), ("open",))
 
 
-def spoofing(made: Catalogue, desktop: DesktopPlan) -> None:
+def spoofing(catalogue: Catalogue, desktop: DesktopPlan) -> None:
     """Frames that lie, and protocols that nobody allowed."""
-    near, truth = near_guards(made.plan, desktop), truth_guards(made.plan, desktop)
-    far = made.far_watchers()
+    near, truth = near_guards(catalogue.plan, desktop), truth_guards(catalogue.plan, desktop)
+    far = catalogue.far_watchers()
     sources = ("gateway: chain forward: ether saddr . ip saddr @desktops", "gateway: chain forward: policy drop")
-    others = tuple(made.at(other.name, "workspace/in") for other in made.plan.desktops if other.name != desktop.name)
+    others = tuple(
+        catalogue.at(other.name, "workspace/in") for other in catalogue.plan.desktops if other.name != desktop.name
+    )
     ways: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
         "its neighbours": ("network", near, (*others, *far)),
-        "the gateway": ("network", truth, (made.at(GATEWAY, "workspace/in"),)),
-        "the uplink": ("outside", (), (made.at(GATEWAY, "uplink/out"), *far)),
+        "the gateway": ("network", truth, (catalogue.at(GATEWAY, "workspace/in"),)),
+        "the uplink": ("outside", (), (catalogue.at(GATEWAY, "uplink/out"), *far)),
     }
     # What is known to reach neighbours must reach no other workspace all the same.
     apart = {**ways, "its neighbours": ("network", near, others), "other workspaces": ("network", (VNET,), far)}
-    for one in forgeries(desktop, made.plan):
-        known = bool(set(one.passes_under) & set(made.facts.programs))
-        for where, (place, guards, witnesses) in (apart if known else ways).items():
-            if one.place == place and witnesses and (where == "the gateway" or place == "outside" or one.to_all):
-                made.add(
+    for forgery in forgeries(desktop, catalogue.plan):
+        passes = bool(set(forgery.passes_under) & set(catalogue.facts.programs))
+        for where, (place, guards, witnesses) in (apart if passes else ways).items():
+            if (
+                forgery.place == place
+                and witnesses
+                and (where == "the gateway" or place == "outside" or forgery.to_all)
+            ):
+                catalogue.add(
                     desktop,
                     "spoofing",
-                    f"{one.what} -> {where}",
-                    partial(frame, one.make),
-                    "known" if known and where != "other workspaces" else "refused",
-                    (*one.guards, *(guards or (() if one.guards else (*truth, *sources)))),
-                    one.threats,
+                    f"{forgery.what} -> {where}",
+                    partial(frame, forgery.make),
+                    "known" if passes and where != "other workspaces" else "refused",
+                    (*forgery.guards, *(guards or (() if forgery.guards else (*truth, *sources)))),
+                    forgery.threats,
                     witnesses=witnesses,
                 )
 
 
-def shouting(made: Catalogue, ours: WorkspacePlan, desktop: DesktopPlan, others: Sequence[str]) -> None:
+def shouting(catalogue: Catalogue, ours: WorkspacePlan, desktop: DesktopPlan, others: Sequence[str]) -> None:
     """Lies to all, heard in no other workspace."""
     start, guards = machine(ours, desktop.name), (f"bridge: {ours.network.bridge} is of this workspace alone",)
-    for one in forgeries(desktop, ours):
-        if one.to_all:
-            what, action = f"{one.what} -> other workspaces", partial(frame, one.make)
-            made.put(start, "spoofing", what, action, "refused", guards, one.threats, (), tuple(others))
+    for forgery in forgeries(desktop, ours):
+        if forgery.to_all:
+            what, action = f"{forgery.what} -> other workspaces", partial(frame, forgery.make)
+            catalogue.put(start, "spoofing", what, action, "refused", guards, forgery.threats, (), tuple(others))
 
 
 def near_guards(plan: WorkspacePlan, desktop: DesktopPlan) -> tuple[str, ...]:
     """What stands between a desktop and the others of its network."""
     if plan.gateway.has_own_address:
-        neighbours = [rule_text(one) for one in desktop_firewall(plan, desktop).rules if one.comment == "neighbours"]
+        neighbours = [rule_text(rule) for rule in desktop_firewall(plan, desktop).rules if rule.comment == "neighbours"]
         rules = tuple(f"cluster: {desktop.name}: {rule}" for rule in neighbours)
         return rules or truth_guards(plan, desktop)
     port = f"port: {desktop.name} isolated on bridge {plan.network.bridge}"

@@ -8,6 +8,7 @@ its name. So two operators who plan at once may want the same, but only one gets
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Address
 
 from deskyard.errors import ConfigError
@@ -82,15 +83,15 @@ def own_vnet(site: str, workspace: str, view: ClusterView) -> str | None:
     Its alias alone proves nothing: administrators may write there what they like.
     """
     own = {machine.vm_id for machine in view.machines_of(site, workspace)}
-    made = [
+    named = [
         vnet.name for vnet in view.vnets if vnet.alias == pool_of(site, workspace) and tag_of(vnet.name) is not None
     ]
     gateway = view.machine_of(Owner(site, workspace, GATEWAY))
     gateways = view.wires.get(gateway.vm_id, ()) if gateway else ()
     others = [bridge for vm_id in sorted(own) for bridge in view.wires.get(vm_id, ())]
     wired = [bridge for bridge in (*gateways, *others) if tag_of(bridge) is not None]
-    both = [name for name in wired if name in made]
-    alone = [name for name in made if not view.on_network(name)]
+    both = [name for name in wired if name in named]
+    alone = [name for name in named if not view.on_network(name)]
     return next(iter([*both, *wired, *alone]), None)
 
 
@@ -118,6 +119,7 @@ def _vnet(site: str, cluster: Cluster, workspace: str, view: ClusterView) -> tup
     return vnet_name(chosen), chosen
 
 
+@lru_cache(maxsize=4096)
 def tag_of(name: str) -> int | None:
     """The tag that the name of a VNet stands for; None if it is no name of ours."""
     if not name.startswith(VNET_PREFIX):

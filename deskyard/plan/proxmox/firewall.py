@@ -144,7 +144,7 @@ def _way_out(plan: WorkspacePlan, egress: str, own: str) -> list[RulePlan]:
 
 
 def _exceptions(plan: WorkspacePlan, iface: str | None, own: str) -> list[RulePlan]:
-    found = ",".join(str(IPv4Network(one)) for one in plan.gateway.settings.egress_rules.exceptions)
+    found = ",".join(str(IPv4Network(exception)) for exception in plan.gateway.settings.egress_rules.exceptions)
     return [RulePlan("out", "ACCEPT", "the site's exceptions", iface=iface, source=own, dest=found)] if found else []
 
 

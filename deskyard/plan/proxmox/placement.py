@@ -82,9 +82,9 @@ class _Disks:
     """Free space of the storage of disks, by node; a shared one is the same for all."""
 
     def __init__(self, cluster: Cluster, view: ClusterView) -> None:
-        mine = [one for one in view.storages if one.name == cluster.storages.disks]
-        self._shared = any(one.shared for one in mine)
-        self._free: dict[str, float] = {one.node: float(one.free_gib) for one in mine}
+        mine = [storage for storage in view.storages if storage.name == cluster.storages.disks]
+        self._shared = any(storage.shared for storage in mine)
+        self._free: dict[str, float] = {storage.node: float(storage.free_gib) for storage in mine}
 
     def fits(self, node: str, need: Need) -> bool:
         return self._free.get(node, 0.0) >= need.disk_gib * DISK_PART

@@ -103,8 +103,8 @@ class ClusterView:
     @cached_property
     def _marks(self) -> dict[str, SeenMachine]:
         """Machines by each of their tags, and by pool and name: a fresh clone has no tags of its own yet."""
-        named = {f"{one.pool}/{one.name}": one for one in self.machines if one.pool}
-        return named | {tag: one for one in self.machines for tag in one.tags}
+        named = {f"{machine.pool}/{machine.name}": machine for machine in self.machines if machine.pool}
+        return named | {tag: machine for machine in self.machines for tag in machine.tags}
 
     def machine_of(self, owner: Owner) -> SeenMachine | None:
         """The machine that belongs to `owner`: it carries its tag, or lies in its pool under its name."""
@@ -112,7 +112,9 @@ class ClusterView:
 
     def machines_of(self, site: str, workspace: str) -> list[SeenMachine]:
         """All machines that belong to a workspace."""
-        return [one for one in self.machines if one.pool == pool_of(site, workspace) or _tagged(one, site, workspace)]
+        pool = pool_of(site, workspace)
+        start = f"{pool}."
+        return [machine for machine in self.machines if machine.pool == pool or _begins(machine.tags, start)]
 
     def on_network(self, vnet: str) -> set[int]:
         """Ids of the machines with a NIC on a VNet, among those that were asked for theirs."""
@@ -121,7 +123,7 @@ class ClusterView:
     def of_site(self, site: str) -> list[SeenMachine]:
         """All machines that belong to some workspace of a site."""
         start = pool_of(site, "")
-        return [one for one in self.machines if any(text.startswith(start) for text in (one.pool, *one.tags))]
+        return [machine for machine in self.machines if machine.pool.startswith(start) or _begins(machine.tags, start)]
 
 
 def pool_of(site: str, workspace: str) -> str:
@@ -139,8 +141,12 @@ def tags_of(row: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(part for part in str(row.get("tags") or "").replace(",", ";").split(";") if part)
 
 
-def _tagged(machine: SeenMachine, site: str, workspace: str) -> bool:
-    return any(tag.startswith(f"{pool_of(site, workspace)}.") for tag in machine.tags)
+def _begins(texts: tuple[str, ...], start: str) -> bool:
+    # A plain loop: a plan asks this of each machine of the cluster.
+    for text in texts:  # noqa: SIM110
+        if text.startswith(start):
+            return True
+    return False
 
 
 def read_view(
@@ -161,7 +167,7 @@ def read_view(
 
 def usable_nodes(cluster: Cluster, view: ClusterView) -> list[SeenNode]:
     """The nodes that are up and that the site lets run desktops."""
-    nodes = sorted(view.nodes, key=lambda one: one.name)
+    nodes = sorted(view.nodes, key=lambda node: node.name)
     return [node for node in nodes if node.online and cluster.nodes.picks(node.name)]
 
 
@@ -170,7 +176,7 @@ def template_for(cluster: Cluster, view: ClusterView, image: str, node: str) -> 
     found = (view.templates or {}).get(image, {})
     if node in found:
         return node, found[node]
-    if found and any(one.shared for one in view.storages if one.name == cluster.storages.of_templates):
+    if found and any(storage.shared for storage in view.storages if storage.name == cluster.storages.of_templates):
         first = min(found)
         return first, found[first]
     return None

@@ -132,8 +132,8 @@ def _door(cluster: Cluster, claims: Claims) -> Door:
 
 def _needs(plan: WorkspacePlan) -> list[Need]:
     needs = [
-        Need(Owner(plan.site, plan.name, name), one.image, one.vcpus, one.memory_mib, one.disk_gib)
-        for name, one in plan.machines().items()
+        Need(Owner(plan.site, plan.name, name), machine.image, machine.vcpus, machine.memory_mib, machine.disk_gib)
+        for name, machine in plan.machines().items()
     ]
     # The big ones first: what is small still fits afterwards.
     return sorted(needs, key=lambda need: (need.owner.machine != GATEWAY, -need.memory_mib, need.owner.machine))
@@ -141,12 +141,11 @@ def _needs(plan: WorkspacePlan) -> list[Need]:
 
 def _check_quotas(plan: WorkspacePlan, site: Site, view: ClusterView) -> None:
     """Raise `ConfigError` if all workspaces together would have more than the site grants."""
-    others = [one for one in view.of_site(site.name) if not one.template]
     mine = {machine.vm_id for machine in view.machines_of(site.name, plan.name)}
-    others = [machine for machine in others if machine.vm_id not in mine]
+    others = [machine for machine in view.of_site(site.name) if not machine.template and machine.vm_id not in mine]
     desktops = [machine for machine in others if not _is_gateway(machine)]
     counted: list[SeenMachine | MachinePlan] = [*others, *plan.machines().values()]
-    sizes = [(one.vcpus, one.memory_mib, one.disk_gib) for one in counted]
+    sizes = [(machine.vcpus, machine.memory_mib, machine.disk_gib) for machine in counted]
     vcpus, memory_mib, disk_gib = (sum(column) for column in zip(*sizes, strict=True))
     asked = {
         "desktops": len(desktops) + len(plan.desktops),
@@ -160,7 +159,10 @@ def _check_quotas(plan: WorkspacePlan, site: Site, view: ClusterView) -> None:
 def _is_gateway(machine: SeenMachine) -> bool:
     """By its tag; by its name where it has no tag of its own yet."""
     tags = [tag for tag in machine.tags if tag.startswith(WORKSPACE_POOLS)]
-    return any(tag.endswith(f".{GATEWAY}") for tag in tags) if tags else machine.name.startswith(f"{GATEWAY}.")
+    for tag in tags:
+        if tag.endswith(f".{GATEWAY}"):
+            return True
+    return not tags and machine.name.startswith(f"{GATEWAY}.")
 
 
 @dataclass(frozen=True)

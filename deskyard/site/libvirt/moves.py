@@ -36,7 +36,7 @@ DETAILS: dict[tuple[int, int], tuple[Stage, str]] = {
 }
 NO_ROOM = "enospc"
 # Only an event that a machine is made says so; that its definition was changed is no move.
-MADE = libvirt.VIR_DOMAIN_EVENT_DEFINED_ADDED
+ADDED = libvirt.VIR_DOMAIN_EVENT_DEFINED_ADDED
 
 
 @functools.cache
@@ -57,7 +57,9 @@ def listening(domains: Iterable[str], uri: str = daemon.URI) -> Iterator["Libvir
     _start_loop()
     with daemon.connection(uri) as link:
         heard = LibvirtMoves(frozenset(domains))
-        numbers = [link.domainEventRegisterAny(None, kind, told, None) for kind, told in heard.callbacks().items()]
+        numbers = [
+            link.domainEventRegisterAny(None, kind, callback, None) for kind, callback in heard.callbacks().items()
+        ]
         link.registerCloseCallback(heard.closed, None)
         try:
             yield heard
@@ -102,7 +104,7 @@ class LibvirtMoves:
         self._heard.put(None)
 
     def _moved(self, _link: Any, machine: Any, event: int, detail: int, _opaque: Any) -> None:
-        if event == libvirt.VIR_DOMAIN_EVENT_DEFINED and detail != MADE:
+        if event == libvirt.VIR_DOMAIN_EVENT_DEFINED and detail != ADDED:
             return
         if event in LIFECYCLE:
             stage, why = DETAILS.get((event, detail), (LIFECYCLE[event], ""))

@@ -48,8 +48,8 @@ class LibvirtUnderlay:
         """Of the programs that the layers are made of."""
         with daemon.connection() as link:
             numbers = {"libvirt": link.getLibVersion(), "qemu": link.getVersion()}
-        known = {name: f"{n // 1_000_000}.{n // 1000 % 1000}.{n % 1000}" for name, n in numbers.items()}
-        return {**known, "kernel": platform.release(), "python": platform.python_version()}
+        versions = {name: f"{n // 1_000_000}.{n // 1000 % 1000}.{n % 1000}" for name, n in numbers.items()}
+        return {**versions, "kernel": platform.release(), "python": platform.python_version()}
 
     def images(self) -> dict[str, str]:
         """Of each machine: the image (name and digest) that its disk started from."""
@@ -71,9 +71,11 @@ def host_facts(plans: Sequence[WorkspacePlan]) -> HostFacts:
     """
     inside = daemon.inside()
     own = host_addresses.addresses()
-    there = [one for one in host_addresses.addresses(inside) if not any(one in block for block in DOCUMENTATION)]
+    there = [
+        address for address in host_addresses.addresses(inside) if not any(address in block for block in DOCUMENTATION)
+    ]
     # The ways between host and gateways first: they are the shortest.
-    uplinks = [one for one in map(str, there) if one in {plan.uplink.host_address for plan in plans}]
+    uplinks = [address for address in map(str, there) if address in {plan.uplink.host_address for plan in plans}]
     addresses = dict.fromkeys((*uplinks, *map(str, own), *map(str, there)))
     return HostFacts(tuple(addresses), tuple(sorted({*host_addresses.ports(inside), *host_addresses.ports()})))
 
@@ -82,10 +84,10 @@ def _hypervisor(link: Any, plan: WorkspacePlan) -> Iterator[str]:
     """The definitions of the filters, and each desktop's NIC: filter, address, isolation, in libvirt and the kernel."""
     from deskyard.site.libvirt.kinds.network import FilterKind
 
-    for one in (plan.desktop_filter, plan.gateway_filter):
-        seen = FilterKind().read(link, one.name, asdict(one))
-        if seen is None or seen["kind"] != one.kind:
-            yield f"filter: {one.name}: {'is missing' if seen is None else 'was changed by hand'}"
+    for filter_ in (plan.desktop_filter, plan.gateway_filter):
+        seen = FilterKind().read(link, filter_.name, asdict(filter_))
+        if seen is None or seen["kind"] != filter_.kind:
+            yield f"filter: {filter_.name}: {'is missing' if seen is None else 'was changed by hand'}"
     shown = json.loads(run([*daemon.inside(), "bridge", "-details", "-json", "link"], timeout=20).stdout or "[]")
     ports = {port["ifname"]: port for port in shown}
     for desktop in plan.desktops:

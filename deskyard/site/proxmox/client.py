@@ -219,7 +219,7 @@ def _fields(name: str, value: object) -> list[tuple[str, str]]:
     if isinstance(value, bool):
         return [(name, str(int(value)))]
     if isinstance(value, list | tuple):
-        return [(name, str(one)) for one in value]
+        return [(name, str(item)) for item in value]
     return [(name, str(value))]
 
 

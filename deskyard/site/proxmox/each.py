@@ -12,6 +12,6 @@ AT_ONCE = 8
 
 def ask_each(asked: Iterable[Asked], ask: Callable[[Asked], Answer]) -> list[tuple[Asked, Answer]]:
     """Each with its answer, in their order; raises what the first that failed in that order raised."""
-    known = list(asked)
+    questions = list(asked)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(zip(known, pool.map(ask, known), strict=True))
+        return list(zip(questions, pool.map(ask, questions), strict=True))

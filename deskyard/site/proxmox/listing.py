@@ -41,5 +41,5 @@ def _on_node(client: Client, node: str) -> list[dict[str, Any]]:
 def _merged(row: dict[str, Any], live: Mapping[str, Any] | None) -> dict[str, Any]:
     if live is None or row.get("type") != "qemu" or row.get("lock") in BEING_MADE:
         return row
-    known = {_RENAMED.get(key, key): live[key] for key in (*_LIVE, *_RENAMED) if live.get(key) is not None}
-    return {**row, **known, "template": int(live.get("template") or 0)}
+    fresh = {_RENAMED.get(key, key): live[key] for key in (*_LIVE, *_RENAMED) if live.get(key) is not None}
+    return {**row, **fresh, "template": int(live.get("template") or 0)}

@@ -65,7 +65,9 @@ class ClusterMachines:
 
     def states(self) -> dict[str, dict[str, Any]]:
         """State, what it is wanted to be, and size of each machine that is there."""
-        return {domain: state for (domain, _), state in ask_each(self._found.items(), lambda one: self._state(one[1]))}
+        return {
+            domain: state for (domain, _), state in ask_each(self._found.items(), lambda item: self._state(item[1]))
+        }
 
     @contextmanager
     def moves(self) -> Iterator[ClusterMoves]:
@@ -106,7 +108,7 @@ class ClusterMachines:
 
     def stopped(self) -> list[str]:
         """Machines of the workspace that do not run."""
-        asked = ask_each(self._found.items(), lambda one: self._runs(one[1]))
+        asked = ask_each(self._found.items(), lambda item: self._runs(item[1]))
         running = {domain for (domain, _), runs in asked if runs}
         return [domain for domain in self._domains if domain not in running]
 

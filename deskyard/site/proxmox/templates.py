@@ -16,7 +16,7 @@ OURS = "deskyard-image"
 DRAFT = "deskyard-draft"
 # A draft that has no tags yet.
 _BEGUN = re.compile(r"draft-(?P<by>[0-9a-z]+)-(?P<image>.+)-(?P<digest>[0-9a-z]+)")
-_IMAGE, _DIGEST, _MADE, _BY = "image-", "digest-", "made-", "by-"
+_IMAGE, _DIGEST, _MOMENT, _BY = "image-", "digest-", "made-", "by-"
 
 
 @dataclass(frozen=True, order=True)
@@ -45,7 +45,7 @@ class Template:
 
 def tags(image: str, digest: str, *, made: int, by: str = "", draft: bool = False) -> str:
     """The tags of a template, as Proxmox VE keeps them: sorted, separated by semicolons."""
-    names = {OURS, _IMAGE + image, _DIGEST + digest, f"{_MADE}{made}"}
+    names = {OURS, _IMAGE + image, _DIGEST + digest, f"{_MOMENT}{made}"}
     names |= {DRAFT, _BY + by} if draft else set()
     return ";".join(sorted(names))
 
@@ -63,19 +63,19 @@ def read(resources: Iterable[Mapping[str, Any]], cluster: Cluster) -> list[Templ
     found = [_read(row) for row in resources if row.get("type") == "qemu"]
     ids = cluster.vm_ids
     # A clone has its template's tags until it gets its own; what lies outside our ids is not ours to judge.
-    ours = (one for one in found if one is not None and (one.draft or one.template))
-    return sorted(one for one in ours if ids.first <= one.vmid <= ids.last)
+    ours = (template for template in found if template is not None and (template.draft or template.template))
+    return sorted(template for template in ours if ids.first <= template.vmid <= ids.last)
 
 
 def published(resources: Iterable[Mapping[str, Any]], cluster: Cluster) -> list[Template]:
     """The finished ones."""
-    return [one for one in read(resources, cluster) if one.finished]
+    return [template for template in read(resources, cluster) if template.finished]
 
 
 def by_node(found: Iterable[Template], image: str, digest: str) -> dict[str, int]:
     """Node -> id of its template of an image; of two, which two publishers that died at once could leave, the lower."""
-    mine = (one for one in found if one.key == (image, digest))
-    return {one.node: one.vmid for one in sorted(mine, reverse=True)}
+    mine = (template for template in found if template.key == (image, digest))
+    return {template.node: template.vmid for template in sorted(mine, reverse=True)}
 
 
 def find(resources: Iterable[Mapping[str, Any]], cluster: Cluster, image: str, digest: str) -> dict[str, int]:
@@ -101,7 +101,7 @@ def _read(row: Mapping[str, Any]) -> Template | None:
     image, digest = _after(_IMAGE, names), _after(_DIGEST, names)
     if OURS not in names or image is None or digest is None:
         return None
-    made = _after(_MADE, names) or ""
+    moment = _after(_MOMENT, names) or ""
     return Template(
         node=str(row["node"]),
         vmid=int(row["vmid"]),
@@ -109,7 +109,7 @@ def _read(row: Mapping[str, Any]) -> Template | None:
         digest=digest,
         draft=DRAFT in names,
         template=int(row.get("template") or 0) == 1,
-        made=int(made) if made.isdecimal() else 0,
+        made=int(moment) if moment.isdecimal() else 0,
         by=_after(_BY, names) or "",
     )
 

@@ -43,7 +43,7 @@ class ClusterUnderlay:
         addresses = sorted(str(row["ip"]) for row in rows if row.get("type") == "node" and row.get("ip"))
         nodes = sorted({node for node, _ in _places(self.client, self.plan).values()})
         options = (self.client.get(f"nodes/{node}/firewall/options") for node in nodes)
-        programs = {NFTABLES if int(one.get("nftables") or 0) else IPTABLES for one in options}
+        programs = {NFTABLES if int(option.get("nftables") or 0) else IPTABLES for option in options}
         return HostFacts(tuple(addresses), NODE_PORTS, tuple(sorted(programs)))
 
     def findings(self) -> list[str]:
@@ -55,7 +55,7 @@ class ClusterUnderlay:
 
     def not_examined(self) -> list[str]:
         """What only a shell on the nodes would show."""
-        return [f"cluster: {one}" for one in comparison.NOT_EXAMINED]
+        return [f"cluster: {part}" for part in comparison.NOT_EXAMINED]
 
     def versions(self) -> dict[str, str]:
         """Of the cluster."""

@@ -30,15 +30,15 @@ def wired(client: Client, view: ClusterView, site: str, workspace: str) -> Clust
     view = _asked(client, view, [gateway] if gateway else [])
     if own_vnet(site, workspace, view) is None or not view.wires:
         view = _asked(client, view, view.machines_of(site, workspace))
-    made = {vnet.name for vnet in view.vnets if vnet.alias == pool_of(site, workspace)}
-    if made - {bridge for wires in view.wires.values() for bridge in wires}:
-        view = _asked(client, view, (one for one in view.machines if not one.template))
+    own = {vnet.name for vnet in view.vnets if vnet.alias == pool_of(site, workspace)}
+    if own - {bridge for wires in view.wires.values() for bridge in wires}:
+        view = _asked(client, view, (machine for machine in view.machines if not machine.template))
     return view
 
 
 def _asked(client: Client, view: ClusterView, machines: Iterable[SeenMachine]) -> ClusterView:
     """The view with the NICs of these machines, too."""
-    new = [one for one in machines if one.vm_id not in view.wires]
+    new = [machine for machine in machines if machine.vm_id not in view.wires]
     found = ask_each(new, lambda machine: _of(client, machine))
     return replace(view, wires={**view.wires, **{machine.vm_id: nics for machine, nics in found if nics is not None}})
 

@@ -54,12 +54,12 @@ def test_login_of_its_user_finds_the_bus_of_the_session(
 def test_login_of_its_user_is_told_of_the_same_desktop_as_the_session(host: Host, defaults: dict[str, Any]) -> None:
     user, names = defaults["desktop_session_user"], ("DISPLAY", "DESKTOP_SESSION", "XDG_CURRENT_DESKTOP")
 
-    def told(text: str) -> dict[str, str]:
+    def variables(text: str) -> dict[str, str]:
         return {name: value for line in text.splitlines() for name, _, value in [line.partition("=")] if name in names}
 
     session = host.check_output(f"cat /proc/$(pgrep -o -u {user} -x xfce4-session)/environ | tr '\\0' '\\n'")
-    assert told(session).keys() == set(names)
-    assert told(host.check_output(f"sudo -u {user} -i env")) == told(session)
+    assert variables(session).keys() == set(names)
+    assert variables(host.check_output(f"sudo -u {user} -i env")) == variables(session)
 
 
 def test_bus_of_the_session_refuses_others(host: Host, defaults: dict[str, Any]) -> None:
@@ -74,7 +74,7 @@ def test_nothing_blanks_the_screen(host: Host, defaults: dict[str, Any]) -> None
 
 def test_fonts_are_cached_for_every_user(host: Host) -> None:
     # Nobody may write: what is missing would be told, not mended.
-    told = host.run("sudo -u nobody fc-cache --system-only --verbose").stdout.splitlines()
-    found = {line.partition(": ")[2].partition(":")[0] for line in told if line.startswith("/usr/share/fonts")}
+    lines = host.run("sudo -u nobody fc-cache --system-only --verbose").stdout.splitlines()
+    found = {line.partition(": ")[2].partition(":")[0] for line in lines if line.startswith("/usr/share/fonts")}
     # A folder within another is come upon twice.
     assert found - {"skipping, looped directory detected"} == {"skipping, existing cache is valid"}

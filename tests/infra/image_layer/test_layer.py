@@ -29,8 +29,8 @@ def test_every_declared_package_is_installed(host: Host, layers: list[CustomImag
 
 
 def test_every_file_is_as_it_was_copied(host: Host, layers: list[CustomImage]) -> None:
-    wanted = {one.path: one for image in layers for one in layer_files(image, TREE)}
-    assert {path: _found(host, path) for path in wanted} == {path: _expected(one) for path, one in wanted.items()}
+    wanted = {layer_file.path: layer_file for image in layers for layer_file in layer_files(image, TREE)}
+    assert {path: _found(host, path) for path in wanted} == {path: _expected(file) for path, file in wanted.items()}
 
 
 def _found(host: Host, path: str) -> tuple[str, ...]:
@@ -43,7 +43,7 @@ def _found(host: Host, path: str) -> tuple[str, ...]:
     return (file.user, file.group, f"{file.mode:o}", file.sha256sum)
 
 
-def _expected(one: LayerFile) -> tuple[str, ...]:
-    if one.link is not None:
-        return ("link", one.link)
-    return ("root", "root", f"{one.mode:o}", hashlib.sha256(one.source.read_bytes()).hexdigest())
+def _expected(layer_file: LayerFile) -> tuple[str, ...]:
+    if layer_file.link is not None:
+        return ("link", layer_file.link)
+    return ("root", "root", f"{layer_file.mode:o}", hashlib.sha256(layer_file.source.read_bytes()).hexdigest())

@@ -42,4 +42,4 @@ def test_sessions_outlive_the_death_of_the_service(
     # HAProxy decides by itself: the session is still good, though this desktop has nothing to show.
     assert door.upgrade(f"/d/{settings.desktops[0].name}/vnc", cookie).status in (502, 503)
     eventually(lambda: host.run("deskyard-gateway list").rc == 0, "the session service")
-    assert granted["id"] in {one["id"] for one in json.loads(host.check_output("deskyard-gateway list"))}
+    assert granted["id"] in {session["id"] for session in json.loads(host.check_output("deskyard-gateway list"))}

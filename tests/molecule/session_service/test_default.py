@@ -11,7 +11,7 @@ def test_link_works_once_and_is_written_down(host: Any, settings: Settings, door
     granted = json.loads(host.check_output(f"deskyard-gateway grant --desktop {settings.desktops[0].name}"))
     assert door.redeem(granted["ticket"]).status == 200
     assert door.redeem(granted["ticket"]).status in (401, 403, 404, 409, 410)
-    sessions = {one["id"]: one for one in json.loads(host.check_output("deskyard-gateway list"))}
+    sessions = {session["id"]: session for session in json.loads(host.check_output("deskyard-gateway list"))}
     assert sessions[granted["id"]]["desktop"] == settings.desktops[0].name
     audit = host.file("/var/log/deskyard/audit.jsonl").content_string
     assert granted["id"] in audit

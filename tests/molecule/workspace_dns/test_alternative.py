@@ -35,7 +35,7 @@ def test_every_desktop_has_its_name_and_nothing_leaves(
     assert len(settings.desktops) > 50
     first = settings.desktops[0]
     eventually(lambda: answers(desktop, settings, first.name)[first.name] is not None, "a lease and an answer")
-    wanted = {one.name: [0, one.address] for one in settings.desktops}
+    wanted = {desktop.name: [0, desktop.address] for desktop in settings.desktops}
     assert answers(desktop, settings, *wanted) == wanted
     for name in (OUTSIDE_NAME, "secret-data.tunnel.test"):
         assert answers(desktop, settings, name)[name] == [3, None]
@@ -45,18 +45,18 @@ def test_every_desktop_has_its_name_and_nothing_leaves(
 def test_service_comes_back_from_a_crash_with_its_leases(
     host: Any, desktop: Any, settings: Settings, eventually: Eventually, place: int
 ) -> None:
-    one = settings.desktops[place]
-    assert leases(desktop, one.mac) == one.address
+    chosen = settings.desktops[place]
+    assert leases(desktop, chosen.mac) == chosen.address
     before = process(host)
     host.run_test("systemctl kill --signal=KILL deskyard-dns.service")
     eventually(lambda: process(host) not in ("0", before), "another process")
-    eventually(lambda: leases(desktop, one.mac) == one.address, "the lease of before")
+    eventually(lambda: leases(desktop, chosen.mac) == chosen.address, "the lease of before")
 
 
 def test_rubbish_in_the_lease_file_costs_nobody_the_address(
     host: Any, desktop: Any, settings: Settings, eventually: Eventually
 ) -> None:
     host.run_test(f"head -c 4096 /dev/urandom >{LEASES}; systemctl restart deskyard-dns.service")
-    for one in (settings.desktops[0], settings.desktops[-1]):
-        eventually(lambda one=one: leases(desktop, one.mac) == one.address, "the lease of before")  # type: ignore[misc]
+    for machine in (settings.desktops[0], settings.desktops[-1]):
+        eventually(lambda machine=machine: leases(desktop, machine.mac) == machine.address, "the lease of before")  # type: ignore[misc]
     assert leases(desktop, "52:54:00:66:66:66") is None

@@ -134,7 +134,7 @@ class AccessApi:
             if role not in self.roles:
                 raise PveError(500, f"ACL update failed: role '{role}' does not exist")
             for name in names:
-                if name not in self.accounts.keys() | self.tokens.keys() | {f"{GROUP}{one}" for one in self.groups}:
+                if name not in self.accounts.keys() | self.tokens.keys() | {f"{GROUP}{group}" for group in self.groups}:
                     kind = "group" if name in groups else "token" if "!" in name else "user"
                     raise PveError(500, f"ACL update failed: {kind} '{name.removeprefix(GROUP)}' does not exist")
                 kept = [grant for grant in self.acl.get(name, []) if (grant.path, grant.role) != (path, role)]

@@ -96,7 +96,7 @@ class ClusterApi:
         """
         if row.get("type") != "qemu":
             return row
-        vm = next(one for one in self.vms if one.vmid == row["vmid"])
+        vm = next(vm for vm in self.vms if vm.vmid == row["vmid"])
         kind = "template" if vm.template else "machine"
         seen = vars(vm).setdefault("listings", {})
         seen[kind] = seen.get(kind, 0) + 1

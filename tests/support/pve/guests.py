@@ -159,11 +159,11 @@ def interfaces(config: Values) -> list[Values]:
     for key in sorted(key for key in config if re.fullmatch(r"net\d+", key)):
         number = key.removeprefix("net")
         given = dict(part.partition("=")[::2] for part in str(config.get(f"ipconfig{number}", "")).split(","))
-        one: Values = {"name": f"eth{number}", "hardware-address": nic(str(config[key]))["mac"].lower()}
+        interface: Values = {"name": f"eth{number}", "hardware-address": nic(str(config[key]))["mac"].lower()}
         if "/" in given.get("ip", ""):
             address, _, prefix = given["ip"].partition("/")
-            one["ip-addresses"] = [{"ip-address": address, "ip-address-type": "ipv4", "prefix": int(prefix)}]
-        found.append(one)
+            interface["ip-addresses"] = [{"ip-address": address, "ip-address-type": "ipv4", "prefix": int(prefix)}]
+        found.append(interface)
     return found
 
 

@@ -95,11 +95,11 @@ class System:
 
     def _boot(self) -> None:
         self.boots += 1
-        known = self.root / "sys/class/net"
-        for old in known.iterdir():
+        nics = self.root / "sys/class/net"
+        for old in nics.iterdir():
             old.unlink()
         for name in self.nics():
-            (known / name).touch()
+            (nics / name).touch()
         self._booted(self)
 
     def _execute(self, argv: list[str], stdin: str) -> int:
@@ -133,9 +133,9 @@ class System:
         del self._running[pid]
         if (self.root / "reboot").exists():
             self._go_down()
-        told: Values = {"exited": 1, **({"exitcode": code} if code >= 0 else {"signal": -code})}
+        ending: Values = {"exited": 1, **({"exitcode": code} if code >= 0 else {"signal": -code})}
         texts = {stream: (self.root / f"{pid}.{stream}").read_text() for stream in ("out-data", "err-data")}
-        return {**told, **{stream: text for stream, text in texts.items() if text}}
+        return {**ending, **{stream: text for stream, text in texts.items() if text}}
 
     def _go_down(self) -> None:
         (self.root / "reboot").unlink()
@@ -180,7 +180,7 @@ class Systems:
         return self[vm].answer(command, values)
 
     def __getitem__(self, name: str) -> System:
-        vm = next(one for one in self._machines if one.name == name)
+        vm = next(machine for machine in self._machines if machine.name == name)
         if vm not in self._made:
             self._made[vm] = System(vm, self._folder / f"system-{len(self._made)}", self._booted)
         return self._made[vm]

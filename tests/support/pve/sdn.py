@@ -136,7 +136,7 @@ class SdnApi:
         names = sorted(self.sdn[kind].keys() | self.sdn_running[kind].keys())
         return {name: pending(self.sdn_running[kind].get(name), self.sdn[kind].get(name)) for name in names}
 
-    def _one(self, kind: str, name: str, values: Values) -> Values:
+    def _section(self, kind: str, name: str, values: Values) -> Values:
         shown = self._shown(kind, values)
         if name not in shown:
             raise PveError(500, f"sdn '{name}' does not exist")
@@ -184,7 +184,7 @@ class SdnApi:
 
     async def _zone(self, values: Values, _: str) -> Values:
         """GET /cluster/sdn/zones/{zone}."""
-        return {**self._one("zones", values["zone"], values), "zone": values["zone"]}
+        return {**self._section("zones", values["zone"], values), "zone": values["zone"]}
 
     async def _zone_create(self, values: Values, _: str) -> None:
         """POST /cluster/sdn/zones."""
@@ -226,7 +226,7 @@ class SdnApi:
     async def _vnet(self, values: Values, user: str) -> Values:
         """GET /cluster/sdn/vnets/{vnet}."""
         name = values["vnet"]
-        vnet = self._one("vnets", name, values)
+        vnet = self._section("vnets", name, values)
         if not self._may(user, path := f"/sdn/zones/{_zone_of(vnet)}/{name}"):
             raise PveError(403, f"Permission check failed ({path}, {'|'.join(LISTED)})")
         return {**vnet, "vnet": name}
@@ -280,11 +280,11 @@ class SdnApi:
     async def _subnets(self, values: Values, _: str) -> list[Values]:
         """GET /cluster/sdn/vnets/{vnet}/subnets."""
         shown = self._shown("subnets", values).items()
-        return [{**one, "subnet": name} for name, one in shown if values["vnet"] in (one.get("vnet"), _vnet_of(one))]
+        return [{**row, "subnet": name} for name, row in shown if values["vnet"] in (row.get("vnet"), _vnet_of(row))]
 
     async def _subnet(self, values: Values, _: str) -> Values:
         """GET /cluster/sdn/vnets/{vnet}/subnets/{subnet}."""
-        return {**self._one("subnets", values["subnet"], values), "subnet": values["subnet"]}
+        return {**self._section("subnets", values["subnet"], values), "subnet": values["subnet"]}
 
     async def _subnet_create(self, values: Values, user: str) -> None:
         """POST /cluster/sdn/vnets/{vnet}/subnets."""

@@ -53,9 +53,9 @@ class SnapshotApi:
     async def _qm_snapshot(self, values: Values, user: str) -> str:
         """POST .../snapshot: the memory of one that runs lies where its first disk does (find_vmstate_storage)."""
         vm, name = self.find(values["node"], values["vmid"]), values["snapname"]
-        known = name in vm.snapshots
+        exists = name in vm.snapshots
         upid: str = await super()._qm_snapshot(values, user)  # type: ignore[misc]
-        if not known and (snapshot := vm.snapshots.get(name, {})).get("vmstate"):
+        if not exists and (snapshot := vm.snapshots.get(name, {})).get("vmstate"):
             volumes = [volume for _, volume, _ in drives_of(vm.config, skip_cdrom=True)]
             storage = volumes[0].partition(":")[0] if volumes else "local"
             size = 2 * int(str(vm.config.get("memory", 512))) + DRIVER_STATE_MIB

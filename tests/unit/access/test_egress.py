@@ -8,7 +8,7 @@ from deskyard.access import egress, gateway_program
 from deskyard.errors import SiteError
 from deskyard.site.ssh_link import NO_CONNECTION, SshLink
 
-TOLD = '{"target": "later.example.org:80"}'
+REFUSAL = '{"target": "later.example.org:80"}'
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def gateway(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_connection_that_ends_after_its_last_word_ends_well(gateway: list[str]) -> None:
-    gateway.append(f"echo {shlex.quote(TOLD)}; exec >&-; sleep 0.5")
+    gateway.append(f"echo {shlex.quote(REFUSAL)}; exec >&-; sleep 0.5")
     assert list(egress.denied("careful", follow=False)) == [{"target": "later.example.org:80"}]
 
 
@@ -32,7 +32,7 @@ def test_a_connection_that_fails_is_an_error(gateway: list[str]) -> None:
 
 
 def test_whoever_stops_reading_ends_the_connection(gateway: list[str]) -> None:
-    gateway.append(f"echo {shlex.quote(TOLD)}; exec sleep 60")
+    gateway.append(f"echo {shlex.quote(REFUSAL)}; exec sleep 60")
     output = egress.denied("careful", follow=True)
     next(output)
     output.close()  # returns when the connection has ended

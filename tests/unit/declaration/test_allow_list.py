@@ -74,7 +74,7 @@ def test_what_would_be_no_declaration_is_not_written(path: Path) -> None:
     with pytest.raises(ConfigError, match="egress: locked"):
         declare(path, "a.example.org")
     assert path.read_text() == text
-    assert [one.name for one in path.parent.iterdir()] == [path.name]
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
 def test_a_wrong_name_is_refused_before_anybody_is_asked() -> None:

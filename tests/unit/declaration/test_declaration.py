@@ -104,9 +104,9 @@ def test_cluster_is_asked_for_the_templates_of_the_images_that_are_used(monkeypa
     desktops = [{"name": "a"}, {"name": "b", "image": "mine"}, {"name": "c", "image": "gone"}]
     values = {"name": "lab", "network": "10.80.1.0/24", "desktops": desktops}
     declaration.observe(Site(), Workspace.check(values, "test"))
-    known = {name: [f"{name}-digest"] for name in ("desktop", "gateway", "mine")}
+    expected = {name: [f"{name}-digest"] for name in ("desktop", "gateway", "mine")}
     # A desktop may live on when its image is declared no more.
-    assert asked == [{**known, "gone": ()}]
+    assert asked == [{**expected, "gone": ()}]
 
 
 def test_site_of_a_workspace_is_known_whatever_else_it_declares(stacks: Path) -> None:

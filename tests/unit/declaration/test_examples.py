@@ -31,6 +31,6 @@ def test_workspaces_of_one_example_do_not_collide(monkeypatch: pytest.MonkeyPatc
     for folder in {path.parent for path in EXAMPLES}:
         monkeypatch.setenv("DESKYARD_STACKS", str(folder))
         workspaces = [declaration.read_workspace(name) for name in declaration.stack_names()]
-        for one, other in combinations(workspaces, 2):
-            assert not one.network.overlaps(other.network)
-            assert one.gateway_port != other.gateway_port
+        for first, other in combinations(workspaces, 2):
+            assert not first.network.overlaps(other.network)
+            assert first.gateway_port != other.gateway_port

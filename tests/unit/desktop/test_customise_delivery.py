@@ -70,10 +70,10 @@ def good(host: str, request: dict[str, Any]) -> Any:
 
 def test_each_desktop_gets_what_is_its_own(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     asked = answering(monkeypatch, good)
-    found = {one["desktop"]: one for one in customise.customise("lab", How())["desktops"]}
-    names = {host: [one["path"] for one in report["files"]] for host, report in found.items()}
+    found = {report["desktop"]: report for report in customise.customise("lab", How())["desktops"]}
+    names = {host: [file["path"] for file in report["files"]] for host, report in found.items()}
     assert names == {"dev1": ["all", "own"], "dev2": ["all"]}
-    scripts = [one["script"] for host, one in asked if host == "dev1" and "script" in one]
+    scripts = [request["script"] for host, request in asked if host == "dev1" and "script" in request]
     assert scripts == ["first-boot-workspace", "first-boot-desktop"]
     assert "dev1: 2 new" in (said := capsys.readouterr().err) and "private" not in said + str(found)
     asked.clear()
@@ -84,20 +84,20 @@ def test_each_desktop_gets_what_is_its_own(monkeypatch: pytest.MonkeyPatch, caps
 def test_a_dry_run_asks_and_brings_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = answering(monkeypatch, good)
     report = customise.customise("lab/dev1", How(dry_run=True))["desktops"][0]
-    assert [(one["do"], one["dry"]) for _, one in asked] == [("begin", True)]
-    assert [one["state"] for one in report["scripts"]] == ["due", "due"]
+    assert [(request["do"], request["dry"]) for _, request in asked] == [("begin", True)]
+    assert [script["state"] for script in report["scripts"]] == ["due", "due"]
 
 
 def test_first_boot_runs_again_only_if_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
     done = {**NOTHING, "done": ["first-boot-workspace"]}
-    asked = answering(monkeypatch, lambda host, one: ENDED if "script" in one else done)
+    asked = answering(monkeypatch, lambda host, request: ENDED if "script" in request else done)
     for how, expected in (
         (How(), ["first-boot-desktop"]),
         (How(again=True), ["first-boot-workspace", "first-boot-desktop"]),
     ):
         asked.clear()
         customise.customise("lab/dev1", how)
-        assert [one["script"] for _, one in asked if "script" in one] == expected
+        assert [request["script"] for _, request in asked if "script" in request] == expected
 
 
 @pytest.mark.parametrize(
@@ -114,41 +114,43 @@ def test_first_boot_runs_again_only_if_asked_to(monkeypatch: pytest.MonkeyPatch)
     ids=lambda text: text[:20] or "nothing",
 )
 def test_a_senseless_answer_is_an_error_and_never_more(monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
-    asked = answering(monkeypatch, lambda host, one: answer)
+    asked = answering(monkeypatch, lambda host, request: answer)
     with pytest.raises(SiteError):
         customise.customise("lab/dev1", How())
-    assert not any(one.get("do") == "bring" for _, one in asked)
+    assert not any(request.get("do") == "bring" for _, request in asked)
 
 
 def test_names_that_a_desktop_makes_up_are_bounded_harmless_and_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     made_up = {f"n{number}": ["new", "x"] for number in range(5000)}
     files = {"\x1b[2J": ["kept", "\x1b[2J"], "a" * 5000: ["kept", ""], **made_up}
-    asked = answering(monkeypatch, lambda host, one: ENDED if "script" in one else {**NOTHING, "files": files})
+    asked = answering(monkeypatch, lambda host, request: ENDED if "script" in request else {**NOTHING, "files": files})
     report = customise.customise("lab/dev1", How())["desktops"][0]
     assert len(report["files"]) <= 2 * MAX_FILES and "\x1b" not in str(report)
-    assert not any(one.get("do") == "bring" for _, one in asked)
+    assert not any(request.get("do") == "bring" for _, request in asked)
 
 
 def test_what_a_script_says_is_shown_as_text_and_its_failure_ends_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     failed = {"code": 3, "in_time": True, "output": "\x1b[2Jone\n" + "line\n" * 99 + "last"}
-    asked = answering(monkeypatch, lambda host, one: failed if "script" in one else NOTHING)
+    asked = answering(monkeypatch, lambda host, request: failed if "script" in request else NOTHING)
     with pytest.raises(SiteError) as caught:
         customise.customise("lab/dev1", How())
     assert (caught.value.field, caught.value.value) == ("first-boot of the workspace", "lab/dev1")
     assert caught.value.reason.startswith("ended with code 3\n") and caught.value.reason.endswith("last")
     assert "\x1b" not in str(caught.value) and caught.value.reason.count("\n") == customise_delivery.SHOWN_LINES
-    assert len([one for _, one in asked if "script" in one]) == 1
+    assert len([request for _, request in asked if "script" in request]) == 1
     late = {"code": -15, "in_time": False, "output": ""}
-    answering(monkeypatch, lambda host, one: late if "script" in one else NOTHING)
+    answering(monkeypatch, lambda host, request: late if "script" in request else NOTHING)
     with pytest.raises(SiteError, match="ran for over 600 s"):
         customise.customise("lab/dev1", How())
 
 
 def test_a_failure_is_raised_after_all_were_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = answering(monkeypatch, lambda host, one: {"error": "no room"} if host == "dev1" else good(host, one))
+    asked = answering(
+        monkeypatch, lambda host, request: {"error": "no room"} if host == "dev1" else good(host, request)
+    )
     with pytest.raises(SiteError, match="no room"):
         customise.customise("lab", How())
-    assert any(host == "dev2" and "script" in one for host, one in asked)
+    assert any(host == "dev2" and "script" in request for host, request in asked)
 
 
 def test_what_was_brought_is_taken_back_when_nothing_is_declared_any_more(
@@ -163,7 +165,7 @@ def test_what_was_brought_is_taken_back_when_nothing_is_declared_any_more(
     asked = answering(monkeypatch, good)
     customise.customise("lab", How(dry_run=True))
     customise.customise("lab", How())
-    assert [(host, one["files"]) for host, one in asked] == [("dev1", {})] * 2
+    assert [(host, request["files"]) for host, request in asked] == [("dev1", {})] * 2
     assert customise_delivery.wanted(declaration.read("lab")) == {}
     assert customise.customise("lab", How())["desktops"] == []
 
@@ -190,7 +192,7 @@ def test_many_bytes_are_sent_in_parts(monkeypatch: pytest.MonkeyPatch, stacks: P
         (stacks / f"own/home/{number}").write_bytes(b"x" * 60)
     asked = answering(monkeypatch, good)
     assert len(customise.customise("lab/dev1", How())["desktops"][0]["files"]) == 7
-    sent = [list(one["files"]) for _, one in asked if one.get("do") == "bring"]
+    sent = [list(request["files"]) for _, request in asked if request.get("do") == "bring"]
     assert sorted(path for batch in sent for path in batch) == ["0", "1", "2", "3", "4", "all", "own"]
     assert len(sent) > 3
 
@@ -198,9 +200,9 @@ def test_many_bytes_are_sent_in_parts(monkeypatch: pytest.MonkeyPatch, stacks: P
 def test_the_example_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DESKYARD_STACKS", str(tree() / "examples" / "customise"))
     desired = customise_delivery.wanted(declaration.read("writers"))
-    assert {desktop: sorted(one.files) for desktop, one in desired.items()} == {
+    assert {desktop: sorted(customisation.files) for desktop, customisation in desired.items()} == {
         "editor": [".bashrc", ".openclaw/workspace/AGENTS.md", ".openclaw/workspace/MEMORY.md"],
         "reader": [".bashrc", ".openclaw/workspace/AGENTS.md"],
     }
     assert desired["editor"].environment == {"EDITOR": "nano", "PAGER": "less", "ROLE": "editor"}
-    assert [one.title for one in desired["editor"].scripts] == ["first-boot-workspace"]
+    assert [script.title for script in desired["editor"].scripts] == ["first-boot-workspace"]

@@ -79,8 +79,8 @@ def test_what_is_no_plain_file_is_refused(source: Path, kind: str) -> None:
     elif kind == "pipe":
         os.mkfifo(odd)
     elif kind == "socket":
-        with socket.socket(socket.AF_UNIX) as made:
-            made.bind(str(odd))
+        with socket.socket(socket.AF_UNIX) as link:
+            link.bind(str(odd))
     else:
         odd.write_text("x")
         odd.chmod(0o4755 if kind == "setuid" else 0o2755)

@@ -138,10 +138,13 @@ def test_desktops_are_asked_where_keys_are_declared_or_were_given(
 
 
 def test_fingerprints_need_the_sites_own_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    one = keys._fingerprint("local", "anthropic", "1234")
-    assert len(one) == 12 and one == keys._fingerprint("local", "anthropic", "1234")
-    assert one not in (keys._fingerprint("local", "openai", "1234"), keys._fingerprint("rack", "anthropic", "1234"))
-    assert not hmac.new(b"", b"anthropic\0" + b"1234", hashlib.sha256).hexdigest().startswith(one)
+    fingerprint = keys._fingerprint("local", "anthropic", "1234")
+    assert len(fingerprint) == 12 and fingerprint == keys._fingerprint("local", "anthropic", "1234")
+    assert fingerprint not in (
+        keys._fingerprint("local", "openai", "1234"),
+        keys._fingerprint("rack", "anthropic", "1234"),
+    )
+    assert not hmac.new(b"", b"anthropic\0" + b"1234", hashlib.sha256).hexdigest().startswith(fingerprint)
 
 
 @pytest.mark.parametrize("target", ["lab", "lab/", "lab/nobody"])

@@ -182,5 +182,5 @@ def test_private_keys_are_for_those_who_need_them(layout: Layout) -> None:
 
 def test_table_of_connections_is_sized_by_the_doors_sockets_of_this_machine(layout: Layout) -> None:
     apply(parsed("none"), replace(layout, door_sockets=200), Notes())
-    (line,) = [one for one in layout.forward_file.read_text().splitlines() if "nf_conntrack_max" in one]
+    (line,) = [line for line in layout.forward_file.read_text().splitlines() if "nf_conntrack_max" in line]
     assert int(line.split()[-1]) == tracking.entries(parsed("none"), 200)

@@ -35,7 +35,7 @@ def test_untouched_chain_is_good_and_whole(path: Path) -> None:
     assert (checked["ok"], checked["lines"], checked["first"], checked["last"]) == (True, 40, 1, 40)
     found = events(path)
     assert [event["seq"] for event in found] == list(range(1, 41))
-    assert [one["hash"] for one in found[:-1]] == [one["prev"] for one in found[1:]]
+    assert [event["hash"] for event in found[:-1]] == [event["prev"] for event in found[1:]]
     assert [event["seq"] for event in events(path, since=37)] == [38, 39, 40]
     assert {"time", "event", "session", "actor", "result"} <= set(found[0])
 
@@ -46,7 +46,7 @@ def test_changed_line_is_named(path: Path, which: int, line: int) -> None:
     file = files(path)[which]
     rewrite(file, lambda all: [*all[: line - 1], all[line - 1].replace(b"alice", b"mallo"), *all[line:]])
     problems = verify(path)["problems"]
-    assert [(one["file"], one["line"]) for one in problems] == [(file.name, line)]
+    assert [(problem["file"], problem["line"]) for problem in problems] == [(file.name, line)]
 
 
 def test_changed_last_line_is_named(path: Path) -> None:
@@ -82,19 +82,19 @@ def test_truncated_end_is_seen(path: Path) -> None:
 def test_reordered_lines_are_named(path: Path) -> None:
     file = files(path)[0]
     rewrite(file, lambda all: [all[1], all[0], *all[2:]])
-    named = {(one["file"], one["line"]) for one in verify(path)["problems"]}
+    named = {(problem["file"], problem["line"]) for problem in verify(path)["problems"]}
     assert {(file.name, 1), (file.name, 2)} <= named
 
 
 def test_line_that_is_put_in_is_named(path: Path) -> None:
     file = files(path)[0]
     rewrite(file, lambda all: [all[0], b'{"event": "nothing happened"}\n', *all[1:]])
-    assert ("is no line of the audit") in [one["problem"] for one in verify(path)["problems"]]
+    assert ("is no line of the audit") in [problem["problem"] for problem in verify(path)["problems"]]
 
 
 def test_missing_head_is_seen(path: Path) -> None:
     head_file(path).unlink()
-    assert [one["file"] for one in verify(path)["problems"]] == ["audit.head"]
+    assert [problem["file"] for problem in verify(path)["problems"]] == ["audit.head"]
 
 
 def test_chain_that_was_made_anew_is_seen_by_who_took_a_line_down(path: Path) -> None:
@@ -180,7 +180,7 @@ def test_chain_goes_on_after_a_disk_that_was_full(path: Path, no_room_for_heads:
     no_room_for_heads()
     audit.note("grant", session="s2")
     assert verify(path)["ok"]
-    assert [(one["event"], one.get("reason")) for one in events(path, since=40)] == [
+    assert [(event["event"], event.get("reason")) for event in events(path, since=40)] == [
         ("recover", "3 lines could not be written"),
         ("grant", None),
     ]

@@ -96,7 +96,7 @@ def test_record_has_its_bound_and_is_read_in_order(tmp_path: Path) -> None:
     log = Log(path, max_bytes=2000)
     for number in range(100):
         log.add(Refusal("", "d1", "", str(number), "list", "", ""))
-    assert sum(one.stat().st_size for one in tmp_path.iterdir()) <= 4000
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 4000
     targets = [int(json.loads(line)["target"]) for line in refusals.read(path)]
     assert targets == list(range(targets[0], 100))
 
@@ -120,7 +120,7 @@ def test_grants_end_and_come_back_from_disk(tmp_path: Path) -> None:
     egress_grants.save(grants, layout)
     assert egress_grants.stored(layout.grants_file.read_text()) == grants
     assert layout.grants_file.stat().st_mode & 0o777 == 0o600
-    assert [one.entry for one in grants.live(101).granted] == ["b.example.org"]
+    assert [grant.entry for grant in grants.live(101).granted] == ["b.example.org"]
     assert grants.next_end == 100
     assert grants.used("b.example.org", 80).granted == (NEWS,)
     assert grants.used("c.example.org", 80) == grants

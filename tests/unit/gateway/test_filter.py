@@ -47,8 +47,8 @@ def framed(stream: bytes, rng: random.Random) -> bytes:
         size = rng.choice([1, 2, 7, 126, 70000])
         part, stream = stream[:size], stream[size:]
         final = rng.random() < 0.5 or not stream
-        made = frame(CONTINUATION if inside else BINARY, part)
-        out += made if final else bytes([made[0] & 0x7F]) + made[1:]
+        piece = frame(CONTINUATION if inside else BINARY, part)
+        out += piece if final else bytes([piece[0] & 0x7F]) + piece[1:]
         inside = not final
         if rng.random() < 0.2:
             out += frame(PING, b"p")
@@ -62,7 +62,7 @@ def fed(sieve: Filter, data: bytes, rng: random.Random) -> bytes:
         size = rng.choice([1, 3, 50, 5000, len(data)])
         passed += sieve.feed(data[:size])
         data = data[size:]
-    return b"".join(one.payload for one in FrameReader().feed(passed) if one.opcode == BINARY)
+    return b"".join(piece.payload for piece in FrameReader().feed(passed) if piece.opcode == BINARY)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -101,9 +101,9 @@ def test_garbage_ends_the_connection_or_waits_and_never_acts(seed: int) -> None:
                 passed += sieve.feed(frame(BINARY, rng.randbytes(rng.randrange(200))))
         except ProtocolError:
             pass
-        stream = b"".join(one.payload for one in FrameReader().feed(passed))
+        stream = b"".join(piece.payload for piece in FrameReader().feed(passed))
         again = rfb.MessageReader()
-        assert not any(one.acts for one in again.feed(HANDSHAKE + stream[len(HANDSHAKE) :]))
+        assert not any(later.acts for later in again.feed(HANDSHAKE + stream[len(HANDSHAKE) :]))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -115,7 +115,7 @@ def test_garbage_in_place_of_frames_is_refused_or_kept_within_bounds(seed: int) 
             frames = reader.feed(rng.randbytes(rng.randrange(300)))
         except ProtocolError:
             continue
-        assert all(len(one.payload) <= 300 for one in frames)
+        assert all(len(piece.payload) <= 300 for piece in frames)
 
 
 @pytest.mark.parametrize("kind", sorted(set(range(256)) - set(rfb.KINDS)))

@@ -118,7 +118,9 @@ def test_operators_and_resolvers_of_a_site_are_each_let_through_and_no_other() -
     settings = parse(json.dumps(sent))
     rules = render.firewall(settings)
     assert "ip saddr { 192.0.2.0/24, 198.51.100.7 } ip daddr" in rules
-    assert [f"ip daddr {one} udp dport 53" in rules for one in ("192.0.2.2", "192.0.2.3", settings.host_address)] == [
+    assert [
+        f"ip daddr {address} udp dport 53" in rules for address in ("192.0.2.2", "192.0.2.3", settings.host_address)
+    ] == [
         True,
         True,
         False,

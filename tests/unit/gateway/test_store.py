@@ -47,7 +47,7 @@ def test_ticket_ends_when_its_time_is_over(tmp_path: Path) -> None:
 def test_revoked_ticket_opens_nothing(tmp_path: Path) -> None:
     store = Store(tmp_path / "sessions.db")
     store.add(session(), ticket_hash("ticket"))
-    assert [one.id for one in store.revoke(["A" * 24], NOW + 1)] == ["A" * 24]
+    assert [ended.id for ended in store.revoke(["A" * 24], NOW + 1)] == ["A" * 24]
     assert store.revoke(["A" * 24], NOW + 2) == []
     assert store.redeem(ticket_hash("ticket"), "", NOW + 3) is None
 
@@ -74,7 +74,7 @@ def test_ended_sessions_wait_until_their_sockets_are_closed(tmp_path: Path) -> N
     store.add(session(), ticket_hash("ticket"))
     store.redeem(ticket_hash("ticket"), "", NOW + 1)
     assert store.to_close(NOW + 2) == []
-    assert [one.id for one in store.to_close(NOW + 3600)] == ["A" * 24]
+    assert [ended.id for ended in store.to_close(NOW + 3600)] == ["A" * 24]
     store.close("A" * 24, NOW + 3601)
     assert store.to_close(NOW + 3602) == []
 

@@ -20,7 +20,7 @@ class Desk:
         self.now = NOW
         self.store = Store(folder / "sessions.db")
         self.notes: list[str] = []
-        self.told = 0
+        self.notices = 0
         self.streams = self.restarted()
 
     def restarted(self) -> Streams:
@@ -28,12 +28,12 @@ class Desk:
         return self.streams
 
     def join(self, letter: str, mode: str = "drive", streams: int = 1) -> Session:
-        one = session(id=letter * 24, mode=mode)
-        if self.store.get(one.id) is None:
-            self.store.add(one, ticket_hash(letter))
+        grant = session(id=letter * 24, mode=mode)
+        if self.store.get(grant.id) is None:
+            self.store.add(grant, ticket_hash(letter))
         for _ in range(streams):
-            self.streams.begin((letter, len(self.streams.open)), one, "192.0.2.1")
-        return one
+            self.streams.begin((letter, len(self.streams.open)), grant, "192.0.2.1")
+        return grant
 
     def leave(self, letter: str) -> None:
         for key in [key for key in self.streams.open if isinstance(key, tuple) and key[0] == letter]:
@@ -42,7 +42,7 @@ class Desk:
     def after(self, seconds: float, *alive: str) -> str | None:
         """Who drives then; all sessions but those not named are alive."""
         self.now += seconds
-        ids = {one.id for one in self.store.all()} if not alive else {letter * 24 for letter in alive}
+        ids = {stored.id for stored in self.store.all()} if not alive else {letter * 24 for letter in alive}
         self.streams.sweep(ids)
         return self.streams.drivers.get("d1", "")[:1] or None
 
@@ -56,7 +56,7 @@ class Desk:
         raise AssertionError(session)
 
     def drivers_changed(self) -> None:
-        self.told += 1
+        self.notices += 1
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_first_who_may_drive_drives(desk: Desk) -> None:
     desk.join("b")
     assert desk.after(0) == "a"
     assert desk.notes == ["a drives first"]
-    assert desk.told == 1
+    assert desk.notices == 1
 
 
 def test_drive_outlives_the_service_and_a_short_absence(desk: Desk) -> None:
@@ -146,13 +146,13 @@ def test_connection_whose_line_cannot_be_written_is_not_counted_and_drives_nothi
     def full(event: str, session: Session, **facts: object) -> None:
         raise GatewayError("disk", None, "is full", "make room")
 
-    one = session(mode="drive")
-    desk.store.add(one, ticket_hash("t"))
+    grant = session(mode="drive")
+    desk.store.add(grant, ticket_hash("t"))
     desk.streams.note = full
     for attempt in range(LAYOUT.streams_per_session + 1):
         with pytest.raises(GatewayError, match="full"):
-            desk.streams.begin(attempt, one, "192.0.2.1")
+            desk.streams.begin(attempt, grant, "192.0.2.1")
     assert (desk.streams.drivers, desk.store.drivers()) == ({}, {})
     desk.streams.note = desk._note
-    desk.streams.begin("key", one, "192.0.2.1")
-    assert desk.streams.drives(one)
+    desk.streams.begin("key", grant, "192.0.2.1")
+    assert desk.streams.drives(grant)

@@ -31,12 +31,12 @@ class Workers:
     async def workers(self) -> list[int]:
         return self.pids
 
-    async def admit(self, one: Session, workers: Sequence[int] | None = None) -> bool:
-        self.admitted.append(one.id)
+    async def admit(self, grant: Session, workers: Sequence[int] | None = None) -> bool:
+        self.admitted.append(grant.id)
         return not self.deaf
 
-    async def refuse(self, one: Session, *, revoked: bool) -> int:
-        self.refused.append(one.id)
+    async def refuse(self, grant: Session, *, revoked: bool) -> int:
+        self.refused.append(grant.id)
         return 0 if self.deaf else 1
 
 
@@ -83,22 +83,22 @@ def test_new_session_is_brought_to_workers_that_just_start(desk: Desk) -> None:
 
 
 def test_end_of_a_session_is_met_to_the_moment(desk: Desk) -> None:
-    one = desk.join()
-    desk.now = one.ends - 2
+    grant = desk.join()
+    desk.now = grant.ends - 2
     assert desk.rest() == pytest.approx(2)
     assert desk.proxy.refused == []
-    desk.now = one.ends
+    desk.now = grant.ends
     desk.rest()
-    assert desk.proxy.refused == [one.id]
+    assert desk.proxy.refused == [grant.id]
 
 
 def test_socket_that_could_not_be_closed_is_tried_again_at_once(desk: Desk) -> None:
-    one = desk.join()
-    desk.now, desk.proxy.deaf = one.ends + LONG, True
+    grant = desk.join()
+    desk.now, desk.proxy.deaf = grant.ends + LONG, True
     assert desk.rest() == 0
     desk.proxy.deaf = False
     assert desk.rest() == LOOK_SECONDS
-    assert desk.proxy.refused == [one.id, one.id]
+    assert desk.proxy.refused == [grant.id, grant.id]
 
 
 def test_worker_that_did_not_take_a_session_is_asked_again_at_once(desk: Desk) -> None:

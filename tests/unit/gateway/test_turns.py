@@ -134,8 +134,8 @@ async def share(turns: Turns) -> float:
                 await asyncio.sleep(0)
         turns.of.clear()
         await turns.until(TURNS)
-        for one in floods:
-            one.cancel()
+        for task in floods:
+            task.cancel()
         return turns.of[mine] / turns.of.total()
 
 

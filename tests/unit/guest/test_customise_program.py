@@ -33,8 +33,8 @@ class Desktop:
         return {path: state for path, (state, _) in found["files"].items()}
 
     def bring(self, files: dict[str, str], overwrite: bool = False) -> dict[str, str]:
-        told = {path: {"mark": mark(text), "mode": 0o644, "content": encoded(text)} for path, text in files.items()}
-        found = self.ask(do="bring", files=told, overwrite=overwrite)
+        items = {path: {"mark": mark(text), "mode": 0o644, "content": encoded(text)} for path, text in files.items()}
+        found = self.ask(do="bring", files=items, overwrite=overwrite)
         return {path: state for path, (state, _) in found["files"].items()}
 
     def apply(self, files: dict[str, str], overwrite: bool = False) -> dict[str, str]:
@@ -59,12 +59,12 @@ def encoded(text: str) -> str:
 
 @pytest.fixture
 def desktop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desktop]:
-    made = Desktop(tmp_path)
-    account = pwd.struct_passwd((*ACCOUNT[:5], str(made.home), ACCOUNT.pw_shell))
+    machine = Desktop(tmp_path)
+    account = pwd.struct_passwd((*ACCOUNT[:5], str(machine.home), ACCOUNT.pw_shell))
     monkeypatch.setattr(pwd, "getpwnam", lambda _: account)
     monkeypatch.setattr(customise, "SKELETON", str(tmp_path / "skel"))
     monkeypatch.setattr(root_file, "BUSY_SECONDS", 0.0)
-    yield made
+    yield machine
 
 
 def test_files_are_brought_left_alone_changed_and_removed_with_their_folders(desktop: Desktop) -> None:

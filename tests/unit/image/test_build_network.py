@@ -104,16 +104,16 @@ def test_script_adds_the_authorities_to_those_of_the_image_below_run(tmp_path: P
     (tmp_path / "certs").mkdir()
     (tmp_path / "certs/ca-certificates.crt").write_text("of the image\n")
     script = BuildNetwork(authorities=CERTIFICATE).script
-    made = tmp_path / "run"
-    there = script.replace("/etc/ssl/certs", str(tmp_path / "certs")).replace("/run/deskyard-build", str(made))
+    folder = tmp_path / "run"
+    there = script.replace("/etc/ssl/certs", str(tmp_path / "certs")).replace("/run/deskyard-build", str(folder))
     run(["sh", "-ec", there], timeout=30)
-    assert (made / "authorities.pem").read_text() == f"of the image\n{CERTIFICATE}\n"
-    assert (made / "apt.conf").read_text() == f'Acquire::https::CAInfo "{made}/authorities.pem";\n'
+    assert (folder / "authorities.pem").read_text() == f"of the image\n{CERTIFICATE}\n"
+    assert (folder / "apt.conf").read_text() == f'Acquire::https::CAInfo "{folder}/authorities.pem";\n'
     assert (tmp_path / "certs/ca-certificates.crt").read_text() == "of the image\n"
 
 
 @pytest.mark.parametrize(
-    ("told", "here"),
+    ("registry", "here"),
     [
         ("", ""),
         ("https://npm.example.com/", "https://npm.example.com/"),
@@ -121,5 +121,5 @@ def test_script_adds_the_authorities_to_those_of_the_image_below_run(tmp_path: P
         ("http://10.0.2.20/", "http://10.0.2.20/"),
     ],
 )
-def test_a_mirror_on_the_machine_that_builds_is_reached_there_by_its_own_address(told: str, here: str) -> None:
-    assert BuildNetwork(npm_registry=told).npm_registry_here == here
+def test_a_mirror_on_the_machine_that_builds_is_reached_there_by_its_own_address(registry: str, here: str) -> None:
+    assert BuildNetwork(npm_registry=registry).npm_registry_here == here

@@ -62,22 +62,22 @@ def screen(*colours: tuple[int, int, int]) -> Iterator[tuple[Screen, Wallpaper]]
         server.shutdown()
 
 
-def told(shown: Wallpaper) -> str:
+def boot_seconds(shown: Wallpaper) -> str:
     return subprocess.run(shlex.split(wait_command(shown)), capture_output=True, text=True, timeout=60).stdout
 
 
 def test_frame_is_the_wallpaper_and_not_an_empty_screen() -> None:
     with screen(BLACK, WANTED) as (server, shown):
-        assert float(told(shown)) > 0
+        assert float(boot_seconds(shown)) > 0
         assert server.viewers == 2
 
 
 def test_wallpaper_that_never_comes_is_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(first_frame, "FRAME_SECONDS", 2)
     with screen(BLACK) as (server, shown):
-        assert told(shown) == ""
+        assert boot_seconds(shown) == ""
         assert server.viewers
-    assert told(replace(shown, port=1)) == ""
+    assert boot_seconds(replace(shown, port=1)) == ""
 
 
 def test_images_with_a_desktop_have_a_wallpaper_and_others_none() -> None:

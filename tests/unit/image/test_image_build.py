@@ -97,7 +97,7 @@ def test_bill_of_materials_lies_beside_the_manifest_that_holds_its_sum(stages: S
     built = build.build("desktop")
     text = (built.disk.parent / "sbom.cdx.json").read_bytes()
     assert built.manifest["sbom"] == {"file": "sbom.cdx.json", "sha256": hashlib.sha256(text).hexdigest()}
-    components = {one["name"]: one["purl"] for one in json.loads(text)["components"]}
+    components = {component["name"]: component["purl"] for component in json.loads(text)["components"]}
     assert components.pop("sudo") == "pkg:deb/debian/sudo@1?arch=amd64&distro=debian-13"
     assert components.keys() == {artifact.name for artifact in base_image(tree(), "desktop").artifacts}
 
@@ -179,7 +179,7 @@ def test_manifest_of_the_gateway_names_the_npm_packages_of_its_viewer(
     stages: Stages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gateway_bundle, "build", lambda _: None)
-    assert "@novnc/novnc" in {one["name"] for one in build.build("gateway").manifest["npm"].values()}
+    assert "@novnc/novnc" in {package["name"] for package in build.build("gateway").manifest["npm"].values()}
     assert build.build("desktop").manifest["npm"] == {}
 
 

@@ -22,22 +22,22 @@ LONG_TARGET = "/" + "long/" * 20
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    made = tmp_path / "tree"
-    (made / "etc").mkdir(parents=True)
-    (made / "deep/er/est").mkdir(parents=True)
-    (made / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\n")
-    (made / "etc/empty").write_text("")
-    (made / "etc/tricky").write_text(TRICKY * 3)
-    (made / "deep/er/est/a name with spaces").write_bytes(LARGE)
-    (made / "var/lib/dpkg/info").mkdir(parents=True)
-    (made / "var/lib/dpkg/info/libc6:amd64.list").write_text("/.\n/usr/lib/libc.so.6\n/usr/lib/a name\n")
-    (made / "var/lib/dpkg/info/sudo.list").write_text("/usr/bin/sudo\n")
-    (made / "run-me").write_text("#!/bin/sh\n")
-    (made / "run-me").chmod(0o4755)
-    (made / "short").symlink_to("etc/passwd")
-    (made / "long").symlink_to(LONG_TARGET)
-    os.link(made / "etc/passwd", made / "etc/twin")
-    return made
+    folder = tmp_path / "tree"
+    (folder / "etc").mkdir(parents=True)
+    (folder / "deep/er/est").mkdir(parents=True)
+    (folder / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\n")
+    (folder / "etc/empty").write_text("")
+    (folder / "etc/tricky").write_text(TRICKY * 3)
+    (folder / "deep/er/est/a name with spaces").write_bytes(LARGE)
+    (folder / "var/lib/dpkg/info").mkdir(parents=True)
+    (folder / "var/lib/dpkg/info/libc6:amd64.list").write_text("/.\n/usr/lib/libc.so.6\n/usr/lib/a name\n")
+    (folder / "var/lib/dpkg/info/sudo.list").write_text("/usr/bin/sudo\n")
+    (folder / "run-me").write_text("#!/bin/sh\n")
+    (folder / "run-me").chmod(0o4755)
+    (folder / "short").symlink_to("etc/passwd")
+    (folder / "long").symlink_to(LONG_TARGET)
+    os.link(folder / "etc/passwd", folder / "etc/twin")
+    return folder
 
 
 def test_every_path_is_there_with_its_content(tree: Path, tmp_path: Path) -> None:

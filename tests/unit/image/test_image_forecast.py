@@ -36,8 +36,8 @@ def put(recorded: dict[str, str], *, built_at: str = "2026-01-01", **manifest: A
     folder = image_folder("desktop", digest)
     folder.mkdir(parents=True)
     (folder / "disk.qcow2").write_bytes(b"disk")
-    known = {"built_at": built_at, "base": {"kind": "bootstrap"}, "inputs": recorded, **manifest}
-    (folder / "manifest.json").write_text(json.dumps({key: value for key, value in known.items() if value}))
+    content = {"built_at": built_at, "base": {"kind": "bootstrap"}, "inputs": recorded, **manifest}
+    (folder / "manifest.json").write_text(json.dumps({key: value for key, value in content.items() if value}))
     return digest
 
 

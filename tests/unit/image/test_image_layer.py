@@ -105,9 +105,9 @@ def test_image_that_it_starts_from_is_built_first_and_once(tree: Path, builds: l
 def test_own_change_builds_it_alone(tree: Path, builds: list[PackerBuild]) -> None:
     image_build.build("mine")
     (tree / "images/mine/files/usr/local/share/doc/mine/about.txt").write_text("changed")
-    told = forecast("mine")
-    assert [(change.kind, change.change) for change in told.changes] == [("file", "changed")]
-    assert told.steps[0] == f"start from the disk of image desktop {store.require('desktop').digest}"
+    found = forecast("mine")
+    assert [(change.kind, change.change) for change in found.changes] == [("file", "changed")]
+    assert found.steps[0] == f"start from the disk of image desktop {store.require('desktop').digest}"
     image_build.build("mine")
     assert names(builds) == ["desktop", "mine", "mine"]
 
@@ -116,9 +116,9 @@ def test_change_of_what_it_starts_from_builds_both(tree: Path, builds: list[Pack
     image_build.build("mine")
     with (tree / "images/desktop/image.yaml").open("a") as file:
         file.write("# changed\n")
-    told = forecast("mine")
-    assert [change.path for change in told.changes] == ["images/desktop/image.yaml"]
-    assert told.steps[0].startswith("build image desktop first: 1 of")
+    found = forecast("mine")
+    assert [change.path for change in found.changes] == ["images/desktop/image.yaml"]
+    assert found.steps[0].startswith("build image desktop first: 1 of")
     image_build.build("mine")
     assert names(builds) == ["desktop", "mine", "desktop", "mine"]
 
@@ -160,8 +160,8 @@ def test_build_starts_from_the_finished_disk_and_never_writes_it(
     seen: dict[str, Any] = {}
 
     def look(self: PackerBuild) -> Path:
-        told = run(["qemu-img", "info", "--output=json", str(self.base_disk)], timeout=30).stdout
-        seen.update(json.loads(told))
+        shown = run(["qemu-img", "info", "--output=json", str(self.base_disk)], timeout=30).stdout
+        seen.update(json.loads(shown))
         disk = self.scratch / "disk.qcow2"
         run(["qemu-img", "convert", "-O", "qcow2", str(self.base_disk), str(disk)], timeout=60)
         assert (self.from_image, self.own_roles) == (True, None)
@@ -172,9 +172,9 @@ def test_build_starts_from_the_finished_disk_and_never_writes_it(
     declaration.write_text(declaration.read_text().replace("# disk_gib: 20", "disk_gib: 12"))
     built = image_build.build("mine")
     assert (seen["backing-filename"], seen["virtual-size"]) == (str(desktop.disk), 12 << 30)
-    told = json.loads(run(["qemu-img", "info", "--output=json", str(built.disk)], timeout=30).stdout)
-    assert told["virtual-size"] == 12 << 30
-    assert "backing-filename" not in told
+    shown = json.loads(run(["qemu-img", "info", "--output=json", str(built.disk)], timeout=30).stdout)
+    assert shown["virtual-size"] == 12 << 30
+    assert "backing-filename" not in shown
     assert desktop.disk.read_bytes() == before
 
 
@@ -206,7 +206,7 @@ def test_files_are_roots_with_their_modes_whoever_has_them_here(tree: Path, tmp_
     variables(tree, tmp_path)
     first = (tmp_path / "files.tar").read_bytes()
     with tarfile.open(tmp_path / "files.tar") as archive:
-        members = {one.name: one for one in archive.getmembers()}
+        members = {member.name: member for member in archive.getmembers()}
     assert members.keys() == {"bin/tool", "bin/again", "usr/local/share/doc/mine/about.txt"}
     tool = members["bin/tool"]
     assert (tool.uid, tool.gid, tool.uname, tool.mode) == (0, 0, "root", 0o755)

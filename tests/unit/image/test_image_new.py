@@ -30,7 +30,7 @@ def test_new_image_is_accepted_with_its_file_and_its_test(tree: Path) -> None:
     folder = new.new("my-image")
     image = read_image(tree, "my-image")
     assert folder == tree / "images/my-image"
-    assert [one.path for one in layer_files(image, tree)] == ["usr/local/share/doc/my-image/about.txt"]  # type: ignore[arg-type]
+    assert [layer_file.path for layer_file in layer_files(image, tree)] == ["usr/local/share/doc/my-image/about.txt"]  # type: ignore[arg-type]
     test = suite_folders(image, tree)[-1] / "test_my_image.py"
     compile(test.read_text(), test.name, "exec")
     first = (folder / "image.yaml").read_text().splitlines()[0].removeprefix("# yaml-language-server: $schema=")

@@ -66,7 +66,7 @@ def data(tmp_path: Path, value: object) -> Path:
 @pytest.mark.parametrize("value", [RECORD, [RECORD], {"vulns": [RECORD]}], ids=["one", "list", "answer"])
 def test_records_are_read_with_their_date(built: BuiltImage, tmp_path: Path, value: object) -> None:
     found = scan(built, data(tmp_path, value), None)
-    assert [(one.id, one.package, one.severity, one.fixed) for one in found.findings] == [
+    assert [(finding.id, finding.package, finding.severity, finding.fixed) for finding in found.findings] == [
         ("CVE-2026-1", "libssl3t64", "high", "3.5.2-1")
     ]
     assert found.data_date == "2026-11-01T00:00:00Z (newest record)"
@@ -83,7 +83,7 @@ def test_tracker_is_read_with_the_date_of_the_file(built: BuiltImage, tmp_path: 
     path = data(tmp_path, TRACKER)
     os.utime(path, (0, 0))
     found = scan(built, path, None)
-    assert [one.id for one in found.findings] == ["CVE-2026-2"]
+    assert [finding.id for finding in found.findings] == ["CVE-2026-2"]
     assert found.data_date.startswith("1970-01-01T00:00:00+00:00 (time of the file")
 
 
@@ -136,14 +136,14 @@ ANSWER = {
 def test_scanner_gets_the_bill_of_materials_and_is_read(
     built: BuiltImage, tmp_path: Path, name: str, expected: str
 ) -> None:
-    told = tmp_path / "told"
-    body = f'echo "$*" >{told}; for word; do test -f "$word" && cp "$word" {told}.sbom; done; cat {tmp_path}/answer'
+    notes = tmp_path / "told"
+    body = f'echo "$*" >{notes}; for word; do test -f "$word" && cp "$word" {notes}.sbom; done; cat {tmp_path}/answer'
     (tmp_path / "answer").write_text(json.dumps(ANSWER))
     found = scan(built, None, str(scanner(tmp_path, name, body)))
-    assert [(one.id, one.package, one.version, one.severity) for one in found.findings] == [
+    assert [(finding.id, finding.package, finding.version, finding.severity) for finding in found.findings] == [
         ("CVE-2026-3", "sudo", "1.9", "critical")
     ]
-    words = told.read_text().split()
+    words = notes.read_text().split()
     assert [("{sbom}" if word.endswith("sbom.cdx.json") else word) for word in words] == expected.split()
     assert json.loads((tmp_path / "told.sbom").read_text())["bomFormat"] == "CycloneDX"
     assert "unknown" in found.data_date
@@ -185,6 +185,8 @@ def test_table_document_and_json_say_the_same(
     text = (tmp_path / "vex.json").read_text()
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     image.scan(Context(), "desktop", data=path, json=True)
-    told = json.loads(capsys.readouterr().out)
-    assert [one["id"] for one in told["findings"]] == [one["id"] for one in json.loads(text)["vulnerabilities"]]
-    assert severity_of(told["findings"][0]["severity"]) == "high"
+    printed = json.loads(capsys.readouterr().out)
+    assert [finding["id"] for finding in printed["findings"]] == [
+        entry["id"] for entry in json.loads(text)["vulnerabilities"]
+    ]
+    assert severity_of(printed["findings"][0]["severity"]) == "high"

@@ -153,10 +153,10 @@ def test_image_of_ours_is_opened_for_the_build_and_keeps_nothing_of_it(
     (written[0] / "alias.service").symlink_to("/dev/null")
     there = script.replace("/etc/systemd/system", str(written[0])).replace("/run/systemd/system", str(written[1]))
     run(["sh", "-ec", there.replace("systemctl", "true")], timeout=30)
-    made = {path.parent.name: path.read_text() for path in written[1].glob("*/deskyard-build.conf")}
-    assert made.keys() == {"screen.service.d", "ssh.service.d"}
-    assert "ConditionPathExists" in made["screen.service.d"]
-    assert "PermitRootLogin=prohibit-password" in made["ssh.service.d"]
+    files = {path.parent.name: path.read_text() for path in written[1].glob("*/deskyard-build.conf")}
+    assert files.keys() == {"screen.service.d", "ssh.service.d"}
+    assert "ConditionPathExists" in files["screen.service.d"]
+    assert "PermitRootLogin=prohibit-password" in files["ssh.service.d"]
 
 
 def test_base_disk_is_opened_by_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -64,20 +64,26 @@ def test_a_machine_is_asked_for_where_it_runs_now() -> None:
     seen = look(api, ON_CLUSTER)
     assert seen.machines.keys() == {"gateway", "one"}
     assert set(seen.nodes) == {"pve9"}
-    one = ON_CLUSTER.desktops["one"].vm_id
-    assert f"nodes/pve9/qemu/{one}/firewall/ipset/ipfilter-net0" in api.asked
+    vm_id = ON_CLUSTER.desktops["one"].vm_id
+    assert f"nodes/pve9/qemu/{vm_id}/firewall/ipset/ipfilter-net0" in api.asked
 
 
 def test_every_planned_rule_of_every_machine_is_missed_on_a_cluster_without_rules() -> None:
-    told = ClusterUnderlay(ON_CLUSTER, PaperApi()).findings()
+    findings = ClusterUnderlay(ON_CLUSTER, PaperApi()).findings()
     for vm in ON_CLUSTER.machines():
-        mine = [one for one in told if one.startswith(f"cluster: {vm.owner.machine}: ") and one.endswith("is missing")]
-        assert len([one for one in mine if " ACCEPT " in one or " DROP " in one]) == len(vm.firewall.rules)
+        mine = [
+            finding
+            for finding in findings
+            if finding.startswith(f"cluster: {vm.owner.machine}: ") and finding.endswith("is missing")
+        ]
+        assert len([finding for finding in mine if " ACCEPT " in finding or " DROP " in finding]) == len(
+            vm.firewall.rules
+        )
 
 
 def test_a_cluster_that_refuses_to_tell_is_not_taken_for_one_that_is_as_planned() -> None:
-    told = ClusterUnderlay(ON_CLUSTER, RefusingApi()).findings()
-    assert told == ["cluster: its rules could not be read: 403 Permission check failed"]
+    findings = ClusterUnderlay(ON_CLUSTER, RefusingApi()).findings()
+    assert findings == ["cluster: its rules could not be read: 403 Permission check failed"]
 
 
 def test_nodes_of_a_cluster_are_the_hosts_that_desktops_must_not_reach() -> None:
@@ -111,7 +117,7 @@ def test_the_report_says_what_was_not_examined() -> None:
     }
     lines = verification.text(report).splitlines()
     assert [line for line in lines if "not examined" in line] == [
-        f"    not examined: cluster: {one}" for one in NOT_EXAMINED
+        f"    not examined: cluster: {part}" for part in NOT_EXAMINED
     ]
     assert lines[-1].startswith("holds")
 

@@ -51,19 +51,19 @@ def test_one_role_is_changed_in_the_copy_and_nothing_in_the_checkout(builds: Bui
     clean, changed, nothing = builds.inputs
     assert clean == before == inputs(read_image(tree(), name), tree())
     assert changed == nothing
-    (different,) = [one for one in clean if clean[one] != changed[one]]
+    (different,) = [figure for figure in clean if clean[figure] != changed[figure]]
     assert different.endswith("tasks/main.yml")
     assert not {str(places().data.parent), str(Path.home())} & builds.homes
 
 
 def test_figures_are_ratios_of_the_clean_build_beside_the_last_ones(builds: Builds) -> None:
-    first = {one.name: one for one in measure("desktop")}
-    assert [one.last for one in first.values()] == [None] * len(first)
-    (role,) = [one for one in first.values() if one.name.startswith("role ")]
+    first = {figure.name: figure for figure in measure("desktop")}
+    assert [figure.last for figure in first.values()] == [None] * len(first)
+    (role,) = [figure for figure in first.values() if figure.name.startswith("role ")]
     assert (role.value, role.ratio) == (CHANGED, CHANGED / SECONDS["clean"])
     assert (first["compressed size"].value, first["compressed size"].unit) == (1.0, "GiB")
     second = measure("desktop")
-    assert [one.last for one in second] == [one.value for one in first.values()]
+    assert [figure.last for figure in second] == [figure.value for figure in first.values()]
 
 
 def test_image_that_is_not_declared_is_refused_before_anything_is_built(builds: Builds) -> None:

@@ -18,8 +18,8 @@ def base(**values: Any) -> Base:
 
 
 def test_either_checksum_pins_the_vendors_image() -> None:
-    one, other = base().vendor, base(vendor={"url": URL, "sha512": "2" * 128}).vendor
-    assert (one.algorithm, one.checksum) == ("sha256", "1" * 64)
+    first, other = base().vendor, base(vendor={"url": URL, "sha512": "2" * 128}).vendor
+    assert (first.algorithm, first.checksum) == ("sha256", "1" * 64)
     assert (other.algorithm, other.checksum) == ("sha512", "2" * 128)
 
 

@@ -62,9 +62,9 @@ def test_a_desktop_gets_the_keys_that_it_names_and_those_of_all() -> None:
     desktops = [{"name": "dev1", "keys": ["openai"]}, {"name": "dev2"}]
     values = {"name": "lab", "network": "10.80.1.0/24", "keys": keys, "desktops": desktops}
     given = Workspace.check(values, "test")
-    assert [given.keys_of(one) for one in given.desktops] == [("openai",), ()]
+    assert [given.keys_of(desktop) for desktop in given.desktops] == [("openai",), ()]
     given = Workspace.check({**values, "shared_keys": ["anthropic", "openai"]}, "test")
-    assert [given.keys_of(one) for one in given.desktops] == [("anthropic", "openai"), ("anthropic", "openai")]
+    assert [given.keys_of(desktop) for desktop in given.desktops] == [("anthropic", "openai"), ("anthropic", "openai")]
     assert "v1:" not in repr(given)
 
 

@@ -39,9 +39,11 @@ def plans(draw: st.DrawFn) -> WorkspacePlan:
 def rules(plan: WorkspacePlan) -> str:
     """All that says who may talk to whom."""
     sent = json.dumps(dataclasses.asdict(plan.gateway.settings))
-    one = plan.desktop_filter
-    peers = one.kind == "desktop-peers"
-    frames = documents.desktop_filter(one.name, one.gateway_mac, one.gateway_address, peers=peers)
+    desktop_filter = plan.desktop_filter
+    peers = desktop_filter.kind == "desktop-peers"
+    frames = documents.desktop_filter(
+        desktop_filter.name, desktop_filter.gateway_mac, desktop_filter.gateway_address, peers=peers
+    )
     return render.firewall(gateway_settings.parse(sent)) + frames + documents.gateway_filter(plan.gateway_filter.name)
 
 
@@ -55,12 +57,12 @@ def own_values(plan: WorkspacePlan) -> list[str]:
 
 # The same examples in each run: a MAC has 24 free bits, and two names with the same one are a matter of preflight.
 @settings(derandomize=True, max_examples=60, deadline=None)
-@given(one=plans(), other=plans())
-def test_any_two_workspaces_share_nothing(one: WorkspacePlan, other: WorkspacePlan) -> None:
+@given(first=plans(), other=plans())
+def test_any_two_workspaces_share_nothing(first: WorkspacePlan, other: WorkspacePlan) -> None:
     # What preflight refuses: the same name, networks that overlap.
-    assume(one.name != other.name and one.network.gateway_address != other.network.gateway_address)
-    assert shared(one, other) == {}
-    for mine, theirs in ((one, other), (other, one)):
+    assume(first.name != other.name and first.network.gateway_address != other.network.gateway_address)
+    assert shared(first, other) == {}
+    for mine, theirs in ((first, other), (other, first)):
         text = rules(mine)
         whole = [re.compile(rf"(?<![\w.:-]){re.escape(value)}(?![\w.:-])") for value in own_values(theirs)]
         assert [value.pattern for value in whole if value.search(text)] == []
@@ -76,10 +78,10 @@ def test_within_one_workspace_nothing_is_given_twice(plan: WorkspacePlan) -> Non
 
 
 @settings(derandomize=True, max_examples=30, deadline=None)
-@given(one=plans(), other=plans())
-def test_what_is_shared_is_found(one: WorkspacePlan, other: WorkspacePlan) -> None:
+@given(first=plans(), other=plans())
+def test_what_is_shared_is_found(first: WorkspacePlan, other: WorkspacePlan) -> None:
     """The property above would be worthless if nothing were ever found."""
-    stolen = dataclasses.replace(other.desktops[0], mac=one.desktops[0].mac)
+    stolen = dataclasses.replace(other.desktops[0], mac=first.desktops[0].mac)
     clash = dataclasses.replace(other, desktops=(stolen, *other.desktops[1:]))
-    assert one.desktops[0].mac in shared(one, clash)["MAC"]
-    assert set(shared(one, one)) == {"address", "MAC", "bridge", "machine", "network", "filter"}
+    assert first.desktops[0].mac in shared(first, clash)["MAC"]
+    assert set(shared(first, first)) == {"address", "MAC", "bridge", "machine", "network", "filter"}

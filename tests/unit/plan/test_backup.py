@@ -11,8 +11,8 @@ from deskyard.plan.backup import Backup, Disk
 DISK = Disk("vda", 20 << 30, 3 << 30, "d1")
 
 
-def made(name: str, time: int, **told: Any) -> Backup:
-    fields = {"running": True, "nonce": f"n-{name}", "disks": (DISK,), "manifest": f"m-{name}", **told}
+def made(name: str, time: int, **more: Any) -> Backup:
+    fields = {"running": True, "nonce": f"n-{name}", "disks": (DISK,), "manifest": f"m-{name}", **more}
     return Backup(name, "dev1", time, **fields)
 
 
@@ -25,12 +25,12 @@ def disk_row(backup: str, snapshot: str, desktop: str = "dev1") -> dict[str, Any
 
 
 @pytest.mark.parametrize(
-    "told",
+    "fields",
     [{}, {"running": False}, {"nonce": ""}, {"verified": 1_800_000_000, "added": 7}],
     ids=["running", "off", "without nonce", "verified"],
 )
-def test_what_is_written_of_a_backup_is_read_again(told: dict[str, Any]) -> None:
-    backup = made("a", 1, **told)
+def test_what_is_written_of_a_backup_is_read_again(fields: dict[str, Any]) -> None:
+    backup = made("a", 1, **fields)
     assert plan.backups([disk_row("a", "d1"), row(backup)]) == [backup]
 
 
@@ -103,4 +103,4 @@ def test_policy_that_keeps_nothing_is_refused() -> None:
     ],
 )
 def test_faults_of_file_systems_are_seen(output: str, wrong: list[str]) -> None:
-    assert [one.lstrip("?\ufffd ") for one in plan.faults(output)] == wrong
+    assert [fault.lstrip("?\ufffd ") for fault in plan.faults(output)] == wrong

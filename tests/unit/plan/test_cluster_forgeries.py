@@ -17,11 +17,11 @@ from tests.support.rule_walk import Compiler, Frame, Guest, arrives
 
 PLAN, ON_CLUSTER = PaperCluster().plan(workspace("lab", "one", "two"))
 OTHER, _ = PaperCluster().plan(workspace("more", "three"))
-ONE, TWO = (Guest(one.mac, ON_CLUSTER.desktops[one.name].firewall) for one in PLAN.desktops)
+FIRST, TWO = (Guest(desktop.mac, ON_CLUSTER.desktops[desktop.name].firewall) for desktop in PLAN.desktops)
 GATEWAY = Guest(PLAN.gateway.workspace_mac, ON_CLUSTER.gateway.firewall, "net1")
 PROGRAMS = {Compiler.IPTABLES: IPTABLES, Compiler.NFT_OLD: NFTABLES, Compiler.NFT: NFTABLES}
 PROTOCOLS = {frames.UDP: "udp", frames.TCP: "tcp", frames.ICMP: "icmp", frames.ICMPV6: "icmpv6"}
-FORGED = {one.what: one for one in forgeries(PLAN.desktops[0], PLAN) if one.place == "network"}
+FORGED = {forgery.what: forgery for forgery in forgeries(PLAN.desktops[0], PLAN) if forgery.place == "network"}
 
 
 def read(frame: bytes) -> Frame:
@@ -50,35 +50,35 @@ def _packet(mac: str, tagged: bool, source: str, dest: str, protocol: int, body:
     )
 
 
-def gets_by(one: Forgery) -> set[str]:
+def gets_by(forgery: Forgery) -> set[str]:
     """The programs under which it reaches the gateway, or a neighbour if it is for all."""
-    receivers: Sequence[Guest] = (GATEWAY, TWO) if one.to_all else (GATEWAY,)
-    frame = read(one.make(b"mark"))
-    return {PROGRAMS[c] for c in Compiler for receiver in receivers if arrives(ONE, receiver, frame, c)}
+    receivers: Sequence[Guest] = (GATEWAY, TWO) if forgery.to_all else (GATEWAY,)
+    frame = read(forgery.make(b"mark"))
+    return {PROGRAMS[c] for c in Compiler for receiver in receivers if arrives(FIRST, receiver, frame, c)}
 
 
 @pytest.mark.parametrize("what", FORGED)
 def test_known_reach_is_what_gets_by(what: str) -> None:
-    one = FORGED[what]
+    forgery = FORGED[what]
     # The bridge itself forwards nothing to these groups.
-    assert set(one.passes_under) == (set() if BRIDGE in one.guards else gets_by(one))
+    assert set(forgery.passes_under) == (set() if BRIDGE in forgery.guards else gets_by(forgery))
 
 
 def sent(*programs: str, against: bool = False) -> dict[str, Probe]:
     facts = HostFacts(("198.18.0.7",), programs=programs)
     found = probes(PLAN, facts, "dyv00000000", OTHER if against else None)
-    return {one.id.removeprefix("lab/one: "): one for one in found if one.start == "lab/one"}
+    return {probe.id.removeprefix("lab/one: "): probe for probe in found if probe.start == "lab/one"}
 
 
 @pytest.mark.parametrize("program", [IPTABLES, NFTABLES])
 def test_known_reach_is_told_and_no_failure_and_all_else_must_be_refused(program: str) -> None:
-    for one in FORGED.values():
-        if not one.to_all:
+    for forgery in FORGED.values():
+        if not forgery.to_all:
             continue
-        probe = sent(program)[f"{one.what} -> its neighbours"]
-        assert probe.expected == ("known" if program in one.passes_under else "refused")
+        probe = sent(program)[f"{forgery.what} -> its neighbours"]
+        assert probe.expected == ("known" if program in forgery.passes_under else "refused")
         seen = Verdict(probe, "sent", probe.witnesses)
-        assert seen.ok == (program in one.passes_under)
+        assert seen.ok == (program in forgery.passes_under)
         assert not Verdict(probe, "not sent: silent", ()).ok
 
 
@@ -88,9 +88,9 @@ def test_on_libvirt_nothing_is_known_reach() -> None:
 
 def test_no_frame_may_reach_another_workspace_whatever_gets_by_within_one() -> None:
     found = sent(IPTABLES, NFTABLES, against=True)
-    for one in FORGED.values():
-        if one.to_all and one.passes_under:
-            probe = found[f"{one.what} -> other workspaces"]
+    for forgery in FORGED.values():
+        if forgery.to_all and forgery.passes_under:
+            probe = found[f"{forgery.what} -> other workspaces"]
             assert probe.expected == "refused"
             assert all(place.startswith("more/") for place in probe.witnesses)
-            assert not any(place.startswith("more/") for place in found[f"{one.what} -> its neighbours"].witnesses)
+            assert not any(place.startswith("more/") for place in found[f"{forgery.what} -> its neighbours"].witnesses)

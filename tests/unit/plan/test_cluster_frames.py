@@ -13,9 +13,9 @@ from tests.support.paper_cluster import PaperCluster, workspace
 from tests.support.rule_walk import Compiler, Frame, Guest, Options, arrives, enters, leaves
 
 PLAN, ON_CLUSTER = PaperCluster().plan(workspace("lab", "one", "two"))
-ONE, TWO = (Guest(one.mac, ON_CLUSTER.desktops[one.name].firewall) for one in PLAN.desktops)
+FIRST, TWO = (Guest(desktop.mac, ON_CLUSTER.desktops[desktop.name].firewall) for desktop in PLAN.desktops)
 GATEWAY = Guest(PLAN.gateway.workspace_mac, ON_CLUSTER.gateway.firewall, "net1")
-OWN, NEXT = (one.address for one in PLAN.desktops)
+OWN, NEXT = (desktop.address for desktop in PLAN.desktops)
 ROUTER, PUBLIC = PLAN.network.gateway_address, "93.184.216.34"
 NOBODY, EVERYBODY = "0.0.0.0", "255.255.255.255"
 LINK_LOCAL, ALL_NODES = "fe80::5054:ff:fe00:1", "ff02::1"
@@ -26,23 +26,23 @@ NFT = ALL - IPTABLES
 
 def datagram(source: str, dest: str, sport: int = 40000, dport: int = 53, **more: object) -> Frame:
     """UDP from the desktop `one`."""
-    frame = Frame(ONE.mac, source=source, dest=dest, proto="udp", sport=sport, dport=dport)
+    frame = Frame(FIRST.mac, source=source, dest=dest, proto="udp", sport=sport, dport=dport)
     return replace(frame, **more)  # type: ignore[arg-type]
 
 
 def claim(address: str, **more: object) -> Frame:
     """ARP: this address is mine."""
-    return replace(Frame(ONE.mac, "arp", source=address, claimed=ONE.mac), **more)  # type: ignore[arg-type]
+    return replace(Frame(FIRST.mac, "arp", source=address, claimed=FIRST.mac), **more)  # type: ignore[arg-type]
 
 
 def six(source: str, dest: str = ALL_NODES, **more: object) -> Frame:
     """IPv6 from the desktop `one`."""
-    return replace(Frame(ONE.mac, "ipv6", source=source, dest=dest, proto="udp"), **more)  # type: ignore[arg-type]
+    return replace(Frame(FIRST.mac, "ipv6", source=source, dest=dest, proto="udp"), **more)  # type: ignore[arg-type]
 
 
 # What `one` sends, and under which programs its neighbour sees it.
 ATTACKS: dict[str, tuple[Frame, frozenset[Compiler]]] = {
-    "TCP": (Frame(ONE.mac, source=OWN, dest=NEXT, dport=6080), NONE),
+    "TCP": (Frame(FIRST.mac, source=OWN, dest=NEXT, dport=6080), NONE),
     "UDP": (datagram(OWN, NEXT), NONE),
     "UDP from the gateway's address": (datagram(ROUTER, NEXT), NONE),
     "UDP from a neighbour's address": (datagram(NEXT, ROUTER), NONE),
@@ -62,15 +62,15 @@ ATTACKS: dict[str, tuple[Frame, frozenset[Compiler]]] = {
     "ARP with a foreign MAC address": (claim(OWN, mac=TWO.mac), NONE),
     "ARP with its own address": (claim(OWN), ALL),
     "ARP that puts its address at another MAC": (claim(OWN, claimed=TWO.mac), IPTABLES),
-    "IPv6 from its link-local address": (six(link_local(ONE.mac)), NONE),
+    "IPv6 from its link-local address": (six(link_local(FIRST.mac)), NONE),
     "IPv6 from a global address": (six("2001:db8::1"), NONE),
     "a router advertisement": (six(LINK_LOCAL, proto="icmpv6", icmp=134), NONE),
     "a neighbour solicitation": (six(LINK_LOCAL, proto="icmpv6", icmp=135), NONE),
     "a DHCPv6 question": (six(LINK_LOCAL, sport=546, dport=547), NONE),
-    "an ICMP redirect": (Frame(ONE.mac, source=ROUTER, dest=NEXT, proto="icmp", icmp=5), NONE),
+    "an ICMP redirect": (Frame(FIRST.mac, source=ROUTER, dest=NEXT, proto="icmp", icmp=5), NONE),
     # Known reach: docs/cluster-isolation.md says whom it can hurt.
     "an ICMP error from the gateway's address": (
-        Frame(ONE.mac, source=ROUTER, dest=NEXT, proto="icmp", icmp=3, sport=0, dport=0),
+        Frame(FIRST.mac, source=ROUTER, dest=NEXT, proto="icmp", icmp=3, sport=0, dport=0),
         NFT,
     ),
     "an ICMP error with the neighbour's MAC address": (
@@ -87,7 +87,7 @@ ATTACKS: dict[str, tuple[Frame, frozenset[Compiler]]] = {
     "ARP behind a VLAN tag, with the gateway's address": (claim(ROUTER, tagged=True), ALL),
     "a router advertisement behind a VLAN tag": (six(LINK_LOCAL, proto="icmpv6", icmp=134, tagged=True), IPTABLES),
     "a VLAN tag with the neighbour's MAC address": (datagram(OWN, ROUTER, mac=TWO.mac, tagged=True), NONE),
-    "another protocol than IP": (Frame(ONE.mac, "other"), IPTABLES),
+    "another protocol than IP": (Frame(FIRST.mac, "other"), IPTABLES),
     "another protocol with the neighbour's MAC address": (Frame(TWO.mac, "other"), NONE),
 }
 
@@ -99,47 +99,47 @@ def reached(sender: Guest, receiver: Guest, frame: Frame) -> frozenset[Compiler]
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_a_desktop_sends_its_neighbour_nothing_but_what_is_known(name: str) -> None:
-    frame, known = ATTACKS[name]
-    assert reached(ONE, TWO, frame) == known
+    frame, reach = ATTACKS[name]
+    assert reached(FIRST, TWO, frame) == reach
 
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_the_neighbour_sends_it_nothing_else_either(name: str) -> None:
     """The same frames the other way round: the two have different addresses, and the same rules."""
-    frame, known = ATTACKS[name]
-    swap = {ONE.mac: TWO.mac, TWO.mac: ONE.mac, OWN: NEXT, NEXT: OWN}
+    frame, reach = ATTACKS[name]
+    swap = {FIRST.mac: TWO.mac, TWO.mac: FIRST.mac, OWN: NEXT, NEXT: OWN}
     fields = {key: swap.get(getattr(frame, key), getattr(frame, key)) for key in ("mac", "source", "dest", "claimed")}
-    assert reached(TWO, ONE, replace(frame, **fields)) == known
+    assert reached(TWO, FIRST, replace(frame, **fields)) == reach
 
 
 def test_a_desktop_and_its_gateway_reach_each_other_on_one_node_and_on_two() -> None:
-    asked, told = datagram(OWN, ROUTER), Frame(GATEWAY.mac, source=ROUTER, dest=OWN, dport=6080)
+    asked, answer = datagram(OWN, ROUTER), Frame(GATEWAY.mac, source=ROUTER, dest=OWN, dport=6080)
     for compiler in Compiler:
-        assert arrives(ONE, GATEWAY, asked, compiler)
-        assert arrives(GATEWAY, ONE, told, compiler)
-        assert arrives(GATEWAY, ONE, Frame(GATEWAY.mac, "arp", source=ROUTER, claimed=GATEWAY.mac), compiler)
+        assert arrives(FIRST, GATEWAY, asked, compiler)
+        assert arrives(GATEWAY, FIRST, answer, compiler)
+        assert arrives(GATEWAY, FIRST, Frame(GATEWAY.mac, "arp", source=ROUTER, claimed=GATEWAY.mac), compiler)
 
 
 def test_with_isolated_ports_a_desktop_on_its_gateways_node_has_no_gateway() -> None:
     """The VNet's option is for every port; so was the network that Deskyard declared until now."""
     asked = datagram(OWN, ROUTER)
-    assert not any(arrives(ONE, GATEWAY, asked, compiler, isolated=True) for compiler in Compiler)
+    assert not any(arrives(FIRST, GATEWAY, asked, compiler, isolated=True) for compiler in Compiler)
 
 
 def test_the_gateway_hears_a_desktop_from_its_own_address_alone() -> None:
     for source in (NEXT, ROUTER, PUBLIC, NOBODY):
-        assert reached(ONE, GATEWAY, datagram(source, ROUTER)) == NONE
+        assert reached(FIRST, GATEWAY, datagram(source, ROUTER)) == NONE
     # Its own question in its own name is a datagram like others, and harms nobody.
-    assert reached(ONE, GATEWAY, datagram(OWN, ROUTER, 68, 67)) == IPTABLES
+    assert reached(FIRST, GATEWAY, datagram(OWN, ROUTER, 68, 67)) == IPTABLES
 
 
 def test_open_peers_talk_and_mislead_nobody_with_leases() -> None:
     plan, on_cluster = PaperCluster().plan(workspace("lab", "one", "two", peers="open"))
-    one, two = (Guest(desktop.mac, on_cluster.desktops[desktop.name].firewall) for desktop in plan.desktops)
-    assert reached(one, two, datagram(OWN, NEXT)) == ALL
+    first, two = (Guest(desktop.mac, on_cluster.desktops[desktop.name].firewall) for desktop in plan.desktops)
+    assert reached(first, two, datagram(OWN, NEXT)) == ALL
     for sport, dport in ((67, 68), (68, 67)):
-        assert reached(one, two, datagram(OWN, NEXT, sport, dport)) == NONE
-    assert reached(one, two, datagram(ROUTER, NEXT)) == NONE
+        assert reached(first, two, datagram(OWN, NEXT, sport, dport)) == NONE
+    assert reached(first, two, datagram(ROUTER, NEXT)) == NONE
 
 
 def test_a_desktop_takes_no_packet_that_is_meant_for_another() -> None:
@@ -147,13 +147,13 @@ def test_a_desktop_takes_no_packet_that_is_meant_for_another() -> None:
     meant_for_two = Frame(GATEWAY.mac, source=ROUTER, dest=NEXT, dport=6080)
     for compiler in Compiler:
         assert leaves(GATEWAY, meant_for_two, compiler)
-        assert not enters(ONE, meant_for_two, compiler)
+        assert not enters(FIRST, meant_for_two, compiler)
 
 
 def test_the_gateway_sends_desktops_nothing_from_other_addresses_but_answers() -> None:
     for established in (False, True):
         answer = Frame(GATEWAY.mac, source=PUBLIC, dest=OWN, established=established)
-        assert reached(GATEWAY, ONE, answer) == (ALL if established else NONE)
+        assert reached(GATEWAY, FIRST, answer) == (ALL if established else NONE)
 
 
 def test_every_rule_that_accepts_names_an_ipv4_address_of_its_machine() -> None:
@@ -187,35 +187,35 @@ def yesterday(firewall: FirewallPlan, own: str) -> FirewallPlan:
 )
 def test_a_dhcp_question_got_by_with_any_address(name: str, programs: frozenset[Compiler]) -> None:
     """It left before the look at its MAC address, so the VNet learnt the neighbour's at the attacker's port."""
-    weak = Guest(ONE.mac, yesterday(ONE.firewall, OWN), options=Options(dhcp=True))
+    weak = Guest(FIRST.mac, yesterday(FIRST.firewall, OWN), options=Options(dhcp=True))
     frame, _ = ATTACKS[name]
     assert {compiler for compiler in Compiler if leaves(weak, frame, compiler)} == programs
-    assert not any(leaves(ONE, frame, compiler) for compiler in Compiler)
+    assert not any(leaves(FIRST, frame, compiler) for compiler in Compiler)
 
 
 def test_the_old_nftables_let_a_desktop_send_to_its_gateway_and_beyond_from_any_address() -> None:
-    weak = Guest(ONE.mac, yesterday(ONE.firewall, OWN))
+    weak = Guest(FIRST.mac, yesterday(FIRST.firewall, OWN))
     for source, dest in ((NEXT, ROUTER), (PUBLIC, ROUTER), (NEXT, PUBLIC)):
         left = {compiler for compiler in Compiler if leaves(weak, datagram(source, dest), compiler)}
         assert left == {Compiler.NFT_OLD}
 
 
 def test_a_rule_without_an_address_let_ipv6_out() -> None:
-    weak = Guest(ONE.mac, yesterday(ONE.firewall, OWN))
-    frame = six(link_local(ONE.mac), "2001:db8::1")
+    weak = Guest(FIRST.mac, yesterday(FIRST.firewall, OWN))
+    frame = six(link_local(FIRST.mac), "2001:db8::1")
     assert {compiler for compiler in Compiler if leaves(weak, frame, compiler)} == {Compiler.IPTABLES, Compiler.NFT_OLD}
-    assert not any(leaves(ONE, frame, compiler) for compiler in Compiler)
+    assert not any(leaves(FIRST, frame, compiler) for compiler in Compiler)
 
 
 def test_the_policy_let_errors_of_icmp_by_where_nothing_else_was_allowed() -> None:
     plan, on_cluster = PaperCluster().plan(workspace("lab", "one", egress="none"))
-    one, vm = plan.desktops[0], on_cluster.desktops["one"]
-    strict, weak = Guest(one.mac, vm.firewall), Guest(one.mac, yesterday(vm.firewall, one.address))
-    error = Frame(one.mac, source=one.address, dest=PUBLIC, proto="icmp", icmp=11, sport=0, dport=0)
+    first, vm = plan.desktops[0], on_cluster.desktops["one"]
+    strict, weak = Guest(first.mac, vm.firewall), Guest(first.mac, yesterday(vm.firewall, first.address))
+    error = Frame(first.mac, source=first.address, dest=PUBLIC, proto="icmp", icmp=11, sport=0, dport=0)
     assert leaves(weak, error, Compiler.IPTABLES)
     assert not leaves(strict, error, Compiler.IPTABLES)
 
 
 def test_a_packet_for_a_neighbour_was_taken() -> None:
-    weak = Guest(ONE.mac, yesterday(ONE.firewall, OWN))
+    weak = Guest(FIRST.mac, yesterday(FIRST.firewall, OWN))
     assert all(enters(weak, Frame(GATEWAY.mac, source=ROUTER, dest=NEXT), compiler) for compiler in Compiler)

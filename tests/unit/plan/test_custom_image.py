@@ -111,7 +111,7 @@ def test_mode_of_a_file_counts_as_far_as_it_is_copied(tree: Path, mode: int, sam
     before = digest_of(tree, "mine")
     path.chmod(mode)
     assert (digest_of(tree, "mine") == before) is same
-    copied = next(one for one in layer_files(_custom(tree), tree) if one.path == "etc/hello")
+    copied = next(layer_file for layer_file in layer_files(_custom(tree), tree) if layer_file.path == "etc/hello")
     assert copied.mode == mode & 0o755
 
 
@@ -122,7 +122,7 @@ def _custom(tree: Path) -> Any:
 def test_link_is_copied_as_a_link(tree: Path) -> None:
     (tree / "images/mine/files/etc/again").symlink_to("../etc/hello")
     before = digest_of(tree, "mine")
-    links = {one.path: one.link for one in layer_files(_custom(tree), tree)}
+    links = {layer_file.path: layer_file.link for layer_file in layer_files(_custom(tree), tree)}
     assert links == {"etc/again": "../etc/hello", "etc/hello": None}
     (tree / "images/mine/files/etc/again").unlink()
     (tree / "images/mine/files/etc/again").symlink_to("hello")
@@ -141,7 +141,7 @@ def test_link_that_leaves_the_folder_is_refused(tree: Path, target: str) -> None
 
 def test_linked_folder_is_not_walked_into(tree: Path, tmp_path: Path) -> None:
     (tree / "images/mine/files/more").symlink_to("etc")
-    assert [one.path for one in layer_files(_custom(tree), tree)] == ["etc/hello", "more"]
+    assert [layer_file.path for layer_file in layer_files(_custom(tree), tree)] == ["etc/hello", "more"]
 
 
 def test_special_file_is_refused(tree: Path) -> None:

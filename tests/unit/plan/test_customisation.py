@@ -25,7 +25,7 @@ def test_a_desktops_own_lies_over_its_workspaces() -> None:
     desired = laid_over(workspace, desktop, "desktop dev1")
     assert {path: file.content for path, file in desired.files.items()} == {".bashrc": b"own", "notes": b"all"}
     assert desired.environment == {"EDITOR": "vi", "LEVEL": "1"}
-    order = [(one.title, one.text) for one in desired.scripts]
+    order = [(script.title, script.text) for script in desired.scripts]
     assert order == [
         ("first-boot-workspace", "#!all"),
         ("first-boot-desktop", "#!own"),
@@ -34,10 +34,10 @@ def test_a_desktops_own_lies_over_its_workspaces() -> None:
     assert laid_over(None, None, "x").is_empty and not laid_over(None, desktop, "x").is_empty
 
 
-@pytest.mark.parametrize(("one", "other"), [("a", "a/b/c"), ("a/b/c", "a"), ("a/b", "a/b/c")])
-def test_a_file_that_is_a_folder_elsewhere_is_refused(one: str, other: str) -> None:
+@pytest.mark.parametrize(("first", "other"), [("a", "a/b/c"), ("a/b/c", "a"), ("a/b", "a/b/c")])
+def test_a_file_that_is_a_folder_elsewhere_is_refused(first: str, other: str) -> None:
     with pytest.raises(ConfigError, match="a folder of desktop dev1"):
-        laid_over(layer({one: ""}), layer({other: ""}), "desktop dev1")
+        laid_over(layer({first: ""}), layer({other: ""}), "desktop dev1")
 
 
 def test_environment_is_read_line_by_line() -> None:
@@ -88,8 +88,8 @@ def test_the_environment_is_read_alike_by_a_shell_and_as_it_was_written(tmp_path
     desired = laid_over(layer(environment={"X": value}), None, "x")
     file = tmp_path / "env"
     file.write_text(desired.system_files()[ENVIRONMENT_FILE] or "")
-    told = subprocess.run(["sh", "-c", f'. {file}; printf %s "$X"'], capture_output=True, text=True, timeout=30)
-    assert told.stdout == value
+    shown = subprocess.run(["sh", "-c", f'. {file}; printf %s "$X"'], capture_output=True, text=True, timeout=30)
+    assert shown.stdout == value
     profile = desired.system_files()[PROFILE_FILE]
     assert subprocess.run(["sh", "-n"], input=profile, text=True, timeout=30).returncode == 0
     without = laid_over(layer(), None, "x").system_files()
@@ -111,7 +111,7 @@ def test_a_name_that_drafts_have_is_refused(name: str) -> None:
 
 
 def test_a_part_that_is_misspelt_is_named() -> None:
-    assert [customisation.check_part(one, "x") for one in ("home", "first-boot", "README.md", ".git")] == [1, 1, 0, 0]
+    assert [customisation.check_part(part, "x") for part in ("home", "first-boot", "README.md", ".git")] == [1, 1, 0, 0]
     with pytest.raises(ConfigError, match="first-boot"):
         customisation.check_part("firstboot.sh", "x")
 

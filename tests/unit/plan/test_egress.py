@@ -43,7 +43,10 @@ def test_one_more_than_there_are_addresses_is_refused() -> None:
 def test_a_name_has_one_address_for_all_its_ports_and_keeps_it() -> None:
     (alone,) = rules(planned("git.example.org:22", "git.example.org:9418", "git.example.org")).forwards
     assert alone.ports == (22, 9418)
-    among = {one.name: one.address for one in rules(planned("a.org:22", "git.example.org:22", "z.org:22")).forwards}
+    among = {
+        forward.name: forward.address
+        for forward in rules(planned("a.org:22", "git.example.org:22", "z.org:22")).forwards
+    }
     assert among["git.example.org"] == alone.address
 
 

@@ -29,7 +29,7 @@ def states(answer: Any) -> dict[str, str]:
 def test_desktop_that_is_well_has_no_findings_but_good_ones() -> None:
     found = health.inside(WELL, BETWEEN, "lab/dev1")
     assert health.worst(found) == "ok"
-    assert [one.remedy for one in found if one.remedy] == []
+    assert [finding.remedy for finding in found if finding.remedy] == []
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_desktop_that_is_well_has_no_findings_but_good_ones() -> None:
 def test_each_trouble_is_found_alone_and_has_a_remedy(change: dict[str, Any], expected: dict[str, str]) -> None:
     assert states({**WELL, **change}) == expected
     found = health.inside({**WELL, **change}, BETWEEN, "lab/dev1")
-    assert all(one.remedy for one in found if one.state != "ok")
+    assert all(finding.remedy for finding in found if finding.state != "ok")
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,9 @@ def test_desktop_that_says_nothing_fails_every_check() -> None:
 
 def test_names_of_units_cannot_steer_a_terminal() -> None:
     (found,) = [
-        one for one in health.inside({**WELL, "failed_units": ["\x1b[2Jx"]}, BETWEEN, "t") if one.check == "units"
+        finding
+        for finding in health.inside({**WELL, "failed_units": ["\x1b[2Jx"]}, BETWEEN, "t")
+        if finding.check == "units"
     ]
     assert "\x1b" not in found.detail + found.remedy
 
@@ -113,7 +115,10 @@ def test_power_is_well_if_it_is_as_wanted(state: str, desired: Power, expected: 
 
 def test_each_route_that_does_not_answer_is_a_failure() -> None:
     found = health.routes({"desktop": {"ready": True, "detail": "RFB 003.008"}}, ["desktop", "terminal"])
-    assert [(one.check, one.state) for one in found] == [("route desktop", "ok"), ("route terminal", "failed")]
+    assert [(finding.check, finding.state) for finding in found] == [
+        ("route desktop", "ok"),
+        ("route terminal", "failed"),
+    ]
 
 
 @pytest.mark.parametrize(("days", "expected"), [(90, "ok"), (10, "warning"), (2, "failed"), (-1, "failed")])

@@ -48,8 +48,8 @@ def test_change_of_content_or_kind_is_told_apart_from_one_of_permissions(after: 
 
 
 def test_known_reason_is_told_and_an_unknown_one_is_empty() -> None:
-    known = next(iter(REASONS)).replace("*", "x")
-    assert reason_of(known) == REASONS[next(iter(REASONS))]
+    path = next(iter(REASONS)).replace("*", "x")
+    assert reason_of(path) == REASONS[next(iter(REASONS))]
     assert reason_of("/usr/bin/sudo") == ""
 
 
@@ -61,7 +61,7 @@ def test_no_reason_covers_programs_and_settings_of_people() -> None:
 def test_files_of_a_package_that_differs_are_told_apart() -> None:
     before, after = {"/usr/bin/sudo": FILE, "/usr/bin/env": FILE}, {"/usr/bin/sudo": OTHER, "/usr/bin/env": OTHER}
     found = changes(before, after, compare({"sudo": "1"}, {"sudo": "2"}))
-    assert [(one.path, one.reason) for one in found] == [("/usr/bin/env", ""), ("/usr/bin/sudo", OF_A_PACKAGE)]
+    assert [(change.path, change.reason) for change in found] == [("/usr/bin/env", ""), ("/usr/bin/sudo", OF_A_PACKAGE)]
 
 
 def test_files_of_a_package_that_is_the_same_differ_for_no_known_reason() -> None:

@@ -45,26 +45,26 @@ def root(tree: Path, base: str | dict[str, Any] = "debian-13", **values: Any) ->
     declare(tree, "desktop", **{"disk_gib": 8, "base": start, "roles": FEW, **values})
 
 
-def told(tree: Path, name: str = "desktop") -> dict[str, Any]:
+def variables_for(tree: Path, name: str = "desktop") -> dict[str, Any]:
     return image_variables(read_image(tree, name), tree)
 
 
 def test_image_of_debian_is_told_nothing_that_nobody_chose(tree: Path) -> None:
     root(tree)
-    assert told(tree) == {}
+    assert variables_for(tree) == {}
     assert image_variables(read_image(real_tree(), "desktop"), real_tree()) == {}
     assert image_variables(read_image(real_tree(), "gateway"), real_tree()) == {}
 
 
 def test_image_tells_its_own_roles(tree: Path) -> None:
     root(tree, variables={"browser_kind": "chrome"})
-    assert told(tree) == {"browser_kind": "chrome"}
+    assert variables_for(tree) == {"browser_kind": "chrome"}
 
 
 @pytest.mark.parametrize("base", ["ubuntu-22.04", "ubuntu-24.04"])
 def test_ubuntu_has_chrome_and_masks_more(tree: Path, base: str) -> None:
     root(tree, base)
-    variables = told(tree)
+    variables = variables_for(tree)
     assert variables["browser_kind"] == "chrome"
     assert {"snapd.service", "apt-daily.timer"} <= set(variables["guest_base_masked_units"])
     assert "web_terminal_packages" not in variables, "the image has no such role"
@@ -72,24 +72,24 @@ def test_ubuntu_has_chrome_and_masks_more(tree: Path, base: str) -> None:
 
 def test_image_counts_more_than_its_base(tree: Path) -> None:
     root(tree, "ubuntu-24.04", variables={"guest_base_masked_units": ["apt-daily.timer"]})
-    assert told(tree)["guest_base_masked_units"] == ["apt-daily.timer"]
+    assert variables_for(tree)["guest_base_masked_units"] == ["apt-daily.timer"]
 
 
 def test_roles_that_open_the_browser_are_told_which(tree: Path) -> None:
     root(tree, variables={"browser_kind": "chrome"})
     declare(tree, "mine", **{"from": "desktop", "roles": ["node", "editor"]})
-    assert told(tree, "mine") == {"editor_browser": "/usr/bin/google-chrome"}
+    assert variables_for(tree, "mine") == {"editor_browser": "/usr/bin/google-chrome"}
     declare(tree, "mine", **{"from": "desktop", "roles": ["editor"], "variables": {"editor_browser": "/usr/bin/other"}})
-    assert told(tree, "mine") == {"editor_browser": "/usr/bin/other"}
+    assert variables_for(tree, "mine") == {"editor_browser": "/usr/bin/other"}
     root(tree)
     declare(tree, "mine", **{"from": "desktop", "roles": ["editor"]})
-    assert told(tree, "mine") == {}
+    assert variables_for(tree, "mine") == {}
 
 
 def test_choice_may_be_made_in_an_image_that_starts_from_another(tree: Path) -> None:
     root(tree)
     declare(tree, "mine", **{"from": "desktop", "roles": ["browser"], "variables": {"browser_kind": "chrome"}})
-    assert told(tree, "mine") == {"browser_kind": "chrome"}
+    assert variables_for(tree, "mine") == {"browser_kind": "chrome"}
     assert role_settings("browser", tree, "mine")["browser_kind"] == "chrome"
     assert role_settings("browser", tree, "desktop")["browser_kind"] == "chromium"
     assert role_settings("browser", tree)["browser_kind"] == "chromium"

@@ -31,7 +31,8 @@ def test_viewer_of_the_tree_carries_what_its_package_file_asks_for() -> None:
     viewer = tree() / "viewer"
     asked = json.loads((viewer / "package.json").read_text())["dependencies"]
     found = {
-        one["name"]: one["version"] for one in bundled(json.loads((viewer / "package-lock.json").read_text())).values()
+        package["name"]: package["version"]
+        for package in bundled(json.loads((viewer / "package-lock.json").read_text())).values()
     }
     assert asked.items() <= found.items()
     assert "esbuild" not in found
@@ -48,7 +49,7 @@ def test_they_are_in_the_bill_of_materials() -> None:
         "packages": {},
         "npm": bundled(LOCK),
     }
-    found = {one["purl"]: one for one in json.loads(sbom(manifest))["components"]}
+    found = {component["purl"]: component for component in json.loads(sbom(manifest))["components"]}
     assert found.keys() == {"pkg:npm/%40x/term@6.0.0", "pkg:npm/b@1.0.0", "pkg:npm/b@2.0.0"}
     scoped = found["pkg:npm/%40x/term@6.0.0"]
     assert (scoped["group"], scoped["name"], scoped["licenses"][0]["license"]["id"]) == ("@x", "term", "MIT")

@@ -74,7 +74,7 @@ def test_thirty_two_clients_that_plan_at_once_end_with_different_things(
     done: dict[str, ClusterPlan] = {}
     tries: Counter[str] = Counter()
     while len(done) < len(names):
-        name = order.choice([one for one in names if one not in done])
+        name = order.choice([name for name in names if name not in done])
         _, plan = plan_on_cluster(declared[name], site, views[name])
         tries[name] += 1
         try:
@@ -110,8 +110,8 @@ def test_owners_keep_what_they_have_whatever_comes_and_goes(names: list[str], da
 
 
 def test_a_name_leads_to_the_same_things_every_time() -> None:
-    one, other = (PaperCluster().plan(workspace("research", "a", "b"))[1] for _ in range(2))
-    assert one == other
+    first, other = (PaperCluster().plan(workspace("research", "a", "b"))[1] for _ in range(2))
+    assert first == other
 
 
 @given(st.integers(1, 16_777_215))
@@ -244,8 +244,8 @@ def test_a_view_is_read_from_the_answers_of_the_cluster() -> None:
     assert [(m.vm_id, m.template, m.tags, m.memory_mib, m.disk_gib) for m in view.machines] == [
         (100, True, ("a", "b"), 1024, 2)
     ]
-    assert [(one.name, one.free_gib, one.shared) for one in view.storages] == [("local-lvm", 9, False)]
-    assert [(one.name, one.zone, one.tag, one.alias, one.leaving) for one in view.vnets] == [
+    assert [(storage.name, storage.free_gib, storage.shared) for storage in view.storages] == [("local-lvm", 9, False)]
+    assert [(vnet.name, vnet.zone, vnet.tag, vnet.alias, vnet.leaving) for vnet in view.vnets] == [
         ("dy1", "z", 7, "who", False),
         ("dy2", "z", 8, "", False),
         ("simple", "s", None, "", False),

@@ -37,20 +37,20 @@ def test_a_desktop_sends_where_its_workspace_lets_it_and_nowhere_else(
     changes: dict[str, Any], expected: dict[str, bool]
 ) -> None:
     plan, on_cluster = plans(**changes)
-    one, two = plan.desktops
+    first, two = plan.desktops
     firewall = on_cluster.desktops["one"].firewall
     where = {"gateway": plan.network.gateway_address, "neighbour": two.address}
-    found = {name: passes(firewall, "out", one.address, where.get(name, name)) for name in expected}
+    found = {name: passes(firewall, "out", first.address, where.get(name, name)) for name in expected}
     assert found == expected
 
 
 def test_a_desktop_is_reached_by_its_gateway_alone_and_sends_from_its_address_alone() -> None:
     plan, on_cluster = plans()
-    one, two = plan.desktops
+    first, two = plan.desktops
     firewall = on_cluster.desktops["one"].firewall
-    assert passes(firewall, "in", plan.network.gateway_address, one.address, 6080)
+    assert passes(firewall, "in", plan.network.gateway_address, first.address, 6080)
     for stranger in (two.address, PUBLIC, LAN, plan.gateway.uplink_address):
-        assert not passes(firewall, "in", stranger, one.address, 6080)
+        assert not passes(firewall, "in", stranger, first.address, 6080)
     assert not passes(firewall, "out", two.address, plan.network.gateway_address)
 
 
@@ -97,11 +97,11 @@ def test_a_gateway_with_a_certificate_of_the_site_is_not_asked_on_port_80() -> N
 
 def test_without_the_rule_about_neighbours_desktops_leak() -> None:
     plan, on_cluster = plans()
-    one, two = plan.desktops
+    first, two = plan.desktops
     whole = on_cluster.desktops["one"].firewall
     weak = replace(whole, rules=tuple(rule for rule in whole.rules if rule.comment not in ("neighbours", "private")))
-    assert not passes(whole, "out", one.address, two.address)
-    assert passes(weak, "out", one.address, two.address)
+    assert not passes(whole, "out", first.address, two.address)
+    assert passes(weak, "out", first.address, two.address)
 
 
 def test_own_addresses_are_bound_by_the_set_and_by_each_rule() -> None:

@@ -30,7 +30,7 @@ def parsed(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def components(manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {one["name"]: one for one in parsed(manifest)["components"]}
+    return {component["name"]: component for component in parsed(manifest)["components"]}
 
 
 @pytest.mark.parametrize("manifest", [MANIFEST, OLD, {**MANIFEST, "git_commit": None}], ids=["new", "old", "no commit"])
@@ -58,7 +58,7 @@ def test_program_that_no_package_holds_is_a_component_too() -> None:
 
 def test_licences_are_told_where_they_are_known() -> None:
     found = components(MANIFEST)
-    assert [one["license"] for one in found["adduser"]["licenses"]] == [
+    assert [licence["license"] for licence in found["adduser"]["licenses"]] == [
         {"acknowledgement": "declared", "id": "MIT"},
         {"acknowledgement": "declared", "name": "GPL-2+"},
     ]

@@ -41,7 +41,7 @@ class Live:
         self.rules = {vm.owner.machine: list(_rules(vm)) for vm in machines}
         self.ipsets = {vm.owner.machine: _ipsets(vm) for vm in machines}
 
-    def told(self) -> list[str]:
+    def findings(self) -> list[str]:
         """What is told of it as it is now."""
         machines = {
             name: SeenVm(
@@ -109,7 +109,7 @@ def live() -> Live:
     ids=["closed", "peers", "locked", "none"],
 )
 def test_of_a_cluster_that_is_as_planned_nothing_is_told(changes: dict[str, Any]) -> None:
-    assert Live(planned(**changes)).told() == []
+    assert Live(planned(**changes)).findings() == []
 
 
 def test_what_means_the_same_is_no_difference(live: Live) -> None:
@@ -121,17 +121,17 @@ def test_what_means_the_same_is_no_difference(live: Live) -> None:
     live.rules["one"].insert(0, {"type": "in", "action": "ACCEPT", "enable": 0})
     # What nobody set is as it is set by itself.
     del live.options["one"]["macfilter"], live.options["one"]["radv"]
-    assert live.told() == []
+    assert live.findings() == []
 
 
 def test_a_missing_rule_is_named(live: Live) -> None:
     live.rules["one"].remove(live.rule("one", "neighbours"))
-    assert live.told() == [f"cluster: one: {_neighbours(live.plan)}: is missing"]
+    assert live.findings() == [f"cluster: one: {_neighbours(live.plan)}: is missing"]
 
 
 def test_a_rule_that_is_switched_off_is_named(live: Live) -> None:
     live.rule("one", "neighbours")["enable"] = 0
-    assert live.told() == [f"cluster: one: {_neighbours(live.plan)}: is switched off"]
+    assert live.findings() == [f"cluster: one: {_neighbours(live.plan)}: is switched off"]
 
 
 @pytest.mark.parametrize(
@@ -149,14 +149,14 @@ def test_a_rule_that_is_switched_off_is_named(live: Live) -> None:
 )
 def test_an_added_rule_is_named(live: Live, row: dict[str, Any], text: str) -> None:
     live.rules["gateway"].insert(0, {**row, "enable": 1})
-    assert live.told() == [f"cluster: gateway: {text}: is not in the Plan"]
+    assert live.findings() == [f"cluster: gateway: {text}: is not in the Plan"]
 
 
 def test_a_rule_that_allows_more_is_another_one(live: Live) -> None:
     rule = live.rule("gateway", "management")
-    wanted = rule_text(next(one for one in live.plan.gateway.firewall.rules if one.comment == "management"))
+    wanted = rule_text(next(rule for rule in live.plan.gateway.firewall.rules if rule.comment == "management"))
     rule["source"] = "0.0.0.0/0"
-    found = live.told()
+    found = live.findings()
     assert found[0] == f"cluster: gateway: {wanted}: is missing"
     assert len(found) == 2
     assert "source 0.0.0.0/0" in found[1] and found[1].endswith(": is not in the Plan")
@@ -166,16 +166,16 @@ def test_a_rule_before_the_one_that_refuses_is_told(live: Live) -> None:
     """The first that fits decides: the same rules in another order let something else pass."""
     rules = live.rules["one"]
     rules.append(rules.pop(rules.index(live.rule("one", "neighbours"))))
-    assert live.told() == [f"cluster: one: {_neighbours(live.plan)}: is not at its place"]
+    assert live.findings() == [f"cluster: one: {_neighbours(live.plan)}: is not at its place"]
 
 
 def test_the_same_rule_twice_is_told(live: Live) -> None:
     live.rules["one"].append(live.rule("one", "neighbours"))
-    assert [one.rpartition(": ")[2] for one in live.told()] == ["is not in the Plan"]
+    assert [line.rpartition(": ")[2] for line in live.findings()] == ["is not in the Plan"]
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "told"),
+    ("option", "value", "line"),
     [
         ("enable", 0, "option enable: is off"),
         ("enable", None, "option enable: is off"),
@@ -191,11 +191,11 @@ def test_the_same_rule_twice_is_told(live: Live) -> None:
         ("policy_out", None, "option policy_out DROP: is ACCEPT"),
     ],
 )
-def test_a_changed_option_is_named(live: Live, option: str, value: Any, told: str) -> None:
+def test_a_changed_option_is_named(live: Live, option: str, value: Any, line: str) -> None:
     live.options["two"][option] = value
     if value is None:
         del live.options["two"][option]
-    assert live.told() == [f"cluster: two: {told}"]
+    assert live.findings() == [f"cluster: two: {line}"]
 
 
 def _widened(live: Live) -> str:
@@ -225,12 +225,12 @@ def _added(live: Live) -> str:
 
 @pytest.mark.parametrize("change", [_widened, _emptied, _excepted, _removed, _added])
 def test_a_changed_set_of_own_addresses_is_named(live: Live, change: Callable[[Live], str]) -> None:
-    told = change(live)
-    assert live.told() == [f"cluster: one: {told}"]
+    line = change(live)
+    assert live.findings() == [f"cluster: one: {line}"]
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "line"),
     [
         (",firewall=1", "", "NIC net0: firewall: is off"),
         (",firewall=1", ",firewall=0", "NIC net0: firewall: is off"),
@@ -242,34 +242,34 @@ def test_a_changed_set_of_own_addresses_is_named(live: Live, change: Callable[[L
     ],
     ids=["no flag", "flag off", "MAC", "card and MAC", "bridge", "VLAN", "trunks"],
 )
-def test_a_changed_nic_is_named(live: Live, old: str, new: str, told: str) -> None:
+def test_a_changed_nic_is_named(live: Live, old: str, new: str, line: str) -> None:
     live.configs["one"]["net0"] = live.configs["one"]["net0"].replace(old, new)
-    found = live.told()
+    found = live.findings()
     assert len(found) == 1
-    assert found[0].startswith(f"cluster: one: {told}")
+    assert found[0].startswith(f"cluster: one: {line}")
 
 
 def test_another_card_with_the_same_address_is_no_difference(live: Live) -> None:
     live.configs["one"]["net0"] = live.configs["one"]["net0"].replace("virtio=", "e1000=")
-    assert live.told() == []
+    assert live.findings() == []
 
 
 def test_an_added_and_a_missing_nic_are_named(live: Live) -> None:
     live.configs["one"]["net1"] = "virtio=BC:24:11:00:00:01,bridge=vmbr0"
     del live.configs["gateway"]["net1"]
-    assert live.told() == ["cluster: gateway: NIC net1: is missing", "cluster: one: NIC net1: is not in the Plan"]
+    assert live.findings() == ["cluster: gateway: NIC net1: is missing", "cluster: one: NIC net1: is not in the Plan"]
 
 
 def test_a_nic_that_waits_for_the_next_start_is_named(live: Live) -> None:
     live.waiting["one"] = {"net1": "virtio=BC:24:11:00:00:01,bridge=vmbr0"}
-    assert live.told() == ["cluster: one: NIC net1: is not in the Plan, from its next start on"]
+    assert live.findings() == ["cluster: one: NIC net1: is not in the Plan, from its next start on"]
 
 
 def test_a_switch_above_the_machines_is_named(live: Live) -> None:
     node = live.plan.gateway.node
     live.datacenter.update(enable=0, ebtables=0)
     live.nodes[node]["enable"] = 0
-    assert live.told() == [
+    assert live.findings() == [
         "cluster: datacenter: firewall: is off",
         "cluster: datacenter: ebtables, the filter of MAC addresses: is off",
         f"cluster: node {node}: firewall: is off",
@@ -280,18 +280,18 @@ def test_a_vnet_that_isolates_or_is_elsewhere_is_named(live: Live) -> None:
     row, name = live.vnets[0], live.plan.vnet.name
     row["isolate-ports"] = 1
     cut_off = "isolate-ports: is set, and cuts desktops off from a gateway on their node"
-    assert live.told() == [f"cluster: VNet {name}: {cut_off}"]
+    assert live.findings() == [f"cluster: VNet {name}: {cut_off}"]
     row.update({"isolate-ports": 0, "tag": 3})
-    assert "with tag 3" in live.told()[0]
+    assert "with tag 3" in live.findings()[0]
     row.update({"tag": str(live.plan.vnet.tag), "state": "changed", "pending": {"alias": "deleted"}})
-    assert live.told() == [f"cluster: VNet {name}: has changes that are not applied"]
+    assert live.findings() == [f"cluster: VNet {name}: has changes that are not applied"]
     live.vnets.clear()
-    assert live.told() == [f"cluster: VNet {name}: is missing"]
+    assert live.findings() == [f"cluster: VNet {name}: is missing"]
 
 
 def test_a_machine_that_is_gone_is_named(live: Live) -> None:
     del live.configs["two"]
-    assert live.told() == [f"cluster: two: machine {live.plan.desktops['two'].vm_id}: is missing"]
+    assert live.findings() == [f"cluster: two: machine {live.plan.desktops['two'].vm_id}: is missing"]
 
 
 def test_every_rule_of_every_machine_is_missed_if_it_goes(live: Live) -> None:
@@ -299,7 +299,7 @@ def test_every_rule_of_every_machine_is_missed_if_it_goes(live: Live) -> None:
     for name, rules in live.rules.items():
         for number in range(len(rules)):
             gone = rules.pop(number)
-            found = live.told()
+            found = live.findings()
             assert len(found) == 1, gone
             assert f"({gone['comment']}): is missing" in found[0]
             rules.insert(number, gone)
@@ -317,10 +317,10 @@ def test_probes_on_a_cluster_name_guards_that_the_comparison_tells_of() -> None:
         weak.rules[machine].clear()
         weak.ipsets[machine].clear()
         weak.options[machine].update(macfilter=0)
-    told = weak.told()
+    lines = weak.findings()
     for guard in guards:
         if guard.startswith("cluster: "):
-            assert any(all(part in one for part in guard.split(": ")[1:]) for one in told), guard
+            assert any(all(part in line for part in guard.split(": ")[1:]) for line in lines), guard
 
 
 def test_the_door_of_a_cluster_is_at_the_gateways_own_address() -> None:

@@ -64,7 +64,7 @@ def facts(resources: tuple[dict[str, Any], ...] = RESOURCES, **changes: Any) -> 
 
 
 def wrong(facts: Facts, where: Site | None = None) -> dict[str, str]:
-    return {one.name: one.state for one in judge(facts, where or site()) if one.state != "ok"}
+    return {finding.name: finding.state for finding in judge(facts, where or site()) if finding.state != "ok"}
 
 
 def on_pve2(**changes: Any) -> Facts:
@@ -86,7 +86,7 @@ def machine(vmid: int, **more: Any) -> dict[str, Any]:
 def test_good_cluster_has_only_good_findings() -> None:
     findings = judge(facts(), site())
     assert wrong(facts()) == {}
-    assert len({one.name for one in findings}) == len(findings) >= 20
+    assert len({finding.name for finding in findings}) == len(findings) >= 20
     assert report(findings).endswith(f"0 error, 0 warning, {len(findings)} ok")
 
 
@@ -180,8 +180,8 @@ def test_one_thing_wrong_is_exactly_one_finding_with_its_remedy(name: str) -> No
     make, expected = BAD[name]
     found = make()
     assert wrong(found) == expected
-    for one in judge(found, site()):
-        assert (one.state == "ok") == (one.mend == "") == (one.why == "")
+    for finding in judge(found, site()):
+        assert (finding.state == "ok") == (finding.mend == "") == (finding.why == "")
 
 
 @pytest.mark.parametrize(
@@ -232,15 +232,21 @@ def test_bridge_of_a_vlan_zone_is_looked_for(bridge: str, mtu: int, expected: di
 def test_a_vlan_zone_that_learns_addresses_is_told_with_the_command_and_another_cannot_be_told_not_to() -> None:
     where = site(zone={"kind": "vlan", "bridge": "vmbr0", "mtu": 1500, "first_tag": 100, "last_tag": 199})
     row = {"zone": "deskyard", "type": "vlan", "bridge": "vmbr0", "mtu": 1500}
-    found = {one.name: one for one in judge(facts(zones=(row,)), where)}
+    found = {finding.name: finding for finding in judge(facts(zones=(row,)), where)}
     assert found["zone_learning"].state == "warning"
     assert "pvesh set /cluster/sdn/zones/deskyard --bridge-disable-mac-learning 1" in found["zone_learning"].mend
-    assert "--bridge-disable-mac-learning 1" in {one.name: one for one in judge(facts(zones=()), where)}["zone"].mend
-    assert "bridges of a vxlan zone learn:" in {one.name: one.what for one in judge(facts(), site())}["zone_learning"]
+    assert (
+        "--bridge-disable-mac-learning 1"
+        in {finding.name: finding for finding in judge(facts(zones=()), where)}["zone"].mend
+    )
+    assert (
+        "bridges of a vxlan zone learn:"
+        in {finding.name: finding.what for finding in judge(facts(), site())}["zone_learning"]
+    )
 
 
 @pytest.mark.parametrize(
-    ("seen", "told"),
+    ("seen", "start"),
     [
         (lambda: on_pve2(packages={"pve-firewall": "5.1.2"}), "pve-firewall 5.1.2 on every node; frames behind a VLAN"),
         (lambda: facts(), "pve-firewall of a version that was not told on every node"),
@@ -249,6 +255,6 @@ def test_a_vlan_zone_that_learns_addresses_is_told_with_the_command_and_another_
     ],
     ids=["iptables", "no version", "nftables", "old nftables"],
 )
-def test_the_program_that_compiles_rules_is_told_with_what_it_lets_pass(seen: Callable[[], Facts], told: str) -> None:
-    found = {one.name: one.what for one in judge(seen(), site())}
-    assert found["firewall_backend"].startswith(told)
+def test_the_program_that_compiles_rules_is_told_with_what_it_lets_pass(seen: Callable[[], Facts], start: str) -> None:
+    found = {finding.name: finding.what for finding in judge(seen(), site())}
+    assert found["firewall_backend"].startswith(start)

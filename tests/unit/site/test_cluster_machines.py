@@ -34,7 +34,7 @@ def test_of_two_on_a_node_the_one_is_cloned_that_retention_keeps(tmp_path: Path)
     rows = [template("pve1", vmid, BEST) for vmid in (59_990, 59_991)]
     with serving(tmp_path, Reply()) as stub:
         going = doubles(templates.read(rows, stub.site().cluster), shared=False)
-    assert [one.vmid for one in going] == [59_991]
+    assert [machine.vmid for machine in going] == [59_991]
     assert cloned(tmp_path, rows) == {"pve1": 59_990}
 
 

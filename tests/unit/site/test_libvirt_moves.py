@@ -70,8 +70,8 @@ def test_wish_to_be_off_is_how_a_machine_begins_to_stop(domain: Domain) -> None:
         power.want(domain, wish)
         wanted(None, domain, 0, power.METADATA, None)
         wanted(None, domain, 0, "urn:another", None)
-    told = [moved.stage for moved in iter(lambda: heard.next(0), None)]
-    assert told == [Stage.STOPPING, Stage.BOOTING]
+    heard_stages = [moved.stage for moved in iter(lambda: heard.next(0), None)]
+    assert heard_stages == [Stage.STOPPING, Stage.BOOTING]
     power.want(domain, Power.OFF)
     power.shut_down(domain)
     wanted(None, domain, 0, power.METADATA, None)

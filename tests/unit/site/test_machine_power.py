@@ -44,7 +44,7 @@ def written(stub: Stub) -> list[dict[str, str]]:
     """What was asked for in each write."""
     pairs = zip(stub.calls, stub.bodies, strict=True)
     asked = [parse_qs(body.decode(), keep_blank_values=True) for (method, _), body in pairs if method == "PUT"]
-    return [{name: value[0] for name, value in one.items()} for one in asked]
+    return [{name: value[0] for name, value in row.items()} for row in asked]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_what_somebody_else_changed_is_read_again_and_written_on_top(tmp_path: P
     other = {**CONFIG, "tags": "deskyard;deskyard.rack.lab.dev1;new", "digest": "bb"}
     outcome, stub = wanting(tmp_path, Power.OFF, Reply(data=CONFIG), CHANGED, Reply(data=other), Reply())
     assert outcome()
-    assert [one["digest"] for one in written(stub)] == ["aa", "bb"]
+    assert [body["digest"] for body in written(stub)] == ["aa", "bb"]
     assert written(stub)[-1]["tags"] == "deskyard;deskyard-power.off;deskyard.rack.lab.dev1;new"
 
 

@@ -95,7 +95,7 @@ def test_what_operators_get_is_needed_where_they_are_named() -> None:
 
 
 def test_operators_get_into_no_guest() -> None:
-    role = next(one for one in roles(cluster(operator_group="staff")) if one.name == OPERATORS)
+    role = next(role for role in roles(cluster(operator_group="staff")) if role.name == OPERATORS)
     for version in ((8, 4), (9, 0), (9, 1)):
         assert set(role.names(version)) == {"VM.Audit", "VM.Backup", "VM.Console", "VM.PowerMgmt"}
 

@@ -47,7 +47,7 @@ def test_what_stays_as_it_is_ends_the_run(text: str) -> None:
     assert not retry.passes(text)
 
 
-@pytest.mark.parametrize("stays", [one for one in STAYING if "locked" in one or "volume" in one])
+@pytest.mark.parametrize("stays", [text for text in STAYING if "locked" in text or "volume" in text])
 def test_of_several_causes_one_that_somebody_has_to_mend_is_enough(stays: str) -> None:
     assert not retry.passes(f"{PASSING[0]}\n{stays}")
 

@@ -60,7 +60,7 @@ def test_another_machine_has_its_own_name_uuid_generation_disks_and_log() -> Non
         for text in (document, save_image.for_machine(save_image.parse(RECORDED), document).xml)
     )
     for tag in ("name", "uuid", "genid"):
-        assert [one.text for one in root.iterfind(tag)] == [own.findtext(tag) or None]
+        assert [element.text for element in root.iterfind(tag)] == [own.findtext(tag) or None]
     assert [source.get("file") for source in root.iterfind("./devices/disk/source")] == [
         "/pool/deskyard-lab.dev1.qcow2",
         "/pool/deskyard-lab.dev1-seed.iso",
@@ -79,9 +79,9 @@ def test_hardware_stays_that_which_the_memory_knows() -> None:
     def hardware(xml: str) -> list[str]:
         root = ElementTree.fromstring(xml)
         return [
-            f"{one.tag} {sorted(one.attrib.items())} {(one.text or '').strip()}"
-            for one in root.iter()
-            if not OWN & {one.tag, *one.attrib} and one.tag not in ("read_iops_sec", "write_iops_sec")
+            f"{element.tag} {sorted(element.attrib.items())} {(element.text or '').strip()}"
+            for element in root.iter()
+            if not OWN & {element.tag, *element.attrib} and element.tag not in ("read_iops_sec", "write_iops_sec")
         ]
 
     assert hardware(after.xml) == hardware(before.xml)

@@ -25,7 +25,7 @@ def test_a_draft_is_known_by_its_name_until_it_has_tags() -> None:
     name = templates.template_name("agent-desk", DIGEST, by="0a1b")
     begun = row("pve1", 59_990, "") | {"name": name}
     found = templates.read([begun, row("pve2", 59_991, "") | {"name": "draft-of-mine"}], cluster())
-    assert [(one.vmid, one.key, one.by, one.draft, one.made) for one in found] == [
+    assert [(template.vmid, template.key, template.by, template.draft, template.made) for template in found] == [
         (59_990, ("agent-desk", DIGEST), "0a1b", True, 0)
     ]
 

@@ -21,5 +21,5 @@ def _names(workspace: str, desktops: list[str]) -> set[str]:
 
 def test_names_of_alike_workspaces_are_all_different() -> None:
     claimed = {workspace: _names(workspace, desktops) for workspace, desktops in ALIKE.items()}
-    for one, other in combinations(claimed, 2):
-        assert claimed[one].isdisjoint(claimed[other]), (one, other)
+    for first, other in combinations(claimed, 2):
+        assert claimed[first].isdisjoint(claimed[other]), (first, other)

@@ -58,7 +58,7 @@ def test_text_stands_on_the_command_line_in_a_file_or_on_standard_input(
     asked = happening(BEGIN, end())
     monkeypatch.setattr("sys.stdin", io.StringIO("do it"))
     (tmp_path / "task.md").write_text("do it")
-    given = [one.replace("FILE", str(tmp_path / "task.md")) for one in arguments]
+    given = [argument.replace("FILE", str(tmp_path / "task.md")) for argument in arguments]
     assert inv(capsys, "agent.task", "lab/dev1", *given, "--timeout", "2h", "--session", "s").code == 0
     assert asked == [agent_task.Task("lab/dev1", "do it", "s", 7200)]
 
@@ -69,7 +69,7 @@ def test_file_may_stand_before_the_desktop(
     asked = happening(BEGIN, end())
     (tmp_path / "task.md").write_text("do it")
     assert inv(capsys, "agent.task", "--file", str(tmp_path / "task.md"), "lab/dev1").code == 0
-    assert [(one.target, one.text, one.seconds) for one in asked] == [("lab/dev1", "do it", 3600)]
+    assert [(request.target, request.text, request.seconds) for request in asked] == [("lab/dev1", "do it", 3600)]
 
 
 @pytest.mark.parametrize(

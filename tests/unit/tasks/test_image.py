@@ -14,7 +14,7 @@ from deskyard.image.store.store import image_folder
 from deskyard.plan.image.file_diff import REASONS, DiskFiles, FileFacts, reason_of
 from deskyard.tasks import image
 
-KNOWN = next(iter(REASONS)).replace("*", "x")
+EXPLAINED = next(iter(REASONS)).replace("*", "x")
 
 
 @pytest.fixture(autouse=True)
@@ -39,8 +39,8 @@ def test_dry_run_says_what_would_be_done_and_builds_nothing(home: Path, capsys: 
 
 def test_program_reads_the_explanation_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     image.build(Context(), "desktop", explain=True, json=True)
-    told = json.loads(capsys.readouterr().out)
-    assert (told["name"], told["rebuild"], told["changes"]) == ("desktop", True, [])
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["name"], printed["rebuild"], printed["changes"]) == ("desktop", True, [])
 
 
 def put(digest: str, **changes: Any) -> None:
@@ -84,9 +84,9 @@ def test_program_reads_the_difference_as_json(capsys: pytest.CaptureFixture[str]
     put("a" * 16)
     put("b" * 16, packages={})
     image.diff(Context(), "aaaa", "bbbb", json=True)
-    told = json.loads(capsys.readouterr().out)
-    assert told["packages"]["removed"] == {"sudo": "1"}
-    assert (told["same_disk"], told["inputs"]) == (False, None)
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["packages"]["removed"] == {"sudo": "1"}
+    assert (printed["same_disk"], printed["inputs"]) == (False, None)
 
 
 def test_files_are_compared_when_asked_and_told_by_reason(
@@ -95,28 +95,28 @@ def test_files_are_compared_when_asked_and_told_by_reason(
     put("a" * 16)
     put("b" * 16)
     disks = {
-        "a" * 16: {"/etc/new": FileFacts("100644", "0:0", 3, "x"), KNOWN: FileFacts("100644", "0:0", 5, "x")},
-        "b" * 16: {"/etc/new": FileFacts("100644", "0:0", 4, "y"), KNOWN: FileFacts("100644", "0:0", 5, "y")},
+        "a" * 16: {"/etc/new": FileFacts("100644", "0:0", 3, "x"), EXPLAINED: FileFacts("100644", "0:0", 5, "x")},
+        "b" * 16: {"/etc/new": FileFacts("100644", "0:0", 4, "y"), EXPLAINED: FileFacts("100644", "0:0", 5, "y")},
     }
     monkeypatch.setattr(files, "list_files", lambda built: DiskFiles(disks[built.digest], {}))
     image.diff(Context(), "aaaa", "bbbb", files=True)
-    told = capsys.readouterr().out.splitlines()
-    assert told[-3:] == [
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-3:] == [
         "files: 2 differ, 1 of them for no known reason",
         "  content     /etc/new  3 -> 4 bytes",
-        f"       1  {reason_of(KNOWN)}",
+        f"       1  {reason_of(EXPLAINED)}",
     ]
     image.diff(Context(), "aaaa", "bbbb", files=True, json=True)
     found = json.loads(capsys.readouterr().out)["files"]
-    assert [(one["path"], bool(one["reason"])) for one in found] == sorted([("/etc/new", False), (KNOWN, True)])
+    assert [(file["path"], bool(file["reason"])) for file in found] == sorted([("/etc/new", False), (EXPLAINED, True)])
 
 
 @pytest.mark.parametrize(
-    ("after", "told"),
-    [("x", "files: none differ"), ("y", f"files: 1 differ, each for a known reason\n       1  {reason_of(KNOWN)}")],
+    ("after", "verdict"),
+    [("x", "files: none differ"), ("y", f"files: 1 differ, each for a known reason\n       1  {reason_of(EXPLAINED)}")],
 )
 def test_nothing_unexplained_is_said_so(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, after: str, told: str
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, after: str, verdict: str
 ) -> None:
     put("a" * 16)
     put("b" * 16)
@@ -124,10 +124,10 @@ def test_nothing_unexplained_is_said_so(
     monkeypatch.setattr(
         files,
         "list_files",
-        lambda built: DiskFiles({KNOWN: FileFacts("100644", "0:0", 1, content[built.digest])}, {}),
+        lambda built: DiskFiles({EXPLAINED: FileFacts("100644", "0:0", 1, content[built.digest])}, {}),
     )
     image.diff(Context(), "aaaa", "bbbb", files=True)
-    assert capsys.readouterr().out.endswith(f"{told}\n")
+    assert capsys.readouterr().out.endswith(f"{verdict}\n")
 
 
 def test_files_are_not_read_unless_asked(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +149,7 @@ def test_bill_of_materials_of_an_older_build_is_made_from_its_manifest(capsys: p
     put("a" * 16, sha256="c" * 64, packages={"sudo": "1"})
     image.sbom(Context(), "desktop")
     printed = json.loads(capsys.readouterr().out)
-    assert [one["purl"] for one in printed["components"]] == ["pkg:deb/debian/sudo@1?distro=debian-13"]
+    assert [component["purl"] for component in printed["components"]] == ["pkg:deb/debian/sudo@1?distro=debian-13"]
 
 
 def test_bill_of_materials_that_lies_beside_the_manifest_is_printed_as_it_is(
@@ -166,9 +166,9 @@ def test_image_is_signed_and_then_verifies(capsys: pytest.CaptureFixture[str]) -
     image.sign(Context(), "desktop", json=True)
     public = json.loads(capsys.readouterr().out)["public_key"]
     image.verify(Context(), "desktop", key=public)
-    told = capsys.readouterr().out.splitlines()
-    assert told[0].startswith(f"desktop@{'a' * 16} is what was signed with key ")
-    assert [line.split() for line in told[1:]] == [[part, "ok"] for part in ("signature", "manifest", "disk", "sbom")]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"desktop@{'a' * 16} is what was signed with key ")
+    assert [line.split() for line in lines[1:]] == [[part, "ok"] for part in ("signature", "manifest", "disk", "sbom")]
 
 
 def test_image_that_was_changed_ends_with_an_error_code_and_the_part(capsys: pytest.CaptureFixture[str]) -> None:
@@ -179,13 +179,13 @@ def test_image_that_was_changed_ends_with_an_error_code_and_the_part(capsys: pyt
     with pytest.raises(Exit) as caught:
         image.verify(Context(), "desktop", json=True)
     assert caught.value.code == 1
-    told = json.loads(capsys.readouterr().out)
-    assert (told["passed"], list(told["faults"])) == (False, ["disk"])
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["passed"], list(printed["faults"])) == (False, ["disk"])
     with pytest.raises(Exit):
         image.verify(Context(), "desktop")
-    told = capsys.readouterr().out
-    assert "is NOT what was signed" in told
-    assert "disk        has the sha256" in told
+    printed = capsys.readouterr().out
+    assert "is NOT what was signed" in printed
+    assert "disk        has the sha256" in printed
 
 
 BOOT = {
@@ -202,13 +202,13 @@ BOOT = {
 def test_costs_of_an_image_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     put("a" * 16, boot=BOOT, boot_seconds=131.0, hygiene=[], installed_kib={"chromium": 307200, "sudo": 6144})
     image.show_(Context(), "desktop")
-    told = capsys.readouterr().out
-    assert "  disk      1.0 MiB, compressed\n  packages  1, 306.0 MiB installed\n" in told
-    assert "SSH after 131.0 s; first frame 93.2 s after the kernel's start; kernel 3.2 s + userspace 80.5 s; " in told
-    assert "systemd says running\n" in told
-    assert "412 MiB used when idle" in told
-    assert "       300.0 MiB  chromium\n" in told
-    assert "not recorded" not in told
+    text = capsys.readouterr().out
+    assert "  disk      1.0 MiB, compressed\n  packages  1, 306.0 MiB installed\n" in text
+    assert "SSH after 131.0 s; first frame 93.2 s after the kernel's start; kernel 3.2 s + userspace 80.5 s; " in text
+    assert "systemd says running\n" in text
+    assert "412 MiB used when idle" in text
+    assert "       300.0 MiB  chromium\n" in text
+    assert "not recorded" not in text
 
 
 def test_costs_that_an_older_build_did_not_record_are_called_so(capsys: pytest.CaptureFixture[str]) -> None:
@@ -216,8 +216,8 @@ def test_costs_that_an_older_build_did_not_record_are_called_so(capsys: pytest.C
     image.show_(Context(), "desktop")
     assert "not recorded when it was built: installed sizes, boot, hygiene" in capsys.readouterr().out
     image.show_(Context(), "desktop", json=True)
-    told = json.loads(capsys.readouterr().out)
-    assert (told["boot"], told["largest_packages"], told["size_bytes"]) == (None, None, 1 << 20)
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["boot"], printed["largest_packages"], printed["size_bytes"]) == (None, None, 1 << 20)
 
 
 def test_hygiene_is_told_check_by_check(capsys: pytest.CaptureFixture[str]) -> None:

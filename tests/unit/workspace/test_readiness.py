@@ -29,7 +29,10 @@ PLAN = plan_workspace(
 
 def silent(*desktops: str) -> dict[str, Any]:
     """A gateway's status in which the routes of these desktops do not answer."""
-    routes = {one.name: {route: {"ready": one.name not in desktops} for route in one.routes} for one in PLAN.desktops}
+    routes = {
+        desktop.name: {route: {"ready": desktop.name not in desktops} for route in desktop.routes}
+        for desktop in PLAN.desktops
+    }
     return {"gateway_ready": True, "desktops": routes}
 
 
@@ -38,15 +41,15 @@ class Machines:
 
     def __init__(self, *asleep: str) -> None:
         self.asleep = asleep
-        self.told = Moves()
+        self.queue = Moves()
 
     def moves(self) -> Moves:
         """What a test tells."""
-        return self.told
+        return self.queue
 
     def desired(self) -> dict[str, Power]:
         """What each is wanted to be."""
-        return {one.machine.domain: Power.OFF for one in PLAN.desktops if one.name in self.asleep}
+        return {desktop.machine.domain: Power.OFF for desktop in PLAN.desktops if desktop.name in self.asleep}
 
     def host_key(self, domain: str) -> str:
         """Its name stands for it."""
@@ -93,7 +96,7 @@ def test_gateway_that_answers_slowly_is_asked_less_often(
     monkeypatch.setattr(SshLink, "pin", lambda *_: None)
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     assert readiness.wait(PLAN) == silent()
-    assert machines.told.waits == [pytest.approx(pause)]
+    assert machines.queue.waits == [pytest.approx(pause)]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +118,7 @@ def test_what_is_wanted_off_is_not_waited_for(
     ready: bool,
 ) -> None:
     desktops = None if named is None else [PLAN.desktop(name) for name in named]
-    off = [one.machine.domain for one in PLAN.desktops if one.name in asleep]
+    off = [desktop.machine.domain for desktop in PLAN.desktops if desktop.name in asleep]
     monkeypatch.setattr(readiness, "ask", lambda _: silent(*quiet))
     monkeypatch.setattr(readiness, "machines_of", lambda _: Machines(*asleep))
     monkeypatch.setattr(readiness, "stopped_machines", lambda _: off)
@@ -145,7 +148,7 @@ def test_machine_that_stops_is_noticed_at_once_and_what_others_do_is_not(
     dev1, dev2 = (desktop.machine.domain for desktop in PLAN.desktops)
     machines, dead = Machines(), list[list[str]]([[], [dev1]])
     for domain, stage in ((dev2, Stage.STOPPED), (dev1, Stage.BOOTING), (dev1, Stage.STOPPED)):
-        machines.told.tell(domain, stage)
+        machines.queue.tell(domain, stage)
     monkeypatch.setattr(readiness, "ask", lambda _: silent(*DESKTOPS))
     monkeypatch.setattr(readiness, "machines_of", lambda _: machines)
     monkeypatch.setattr(readiness, "stopped_machines", lambda _: dead.pop(0))
@@ -153,4 +156,4 @@ def test_machine_that_stops_is_noticed_at_once_and_what_others_do_is_not(
     monkeypatch.setattr(SshLink, "pin", lambda *_: None)
     with pytest.raises(SiteError, match=r"stopped: deskyard-lab\.dev1"):
         readiness.wait(PLAN, desktops=[PLAN.desktop("dev1")])
-    assert (machines.told.waits, list(machines.told.coming)) == ([], [])
+    assert (machines.queue.waits, list(machines.queue.coming)) == ([], [])

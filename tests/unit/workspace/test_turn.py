@@ -13,7 +13,7 @@ from tests.desktop.lab import planned
 
 PLAN = planned("dev1", "dev2")
 SECONDS = 30
-TOLD = threading.Event()
+NOTICED = threading.Event()
 
 
 @pytest.fixture
@@ -23,11 +23,11 @@ def said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
     def say(text: str) -> None:
         said.append(text)
-        TOLD.set()
+        NOTICED.set()
 
     monkeypatch.setenv("DESKYARD_HOME", str(tmp_path))
     monkeypatch.setattr(lock, "say", say)
-    TOLD.clear()
+    NOTICED.clear()
     return said
 
 
@@ -70,7 +70,7 @@ def test_second_task_waits_for_the_first_and_says_so(
         held.enter_context(first)
         has_it = both.enter_context(another(second))
         both.callback(held.close)
-        assert TOLD.wait(SECONDS)
+        assert NOTICED.wait(SECONDS)
         assert not has_it.is_set()
         held.close()
         assert has_it.wait(SECONDS)

@@ -120,7 +120,7 @@ def test_what_passes_is_tried_again_after_growing_pauses(monkeypatch: pytest.Mon
     cluster = Cluster(monkeypatch, LOCKED, failures=3)
     cluster.run()
     assert (cluster.tries, cluster.cleared) == (4, 3)
-    assert all(one <= pause <= 1.5 * one for one, pause in zip((5, 10, 20), cluster.pauses, strict=True))
+    assert all(least <= pause <= 1.5 * least for least, pause in zip((5, 10, 20), cluster.pauses, strict=True))
 
 
 def test_what_does_not_pass_is_told_after_a_bounded_number_of_tries(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +226,9 @@ def test_what_is_asked_for_has_to_run(
     monkeypatch: pytest.MonkeyPatch, stopped: list[str], desktop: str | None, what: str | None
 ) -> None:
     plan = planned("dev1", "dev2")
-    machines = {one.name: one.machine.domain for one in plan.desktops} | {"gateway": plan.gateway.machine.domain}
+    machines = {desktop.name: desktop.machine.domain for desktop in plan.desktops} | {
+        "gateway": plan.gateway.machine.domain
+    }
     monkeypatch.setattr(daemon, "answers", lambda: True)
     monkeypatch.setattr(running, "stopped_machines", lambda _: [machines[name] for name in stopped])
     if what is None:
@@ -297,7 +299,7 @@ def test_protection_is_lifted_of_the_named_desktop_alone(
     monkeypatch.setattr(made, "_select", lambda: stack)
     made.unprotect(asked)
     kept = [resource["urn"] for resource in resources if resource["protect"]]
-    assert kept == [_urn(disks[one], stack=name) for one in disks if asked is not None and one not in freed]
+    assert kept == [_urn(disks[disk], stack=name) for disk in disks if asked is not None and disk not in freed]
     assert written == [state]
 
 

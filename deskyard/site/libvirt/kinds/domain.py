@@ -241,13 +241,13 @@ def _replace_interfaces(machine: Any, devices: ElementTree.Element, wanted: list
     if not machine.isActive():
         return
     live = ElementTree.fromstring(machine.XMLDesc(0)).findall("./devices/interface")
-    known = {_interface(element)["mac"]: element for element in live}
-    for mac, element in known.items():
+    by_mac = {_interface(element)["mac"]: element for element in live}
+    for mac, element in by_mac.items():
         if mac not in {nic["mac"] for nic in wanted}:
             machine.detachDeviceFlags(ElementTree.tostring(element, encoding="unicode"), libvirt.VIR_DOMAIN_AFFECT_LIVE)
     for nic in wanted:
         xml = documents.interface(nic)
-        if nic["mac"] not in known:
+        if nic["mac"] not in by_mac:
             machine.attachDeviceFlags(xml, libvirt.VIR_DOMAIN_AFFECT_LIVE)
-        elif _interface(known[nic["mac"]]) != nic:
+        elif _interface(by_mac[nic["mac"]]) != nic:
             machine.updateDeviceFlags(xml, libvirt.VIR_DOMAIN_AFFECT_LIVE)

@@ -66,12 +66,12 @@ def quorum(facts: Facts, _: Site) -> Iterator[Finding]:
 def nodes(facts: Facts, site: Site) -> Iterator[Finding]:
     """The site's choice of nodes leads to nodes that are there and up."""
     estate, rule = facts.estate, site.cluster.nodes
-    known = {*estate.online, *estate.offline}
-    unknown = sorted({*rule.only, *rule.exclude} - known)
+    members = {*estate.online, *estate.offline}
+    unknown = sorted({*rule.only, *rule.exclude} - members)
     down = [name for name in estate.chosen if name in estate.offline]
     up = [name for name in estate.chosen if name in estate.online]
     if unknown:
-        mend = f"correct proxmox.nodes in the site's file; known: {', '.join(sorted(known)) or 'none'}"
+        mend = f"correct proxmox.nodes in the site's file; known: {', '.join(sorted(members)) or 'none'}"
         yield error("nodes", f"no such node: {', '.join(unknown)}", "a misspelt exclusion excludes nothing", mend)
     elif not up:
         yield error("nodes", "no chosen node is up", "nothing can run", "bring nodes back: pvecm nodes")
@@ -148,7 +148,7 @@ def _storage(facts: Facts, check: str, name: str, content: str) -> Iterator[Find
 def ids(facts: Facts, site: Site) -> Iterator[Finding]:
     """The range of ids is ours."""
     chosen = site.cluster.vm_ids
-    ours = {one.vmid for one in templates.read(facts.resources, site.cluster)}
+    ours = {template.vmid for template in templates.read(facts.resources, site.cluster)}
     foreign = sorted(
         int(row["vmid"])
         for row in facts.resources

@@ -59,11 +59,11 @@ def judge(facts: Facts, site: Site) -> list[Finding]:
 def report(findings: Sequence[Finding]) -> str:
     """The findings for people: what is not ok with its reason and remedy."""
     lines = []
-    for one in findings:
-        lines.append(f"{one.state:<8}{one.name:<18}{one.what}")
-        if one.state != "ok":
-            lines.append(f"{'':<26}{one.why}")
-            lines += [f"{'':<26}-> {line}" for line in one.mend.splitlines()]
-    counted = {state: sum(one.state == state for one in findings) for state in ("error", "warning", "ok")}
+    for finding in findings:
+        lines.append(f"{finding.state:<8}{finding.name:<18}{finding.what}")
+        if finding.state != "ok":
+            lines.append(f"{'':<26}{finding.why}")
+            lines += [f"{'':<26}-> {line}" for line in finding.mend.splitlines()]
+    counted = {state: sum(finding.state == state for finding in findings) for state in ("error", "warning", "ok")}
     lines.append(", ".join(f"{number} {state}" for state, number in counted.items()))
     return "\n".join(lines)

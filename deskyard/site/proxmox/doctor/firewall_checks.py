@@ -47,7 +47,7 @@ def program(facts: Facts, _: Site) -> Iterator[Finding]:
         versions = {node.packages.get(chosen, "") for node in facts.nodes.values()}
         shown = ", ".join(sorted(versions - {""}))
         what = f"{chosen} {shown or 'of a version that was not told'} on every node"
-        if chosen == NFTABLES and any(_numbers(one) < FILTERS_ADDRESSES for one in versions):
+        if chosen == NFTABLES and any(_numbers(version) < FILTERS_ADDRESSES for version in versions):
             what = f"{what}: before 1.2.0 its filter of addresses drops nothing, so Deskyard's own rules hold alone"
             why = f"one layer less stands behind them ({PAGE}, and 6336 at bugzilla.proxmox.com)"
             mend = f"apt install {NFTABLES}   # 1.2.0 or later; or pvesh set /nodes/NODE/firewall/options --nftables 0"

@@ -40,7 +40,7 @@ class Role:
 
     def names(self, version: Version) -> tuple[str, ...]:
         """The privileges that this version needs, sorted."""
-        return tuple(sorted(one.name for one in self.privileges if one.needed_by(version)))
+        return tuple(sorted(privilege.name for privilege in self.privileges if privilege.needed_by(version)))
 
 
 # Machines are reached through their pools: the token has no power over machines that are in no pool. Those of other
@@ -158,7 +158,9 @@ def needed(cluster: Cluster, version: Version) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for role in roles(cluster):
         reasons = found.setdefault(role.path, {})
-        reasons.update({one.name: one.reason for one in role.privileges if one.needed_by(version)})
+        reasons.update(
+            {privilege.name: privilege.reason for privilege in role.privileges if privilege.needed_by(version)}
+        )
     return found
 
 

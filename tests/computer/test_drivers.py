@@ -1,0 +1,294 @@
+"""Drivers for the vendors' computer-use tools on a real screen; the vendors' own types judge what they take and give.
+
+Gemini's functions have no types: they are as https://ai.google.dev/gemini-api/docs/computer-use describes them.
+"""
+
+import base64
+import io
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import pytest
+from anthropic.types.beta import BetaComputerMemberName, BetaComputerToolUseBlock
+from anthropic.types.beta.beta_tool_result_block_param import Content
+from deskyard_sdk import Desktop, DesktopError
+from deskyard_sdk.drivers import Anthropic, Gemini, OpenAI
+from openai.types.responses import ResponseComputerToolCall
+from openai.types.responses.response_input_item_param import ComputerCallOutput
+from PIL import Image
+from pydantic import TypeAdapter
+
+from tests.computer.desktop import HEIGHT, WIDTH, Person, Recorder, Service, XServer
+
+HALF = 512
+
+
+@pytest.fixture
+def desktop(service: Service) -> Iterator[Desktop]:
+    with Desktop.connect(service.url) as desktop:
+        yield desktop
+
+
+def size_of(data: str) -> tuple[int, int]:
+    """The size of a picture in base64."""
+    return Image.open(io.BytesIO(base64.b64decode(data))).size
+
+
+def place(recorder: Recorder, service: Service, x: int, y: int) -> tuple[int, int]:
+    """A pixel of the recorder's window on the screen."""
+    left, top, *_ = next(w["geometry"] for w in service.windows() if w["id"] == recorder.id)
+    return left + x, top + y
+
+
+class Claude:
+    """A model of Anthropic's: its calls and our results are checked by its package's types."""
+
+    def __init__(self, driver: Anthropic) -> None:
+        self.driver = driver
+
+    def toolset(self, name: str, **given: Any) -> list[dict[str, Any]]:
+        """Call a member of the toolset; what was answered."""
+        call = {"type": "tool_use", "id": "toolu_1", "name": name, "toolset_name": "computer", "input": given}
+        TypeAdapter[Any](BetaComputerToolUseBlock).validate_python(call)
+        return self.answered(call)
+
+    def computer(self, action: str, **given: Any) -> list[dict[str, Any]]:
+        """Call the one tool of before."""
+        return self.answered({"id": "toolu_1", "name": "computer", "input": {"action": action, **given}})
+
+    def answered(self, call: dict[str, Any]) -> list[dict[str, Any]]:
+        """The content of the result."""
+        result = self.driver.run(call)
+        assert (result["type"], result["tool_use_id"]) == ("tool_result", "toolu_1")
+        content: list[dict[str, Any]] = result["content"]
+        TypeAdapter(list[Content]).validate_python(content)
+        assert not result.get("is_error"), content
+        return content
+
+
+def test_claude_is_told_the_size_of_its_pictures_and_clicks_in_their_pixels(
+    service: Service, desktop: Desktop, recorder: Recorder
+) -> None:
+    claude = Claude(Anthropic(desktop, most=HALF))
+    tool = claude.driver.tool()
+    assert (tool["type"], tool["display_width_px"], tool["display_height_px"]) == ("computer_20251124", 512, 384)
+    (shown,) = claude.computer("screenshot")
+    assert size_of(shown["source"]["data"]) == (512, 384)
+    x, y = place(recorder, service, 40, 60)
+    (after,) = claude.computer("left_click", coordinate=[x // 2, y // 2])
+    assert after["type"] == "image"
+    claude.computer("double_click", coordinate=[x // 2, y // 2], text="ctrl+shift")
+    recorder.until(lambda: len(recorder.buttons()) == 3, "the clicks")
+    assert all(abs(across - 40) <= 1 and abs(down - 60) <= 1 for _, across, down in recorder.buttons())
+    assert [event.state & 5 for event in recorder.seen if type(event).__name__ == "ButtonPressEvent"] == [0, 5, 5]
+
+
+def test_claude_does_all_that_its_toolset_has(service: Service, desktop: Desktop, recorder: Recorder) -> None:
+    claude = Claude(Anthropic(desktop))
+    x, y = place(recorder, service, 30, 30)
+    at = {"coordinate": [x, y]}
+    calls: dict[str, dict[str, Any]] = {
+        "screenshot": {},
+        "zoom": {"region": [x, y, x + 50, y + 40]},
+        "mouse_move": at,
+        "cursor_position": {},
+        "left_click": at,
+        "right_click": {},
+        "middle_click": at,
+        "double_click": at,
+        "triple_click": {"text": "shift"},
+        "left_mouse_down": {},
+        "left_mouse_up": {},
+        "left_click_drag": {"start_coordinate": [x, y], "coordinate": [x + 20, y + 10]},
+        "scroll": {"scroll_direction": "down", "scroll_amount": 3, **at},
+        "key": {"text": "ctrl+shift+T", "repeat": 2},
+        "hold_key": {"text": "shift", "duration": 0},
+        "type": {"text": "Grüße"},
+        "wait": {"duration": 0},
+    }
+    assert set(calls) == set(get_args(BetaComputerMemberName))
+    answers = {name: claude.toolset(name, **given) for name, given in calls.items()}
+    assert answers["cursor_position"][0]["text"] == f"X={x},Y={y}"
+    assert size_of(answers["zoom"][0]["source"]["data"]) == (50, 40)
+    assert answers["left_click"] == [{"type": "text", "text": "left_click: done."}]
+    recorder.until(lambda: recorder.text.endswith("Grüße"), "the text")
+    pressed = [button for button, *_ in recorder.buttons()]
+    assert pressed == [1, 3, 2, 1, 1, 1, 1, 1, 1, 1, 5, 5, 5]
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [
+        ("left_click", {"coordinate": [WIDTH, 0]}, f"0 to {WIDTH - 1}"),
+        ("left_click", {"coordinate": [1]}, "2 whole numbers"),
+        ("key", {"text": "ctrl+nothing"}, "is no key"),
+        ("scroll", {"scroll_direction": "in", "scroll_amount": 1}, "up, down, left, right"),
+        ("hold_key", {"text": "a", "duration": 101}, "0 to 100"),
+        ("zoom", {"region": [5, 5, 5, 9]}, "x0 < x1"),
+        ("type", {}, "is missing"),
+        ("fly", {}, "is not known"),
+        ("cursor_position", {}, "not known yet"),
+    ],
+)
+def test_claude_reads_why_a_call_was_refused(desktop: Desktop, name: str, given: dict[str, Any], said: str) -> None:
+    result = Anthropic(desktop).run({"id": "toolu_1", "name": name, "input": given})
+    assert result["is_error"] is True
+    assert said in result["content"][0]["text"]
+
+
+def test_claude_waits_for_a_person(service: Service, desktop: Desktop, person: Person) -> None:
+    before = service.last()
+    person.tap()
+    service.wait("person.took", after=before)
+    result = Anthropic(desktop).run({"id": "toolu_1", "name": "type", "input": {"text": "x"}})
+    assert "person.left" in result["content"][0]["text"]
+
+
+def test_a_picture_that_the_service_forgot_is_taken_anew(
+    service: Service, desktop: Desktop, recorder: Recorder
+) -> None:
+    claude = Claude(Anthropic(desktop))
+    claude.toolset("screenshot")
+    service.part._shots._shots.clear()
+    x, y = place(recorder, service, 10, 10)
+    claude.toolset("left_click", coordinate=[x, y])
+    recorder.until(lambda: recorder.buttons() == [(1, 10, 10)], "the click")
+
+
+def computer_call(*actions: dict[str, Any], checks: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    """A call as the API sends it, checked by its package's types."""
+    call = {"type": "computer_call", "id": "cu_1", "call_id": "call_1", "status": "completed"}
+    whole = {**call, "actions": list(actions), "pending_safety_checks": checks or []}
+    ResponseComputerToolCall.model_validate(whole)
+    return whole
+
+
+def shown_by(output: dict[str, Any]) -> str:
+    """The picture of a result, which is checked by the package's types."""
+    TypeAdapter(ComputerCallOutput).validate_python(output)
+    assert output["call_id"] == "call_1"
+    kind, _, data = output["output"]["image_url"].partition(",")
+    assert kind == "data:image/png;base64"
+    return str(data)
+
+
+def test_openai_does_several_actions_in_one_call(service: Service, desktop: Desktop, recorder: Recorder) -> None:
+    driver = OpenAI(desktop)
+    assert size_of(shown_by(driver.run(computer_call({"type": "screenshot"})))) == (WIDTH, HEIGHT)
+    x, y = place(recorder, service, 20, 20)
+    at = {"x": x, "y": y}
+    output = driver.run(
+        computer_call(
+            {"type": "move", **at, "keys": ["SHIFT"]},
+            {"type": "click", "button": "left", **at},
+            {"type": "click", "button": "wheel", **at, "keys": ["CTRL"]},
+            {"type": "double_click", **at},
+            {"type": "drag", "path": [at, {"x": x + 5, "y": y + 5}]},
+            {"type": "scroll", "scroll_x": 0, "scroll_y": -240, **at},
+            {"type": "type", "text": "a"},
+            {"type": "keypress", "keys": ["SHIFT", "B"]},
+            {"type": "keypress", "keys": ["ENTER"]},
+            {"type": "wait"},
+        )
+    )
+    assert size_of(shown_by(output)) == (WIDTH, HEIGHT)
+    recorder.until(lambda: recorder.text == "aB\n", "the keys")
+    assert [button for button, *_ in recorder.buttons()] == [1, 2, 1, 1, 1, 4, 4]
+
+
+def test_openais_older_tool_has_one_action_and_a_size(service: Service, desktop: Desktop, recorder: Recorder) -> None:
+    driver = OpenAI(desktop, most=HALF)
+    tool = driver.tool("computer_use_preview")
+    assert (tool["display_width"], tool["display_height"], tool["environment"]) == (512, 384, "linux")
+    x, y = place(recorder, service, 20, 20)
+    call = computer_call() | {"actions": None, "action": {"type": "click", "button": "right", "x": x // 2, "y": y // 2}}
+    ResponseComputerToolCall.model_validate(call)
+    assert size_of(shown_by(driver.run(call))) == (512, 384)
+    recorder.until(lambda: [button for button, *_ in recorder.buttons()] == [3], "the click")
+
+
+def test_openai_is_answered_with_the_picture_and_the_reason_of_a_refusal(desktop: Desktop) -> None:
+    driver = OpenAI(desktop)
+    call = computer_call({"type": "click", "button": "left", "x": WIDTH, "y": 0})
+    with pytest.raises(DesktopError):
+        driver.run(call)
+    output, message = driver.answer(call)
+    shown_by(output)
+    assert f"0 to {WIDTH - 1}" in message["content"][0]["text"]
+    assert driver.answer(computer_call({"type": "screenshot"}))[1:] == []
+
+
+def test_what_a_person_must_agree_to_is_not_done_without(desktop: Desktop) -> None:
+    checks = [{"id": "sc_1", "code": "malicious_instructions", "message": "look"}]
+    call = computer_call({"type": "screenshot"}, checks=checks)
+    for confirm in (None, lambda call: False):
+        with pytest.raises(DesktopError) as refused:
+            OpenAI(desktop, confirm=confirm).run(call)
+        assert refused.value.field == "confirm"
+    output = OpenAI(desktop, confirm=lambda asked: asked == call).run(call)
+    assert output["acknowledged_safety_checks"] == checks
+
+
+class Bard:
+    """A model of Google's; what it answers is checked by hand."""
+
+    def __init__(self, driver: Gemini) -> None:
+        self.driver = driver
+
+    def __call__(self, name: str, **args: Any) -> dict[str, Any]:
+        answer = self.driver.run({"functionCall": {"id": "f1", "name": name, "args": args}})["functionResponse"]
+        assert (answer["id"], answer["name"]) == ("f1", name)
+        (part,) = answer["parts"]
+        assert part["inlineData"]["mimeType"] == "image/png"
+        assert size_of(part["inlineData"]["data"]) == (WIDTH, HEIGHT)
+        response: dict[str, Any] = answer["response"]
+        return response
+
+
+def grid(x: int, y: int) -> dict[str, int]:
+    """A pixel of the screen on the grid."""
+    return {"x": x * 1000 // WIDTH, "y": y * 1000 // HEIGHT}
+
+
+def test_gemini_clicks_on_its_grid_types_and_presses(service: Service, desktop: Desktop, recorder: Recorder) -> None:
+    gemini = Bard(Gemini(desktop))
+    assert gemini.driver.tool() == {"computerUse": {"environment": "ENVIRONMENT_BROWSER"}}
+    x, y = place(recorder, service, 100, 100)
+    assert gemini("click_at", **grid(x, y)) == {"url": ""}
+    gemini("hover_at", **grid(x, y))
+    gemini("type_text_at", **grid(x, y), text="Grüße")
+    gemini("type_text_at", **grid(x, y), text="x", press_enter=False, clear_before_typing=False)
+    gemini("key_combination", keys="Control+A")
+    gemini("scroll_at", **grid(x, y), direction="down", magnitude=400)
+    gemini("drag_and_drop", **grid(x, y), destination_x=grid(x + 20, 0)["x"], destination_y=grid(0, y)["y"])
+    gemini("scroll_document", direction="up")
+    gemini("go_back")
+    gemini("navigate", url="https://example.test/")
+    recorder.until(lambda: recorder.text.endswith("https://example.test/\n"), "the address")
+    # The recorder writes the letters of ctrl+a and ctrl+l, too.
+    assert recorder.text == "aGrüße\nxalhttps://example.test/\n"
+    pressed = [button for button, *_ in recorder.buttons()]
+    assert pressed == [1, 1, 1, 5, 5, 5, 1]
+    assert all(abs(across - 100) <= 1 and abs(down - 100) <= 1 for _, across, down in recorder.buttons())
+
+
+def test_gemini_reads_why_a_call_was_refused_and_sees_how_things_are(desktop: Desktop) -> None:
+    gemini = Bard(Gemini(desktop))
+    assert "0 to 999" in gemini("click_at", x=1000, y=0)["error"]
+    assert "args.text is missing" in gemini("type_text_at", x=1, y=1)["error"]
+    assert "use one of: click_at" in gemini("fly")["error"]
+    risky = {"safety_decision": {"decision": "require_confirmation", "explanation": "buys"}}
+    assert "confirm" in gemini("hover_at", x=1, y=1, **risky)["error"]
+    agreed = Bard(Gemini(desktop, confirm=lambda call: call["args"]["safety_decision"]["explanation"] == "buys"))
+    assert agreed("hover_at", x=1, y=1, **risky) == {"url": "", "safety_acknowledgement": "true"}
+
+
+def test_gemini_opens_a_browser_once(service: Service, desktop: Desktop, server: XServer) -> None:
+    browser = ["env", f"DISPLAY={server.display}", "xterm", "-class", "Chromium", "-T", "a browser"]
+    gemini = Bard(Gemini(desktop, browser=browser))
+    for _ in range(2):
+        assert gemini("open_web_browser") == {"url": ""}
+        (window,) = [window for window in service.windows() if window["class"] == "Chromium"]
+    before = service.last()
+    desktop.windows.close(window["id"])
+    service.wait("window.closed", match={"id": window["id"]}, after=before)

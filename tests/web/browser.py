@@ -1,0 +1,99 @@
+"""What a person does with the pages, by Selenium."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.select import Select
+
+from tests.web.stand_in import COOKIE, StandIn
+
+SECONDS = 20.0
+# Chromium writes each answer that is an error to its console: those are the API's refusals, which tests ask for.
+EXPECTED = "Failed to load resource"
+
+
+class Browser:
+    """The pages in Chromium."""
+
+    def __init__(self, driver: Any, server: StandIn) -> None:
+        self.driver = driver
+        self.server = server
+
+    def enrol(self) -> None:
+        """Sign in as Ada, by the link that enrols a passkey, unless that is done."""
+        self.driver.get_log("browser")
+        if self.server.sessions and self.driver.get_cookie(COOKIE):
+            return
+        self.open("/enrol#once")
+        self.click("Enrol")
+        self.wait("signed in", lambda: self.path() == "/")
+
+    def open(self, path: str) -> None:
+        self.driver.get("about:blank")
+        self.driver.get(self.server.url + path)
+
+    def path(self) -> str:
+        found: str = self.driver.current_url.removeprefix(self.server.url)
+        return found
+
+    def text(self) -> str:
+        found: str = self.driver.find_element(By.TAG_NAME, "body").text
+        return found
+
+    def script(self, code: str, *arguments: Any) -> Any:
+        return self.driver.execute_script(code, *arguments)
+
+    def wait(self, what: str, ready: Callable[[], Any]) -> Any:
+        """The first true answer of `ready`."""
+        end = time.monotonic() + SECONDS
+        while not (answer := ready()):
+            if time.monotonic() > end:
+                raise AssertionError(f"not within {SECONDS:.0f} s: {what}\n{self.path()}\n{self.text()}")
+            time.sleep(0.02)
+        return answer
+
+    def sees(self, text: str) -> None:
+        """Wait until the page shows a text."""
+        self.wait(f"the page shows {text!r}", lambda: text in self.text())
+
+    def sees_no(self, text: str) -> None:
+        self.wait(f"the page shows no {text!r}", lambda: text not in self.text())
+
+    def find(self, selector: str) -> Any:
+        """The first element that fits, waited for."""
+        found = self.wait(f"there is {selector}", lambda: self.driver.find_elements(By.CSS_SELECTOR, selector))
+        return found[0]
+
+    def all(self, selector: str) -> list[Any]:
+        found: list[Any] = self.driver.find_elements(By.CSS_SELECTOR, selector)
+        return found
+
+    def click(self, words: str) -> None:
+        """Click the button or link that says so, once it can be clicked."""
+        path = f"//*[self::button or self::a][contains(normalize-space(), '{words}') and not(@disabled)]"
+        found = self.wait(f"there is {words!r}", lambda: self.driver.find_elements(By.XPATH, path))
+        found[-1].click()
+
+    def type(self, selector: str, text: str) -> None:
+        found = self.find(selector)
+        found.clear()
+        found.send_keys(text)
+
+    def choose(self, selector: str, value: str) -> None:
+        Select(self.find(selector)).select_by_value(value)
+
+    def press(self, *keys: str) -> None:
+        """Keys, wherever the focus is."""
+        ActionChains(self.driver).send_keys(*keys).perform()
+
+    def complaints_are(self, expected: list[str]) -> None:
+        """The console holds these complaints, and no other: of the policy, and errors that were thrown."""
+        said = [entry["message"] for entry in self.driver.get_log("browser") if EXPECTED not in entry["message"]]
+        assert said == expected
+
+
+__all__ = ["Browser", "Keys"]

@@ -1,0 +1,323 @@
+"""The calls of the stand-in's API, one function each."""
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from tests.web.estate import Thing, ago, desktop
+from tests.web.passkeys import Refused
+
+if TYPE_CHECKING:
+    from tests.web.stand_in import StandIn
+
+OVER = ("done", "failed", "cancelled")
+PASSKEY = {"id": "passkey-1", "name": "Laptop", "createdAt": ago(days=3), "lastUsedAt": ago(minutes=5)}
+
+
+def problem(status: int, field: str, value: str, reason: str, remedy: str) -> Response:
+    """A refusal, as RFC 9457 and Deskyard have it."""
+    content = {"type": "about:blank", "title": reason, "status": status, "detail": reason, "field": field}
+    content |= {"value": value, "reason": reason, "remedy": remedy, "requestId": "r-1"}
+    return JSONResponse(content, status, media_type="application/problem+json")
+
+
+def page(request: Request, items: list[Thing]) -> Response:
+    """A part of a list, after the cursor."""
+    limit, start = int(request.query_params.get("limit", 100)), int(request.query_params.get("after", 0))
+    end = start + limit
+    return JSONResponse(
+        {"items": items[start:end], "nextCursor": str(end) if end < len(items) else None, "total": len(items)}
+    )
+
+
+def accepted(operation: Thing) -> Response:
+    """The answer to what takes long."""
+    return JSONResponse(operation, 202, headers={"Location": f"/api/operations/{operation['id']}"})
+
+
+def like(asked: Any, items: Any, **columns: str) -> list[Thing]:
+    """The items whose columns have the values that were asked for."""
+    return [
+        item
+        for item in list(items)
+        if all(not asked.get(name) or item[column] == asked.get(name) for name, column in columns.items())
+        and (
+            "name" not in item or (asked.get("q") or "").lower() in f"{item['name']} {item.get('workspaceId')}".lower()
+        )
+    ]
+
+
+async def me(_request: Request, _stand_in: "StandIn", _body: Any) -> Response:
+    person = {"id": "ada", "name": "Ada", "role": "admin"}
+    return JSONResponse({"person": person, "key": None, "scopes": ["admin"], "passkeys": [PASSKEY], "csrf": None})
+
+
+async def enrol_options(request: Request, stand_in: "StandIn", body: Any) -> Response:
+    if body["token"] != "once":
+        return problem(
+            403, "token", "", "the link was used, or is too old", "Ask for another: `./inv control.person NAME`"
+        )
+    return JSONResponse({"publicKey": stand_in.passkeys.creation(request), "person": {"name": "Ada"}})
+
+
+async def enrol(request: Request, stand_in: "StandIn", body: Any) -> Response:
+    return _let_in(request, stand_in, body, "webauthn.create")
+
+
+async def sign_in_options(request: Request, stand_in: "StandIn", _body: Any) -> Response:
+    return JSONResponse({"publicKey": stand_in.passkeys.request(request)})
+
+
+async def sign_in(request: Request, stand_in: "StandIn", body: Any) -> Response:
+    return _let_in(request, stand_in, body, "webauthn.get")
+
+
+def _let_in(request: Request, stand_in: "StandIn", body: Any, kind: str) -> Response:
+    try:
+        stand_in.passkeys.answered(request, body["credential"], kind)
+    except Refused as refused:
+        return problem(403, "credential", "", str(refused), "Try again")
+    response = JSONResponse({"person": {"name": "Ada"}})
+    stand_in.sessions.add("secret")
+    response.set_cookie("__Host-mission", "secret", secure=True, httponly=True, samesite="strict")
+    return response
+
+
+async def sign_out(_request: Request, stand_in: "StandIn", _body: Any) -> Response:
+    stand_in.sessions.clear()
+    return Response(status_code=204)
+
+
+async def desktops(request: Request, stand_in: "StandIn", _body: Any) -> Response:
+    found = like(
+        request.query_params, stand_in.estate.desktops.values(), workspace="workspaceId", state="state", tier="tier"
+    )
+    return page(request, found)
+
+
+async def desktop_of(request: Request, stand_in: "StandIn", _body: Any) -> Response:
+    found = stand_in.estate.desktops.get(request.path_params["id"])
+    return (
+        JSONResponse(found)
+        if found
+        else problem(404, "id", request.path_params["id"], "no such desktop", "Look at the list")
+    )
+
+
+async def create(_request: Request, stand_in: "StandIn", body: Any) -> Response:
+    estate = stand_in.estate
+    if body["name"] == "taken":
+        return problem(409, "name", "taken", "the workspace has a desktop of that name", "Choose another name")
+    made = desktop(body["workspaceId"], body["name"], tier=body["tier"], state="declared", address=None)
+    estate.desktops[made["id"]] = made
+    operation = estate.operation("desktop.create", made["workspaceId"], made["id"], position=2, why="team-01 is busy")
+    return accepted(operation)
+
+
+async def act(request: Request, stand_in: "StandIn", body: Any) -> Response:
+    found = stand_in.estate.desktops[request.path_params["id"]]
+    action = request.path_params["action"]
+    if action == "session":
+        result = {"link": "https://team-01.deskyard.localhost:9444/#ticket", "expiresAt": ago(seconds=-60)}
+        return accepted(
+            stand_in.estate.operation("desktop.session", found["workspaceId"], found["id"], state="done", result=result)
+        )
+    if action == "chat":
+        return _chat(stand_in, found, body)
+    return accepted(stand_in.estate.operation(f"desktop.{action}", found["workspaceId"], found["id"]))
+
+
+def _chat(stand_in: "StandIn", found: Thing, body: Any) -> Response:
+    estate = stand_in.estate
+    conversation = body.get("conversationId") or f"talk-{next(estate.numbers)}"
+    known = estate.conversations.setdefault(
+        conversation,
+        {
+            "id": conversation,
+            "desktopId": found["id"],
+            "title": body["message"][:60],
+            "createdAt": ago(),
+            "lastAt": ago(),
+            "messages": 0,
+        },
+    )
+    known["messages"] += 1
+    message = estate.message(conversation, "person", body["message"], state="queued")
+    answer = {"conversationId": conversation, "messageId": message["id"], "operationId": f"op-{next(estate.numbers)}"}
+    return JSONResponse(answer, 202)
+
+
+async def intents(request: Request, stand_in: "StandIn", body: Any) -> Response:
+    intent = {**body, "nonce": "n-1", "expiresAt": ago(seconds=-120), "person": "ada"}
+    text = f"Destroy desktop {body['target']} and all its data"
+    return JSONResponse({"intent": intent, "text": text, "publicKey": stand_in.passkeys.request(request)})
+
+
+async def destroy(request: Request, stand_in: "StandIn", body: Any) -> Response:
+    signed = (body or {}).get("intent")
+    if not signed:
+        return problem(403, "intent", "", "nobody signed it", "Sign it by your passkey")
+    try:
+        stand_in.passkeys.answered(request, signed["credential"], "webauthn.get")
+    except Refused as refused:
+        return problem(403, "intent", "", str(refused), "Sign it again")
+    found = stand_in.estate.desktops[request.path_params["id"]]
+    return accepted(stand_in.estate.operation("desktop.destroy", found["workspaceId"], found["id"]))
+
+
+async def workspaces(request: Request, stand_in: "StandIn", _body: Any) -> Response:
+    return page(request, list(stand_in.estate.workspaces.values()))
+
+
+async def workspace_of(request: Request, stand_in: "StandIn", _body: Any) -> Response:
+    found = stand_in.estate.workspaces.get(request.path_params["id"])
+    return JSONResponse(found) if found else problem(404, "id", request.path_params["id"], "no such workspace", "Look")
+
+
+async def act_on_workspace(request: Request, stand_in: "StandIn", _body: Any) -> Response:
+    name = request.path_params["id"]
+    return accepted(stand_in.estate.operation(f"workspace.{request.path_params['action']}", name))
+
+
+async def operations(request: Request, stand_in: "StandIn", _body: Any) -> Response:
+    columns = {"state": "state", "workspace": "workspaceId", "desktop": "desktopId"}
+    return page(request, like(request.query_params, reversed(stand_in.estate.operations.values()), **columns))
+
+
+async def operation_of(request: Request, stand_in: "StandIn", _body: Any) -> Response:
+    return JSONResponse(stand_in.estate.operations[request.path_params["id"]])
+
+
+async def log(request: Request, stand_in: "StandIn", _body: Any) -> Response:
+    after = int(request.query_params.get("after", 0))
+    lines = stand_in.estate.logs[request.path_params["id"]]
+    return JSONResponse({"items": [line for line in lines if line["number"] > after]})
+
+
+async def cancel(request: Request, stand_in: "StandIn", _body: Any) -> Response:
+    stand_in.estate.advance(request.path_params["id"], state="cancelled", endedAt=ago())
+    return JSONResponse(stand_in.estate.operations[request.path_params["id"]])
+
+
+async def retry(request: Request, stand_in: "StandIn", _body: Any) -> Response:
+    old = stand_in.estate.operations[request.path_params["id"]]
+    return accepted(stand_in.estate.operation(old["kind"], old["workspaceId"], old["desktopId"]))
+
+
+async def conversations(request: Request, stand_in: "StandIn", _body: Any) -> Response:
+    found = like(request.query_params, reversed(stand_in.estate.conversations.values()), desktop="desktopId")
+    q = request.query_params.get("q", "").lower()
+    texts = {item["id"]: item["title"].lower() for item in found}
+    for message in stand_in.estate.messages.values():
+        texts[message["conversationId"]] = texts.get(message["conversationId"], "") + message["text"].lower()
+    return page(request, [item for item in found if q in texts[item["id"]]])
+
+
+async def messages(request: Request, stand_in: "StandIn", _body: Any) -> Response:
+    conversation = request.path_params["id"]
+    return JSONResponse(
+        {"items": [item for item in stand_in.estate.messages.values() if item["conversationId"] == conversation]}
+    )
+
+
+async def interrupt(_request: Request, _stand_in: "StandIn", _body: Any) -> Response:
+    return JSONResponse({}, 202)
+
+
+async def fleet(_request: Request, stand_in: "StandIn", body: Any) -> Response:
+    asked = body["selector"]
+    ids = asked.get("ids")
+    every = stand_in.estate.desktops.values()
+    found = [item for item in every if ids is None or item["id"] in ids]
+    found = like(asked, found, workspace="workspaceId", state="state", tier="tier")
+    if len(found) != body["expectedCount"]:
+        return problem(
+            409, "expectedCount", str(body["expectedCount"]), f"{len(found)} desktops are so now", "Look again"
+        )
+    names = [item["id"] for item in found]
+    return JSONResponse({"count": len(found), "desktops": names, "operations": [] if body["dryRun"] else ["op-0"]})
+
+
+async def keys(request: Request, _stand_in: "StandIn", _body: Any) -> Response:
+    key: Thing = {"id": "key-1", "name": "ci", "scopes": ["desktops:read", "desktops:write"], "workspaces": ["team-01"]}
+    key |= {"createdAt": ago(days=20), "expiresAt": ago(days=-70), "lastUsedAt": ago(hours=1), "revokedAt": None}
+    return page(request, [key])
+
+
+async def people(request: Request, _stand_in: "StandIn", _body: Any) -> Response:
+    return page(request, [{"id": "ada", "name": "Ada", "role": "admin", "passkeys": 1, "createdAt": ago(days=20)}])
+
+
+async def sessions(request: Request, _stand_in: "StandIn", _body: Any) -> Response:
+    found = {
+        "id": "s-1",
+        "person": "Ada",
+        "createdAt": ago(hours=3),
+        "seenAt": ago(seconds=5),
+        "agent": "Chromium",
+        "current": True,
+    }
+    other = {**found, "id": "s-2", "agent": "Firefox", "current": False}
+    return page(request, [found, other])
+
+
+async def gone(_request: Request, _stand_in: "StandIn", _body: Any) -> Response:
+    return Response(status_code=204)
+
+
+async def audit(request: Request, _stand_in: "StandIn", _body: Any) -> Response:
+    entries: list[Thing] = [
+        {
+            "number": number,
+            "at": ago(minutes=240 - number),
+            "actor": "Ada",
+            "action": "desktop.start",
+            "target": f"team-01.desk-{number}",
+            "detail": None,
+            "hash": hashlib.sha256(str(number).encode()).hexdigest(),
+        }
+        for number in range(240, 0, -1)
+    ]
+    return page(request, entries)
+
+
+async def verify(_request: Request, _stand_in: "StandIn", _body: Any) -> Response:
+    head = hashlib.sha256(b"240").hexdigest()
+    return JSONResponse({"ok": True, "entries": 240, "head": head, "problem": None})
+
+
+ROUTES = (
+    ("GET", "/api/me", me),
+    ("POST", "/api/enrol/options", enrol_options),
+    ("POST", "/api/enrol", enrol),
+    ("POST", "/api/sign-in/options", sign_in_options),
+    ("POST", "/api/sign-in", sign_in),
+    ("POST", "/api/sign-out", sign_out),
+    ("GET", "/api/desktops", desktops),
+    ("POST", "/api/desktops", create),
+    ("GET", "/api/desktops/{id}", desktop_of),
+    ("DELETE", "/api/desktops/{id}", destroy),
+    ("POST", "/api/desktops/{id}/{action}", act),
+    ("POST", "/api/intents", intents),
+    ("GET", "/api/workspaces", workspaces),
+    ("GET", "/api/workspaces/{id}", workspace_of),
+    ("POST", "/api/workspaces/{id}/{action}", act_on_workspace),
+    ("GET", "/api/operations", operations),
+    ("GET", "/api/operations/{id}", operation_of),
+    ("GET", "/api/operations/{id}/log", log),
+    ("POST", "/api/operations/{id}/cancel", cancel),
+    ("POST", "/api/operations/{id}/retry", retry),
+    ("GET", "/api/conversations", conversations),
+    ("GET", "/api/conversations/{id}/messages", messages),
+    ("POST", "/api/conversations/{id}/interrupt", interrupt),
+    ("POST", "/api/fleet/actions", fleet),
+    ("GET", "/api/keys", keys),
+    ("DELETE", "/api/keys/{id}", gone),
+    ("GET", "/api/people", people),
+    ("GET", "/api/sessions", sessions),
+    ("DELETE", "/api/sessions/{id}", gone),
+    ("GET", "/api/audit", audit),
+    ("GET", "/api/audit/verify", verify),
+)

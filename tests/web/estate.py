@@ -1,0 +1,179 @@
+"""What the stand-in of Mission Control's API has in memory, and who hears of its changes."""
+
+import asyncio
+import itertools
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+Thing = dict[str, Any]
+STATES = ("ready", "ready", "ready", "ready", "stopped", "booting", "error")
+TIERS = (
+    {"name": "free", "vcpus": 1, "memoryGib": 2, "diskGib": 20},
+    {"name": "pro", "vcpus": 4, "memoryGib": 8, "diskGib": 60},
+)
+
+
+def ago(**span: float) -> str:
+    """A moment of the past, as the API writes it."""
+    return (datetime.now(UTC) - timedelta(**span)).isoformat().replace("+00:00", "Z")
+
+
+def desktop(workspace: str, name: str, **known: Any) -> Thing:
+    """A desktop as the API shows it."""
+    return {
+        "id": f"{workspace}.{name}",
+        "name": name,
+        "workspaceId": workspace,
+        "tier": "free",
+        "image": "agent",
+        "address": "10.80.0.10",
+        "state": "ready",
+        "stateAt": ago(minutes=42),
+        "detail": None,
+        "wanted": "running",
+        "routes": ["desktop", "terminal"],
+        "operation": None,
+        "generation": 1,
+        "lastChatAt": None,
+        "session": None,
+        **known,
+    }
+
+
+def workspace(name: str, **known: Any) -> Thing:
+    """A workspace as the API shows it."""
+    return {
+        "id": name,
+        "name": name,
+        "site": "local",
+        "url": f"https://{name}.deskyard.localhost:9444",
+        "state": "ready",
+        "egress": "list",
+        "egressAllow": ["pypi.org", "*.debian.org", "registry.npmjs.org"],
+        "image": "agent",
+        "tiers": list(TIERS),
+        "keys": ["anthropic", "github"],
+        "desktops": 0,
+        "declared": True,
+        "problem": None,
+        "seenAt": ago(seconds=20),
+        **known,
+    }
+
+
+@dataclass
+class Estate:
+    """Everything by its id, the events so far, and a queue for each browser that listens."""
+
+    desktops: dict[str, Thing] = field(default_factory=dict)
+    workspaces: dict[str, Thing] = field(default_factory=dict)
+    operations: dict[str, Thing] = field(default_factory=dict)
+    conversations: dict[str, Thing] = field(default_factory=dict)
+    messages: dict[str, Thing] = field(default_factory=dict)
+    logs: dict[str, list[Thing]] = field(default_factory=dict)
+    events: list[tuple[int, str, Thing]] = field(default_factory=list)
+    listeners: set["asyncio.Queue[tuple[int, str, Thing] | None]"] = field(default_factory=set)
+    loop: asyncio.AbstractEventLoop | None = None
+    numbers: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
+
+    def fill(self, workspaces: int, desktops: int) -> None:
+        """A fleet of so many desktops in each of so many workspaces, in all states."""
+        for number in range(workspaces):
+            name = f"team-{number + 1:02}"
+            self.workspaces[name] = workspace(name, desktops=desktops)
+            for index in range(desktops):
+                state = STATES[(number + index) % len(STATES)]
+                found = desktop(name, f"desk-{index + 1}", state=state, tier=TIERS[index % 2]["name"])
+                self.desktops[found["id"]] = {**found, "address": f"10.80.{number}.{index % 250 + 2}"}
+
+    def tell(self, event: str, data: Thing) -> None:
+        """Send an event to all who listen; from any thread."""
+        entry = (next(self.numbers), event, data)
+        self.events.append(entry)
+        self._send(entry)
+
+    def hang_up(self) -> None:
+        """End the stream of events for all who listen, as a restart does."""
+        self._send(None)
+
+    def change(self, desktop_id: str, **news: Any) -> None:
+        """Change a desktop, and tell."""
+        known = self.desktops[desktop_id]
+        self.desktops[desktop_id] = {**known, "stateAt": ago(), "generation": known["generation"] + 1, **news}
+        self.tell("desktop", self.desktops[desktop_id])
+
+    def operation(self, kind: str, workspace_id: str, desktop_id: str | None = None, **known: Any) -> Thing:
+        """A new operation, queued, as all are told."""
+        found = {
+            "id": f"op-{next(self.numbers)}",
+            "kind": kind,
+            "workspaceId": workspace_id,
+            "desktopId": desktop_id,
+            "state": "queued",
+            "actor": "Ada",
+            "createdAt": ago(),
+            "startedAt": None,
+            "endedAt": None,
+            "attempt": 1,
+            "position": 1,
+            "why": None,
+            "progress": None,
+            "result": None,
+            "problem": None,
+            **known,
+        }
+        self.operations[found["id"]] = found
+        self.logs[found["id"]] = []
+        self._show(found)
+        return found
+
+    def advance(self, operation_id: str, **news: Any) -> None:
+        """Change an operation, and tell; its desktop shows it until it is over."""
+        found = self.operations[operation_id] = {**self.operations[operation_id], "position": None, **news}
+        self._show(found)
+
+    def log(self, operation_id: str, line: str) -> None:
+        """Add a line to an operation's log, and tell."""
+        entry = {"number": len(self.logs[operation_id]) + 1, "at": ago(), "line": line}
+        self.logs[operation_id].append(entry)
+        self.tell("operation.log", {"operationId": operation_id, **entry})
+        self.advance(operation_id, state="running", progress=line)
+
+    def message(self, conversation_id: str, role: str, text: str, **known: Any) -> Thing:
+        """A message of a conversation, as all are told."""
+        found = {
+            "id": f"message-{next(self.numbers)}",
+            "conversationId": conversation_id,
+            "role": role,
+            "author": "Ada" if role == "person" else "openclaw",
+            "text": text,
+            "state": "done",
+            "at": ago(),
+            "operationId": None,
+            "problem": None,
+            **known,
+        }
+        self.messages[found["id"]] = found
+        self.tell("message", found)
+        return found
+
+    def write(self, message_id: str, **news: Any) -> None:
+        """Change a message, and tell."""
+        self.messages[message_id] = {**self.messages[message_id], **news}
+        self.tell("message", self.messages[message_id])
+
+    def _send(self, entry: tuple[int, str, Thing] | None) -> None:
+        def put() -> None:
+            for queue in self.listeners:
+                queue.put_nowait(entry)
+
+        if self.loop:
+            self.loop.call_soon_threadsafe(put)
+
+    def _show(self, operation: Thing) -> None:
+        self.tell("operation", operation)
+        over = operation["state"] in ("done", "failed", "cancelled")
+        if operation["desktopId"] in self.desktops:
+            self.desktops[operation["desktopId"]]["operation"] = None if over else operation
+            self.tell("desktop", self.desktops[operation["desktopId"]])

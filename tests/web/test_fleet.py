@@ -1,0 +1,116 @@
+"""The fleet's page: ten thousand rows that are alive."""
+
+from selenium.webdriver.common.by import By
+
+from tests.web.browser import Browser, Keys
+from tests.web.estate import Estate
+from tests.web.stand_in import StandIn
+
+ROWS = "[role=row][id]"
+
+
+def names(browser: Browser) -> list[str]:
+    found: list[str] = browser.script(f"return [...document.querySelectorAll('{ROWS}')].map((row) => row.id.slice(4))")
+    return found
+
+
+def test_ten_thousand_rows_are_shown_scrolled_and_kept_alive(browser: Browser, estate: Estate) -> None:
+    estate.fill(workspaces=20, desktops=500)
+    browser.open("/")
+    browser.find("[role=grid][aria-rowcount='10001']")
+    assert len(names(browser)) < 60
+    assert names(browser)[0] == "team-01.desk-1"
+
+    estate.change("team-01.desk-1", state="io-error", detail="the disk of the host is full")
+    browser.sees("the disk of the host is full")
+
+    browser.script("document.querySelector('.view').scrollTop = 1e9")
+    browser.wait("the last row", lambda: "team-20.desk-500" in names(browser))
+    assert len(names(browser)) < 60
+    estate.tell("desktop", {"id": "team-20.desk-500", "gone": True})
+    browser.sees("9,999 ")
+    browser.wait("the row is gone", lambda: "team-20.desk-500" not in names(browser))
+
+
+def test_the_filter_is_in_the_address_and_read_from_it(browser: Browser, estate: Estate) -> None:
+    estate.fill(workspaces=3, desktops=20)
+    browser.open("/?workspace=team-02&state=stopped")
+    browser.wait("only those", lambda: names(browser) and all(name.startswith("team-02.") for name in names(browser)))
+    browser.press("/", "desk-1")
+    browser.wait("the address", lambda: browser.path() == "/?workspace=team-02&state=stopped&q=desk-1")
+    stopped = [
+        one["id"] for one in estate.desktops.values() if one["state"] == "stopped" and "team-02.desk-1" in one["id"]
+    ]
+    browser.wait("both filters", lambda: sorted(names(browser)) == sorted(stopped))
+    estate.change(stopped[0], state="ready")
+    browser.wait("what is no longer so leaves", lambda: stopped[0] not in names(browser))
+
+
+def test_desktops_are_chosen_and_opened_by_the_keyboard(browser: Browser, estate: Estate) -> None:
+    estate.fill(workspaces=1, desktops=5)
+    browser.open("/")
+    browser.sees("5 desktops")
+    browser.press("j", "j", "x", "k", "x")
+    browser.sees("2 chosen")
+    browser.press(Keys.ESCAPE)
+    browser.sees_no("2 chosen")
+    browser.press("j", Keys.ENTER)
+    browser.wait("its page", lambda: browser.path() == "/desktops/team-01.desk-2")
+
+
+def test_an_action_on_many_shows_them_before_and_sends_their_count(
+    browser: Browser, estate: Estate, server: StandIn
+) -> None:
+    estate.fill(workspaces=1, desktops=30)
+    browser.open("/?state=ready")
+    browser.find(f"{ROWS} input").click()
+    browser.sees("1 chosen")
+    browser.click("Choose all")
+    browser.click("stop")
+    ready = sum(one["state"] == "ready" for one in estate.desktops.values())
+    browser.sees(f"Stop {ready} desktops?")
+    browser.sees("Programs that run on them end")
+    tried = {"action": "stop", "selector": {"state": "ready"}, "expectedCount": ready, "dryRun": True}
+    assert server.asked("POST", "/api/fleet/actions") == [tried]
+    browser.find("dialog .primary").click()
+    browser.sees_no("chosen")
+    assert server.asked("POST", "/api/fleet/actions")[1] == {**tried, "dryRun": False}
+
+
+def test_an_action_is_not_done_when_the_fleet_is_another_meanwhile(
+    browser: Browser, estate: Estate, server: StandIn
+) -> None:
+    estate.fill(workspaces=1, desktops=3)
+    browser.open("/?state=ready")
+    browser.find(f"{ROWS} input").click()
+    browser.click("Choose all")
+    browser.sees("3 chosen")
+    estate.desktops["team-01.desk-1"]["state"] = "stopped"
+    browser.click("restart")
+    browser.sees("2 desktops are so now")
+    assert browser.all("dialog") == []
+
+
+def test_an_empty_fleet_names_the_next_step(browser: Browser, estate: Estate) -> None:
+    browser.open("/")
+    browser.sees("./inv demo --yes")
+    estate.fill(workspaces=1, desktops=0)
+    estate.tell("workspace", estate.workspaces["team-01"])
+    browser.sees("Make the first one")
+
+
+def test_a_cut_is_told_with_the_age_of_what_is_shown_and_healed(
+    browser: Browser, estate: Estate, server: StandIn
+) -> None:
+    estate.fill(workspaces=1, desktops=2)
+    browser.open("/")
+    browser.sees("live")
+    server.away = True
+    estate.hang_up()
+    browser.sees("Not connected to Mission Control. What you see is")
+    del estate.desktops["team-01.desk-1"]
+    server.away = False
+    browser.find("[role=status] button").click()
+    browser.sees_no("Not connected")
+    browser.wait("what happened meanwhile", lambda: names(browser) == ["team-01.desk-2"])
+    assert browser.driver.find_element(By.CSS_SELECTOR, ".live").text == "live"

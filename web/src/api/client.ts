@@ -1,0 +1,84 @@
+// Every request of the pages: JSON there and back, and one kind of error.
+import type { Page, ProblemDetails } from "./types";
+
+const SECONDS = 40;
+
+/** A refusal of the API, or its silence, in the words that a page shows. */
+export class ApiError extends Error {
+  constructor(
+    readonly status: number,
+    readonly problem: ProblemDetails,
+  ) {
+    super(problem.reason);
+  }
+}
+
+/** Called once for each answer that says that nobody is signed in. */
+export const signedOut = { handler: (): void => undefined };
+
+// A request that got no answer may have been done: sent again, it carries the same key, and the API does it once.
+const unanswered = new Map<string, string>();
+
+export const get = <T>(path: string): Promise<T> => request<T>("GET", path);
+export const post = <T>(path: string, body: unknown = {}): Promise<T> => request<T>("POST", path, body);
+export const del = <T>(path: string, body?: unknown): Promise<T> => request<T>("DELETE", path, body);
+
+/** One page of a list; `filter` holds what is asked for, empty values left out. */
+export function list<T>(path: string, filter: Record<string, string | number | null | undefined>): Promise<Page<T>> {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(filter)) {
+    if (value !== null && value !== undefined && value !== "") query.set(name, String(value));
+  }
+  return get<Page<T>>(`${path}?${query}`);
+}
+
+/** What a page shows of anything that was thrown. */
+export function problemOf(error: unknown): ProblemDetails {
+  if (error instanceof ApiError) return error.problem;
+  return { reason: error instanceof Error ? error.message : String(error) };
+}
+
+async function request<T>(method: string, path: string, body?: unknown): Promise<T> {
+  const text = body === undefined ? undefined : JSON.stringify(body);
+  const sameAction = `${method} ${path} ${text}`;
+  const headers: Record<string, string> = { Accept: "application/json" };
+  if (text !== undefined) headers["Content-Type"] = "application/json";
+  if (method !== "GET") {
+    headers["X-Deskyard"] = "1";
+    headers["Idempotency-Key"] = unanswered.get(sameAction) ?? crypto.randomUUID();
+    unanswered.set(sameAction, headers["Idempotency-Key"]);
+  }
+  const response = await send(path, { method, headers, body: text });
+  unanswered.delete(sameAction);
+  if (response.status === 401 && !path.startsWith("/api/sign-in")) signedOut.handler();
+  if (!response.ok) throw new ApiError(response.status, await problemIn(response));
+  return (response.status === 204 ? undefined : await response.json()) as T;
+}
+
+async function send(path: string, init: RequestInit): Promise<Response> {
+  try {
+    return await fetch(path, {
+      ...init,
+      credentials: "same-origin",
+      cache: "no-store",
+      redirect: "error",
+      signal: AbortSignal.timeout(SECONDS * 1000),
+    });
+  } catch {
+    throw new ApiError(0, {
+      field: "network",
+      value: path.split("?")[0],
+      reason: "Mission Control did not answer",
+      remedy: "Try again; if it stays away, look at `./inv control.status` on its host",
+    });
+  }
+}
+
+async function problemIn(response: Response): Promise<ProblemDetails> {
+  try {
+    const said = (await response.json()) as ProblemDetails & { title?: string; detail?: string };
+    return { ...said, reason: said.reason ?? said.detail ?? said.title ?? `status ${response.status}` };
+  } catch {
+    return { reason: `Mission Control answered with status ${response.status} and no explanation` };
+  }
+}

@@ -1,0 +1,186 @@
+// What the API answers, as its OpenAPI document has it.
+
+export interface ProblemDetails {
+  field?: string | null;
+  value?: string | null;
+  reason: string;
+  remedy?: string | null;
+  requestId?: string | null;
+}
+
+export interface Page<T> {
+  items: T[];
+  nextCursor: string | null;
+  total?: number | null;
+}
+
+export type OperationState = "queued" | "running" | "waiting" | "done" | "failed" | "cancelled";
+
+export interface Operation {
+  id: string;
+  kind: string;
+  workspaceId: string;
+  desktopId: string | null;
+  state: OperationState;
+  actor: string;
+  createdAt: string;
+  startedAt: string | null;
+  endedAt: string | null;
+  attempt: number;
+  position: number | null;
+  why: string | null;
+  progress: string | null;
+  result: Record<string, unknown> | null;
+  problem: ProblemDetails | null;
+}
+
+export type DesktopState =
+  | "declared"
+  | "provisioning"
+  | "booting"
+  | "ready"
+  | "stopping"
+  | "stopped"
+  | "paused"
+  | "error"
+  | "io-error"
+  | "unknown";
+
+export interface Desktop {
+  id: string;
+  name: string;
+  workspaceId: string;
+  tier: string;
+  image: string;
+  address: string | null;
+  state: DesktopState;
+  stateAt: string;
+  detail: string | null;
+  wanted: "running" | "off" | "paused" | null;
+  routes: string[];
+  operation: Operation | null;
+  generation: number;
+  lastChatAt: string | null;
+}
+
+export interface Tier {
+  name: string;
+  vcpus: number;
+  memoryGib: number;
+  diskGib: number;
+}
+
+export interface Workspace {
+  id: string;
+  name: string;
+  site: string;
+  url: string | null;
+  state: "ready" | "not ready" | "absent" | "stopped" | "unknown";
+  egress: string;
+  egressAllow: string[];
+  image: string;
+  tiers: Tier[];
+  keys: string[];
+  desktops: number;
+  declared: boolean;
+  problem: ProblemDetails | null;
+  seenAt: string | null;
+}
+
+export interface Conversation {
+  id: string;
+  desktopId: string;
+  title: string;
+  createdAt: string;
+  lastAt: string;
+  messages: number;
+}
+
+export interface Message {
+  id: string;
+  conversationId: string;
+  role: "person" | "agent";
+  author: string;
+  text: string;
+  state: "queued" | "sent" | "streaming" | "done" | "failed" | "interrupted";
+  at: string;
+  operationId: string | null;
+  problem: ProblemDetails | null;
+}
+
+export interface LogLine {
+  number: number;
+  at: string | null;
+  line: string;
+}
+
+export interface Passkey {
+  id: string;
+  name: string;
+  createdAt: string;
+  lastUsedAt: string | null;
+}
+
+export interface Me {
+  person: { id: string; name: string; role: string } | null;
+  key: { id: string; name: string } | null;
+  scopes: string[];
+  passkeys: Passkey[];
+}
+
+export interface ApiKey {
+  id: string;
+  name: string;
+  scopes: string[];
+  workspaces: string[] | null;
+  createdAt: string;
+  expiresAt: string | null;
+  lastUsedAt: string | null;
+  revokedAt: string | null;
+}
+
+export interface Person {
+  id: string;
+  name: string;
+  role: string;
+  passkeys: number;
+  createdAt: string;
+}
+
+export interface Session {
+  id: string;
+  person: string;
+  createdAt: string;
+  seenAt: string;
+  agent: string;
+  current: boolean;
+}
+
+export interface AuditEntry {
+  number: number;
+  at: string;
+  actor: string;
+  action: string;
+  target: string;
+  detail: unknown;
+  hash: string;
+}
+
+export interface AuditVerdict {
+  ok: boolean;
+  entries: number;
+  head: string;
+  problem: ProblemDetails | string | null;
+}
+
+export interface FleetAnswer {
+  count: number;
+  desktops: string[];
+  operations: string[];
+}
+
+export interface Intent {
+  intent: Record<string, unknown>;
+  text: string;
+  publicKey: PublicKeyCredentialRequestOptionsJSON;
+}

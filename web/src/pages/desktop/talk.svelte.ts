@@ -1,0 +1,70 @@
+import { get, list, post, problemOf } from "../../api/client";
+import type { Conversation, Message, Operation, ProblemDetails } from "../../api/types";
+import { estate } from "../../state/estate.svelte";
+
+/** What is said to a desktop's agent, and what was done to the desktop: its conversations and operations. */
+export class Talk {
+  conversations = $state.raw<Conversation[]>([]);
+  current = $state<string | null>(null);
+  loaded = $state(false);
+  problem = $state.raw<ProblemDetails | null>(null);
+
+  constructor(readonly desktopId: string) {}
+
+  readonly messages = $derived(estate.messages.all().filter((message) => message.conversationId === this.current));
+  readonly busy = $derived(this.messages.some((message) => ["queued", "sent", "streaming"].includes(message.state)));
+
+  load(): void {
+    const since = performance.now();
+    void this.#try(async () => {
+      const page = await list<Conversation>("/api/conversations", { desktop: this.desktopId, limit: 50 });
+      this.conversations = page.items;
+      this.current ??= page.items[0]?.id ?? null;
+      this.loaded = true;
+      await this.#history();
+    });
+    void this.#try(async () => {
+      const page = await list<Operation>("/api/operations", { desktop: this.desktopId, limit: 100 });
+      estate.operations.merge(page.items, since);
+    });
+  }
+
+  /** Show another conversation, or begin a new one by null. */
+  show(conversationId: string | null): void {
+    this.current = conversationId;
+    void this.#try(() => this.#history());
+  }
+
+  /** Whether the message is stored: then it is sent, whatever happens here. */
+  send(message: string): Promise<boolean> {
+    return this.#try(async () => {
+      const asked = this.current ? { message, conversationId: this.current } : { message };
+      const answer = await post<{ conversationId: string }>(`/api/desktops/${this.desktopId}/chat`, asked);
+      if (this.current === answer.conversationId) return;
+      this.current = answer.conversationId;
+      this.load();
+    });
+  }
+
+  interrupt(): Promise<boolean> {
+    return this.#try(() => post(`/api/conversations/${this.current}/interrupt`));
+  }
+
+  async #history(): Promise<void> {
+    if (!this.current) return;
+    const since = performance.now();
+    const page = await get<{ items: Message[] }>(`/api/conversations/${this.current}/messages`);
+    estate.messages.merge(page.items, since);
+  }
+
+  async #try(act: () => Promise<unknown>): Promise<boolean> {
+    this.problem = null;
+    try {
+      await act();
+      return true;
+    } catch (error) {
+      this.problem = problemOf(error);
+      return false;
+    }
+  }
+}

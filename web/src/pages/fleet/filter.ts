@@ -1,0 +1,43 @@
+// What the fleet's page shows of all desktops: kept in the address, and understood by the API in the same way.
+import type { Desktop } from "../../api/types";
+
+export interface Filter {
+  q: string;
+  workspace: string;
+  state: string;
+  tier: string;
+}
+
+export const NAMES = ["q", "workspace", "state", "tier"] as const;
+
+export function filterIn(query: URLSearchParams): Filter {
+  const [q, workspace, state, tier] = NAMES.map((name) => query.get(name) ?? "");
+  return { q: q ?? "", workspace: workspace ?? "", state: state ?? "", tier: tier ?? "" };
+}
+
+export function isFiltered(filter: Filter): boolean {
+  return NAMES.some((name) => filter[name] !== "");
+}
+
+/** Whether a desktop passes, but for one property: of that, all values are counted. */
+export function passes(desktop: Desktop, filter: Filter, but: keyof Filter | "" = ""): boolean {
+  const q = filter.q.toLowerCase();
+  return (
+    (but === "workspace" || !filter.workspace || desktop.workspaceId === filter.workspace) &&
+    (but === "state" || !filter.state || desktop.state === filter.state) &&
+    (but === "tier" || !filter.tier || desktop.tier === filter.tier) &&
+    (!q || desktop.name.toLowerCase().includes(q) || desktop.workspaceId.toLowerCase().includes(q))
+  );
+}
+
+/** How many desktops have each value of a property. */
+export function counted(desktops: Desktop[], value: (desktop: Desktop) => string): [string, number][] {
+  const counts = new Map<string, number>();
+  for (const desktop of desktops) counts.set(value(desktop), (counts.get(value(desktop)) ?? 0) + 1);
+  return [...counts].sort((left, right) => right[1] - left[1]);
+}
+
+/** The filter as the API's selector has it. */
+export function selectorOf(filter: Filter): Record<string, string> {
+  return Object.fromEntries(NAMES.filter((name) => filter[name]).map((name) => [name, filter[name]]));
+}

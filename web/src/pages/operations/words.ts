@@ -1,0 +1,40 @@
+// Operations in the words of a person.
+import type { Operation } from "../../api/types";
+
+const KINDS: Record<string, string> = {
+  "desktop.create": "create",
+  "desktop.start": "start",
+  "desktop.stop": "stop",
+  "desktop.restart": "restart",
+  "desktop.destroy": "destroy",
+  "desktop.session": "open the screen",
+  "desktop.chat": "message",
+  "workspace.up": "bring up",
+  "workspace.start": "start",
+  "workspace.stop": "stop",
+};
+
+export function kindOf(operation: Operation): string {
+  return KINDS[operation.kind] ?? operation.kind;
+}
+
+export function targetOf(operation: Operation): string {
+  return operation.desktopId ?? operation.workspaceId;
+}
+
+export function isOver(operation: Operation): boolean {
+  return ["done", "failed", "cancelled"].includes(operation.state);
+}
+
+/** What an operation does now, or where in the queue and why it does nothing yet. */
+export function progressOf(operation: Operation): string {
+  const { state, position, why, progress } = operation;
+  if (state === "queued") {
+    return [position === null ? "queued" : `place ${position} in the queue`, why].filter(Boolean).join(": ");
+  }
+  return (state === "waiting" ? why : progress) ?? state;
+}
+
+export function doing(operation: Operation): string {
+  return `${kindOf(operation)}: ${progressOf(operation)}`;
+}

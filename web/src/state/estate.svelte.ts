@@ -1,0 +1,82 @@
+// What there is: desktops, workspaces, operations and messages, from lists and then from events.
+import { list, problemOf } from "../api/client";
+import type { Desktop, Message, Operation, ProblemDetails, Workspace } from "../api/types";
+import { byText, Collection } from "./collection.svelte";
+import { connection } from "./connection.svelte";
+
+const PAGE = 500;
+
+type Told<T> = T & { gone?: boolean };
+
+class Estate {
+  readonly desktops = new Collection<Desktop>(
+    (left, right) => byText(left.workspaceId, right.workspaceId) || byText(left.name, right.name),
+  );
+  readonly workspaces = new Collection<Workspace>((left, right) => byText(left.name, right.name));
+  readonly operations = new Collection<Operation>((left, right) => byText(right.createdAt, left.createdAt));
+  readonly messages = new Collection<Message>((left, right) => byText(left.at, right.at) || byText(left.id, right.id));
+  loaded = $state(false);
+  total = $state(0);
+  problem = $state.raw<ProblemDetails | null>(null);
+  #loading = false;
+  #asked = false;
+
+  constructor() {
+    this.#follow("desktop", this.desktops);
+    this.#follow("workspace", this.workspaces);
+    this.#follow("operation", this.operations);
+    this.#follow("message", this.messages);
+    // Lists come after the stream is open, so that nothing falls between the two.
+    connection.on("reset", () => void this.load());
+    connection.on("lost", () => void (this.loaded || this.load()));
+  }
+
+  /** Load the fleet whole; asked while it loads, once more after that. */
+  async load(): Promise<void> {
+    this.#asked = true;
+    if (this.#loading) return;
+    this.#loading = true;
+    while (this.#asked) {
+      this.#asked = false;
+      await this.#load();
+    }
+    this.#loading = false;
+  }
+
+  async #load(): Promise<void> {
+    this.problem = null;
+    try {
+      await Promise.all([
+        this.#whole("/api/workspaces", this.workspaces),
+        this.#whole("/api/desktops", this.desktops, (total) => (this.total = total)),
+      ]);
+      this.loaded = true;
+    } catch (error) {
+      this.problem = problemOf(error);
+    }
+  }
+
+  async #whole<T extends { id: string }>(path: string, into: Collection<T>, total = (_: number): void => undefined) {
+    const since = performance.now();
+    const ids = new Set<string>();
+    let after: string | null = null;
+    do {
+      const page: { items: T[]; nextCursor: string | null; total?: number | null } = await list<T>(path, { limit: PAGE, after });
+      total(page.total ?? ids.size + page.items.length);
+      for (const item of page.items) ids.add(item.id);
+      into.merge(page.items, since);
+      after = page.nextCursor;
+    } while (after);
+    into.retain(ids, since);
+  }
+
+  #follow<T extends { id: string }>(event: string, into: Collection<T>): void {
+    connection.on(event, (data) => {
+      const item = data as Told<T>;
+      if (item.gone) into.remove(item.id);
+      else into.put(item);
+    });
+  }
+}
+
+export const estate = new Estate();
