@@ -30,6 +30,8 @@ REASONS = {
     "deskyard/site/proxmox/client.py": "the API of a cluster pushes nothing; its clients hand this to bounded waits",
     "deskyard/site/proxmox/life/power.py": "a default that is handed to a bounded wait",
     "deskyard/workspace/workspace.py": "another try after what passes: the same moment would find the same lock",
+    # Mission Control's processes.
+    "deskyard/control/api/feed.py": "a database that went away tells nobody when it is back",
     # What runs inside machines, where no task waits for it.
     "deskyard/gateway/egress/refusals.py": "a log that HAProxy writes; in a gateway",
     "deskyard/gateway/egress/router.py": "workers of HAProxy are told by asking its master; in a gateway",

@@ -1,20 +1,17 @@
 """One Mission Control for all tests of the folder; each finds it empty."""
 
-import os
 from collections.abc import Iterator
 
 import httpx
 import pytest
 
 from tests.control.lab import EVERYTHING, Lab, lab
+from tests.support.requirements import need_root
 
 
 @pytest.fixture(scope="session")
 def whole() -> Iterator[Lab]:
-    if os.geteuid() != 0:
-        if os.environ.get("CI"):
-            pytest.fail("processes with accounts of their own need root")
-        pytest.skip("processes with accounts of their own need root")
+    need_root("gives processes accounts of their own")
     with lab() as found:
         yield found
 

@@ -86,7 +86,9 @@ class Lab:
     def worker(self, name: str = "worker") -> None:
         """Start a worker."""
         options = ["--database", self.url(WORKER), "--origin", ORIGIN, "--lease", str(LEASE_SECONDS)]
-        self.start(name, "deskyard.control.jobs.worker", *options, "--child", sys.executable, "-m", "tests.control.child")
+        self.start(
+            name, "deskyard.control.jobs.worker", *options, "--child", sys.executable, "-m", "tests.control.child"
+        )
 
     def recorder(self) -> None:
         """Start the recorder."""
@@ -106,7 +108,9 @@ class Lab:
         """A client of the API on the web process's socket."""
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         transport = httpx.HTTPTransport(uds=str(self.folder.web_socket))
-        return httpx.Client(transport=transport, base_url=ORIGIN.replace("https", "http"), headers=headers, timeout=WAIT_SECONDS)
+        return httpx.Client(
+            transport=transport, base_url=ORIGIN.replace("https", "http"), headers=headers, timeout=WAIT_SECONDS
+        )
 
     def key(self, *scopes: str, workspaces: list[str] | None = None) -> str:
         """An API key, made as the host makes one."""

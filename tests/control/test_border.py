@@ -1,9 +1,9 @@
 """What a taken web process can do: its account, its database role and its sockets, used by somebody who means harm."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import httpx
 import psycopg
@@ -125,10 +125,10 @@ def test_the_web_process_does_not_become_root_again(mission: Lab, taken: Callabl
 
 def test_the_real_web_process_runs_like_that(mission: Lab) -> None:
     number = mission.processes["web"].pid
-    with open(f"/proc/{number}/status") as file:
-        fields = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
+    lines = Path(f"/proc/{number}/status").read_text().splitlines()
+    fields = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
     assert int(fields["Uid"].split()[0]) != 0 and fields["CapEff"] == "0" * 16 and fields["NoNewPrivs"] == "1"
-    assert os.readlink(f"/proc/{number}/ns/net") != os.readlink("/proc/self/ns/net")
+    assert Path(f"/proc/{number}/ns/net").readlink() != Path("/proc/self/ns/net").readlink()
 
 
 def test_the_worker_cannot_want_anything_by_itself_nor_write_the_audit(mission: Lab) -> None:

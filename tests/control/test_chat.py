@@ -61,7 +61,9 @@ def test_the_same_message_sent_again_is_one_message(mission: Lab, owner: httpx.C
     again = owner.post("/api/desktops/lab.first/chat", json={"message": "hello"}, headers=headers).json()
     assert first == again
     mission.state(first["operationId"], "done")
-    assert mission.link.execute("select count(*) as count from message where role = 'person'").fetchone() == {"count": 1}
+    assert mission.link.execute("select count(*) as count from message where role = 'person'").fetchone() == {
+        "count": 1
+    }
 
 
 def test_a_first_task_waits_until_its_desktop_is_made(mission: Lab, owner: httpx.Client) -> None:

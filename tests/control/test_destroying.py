@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
 import pytest
 from psycopg.types.json import Jsonb
 

@@ -15,7 +15,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from deskyard.control.api import chat, desktops, meta, operations, pages, people, problem, settings, signing, workspaces
+from deskyard.control.api import chat, desktops, meta, operations, pages, people, problem, settings, workspaces
 from deskyard.control.api.caller import Link
 from deskyard.control.api.feed import Feed
 from deskyard.control.api.pages import Pages
@@ -53,7 +53,7 @@ def create(url: str, origin: str, files: Pages) -> FastAPI:
     app.add_exception_handler(RequestValidationError, problem.invalid)
     app.add_exception_handler(HTTPException, problem.plain)
     app.add_exception_handler(Exception, problem.broken)
-    for module in (desktops, workspaces, operations, chat, signing, people, settings, meta, pages):
+    for module in (desktops, workspaces, operations, chat, people, settings, meta, pages):
         app.include_router(module.router)
     app.add_middleware(Frame)
     return app

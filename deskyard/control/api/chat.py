@@ -97,7 +97,7 @@ async def listing(
     found = await rows.rows(link, query, [*values, limit + 1])
     last = found[limit - 1] if len(found) > limit else None
     return Page(
-        items=[rows.conversation(one) for one in found[:limit]],
+        items=[rows.conversation(record) for record in found[:limit]],
         next_cursor=rows.cursor(last["last_at"].isoformat(), last["id"]) if last else None,
     )
 
@@ -118,7 +118,7 @@ async def messages(
     found = await rows.rows(link, query, [id, number, limit + 1])
     last = found[limit - 1] if len(found) > limit else None
     return Page(
-        items=[rows.message(one) for one in found[:limit]],
+        items=[rows.message(record) for record in found[:limit]],
         next_cursor=rows.cursor(str(last["number"])) if last else None,
     )
 

@@ -21,8 +21,8 @@ from deskyard.control.api.forms import (
     Sent,
     SessionWanted,
 )
+from deskyard.control.api.people import proof_of
 from deskyard.control.api.problem import Problem, unknown
-from deskyard.control.api.signing import proof_of
 from deskyard.control.people.scopes import CHAT, DESTROY, READ, WRITE
 
 router = APIRouter(prefix="/api", tags=["desktops"])

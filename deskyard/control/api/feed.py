@@ -230,23 +230,31 @@ async def _told(link: Link, found: Iterable[Row]) -> list[News]:
 async def _data(link: Link, kind: str, subjects: list[str]) -> dict[str, str]:
     if kind == "desktop":
         found = await rows.rows(link, f"{rows.DESKTOP} where d.id = any(%s)", [subjects])
-        there = [one for one in found if one["gone_at"] is None]
-        gone = {one["id"]: json.dumps({"id": one["id"], "gone": True}) for one in found if one["gone_at"] is not None}
-        return gone | {one.id: _json(one) for one in await rows.desktops(link, there)}
+        there = [record for record in found if record["gone_at"] is None]
+        gone = {
+            record["id"]: json.dumps({"id": record["id"], "gone": True})
+            for record in found
+            if record["gone_at"] is not None
+        }
+        return gone | {record.id: _json(record) for record in await rows.desktops(link, there)}
     if kind == "operation":
         found = await rows.rows(link, f"{rows.OPERATION} where o.id = any(%s)", [subjects])
-        return {one["id"]: _json(rows.operation(one)) for one in found}
+        return {record["id"]: _json(rows.operation(record)) for record in found}
     if kind == "workspace":
         found = await rows.rows(link, f"{rows.WORKSPACE} where w.id = any(%s)", [subjects])
-        gone = {one["id"]: json.dumps({"id": one["id"], "gone": True}) for one in found if one["gone_at"] is not None}
-        return {one["id"]: _json(rows.workspace(one)) for one in found} | gone
+        gone = {
+            record["id"]: json.dumps({"id": record["id"], "gone": True})
+            for record in found
+            if record["gone_at"] is not None
+        }
+        return {record["id"]: _json(rows.workspace(record)) for record in found} | gone
     if kind == "message":
         found = await rows.rows(link, "select * from message where id = any(%s)", [subjects])
-        return {one["id"]: _json(rows.message(one)) for one in found}
+        return {record["id"]: _json(rows.message(record)) for record in found}
     numbers: list[Any] = [subject.rpartition("/") for subject in subjects]
     query = "select * from operation_log where (operation_id, number) in (select * from unnest(%s::text[], %s::int[]))"
     found = await rows.rows(link, query, [[part[0] for part in numbers], [int(part[2]) for part in numbers]])
-    return {f"{one['operation_id']}/{one['number']}": _json(rows.log_line(one)) for one in found}
+    return {f"{record['operation_id']}/{record['number']}": _json(rows.log_line(record)) for record in found}
 
 
 def _json(form: BaseModel) -> str:

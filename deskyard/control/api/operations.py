@@ -47,7 +47,7 @@ async def listing(
     found = await rows.rows(link, query, [*values, limit + 1])
     last = found[limit - 1] if len(found) > limit else None
     return Page(
-        items=[rows.operation(one) for one in found[:limit]],
+        items=[rows.operation(record) for record in found[:limit]],
         next_cursor=rows.cursor(last["created_at"].isoformat(), last["id"]) if last else None,
     )
 
@@ -73,7 +73,7 @@ async def log(
     await _require(link, who, id)
     query = "select * from operation_log where operation_id = %s and number > %s order by number limit %s"
     found = await rows.rows(link, query, [id, after, limit])
-    return Page(items=[rows.log_line(one) for one in found])
+    return Page(items=[rows.log_line(record) for record in found])
 
 
 @router.post("/{id}/cancel", status_code=HTTPStatus.ACCEPTED)

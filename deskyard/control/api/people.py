@@ -1,6 +1,7 @@
-"""/api/me, sign-in, enrolment: persons and their passkeys."""
+"""/api/me, sign-in, enrolment, intents: persons, their passkeys, and what they sign."""
 
 import secrets
+import time
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -10,9 +11,10 @@ from pydantic import Field
 from deskyard.control.api import rows
 from deskyard.control.api.admission import Once, Wanted, admit, ended, note
 from deskyard.control.api.caller import COOKIE, Caller, Connection, Link, Row, caller, fresh_token, own_page, token_hash
-from deskyard.control.api.forms import Form
+from deskyard.control.api.forms import Form, IntentToSign, SignedIntent, WantedIntent
 from deskyard.control.api.problem import Problem
 from deskyard.control.people import passkeys
+from deskyard.control.people.intent import LIFE_SECONDS, SIGNED, Intent
 from deskyard.control.people.passkeys import Passkeys
 
 router = APIRouter(prefix="/api", tags=["people"])
@@ -61,8 +63,8 @@ async def me(link: Connection, who: Annotated[Caller, Depends(caller)]) -> dict[
         "key": {"id": key["id"], "name": key["name"]} if key else None,
         "scopes": sorted(who.scopes),
         "passkeys": [
-            {"id": passkeys.written(bytes(one["id"])), "name": one["name"], "createdAt": one["created_at"]}
-            for one in found
+            {"id": passkeys.written(bytes(record["id"])), "name": record["name"], "createdAt": record["created_at"]}
+            for record in found
         ],
     }
 
@@ -73,7 +75,7 @@ async def enrol_options(request: Request, link: Connection, asked: Token) -> Opt
     own_page(request)
     person = await _enrolling(link, asked.token)
     query = "select id from passkey where person_id = %s"
-    known = [bytes(one["id"]) for one in await rows.rows(link, query, [person["id"]])]
+    known = [bytes(record["id"]) for record in await rows.rows(link, query, [person["id"]])]
     challenge = await _challenge(link, f"enrol:{person['id']}")
     options = _passkeys(request).creation(person["id"], person["name"], challenge, known)
     return Options(public_key=options, person={"name": person["name"]})
@@ -184,3 +186,37 @@ def _passkeys(request: Request) -> Passkeys:
     found = request.app.state.passkeys
     assert isinstance(found, Passkeys)
     return found
+
+
+@router.post("/intents")
+async def intents(
+    request: Request, link: Connection, who: Annotated[Caller, Depends(caller)], wanted: WantedIntent
+) -> IntentToSign:
+    """Ask for an intent to sign; nothing is done by it."""
+    if wanted.kind not in SIGNED:
+        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "kind", wanted.kind, "needs no signature", "just ask for it")
+    if who.person is None:
+        raise Problem(HTTPStatus.FORBIDDEN, "caller", who.actor, "is no person", "a key with its scope needs no intent")
+    intent = fresh(wanted.kind, wanted.target)
+    query = "select id from passkey where person_id = %s"
+    allowed = [bytes(record["id"]) for record in await rows.rows(link, query, [who.person["id"]])]
+    options = request.app.state.passkeys.request(intent.challenge, allowed)
+    return IntentToSign(intent=intent.as_dict(), text=intent.text, public_key=options)
+
+
+def fresh(kind: str, target: str) -> Intent:
+    """An intent that nobody signed yet."""
+    return Intent(kind, target, secrets.token_hex(16), int(time.time()) + LIFE_SECONDS - 5)
+
+
+async def proof_of(link: Link, who: Caller, kind: str, target: str, signed: SignedIntent | None) -> dict[str, Any]:
+    """What the worker will check; raises a 403 if there is nothing to check."""
+    if who.presented is not None and who.key is not None:
+        intent = fresh(kind, target)
+        return {"intent": intent.as_dict(), "key": who.key["id"], "proof": who.presented.proof(intent.canonical)}
+    if signed is None:
+        reason = "has to be signed with a passkey"
+        remedy = "ask POST /api/intents, sign it, and send it as `intent`; or use a key with the scope desktops:destroy"
+        raise Problem(HTTPStatus.FORBIDDEN, "intent", kind, reason, remedy)
+    Intent.parsed(signed.intent).require(kind, target)
+    return {"intent": signed.intent, "credential": signed.credential}

@@ -46,7 +46,9 @@ async def refused(_: Request, error: Exception) -> JSONResponse:
 
 async def broken(_: Request, error: Exception) -> JSONResponse:
     """The answer where this code is wrong: the log has the rest."""
-    problem = DeskyardError("server", None, f"could not do it ({type(error).__name__})", "see the log of web, try again")
+    problem = DeskyardError(
+        "server", None, f"could not do it ({type(error).__name__})", "see the log of web, try again"
+    )
     return answer(HTTPStatus.INTERNAL_SERVER_ERROR, problem)
 
 

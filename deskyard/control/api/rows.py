@@ -72,12 +72,16 @@ def _why(found: Row) -> str | None:
 
 async def desktops(link: Link, found: Sequence[Row]) -> list[Desktop]:
     """Desktops of rows of `DESKTOP`, each with what runs or waits for it."""
-    ids = [one["operation_id"] for one in found if one["operation_id"]]
+    ids = [record["operation_id"] for record in found if record["operation_id"]]
     of = {}
     if ids:
-        of = {one["id"]: operation(one) for one in await rows(link, f"{OPERATION} where o.id = any(%s)", [ids])}
+        of = {
+            record["id"]: operation(record) for record in await rows(link, f"{OPERATION} where o.id = any(%s)", [ids])
+        }
     names = [name for name in Desktop.model_fields if name != "operation"]
-    return [Desktop(**{name: one[name] for name in names}, operation=of.get(one["operation_id"])) for one in found]
+    return [
+        Desktop(**{name: record[name] for name in names}, operation=of.get(record["operation_id"])) for record in found
+    ]
 
 
 def workspace(found: Row) -> Workspace:

@@ -78,7 +78,9 @@ class AuditVerdict(Form):
 async def keys(link: Connection, who: Admin) -> Page[ApiKey]:
     """List API keys; ./inv control.key makes them."""
     found = await rows.rows(link, "select * from api_key order by created_at desc, id", [])
-    return Page(items=[ApiKey(**{name: one[name] for name in ApiKey.model_fields}) for one in found], total=len(found))
+    return Page(
+        items=[ApiKey(**{name: record[name] for name in ApiKey.model_fields}) for record in found], total=len(found)
+    )
 
 
 @router.delete("/keys/{id}", status_code=HTTPStatus.NO_CONTENT, tags=["keys"])
@@ -96,7 +98,9 @@ async def people(link: Connection, who: Admin) -> Page[Person]:
     query = """select person.*, (select count(*) from passkey where person_id = person.id) as passkeys
         from person where disabled_at is null order by name"""
     found = await rows.rows(link, query, [])
-    return Page(items=[Person(**{name: one[name] for name in Person.model_fields}) for one in found], total=len(found))
+    return Page(
+        items=[Person(**{name: record[name] for name in Person.model_fields}) for record in found], total=len(found)
+    )
 
 
 @router.get("/sessions", tags=["people"])
@@ -107,7 +111,7 @@ async def sessions(link: Connection, who: Annotated[Caller, Depends(caller)]) ->
         where ended_at is null and expires_at > now() and (%s::text is null or person_id = %s) order by seen_at desc"""
     found = await rows.rows(link, query, [mine, mine])
     names = [name for name in Session.model_fields if name != "current"]
-    items = [Session(**{name: one[name] for name in names}, current=one["id"] == who.session) for one in found]
+    items = [Session(**{name: record[name] for name in names}, current=record["id"] == who.session) for record in found]
     return Page(items=items, total=len(items))
 
 
@@ -136,7 +140,7 @@ async def audit(
     found = await rows.rows(link, query, [int(start[0]) if start else 1 << 62, limit + 1])
     last = found[limit - 1] if len(found) > limit else None
     return Page(
-        items=[AuditEntry(**{**one, "hash": bytes(one["hash"]).hex()}) for one in found[:limit]],
+        items=[AuditEntry(**{**record, "hash": bytes(record["hash"]).hex()}) for record in found[:limit]],
         next_cursor=rows.cursor(str(last["number"])) if last else None,
     )
 

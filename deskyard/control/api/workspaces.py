@@ -23,7 +23,7 @@ async def listing(link: Connection, who: Reader) -> Page[Workspace]:
     """List the declared workspaces."""
     condition, values = ("w.id = any(%s) and", [who.bounds]) if who.bounds is not None else ("", [])
     found = await rows.rows(link, f"{rows.WORKSPACE} where {condition} w.gone_at is null order by w.id", values)
-    return Page(items=[rows.workspace(one) for one in found], total=len(found))
+    return Page(items=[rows.workspace(record) for record in found], total=len(found))
 
 
 @router.get("/workspaces/{id}")
@@ -52,18 +52,18 @@ async def fleet(response: Response, link: Connection, who: Writer, once: Once, w
     condition, values = where(who, wanted.selector)
     query = f"select d.id, d.workspace_id from desktop d where {condition} order by d.id"
     found = await rows.rows(link, query, values)
-    ids = [one["id"] for one in found]
+    ids = [record["id"] for record in found]
     if wanted.dry_run:
         return FleetAnswer(count=len(ids), desktops=ids, operations=[])
     if len(ids) != wanted.expected_count:
         reason = f"is not what there is: {len(ids)} desktops"
         raise Problem(HTTPStatus.CONFLICT, "expectedCount", wanted.expected_count, reason, "look again, then repeat it")
     operations = []
-    for one in found:
+    for record in found:
         # Each has a name of its own, which follows from the request's: sent again, none is made twice.
-        part = Repeat(f"{once.key}/{one['id']}" if once.key else None, once.request_hash)
+        part = Repeat(f"{once.key}/{record['id']}" if once.key else None, once.request_hash)
         before = await known(link, who, part)
         kind = f"desktop.{wanted.action}"
-        operations.append(before or await admit(link, who, part, Wanted(kind, one["workspace_id"], one["id"])))
+        operations.append(before or await admit(link, who, part, Wanted(kind, record["workspace_id"], record["id"])))
     response.status_code = HTTPStatus.ACCEPTED
     return FleetAnswer(count=len(ids), desktops=ids, operations=operations)

@@ -53,7 +53,10 @@ class Worker:
             link.execute(query, [self._name])
             claims.sweep(link)
             self._running = {thread for thread in self._running if thread.is_alive()}
-            while len(self._running) < self._at_once and (held := claims.claim(link, self._name, self._runner.lease)) is not None:
+            while (
+                len(self._running) < self._at_once
+                and (held := claims.claim(link, self._name, self._runner.lease)) is not None
+            ):
                 self._begin(held)
             for _ in link.notifies(timeout=LOOK_SECONDS, stop_after=1):
                 pass

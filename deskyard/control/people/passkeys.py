@@ -43,7 +43,7 @@ class Passkeys:
             authenticator_selection=AuthenticatorSelectionCriteria(
                 resident_key=ResidentKeyRequirement.REQUIRED, user_verification=VERIFIED
             ),
-            exclude_credentials=[PublicKeyCredentialDescriptor(id=one) for one in known],
+            exclude_credentials=[PublicKeyCredentialDescriptor(id=credential) for credential in known],
         )
         return dict(json.loads(webauthn.options_to_json(options)))
 
@@ -54,7 +54,7 @@ class Passkeys:
             challenge=challenge,
             timeout=TIMEOUT_MS,
             user_verification=VERIFIED,
-            allow_credentials=[PublicKeyCredentialDescriptor(id=one) for one in allowed or []],
+            allow_credentials=[PublicKeyCredentialDescriptor(id=credential) for credential in allowed or []],
         )
         return dict(json.loads(webauthn.options_to_json(options)))
 
