@@ -67,7 +67,7 @@ def rotate_keys(name: str, *, at_once: bool = False) -> Any:
 
 
 def audit(name: str, *, since: int = 0, last: int | None = None) -> Any:
-    """What was decided at the door of a workspace, oldest first."""
+    """Read what was decided at the door of a workspace, oldest first."""
     wanted = ["--since", str(since), *(["--last", str(last)] if last is not None else [])]
     return gateway_program.ask(gateway_program.require(name), ["audit", *wanted])
 

@@ -1,4 +1,4 @@
-"""What a workspace's desktops may reach: shows it, changes it, and shows what was refused."""
+"""Egress of a workspace's desktops: shows and changes what they may reach, and shows what was refused."""
 
 import json
 import subprocess
@@ -41,7 +41,7 @@ def allowed(name: str) -> dict[str, Any]:
 
 
 def denied(name: str, follow: bool) -> Generator[dict[str, str], None, None]:
-    """What was refused, oldest first; with `follow` each refusal as it happens, until interrupted."""
+    """Read what was refused, oldest first; with `follow` each refusal as it happens, until interrupted."""
     link = gateway_program.require(name)
     remote = ["sudo", "deskyard-gateway", "denied", "--json", *(["--follow"] if follow else [])]
     with subprocess.Popen(link.command(GATEWAY, remote), stdout=subprocess.PIPE, text=True) as process:

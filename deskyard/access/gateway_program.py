@@ -22,7 +22,7 @@ def require(name: str) -> SshLink:
 
 
 def ask_service(link: SshLink, request: dict[str, Any], arguments: list[str]) -> Any:
-    """What the session service answers on its private line, where no program has to start for it.
+    """Ask the session service on its private line, where no program has to start for it.
 
     If it cannot be asked so, `deskyard-gateway` is, with the same as `arguments`: a gateway from before has no socat,
     and of a service that is down the program says what to do.
@@ -38,7 +38,7 @@ def ask_service(link: SshLink, request: dict[str, Any], arguments: list[str]) ->
 
 
 def ask(link: SshLink, arguments: list[str]) -> Any:
-    """What `deskyard-gateway` answers; its own errors are raised as `ConfigError`."""
+    """Ask `deskyard-gateway`; its own errors are raised as `ConfigError`."""
     answer = link.run(GATEWAY, ["sudo", "deskyard-gateway", *arguments], timeout=ASK_SECONDS, check=False, kept=True)
     try:
         document = json.loads(answer.stdout)

@@ -32,7 +32,7 @@ HTTP_SETTING = "gateway.http.endpoints.chatCompletions.enabled"
 
 @dataclass(frozen=True)
 class Task:
-    """What the agent of WORKSPACE/DESKTOP shall do, in which conversation, and for how long at most."""
+    """A task for the agent of WORKSPACE/DESKTOP, in which conversation, and for how long at most."""
 
     target: str
     text: str
@@ -59,7 +59,7 @@ class Task:
 
 
 def events(task: Task) -> Generator[dict[str, Any], None, None]:
-    """What happens: `begin`, `text` by and by, `end` with its status and seconds; raises `SiteError` if it fails."""
+    """Yield events: `begin`, `text` by and by, `end` with its status and seconds; raises `SiteError` if it fails."""
     name, _, desktop = task.target.partition("/")
     if not desktop:
         raise ConfigError("desktop", task.target, "names no desktop", "write WORKSPACE/DESKTOP")
@@ -93,7 +93,7 @@ def events(task: Task) -> Generator[dict[str, Any], None, None]:
 
 
 def _fail(target: str, cause: str, said: str) -> NoReturn:
-    """What went wrong on a desktop, and what to do about it."""
+    """Raise what went wrong on a desktop, and what to do about it."""
     name = target.partition("/")[0]
     there = f"./inv access.grant {target}, and in its terminal:"
     after = f": {said}" if said else ""

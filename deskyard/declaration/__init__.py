@@ -1,1 +1,1 @@
-"""What a user declared, with its site and its Plan."""
+"""Declarations of users, with their site and Plan."""

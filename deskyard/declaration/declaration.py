@@ -87,7 +87,7 @@ def stack_file(name: str) -> Path:
 
 
 def stack_names() -> list[str]:
-    """All workspaces declared in the stacks folder."""
+    """List all workspaces declared in the stacks folder."""
     return sorted(path.name.split(".")[1] for path in stacks_folder().glob("Pulumi.*.yaml"))
 
 
@@ -97,7 +97,7 @@ def read(name: str) -> Declared:
 
 
 def read_workspace(name: str) -> Workspace:
-    """What the user wrote for workspace `name`."""
+    """Read what the user wrote for workspace `name`."""
     return check_content(name, _content(name), stack_file(name).name)
 
 
@@ -154,7 +154,7 @@ def declared(workspace: Workspace) -> Declared:
 
 
 def observe(site: Site, workspace: Workspace | None = None) -> ClusterView:
-    """What the cluster of a site shows now, with the templates of the workspace's images as they are in this tree."""
+    """Look at the cluster of a site, with the templates of the workspace's images as they are in this tree."""
     own = {desktop.image or workspace.image for desktop in workspace.desktops} if workspace else set()
     # A desktop that exists needs its image no more: that is checked before a new one is made.
     declared_here = image_names(tree())

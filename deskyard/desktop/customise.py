@@ -1,4 +1,4 @@
-"""What an owner does to customise desktops again without a new image, a new desktop or a whole `up`."""
+"""Customises desktops again without a new image, a new desktop or a whole `up`."""
 
 from dataclasses import asdict
 from typing import Any

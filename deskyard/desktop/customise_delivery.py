@@ -70,7 +70,7 @@ class ScriptState:
 
 @dataclass(frozen=True)
 class Report:
-    """What became of a desktop."""
+    """The report of what became of a desktop."""
 
     desktop: str
     unchanged: int
@@ -80,7 +80,7 @@ class Report:
 
 
 def wanted(declared: Declared, desktop: str | None = None) -> dict[str, Customisation]:
-    """What customises each desktop (or the one that is named); raises `ConfigError` for what no desktop may have.
+    """Read what customises each desktop (or the one that is named); raises `ConfigError` for what no desktop may have.
 
     Desktops that nothing customises are left out, unless they may still have something that this machine brought.
     """

@@ -36,7 +36,7 @@ GIT_OPTIONS = (
 
 
 def read(customise: Customise, beside: Path) -> Layer:
-    """What `customise` names; a folder is relative to `beside`. Raises `ConfigError` for what is no good source."""
+    """Read what `customise` names; a folder is relative to `beside`. Raises `ConfigError` for a bad source."""
     if not customise.is_git:
         return read_folder(beside / Path(customise.source).expanduser(), customise)
     if customise.is_commit and (kept := _kept(customise)).is_dir():
@@ -155,7 +155,7 @@ def _kept(customise: Customise) -> Path:
 
 
 def _fetch(customise: Customise, scratch: Path, work: Path) -> None:
-    """One state of a repository and no history: bounded in time and, while it arrives, in size."""
+    """Fetch a state of a repository and no history: bounded in time and, while it arrives, in size."""
     ref = customise.ref or ""
     say(f"    git: fetching {ref}")
     git = ["git", f"--git-dir={scratch / 'git'}", f"--work-tree={work}"]

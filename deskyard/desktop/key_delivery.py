@@ -52,7 +52,7 @@ def deliver(plan: WorkspacePlan, keys: Keys) -> dict[str, str]:
 
 
 def request(**what: str | None) -> dict[str, str | None]:
-    """What the program on a desktop is told."""
+    """The request to the program on a desktop."""
     return {"path": key_file.PATH, "group": key_file.GROUP, **what}
 
 

@@ -1,4 +1,4 @@
-"""What an owner does with keys: sets them, and sees which desktop has which. Values are never shown."""
+"""Sets an owner's keys, and shows which desktop has which. Values are never shown."""
 
 import hashlib
 import hmac

@@ -47,7 +47,7 @@ def ask(
     reach_seconds: float | None = None,
     run_seconds: float = RUN_SECONDS,
 ) -> dict[str, Any]:
-    """What `program` answers to `request` on a desktop; raises `SiteError`, which shows nothing that is `hidden`.
+    """Ask `program` to do `request` on a desktop; raises `SiteError`, which shows nothing that is `hidden`.
 
     A desktop that cannot be reached is tried again for `reach_seconds` (some minutes); once it is, the program has
     `run_seconds`.
@@ -92,7 +92,7 @@ def _imported(text: str) -> dict[str, str]:
 
 
 def _shown(text: str, hidden: Collection[str]) -> str:
-    """What a desktop said, as far as it may be shown: it may say what it likes, also what it was just told."""
+    """Show what a desktop said, as far as it may be shown: it may say what it likes, also what it was just told."""
     pieces = (secret[at : at + PIECE] for secret in hidden for at in range(max(1, len(secret) - PIECE + 1)))
     if any(piece in text for piece in pieces):
         return "it answered with what must not be shown"

@@ -27,14 +27,14 @@ class Guest(Protocol):
         """The nonce that lies in it; empty if there is none."""
 
     def faults(self) -> list[str]:
-        """What is wrong with its file systems."""
+        """List the faults of the file systems."""
 
 
 class Backups(Protocol):
-    """What makes backups of one machine, and takes it back to them."""
+    """Makes backups of one machine, and takes it back to them."""
 
     def moment(self, nonce: str) -> AbstractContextManager[Moment]:
-        """Its disks as they are now; if it runs, it is given the nonce, and frozen for an instant."""
+        """Yield the disks as they are now; if it runs, it is given the nonce, and frozen for an instant."""
 
     def room(self, purpose: str, needed: int) -> AbstractContextManager[Path]:
         """A folder with room for so many bytes in which disks are restored, gone afterwards."""
@@ -75,7 +75,7 @@ class SystemDisk(Protocol):
 
 
 class Moves(Protocol):
-    """What the machines of a workspace do, from the moment on that somebody listens."""
+    """The moves of a workspace's machines, from the moment on that somebody listens."""
 
     def next(self, seconds: float) -> Moved | None:
         """The next move; None if there is none for so long. With 0 what is known already."""
@@ -95,7 +95,7 @@ class Machines(Protocol):
         """Hear what they do from now on: pushed where the backend can, else looked for at a bounded pace."""
 
     def desired(self) -> dict[str, Power]:
-        """What each machine that is there is wanted to be."""
+        """Read what each machine that is there is wanted to be."""
 
     def want(self, domain: str, power: Power) -> None:
         """Keep with the machine what it is wanted to be, and whether it starts with its host; moves nothing."""
@@ -131,7 +131,7 @@ class Machines(Protocol):
         """The system disk of a machine; raises `SiteError` where none can be replaced."""
 
     def backups(self, domain: str) -> Backups:
-        """What makes backups of a machine; raises `SiteError` where its backend makes them in its own way."""
+        """The maker of a machine's backups; raises `SiteError` where its backend makes them in its own way."""
 
     def stopped(self) -> list[str]:
         """Machines of the workspace that do not run."""
@@ -144,19 +144,19 @@ class Machines(Protocol):
 
 
 class Underlay(Protocol):
-    """What is below a workspace: its hypervisor, and what that says of its layers."""
+    """The hypervisor below a workspace, and what it says of its layers."""
 
     def inside(self) -> list[str]:
         """The start of a command line on the machine from which a verification probes."""
 
     def facts(self, plans: Sequence[WorkspacePlan]) -> HostFacts:
-        """What can only be asked where the workspaces run."""
+        """Look what can only be seen where the workspaces run."""
 
     def findings(self) -> list[str]:
-        """What of the layers is not as planned."""
+        """List what of the layers is not as planned."""
 
     def not_examined(self) -> list[str]:
-        """What nothing here can tell."""
+        """The parts that nothing here can tell."""
 
     def versions(self) -> dict[str, str]:
         """The programs below, and their versions."""
@@ -166,10 +166,10 @@ class Underlay(Protocol):
 
 
 class Backend(Protocol):
-    """What the site of a workspace does in its own way."""
+    """The part of a site's work that its backend does in its own way."""
 
     def engine_environment(self) -> dict[str, str]:
-        """What the engine's plugins need in their environment."""
+        """The variables that the engine's plugins need in their environment."""
 
     def check(self, declared: Declared) -> None:
         """Raise an error for what would leave a workspace half made, before anything is touched."""
@@ -205,7 +205,7 @@ class Backend(Protocol):
         """The machines of a workspace."""
 
     def underlay(self, declared: Declared) -> Underlay:
-        """What is below a workspace."""
+        """The hypervisor below a workspace."""
 
 
 BACKENDS: dict[str, Callable[[Site], Backend]] = {"libvirt": LibvirtBackend, "proxmox": ProxmoxBackend}

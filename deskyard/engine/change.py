@@ -26,7 +26,7 @@ PREAMBLE = re.compile(r"^.*?(?:Unexpected <class '[\w.]+'>: |rpc error: code = \
 
 @dataclass(frozen=True)
 class Change:
-    """One step that Pulumi plans or takes.
+    """A step that Pulumi plans or takes.
 
     The operation "forget" is ours: the state loses what is gone already.
     """
@@ -105,7 +105,7 @@ class Watcher:
             self._step(before.metadata)
 
     def _started(self, metadata: "events.StepEventMetadata") -> None:
-        """What the provider says of a desktop that it made to go on from a template."""
+        """Read what the provider says of a desktop that it made to go on from a template."""
         outputs = metadata.new.outputs if metadata.new else None
         how = (outputs or {}).get("started")
         desktop = desktop_of(metadata.urn)
@@ -113,7 +113,7 @@ class Watcher:
             self.report(f"    {desktop} {how}")
 
     def forgotten(self) -> list[Change]:
-        """What nobody declares any more and was not found: else there would be a step for it."""
+        """List what nobody declares any more and was not found: else there would be a step for it."""
         left = self.looked_at.keys() - {change.urn for change in self.changes}
         return [Change("forget", self.looked_at[urn], urn.rpartition("::")[2], urn) for urn in sorted(left)]
 

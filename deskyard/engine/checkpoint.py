@@ -56,7 +56,7 @@ def _whole(path: Path) -> bool:
 
 
 def _attributes(root: Path, stack: str) -> Iterator[Path]:
-    """Those of all files that are read or listed for this stack: the backend's own, its states, what is kept of it."""
+    """The attributes of all files read or listed for this stack: the backend's own, its states, its history."""
     yield root / "meta.yaml.attrs"
     for name in (f"{stack}.json", f"{stack}.json.bak"):
         yield root / "stacks" / PROJECT / f"{name}.attrs"

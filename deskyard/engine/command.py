@@ -73,7 +73,7 @@ class _Reader(threading.Thread):
 
     @property
     def text(self) -> str:
-        """All that was printed."""
+        """The text of all that was printed."""
         return "\n".join(self._lines)
 
     def run(self) -> None:

@@ -15,7 +15,7 @@ PASSPHRASE_VARIABLES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FI
 
 
 def environment(site: Site) -> dict[str, str]:
-    """What Pulumi needs in its environment: backend, passphrase, the provider on PATH; no questions, no updates."""
+    """The variables that Pulumi needs: backend, passphrase, the provider on PATH; no questions, no updates."""
     set_up = {
         "PATH": f"{tree() / 'stacks' / 'provider'}{os.pathsep}{os.environ.get('PATH', '')}",
         # The provider runs with the Python that runs us, wherever the stacks folder lies.

@@ -1,4 +1,4 @@
-"""What an interrupted run left on a cluster: made, but not yet known to Pulumi's state.
+"""Leftovers of an interrupted run on a cluster: made, but not yet known to Pulumi's state.
 
 A machine is protected before its first start, so that one without protection that stands still has never run: it is
 removed and made again. Whatever runs or is protected may be somebody's work and is never touched: either the state was
@@ -28,7 +28,7 @@ REMOVE_SECONDS = 300.0
 
 @dataclass(frozen=True)
 class StateIds:
-    """What Pulumi's state holds of a workspace: ids of machines, VNets and pools, and which machines have a firewall.
+    """Ids in Pulumi's state of what is on a cluster: machines, VNets, pools, and which machines have a firewall.
 
     `rules` are the ids of machines whose rules it holds, `sets` those of machines with the name of a set.
     """
@@ -41,7 +41,7 @@ class StateIds:
 
 
 def state_ids(resources: list[dict[str, Any]]) -> StateIds:
-    """What these resources of a state are on the cluster."""
+    """Read from the resources of a state what they are on the cluster."""
     ids = {kind: [str(r.get("id")) for r in resources if r["type"] == kind] for kind in (VM, VNET, POOL)}
     rules = [_vm_id(r) for r in resources if r["type"] == RULES]
     sets = [(_vm_id(r), str(r["inputs"]["name"])) for r in resources if r["type"] == IPSET]
@@ -96,7 +96,7 @@ def _require_own(site: Site, workspace: str, view: ClusterView, state: StateIds)
 
 
 def _clear_unfinished(client: Client, machine: SeenMachine, state: StateIds) -> list[str]:
-    """What is not whole of a machine that the state holds and that stands still, if it holds nothing.
+    """Remove what is not whole of a machine that the state holds and that stands still, if it holds nothing.
 
     The provider keeps a machine whose creation broke behind its clone, and later only updates it, which gives a desktop
     no first boot: it is made again.

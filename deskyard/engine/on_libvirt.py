@@ -92,5 +92,5 @@ class LibvirtBackend:
         return LibvirtMachines(plan)
 
     def underlay(self, declared: Declared) -> LibvirtUnderlay:
-        """What libvirt and this kernel say of the layers."""
+        """The layers as libvirt and this kernel tell of them."""
         return LibvirtUnderlay(declared.plan)

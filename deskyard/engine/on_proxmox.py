@@ -45,7 +45,7 @@ class ProxmoxBackend:
         return retry.pauses(PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, TRIES)
 
     def prepare_starts(self, declared: Declared, new: Sequence[DesktopPlan], *, make: bool) -> None:
-        """They boot: no machine of a cluster goes on from the memory of another one."""
+        """Prepare nothing: no machine of a cluster goes on from the memory of another one."""
         if make:
             say("    --warm: desktops of a cluster boot; none can go on from the memory of another one")
 
@@ -73,6 +73,6 @@ class ProxmoxBackend:
         return ClusterMachines(plan, self._site)
 
     def underlay(self, declared: Declared) -> ClusterUnderlay:
-        """What the API says of the layers."""
+        """The layers as the API tells of them."""
         assert declared.on_cluster is not None
         return ClusterUnderlay(declared.on_cluster, connect(self._site))

@@ -1,4 +1,4 @@
-"""What is checked before a workspace is touched: one clear error instead of a half-made workspace."""
+"""Checks before a workspace is touched: one clear error instead of a half-made workspace."""
 
 import errno
 import json
@@ -32,7 +32,7 @@ DISK_PART = 0.25
 
 
 def check(declared: Declared) -> None:
-    """All that can be known without the hypervisor: programs, images, other workspaces, the port."""
+    """Check all that can be known without the hypervisor: programs, images, other workspaces, the port."""
     _programs()
     sources = declared.image_sources()
     _image_disks(declared)
@@ -45,7 +45,7 @@ def check(declared: Declared) -> None:
 
 
 def check_on_cluster(declared: Declared) -> None:
-    """What a site of backend proxmox needs besides what planning has found: tools, templates, networks of others."""
+    """Check what a site on a cluster needs besides what planning has found: tools, templates, networks of others."""
     for tool in ("pulumi", "proxmoxve"):
         toolchain.locate(tool)
     assert declared.on_cluster is not None
@@ -81,7 +81,7 @@ def _image_disks(declared: Declared) -> None:
 
 
 def _cluster_firewall(declared: Declared) -> None:
-    """Without the datacenter's switch the rules of machines are kept and shown, but not in force."""
+    """Require the datacenter's switch: without it the rules of machines are kept and shown, but not in force."""
     if not int(connect(declared.site).get("cluster/firewall/options").get("enable") or 0):
         reason = "the datacenter's firewall is off: no rule of any machine would be in force"
         remedy = "pvesh set /cluster/firewall/options --enable 1   # allow SSH and 8006 from your network first"
@@ -89,7 +89,7 @@ def _cluster_firewall(declared: Declared) -> None:
 
 
 def check_with_hypervisor(declared: Declared) -> None:
-    """What the running hypervisor knows: memory in use, networks and routes of this machine."""
+    """Check what the running hypervisor knows: memory in use, networks and routes of this machine."""
     with daemon.connection() as link:
         running = {domain.name(): bool(domain.isActive()) for domain in link.listAllDomains()}
     _memory([machine for machine in declared.plan.machines().values() if not running.get(machine.domain)])
@@ -130,7 +130,7 @@ def _other_workspaces(declared: Declared) -> None:
 
 
 def _quotas(declared: Declared) -> None:
-    """All workspaces of the site that are declared here; one with mistakes of its own cannot be counted."""
+    """Check the quotas of all workspaces of the site that are declared here; one with mistakes cannot be counted."""
     if declared.site.quotas == Quotas():
         return
     asked = quota.totals([declared.plan, *(other.plan for other in _neighbours(declared))])

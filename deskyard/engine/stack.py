@@ -56,7 +56,7 @@ class WorkspaceStack:
         return True
 
     def preview(self) -> list[Change]:
-        """What `up` would do to the machines as they are now, unchanged ones included; touches nothing."""
+        """Preview what `up` would do to the machines as they are now, unchanged ones included; touches nothing."""
         watcher = Watcher()
         stack = self._select()
         self._engine(watcher, stack, lambda: stack.preview(refresh=True, on_event=watcher))
@@ -64,11 +64,11 @@ class WorkspaceStack:
         return [change for change in found if change.type.startswith(RESOURCES)]
 
     def changes(self) -> list[Change]:
-        """What `up` would change, drift included; touches nothing."""
+        """List what `up` would change, drift included; touches nothing."""
         return [change for change in self.preview() if change.changes_something]
 
     def on_cluster(self) -> StateIds:
-        """What the state holds on a cluster."""
+        """Read what the state holds on a cluster."""
         return state_ids(self.resources())
 
     def up(self) -> None:

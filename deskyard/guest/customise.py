@@ -34,7 +34,7 @@ GONE, IN_THE_WAY = "it was removed on the desktop", "a link, or what is no folde
 
 @dataclass
 class Memory:
-    """What was applied before: the mark of each file, marks that a run was about to bring, folders that were made."""
+    """Memory of earlier runs: the mark of each file, marks that a run was about to bring, folders that were made."""
 
     path: Path
     files: dict[str, str] = field(default_factory=dict)
@@ -67,7 +67,7 @@ def renamed(parent: int, old: str, new: str, flag: int) -> None:
 
 
 def mark(content: bytes, executable: bool) -> str:
-    """What tells a file from any other."""
+    """The mark that tells a file from any other."""
     return ("x" if executable else "-") + hashlib.sha256(content).hexdigest()
 
 
@@ -87,7 +87,7 @@ def seen(parent: int | None, name: str) -> str | None:
 
 
 class Blocked(Exception):
-    """What is on the way to a file is no folder that may be entered."""
+    """The way to a file leads through something that is no folder that may be entered."""
 
 
 @contextlib.contextmanager
@@ -122,7 +122,7 @@ def pristine(path: str) -> str | None:
 
 
 def judged(has: str | None, wanted: str, memory: Memory, path: str) -> tuple[str, str]:
-    """What becomes of a file that shall be `wanted`, and why it stays if it does."""
+    """Judge what becomes of a file that has to be `wanted`, and why it stays if it does."""
     ours = path in memory.files
     if has == wanted:
         return "unchanged", ""
@@ -134,7 +134,7 @@ def judged(has: str | None, wanted: str, memory: Memory, path: str) -> tuple[str
 
 
 def look(home: int, path: str, wanted: str, memory: Memory, overwrite: bool) -> tuple[str, str]:
-    """What would become of a file."""
+    """Judge a file as it lies there; nothing is changed."""
     try:
         with way(home, path) as (parent, name):
             state, reason = judged(seen(parent, name), wanted, memory, path)
@@ -242,7 +242,7 @@ def acting_as(account: pwd.struct_passwd) -> Iterator[None]:
 
 
 def begin(home: int, account: pwd.struct_passwd, memory: Memory, request: dict[str, Any]) -> dict[str, Any]:
-    """What has to be brought. Unless it is dry: what is wanted no more goes, what is there already counts as ours."""
+    """List what to bring. Unless it is dry: what is wanted no more goes, what is there already counts as ours."""
     wanted, dry = request["files"], request["dry"]
     states: dict[str, tuple[str, str]] = {}
     with acting_as(account):

@@ -41,7 +41,7 @@ def release() -> bool:
 
 
 def is_frozen() -> bool:
-    """What the kernel says of the agent's processes, those of all units below the slice."""
+    """Whether the kernel says that the agent's processes are frozen, those of all units below the slice."""
     events = GROUP / "cgroup.events"
     return events.exists() and "frozen 1" in events.read_text()
 

@@ -21,7 +21,7 @@ MOST_UNITS = 20
 
 
 def look() -> dict[str, Any]:
-    """What there is to know; sizes in bytes."""
+    """Look how full and how whole the desktop is; sizes in bytes."""
     disk, home = os.statvfs("/"), os.statvfs("/home")
     memory = {name: int(rest.split()[0]) * 1024 for name, _, rest in _lines(Path("/proc/meminfo"))}
     return {
@@ -45,7 +45,7 @@ def failed_units() -> list[str]:
 
 
 def browser() -> dict[str, Any] | None:
-    """What the first browser that is there says of its version, and whether it could; None without a browser."""
+    """Ask the first browser that is there for its version, and whether it starts; None without a browser."""
     path = next((path for path in BROWSERS if Path(path).exists()), None)
     if path is None:
         return None

@@ -187,7 +187,7 @@ def run(probe: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """One job."""
+    """Do the job that standard input names."""
     job = json.loads(sys.stdin.readline())
     signal.alarm(job["seconds"])
     DEVICES.update({name: device(name, mac) for name, mac in job["watch"].items()})

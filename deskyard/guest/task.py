@@ -99,7 +99,7 @@ def port(unit: str) -> int:
 
 
 def secret(path: str) -> str:
-    """What the gateway wants to hear."""
+    """Read the secret that the gateway wants to hear."""
     try:
         lines = Path(path).read_text().splitlines()
     except OSError as error:
@@ -132,7 +132,7 @@ def connected(unit: str, watch: Watch) -> http.client.HTTPConnection:
 
 
 def events(answer: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
-    """What comes over a stream of server-sent events, to its end."""
+    """Read a stream of server-sent events, to its end."""
     while line := answer.readline(MAX_LINE):
         words = line.decode("utf-8", "replace").strip()
         if words == "data: [DONE]":
@@ -145,7 +145,7 @@ def events(answer: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
 
 
 def complaint(document: Any) -> str:
-    """What the gateway says is wrong."""
+    """Read what the gateway says is wrong."""
     error = document.get("error") if isinstance(document, dict) else None
     found = error.get("message") if isinstance(error, dict) else error
     return str(found or "")[:MAX_REASON]

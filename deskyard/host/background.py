@@ -32,7 +32,7 @@ class Background:
 
     @property
     def log_file(self) -> Path:
-        """What the program printed."""
+        """The file of what the program printed."""
         return self.folder / f"{self.name}.log"
 
     def pid(self) -> int | None:

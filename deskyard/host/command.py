@@ -19,7 +19,7 @@ _stopping = threading.Event()
 
 @dataclass(frozen=True)
 class Result:
-    """What a program answered: its exit code, standard output and standard error, as text."""
+    """The answer of a program: its exit code, standard output and standard error, as text."""
 
     argv: tuple[str, ...]
     code: int

@@ -1,4 +1,4 @@
-"""What the machine has: programs, memory, disk, acceleration."""
+"""Facts of this machine: programs, memory, disk, acceleration."""
 
 import os
 import shutil

@@ -32,7 +32,7 @@ class Places:
 
     @property
     def sites(self) -> Path:
-        """One folder per site: certificate authority, management key, one folder per workspace."""
+        """The folders of sites, one each: certificate authority, management key, one folder per workspace."""
         return self.state / "sites"
 
     @property
@@ -41,7 +41,7 @@ class Places:
         return self.state / "pulumi"
 
     def workspace(self, site: str, workspace: str) -> Path:
-        """What this machine knows of one workspace: ssh_config, known_hosts, screenshots of failures."""
+        """The folder of what this machine knows of a workspace: ssh_config, known_hosts, screenshots of failures."""
         return self.sites / site / "workspaces" / workspace
 
 

@@ -1,4 +1,4 @@
-"""What a person is told about images."""
+"""Texts about images for people."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _changes(changes: tuple[InputChange, ...]) -> list[str]:
 
 
 def publication(done: Publication) -> str:
-    """What publishing did, or would do."""
+    """Write what publishing did, or would do."""
     would = "would be " if done.dry_run else ""
     lines = [f"{done.image} {done.digest}"]
     lines += [f"  {node}: template {vmid}" for node, vmid in done.templates.items()]
@@ -92,7 +92,7 @@ def publication(done: Publication) -> str:
 
 
 def facts(found: ImageFacts) -> str:
-    """What an image costs; what was not recorded when it was built is called so."""
+    """Write what an image costs; what was not recorded when it was built is called so."""
     lines = [
         f"{found.name}@{found.digest} {found.version}, built {found.built_at} on a {found.base} base"
         f" with {found.accelerator}, commit {found.git_commit or 'unknown'}",
@@ -131,7 +131,7 @@ def _boot(found: ImageFacts) -> list[str]:
 
 
 def scan(found: Scan) -> str:
-    """What is known of an image's vulnerabilities, and by what; nothing known is not nothing there."""
+    """Write what is known of an image's vulnerabilities, and by what; nothing known is not nothing there."""
     from deskyard.plan.vulnerability.findings import SEVERITIES
 
     counts = Counter(finding.severity for finding in found.findings)
@@ -157,7 +157,7 @@ def scan(found: Scan) -> str:
 
 
 def hygiene(name: str, checks: list[dict[str, Any]] | None) -> str:
-    """What was looked for in a disk before its first boot, and that nothing of it was there."""
+    """Write what was looked for in a disk before its first boot, and that nothing of it was there."""
     if checks is None:
         return f"{name}: not known, it was built before hygiene was recorded; ./inv image.test {name} checks it"
     lines = [f"{name}, before its first boot:"]
@@ -169,7 +169,7 @@ def hygiene(name: str, checks: list[dict[str, Any]] | None) -> str:
 
 
 def verification(found: Verification) -> str:
-    """What was checked, part by part."""
+    """Write what was checked, part by part."""
     from deskyard.image.store.seal import PARTS
 
     verdict = "is what was signed" if found.passed else "is NOT what was signed"

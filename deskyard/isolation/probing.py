@@ -81,7 +81,7 @@ class _Session:
         return self._json("did not answer")
 
     def sightings(self) -> set[tuple[str, int]]:
-        """What its watchers saw: place and number of the probe."""
+        """Read what its watchers saw: place and number of the probe."""
         self._tell("stop\n")
         return {(f"{self.name}/{nic}/{way}", number) for nic, way, number in self._json("did not say what it saw")}
 

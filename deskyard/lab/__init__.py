@@ -1,1 +1,1 @@
-"""What developers measure and try: benches, hosts for Molecule, the tests that a change reaches."""
+"""The lab of developers: benches, hosts for Molecule, the tests that a change reaches."""

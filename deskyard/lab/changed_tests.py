@@ -73,7 +73,7 @@ def _modules(package: Path) -> Iterable[Path]:
 
 
 def imported(module: ast.Module) -> set[str]:
-    """What a module names in its imports, those within functions too; a name that it takes may be a module itself."""
+    """List the imports of a module, those within functions too; a name that it takes may be a module itself."""
     found: set[str] = set()
     for node in ast.walk(module):
         if isinstance(node, ast.Import):

@@ -30,7 +30,7 @@ MOVED = {"10.80.1.0/24": "10.80.251.0/24", "8443": "18451"}
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured wait, in seconds; `ratio` is against the bare boot of the desktop's disk until SSH answers."""
+    """A measured wait, in seconds; `ratio` is against the bare boot of the desktop's disk until SSH answers."""
 
     name: str
     seconds: float

@@ -27,7 +27,7 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class Figure:
-    """One value with its unit: of this run, of the last one that was recorded here, and what is aimed at.
+    """A value with its unit: of this run, of the last one that was recorded here, and what is aimed at.
 
     `ratio` is against the clean build of the same run.
     """

@@ -25,7 +25,7 @@ ACTION = re.compile(r"\[(?:\S+) > (\S+)\] Executing$")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a scenario, and how long each of its steps took, in seconds."""
+    """The outcome of a scenario, and how long each of its steps took, in seconds."""
 
     role: str
     scenario: str

@@ -104,7 +104,7 @@ class Yard:
         return RESOLVER
 
     def run(self, host: str, script: str, seconds: float = BOOT_SECONDS) -> str:
-        """What a script says that root runs on a host; raises `CommandError` if it fails."""
+        """Run a script as root on a host, and answer what it says; raises `CommandError` if it fails."""
         return run(["ssh", "-F", str(self.ssh_config), host, "sh", "-s"], timeout=seconds, stdin=script).stdout
 
     def destroy(self) -> None:
@@ -125,7 +125,7 @@ class Yard:
             (self.folder / file).unlink(missing_ok=True)
 
     def left_behind(self) -> list[str]:
-        """What of this folder's hosts is still there: nothing after `destroy`."""
+        """List what of this folder's hosts is still there: nothing after `destroy`."""
         found = [str(path) for path in Path("/run/netns").glob(f"{self.name}*")]
         found += [str(root / self.name) for root in _cgroup_roots() if (root / self.name).exists()]
         mounts = Path("/proc/self/mounts").read_text().splitlines()

@@ -22,7 +22,7 @@ UPGRADE = "### Upgrade"
 
 @dataclass(frozen=True)
 class Finding:
-    """One check: what is looked at, whether it is as it has to be, and what is wrong or was found."""
+    """A check: what is looked at, whether it is as it has to be, and what is wrong or was found."""
 
     check: str
     passed: bool
@@ -30,7 +30,7 @@ class Finding:
 
 
 def examine(tree: Path) -> list[Finding]:
-    """All checks of a tree; nothing is changed."""
+    """Run all checks of a tree; nothing is changed."""
     checks: dict[str, Callable[[Path], tuple[bool, str]]] = {
         "version": _version,
         "changelog": _changelog,

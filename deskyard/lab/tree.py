@@ -1,4 +1,4 @@
-"""What Molecule's hosts are made from: a Debian tree with the roles' packages at hand, and the gateway's program."""
+"""The tree of Molecule's hosts: Debian with the roles' packages at hand, and the gateway's program."""
 
 import hashlib
 import os
@@ -49,7 +49,7 @@ def gateway_roles() -> list[str]:
 
 
 def hypervisor_packages() -> tuple[str, ...]:
-    """What the role of the hypervisor installs, whichever kind it makes."""
+    """The packages that the role of the hypervisor installs, whichever kind it makes."""
     defaults = yaml.safe_load((tree() / "ansible/roles" / HYPERVISOR / "defaults/main.yml").read_text())
     lists = [value for name, value in defaults.items() if name.endswith("_packages") and isinstance(value, list)]
     return tuple(sorted({package for packages in lists for package in packages}))

@@ -1,1 +1,1 @@
-"""What a person writes: sites, images, workspaces."""
+"""Declarations that a person writes: sites, images, workspaces."""

@@ -1,4 +1,4 @@
-"""What all declarations share: frozen, no unknown keys, errors a person understands."""
+"""The base of all declarations: frozen, no unknown keys, errors a person understands."""
 
 import difflib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a person writes about the care of desktops: updates, when they may restart, when disks are freed."""
+"""The declared care of desktops: updates, when they may restart, when disks are freed."""
 
 import re
 from typing import Literal

@@ -1,4 +1,4 @@
-"""What a person writes about the softer side of a desktop: where its owner's files, environment and scripts are."""
+"""The declared softer side of a desktop: where its owner's files, environment and scripts are."""
 
 import re
 from typing import Self

@@ -1,4 +1,4 @@
-"""What a person writes about the way out: entries of an allow-list, networks of the site."""
+"""The declared way out: entries of an allow-list, networks of the site."""
 
 from ipaddress import IPv4Network
 from typing import Annotated

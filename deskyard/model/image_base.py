@@ -51,7 +51,7 @@ class VendorBase(Declaration):
 
     @property
     def checksum(self) -> str:
-        """Its checksum."""
+        """The checksum of the vendor's image."""
         return self.sha256 or self.sha512 or ""
 
     def made_on(self) -> date | None:
@@ -94,7 +94,7 @@ class DistributionBase(Declaration):
 
     @property
     def bootstrap(self) -> BootstrapBase:
-        """What it is bootstrapped from; raises `ConfigError` if it cannot be."""
+        """The source of a bootstrap; raises `ConfigError` if it cannot be."""
         if self.from_packages is None:
             raise self.without_bootstrap()
         return self.from_packages

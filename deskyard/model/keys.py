@@ -1,4 +1,4 @@
-"""What a person writes about the owner's keys: names, and values that Pulumi has encrypted; none is ever shown."""
+"""The declared keys of an owner: names, and values that Pulumi has encrypted; none is ever shown."""
 
 import re
 from typing import Any

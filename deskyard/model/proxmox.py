@@ -1,4 +1,4 @@
-"""What a person writes about a Proxmox VE cluster: how to reach it, and which part of it Deskyard may use."""
+"""The declared Proxmox VE cluster: how to reach it, and which part of it Deskyard may use."""
 
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path

@@ -8,7 +8,7 @@ from deskyard.model.base import Declaration
 
 
 class Tier(Declaration):
-    """What a desktop may use at most."""
+    """The most that a desktop may use."""
 
     vcpus: int = Field(ge=1, le=64, description="Virtual CPUs.")
     memory_mib: int = Field(ge=1024, le=1_048_576, description="Memory, MiB.")

@@ -16,7 +16,7 @@ PRIVATE_BLOCKS = tuple(IPv4Network(block) for block in ("10.0.0.0/8", "172.16.0.
 
 
 class Desktop(Declaration):
-    """One persistent desktop of a workspace."""
+    """A persistent desktop of a workspace."""
 
     name: DnsLabel = Field(description="Name of the desktop, unique in the workspace; a DNS label.")
     tier: str = Field("free", description="Tier that caps CPU, memory and disk: free, pro, max or one of the site.")
@@ -39,7 +39,7 @@ class Desktop(Declaration):
 
 
 class Workspace(Declaration):
-    """What a user declares in `Pulumi.<workspace>.yaml`, without the `deskyard:` prefix of the keys."""
+    """The declaration in `Pulumi.<workspace>.yaml`, without the `deskyard:` prefix of the keys."""
 
     name: DnsLabel = Field(description="Name of the workspace: the name of the stack.")
     site: DnsLabel = Field("local", description="Site that runs the workspace.")

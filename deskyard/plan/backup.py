@@ -53,7 +53,7 @@ class Backup:
 
     @property
     def tags(self) -> list[str]:
-        """What the manifest is tagged with."""
+        """The tags of the manifest."""
         own = {
             "desktop": self.desktop,
             "backup": self.id,
@@ -87,7 +87,7 @@ class Moment:
 
 
 def disk_tags(desktop: str, backup: str) -> list[str]:
-    """What the snapshot of a disk is tagged with."""
+    """The tags of a disk's snapshot."""
     return [DISK, f"desktop={desktop}", f"backup={backup}"]
 
 
@@ -144,7 +144,7 @@ def last_nonce(present: Sequence[Backup]) -> str:
 
 
 def nonces(backup: Backup, present: Sequence[Backup]) -> set[str]:
-    """What the restored desktop may say: of a backup made while it was off, any that it was given before."""
+    """The nonces that a restored desktop may say: of a backup made while it was off, any that it was given before."""
     if backup.running:
         return {backup.nonce}
     return {earlier.nonce for earlier in present if earlier.made <= backup.made and earlier.nonce}
@@ -162,12 +162,12 @@ def kept(policy: Mapping[str, int]) -> list[str]:
 
 
 def proved(present: Sequence[Backup]) -> list[Backup]:
-    """Those that count: they were booted."""
+    """Choose the backups that are proved: they were booted."""
     return [backup for backup in present if backup.verified is not None]
 
 
 def spared(doomed: Sequence[Backup], present: Sequence[Backup]) -> list[Backup]:
-    """What may go of what a policy does not keep: never the last that is proved by its verification."""
+    """Choose what may go of what a policy does not keep: never the last that is proved by its verification."""
     last = proved(present)[-1:]
     return [backup for backup in doomed if backup not in last]
 
@@ -178,7 +178,7 @@ def with_verdict(backup: Backup, verified: int | None) -> Backup:
 
 
 def faults(output: str) -> list[str]:
-    """What is wrong with file systems: lines `errors DEVICE COUNT` and `mount PATH KIND OPTIONS` of a guest."""
+    """Faults of file systems, from lines `errors DEVICE COUNT` and `mount PATH KIND OPTIONS` of a guest."""
     rows = [line.split() for line in output.splitlines()]
     mounts = [row for row in rows if len(row) == 4 and row[0] == "mount"]
     wrong = [f"{row[1]} has met errors" for row in rows if len(row) == 3 and row[0] == "errors" and row[2] != "0"]

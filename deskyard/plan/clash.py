@@ -1,4 +1,4 @@
-"""What two workspaces would share that must be of one alone. Pure."""
+"""Clashes: what two workspaces would share that must be of one alone. Pure."""
 
 from deskyard.plan.workspace import WorkspacePlan
 

@@ -1,4 +1,4 @@
-"""What customises a desktop, worked out from its workspace's files and its own: what goes where, what is refused."""
+"""Customisation of a desktop, worked out from its workspace's files and its own: what goes where, what is refused."""
 
 import difflib
 import hashlib
@@ -64,13 +64,13 @@ class HomeFile:
 
     @property
     def mark(self) -> str:
-        """What tells it from any other: whether it is a program, and the digest of its content."""
+        """A mark that tells the file from any other: whether it is a program, and the digest of its content."""
         return f"{'x' if self.executable else '-'}{hashlib.sha256(self.content).hexdigest()}"
 
 
 @dataclass(frozen=True)
 class Layer:
-    """What one folder holds: files by their path in the home, variables, and scripts by name."""
+    """The content of a folder: files by their path in the home, variables, and scripts by name."""
 
     files: Mapping[str, HomeFile]
     environment: Mapping[str, str]
@@ -89,13 +89,13 @@ class Script:
 
     @property
     def title(self) -> str:
-        """What it is called on the desktop."""
+        """The name of the script on the desktop."""
         return f"{self.name}-{self.of}"
 
 
 @dataclass(frozen=True)
 class Customisation:
-    """All that one desktop shall have."""
+    """The files, variables and scripts that a desktop has to have."""
 
     files: Mapping[str, HomeFile]
     environment: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""What a machine learns at its first boot (cloud-init, NoCloud). Holds no secret."""
+"""The data of a machine's first boot (cloud-init, NoCloud). Holds no secret."""
 
 import shlex
 from collections.abc import Sequence

@@ -22,7 +22,7 @@ MOST_SAID = 80
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at: how it is, and what to do about it."""
+    """A fact that was looked at: how it is, and what to do about it."""
 
     check: str
     state: State
@@ -58,7 +58,7 @@ def routes(answers: Mapping[str, Mapping[str, Any]], wanted: Iterable[str]) -> l
 
 
 def inside(answer: Mapping[str, Any], between: tuple[float, float], target: str) -> list[Finding]:
-    """What a desktop said of itself between two moments; an answer that makes no sense is a failure of that check."""
+    """Judge what a desktop said between two moments; an answer that makes no sense is a failure of that check."""
     looks: tuple[Callable[[], Finding], ...] = (
         lambda: _share("disk", answer["disk"], DISK_FREE, "delete what is not needed, or choose a larger tier"),
         lambda: _share("home", answer["home"], DISK_FREE, "delete what is not needed, or choose a larger tier"),

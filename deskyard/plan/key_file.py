@@ -24,7 +24,7 @@ def key_name(variable: str) -> str:
 
 
 def line(name: str, value: str) -> str:
-    """One assignment."""
+    """The assignment of a key's variable."""
     return f"{variable(name)}='{value}'\n"
 
 

@@ -1,4 +1,4 @@
-"""What a machine is wanted to be, and how far it is on its way to be of use.
+"""The power that a machine is wanted to have, and how far it is on its way to be of use.
 
 The wish is kept with the machine: the host may restart, and whoever asked may be gone.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Power(StrEnum):
-    """What a machine is wanted to be; `workspace.up` leaves alone what is wanted off or paused."""
+    """The state that a machine is wanted to be in; `workspace.up` leaves alone what is wanted off or paused."""
 
     RUNNING = "running"
     OFF = "off"

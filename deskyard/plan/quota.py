@@ -1,4 +1,4 @@
-"""What all workspaces of a site ask for together, against what the site grants. Pure."""
+"""Quotas: what all workspaces of a site ask for together, against what the site grants. Pure."""
 
 from collections.abc import Iterable, Mapping
 
@@ -8,7 +8,7 @@ from deskyard.plan.workspace import WorkspacePlan
 
 
 def totals(plans: Iterable[WorkspacePlan]) -> dict[str, int]:
-    """What workspaces ask for, by the names of quotas: gateways count, disks at their full size."""
+    """Add up what workspaces ask for, by the names of quotas: gateways count, disks at their full size."""
     plans = list(plans)
     machines = [machine for plan in plans for machine in plan.machines().values()]
     return {

@@ -30,7 +30,7 @@ class Snapshot:
 
     @property
     def description(self) -> str:
-        """What the hypervisor keeps with it: the owner's text, and a line that says when it expires."""
+        """The description that the hypervisor keeps: the owner's text, and a line that says when it expires."""
         lines = [self.text] if self.text else []
         return "\n".join([*lines, f"{EXPIRES} {self.expires}"] if self.expires is not None else lines)
 

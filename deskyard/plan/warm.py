@@ -24,7 +24,7 @@ WORDS = {"disks": "disks (GiB)", "recipe": "way of making templates"}
 
 @dataclass(frozen=True)
 class Fit:
-    """What a template was made for: a machine that differs in any of it boots."""
+    """The size and image that a template was made for: a machine that differs in any of it boots."""
 
     image: str
     digest: str
@@ -105,7 +105,7 @@ def none_of(image: str) -> Start:
 
 
 def differences(wanted: Fit, had: Fit) -> list[str]:
-    """What differs between a machine and what a template was made for, in words."""
+    """List how a machine differs from what a template was made for, in words."""
     pairs = [(field.name, getattr(wanted, field.name), getattr(had, field.name)) for field in fields(Fit)]
     return [f"{_word(name)} {_value(ours)}, its is {_value(its)}" for name, ours, its in pairs if ours != its]
 
@@ -121,7 +121,7 @@ def _value(value: object) -> str:
 
 
 def template_first_boot(first_boot: FirstBoot) -> FirstBoot:
-    """What a template reads at its boot: as a desktop, but of no name, open to nobody, and without a network."""
+    """The first boot of a template: as a desktop's, but of no name, open to nobody, and without a network."""
     manager, *others = first_boot.user_data["users"]
     return FirstBoot(
         meta_data={"instance-id": HOSTNAME, "local-hostname": HOSTNAME},
@@ -135,7 +135,7 @@ def template_first_boot(first_boot: FirstBoot) -> FirstBoot:
 
 
 def identity(first_boot: FirstBoot) -> dict[str, Any]:
-    """What of its first boot makes a machine itself, and no other; holds no secret."""
+    """The part of the first boot that makes a machine itself, and no other; holds no secret."""
     manager = first_boot.user_data["users"][0]
     (nic,) = first_boot.network_config["ethernets"].values()
     return {

@@ -42,7 +42,7 @@ class NetworkPlan:
 
 @dataclass(frozen=True)
 class FilterPlan:
-    """What a NIC on the workspace network may send and get, enforced by the hypervisor frame by frame."""
+    """A filter of what a NIC on the workspace network may send and get, enforced by the hypervisor frame by frame."""
 
     name: str
     kind: Literal["desktop", "desktop-peers", "gateway"]
@@ -66,7 +66,7 @@ class MachinePlan:
 
 @dataclass(frozen=True)
 class DesktopPlan:
-    """One desktop: its tier with all its caps, its machine, its address, its routes (name -> port of the machine)."""
+    """A desktop: its tier with all its caps, its machine, its address, its routes (name -> port of the machine)."""
 
     name: str
     tier: str

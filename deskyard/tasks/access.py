@@ -150,7 +150,7 @@ def audit(
 
 
 def _event_line(event: dict[str, Any]) -> str:
-    """One event as a person reads it."""
+    """Write an event as a person reads it."""
     skipped = ("seq", "time", "event", "prev", "hash")
     facts = "  ".join(f"{name}={_word(value)}" for name, value in event.items() if name not in skipped and value)
     return f"{event['seq']}  {event['time']}  {event['event']}  {facts}"

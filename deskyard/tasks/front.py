@@ -1,4 +1,4 @@
-"""What every task shares: errors become one clear message and an exit code; states print as text or JSON.
+"""The front of every task: errors become one clear message and an exit code; states print as text or JSON.
 
 A task imports what does its work inside its body: a list of tasks, or a wrong option, is answered without Pulumi.
 """

@@ -46,7 +46,7 @@ def show_(_: Context, json: bool = False) -> None:
 
 
 def describe(tool: FoundTool) -> str:
-    """One line for people."""
+    """Describe it in a line for people."""
     return f"{tool.name:9} {tool.version:10} {tool.source:12} {tool.path}"
 
 

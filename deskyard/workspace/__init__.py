@@ -1,1 +1,1 @@
-"""What can be done with a whole workspace: preview, up, status, destroy."""
+"""Tasks with a whole workspace: preview, up, status, destroy."""

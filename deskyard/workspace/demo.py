@@ -23,7 +23,7 @@ EXAMPLE = Path("examples/one-desktop/Pulumi.demo.yaml")
 
 @dataclass(frozen=True)
 class Demo:
-    """What the demo made; `link` holds a one-use ticket that expires at a Unix time."""
+    """The outcome of the demo; `link` holds a one-use ticket that expires at a Unix time."""
 
     target: str
     link: str

@@ -28,7 +28,7 @@ STATUS_SECONDS = 120.0
 
 @dataclass
 class _Seen:
-    """What was said already, so that each piece of news is said once."""
+    """The news that was said already, so that each piece of news is said once."""
 
     pinned: set[str]
     ready: set[str]

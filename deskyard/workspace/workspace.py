@@ -1,4 +1,4 @@
-"""What can be done with a workspace: preview, up, destroy."""
+"""Tasks with a workspace: preview, up, destroy."""
 
 import random
 import shutil
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 def preview(name: str) -> dict[str, Any]:
-    """What `up` would change: counts by operation, and each step."""
+    """Preview what `up` would change: counts by operation, and each step."""
     declared = _checked(name)
     steps = WorkspaceStack(name).preview()
     counts = Counter(change.operation for change in steps)

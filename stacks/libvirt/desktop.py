@@ -26,7 +26,7 @@ class DesktopArgs:
 
 
 class Desktop(pulumi.ComponentResource):
-    """One NIC, on the workspace network: bound to its address, its port isolated unless peers are open."""
+    """A desktop whose NIC is bound to its address, its port isolated unless peers are open."""
 
     uuid: pulumi.Output[str]
     console_log: pulumi.Output[str]

@@ -29,7 +29,7 @@ class WorkspaceArgs:
 
 
 class Workspace(pulumi.ComponentResource):
-    """One tenant."""
+    """A workspace of one tenant: its network, gateway and desktops."""
 
     url: pulumi.Output[str]
     desktops: dict[str, Desktop]

@@ -18,7 +18,7 @@ class ClusterDesktopArgs:
 
 
 class ClusterDesktop(pulumi.ComponentResource):
-    """One NIC, on the VNet; the hypervisor's firewall binds it to its address and its gateway."""
+    """A desktop on the VNet; the hypervisor's firewall binds its NIC to its address and its gateway."""
 
     vm_id: pulumi.Output[int]
 

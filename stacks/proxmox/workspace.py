@@ -31,7 +31,7 @@ class ClusterWorkspaceArgs:
 
 
 class ClusterWorkspace(pulumi.ComponentResource):
-    """One tenant."""
+    """A workspace of one tenant: its network, gateway and desktops."""
 
     url: pulumi.Output[str]
     desktops: dict[str, ClusterDesktop]

@@ -1,4 +1,4 @@
-"""What a failed build leaves for whoever looks into it: the failing task, consoles, screens, logs."""
+"""Evidence that a failed build leaves for whoever looks into it: the failing task, consoles, screens, logs."""
 
 import json
 import re
@@ -56,7 +56,7 @@ def failing_task(lines: Sequence[str]) -> FailingTask | None:
 
 
 def _gist(line: str) -> str:
-    """What a result says for people; the whole line if it is not as Ansible prints results."""
+    """The gist of a result for people; the whole line if it is not as Ansible prints results."""
     found = RESULT.match(line)
     try:
         result = json.loads(found["result"]) if found else None
@@ -79,7 +79,7 @@ def save_screen(machine: Machine, destination: Path) -> None:
 
 
 def listing(logs: Path) -> str:
-    """What was kept in the log folder of a build, a line each."""
+    """List what was kept in the log folder of a build, a line each."""
     kept = [(what, logs / name) for name, what in KINDS.items() if (logs / name).is_file()]
     lines = [f"  {what}: {path}" for what, path in kept if path.stat().st_size > 0]
     return "\n".join(lines) or f"  logs: {logs}"

@@ -40,7 +40,7 @@ class Machine:
         return f'{opened}; exec {shlex.quote(program)} "$@" {shlex.join(options)}'
 
     def pid(self) -> int | None:
-        """Its pid; nothing if it has ended (a pid is used again for strangers: those do not name our pid file)."""
+        """The machine's pid; nothing if it has ended (strangers get pids again: they do not name our pid file)."""
         try:
             pid = int((self.folder / PID_FILE).read_text())
         except (OSError, ValueError):

@@ -34,7 +34,7 @@ class BaseDisk:
 
 
 def base_choice() -> BaseChoice:
-    """What the user wants: `auto` unless `DESKYARD_BASE` says otherwise."""
+    """The base that the user wants: `auto` unless `DESKYARD_BASE` says otherwise."""
     value = os.environ.get(VARIABLE, "auto")
     if value not in ("auto", "vendor", "bootstrap"):
         raise ConfigError(VARIABLE, value, "is no kind of base disk", "set auto, vendor or bootstrap")

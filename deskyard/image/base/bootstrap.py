@@ -106,7 +106,7 @@ def _fill(raw: Path, archive: Path, folder: Path) -> None:
 
 
 def _as_root() -> list[str]:
-    """Without root, a user namespace holds the files' owners."""
+    """Run as root of a user namespace if not as root: it holds the files' owners."""
     return [] if os.geteuid() == 0 else ["unshare", "--map-auto", "--map-root-user", "--"]
 
 

@@ -184,13 +184,13 @@ def _manifest(
 
 
 def _origin(image: Image) -> dict[str, str]:
-    """What the base is of: the distribution, and the day whose packages it was built from if that was chosen."""
+    """The origin of the base: the distribution, and the day whose packages it was built from if that was chosen."""
     snapshot = image.base.snapshot
     return {"distribution": image.base.distribution, **({"snapshot": snapshot.isoformat()} if snapshot else {})}
 
 
 def _npm_packages(image: Image) -> dict[str, dict[str, str]]:
-    """What the gateway's viewer is bundled from; npm installs exactly what the lock names."""
+    """The packages that the gateway's viewer is bundled from; npm installs exactly what the lock names."""
     if image.bundle != "gateway":
         return {}
     return bundled(json.loads((tree() / "viewer/package-lock.json").read_text()))

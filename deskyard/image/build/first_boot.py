@@ -1,4 +1,4 @@
-"""What a build VM is told at its first boot: who comes in, and how an image of ours is opened for it."""
+"""The data of a build VM's first boot: who comes in, and how an image of ours is opened for it."""
 
 from typing import Any
 

@@ -19,7 +19,7 @@ VENDOR, BOOTSTRAP = "get the vendor's cloud image", "bootstrap the base disk fro
 
 @dataclass(frozen=True)
 class Forecast:
-    """What `image.build` would do: `steps` if it builds, and the `changes` since the build it is compared with."""
+    """The forecast of `image.build`: `steps` if it builds, and the `changes` since the build it is compared with."""
 
     name: str
     rebuild: bool
@@ -30,7 +30,7 @@ class Forecast:
 
 
 def forecast(name: str, *, force: bool = False) -> Forecast:
-    """What a build of `name` would do now, and why."""
+    """Forecast what a build of `name` would do now, and why."""
     image = read_image(tree(), name)
     built = find(name)
     if built is not None and not force:

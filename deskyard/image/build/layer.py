@@ -1,4 +1,4 @@
-"""What the build of a custom image has otherwise: it starts from a built image and brings packages, files, roles."""
+"""The build of a custom image: it starts from a built image and brings packages, files, roles."""
 
 import tarfile
 from io import BytesIO

@@ -1,4 +1,4 @@
-"""What a build VM takes over of this machine's network: authorities that it trusts, mirrors of npm and PyPI.
+"""The part of this machine's network that a build VM takes over: authorities that it trusts, mirrors of npm and PyPI.
 
 Debian's packages come from the mirror that the image declares. All of this is environment of the build's sessions and
 files below /run: nothing of it is in the image.
@@ -43,7 +43,7 @@ class BuildNetwork:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the sessions of the build have in their environment."""
+        """The environment of the build's sessions."""
         mirrors = {"NPM_CONFIG_REGISTRY": self.npm_registry, "PIP_INDEX_URL": self.pypi_index}
         return {**(TRUSTING if self.authorities else {}), **{name: url for name, url in mirrors.items() if url}}
 
@@ -71,7 +71,7 @@ class BuildNetwork:
 
 
 def build_network() -> BuildNetwork:
-    """What the user chose, and the authorities that this machine trusts beside the distribution's."""
+    """Read what the user chose, and the authorities that this machine trusts beside the distribution's."""
     return BuildNetwork(_authorities(), _address(NPM_REGISTRY), _address(PYPI_INDEX))
 
 

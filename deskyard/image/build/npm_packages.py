@@ -86,7 +86,7 @@ def _archive(image: AnyImage, role: str, timings: Timings) -> Path:
 
 
 def _hooks(role: str, node: dict[str, Any], network: BuildNetwork, scratch: Path) -> list[str]:
-    """What is done in the chroot: the files brought in, the script run, the archive taken out."""
+    """The hooks that work in the chroot: the files brought in, the script run, the archive taken out."""
     registry = network.npm_registry_here
     unpack = _get_node(node, registry, scratch)
     (scratch / "authorities.pem").write_text(f"{network.authorities}\n")

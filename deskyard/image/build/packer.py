@@ -36,7 +36,7 @@ SHOWN = re.compile(r"(TASK|RUNNING HANDLER) \[(?P<task>.*?)\]")
 
 @dataclass(frozen=True)
 class PackerBuild:
-    """One run of Packer. `scratch` is thrown away afterwards, `logs` is kept.
+    """A run of Packer. `scratch` is thrown away afterwards, `logs` is kept.
 
     With `from_image` the disk is that of an image of ours, and the build gets what `network` has; `own_roles` is looked
     into before ansible/roles.

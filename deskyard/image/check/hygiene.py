@@ -14,7 +14,7 @@ LOGS = ("cloud-init.log", "cloud-init-output.log", "auth.log", "syslog", "dpkg.l
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked for: where, and what was there (nothing is as it must be)."""
+    """A check for a thing that must not be there: where, and what was there (nothing is as it must be)."""
 
     what: str
     places: tuple[str, ...]

@@ -26,7 +26,7 @@ SECONDS = 300.0
 
 @dataclass(frozen=True)
 class Inventory:
-    """What a guest holds, by package: version, architecture, licences, size, and the source it was built from.
+    """The packages of a guest: version, architecture, licences, size, and the source it was built from.
 
     A source is told where its name or version differ from the package's.
     """

@@ -27,7 +27,7 @@ UNIT_SECONDS = {"h": 3600.0, "min": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
 
 @dataclass(frozen=True)
 class Measures:
-    """What one boot took, in seconds; what systemd did not tell is nothing. `state` is systemd's own word for it.
+    """The times of a boot, in seconds; what systemd did not tell is nothing. `state` is systemd's own word for it.
 
     The first frame is the wallpaper on the screen, from the kernel's start; one that came before SSH counts as it.
     """

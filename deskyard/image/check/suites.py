@@ -26,7 +26,7 @@ MEMORY_MIB, CUSTOM_MEMORY_MIB = 2048, TIERS["free"].memory_mib
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a tested image told about itself."""
+    """The verdict on a tested image, and what it told about itself."""
 
     inventory: Inventory
     boot_seconds: float

@@ -35,7 +35,7 @@ DISK_OPTIONS = "discard=on,iothread=1,ssd=1"
 
 @dataclass(frozen=True)
 class Image:
-    """What the template is to hold; `bytes` is the size of its disk as a guest sees it."""
+    """The image that a template is to hold; `bytes` is the size of its disk as a guest sees it."""
 
     name: str
     digest: str
@@ -45,7 +45,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Draft:
-    """One draft on a node, and where its disk belongs."""
+    """A draft on a node, and where its disk belongs."""
 
     client: Client
     node: str

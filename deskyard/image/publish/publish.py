@@ -36,7 +36,7 @@ REPORT_EACH = 256 << 20
 
 @dataclass(frozen=True)
 class Publication:
-    """What publishing did, or with `dry_run` would do. Templates by node; what was removed as `node/id`."""
+    """The outcome of publishing, or of a `dry_run`. Templates by node; what was removed as `node/id`."""
 
     image: str
     digest: str
@@ -65,7 +65,7 @@ def publish(name: str, site: Site, *, key_file: Path | None = None, dry_run: boo
 
 
 def listed(site: Site) -> list[dict[str, Any]]:
-    """What is published at a site, drafts included, for people and programs."""
+    """List what is published at a site, drafts included, for people and programs."""
     client = connect(site)
     return [asdict(template) for template in templates.read(listing.resources(client), client.cluster)]
 
@@ -268,7 +268,7 @@ class Publisher:
 
 
 def _publisher_id() -> str:
-    """What tells this machine's drafts from another's; random, made once."""
+    """The id that tells this machine's drafts from another's; random, made once."""
     path = places().state / "publisher"
     with alone("publisher"):
         if not path.exists():

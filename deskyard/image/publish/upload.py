@@ -26,7 +26,7 @@ class DiskFile:
 
     @property
     def volume(self) -> str:
-        """Its name in a storage."""
+        """The name of the volume in a storage."""
         return f"import/{self.name}"
 
 

@@ -29,7 +29,7 @@ READ_SECONDS = 1800.0
 
 
 def list_files(built: BuiltImage) -> DiskFiles:
-    """What is on a built image's disk; raises `BuildError` if it cannot be read."""
+    """List what is on a built image's disk; raises `BuildError` if it cannot be read."""
     say(f"==> read the files of {built.name}@{built.digest}")
     places().cache.mkdir(parents=True, exist_ok=True)
     # A raw disk is large, if sparse: where caches lie, not where temporary files do.
@@ -40,7 +40,7 @@ def list_files(built: BuiltImage) -> DiskFiles:
 
 
 def read_files(root: RootFileSystem) -> DiskFiles:
-    """What is in a root file system; of folders and special files there is no content."""
+    """Read what is in a root file system; of folders and special files there is no content."""
     found = _walk(root)
     lists = {_package(path): inode for path, (inode, _) in found.items() if fnmatch(path, PACKAGE_LISTS)}
     owned = dict(zip(lists, _answers(root, [f"cat <{inode}>" for inode in lists.values()]), strict=True))

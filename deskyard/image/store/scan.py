@@ -25,7 +25,7 @@ SOURCES = "https://security-tracker.debian.org/tracker/data/json or an all.zip o
 
 @dataclass(frozen=True)
 class Scan:
-    """What is known of an image's vulnerabilities, by which data, and of when that data is."""
+    """The vulnerabilities of an image as far as they are known, by which data, and of when that data is."""
 
     name: str
     digest: str

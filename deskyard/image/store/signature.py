@@ -19,7 +19,7 @@ ALGORITHM, KEY_ID = 2, 10
 
 @dataclass(frozen=True)
 class Fault:
-    """What does not match: the `signature` itself, or the `manifest` that it was made for."""
+    """A mismatch: of the `signature` itself, or the `manifest` that it was made for."""
 
     part: str
     reason: str
@@ -70,12 +70,12 @@ def read_public_key(path: Path | None = None) -> PublicKey:
 
 
 def key_id(key: PublicKey) -> str:
-    """What minisign calls a key."""
+    """The id that minisign gives a key."""
     return _id_of(base64.b64decode(key.to_base64()))
 
 
 def fault(content: bytes, signature: bytes, key: PublicKey) -> Fault | None:
-    """What is wrong if `signature` is not that of `content` by `key`; nothing if it is."""
+    """The fault if `signature` is not that of `content` by `key`; nothing if it is."""
     try:
         parsed = Signature.from_bytes(signature)
     except ParseError as error:

@@ -52,7 +52,7 @@ def load(name: str, image_digest: str) -> BuiltImage | None:
 
 
 def _manifest(folder: Path) -> dict[str, Any] | None:
-    """What stands beside a disk; nothing if either is missing, or it cannot be read."""
+    """Read the manifest beside a disk; nothing if either is missing, or it cannot be read."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text())
     except (OSError, ValueError):

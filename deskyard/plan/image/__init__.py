@@ -1,1 +1,1 @@
-"""What images are made from, worked out."""
+"""Images worked out: what they are made from."""

@@ -22,7 +22,7 @@ class InputChange:
 
 @dataclass(frozen=True)
 class ImageDiff:
-    """What the second build has otherwise than the first.
+    """The differences of a second build from the first.
 
     `inputs` is nothing where one of them did not record any, `files` where the disks were not compared.
     """

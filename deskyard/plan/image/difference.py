@@ -1,4 +1,4 @@
-"""What differs between two sets of named values: packages and their versions, inputs and their fingerprints."""
+"""Differences of two sets of named values: packages and their versions, inputs and their fingerprints."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Difference:
-    """What the second set has beyond the first, lacks, and has otherwise (the first's value, the second's)."""
+    """Names that the second set has beyond the first, lacks, and has otherwise (the first's value, the second's)."""
 
     added: Mapping[str, str]
     removed: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""What a built image costs, from its manifest: size, boot, memory, packages. What an older one lacks is unknown."""
+"""The costs of a built image, from its manifest: size, boot, memory, packages. What an older one lacks is unknown."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -80,7 +80,7 @@ def _read(tree: Path, name: str, field: str) -> AnyImage:
 
 
 def _with_base(values: Any, tree: Path, source: str) -> Any:
-    """What an image declares, with the base that it names in that name's place."""
+    """The declaration of an image, with the base that it names in that name's place."""
     base = values.get("base") if isinstance(values, dict) else None
     if not isinstance(base, dict) or "name" not in base:
         return values
@@ -120,7 +120,7 @@ def _check_custom(image: CustomImage, parent: AnyImage, tree: Path) -> None:
 
 
 def _documented(image: AnyImage, tree: Path) -> dict[str, dict[str, Any]]:
-    """What the image's own roles document about their variables."""
+    """Read what the image's own roles document about their variables."""
     if isinstance(image, CustomImage):
         return documented(role_folder(image, role, tree) for role in image.roles)
     return documented(tree / "ansible/roles" / role for role in image.roles)
@@ -173,7 +173,7 @@ def role_packages(image: Image, tree: Path) -> tuple[str, ...]:
 
 
 def bootstrap_packages(image: Image, tree: Path) -> tuple[str, ...]:
-    """What a bootstrapped base disk holds: a bootable guest, and natively installed what the roles ask for."""
+    """The packages of a bootstrapped base disk: a bootable guest, and natively installed what the roles ask for."""
     return tuple(sorted({*image.base.bootstrap.packages, *role_packages(image, tree)}))
 
 
@@ -183,7 +183,7 @@ def base_kinds(choice: BaseChoice) -> tuple[BaseKind, ...]:
 
 
 def kinds_of(base: Base, choice: BaseChoice) -> tuple[BaseKind, ...]:
-    """Those of a base; raises `ConfigError` if it has none that the choice allows."""
+    """The kinds of a base; raises `ConfigError` if it has none that the choice allows."""
     if base.from_packages is not None:
         return base_kinds(choice)
     if choice == "bootstrap":

@@ -101,7 +101,7 @@ def _tools(tree: Path) -> dict[str, str]:
 
 
 def input_kind(name: str) -> str:
-    """What an input is to the image: its declaration, one of its roles, the mechanism of all images, or a source."""
+    """The kind of an input: the image's declaration, one of its roles, the mechanism of all images, or a source."""
     parts = name.split("/")
     if parts[0] == "images":
         if len(parts) > 4 and parts[2] == "roles":

@@ -1,4 +1,4 @@
-"""What a custom image adds to the one that it starts from: the files that it copies to /."""
+"""The layer that a custom image adds to the one that it starts from: the files that it copies to /."""
 
 import hashlib
 import stat
@@ -25,7 +25,7 @@ class LayerFile:
     link: str | None = None
 
     def fingerprint(self) -> str:
-        """What it is, as an input of the image: its mode (octal), then the sha256 of its content or target."""
+        """The file as an input of the image: its mode (octal), then the sha256 of its content or target."""
         content = self.source.read_bytes() if self.link is None else self.link.encode()
         return f"{self.mode:o} {hashlib.sha256(content).hexdigest()}"
 

@@ -9,7 +9,7 @@ from deskyard.model.image_base import Base
 
 @dataclass(frozen=True)
 class Archive:
-    """One archive of a distribution: its copy of a day, whose key signed it, and what of it is used."""
+    """An archive of a distribution: its copy of a day, whose key signed it, and what of it is used."""
 
     url: str
     keyring: str
@@ -48,7 +48,7 @@ def snapshot_sources(base: Base, *, signed: bool = True) -> list[str]:
 
 
 def snapshot_variables(base: Base) -> dict[str, Any]:
-    """What the build's playbook is told of a base's snapshot: nothing without one."""
+    """The variables by which the build's playbook learns of a base's snapshot: none without one."""
     sources = snapshot_sources(base)
     return {"package_snapshot_sources": sources} if sources else {}
 

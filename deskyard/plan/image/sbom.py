@@ -84,7 +84,7 @@ def _upstream(package_version: str, name: str, version: str) -> str:
 
 
 def _licence(name: str) -> DisjunctiveLicense:
-    """What a package's copyright file names; its words are SPDX identifiers by chance only."""
+    """Read what a package's copyright file names; its words are SPDX identifiers by chance only."""
     is_listed = is_supported_id(name)
     return DisjunctiveLicense(
         id=name if is_listed else None,

@@ -21,7 +21,7 @@ def suite_folders(image: AnyImage, tree: Path) -> list[Path]:
 
 
 def _custom_suites(image: CustomImage, tree: Path) -> list[Path]:
-    """Those of what it starts from, that of packages and files, those of its roles, and its own."""
+    """The suites of what it starts from, that of packages and files, those of its roles, and its own."""
     own = tree / "images" / image.name / TESTS
     folders = [*suite_folders(parent_of(image, tree), tree), tree / LAYER_SUITE]
     for role in image.roles:

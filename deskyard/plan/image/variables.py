@@ -34,7 +34,7 @@ REFUSED = {
 
 
 def documented(folders: Iterable[Path]) -> dict[str, dict[str, Any]]:
-    """What roles document about their variables."""
+    """Read what roles document about their variables."""
     found: dict[str, dict[str, Any]] = {}
     for folder in folders:
         path = folder / "meta/argument_specs.yml"

@@ -1,1 +1,1 @@
-"""What proves the isolation of a workspace, worked out."""
+"""Proofs of a workspace's isolation, worked out."""

@@ -1,4 +1,4 @@
-"""What a desktop tries beyond its own network: the host, private ranges, the internet, other workspaces. Pure."""
+"""Probes of a desktop beyond its own network: the host, private ranges, the internet, other workspaces. Pure."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""What `workspace.verify` tries: every probe with its expected end and the rules that see to it. Pure."""
+"""The catalogue of `workspace.verify`: every probe with its expected end and the rules that see to it. Pure."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -79,7 +79,7 @@ def _must_work(catalogue: Catalogue, desktop: DesktopPlan) -> None:
 
 
 def _from_the_gateway(catalogue: Catalogue) -> None:
-    """Its routes to the desktops are open, and nothing else is."""
+    """Add what the gateway tries: its routes to the desktops are open, and nothing else is."""
     start = machine(catalogue.plan, GATEWAY)
     routes = ("gateway: chain output: ip daddr . tcp dport @routes ct state new accept",)
     output = ("gateway: chain output: policy drop",)

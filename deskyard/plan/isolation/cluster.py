@@ -1,4 +1,4 @@
-"""What a cluster says of the layers below a workspace, compared whole with the Plan. Pure: answers are given as data.
+"""The layers below a workspace on a cluster, compared whole with the Plan. Pure: answers are given as data.
 
 Each difference names one thing and what is wrong with it: `cluster: MACHINE: THING: is missing`.
 """
@@ -52,7 +52,7 @@ class SeenLayers:
 
 
 def differences(plan: ClusterPlan, seen: SeenLayers) -> list[str]:
-    """All that is not as planned, from the datacenter's switch down to the single NIC."""
+    """List all that is not as planned, from the datacenter's switch down to the single NIC."""
     found = [*_switches(seen), *_vnet(plan, seen.vnets)]
     for vm in plan.machines():
         name = vm.owner.machine

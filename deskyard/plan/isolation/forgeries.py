@@ -298,5 +298,5 @@ def forger(desktop: DesktopPlan, plan: WorkspacePlan) -> Forger:
 
 
 def forgeries(desktop: DesktopPlan, plan: WorkspacePlan) -> list[Forgery]:
-    """All frames that this desktop tries."""
+    """List all frames that this desktop tries."""
     return [*forger(desktop, plan).all(), *evasions(forger(desktop, plan))]

@@ -1,4 +1,4 @@
-"""What a desktop tries on its own network: neighbours, its gateway's ports, frames that lie. Pure."""
+"""Probes of a desktop on its own network: neighbours, its gateway's ports, frames that lie. Pure."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -107,7 +107,7 @@ def shouting(catalogue: Catalogue, ours: WorkspacePlan, desktop: DesktopPlan, ot
 
 
 def near_guards(plan: WorkspacePlan, desktop: DesktopPlan) -> tuple[str, ...]:
-    """What stands between a desktop and the others of its network."""
+    """The guards between a desktop and the others of its network."""
     if plan.gateway.has_own_address:
         neighbours = [rule_text(rule) for rule in desktop_firewall(plan, desktop).rules if rule.comment == "neighbours"]
         rules = tuple(f"cluster: {desktop.name}: {rule}" for rule in neighbours)
@@ -117,7 +117,7 @@ def near_guards(plan: WorkspacePlan, desktop: DesktopPlan) -> tuple[str, ...]:
 
 
 def truth_guards(plan: WorkspacePlan, desktop: DesktopPlan) -> tuple[str, ...]:
-    """What keeps a desktop to its own addresses."""
+    """The guards that keep a desktop to its own addresses."""
     if plan.gateway.has_own_address:
         return tuple(f"cluster: {desktop.name}: {what}" for what in ("IP set ipfilter-net0", "option macfilter"))
     return (f"filter: {plan.desktop_filter.name} on the NIC of {desktop.name}",)

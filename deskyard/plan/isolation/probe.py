@@ -1,4 +1,4 @@
-"""What a probe of `workspace.verify` is, and the catalogue that numbers them. Pure."""
+"""A probe of `workspace.verify`, and the catalogue that numbers them. Pure."""
 
 import base64
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ HOST, HERE = "host", "here"
 
 @dataclass(frozen=True)
 class HostFacts:
-    """What the hypervisor's host offers to be attacked: its addresses and the TCP ports that something listens on.
+    """The targets that the hypervisor's host offers: its addresses and the TCP ports that something listens on.
 
     `programs` are those that compile the firewall of the nodes, if it is a cluster.
     """
@@ -34,7 +34,7 @@ class HostFacts:
 
 @dataclass(frozen=True)
 class Probe:
-    """One attempt; it reached its target if its outcome is one of `reached_by` or a witness saw its mark."""
+    """An attempt; it reached its target if its outcome is one of `reached_by` or a witness saw its mark."""
 
     id: str
     topic: str
@@ -97,7 +97,7 @@ class Catalogue:
         return tuple(f"{name}/{nic}/in" for name, nics in watched(self.against).items() for nic in nics)
 
     def add(self, desktop: DesktopPlan, *given: Any, **named: Any) -> None:
-        """One more probe, from a desktop; the rest is as with `put`."""
+        """Add a probe from a desktop; the rest is as with `put`."""
         self.put(machine(self.plan, desktop.name), *given, **named)
 
     def put(
@@ -112,7 +112,7 @@ class Catalogue:
         reached_by: tuple[str, ...] = (),
         witnesses: tuple[str, ...] = (),
     ) -> None:
-        """One more probe; an action that is a function is given the mark."""
+        """Add a probe; an action that is a function is given the mark."""
         mark = f"{self.mark}{len(self.probes):0{MARK_DIGITS}x}".encode()
         done = {"seconds": WAIT_SECONDS, **(action(mark) if callable(action) else action)}
         name = f"{start}: {what}"

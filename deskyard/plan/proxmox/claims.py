@@ -22,7 +22,7 @@ VNET_PREFIX = "dy"
 
 @dataclass(frozen=True)
 class Claims:
-    """What a workspace takes: ids by machine, the gateway's address, its VNet with its tag."""
+    """The claims of a workspace: ids by machine, the gateway's address, its VNet with its tag."""
 
     vm_ids: Mapping[str, int]
     uplink_address: str

@@ -1,4 +1,4 @@
-"""What the hypervisor's firewall lets pass at each machine: the second guard, below the gateway's own. Pure.
+"""The hypervisor's firewall at each machine: the second guard, below the gateway's own. Pure.
 
 Three programs compile these rules (`docs/cluster-isolation.md`), and the filter of addresses that comes with them holds
 under two: so each rule that accepts names whose address it is about, and what no rule accepts is dropped by a rule, not
@@ -19,7 +19,7 @@ IPTABLES, NFTABLES = "pve-firewall", "proxmox-firewall"
 
 @dataclass(frozen=True)
 class RulePlan:
-    """One rule; the first that matches decides. Addresses may be lists, separated by commas."""
+    """A rule; the first that matches decides. Addresses may be lists, separated by commas."""
 
     direction: Literal["in", "out"]
     action: Literal["ACCEPT", "DROP"]

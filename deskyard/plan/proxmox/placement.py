@@ -25,7 +25,7 @@ class Need:
 
 @dataclass
 class _Room:
-    """What is left of a node while machines are placed."""
+    """The room that is left on a node while machines are placed."""
 
     name: str
     vcpus: int

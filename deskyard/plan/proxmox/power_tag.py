@@ -1,4 +1,4 @@
-"""What a machine of a cluster is wanted to be, as a tag of the machine. Pure.
+"""The power that a machine of a cluster is wanted to have, as a tag of the machine. Pure.
 
 No owner's tag and no pool begins so: those begin with `deskyard.`; and no template's: those begin with `deskyard-image`
 or `deskyard-draft`.
@@ -13,12 +13,12 @@ POWER_TAGS = {Power.OFF: "deskyard-power.off", Power.PAUSED: "deskyard-power.pau
 
 
 def power_of(tags: Iterable[str]) -> Power:
-    """What a machine with these tags is wanted to be; off if they say both."""
+    """Read from its tags what a machine is wanted to be; off if they say both."""
     held = set(tags)
     return next((power for power, tag in POWER_TAGS.items() if tag in held), Power.RUNNING)
 
 
 def with_power(tags: Iterable[str], power: Power) -> tuple[str, ...]:
-    """These tags, with what the machine is wanted to be, in the order in which the cluster keeps them."""
+    """Add to tags what the machine is wanted to be, in the order in which the cluster keeps them."""
     others = set(tags) - set(POWER_TAGS.values())
     return tuple(sorted(others | ({POWER_TAGS[power]} if power in POWER_TAGS else set())))

@@ -1,4 +1,4 @@
-"""What a cluster shows of itself, and what of it belongs to whom. Pure: the facts are given as data."""
+"""A view of a cluster, and what of it belongs to whom. Pure: the facts are given as data."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -111,7 +111,7 @@ class ClusterView:
         return self._marks.get(owner.tag) or self._marks.get(f"{owner.pool}/{owner.vm_name}")
 
     def machines_of(self, site: str, workspace: str) -> list[SeenMachine]:
-        """All machines that belong to a workspace."""
+        """List the machines that belong to a workspace."""
         pool = pool_of(site, workspace)
         start = f"{pool}."
         return [machine for machine in self.machines if machine.pool == pool or _begins(machine.tags, start)]
@@ -121,7 +121,7 @@ class ClusterView:
         return {vm_id for vm_id, bridges in self.wires.items() if vnet in bridges}
 
     def of_site(self, site: str) -> list[SeenMachine]:
-        """All machines that belong to some workspace of a site."""
+        """List the machines that belong to some workspace of a site."""
         start = pool_of(site, "")
         return [machine for machine in self.machines if machine.pool.startswith(start) or _begins(machine.tags, start)]
 

@@ -74,7 +74,7 @@ class VnetPlan:
 
 @dataclass(frozen=True)
 class ClusterPlan:
-    """What the stack creates on a cluster for one workspace."""
+    """The resources that the stack creates on a cluster for a workspace."""
 
     endpoint: str
     pool: str

@@ -31,7 +31,7 @@ def configure(site: Site, *, check: bool = False) -> None:
 
 
 def variables(site: Site) -> dict[str, Any]:
-    """What the role must know of a libvirt site; nothing of it is written down a second time."""
+    """The variables that the role must know of a libvirt site; nothing of it is written down a second time."""
     return {
         "hypervisor_kind": "libvirt",
         "hypervisor_denied_networks": list(denied_networks(site)),

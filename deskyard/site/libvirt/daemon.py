@@ -43,7 +43,7 @@ exec libvirtd
 
 @dataclass(frozen=True)
 class HypervisorState:
-    """What answers at the URI, and where it lives."""
+    """The hypervisor that answers at the URI, and where it lives."""
 
     uri: str
     running: bool
@@ -96,7 +96,7 @@ def down(*, force: bool = False) -> None:
 
 
 def state() -> HypervisorState:
-    """What runs now; starts nothing."""
+    """Look what runs now; starts nothing."""
     if not answers():
         return HypervisorState(URI, False, not RUN_BY_SYSTEMD.exists(), None, False, None, (), ())
     with connection() as link:

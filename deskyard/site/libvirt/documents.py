@@ -103,12 +103,12 @@ def volume(name: str, capacity: int, volume_format: str, backing: str | None = N
 
 
 def interface(nic: Mapping[str, Any]) -> str:
-    """One NIC with its filter; `isolated` keeps it from the other isolated NICs of its bridge."""
+    """A NIC with its filter; `isolated` keeps it from the other isolated NICs of its bridge."""
     return _text(_interface(nic))
 
 
 def disk_limits(iops: int | None, mib_per_second: int | None) -> dict[str, int]:
-    """What a disk may do per second, reading and writing each, in libvirt's words; 0 is no limit. QEMU holds it."""
+    """The limits of a disk per second, reading and writing each, in libvirt's words; 0 is no limit. QEMU holds it."""
     bytes_per_second = (mib_per_second or 0) * MIB
     return {
         "read_bytes_sec": bytes_per_second,

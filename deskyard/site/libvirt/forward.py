@@ -67,7 +67,7 @@ class Forward:
         self._wait(outer)
 
     def configuration(self, target: str) -> str:
-        """What HAProxy is told: where to listen, and where the gateway is."""
+        """The configuration of HAProxy: where to listen, and where the gateway is."""
         return CONFIGURATION.format(
             workspace=self.workspace,
             most=MOST_CONNECTIONS,

@@ -41,7 +41,7 @@ class LibvirtMachines:
         return moves.listening(self._names)
 
     def desired(self) -> dict[str, Power]:
-        """What each machine that is there is wanted to be."""
+        """Read what each machine that is there is wanted to be."""
         return self._of_each(power.desired)
 
     def want(self, domain: str, wanted: Power) -> None:
@@ -89,7 +89,7 @@ class LibvirtMachines:
         return LibvirtSystemDisk(domain)
 
     def backups(self, domain: str) -> LibvirtBackups:
-        """What makes backups of a machine, and takes it back to them."""
+        """The maker of a machine's backups, which also takes it back to them."""
         return LibvirtBackups(domain)
 
     def stopped(self) -> list[str]:

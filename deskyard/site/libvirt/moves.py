@@ -1,4 +1,4 @@
-"""What machines do, as libvirt tells it in the moment that it happens: nobody asks for it again and again."""
+"""Moves of machines, as libvirt tells them in the moment that they happen: nobody asks for it again and again."""
 
 import functools
 import queue
@@ -70,7 +70,7 @@ def listening(domains: Iterable[str], uri: str = daemon.URI) -> Iterator["Libvir
 
 
 class LibvirtMoves:
-    """What was heard and not taken yet, the oldest first."""
+    """The moves that were heard and not taken yet, the oldest first."""
 
     def __init__(self, domains: frozenset[str]) -> None:
         self._domains = domains
@@ -91,7 +91,7 @@ class LibvirtMoves:
         self.next(seconds)
 
     def callbacks(self) -> dict[int, Callable[..., None]]:
-        """What libvirt is to call, by its numbers of events."""
+        """The functions that libvirt is to call, by its numbers of events."""
         return {
             libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE: self._moved,
             libvirt.VIR_DOMAIN_EVENT_ID_REBOOT: self._rebooted,

@@ -24,7 +24,7 @@ METADATA, PREFIX = "urn:deskyard:power", "deskyard"
 
 
 def desired(machine: Any) -> Power:
-    """What a domain is wanted to be; one that nobody stopped or paused is wanted to run."""
+    """Read what a domain is wanted to be; one that nobody stopped or paused is wanted to run."""
     try:
         text = machine.metadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, METADATA, libvirt.VIR_DOMAIN_AFFECT_CONFIG)
     except libvirt.libvirtError as error:

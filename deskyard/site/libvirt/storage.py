@@ -249,7 +249,7 @@ def upload(link: Any, volume: Any, size: int, read: Callable[[], bytes]) -> None
 
 
 def download(link: Any, volume: Any) -> Iterator[bytes]:
-    """What a volume holds, piece by piece."""
+    """Read a volume, piece by piece."""
     stream = link.newStream()
     volume.download(stream, 0, 0)
     try:

@@ -1,4 +1,4 @@
-"""What libvirt and the kernel of this machine say of the layers below a workspace."""
+"""The layers below a workspace, as libvirt and the kernel of this machine tell of them."""
 
 import contextlib
 import json
@@ -32,7 +32,7 @@ class LibvirtUnderlay:
         return daemon.inside()
 
     def facts(self, plans: Sequence[WorkspacePlan]) -> HostFacts:
-        """What the host offers to be attacked."""
+        """Look what the host offers to be attacked."""
         return host_facts(plans)
 
     def findings(self) -> list[str]:

@@ -66,14 +66,14 @@ class Pace:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the cluster answered: the decoded body, and its headers."""
+    """An answer of the cluster: the decoded body, and its headers."""
 
     body: Mapping[str, Any]
     headers: Mapping[str, str]
 
     @property
     def data(self) -> Any:
-        """What was asked for."""
+        """The data that was asked for."""
         return self.body.get("data")
 
     @property
@@ -84,7 +84,7 @@ class Answer:
 
 
 class Client:
-    """One cluster's API. Safe to use from several threads."""
+    """Calls the API of a cluster. Safe to use from several threads."""
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ class Client:
 
 
 class _Failed(Exception):
-    """One attempt that did not succeed."""
+    """An attempt did not succeed."""
 
     def __init__(self, status: int, reason: str, again: bool, remedy: str = "", unsure: bool = False) -> None:
         super().__init__(reason)
@@ -224,7 +224,7 @@ def _fields(name: str, value: object) -> list[tuple[str, str]]:
 
 
 def _reason(status: int, phrase: str | None, text: str) -> str:
-    """What the cluster says: Proxmox VE puts it into the status line, and wrong parameters into the body."""
+    """The cluster's reason: Proxmox VE puts it into the status line, and wrong parameters into the body."""
     said = [phrase or ""]
     try:
         body = json.loads(text)

@@ -1,4 +1,4 @@
-"""What the list of a cluster's resources says of nodes and storages. Pure: the list is given as data."""
+"""Nodes and storages, as the list of a cluster's resources tells of them. Pure: the list is given as data."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What every machine of ours is, template or clone, and where the API has it."""
+"""Machines of ours, template or clone, and where the API has them."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ def vm_path(node: str, vm_id: int) -> str:
 
 @dataclass(frozen=True)
 class ClusterMachine:
-    """One machine where it is now: what is asked of it, or moves it, goes to its path in the API."""
+    """A machine where it is now: what is asked of it, or moves it, goes to its path in the API."""
 
     client: Client
     node: str

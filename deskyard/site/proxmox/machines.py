@@ -50,7 +50,7 @@ def runs(site: Site, workspace: str, machine: str) -> bool:
 
 
 class ClusterMachines:
-    """What status and readiness ask of the machines of one workspace, and what moves them."""
+    """The machines of a workspace, as status and readiness ask for them, and as they are moved."""
 
     def __init__(self, plan: WorkspacePlan, site: Site) -> None:
         self._plan, self._site, self._client = plan, site, connect(site)
@@ -71,11 +71,11 @@ class ClusterMachines:
 
     @contextmanager
     def moves(self) -> Iterator[ClusterMoves]:
-        """What they do from now on, with machines that are made meanwhile."""
+        """Hear what they do from now on, with machines that are made meanwhile."""
         yield ClusterMoves(lambda: ClusterMachines(self._plan, self._site).states(), self._client.sleep)
 
     def desired(self) -> dict[str, Power]:
-        """What each machine that is there is wanted to be."""
+        """Read what each machine that is there is wanted to be."""
         asked = ask_each(self._found, lambda domain: self._power(domain).desired())
         return dict(asked)
 

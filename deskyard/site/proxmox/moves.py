@@ -1,4 +1,4 @@
-"""What machines of a cluster do: its API pushes nothing, so their states are compared with those of before."""
+"""Moves of a cluster's machines: its API pushes nothing, so their states are compared with those of before."""
 
 import time
 from collections import deque

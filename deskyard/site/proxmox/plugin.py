@@ -1,4 +1,4 @@
-"""What the engine's plugin for a cluster is given: the token, and whom to trust. Both in its environment alone."""
+"""The environment of the engine's plugin for a cluster: the token, and whom to trust. Both in its environment alone."""
 
 import hashlib
 import ssl

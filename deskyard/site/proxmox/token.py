@@ -24,7 +24,7 @@ class Token:
 
     @property
     def id(self) -> str:
-        """What names the token and is no secret, as `deskyard@pve!site`."""
+        """The name of the token, which is no secret, as `deskyard@pve!site`."""
         return f"{self.user}!{self.name}"
 
     def header(self) -> str:

@@ -1,4 +1,4 @@
-"""What a cluster's API says of the layers below a workspace. It is only asked; nothing is written."""
+"""The layers below a workspace, as a cluster's API tells of them. It is only asked; nothing is written."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ NODE_PORTS = (3128,)
 
 
 class Api(Protocol):
-    """What is asked of a cluster."""
+    """The part of a client that asks a cluster."""
 
     def get(self, path: str, /, **params: object) -> Any:
         """The answer of one path."""
@@ -47,14 +47,14 @@ class ClusterUnderlay:
         return HostFacts(tuple(addresses), NODE_PORTS, tuple(sorted(programs)))
 
     def findings(self) -> list[str]:
-        """All that the API tells otherwise than planned."""
+        """List all that the API tells otherwise than planned."""
         try:
             return comparison.differences(self.plan, look(self.client, self.plan))
         except SiteError as error:
             return [f"cluster: its rules could not be read: {error.reason}"]
 
     def not_examined(self) -> list[str]:
-        """What only a shell on the nodes would show."""
+        """The parts that only a shell on the nodes would show."""
         return [f"cluster: {part}" for part in comparison.NOT_EXAMINED]
 
     def versions(self) -> dict[str, str]:

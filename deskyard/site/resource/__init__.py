@@ -1,1 +1,1 @@
-"""What the resources of every backend have in common."""
+"""Resources: what those of every backend have in common."""

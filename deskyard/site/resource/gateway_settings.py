@@ -1,4 +1,4 @@
-"""What a running gateway is told: its settings and its certificate, over SSH with the host key pinned first."""
+"""The settings of a running gateway: its document and its certificate, over SSH with the host key pinned first."""
 
 import datetime
 import json
@@ -78,7 +78,7 @@ class GatewaySettingsKind(Kind[Any]):
         return f"{inputs['site']}/{inputs['workspace']}", {"host_key": key, "certificate_expires": expires}
 
     def read(self, link: Any, identity: str, state: Values) -> Values | None:
-        """They live and die with the gateway; what is in it is not asked: it may be off."""
+        """Answer the state as it was: settings live and die with the gateway, which may be off and is not asked."""
         return state if self.has_machine(link, state) else None
 
     def update(self, link: Any, identity: str, state: Values, inputs: Values) -> Values:

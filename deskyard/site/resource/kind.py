@@ -1,4 +1,4 @@
-"""What every kind of resource offers the provider."""
+"""The kind of a resource, as every backend offers it to the provider."""
 
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Generic, TypeVar
@@ -10,7 +10,7 @@ InputsT = TypeVar("InputsT")
 
 
 class Kind(ABC, Generic[InputsT]):
-    """One kind of resource: how it is made, seen, changed and removed. State is inputs and outputs together."""
+    """A kind of resource: how it is made, seen, changed and removed. State is inputs and outputs together."""
 
     # A change of these inputs needs a new thing; all others are updated in place.
     replaces: ClassVar[frozenset[str]] = frozenset()
@@ -26,7 +26,7 @@ class Kind(ABC, Generic[InputsT]):
         return []
 
     def needs_replacement(self, state: Values, inputs: InputsT, changed: list[str]) -> list[str]:
-        """Those of the changed inputs that need a new thing."""
+        """Choose the changed inputs that need a new thing."""
         return [key for key in changed if key in self.replaces]
 
     def stale(self, state: Values) -> list[str]:
@@ -39,7 +39,7 @@ class Kind(ABC, Generic[InputsT]):
 
     @abstractmethod
     def read(self, link: Any, identity: str, state: Values) -> Values | None:
-        """What is there now, inputs and outputs; None if it is gone."""
+        """Read what is there now, inputs and outputs; None if it is gone."""
 
     @abstractmethod
     def update(self, link: Any, identity: str, state: Values, inputs: InputsT) -> Values:
@@ -59,4 +59,4 @@ class Backend(ABC):
 
     @abstractmethod
     def open(self) -> Any:
-        """What the kinds of this backend get as `link`."""
+        """Open what the kinds of this backend get as `link`."""

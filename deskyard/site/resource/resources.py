@@ -7,7 +7,7 @@ import pulumi
 
 
 class SettingsInputs(TypedDict):
-    """What every gateway is told, and whose it is."""
+    """The settings that every gateway is told, and whose it is."""
 
     site: str
     workspace: str
@@ -17,7 +17,7 @@ class SettingsInputs(TypedDict):
 
 
 class GatewaySettings(pulumi.CustomResource):
-    """What a running gateway knows, and its certificate; a change of `machine` makes a new gateway get them again."""
+    """The settings and certificate of a running gateway; a change of `machine` makes a new gateway get them again."""
 
     host_key: pulumi.Output[str]
     certificate_expires: pulumi.Output[str]

@@ -19,7 +19,7 @@ class Unknown:
 
 
 def to_python(properties: Mapping[str, PropertyValue]) -> Values:
-    """What Pulumi sent, as plain values; whole numbers become `int`."""
+    """Turn what Pulumi sent into plain values; whole numbers become `int`."""
     return {key: _plain(value) for key, value in properties.items()}
 
 

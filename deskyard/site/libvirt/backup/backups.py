@@ -1,4 +1,4 @@
-"""What makes backups of one domain, and takes it back to them."""
+"""Makes backups of one domain, and takes it back to them."""
 
 import contextlib
 import os
@@ -28,7 +28,7 @@ class LibvirtBackups:
 
     @contextlib.contextmanager
     def moment(self, nonce: str) -> Iterator[Moment]:
-        """Its disks as they are now; if it runs, it is given the nonce, and frozen for an instant."""
+        """Yield the disks as they are now; if it runs, it is given the nonce, and frozen for an instant."""
         with daemon.machine(self._domain) as machine, export.moment(machine, nonce) as found:
             yield found
 

@@ -41,7 +41,7 @@ class TriedGuest:
         return freeze.read_nonce(self._machine)
 
     def faults(self) -> list[str]:
-        """What is wrong with its file systems."""
+        """List the faults of the file systems."""
         _, output = agent.execute(self._machine, ["/bin/sh", "-c", LOOK])
         return faults(output)
 

@@ -44,7 +44,7 @@ class DomainKind(Kind[DomainInputs]):
         return inputs["name"], {**_outputs(link, machine), "started": started}
 
     def read(self, link: Any, identity: str, state: Values) -> Values | None:
-        """Its hardware as defined now, and whether it runs or is wanted off."""
+        """Read the domain's hardware as defined now, and whether it runs or is wanted off."""
         found = None
         with gone_is_fine():
             found = link.lookupByName(identity)

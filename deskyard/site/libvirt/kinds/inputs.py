@@ -1,4 +1,4 @@
-"""What the kinds of libvirt are given, as plain values: `resources.py` sends the same names."""
+"""Inputs of the kinds of libvirt, as plain values: `resources.py` sends the same names."""
 
 from typing import Any, TypedDict
 
@@ -13,7 +13,7 @@ class NetworkInputs(TypedDict):
 
 
 class FilterInputs(TypedDict):
-    """What NICs may send and get; `kind` is `desktop`, `desktop-peers` or `gateway`."""
+    """A filter of what NICs may send and get; `kind` is `desktop`, `desktop-peers` or `gateway`."""
 
     name: str
     kind: str

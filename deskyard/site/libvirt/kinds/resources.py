@@ -40,7 +40,7 @@ class Network(pulumi.CustomResource):
 
 
 class Filter(pulumi.CustomResource):
-    """What NICs may send and get; `kind` is `desktop`, `desktop-peers` or `gateway`."""
+    """A filter of what NICs may send and get; `kind` is `desktop`, `desktop-peers` or `gateway`."""
 
     name: pulumi.Output[str]
 

@@ -1,4 +1,4 @@
-"""What a cluster has to be like: its version, token, nodes, storages, ids and room. Each check is a pure function."""
+"""Checks of a cluster: its version, token, nodes, storages, ids and room. Each check is a pure function."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -226,7 +226,7 @@ def _quotas(facts: Facts, cluster: Cluster, disks: Mapping[str, Row]) -> Iterato
 
 
 def _free_mib(facts: Facts, node: str, memory: int) -> int:
-    """What is left if every machine takes all that it was given."""
+    """The memory that is left if every machine takes all that it was given."""
     given = sum(
         int(row.get("maxmem") or 0)
         for row in facts.resources

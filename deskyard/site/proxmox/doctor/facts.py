@@ -13,7 +13,7 @@ from deskyard.site.proxmox.estate import Estate, Row, read_estate
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """What one node says of itself."""
+    """The facts that a node says of itself."""
 
     network: tuple[Row, ...] = ()
     storage: tuple[Row, ...] = ()

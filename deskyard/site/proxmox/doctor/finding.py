@@ -1,4 +1,4 @@
-"""What an examination of a cluster found."""
+"""Findings of an examination of a cluster."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,7 +8,7 @@ State = Literal["ok", "warning", "error"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One fact about a cluster; for what is not ok, why it matters and the command or change that mends it."""
+    """A fact about a cluster; for what is not ok, why it matters and the command or change that mends it."""
 
     name: str
     state: State

@@ -32,7 +32,7 @@ def firewall(facts: Facts, _: Site) -> Iterator[Finding]:
 
 
 def program(facts: Facts, _: Site) -> Iterator[Finding]:
-    """One program compiles the rules on every node; it is named with its version, and with what it lets pass."""
+    """The same program compiles the rules on every node; it is named with its version, and with what it lets pass."""
     by_program: dict[str, list[str]] = {}
     for name, node in sorted(facts.nodes.items()):
         by_program.setdefault(_program(node), []).append(name)

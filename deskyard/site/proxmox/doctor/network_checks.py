@@ -1,4 +1,4 @@
-"""What a cluster's network has to be like: zone, uplink, MTU. Each check is a pure function."""
+"""Checks of a cluster's network: zone, uplink, MTU. Each check is a pure function."""
 
 from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Address, IPv4Interface
@@ -214,7 +214,7 @@ def _zone_of(row: Row) -> str:
 
 
 def _bridges(facts: Facts, name: str) -> dict[str, Row]:
-    """What each node says of its interface of this name; nothing if it has none."""
+    """Read what each node says of its interface of this name; nothing if it has none."""
     return {
         node: next((row for row in said.network if row.get("iface") == name), {}) for node, said in facts.nodes.items()
     }

@@ -1,4 +1,4 @@
-"""What the token may do, and why: the one table from which roles are made and against which a token is checked."""
+"""Privileges of the token, and why: the one table from which roles are made and against which a token is checked."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _THROUGH_AGENT = "ask a guest's agent: for its host key, to run the gateway's pr
 
 @dataclass(frozen=True)
 class Privilege:
-    """One privilege that is needed, by versions from `since` to before `until`."""
+    """A privilege that is needed, by versions from `since` to before `until`."""
 
     name: str
     reason: str
@@ -173,7 +173,7 @@ def plain(cluster: Cluster, version: Version) -> list[dict[str, Any]]:
 
 
 def missing(cluster: Cluster, version: Version, held: Mapping[str, Mapping[str, object]]) -> list[tuple[str, str, str]]:
-    """What a token lacks: path, privilege and what it is needed for. `held`: path -> privileges in force there."""
+    """List what a token lacks: path, privilege and what it is needed for. `held`: path -> privileges in force there."""
     return [
         (path, name, reason)
         for path, reasons in needed(cluster, version).items()
@@ -183,7 +183,7 @@ def missing(cluster: Cluster, version: Version, held: Mapping[str, Mapping[str, 
 
 
 def surplus(cluster: Cluster, version: Version, held: Mapping[str, Mapping[str, object]]) -> list[tuple[str, str]]:
-    """What a token has and should not have: path and privilege."""
+    """List what a token has and should not have: path and privilege."""
     return [
         (path, name)
         for path, names in sorted(held.items())
@@ -207,7 +207,7 @@ def commands(cluster: Cluster, version: Version, user: str, paths: Collection[st
 
 
 def _granted(cluster: Cluster, version: Version, path: str) -> set[str]:
-    """What our roles give on a path: an ACL entry there replaces what is inherited; pools add to their machines."""
+    """Privileges of our roles on a path: an ACL entry there replaces what is inherited; pools add to their machines."""
     ours = roles(cluster)
     here = [role for role in ours if role.path == path]
     if not here:

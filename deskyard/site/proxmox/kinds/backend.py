@@ -11,7 +11,7 @@ from deskyard.site.resource.kind import Backend, Kind
 
 
 class ClusterBackend(Backend):
-    """One client per site; each resource names its site."""
+    """Keeps a client per site; each resource names its site."""
 
     kinds: ClassVar[dict[str, Kind[Any]]] = {
         "Power": PowerKind(),
@@ -23,7 +23,7 @@ class ClusterBackend(Backend):
         self._clients: dict[str, Client] = {}
 
     def open(self) -> Any:
-        """What finds the client of a site."""
+        """The function that finds the client of a site."""
         return self.client
 
     def client(self, site: str) -> Client:

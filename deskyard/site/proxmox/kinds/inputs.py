@@ -1,4 +1,4 @@
-"""What the kinds of a cluster are given, as plain values: `resources.py` sends the same names."""
+"""Inputs of the kinds of a cluster, as plain values: `resources.py` sends the same names."""
 
 from typing import TypedDict
 

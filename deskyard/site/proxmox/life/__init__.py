@@ -1,1 +1,1 @@
-"""What happens to one machine of a cluster between its making and its end: power and snapshots."""
+"""The life of a machine of a cluster between its making and its end: power and snapshots."""

@@ -50,7 +50,7 @@ class MachinePower(ClusterMachine):
         return state_of(self.client.get(f"{self._path}/status/current"))
 
     def desired(self) -> Power:
-        """What it is wanted to be."""
+        """Read what the machine is wanted to be."""
         return power_of(tags_of(self.client.get(f"{self._path}/config")))
 
     def want(self, power: Power) -> bool:
