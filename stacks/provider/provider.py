@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 from pulumi.provider.experimental import provider as protocol
 
 from deskyard.errors import DeskyardError
-from deskyard.site.libvirt.kinds.backend import LibvirtBackend
-from deskyard.site.proxmox.kinds.backend import ClusterBackend
 from deskyard.site.resource.cancellation import CANCELLATION
 from deskyard.site.resource.kind import Backend, Kind
 from deskyard.site.resource.values import Unknown, Values, to_pulumi, to_python
@@ -22,7 +20,7 @@ class DeskyardProvider(protocol.Provider):
     """Resources of hypervisors: `deskyard:<backend>:<kind>`."""
 
     def __init__(self) -> None:
-        self._backends: dict[str, Backend] = {"libvirt": LibvirtBackend(), "proxmox": ClusterBackend()}
+        self._backends: dict[str, Backend] = {}
 
     async def get_schema(self, request: protocol.GetSchemaRequest) -> protocol.GetSchemaResponse:
         """The least Pulumi accepts: the typed classes are in stacks.<backend>.resources."""
@@ -91,6 +89,8 @@ class DeskyardProvider(protocol.Provider):
     def _find(self, token: str) -> tuple[Backend, Kind[Any]]:
         # A resource inside a component has the component's type before its own: a$b$deskyard:libvirt:Domain.
         _, name, kind = token.rpartition("$")[2].split(":")
+        if name not in self._backends:
+            self._backends[name] = BACKENDS[name]()
         backend = self._backends[name]
         return backend, backend.kinds[kind]
 
@@ -100,6 +100,22 @@ class DeskyardProvider(protocol.Provider):
             return await asyncio.to_thread(work)
         except expected as error:
             raise RuntimeError(str(error)) from None
+
+
+def _libvirt() -> Backend:
+    from deskyard.site.libvirt.kinds.backend import LibvirtBackend
+
+    return LibvirtBackend()
+
+
+def _proxmox() -> Backend:
+    from deskyard.site.proxmox.kinds.backend import ClusterBackend
+
+    return ClusterBackend()
+
+
+# Imported late: a workspace is on one of them, and the engine starts us for each of its steps.
+BACKENDS = {"libvirt": _libvirt, "proxmox": _proxmox}
 
 
 def changes(kind: Kind[Any], state: Values, inputs: Values, ignore: list[str]) -> list[str]:

@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import pytest
+
 from deskyard.host.toolchain import locate
-from tests.support.linters import passes
+from tests.support.linters import passes, passes_as_is
 
 TREE = Path(__file__).parents[2]
 SHELL_SCRIPTS = [
@@ -31,14 +33,36 @@ def test_shell_scripts_are_sound() -> None:
 
 
 def test_ansible_lint_finds_nothing() -> None:
-    passes(
+    passes_as_is(
         "ansible-lint",
         "--offline",
         "--profile",
         "production",
         "ansible",
+        sources=[TREE / "ansible"],
         env={"ANSIBLE_HOME": "/tmp/deskyard-ansible-lint"},
     )
+
+
+def test_a_linter_is_asked_again_about_what_has_changed_or_was_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DESKYARD_HOME", str(tmp_path / "home"))
+    source, log, linter = tmp_path / "source", tmp_path / "log", tmp_path / "linter"
+    linter.write_text(f"#!/bin/sh\necho asked >>{log}\n! grep -q wrong {source}\n")
+    linter.chmod(0o755)
+
+    def looks(text: str) -> int:
+        source.write_text(text)
+        log.write_text("")
+        passes_as_is(str(linter), sources=[source])
+        return len(log.read_text().splitlines())
+
+    assert [looks("a"), looks("a"), looks("b"), looks("a")] == [1, 0, 1, 0]
+    for _ in range(2):
+        with pytest.raises(AssertionError):
+            looks("wrong")
+        assert log.read_text() == "asked\n"
 
 
 def test_packer_templates_are_formatted() -> None:

@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tasks import ns
 from tests.support.linters import passes, verdict
@@ -21,13 +22,22 @@ PINNED = re.compile(r"uses: (?:https://code\.forgejo\.org/)?[\w.-]+/[\w.-]+@[0-9
 CALL = re.compile(r"\./inv (?:--yes )?(?P<task>[a-z]+\.[a-z]+)(?P<rest>.*)")
 
 
+def checked(name: str, path: Path) -> tuple[int, str]:
+    """Exit code and words of check-jsonschema, in this process: its start takes longer than its work."""
+    from check_jsonschema import main
+
+    done = CliRunner().invoke(main, [*SCHEMAS[name], str(path)])
+    return done.exit_code, done.output
+
+
 def test_each_pipeline_is_checked() -> None:
     assert {path.name for path in FOLDER.glob("*.yml")} == SCHEMAS.keys()
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_pipeline_satisfies_the_schema_of_its_forge(name: str) -> None:
-    passes("check-jsonschema", *SCHEMAS[name], str(FOLDER / name))
+    code, said = checked(name, FOLDER / name)
+    assert code == 0, said
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
@@ -35,7 +45,7 @@ def test_schema_refuses_a_pipeline_that_is_none(name: str, tmp_path: Path) -> No
     key = "script" if name == "gitlab-ci.yml" else "runs-on"
     broken = re.sub(rf"^( +){key}:", r"\1no-such-key:", (FOLDER / name).read_text(), flags=re.MULTILINE)
     (tmp_path / name).write_text(broken)
-    code, said = verdict("check-jsonschema", *SCHEMAS[name], str(tmp_path / name))
+    code, said = checked(name, tmp_path / name)
     assert code == 1, said
 
 
