@@ -186,12 +186,17 @@ class Display:
         caller(request).require(SEE)
         read_query(request, lambda fields: None)
 
+        found = await self.windows()
+        return JSONResponse({"windows": found, "untrusted": ["title", "class", "instance"], "event": self.log.last})
+
+    async def windows(self) -> list[dict[str, Any]]:
+        """The windows as they stand in answers, the topmost last."""
+
         def listed() -> list[dict[str, Any]]:
             with self._desk.lock:
                 return windows.all_windows(self._desk.get())
 
-        found = await asyncio.to_thread(listed)
-        return JSONResponse({"windows": found, "untrusted": ["title", "class", "instance"], "event": self.log.last})
+        return await asyncio.to_thread(listed)
 
     async def window(self, window: int, field: str) -> dict[str, Any]:
         """A window as it stands in answers; raises `Problem` (404) if there is none."""
