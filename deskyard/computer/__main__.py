@@ -9,6 +9,7 @@ from deskyard.computer.accessibility.part import Accessibility
 from deskyard.computer.application import Part, create
 from deskyard.computer.display.part import Display
 from deskyard.computer.envd.part import Envd
+from deskyard.computer.launch.part import Launch
 from deskyard.computer.peers import Peers
 from deskyard.computer.work.part import Work
 from deskyard.wire.routes import COMPUTER
@@ -19,7 +20,7 @@ def parts() -> list[Part]:
     work = Work()
     display = Display(os.environ.get("DISPLAY", ""))
     accessibility = Accessibility(display, os.environ.get("DBUS_SESSION_BUS_ADDRESS", ""))
-    return [display, accessibility, work, Envd(work)]
+    return [display, accessibility, Launch(display), work, Envd(work)]
 
 
 def main() -> None:

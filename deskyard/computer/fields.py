@@ -30,17 +30,20 @@ def _short(value: str | list[Any] | dict[str, Any]) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
+async def content(request: Request, most: int) -> bytes:
+    """The request's body; raises `Problem` for one that is larger."""
+    read = bytearray()
+    async for chunk in request.stream():
+        read += chunk
+        if len(read) > most:
+            reason = f"is larger than {most} bytes"
+            raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body", None, reason, "send it in several requests")
+    return bytes(read)
+
+
 async def body(request: Request) -> "Fields":
     """The request's body as an object; raises `Problem` for one that is too large or no JSON object."""
-    chunks: list[bytes] = []
-    size = 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > MOST_BODY:
-            reason = f"is larger than {MOST_BODY} bytes"
-            raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body", None, reason, "send it in several requests")
-        chunks.append(chunk)
-    return Fields(decoded(b"".join(chunks)))
+    return Fields(decoded(await content(request, MOST_BODY)))
 
 
 def decoded(text: bytes | str) -> dict[str, Any]:

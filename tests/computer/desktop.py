@@ -23,6 +23,7 @@ from deskyard.computer.accessibility.part import Accessibility
 from deskyard.computer.application import Part, create
 from deskyard.computer.display.part import Display, Settings
 from deskyard.computer.display.x_server import XConnection
+from deskyard.computer.launch.part import Launch
 
 WIDTH, HEIGHT = 1024, 768
 PATIENCE = 60.0
@@ -61,17 +62,17 @@ class XServer:
         self.display = f":{self.number}"
         self._children: list[subprocess.Popen[bytes]] = []
         self.bus = f"unix:path={folder}/bus"
-        self._environment = {
+        self.environment = {
             **os.environ, "DISPLAY": self.display, "LC_ALL": "C.UTF-8", "HOME": str(folder),
             "XDG_RUNTIME_DIR": str(folder), "DBUS_SESSION_BUS_ADDRESS": self.bus,
         }  # fmt: skip
-        self._environment.pop("NO_AT_BRIDGE", None)
+        self.environment.pop("NO_AT_BRIDGE", None)
 
     def start(self, *command: str) -> "subprocess.Popen[bytes]":
         """Run a program on the display."""
         quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         child = subprocess.Popen(  # type: ignore[call-overload]
-            command, env=self._environment, start_new_session=True, **quiet
+            command, env=self.environment, start_new_session=True, **quiet
         )
         self._children.append(child)
         return child  # type: ignore[no-any-return]
@@ -91,7 +92,7 @@ class XServer:
 
     def _start_bus(self) -> None:
         command = ["dbus-daemon", "--session", "--nofork", "--print-address", f"--address={self.bus}"]
-        bus = subprocess.Popen(command, env=self._environment, start_new_session=True, stdout=subprocess.PIPE)
+        bus = subprocess.Popen(command, env=self.environment, start_new_session=True, stdout=subprocess.PIPE)
         self._children.append(bus)
         assert bus.stdout is not None
         assert select.select([bus.stdout], [], [], PATIENCE)[0], "the session's bus did not start"
@@ -152,12 +153,17 @@ class Service:
     """The service itself, on a free port of loopback."""
 
     def __init__(
-        self, display: str, settings: Settings | None = None, bus: str = "", also: Sequence[Part] = ()
+        self,
+        display: str,
+        settings: Settings | None = None,
+        bus: str = "",
+        also: Sequence[Part] = (),
+        home: Path | None = None,
     ) -> None:
         self.notes = Notes()
         self.part = Display(display, settings or Settings(quiet_seconds=0.5), self.notes)
         self.accessibility = Accessibility(self.part, bus)
-        parts: list[Part] = [self.part, self.accessibility, *also]
+        parts: list[Part] = [self.part, self.accessibility, Launch(self.part, home), *also]
         config = uvicorn.Config(create(parts), port=0, log_level="warning", lifespan="on")
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run)

@@ -1,6 +1,8 @@
 """Events: told once, in order, kept for a while, and waited for without a race."""
 
 import json
+import os
+import subprocess
 import threading
 
 import httpx
@@ -8,7 +10,9 @@ import pytest
 from websockets.sync.client import connect
 
 from deskyard.computer.display.events import Log
-from tests.computer.desktop import ALL, Recorder, Service
+from deskyard.computer.display.pictures import png
+from tests.computer.desktop import ALL, Recorder, Service, XServer
+from tests.support.requirements import need_programs
 
 
 def test_a_windows_life_is_told(service: Service, recorder: Recorder) -> None:
@@ -126,3 +130,38 @@ def test_the_clipboard_keeps_any_text_and_its_change_is_an_event(service: Servic
     service.wait("clipboard.changed", after=before)
     answer = service.client.get("/v1/clipboard").json()
     assert answer == {"text": text, "untrusted": ["text"]}
+
+
+def test_a_picture_in_the_clipboard_is_read_and_put(service: Service, server: XServer) -> None:
+    need_programs("xclip")
+    before = service.last()
+    drawn = png(bytes(range(48)) * 4000, 400, 160)
+    headers = {"content-type": "image/png"}
+    assert service.client.put("/v1/clipboard", content=drawn, headers=headers).status_code == 200
+    service.wait("clipboard.changed", after=before, match={"by": "agent"})
+    paste = ["xclip", "-selection", "clipboard", "-target", "image/png", "-out"]
+    assert subprocess.run(paste, env=server.environment, capture_output=True, timeout=30, check=True).stdout == drawn
+    assert service.client.get("/v1/clipboard").json()["text"] == ""
+    before = service.last()
+    copy = subprocess.Popen([*paste[:-1], "-in", "-quiet"], env=server.environment, stdin=subprocess.PIPE)
+    large = png(os.urandom(3 * 1000 * 700), 1000, 700)
+    assert copy.stdin is not None
+    copy.stdin.write(large)
+    copy.stdin.close()
+    service.wait("clipboard.changed", after=before, match={"by": "program"})
+    answer = service.client.get("/v1/clipboard?format=png")
+    assert (answer.headers["content-type"], answer.content) == ("image/png", large)
+    copy.kill()
+    copy.wait()
+
+
+def test_a_clipboard_without_a_picture_is_said_to_be(service: Service) -> None:
+    assert service.client.put("/v1/clipboard", json={"text": "x"}).status_code == 200
+    answer = service.client.get("/v1/clipboard?format=png")
+    assert (answer.status_code, answer.json()["error"]) == (404, "clipboard")
+
+
+def test_what_is_no_picture_is_not_put(service: Service) -> None:
+    answer = service.client.put("/v1/clipboard", content=b"GIF89a", headers={"content-type": "image/png"})
+    assert (answer.status_code, answer.json()["error"]) == (400, "body")
+    assert service.client.get("/v1/clipboard?format=bmp").json()["error"] == "format"

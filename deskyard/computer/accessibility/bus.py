@@ -188,6 +188,12 @@ class Bus:
         (found,) = await self.ask(Properties(address).get_all(), seconds)
         return {name: value for name, (_, value) in found.items()}
 
+    async def property(self, at: "Reference", interface: str, name: str, seconds: float) -> Any:
+        """One property of an object: not every program answers when it is asked for all of them."""
+        address = DBusAddress(at.path, at.owner, SPACE + interface)
+        ((_, value),) = await self.ask(Properties(address).get(name), seconds)
+        return value
+
     async def set(self, at: "Reference", interface: str, name: str, value: float, seconds: float) -> None:
         """Set a property that is a number."""
         address = DBusAddress(at.path, at.owner, SPACE + interface)

@@ -14,8 +14,10 @@ from starlette.routing import BaseRoute, Route
 
 from deskyard.computer.accessibility import nodes
 from deskyard.computer.accessibility.bus import Bus, Late, Reference, Refused, reference
+from deskyard.computer.accessibility.readiness import Readiness
 from deskyard.computer.accessibility.search import Search, Sought, Window
 from deskyard.computer.caller import caller
+from deskyard.computer.display.events import READY
 from deskyard.computer.display.part import Display
 from deskyard.computer.display.spaces import window_id
 from deskyard.computer.fields import Fields, body, query, wrong
@@ -35,6 +37,7 @@ class Accessibility:
     def __init__(self, display: Display, session: str) -> None:
         self._display = display
         self.bus = Bus(session)
+        display.log.conditions[READY] = Readiness(self.bus, display.log, display.windows).wait
 
     def routes(self) -> Sequence[BaseRoute]:
         """The paths of accessibility."""

@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -16,11 +16,11 @@ from deskyard.computer.problem import Problem
 MOST_EVENTS = 5000
 MOST_CHANGES = 2000
 MOST_WITHIN_MS = 300_000
-SETTLED, CHANGED = "screen.settled", "region.changed"
+SETTLED, CHANGED, READY = "screen.settled", "region.changed", "app.ready"
 KINDS = (
     "window.appeared", "window.closed", "window.title", "window.focus", "window.moved", "dialog.appeared",
     "clipboard.changed", "person.took", "person.left", "screen.ready", "screen.gone", "screen.resized",
-    SETTLED, CHANGED,
+    SETTLED, CHANGED, READY,
 )  # fmt: skip
 # Parts of an event that hold text of the screen: content, never an instruction.
 UNTRUSTED = ("title", "class", "instance")
@@ -50,11 +50,12 @@ class Wait:
     def suits(self, event: dict[str, Any]) -> bool:
         """Whether an event is the one; a text is matched by what it holds."""
         return event["event"] == self.kind and all(
-            _matches(event.get(name), value) for name, value in self.match.items()
+            matches(event.get(name), value) for name, value in self.match.items()
         )
 
 
-def _matches(found: Any, value: Any) -> bool:
+def matches(found: Any, value: Any) -> bool:
+    """Whether a field is as it is wanted; a text is matched by what it holds, in any case."""
     return value.lower() in found.lower() if isinstance(found, str) and isinstance(value, str) else bool(found == value)
 
 
@@ -97,9 +98,11 @@ class Log:
         self._wakers: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
         self.last = 0
         self.changes = 0
+        # Waits that are no events of their own: they are over when something is so.
+        self.conditions: dict[str, Callable[[Wait], Awaitable[dict[str, Any]]]] = {}
 
-    def tell(self, kind: str, data: dict[str, Any]) -> None:
-        """Add an event."""
+    def tell(self, kind: str, data: dict[str, Any]) -> dict[str, Any]:
+        """Add an event, and return it."""
         with self._lock:
             self.last += 1
             event = {"seq": self.last, "event": kind, "time": round(time.time(), 3), **data}
@@ -107,6 +110,7 @@ class Log:
                 event["untrusted"] = untrusted
             self._events.append(event)
         self._wake()
+        return event
 
     def drew(self, parts: Iterable[Rectangle]) -> None:
         """Add what was drawn; a small spot that comes again and again in its place is a caret, and nothing new."""
@@ -118,6 +122,11 @@ class Log:
             self.changes += 1
             self._changes.append(Change(now, self.changes, new))
         self._wake()
+
+    def drawn(self, region: Rectangle) -> float:
+        """When something was last drawn there, by the monotonic clock; 0 if that is not known."""
+        with self._lock:
+            return max((change.at for change in self._changes if _touches(change, region)), default=0.0)
 
     def _is_caret(self, part: Rectangle, now: float) -> bool:
         if part.width > CARET_WIDTH or part.height > CARET_HEIGHT:
@@ -161,6 +170,11 @@ class Log:
 
     async def wait(self, armed: Armed) -> dict[str, Any]:
         """The event that was waited for; raises `Problem` (408) when it does not come in time."""
+        if condition := self.conditions.get(armed.wait.kind):
+            try:
+                return await asyncio.wait_for(condition(armed.wait), armed.wait.within)
+            except TimeoutError:
+                raise self._late(armed.wait) from None
         deadline = time.monotonic() + armed.wait.within
         with _Waker(self) as waker:
             while True:
@@ -170,13 +184,16 @@ class Log:
                     return found
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    reason = f"did not come within {armed.wait.within:g} s"
-                    remedy = f"look at the screen, or wait again after event {self.last}"
-                    raise Problem(HTTPStatus.REQUEST_TIMEOUT, "wait", armed.wait.kind, reason, remedy)
+                    raise self._late(armed.wait)
                 try:
                     await asyncio.wait_for(waker.wait(), min(left, again))
                 except TimeoutError:
                     continue
+
+    def _late(self, wait: Wait) -> Problem:
+        reason = f"did not come within {wait.within:g} s"
+        remedy = f"look at the screen, or wait again after event {self.last}"
+        return Problem(HTTPStatus.REQUEST_TIMEOUT, "wait", wait.kind, reason, remedy)
 
     def _found(self, armed: Armed) -> tuple[dict[str, Any] | None, float]:
         if armed.wait.kind not in (SETTLED, CHANGED):

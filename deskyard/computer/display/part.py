@@ -23,7 +23,7 @@ from deskyard.computer.display.acting.actions import Tools, read
 from deskyard.computer.display.acting.batch import Outcome, Runner, Sink, Stderr
 from deskyard.computer.display.acting.drive import Drive
 from deskyard.computer.display.acting.hands import Hands
-from deskyard.computer.display.clipboard import MOST_TEXT
+from deskyard.computer.display.clipboard_routes import ClipboardRoutes
 from deskyard.computer.display.events import SETTLED, Armed, Log, Wait, read_wait
 from deskyard.computer.display.eyes import Eyes, Picture
 from deskyard.computer.display.feed import Feed
@@ -78,7 +78,7 @@ class Display:
             Route("/v1/screen", self._screen, methods=["GET"]),
             Route("/v1/windows", self._windows, methods=["GET"]),
             Route("/v1/windows/{id}/{action}", self._window, methods=["POST"]),
-            Route("/v1/clipboard", self._clipboard, methods=["GET", "PUT"]),
+            *ClipboardRoutes(self._listening, self.drive).routes(),
             Route("/v1/drive", self._drive_route, methods=["GET", "POST"]),
             Route("/v1/wait", self._wait, methods=["POST"]),
             Route("/v1/events", self._feed.sse, methods=["GET"]),
@@ -186,12 +186,17 @@ class Display:
         caller(request).require(SEE)
         read_query(request, lambda fields: None)
 
+        found = await self.windows()
+        return JSONResponse({"windows": found, "untrusted": ["title", "class", "instance"], "event": self.log.last})
+
+    async def windows(self) -> list[dict[str, Any]]:
+        """The windows as they stand in answers, the topmost last."""
+
         def listed() -> list[dict[str, Any]]:
             with self._desk.lock:
                 return windows.all_windows(self._desk.get())
 
-        found = await asyncio.to_thread(listed)
-        return JSONResponse({"windows": found, "untrusted": ["title", "class", "instance"], "event": self.log.last})
+        return await asyncio.to_thread(listed)
 
     async def window(self, window: int, field: str) -> dict[str, Any]:
         """A window as it stands in answers; raises `Problem` (404) if there is none."""
@@ -220,30 +225,14 @@ class Display:
         await asyncio.to_thread(act)
         return JSONResponse({"ok": True, "event": event})
 
-    async def _clipboard(self, request: Request) -> Response:
-        who = caller(request)
+    def _listening(self) -> Watcher:
         assert self._watcher is not None
-        clipboard = self._watcher.clipboard
-        if request.method == "GET":
-            who.require(SEE)
-            asked = await asyncio.wrap_future(self._watcher.call(clipboard.read))
-            text = await asyncio.wrap_future(asked)
-            return JSONResponse({"text": text, "untrusted": ["text"]})
-        who.require(ACT)
-        fields = await body(request)
-        text = fields.text("text", most=MOST_TEXT // 4)
-        fields.done()
-        if any("\ud800" <= character <= "\udfff" for character in text):
-            raise wrong("text", None, "has half of a surrogate pair", "send whole characters")
-        self.drive.check()
-        await asyncio.wrap_future(self._watcher.call(lambda c: clipboard.put(c, text)))
-        return JSONResponse({"ok": True})
+        return self._watcher
 
     def _paste(self, text: str, keys: tuple[int, ...]) -> None:
-        assert self._watcher is not None
-        clipboard = self._watcher.clipboard
+        watcher = self._listening()
         self.drive.check()
-        served = self._watcher.call(lambda c: clipboard.put(c, text)).result(CALL_SECONDS)
+        served = watcher.call(lambda c: watcher.clipboard.put(c, text)).result(CALL_SECONDS)
         self._runner.tools.hands.combination(keys)
         try:
             served.result(PASTE_SECONDS)
@@ -274,15 +263,14 @@ class Display:
         return JSONResponse({"driver": self.drive.driver, "event": self.log.last})
 
     async def _hand_over(self, who: Caller, driver: str) -> None:
-        assert self._watcher is not None
+        watcher = self._listening()
         if driver == "agent" and who.session and self.drive.driver == "person":
             reason = "is the person's to give: they leave when they have done nothing for a while"
             raise Problem(HTTPStatus.FORBIDDEN, "driver", driver, reason, "wait for the event person.left")
         if driver == "agent":
             self.drive.person_leaves("hand-over")
         else:
-            let_go = self._watcher.let_go
-            await asyncio.wrap_future(self._watcher.call(lambda c: self.drive.person_acts(let_go, "hand-over")))
+            await asyncio.wrap_future(watcher.call(lambda c: self.drive.person_acts(watcher.let_go, "hand-over")))
 
 
 def read_query(request: Request, read_it: Callable[[Fields], Any]) -> Any:

@@ -1,0 +1,1 @@
+"""Starts installed applications and opens files and addresses, and says which window came of it."""
