@@ -7,7 +7,7 @@ from pathlib import Path
 
 from deskyard_sdk import DesktopError
 
-LINK, CA, TOKEN = "DESKYARD_LINK", "DESKYARD_CA", "DESKYARD_MCP_TOKEN"
+LINK, CA, SESSION, TOKEN = "DESKYARD_LINK", "DESKYARD_CA", "DESKYARD_SESSION_FILE", "DESKYARD_MCP_TOKEN"
 SHORTEST_TOKEN = 24
 
 
@@ -17,6 +17,7 @@ class Settings:
 
     link: str = field(repr=False)
     ca: str | None = None
+    session: str | None = None
     token: str = field(default="", repr=False)
 
 
@@ -29,7 +30,7 @@ def read(environment: Mapping[str, str], http: bool) -> Settings:
         if len(token) < SHORTEST_TOKEN:
             reason = f"has {len(token)} characters, fewer than {SHORTEST_TOKEN}"
             raise DesktopError(TOKEN, "", reason, "make one with: openssl rand -hex 24")
-    return Settings(link, environment.get(CA) or None, token)
+    return Settings(link, environment.get(CA) or None, environment.get(SESSION) or None, token)
 
 
 def _secret(environment: Mapping[str, str], name: str, remedy: str) -> str:

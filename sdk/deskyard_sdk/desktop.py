@@ -1,6 +1,7 @@
 """A desktop for asyncio: seen, acted on, waited for, with its files and processes."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from deskyard_sdk.accessibility import AsyncAccessibility
@@ -49,12 +50,13 @@ class AsyncDesktop:
         self.accessibility = AsyncAccessibility(door)
 
     @classmethod
-    async def connect(cls, url: str, ca: str | None = None) -> "AsyncDesktop":
+    async def connect(cls, url: str, ca: str | None = None, session: str | Path | None = None) -> "AsyncDesktop":
         """Open the link of `access.grant --mode agent` (it opens once), or the service's address inside the desktop.
 
-        `ca` is the file of the gateway's CA, where it has one of its own.
+        `ca` is the file of the gateway's CA, where it has one of its own. In the file `session` the session is kept for
+        the next program with this link, until it is over: some minutes after it was renewed last.
         """
-        return cls(await open_door(url, ca))
+        return cls(await open_door(url, ca, session))
 
     async def __aenter__(self) -> "AsyncDesktop":
         return self

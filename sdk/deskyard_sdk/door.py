@@ -6,6 +6,7 @@ import json
 import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,6 +15,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 
 from deskyard_sdk.errors import DesktopError, refusal, unreachable
+from deskyard_sdk.keeping import Kept
 
 # A session is renewed when so much of its time is left.
 LEFT = 0.5
@@ -25,12 +27,18 @@ class Door:
     """An open way to one desktop; it stays open as long as the session may be renewed."""
 
     def __init__(
-        self, client: httpx.AsyncClient, base: str, facts: Mapping[str, Any], tls: ssl.SSLContext | None
+        self,
+        client: httpx.AsyncClient,
+        base: str,
+        facts: Mapping[str, Any],
+        tls: ssl.SSLContext | None,
+        kept: Kept | None = None,
     ) -> None:
         self.base = base
         self.facts = dict(facts)
         self._client = client
         self._tls = tls
+        self._kept = kept
         self._token = str(facts.get("token") or "")
         self._renewing = asyncio.create_task(self._renew()) if facts else None
 
@@ -102,6 +110,10 @@ class Door:
                 return
             self.facts |= response.json()
             self._token = str(self.facts.get("token") or "")
+            if self._kept:
+                # A full disk ends no session that is open.
+                with contextlib.suppress(DesktopError):
+                    self._kept.write(self.facts)
 
 
 class _Transport(httpx.AsyncHTTPTransport):
@@ -121,8 +133,11 @@ def _is_here(name: str) -> bool:
     return name.endswith(".localhost")
 
 
-async def open_door(url: str, ca: str | None) -> Door:
-    """Open the way that a link `https://HOST:PORT/#TICKET` leads; a URL without a ticket is the service's own."""
+async def open_door(url: str, ca: str | None, session: str | Path | None = None) -> Door:
+    """Open the way that a link `https://HOST:PORT/#TICKET` leads; a URL without a ticket is the service's own.
+
+    A session that is kept in the file `session`, opened with the same link and not yet over, is gone on with.
+    """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.netloc:
         raise DesktopError("url", parts.netloc, "is no link to a desktop", "give the link of access.grant whole")
@@ -139,17 +154,42 @@ async def open_door(url: str, ca: str | None) -> Door:
     try:
         if not parts.fragment:
             return Door(client, origin + parts.path.rstrip("/"), {}, tls)
-        try:
-            response = await client.post(f"{origin}/redeem", json={"ticket": parts.fragment})
-        except httpx.TransportError as error:
-            raise unreachable(origin, error) from error
-        if response.status_code >= 400:
-            raise refusal(response.status_code, response.content)
-        facts = response.json()
-        if "computer" not in facts["routes"]:
-            remedy = "ask for one with access.grant --mode agent"
-            raise DesktopError("link", facts["desktop"], "opens no session of a program", remedy)
-        return Door(client, f"{origin}{facts['path'].rstrip('/')}/computer", facts, tls)
+        kept = Kept(session, url) if session else None
+        facts = await _resumed(client, origin, kept.read()) if kept else {}
+        if kept and not facts:
+            # A session that cannot be kept must not cost the link.
+            kept.write({})
+        facts = facts or await _redeemed(client, origin, parts.fragment)
+        if kept:
+            kept.write(facts)
+        return Door(client, f"{origin}{facts['path'].rstrip('/')}/computer", facts, tls, kept)
     except BaseException:
         await client.aclose()
         raise
+
+
+async def _redeemed(client: httpx.AsyncClient, origin: str, ticket: str) -> dict[str, Any]:
+    response = await _posted(client, f"{origin}/redeem", json={"ticket": ticket})
+    if response.status_code >= 400:
+        raise refusal(response.status_code, response.content)
+    facts: dict[str, Any] = response.json()
+    if "computer" not in facts["routes"]:
+        remedy = "ask for one with access.grant --mode agent"
+        raise DesktopError("link", facts["desktop"], "opens no session of a program", remedy)
+    return facts
+
+
+async def _resumed(client: httpx.AsyncClient, origin: str, facts: dict[str, Any]) -> dict[str, Any]:
+    """The session of these facts, renewed; nothing if there is none, or it is over."""
+    if not facts:
+        return {}
+    bearer = {"Authorization": f"Bearer {facts['token']}"}
+    response = await _posted(client, f"{origin}{facts['path']}renew", headers=bearer)
+    return {**facts, **response.json()} if response.status_code < 400 else {}
+
+
+async def _posted(client: httpx.AsyncClient, url: str, **what: Any) -> httpx.Response:
+    try:
+        return await client.post(url, **what)
+    except httpx.TransportError as error:
+        raise unreachable(url, error) from error

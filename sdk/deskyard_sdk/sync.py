@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from deskyard_sdk.accessibility import AsyncAccessibility
@@ -198,11 +199,11 @@ class Desktop:
         self.accessibility = Accessibility(loop, twin.accessibility)
 
     @classmethod
-    def connect(cls, url: str, ca: str | None = None) -> "Desktop":
-        """Open the link of `access.grant --mode agent` (it opens once), or the service's address inside the desktop."""
+    def connect(cls, url: str, ca: str | None = None, session: str | Path | None = None) -> "Desktop":
+        """Open a desktop, as `AsyncDesktop.connect` does."""
         loop = Loop()
         try:
-            return cls(loop, loop.run(AsyncDesktop.connect(url, ca)))
+            return cls(loop, loop.run(AsyncDesktop.connect(url, ca, session)))
         except BaseException:
             loop.stop()
             raise

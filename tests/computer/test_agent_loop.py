@@ -8,7 +8,8 @@ from pathlib import Path
 
 from deskyard.lab.changed_tests import imported
 from tests.computer.desktop import Service, XServer
-from tests.support.screen_model import Model, model
+from tests.support.screen_model import Model
+from tests.support.vendor_api import served
 
 TREE = Path(__file__).resolve().parents[2]
 LOOP = TREE / "examples/agent/loop.py"
@@ -17,7 +18,7 @@ TEXT = "Grüße, 世界"
 
 def done(service: Service, task: str) -> str:
     """What the agent says at the end of a task."""
-    with model() as url:
+    with served(Model) as url:
         told = {"DESKYARD_LINK": service.url, "MODEL_URL": url, "MODEL_KEY": Model.key, "PYTHONPATH": str(TREE / "sdk")}
         command = [sys.executable, str(LOOP), task]
         ended = subprocess.run(command, env={**os.environ, **told}, capture_output=True, text=True, timeout=180)

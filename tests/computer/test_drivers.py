@@ -8,17 +8,20 @@ import io
 from collections.abc import Iterator
 from typing import Any, get_args
 
+import openai
 import pytest
-from anthropic.types.beta import BetaComputerMemberName, BetaComputerToolUseBlock
+from anthropic.types.beta import BetaComputerMemberName, BetaComputerToolUseBlock, BetaToolResultBlockParam
 from anthropic.types.beta.beta_tool_result_block_param import Content
 from deskyard_sdk import Desktop, DesktopError
 from deskyard_sdk.drivers import Anthropic, Gemini, OpenAI
+from openai.lib.computer import ComputerToolset
 from openai.types.responses import ResponseComputerToolCall
 from openai.types.responses.response_input_item_param import ComputerCallOutput
 from PIL import Image
 from pydantic import TypeAdapter
 
 from tests.computer.desktop import HEIGHT, WIDTH, Person, Recorder, Service, XServer
+from tests.support.vendor_api import scripted
 
 HALF = 512
 
@@ -59,7 +62,8 @@ class Claude:
     def answered(self, call: dict[str, Any]) -> list[dict[str, Any]]:
         """The content of the result."""
         result = self.driver.run(call)
-        assert (result["type"], result["tool_use_id"]) == ("tool_result", "toolu_1")
+        TypeAdapter(BetaToolResultBlockParam).validate_python(result)
+        assert (result["tool_use_id"], result.get("toolset_name")) == ("toolu_1", call.get("toolset_name"))
         content: list[dict[str, Any]] = result["content"]
         TypeAdapter(list[Content]).validate_python(content)
         assert not result.get("is_error"), content
@@ -216,6 +220,20 @@ def test_openai_is_answered_with_the_picture_and_the_reason_of_a_refusal(desktop
     shown_by(output)
     assert f"0 to {WIDTH - 1}" in message["content"][0]["text"]
     assert driver.answer(computer_call({"type": "screenshot"}))[1:] == []
+
+
+def test_openais_own_loop_takes_the_driver(service: Service, desktop: Desktop, recorder: Recorder) -> None:
+    x, y = place(recorder, service, 20, 20)
+    calls = computer_call({"type": "click", "button": "left", "x": x, "y": y}, {"type": "type", "text": "Grüße"})
+    text = {"type": "output_text", "text": "It is done.", "annotations": []}
+    message = {"type": "message", "id": "m_1", "role": "assistant", "status": "completed", "content": [text]}
+    with scripted({"output": [calls]}, {"output": [message]}) as (url, asked):
+        client = openai.OpenAI(base_url=url, api_key="secret", max_retries=0)
+        driver: Any = OpenAI(desktop)
+        response = ComputerToolset(driver).run(client, {"model": "any", "input": "Write"})
+    assert response.output_text == "It is done."
+    shown_by(asked[1]["input"][-1])
+    recorder.until(lambda: recorder.text == "Grüße" and recorder.buttons() == [(1, 20, 20)], "what was asked for")
 
 
 def test_what_a_person_must_agree_to_is_not_done_without(desktop: Desktop) -> None:

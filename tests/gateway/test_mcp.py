@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import uvicorn
-from deskyard_sdk import DesktopError
+from deskyard_sdk import Desktop, DesktopError
 
 from deskyard.computer.application import create
 from deskyard.computer.work.part import Work
@@ -68,3 +68,14 @@ def test_tools_are_those_of_the_grant_and_end_with_it(lived: Gateway, authority:
     talk_within(granted["url"], use, authority)
     with pytest.raises(DesktopError):
         talk_within(granted["url"], use, authority)
+
+
+def test_a_kept_session_is_gone_on_with_until_it_is_revoked(lived: Gateway, authority: str, tmp_path: Path) -> None:
+    granted = lived.grant("d1", mode="agent", scopes=["files"])
+    for name in ("first", "second"):
+        with Desktop.connect(granted["url"], authority, tmp_path / "session") as desktop:
+            desktop.files.write(name, "x")
+    assert [event["event"] for event in lived.audit() if event.get("session") == granted["id"]].count("redeem") == 1
+    lived.revoke(granted["id"])
+    with pytest.raises(DesktopError):
+        Desktop.connect(granted["url"], authority, tmp_path / "session")

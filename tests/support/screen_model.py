@@ -5,14 +5,12 @@ what the tools answered to the one before; a picture that is missing, or has not
 """
 
 import base64
-import json
 import re
 import struct
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Mapping
 from typing import Any
+
+from tests.support.vendor_api import Api
 
 QUOTED = re.compile(r"`([^`]*)`")
 GEOMETRY = re.compile(r"'geometry': \[(\d+), (\d+), (\d+), (\d+)\]")
@@ -75,35 +73,12 @@ def reply(request: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{"type": "tool_use", "id": f"toolu_{len(turn.results)}", **call}]
 
 
-class Model(BaseHTTPRequestHandler):
+class Model(Api):
     """Answers who has the key."""
 
     key = "secret"
 
-    def do_POST(self) -> None:
-        """One turn."""
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+    def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """The next message."""
         assert (self.path, self.headers["x-api-key"]) == ("/v1/messages", self.key)
-        body = json.dumps({"role": "assistant", "content": reply(request)}).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-@contextmanager
-def model() -> Iterator[str]:
-    """A model that is served; its address."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Model)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+        return {"role": "assistant", "content": reply(asked)}

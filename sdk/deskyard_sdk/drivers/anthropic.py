@@ -44,6 +44,8 @@ class AsyncAnthropic(AsyncDriver):
     async def run(self, call: Mapping[str, Any]) -> dict[str, Any]:
         """The `tool_result` for a `tool_use`; a refusal is one, too, and says what to do."""
         result: dict[str, Any] = {"type": "tool_result", "tool_use_id": call["id"]}
+        if call.get("toolset_name"):
+            result["toolset_name"] = call["toolset_name"]
         try:
             content = await self._content(call)
         except DesktopError as error:
@@ -51,7 +53,7 @@ class AsyncAnthropic(AsyncDriver):
         return result | {"content": content}
 
     async def _content(self, call: Mapping[str, Any]) -> list[dict[str, Any]]:
-        whole = call["name"] == TOOL
+        whole = call["name"] == TOOL and not call.get("toolset_name")
         fields = Fields(call.get("input") or {})
         action = fields.text("action") if whole else str(call["name"])
         if action == "screenshot":

@@ -19,7 +19,7 @@ WAIT_MS = 1000
 
 
 class AsyncOpenAI(AsyncDriver):
-    """Answers `computer_call` items with `computer_call_output` items."""
+    """Answers `computer_call` items with `computer_call_output` items; is an `AsyncComputerDriver` of OpenAI's, too."""
 
     def __init__(self, desktop: AsyncDesktop, most: int | str = LIMIT, confirm: Confirm | None = None) -> None:
         super().__init__(desktop, most, confirm)
@@ -54,11 +54,26 @@ class AsyncOpenAI(AsyncDriver):
             message = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
             return [_output(call, shown), message]
 
+    async def perform(self, action: Any) -> None:
+        """Do one action, as a mapping or as the object of OpenAI's package."""
+        given = action if isinstance(action, Mapping) else action.to_dict()
+        await self.run({"call_id": "", "actions": [given]})
+
+    # As `openai.lib.computer` wants it of a driver: its loop can be used instead of one's own.
+    click = double_click = drag = keypress = move = scroll = type = wait = perform
+
+    async def screenshot(self) -> dict[str, Any]:
+        """The picture as it stands in an output."""
+        return _screenshot(await self.picture())
+
+
+def _screenshot(shown: Picture) -> dict[str, Any]:
+    url = f"data:image/{shown.format};base64,{base64_of(shown)}"
+    return {"type": "computer_screenshot", "image_url": url}
+
 
 def _output(call: Mapping[str, Any], shown: Picture) -> dict[str, Any]:
-    url = f"data:image/{shown.format};base64,{base64_of(shown)}"
-    output = {"type": "computer_screenshot", "image_url": url}
-    return {"type": "computer_call_output", "call_id": call["call_id"], "output": output}
+    return {"type": "computer_call_output", "call_id": call["call_id"], "output": _screenshot(shown)}
 
 
 def _place(fields: Fields) -> Action:
@@ -119,7 +134,7 @@ READ: Mapping[str, Callable[[Fields], list[Action]]] = {
 
 
 class OpenAI:
-    """Answers `computer_call` items with `computer_call_output` items."""
+    """Answers `computer_call` items with `computer_call_output` items; is a `ComputerDriver` of OpenAI's, too."""
 
     def __init__(self, desktop: Desktop, most: int | str = LIMIT, confirm: Confirm | None = None) -> None:
         self._loop, self._twin = desktop._loop, AsyncOpenAI(desktop._twin, most, confirm)
@@ -128,3 +143,5 @@ class OpenAI:
     run = waits(AsyncOpenAI.run)
     answer = waits(AsyncOpenAI.answer)
     picture = waits(AsyncOpenAI.picture)
+    click = double_click = drag = keypress = move = scroll = type = wait = waits(AsyncOpenAI.perform)
+    screenshot = waits(AsyncOpenAI.screenshot)

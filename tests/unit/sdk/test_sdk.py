@@ -30,6 +30,7 @@ class Door:
         self.seconds = 3600.0
         self.scopes = ["see", "act", "files", "shell"]
         self.renewed = threading.Event()
+        self.over = False
 
     def routes(self) -> list[Mount | Route]:
         """The door's paths, and a screen that answers what the SDK should send and read."""
@@ -57,6 +58,8 @@ class Door:
         return self._facts()
 
     async def renew(self, request: Request) -> Response:
+        if self.over:
+            return JSONResponse({"error": "session", "message": "is over", "remedy": "ask for a new link"}, 401)
         assert request.headers["authorization"] == f"Bearer token-{self.tokens}"
         answer = self._facts()
         if self.tokens > 3:
@@ -134,6 +137,36 @@ def test_a_session_is_renewed_before_its_end(door: Door, url: str, monkeypatch: 
         assert door.renewed.wait(20)
         desktop.act(actions.move(1, 1))
     assert int(door.asked[-1]["bearer"].removeprefix("Bearer token-")) >= 3
+
+
+def test_a_kept_session_is_gone_on_with_by_the_next_program_with_its_link(door: Door, url: str, tmp_path: Path) -> None:
+    file = tmp_path / "session"
+    for number in (1, 2, 3):
+        with Desktop.connect(f"{url}/#{TICKET}", session=file) as desktop:
+            desktop.act(actions.move(1, 1))
+            assert door.asked[-1]["bearer"] == f"Bearer token-{number}"
+        assert (file.stat().st_mode & 0o777, TICKET in file.read_text()) == (0o600, False)
+    with pytest.raises(DesktopError, match="is spent"):
+        Desktop.connect(f"{url}/#{TICKET[:-1]}u", session=file)
+    # Over, or revoked: then the link counts, and it opened once.
+    door.over = True
+    with pytest.raises(DesktopError, match="is spent"):
+        Desktop.connect(f"{url}/#{TICKET}", session=file)
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "reason"),
+    [("{}", 0o644, "read by others"), ("{}", 0o600, "no session"), ("[1", 0o600, "no session")],
+)
+def test_a_sessions_file_is_its_owners_alone(url: str, tmp_path: Path, content: str, mode: int, reason: str) -> None:
+    file = tmp_path / "session"
+    file.write_text(content)
+    file.chmod(mode)
+    with pytest.raises(DesktopError, match=reason):
+        Desktop.connect(f"{url}/#{TICKET}", session=file)
+    with pytest.raises(DesktopError, match="written"):
+        Desktop.connect(f"{url}/#{TICKET}", session=tmp_path / "none" / "session")
+    Desktop.connect(f"{url}/#{TICKET}", session=tmp_path / "other").close()
 
 
 @pytest.mark.parametrize(
