@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.web.stand_in import StandIn
 
 OVER = ("done", "failed", "cancelled")
-PASSKEY = {"id": "passkey-1", "name": "Laptop", "createdAt": ago(days=3), "lastUsedAt": ago(minutes=5)}
+PASSKEY = {"id": "passkey-1", "name": "Laptop", "createdAt": ago(days=3)}
 
 
 def problem(status: int, field: str, value: str, reason: str, remedy: str) -> Response:
@@ -43,9 +43,7 @@ def like(asked: Any, items: Any, **columns: str) -> list[Thing]:
         item
         for item in list(items)
         if all(not asked.get(name) or item[column] == asked.get(name) for name, column in columns.items())
-        and (
-            "name" not in item or (asked.get("q") or "").lower() in f"{item['name']} {item.get('workspaceId')}".lower()
-        )
+        and ("name" not in item or (asked.get("q") or "").lower() in item["id"])
     ]
 
 
@@ -110,7 +108,7 @@ async def create(_request: Request, stand_in: "StandIn", body: Any) -> Response:
     estate = stand_in.estate
     if body["name"] == "taken":
         return problem(409, "name", "taken", "the workspace has a desktop of that name", "Choose another name")
-    made = desktop(body["workspaceId"], body["name"], tier=body["tier"], state="declared", address=None)
+    made = desktop(body["workspaceId"], body["name"], tier=body["tier"], state="declared", address="")
     estate.desktops[made["id"]] = made
     operation = estate.operation("desktop.create", made["workspaceId"], made["id"], position=2, why="team-01 is busy")
     return accepted(operation)
@@ -217,9 +215,7 @@ async def conversations(request: Request, stand_in: "StandIn", _body: Any) -> Re
 
 async def messages(request: Request, stand_in: "StandIn", _body: Any) -> Response:
     conversation = request.path_params["id"]
-    return JSONResponse(
-        {"items": [item for item in stand_in.estate.messages.values() if item["conversationId"] == conversation]}
-    )
+    return page(request, [item for item in stand_in.estate.messages.values() if item["conversationId"] == conversation])
 
 
 async def interrupt(_request: Request, _stand_in: "StandIn", _body: Any) -> Response:
@@ -232,10 +228,9 @@ async def fleet(_request: Request, stand_in: "StandIn", body: Any) -> Response:
     every = stand_in.estate.desktops.values()
     found = [item for item in every if ids is None or item["id"] in ids]
     found = like(asked, found, workspace="workspaceId", state="state", tier="tier")
-    if len(found) != body["expectedCount"]:
-        return problem(
-            409, "expectedCount", str(body["expectedCount"]), f"{len(found)} desktops are so now", "Look again"
-        )
+    if not body["dryRun"] and len(found) != body["expectedCount"]:
+        reason = f"is not what there is: {len(found)} desktops"
+        return problem(409, "expectedCount", str(body["expectedCount"]), reason, "look again, then repeat it")
     names = [item["id"] for item in found]
     return JSONResponse({"count": len(found), "desktops": names, "operations": [] if body["dryRun"] else ["op-0"]})
 
@@ -272,10 +267,10 @@ async def audit(request: Request, _stand_in: "StandIn", _body: Any) -> Response:
         {
             "number": number,
             "at": ago(minutes=240 - number),
-            "actor": "Ada",
+            "actor": "person:Ada",
             "action": "desktop.start",
             "target": f"team-01.desk-{number}",
-            "detail": None,
+            "detail": {"operation": f"op-{number}"},
             "hash": hashlib.sha256(str(number).encode()).hexdigest(),
         }
         for number in range(240, 0, -1)

@@ -44,6 +44,12 @@ def built(workshop: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
+def axe(workshop: Path) -> str:
+    """The program that looks for faults of accessibility."""
+    return (workshop / "node_modules/axe-core/axe.min.js").read_text()
+
+
+@pytest.fixture(scope="session")
 def server(built: Path) -> Iterator[StandIn]:
     with running(built) as stand_in:
         yield stand_in

@@ -19,7 +19,7 @@ export type OperationState = "queued" | "running" | "waiting" | "done" | "failed
 export interface Operation {
   id: string;
   kind: string;
-  workspaceId: string;
+  workspaceId: string | null;
   desktopId: string | null;
   state: OperationState;
   actor: string;
@@ -52,10 +52,10 @@ export interface Desktop {
   workspaceId: string;
   tier: string;
   image: string;
-  address: string | null;
+  address: string;
   state: DesktopState;
   stateAt: string;
-  detail: string | null;
+  detail: string;
   wanted: "running" | "off" | "paused" | null;
   routes: string[];
   operation: Operation | null;
@@ -74,7 +74,7 @@ export interface Workspace {
   id: string;
   name: string;
   site: string;
-  url: string | null;
+  url: string;
   state: "ready" | "not ready" | "absent" | "stopped" | "unknown";
   egress: string;
   egressAllow: string[];
@@ -82,9 +82,8 @@ export interface Workspace {
   tiers: Tier[];
   keys: string[];
   desktops: number;
-  declared: boolean;
   problem: ProblemDetails | null;
-  seenAt: string | null;
+  seenAt: string;
 }
 
 export interface Conversation {
@@ -110,7 +109,7 @@ export interface Message {
 
 export interface LogLine {
   number: number;
-  at: string | null;
+  at: string;
   line: string;
 }
 
@@ -118,7 +117,6 @@ export interface Passkey {
   id: string;
   name: string;
   createdAt: string;
-  lastUsedAt: string | null;
 }
 
 export interface Me {
@@ -162,7 +160,7 @@ export interface AuditEntry {
   actor: string;
   action: string;
   target: string;
-  detail: unknown;
+  detail: Record<string, unknown>;
   hash: string;
 }
 
@@ -170,7 +168,7 @@ export interface AuditVerdict {
   ok: boolean;
   entries: number;
   head: string;
-  problem: ProblemDetails | string | null;
+  problem: string | null;
 }
 
 export interface FleetAnswer {

@@ -1,6 +1,6 @@
 // What there is: desktops, workspaces, operations and messages, from lists and then from events.
 import { list, problemOf } from "../api/client";
-import type { Desktop, Message, Operation, ProblemDetails, Workspace } from "../api/types";
+import type { Desktop, Message, Operation, Page, ProblemDetails, Workspace } from "../api/types";
 import { byText, Collection } from "./collection.svelte";
 import { connection } from "./connection.svelte";
 
@@ -43,6 +43,11 @@ class Estate {
     this.#loading = false;
   }
 
+  /** Load what was said in a conversation, from its begin. */
+  loadMessages(conversationId: string): Promise<void> {
+    return this.#parts(`/api/conversations/${encodeURIComponent(conversationId)}/messages`, this.messages, () => undefined);
+  }
+
   async #load(): Promise<void> {
     this.problem = null;
     try {
@@ -59,15 +64,23 @@ class Estate {
   async #whole<T extends { id: string }>(path: string, into: Collection<T>, total = (_: number): void => undefined) {
     const since = performance.now();
     const ids = new Set<string>();
-    let after: string | null = null;
-    do {
-      const page: { items: T[]; nextCursor: string | null; total?: number | null } = await list<T>(path, { limit: PAGE, after });
+    await this.#parts(path, into, (page) => {
       total(page.total ?? ids.size + page.items.length);
       for (const item of page.items) ids.add(item.id);
+    });
+    into.retain(ids, since);
+  }
+
+  /** All parts of a list, each shown as it comes. */
+  async #parts<T extends { id: string }>(path: string, into: Collection<T>, seen: (page: Page<T>) => void): Promise<void> {
+    const since = performance.now();
+    let after: string | null = null;
+    do {
+      const page: Page<T> = await list<T>(path, { limit: PAGE, after });
       into.merge(page.items, since);
+      seen(page);
       after = page.nextCursor;
     } while (after);
-    into.retain(ids, since);
   }
 
   #follow<T extends { id: string }>(event: string, into: Collection<T>): void {

@@ -1,5 +1,5 @@
-import { get, list, post, problemOf } from "../../api/client";
-import type { Conversation, Message, Operation, ProblemDetails } from "../../api/types";
+import { list, post, problemOf } from "../../api/client";
+import type { Conversation, Operation, ProblemDetails } from "../../api/types";
 import { estate } from "../../state/estate.svelte";
 
 /** What is said to a desktop's agent, and what was done to the desktop: its conversations and operations. */
@@ -51,10 +51,7 @@ export class Talk {
   }
 
   async #history(): Promise<void> {
-    if (!this.current) return;
-    const since = performance.now();
-    const page = await get<{ items: Message[] }>(`/api/conversations/${this.current}/messages`);
-    estate.messages.merge(page.items, since);
+    if (this.current) await estate.loadMessages(this.current);
   }
 
   async #try(act: () => Promise<unknown>): Promise<boolean> {

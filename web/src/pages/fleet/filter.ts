@@ -26,7 +26,7 @@ export function passes(desktop: Desktop, filter: Filter, but: keyof Filter | "" 
     (but === "workspace" || !filter.workspace || desktop.workspaceId === filter.workspace) &&
     (but === "state" || !filter.state || desktop.state === filter.state) &&
     (but === "tier" || !filter.tier || desktop.tier === filter.tier) &&
-    (!q || desktop.name.toLowerCase().includes(q) || desktop.workspaceId.toLowerCase().includes(q))
+    (!q || desktop.id.includes(q))
   );
 }
 

@@ -12,6 +12,7 @@ const KINDS: Record<string, string> = {
   "workspace.up": "bring up",
   "workspace.start": "start",
   "workspace.stop": "stop",
+  "person.enrol": "enrol a passkey",
 };
 
 export function kindOf(operation: Operation): string {
@@ -19,11 +20,29 @@ export function kindOf(operation: Operation): string {
 }
 
 export function targetOf(operation: Operation): string {
-  return operation.desktopId ?? operation.workspaceId;
+  return operation.desktopId ?? operation.workspaceId ?? "";
 }
 
 export function isOver(operation: Operation): boolean {
   return ["done", "failed", "cancelled"].includes(operation.state);
+}
+
+export function capital(words: string): string {
+  return words.slice(0, 1).toUpperCase() + words.slice(1);
+}
+
+/** Whether the same can be asked for again; what was signed counts once. */
+export function canRepeat(operation: Operation): boolean {
+  const signed = operation.kind.startsWith("person.") || operation.kind === "desktop.destroy";
+  return ["failed", "cancelled"].includes(operation.state) && !signed;
+}
+
+/** The name of somebody whom the API calls `person:Ada`, `key:ci:dyk1` or `agent:demo.desk`. */
+export function whoIs(actor: string): string {
+  const [kind, name] = actor.split(":");
+  if (kind === "agent") return "agent";
+  if (kind === "key") return `key ${name}`;
+  return name ?? actor;
 }
 
 /** What an operation does now, or where in the queue and why it does nothing yet. */

@@ -1,0 +1,146 @@
+"""A desktop from its creation to its end, as a person goes through it."""
+
+from tests.web.browser import Browser, Keys
+from tests.web.estate import Estate, ago
+from tests.web.stand_in import StandIn
+
+DESK = "team-01.desk-1"
+
+
+def test_a_desktop_is_created_and_seen_to_become_ready(browser: Browser, estate: Estate, server: StandIn) -> None:
+    estate.fill(workspaces=2, desktops=1)
+    browser.open("/new?workspace=team-02")
+    browser.type("input[maxlength='40']", "report")
+    browser.find("input[value=pro]").click()
+    browser.find("input[value=github]").click()
+    browser.type("textarea", "Write the report")
+    assert server.asked("POST", "/api/desktops") == [], "nothing starts by being opened"
+    browser.click("Create the desktop")
+    browser.wait("its page", lambda: browser.path() == "/desktops/team-02.report")
+    asked = {
+        "name": "report",
+        "workspaceId": "team-02",
+        "tier": "pro",
+        "keys": ["github"],
+        "firstTask": "Write the report",
+    }
+    assert server.asked("POST", "/api/desktops") == [asked]
+    browser.sees("create: place 2 in the queue: team-01 is busy")
+    operation = next(reversed(estate.operations))
+    estate.log(operation, "The machine boots")
+    browser.sees("create: The machine boots")
+    estate.advance(operation, state="done", endedAt=ago())
+    estate.change("team-02.report", state="ready")
+    browser.sees("Open screen")
+
+
+def test_a_name_that_is_taken_is_told_beside_the_form(browser: Browser, estate: Estate, server: StandIn) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    browser.open("/new")
+    browser.type("input[maxlength='40']", "taken")
+    browser.click("Create the desktop")
+    browser.sees("name taken: the workspace has a desktop of that name")
+    browser.sees("Choose another name")
+    assert browser.path() == "/new"
+
+
+def test_the_screen_appears_when_somebody_opens_it(browser: Browser, estate: Estate, server: StandIn) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    browser.open(f"/desktops/{DESK}")
+    browser.sees("Open screen")
+    assert server.asked("POST", f"/api/desktops/{DESK}/session") == []
+    browser.click("Only watch")
+    frame = browser.find("iframe")
+    assert frame.get_attribute("src") == "https://team-01.deskyard.localhost:9444/#ticket"
+    assert "allow-top-navigation" not in frame.get_attribute("sandbox")
+    assert server.asked("POST", f"/api/desktops/{DESK}/session") == [{"mode": "view"}]
+    browser.click("Close the screen")
+    assert browser.all("iframe") == []
+
+
+def test_an_answer_is_read_while_the_agent_writes_it(browser: Browser, estate: Estate, server: StandIn) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    browser.open(f"/desktops/{DESK}")
+    browser.sees("Nothing was said yet")
+    browser.find("textarea").send_keys("Count the tickets", Keys.ENTER)
+    browser.sees("waits to be sent")
+    conversation = next(iter(estate.conversations))
+    answer = estate.message(conversation, "agent", "There", state="streaming")
+    browser.sees("There")
+    estate.write(answer["id"], text="There are 48 <b>tickets</b>")
+    browser.sees("There are 48 <b>tickets</b>")
+    browser.click("Stop")
+    browser.wait("it was asked", lambda: server.asked("POST", f"/api/conversations/{conversation}/interrupt"))
+    for message in list(estate.messages):
+        estate.write(message, state="done")
+    browser.sees_no("writing")
+    browser.find("textarea").send_keys("And the open ones", Keys.ENTER)
+    browser.sees("And the open ones")
+    assert server.asked("POST", f"/api/desktops/{DESK}/chat")[1]["conversationId"] == conversation
+
+    browser.open("/conversations?q=48")
+    browser.click("Count the tickets")
+    browser.sees("There are 48 <b>tickets</b>")
+
+
+def test_a_desktop_is_stopped_and_started(browser: Browser, estate: Estate, server: StandIn) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    browser.open(f"/desktops/{DESK}")
+    browser.click("Stop")
+    browser.sees("stop: place 1 in the queue")
+    estate.advance(next(iter(estate.operations)), state="done", endedAt=ago())
+    estate.change(DESK, state="stopped", wanted="off")
+    browser.click("Start")
+    assert server.asked("POST", f"/api/desktops/{DESK}/start") == [{}]
+    browser.wait("it is told", lambda: f"{DESK} is stopped" in browser.script("return document.body.textContent"))
+
+
+def test_what_is_destroyed_is_named_typed_and_signed(browser: Browser, estate: Estate, server: StandIn) -> None:
+    estate.fill(workspaces=1, desktops=2)
+    browser.open(f"/desktops/{DESK}")
+    browser.click("Destroy")
+    browser.sees("There is no way back")
+    button = browser.find("dialog .danger")
+    browser.type("dialog input", "desk-2")
+    assert not button.is_enabled()
+    browser.type("dialog input", "desk-1")
+    assert button.is_enabled()
+    button.click()
+    browser.sees("destroy: place 1 in the queue")
+    assert server.asked("POST", "/api/intents") == [{"kind": "desktop.destroy", "target": DESK}]
+    (sent,) = server.asked("DELETE", f"/api/desktops/{DESK}")
+    assert sent["intent"]["intent"]["target"] == DESK
+    assert browser.all("dialog") == []
+
+
+def test_without_the_passkey_nothing_is_destroyed(browser: Browser, estate: Estate, server: StandIn) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    browser.open(f"/desktops/{DESK}")
+    browser.click("Destroy")
+    browser.type("dialog input", "desk-1")
+    browser.driver.set_user_verified(False)
+    try:
+        browser.find("dialog .danger").click()
+        browser.sees("no passkey answered")
+    finally:
+        browser.driver.set_user_verified(True)
+    assert server.asked("DELETE", f"/api/desktops/{DESK}") == []
+
+
+def test_panels_are_resized_by_the_keyboard_and_stay_so(browser: Browser, estate: Estate) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    browser.open(f"/desktops/{DESK}")
+    before = browser.find("section.screen").size["width"]
+    browser.find("[role=separator]").send_keys(*[Keys.ARROW_LEFT] * 5)
+    narrow = browser.wait(
+        "it is narrower", lambda: (now := browser.find("section.screen").size["width"]) < before and now
+    )
+    browser.open(f"/desktops/{DESK}")
+    assert browser.find("section.screen").size["width"] == narrow
+    browser.find("[role=separator]").send_keys(*[Keys.ARROW_RIGHT] * 5)
+
+
+def test_a_desktop_that_is_not_there_says_where_to_look(browser: Browser, estate: Estate) -> None:
+    browser.open("/desktops/team-01.nothing")
+    browser.sees("no such desktop")
+    browser.sees("Look at the list")

@@ -1,0 +1,130 @@
+"""What holds on every page: accessibility in both themes, the width of a phone, the focus."""
+
+from typing import Any
+
+import pytest
+
+from tests.web.browser import Browser
+from tests.web.estate import Estate, ago
+from tests.web.stand_in import StandIn
+
+PAGES = {
+    "/": "desk-1",
+    "/?q=nothing": "No desktop is like that",
+    "/new": "Create the desktop",
+    "/desktops/team-01.desk-1": "The report is in ~/report.pdf",
+    "/conversations": "Report of the week",
+    "/conversations/talk": "The report is in ~/report.pdf",
+    "/operations": "the host has too little",
+    "/operations/OPERATION": "The machine is defined",
+    "/workspaces": "team-02",
+    "/workspaces/team-01": "registry.npmjs.org",
+    "/audit": "team-01.desk-240",
+    "/settings": "desktops:write",
+    "/nowhere": "Nothing is at this address",
+    "/sign-in": "Use my passkey",
+    "/enrol#once": "Enrol your passkey",
+}
+AXE = """
+const done = arguments[arguments.length - 1];
+const faults = (found) => found.violations.map((rule) => [rule.id, ...rule.nodes.map((node) => node.html)]);
+axe.run(document, {resultTypes: ["violations"]}).then((found) => done(faults(found)));
+"""
+
+
+def furnish(estate: Estate) -> str:
+    """An estate that has something for each page; the operation whose log can be read."""
+    estate.fill(workspaces=2, desktops=30)
+    failed = estate.operation("desktop.start", "team-02", "team-02.desk-7", createdAt=ago(hours=2))
+    problem = {
+        "field": "memory",
+        "value": "2 GiB",
+        "reason": "the host has too little",
+        "remedy": "Stop another desktop",
+    }
+    estate.advance(failed["id"], state="failed", endedAt=ago(hours=1), problem=problem)
+    running = estate.operation("desktop.restart", "team-01", "team-01.desk-1", startedAt=ago())
+    for line in ("The machine is defined", "It boots", "Its routes answer"):
+        estate.log(running["id"], line)
+    estate.operation("workspace.up", "team-01", position=2, why=f"operation {running['id']} moves team-01 now")
+    estate.conversations["talk"] = {
+        "id": "talk",
+        "desktopId": "team-01.desk-1",
+        "title": "Report of the week",
+        "createdAt": ago(hours=1),
+        "lastAt": ago(minutes=3),
+        "messages": 2,
+    }
+    estate.message("talk", "person", "Write the report of the week from ~/tickets, as a PDF.", at=ago(minutes=4))
+    answer = "I have read 48 tickets: 12 were closed, 3 are late.\n\nThe report is in ~/report.pdf."
+    estate.message("talk", "agent", answer, state="streaming", at=ago(minutes=3))
+    return str(running["id"])
+
+
+def visit(browser: Browser, path: str, operation: str) -> None:
+    """Open a page, and wait for what it shows when it is whole."""
+    browser.open(path.replace("OPERATION", operation))
+    browser.sees(PAGES[path])
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_no_fault_of_accessibility_is_found(browser: Browser, estate: Estate, axe: str, theme: str) -> None:
+    operation = furnish(estate)
+    browser.driver.execute_script("localStorage.setItem('theme', arguments[0])", theme)
+    found: dict[str, Any] = {}
+    for path in PAGES:
+        visit(browser, path, operation)
+        browser.script(axe)
+        if faults := browser.driver.execute_async_script(AXE):
+            found[path] = faults
+    browser.driver.execute_script("localStorage.removeItem('theme')")
+    assert found == {}
+
+
+def test_a_fault_of_accessibility_would_be_found(browser: Browser, estate: Estate, axe: str) -> None:
+    visit(browser, "/sign-in", "")
+    browser.script("document.querySelector('main').append(document.createElement('button'))")
+    browser.script(axe)
+    assert [fault[0] for fault in browser.driver.execute_async_script(AXE)] == ["button-name"]
+
+
+def test_dialogs_have_no_fault_of_accessibility(browser: Browser, estate: Estate, axe: str) -> None:
+    operation = furnish(estate)
+    visit(browser, "/desktops/team-01.desk-1", operation)
+    browser.click("Destroy")
+    browser.sees("There is no way back")
+    browser.script(axe)
+    assert browser.driver.execute_async_script(AXE) == []
+
+
+def test_pages_fit_a_phone(browser: Browser, estate: Estate) -> None:
+    operation = furnish(estate)
+    metrics = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        wide = {}
+        for path in PAGES:
+            visit(browser, path, operation)
+            wide[path] = browser.script("return document.querySelector('main').scrollWidth")
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert {path: width for path, width in wide.items() if width > 390} == {}
+
+
+def test_a_new_page_has_the_focus_at_its_heading_and_a_title(browser: Browser, estate: Estate) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    browser.open("/")
+    browser.click("Workspaces")
+    browser.wait("the heading", lambda: browser.script("return document.activeElement.textContent") == "Workspaces")
+    assert browser.driver.title == "Workspaces · Mission Control"
+
+
+def test_the_theme_is_chosen_and_kept(browser: Browser, server: StandIn) -> None:
+    browser.open("/settings")
+    browser.click("Colours")
+    browser.open("/settings")
+    assert browser.script("return getComputedStyle(document.body).colorScheme") == "light"
+    browser.click("Colours")
+    assert browser.script("return getComputedStyle(document.body).colorScheme") == "dark"
+    browser.click("Colours")
+    assert browser.script("return localStorage.getItem('theme')") == "system"
