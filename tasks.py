@@ -18,7 +18,7 @@ from deskyard.tasks import (
     toolchain,
     workspace,
 )
-from deskyard.tasks.life import backup, care, snapshot
+from deskyard.tasks.life import backup, care, pool, snapshot
 
 ns = Collection()
 entry.add_to(ns)
@@ -34,6 +34,7 @@ for module in (
     egress,
     host,
     image,
+    pool,
     release,
     site,
     snapshot,
