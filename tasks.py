@@ -19,7 +19,7 @@ from deskyard.tasks import (
     toolchain,
     workspace,
 )
-from deskyard.tasks.life import backup, care, snapshot
+from deskyard.tasks.life import backup, care, pool, snapshot
 
 ns = Collection()
 entry.add_to(ns)
@@ -36,6 +36,7 @@ for module in (
     egress,
     host,
     image,
+    pool,
     release,
     site,
     snapshot,

@@ -1,19 +1,17 @@
 """Grants, lists and revokes access to desktops: asks the gateway's session service over SSH."""
 
-import re
 import time
 from collections.abc import Iterator
 from typing import Any
 
 from deskyard.access import gateway_program
 from deskyard.errors import ConfigError
+from deskyard.model import duration
 from deskyard.wire import session_requests
 from deskyard.wire.session_requests import DEFAULT_MODE, DEFAULT_TTL
 
 FOLLOW_SECONDS = 2.0
 FOLLOW_AT_ONCE = 1000
-DURATION = re.compile(r"(?P<number>[1-9]\d{0,5})(?P<unit>[smhd])\Z")
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def grant(
@@ -91,7 +89,8 @@ def follow_audit(name: str, since: int, pause: float = FOLLOW_SECONDS) -> Iterat
 
 def seconds(ttl: str, field: str = "--ttl") -> int:
     """A duration such as 90s, 30m, 8h, 2d in seconds."""
-    match = DURATION.match(ttl)
-    if match is None:
-        raise ConfigError(field, ttl, "is no duration", "write a number and s, m, h or d, such as 8h")
-    return int(match["number"]) * UNITS[match["unit"]]
+    try:
+        return duration.seconds(ttl)
+    except ValueError as error:
+        reason, _, remedy = str(error).partition(" -> ")
+        raise ConfigError(field, ttl, reason, remedy) from error

@@ -64,7 +64,7 @@ def events(task: Task) -> Generator[dict[str, Any], None, None]:
     if not desktop:
         raise ConfigError("desktop", task.target, "names no desktop", "write WORKSPACE/DESKTOP")
     plan = declaration.read(name).plan
-    plan.desktop(desktop)
+    plan.reached(desktop)
     running.require_running(plan, desktop)
     request = {"unit": UNIT, "secret": SECRET, "text": task.text, "session": task.session, "seconds": task.seconds}
     started = time.monotonic()

@@ -30,8 +30,9 @@ from deskyard.site.proxmox.client import connect
 from deskyard.site.proxmox.machines import look
 
 PROJECT = "deskyard"
-# What the program is not told: keys and what customises go to desktops that run, and to nobody else.
-NOT_FOR_THE_PROGRAM = {"keys", "shared_keys", "customise", "care"}
+# What the program is not told: keys and what customises go to desktops that run, and to nobody else; no resource
+# follows from the rest.
+NOT_FOR_THE_PROGRAM = {"keys", "shared_keys", "customise", "care", "pool"}
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,8 @@ class Declared:
 
     def image_names(self) -> set[str]:
         """The images that the Plan needs."""
-        return {machine.image for machine in self.plan.machines().values()}
+        machines = [*self.plan.machines().values(), *(seat.machine for seat in self.plan.seats)]
+        return {machine.image for machine in machines}
 
     def image_sources(self) -> dict[str, ImageSource]:
         """The built images by name; raises `ConfigError` for one that is not built."""

@@ -110,6 +110,11 @@ def apply(plan: WorkspacePlan, desired: Mapping[str, Customisation], how: How) -
     )
 
 
+def forget(site: str, workspace: str, desktop: str) -> None:
+    """The machine that had what was brought is gone, with all its data."""
+    (places().workspace(site, workspace) / MARKS / desktop).unlink(missing_ok=True)
+
+
 def _apply(plan: WorkspacePlan, desktop: str, desired: Customisation, how: How) -> Report:
     try:
         return _bring(plan, desktop, desired, how)

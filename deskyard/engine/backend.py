@@ -12,6 +12,7 @@ from deskyard.engine.on_libvirt import LibvirtBackend
 from deskyard.engine.on_proxmox import ProxmoxBackend
 from deskyard.model.site import Site
 from deskyard.plan.backup import Moment
+from deskyard.plan.first_boot import FirstBoot
 from deskyard.plan.image.source import ImageSource
 from deskyard.plan.isolation.probe import HostFacts
 from deskyard.plan.power import Moved, Power
@@ -143,6 +144,27 @@ class Machines(Protocol):
         """Save what helps to find out why they failed."""
 
 
+class Disposables(Protocol):
+    """The machines at the seats of a workspace: made beside the engine, and removed whole."""
+
+    def there(self) -> set[str]:
+        """The seats at which something is, whole or not."""
+
+    def marks(self) -> dict[str, dict[str, str]]:
+        """Of each machine that runs, by its seat: the words that are kept with it."""
+
+    def mark(self, seat: str, words: Mapping[str, str]) -> None:
+        """Keep words with a machine, in place of those before."""
+
+    def make(
+        self, plan: WorkspacePlan, seat: DesktopPlan, image: ImageSource, first_boot: FirstBoot, template: str | None
+    ) -> str:
+        """Make the machine of a seat at which nothing is, with the network of its Plan; says how it started."""
+
+    def remove(self, seat: str) -> None:
+        """Remove what is at a seat with all its data."""
+
+
 class Underlay(Protocol):
     """The hypervisor below a workspace, and what it says of its layers."""
 
@@ -203,6 +225,9 @@ class Backend(Protocol):
 
     def machines(self, plan: WorkspacePlan) -> Machines:
         """The machines of a workspace."""
+
+    def disposables(self, workspace: str) -> Disposables | None:
+        """The machines at the seats of a workspace; None where there cannot be any."""
 
     def underlay(self, declared: Declared) -> Underlay:
         """The hypervisor below a workspace."""

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import libvirt
 
@@ -19,6 +20,9 @@ from deskyard.site.libvirt import daemon, forward
 from deskyard.site.libvirt.forward import Forward
 from deskyard.site.libvirt.machines import LibvirtMachines, active_domains
 from deskyard.site.libvirt.underlay import LibvirtUnderlay
+
+if TYPE_CHECKING:
+    from deskyard.site.libvirt.warm.disposables import LibvirtDisposables
 
 
 class LibvirtBackend:
@@ -90,6 +94,13 @@ class LibvirtBackend:
     def machines(self, plan: WorkspacePlan) -> LibvirtMachines:
         """The domains of a workspace."""
         return LibvirtMachines(plan)
+
+    def disposables(self, workspace: str) -> "LibvirtDisposables":
+        """The domains at its seats."""
+        # Late: who asks for a state makes no machines, and needs nothing that does.
+        from deskyard.site.libvirt.warm.disposables import LibvirtDisposables
+
+        return LibvirtDisposables(workspace)
 
     def underlay(self, declared: Declared) -> LibvirtUnderlay:
         """The layers as libvirt and this kernel tell of them."""

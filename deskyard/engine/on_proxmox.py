@@ -72,6 +72,10 @@ class ProxmoxBackend:
         """The machines of a workspace on all nodes."""
         return ClusterMachines(plan, self._site)
 
+    def disposables(self, workspace: str) -> None:
+        """None: only the engine makes machines there, with their firewall."""
+        return None
+
     def underlay(self, declared: Declared) -> ClusterUnderlay:
         """The layers as the API tells of them."""
         assert declared.on_cluster is not None

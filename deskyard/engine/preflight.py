@@ -71,7 +71,8 @@ def check_on_cluster(declared: Declared) -> None:
 def _image_disks(declared: Declared) -> None:
     """A desktop's disk starts as its image's and may grow, never shrink."""
     declared_images = image_names(tree())
-    for index, desktop in enumerate(declared.plan.desktops):
+    for index, written in enumerate(declared.workspace.desktops):
+        desktop = declared.plan.reached(written.name)
         machine = desktop.machine
         needed = disk_gib(read_image(tree(), machine.image), tree()) if machine.image in declared_images else 0
         if machine.disk_gib < needed:

@@ -25,9 +25,11 @@ def require_running(plan: WorkspacePlan, desktop: str | None = None) -> None:
     stopped = [] if dead else stopped_machines(plan)
     if dead or plan.gateway.machine.domain in stopped:
         raise _not_up(plan.name)
-    if desktop is not None and plan.desktop(desktop).machine.domain in stopped:
+    if desktop is not None and plan.reached(desktop).machine.domain in stopped:
         target = f"{plan.name}/{desktop}"
-        raise SiteError("desktop", target, "does not run", f"run ./inv desktop.start {target}")
+        seat = any(seat.name == desktop for seat in plan.seats)
+        start = f"./inv desktop.run {plan.name}" if seat else f"./inv desktop.start {target}"
+        raise SiteError("desktop", target, "does not run", f"run {start}")
 
 
 def _not_up(workspace: str) -> SiteError:

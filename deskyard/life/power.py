@@ -11,6 +11,7 @@ from deskyard.engine.backend import Machines, backend_of, machines_of
 from deskyard.errors import ConfigError, SiteError
 from deskyard.host.at_once import at_once
 from deskyard.host.progress import say
+from deskyard.life.pool import pool
 from deskyard.plan.power import Power
 from deskyard.plan.workspace import GATEWAY, WorkspacePlan
 from deskyard.site.files import read_site
@@ -95,8 +96,10 @@ def pause(target: str, *, to_disk: bool = False) -> dict[str, Any]:
 
 
 def stop_workspace(name: str, *, force: bool = False) -> dict[str, Any]:
-    """Shut down the desktops of a workspace, then its gateway, and keep them off."""
+    """Shut down the desktops of a workspace, then its gateway, and keep them off; those that wait for a claim go."""
     plan, machines = look_up(name)
+    if plan.seats:
+        pool.drain(name)
     there = [machine for machine in _all(plan, machines) if machine.domain in machines.desired()]
 
     def off(machine: Machine) -> None:

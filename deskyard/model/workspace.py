@@ -10,17 +10,23 @@ from deskyard.model.care import Care
 from deskyard.model.customise import Customise
 from deskyard.model.egress import AllowEntry
 from deskyard.model.keys import MAX_KEYS, Encrypted, encrypted
+from deskyard.model.pool import Pool
 from deskyard.wire.egress_list import MAX_ENTRIES
 
 PRIVATE_BLOCKS = tuple(IPv4Network(block) for block in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
 
 
 class Desktop(Declaration):
-    """A persistent desktop of a workspace."""
+    """A desktop of a workspace: persistent, or a seat at which disposable ones are made."""
 
     name: DnsLabel = Field(description="Name of the desktop, unique in the workspace; a DNS label.")
     tier: str = Field("free", description="Tier that caps CPU, memory and disk: free, pro, max or one of the site.")
     image: DnsLabel | None = Field(None, description="Image of this desktop; that of the workspace if left out.")
+    lifetime: Literal["persistent", "task"] = Field(
+        "persistent",
+        description="persistent: made by workspace.up, and kept until it is named for removal. task: a seat, at which "
+        "desktop.run and the pool make desktops one after another; each goes with all its data when it is released.",
+    )
     host_number: int | None = Field(
         None,
         ge=10,
@@ -70,6 +76,7 @@ class Workspace(Declaration):
         "desktop", description="Image that new desktops are made from: desktop, or a custom image of images/."
     )
     desktops: tuple[Desktop, ...] = Field(min_length=1, max_length=100, description="The desktops.")
+    pool: Pool | None = Field(None, description="Desktops with lifetime: task that are booted ahead; none if left out.")
     keys: dict[DnsLabel, Encrypted] | None = Field(
         None,
         max_length=MAX_KEYS,
@@ -127,6 +134,16 @@ class Workspace(Declaration):
         return self
 
     @model_validator(mode="after")
+    def _pool_has_seats(self) -> Self:
+        seats = len(self.desktops) - len(self.persistent())
+        if self.pool is not None and self.pool.size > seats:
+            raise ValueError(
+                f"pool keeps {self.pool.size} desktops ready, and {seats} of the desktops have lifetime: task -> "
+                "declare more of them, or a smaller size"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _known_keys(self) -> Self:
         choices = ", ".join(self.keys or ()) or "none"
         named = {f"keys of desktop {desktop.name!r}": desktop.keys for desktop in self.desktops}
@@ -140,6 +157,10 @@ class Workspace(Declaration):
                         f"correct the name, or first ./inv desktop.set-key {self.name} NAME"
                     )
         return self
+
+    def persistent(self) -> tuple[Desktop, ...]:
+        """The desktops that stay: all but the seats."""
+        return tuple(desktop for desktop in self.desktops if desktop.lifetime == "persistent")
 
     def keys_of(self, desktop: Desktop) -> tuple[str, ...]:
         """The names of the keys that a desktop gets, in order."""

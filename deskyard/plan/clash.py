@@ -13,7 +13,7 @@ def shared(first: WorkspacePlan, other: WorkspacePlan) -> dict[str, set[str]]:
 
 
 def _claims(plan: WorkspacePlan) -> dict[str, set[str]]:
-    gateway, desktops = plan.gateway, plan.desktops
+    gateway, desktops = plan.gateway, (*plan.desktops, *plan.seats)
     return {
         "address": {
             gateway.workspace_address,
@@ -23,7 +23,7 @@ def _claims(plan: WorkspacePlan) -> dict[str, set[str]]:
         },
         "MAC": {gateway.workspace_mac, gateway.uplink_mac, *(desktop.mac for desktop in desktops)},
         "bridge": {plan.network.bridge, plan.uplink.bridge},
-        "machine": {machine.domain for machine in plan.machines().values()},
+        "machine": {plan.gateway.machine.domain, *(desktop.machine.domain for desktop in desktops)},
         "network": {plan.network.name, plan.uplink.name},
         "filter": {plan.desktop_filter.name, plan.gateway_filter.name},
     }

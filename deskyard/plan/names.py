@@ -3,6 +3,8 @@
 import hashlib
 from uuid import UUID
 
+SEAT_SUFFIX = ".task"
+
 
 def short_id(*parts: str) -> str:
     """Eight hexadecimal digits that stand for these names: bridge names are limited to 15 characters."""
@@ -26,3 +28,19 @@ def machine_uuid(*parts: str) -> str:
 def domain(workspace: str, machine: str) -> str:
     """The name of a machine, a desktop or `gateway`, at libvirt."""
     return f"deskyard-{workspace}.{machine}"
+
+
+def seat_domain(workspace: str, seat: str) -> str:
+    """The name at libvirt of a machine that is made at a seat.
+
+    No desktop that is kept has such a name, nor its disks: what clears seats can never meet one.
+    """
+    return f"{domain(workspace, seat)}{SEAT_SUFFIX}"
+
+
+def seat_of(workspace: str, name: str) -> str | None:
+    """The seat whose machine has this name at libvirt; None if it is no seat's."""
+    prefix = domain(workspace, "")
+    if not name.startswith(prefix) or not name.endswith(SEAT_SUFFIX):
+        return None
+    return name[len(prefix) : -len(SEAT_SUFFIX)]

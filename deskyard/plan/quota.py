@@ -11,8 +11,10 @@ def totals(plans: Iterable[WorkspacePlan]) -> dict[str, int]:
     """Add up what workspaces ask for, by the names of quotas: gateways count, disks at their full size."""
     plans = list(plans)
     machines = [machine for plan in plans for machine in plan.machines().values()]
+    # A machine may be made at each seat at any time.
+    machines += [seat.machine for plan in plans for seat in plan.seats]
     return {
-        "desktops": sum(len(plan.desktops) for plan in plans),
+        "desktops": sum(len(plan.desktops) + len(plan.seats) for plan in plans),
         "vcpus": sum(machine.vcpus for machine in machines),
         "memory_gib": gib(sum(machine.memory_mib for machine in machines)),
         "disk_gib": sum(machine.disk_gib + (machine.home_gib or 0) for machine in machines),

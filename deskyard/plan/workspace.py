@@ -10,7 +10,7 @@ from deskyard.model.site import Site
 from deskyard.model.tier import Tier
 from deskyard.model.workspace import Desktop, Workspace
 from deskyard.plan.egress import denied_networks, plan_egress
-from deskyard.plan.names import domain, mac_address, machine_uuid, short_id
+from deskyard.plan.names import domain, mac_address, machine_uuid, seat_domain, short_id
 from deskyard.wire import gateway_settings
 from deskyard.wire.gateway_settings import Acme, Settings
 from deskyard.wire.routes import ROUTES
@@ -119,7 +119,7 @@ class GatewayPlan:
 
 @dataclass(frozen=True)
 class WorkspacePlan:
-    """Everything the stack creates for one workspace."""
+    """Everything the stack creates for one workspace; of the seats it creates what the gateway knows of them."""
 
     name: str
     site: str
@@ -130,11 +130,12 @@ class WorkspacePlan:
     gateway_filter: FilterPlan
     gateway: GatewayPlan
     desktops: tuple[DesktopPlan, ...]
+    seats: tuple[DesktopPlan, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """The Plan as plain data, for `--json` and golden files."""
         plain = asdict(self)
-        for desktop in plain["desktops"]:
+        for desktop in (*plain["desktops"], *plain["seats"]):
             desktop["caps"] = desktop["caps"].model_dump()
         return plain
 
@@ -143,11 +144,28 @@ class WorkspacePlan:
         return {GATEWAY: self.gateway.machine, **{desktop.name: desktop.machine for desktop in self.desktops}}
 
     def desktop(self, name: str) -> DesktopPlan:
-        """The desktop called `name`; raises `ConfigError` with the known names."""
-        for desktop in self.desktops:
+        """The desktop called `name`; raises `ConfigError` with the known names, and for a seat."""
+        if any(seat.name == name for seat in self.seats):
+            reason = "has lifetime: task: what is made there is never kept, moved or changed, only released"
+            raise ConfigError("desktop", name, reason, f"see ./inv pool.list {self.name}")
+        return self._named(name, self.desktops)
+
+    def seat(self, name: str) -> DesktopPlan:
+        """The seat called `name`; raises `ConfigError` with the known names."""
+        if not self.seats:
+            reason = f"is no seat: workspace {self.name} declares none"
+            raise ConfigError("seat", name, reason, "write a desktop with lifetime: task into its file")
+        return self._named(name, self.seats)
+
+    def reached(self, name: str) -> DesktopPlan:
+        """The desktop or seat called `name`: the gateway leads to both alike."""
+        return self._named(name, (*self.desktops, *self.seats))
+
+    def _named(self, name: str, among: Sequence[DesktopPlan]) -> DesktopPlan:
+        for desktop in among:
             if desktop.name == name:
                 return desktop
-        names = ", ".join(desktop.name for desktop in self.desktops)
+        names = ", ".join(desktop.name for desktop in among)
         raise ConfigError("desktop", name, f"is not in workspace {self.name}", f"choose one of: {names}")
 
 
@@ -166,11 +184,12 @@ def plan_workspace(
     door = door or _private_door(workspace)
     addresses = _addresses(workspace)
     network, uplink = _networks(workspace, door)
-    desktops = tuple(
+    every = tuple(
         _desktop(desktop, index, workspace, site, accelerator, addresses[desktop.name])
         for index, desktop in enumerate(workspace.desktops)
     )
-    gateway = _gateway(workspace, site, network, door, desktops, denied_networks(site, host))
+    kept = {desktop.name for desktop in workspace.persistent()}
+    gateway = _gateway(workspace, site, network, door, every, denied_networks(site, host))
     return WorkspacePlan(
         name=workspace.name,
         site=site.name,
@@ -180,7 +199,8 @@ def plan_workspace(
         desktop_filter=_filter(network, gateway, "desktop-peers" if workspace.peers == "open" else "desktop"),
         gateway_filter=_filter(network, gateway, "gateway"),
         gateway=gateway,
-        desktops=desktops,
+        desktops=tuple(desktop for desktop in every if desktop.name in kept),
+        seats=tuple(desktop for desktop in every if desktop.name not in kept),
     )
 
 
@@ -270,8 +290,9 @@ def _desktop(
         raise ConfigError(field, desktop.tier, f"is no tier of site {site.name}", f"choose one of: {names}")
     tier = tiers[desktop.tier]
     routes = {route.name: route.port for route in ROUTES.values()}
+    name_of = domain if desktop.lifetime == "persistent" else seat_domain
     machine = MachinePlan(
-        domain=domain(workspace.name, desktop.name),
+        domain=name_of(workspace.name, desktop.name),
         uuid=machine_uuid(workspace.site, workspace.name, desktop.name),
         hostname=desktop.name,
         image=_image(desktop, index, workspace),

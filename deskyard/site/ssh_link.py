@@ -12,6 +12,7 @@ from pathlib import Path
 from deskyard.errors import CommandError, SiteError
 from deskyard.host.command import Result, run
 from deskyard.host.deadline import Deadline
+from deskyard.host.lock import alone
 from deskyard.host.places import places
 from deskyard.plan.account import MANAGER
 from deskyard.site.files import read_site
@@ -55,16 +56,27 @@ class SshLink:
 
     def pin(self, host: str, key: str) -> None:
         """Trust this host key, and no other, for `host`; keys of other hosts stay."""
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lines = self.known_hosts.read_text().splitlines() if self.known_hosts.exists() else []
-        alias = host_alias(self.workspace, host)
-        kept = [line for line in lines if line.split()[:1] != [alias]]
-        draft = self.known_hosts.with_name(f".known_hosts.{os.getpid()}")
-        draft.write_text("\n".join([*kept, f"{alias} {key}"]) + "\n")
-        draft.rename(self.known_hosts)
-        if host == GATEWAY and key not in "\n".join(lines):
+        before = self._note_key(host, key)
+        if host == GATEWAY and key not in before:
             # A connection that is kept was made with the key before.
             self.close()
+
+    def unpin(self, host: str) -> None:
+        """Trust no key for `host` any more: the machine that had one is gone."""
+        if self.pinned(host):
+            self._note_key(host, None)
+
+    def _note_key(self, host: str, key: str | None) -> str:
+        """Put the line of a host in place of the one before; the lines as they were."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with alone(f"known-hosts-{self.site}-{self.workspace}"):
+            lines = self.known_hosts.read_text().splitlines() if self.known_hosts.exists() else []
+            alias = host_alias(self.workspace, host)
+            kept = [line for line in lines if line.split()[:1] != [alias]]
+            draft = self.known_hosts.with_name(f".known_hosts.{os.getpid()}")
+            draft.write_text("".join(f"{line}\n" for line in [*kept, *([f"{alias} {key}"] if key else [])]))
+            draft.rename(self.known_hosts)
+        return "\n".join(lines)
 
     def pinned(self, host: str) -> bool:
         """True if a host key of `host` is known."""

@@ -25,6 +25,7 @@ from deskyard.site.files import read_site
 from deskyard.site.proxmox import retry
 from deskyard.site.ssh_link import SshLink
 from deskyard.workspace import readiness, turn
+from deskyard.workspace.seats import Seats
 from deskyard.workspace.status import state_of
 
 T = TypeVar("T")
@@ -61,6 +62,7 @@ def up(
         with step("check", timings):
             declared = _checked(name)
             held.enter_context(turn.whole(declared.site.name, name))
+            _look_after_seats(declared)
             stack = WorkspaceStack(name)
             backend = backend_of(declared.site)
             asleep = _asleep(declared.plan)
@@ -109,6 +111,8 @@ def destroy(name: str) -> None:
         SshLink(site.name, name).close()
         with turn.whole(site.name, name):
             backend.prepare_destroy(name, stack.on_cluster)
+            if (disposables := backend.disposables(name)) is not None:
+                Seats(site.name, name, disposables).remove_all()
             _again(backend, stack, stack.destroy)
     else:
         say(f"    workspace {name} has no machines")
@@ -119,6 +123,15 @@ def _checked(name: str) -> Declared:
     declared = declaration.read(name)
     backend_of(declared.site).check(declared)
     return declared
+
+
+def _look_after_seats(declared: Declared) -> None:
+    """Remove machines whose seat is gone or another one now; an error if somebody has one of them."""
+    disposables = backend_of(declared.site).disposables(declared.plan.name)
+    if disposables is not None:
+        seats = Seats(declared.site.name, declared.plan.name, disposables)
+        seats.require_fit(declared)
+        seats.sweep(declared, whole=True)
 
 
 def _asleep(plan: WorkspacePlan) -> dict[str, Power]:
@@ -174,7 +187,7 @@ def _release(declared: Declared, stack: WorkspaceStack, remove: Sequence[str]) -
     """Lift the protection of the disks that the user named; one that an interrupted run has removed is no mistake."""
     if not remove:
         return
-    declared_names = {desktop.name for desktop in declared.workspace.desktops}
+    declared_names = {desktop.name for desktop in declared.workspace.persistent()}
     present = stack.desktops_with_disks()
     for desktop in remove:
         if desktop in declared_names:
@@ -187,5 +200,5 @@ def _release(declared: Declared, stack: WorkspaceStack, remove: Sequence[str]) -
 
 
 def _connect(plan: WorkspacePlan) -> None:
-    desktops = [(desktop.name, desktop.address) for desktop in plan.desktops]
+    desktops = [(desktop.name, desktop.address) for desktop in (*plan.desktops, *plan.seats)]
     SshLink(plan.site, plan.name).write_config(plan.gateway.uplink_address, desktops)

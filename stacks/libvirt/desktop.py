@@ -1,13 +1,14 @@
 """A desktop: disk, seed and machine. Its disk is protected and never follows a new image by itself."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import pulumi
 
 from deskyard.plan.first_boot import FirstBoot
 from deskyard.plan.image.source import ImageSource
 from deskyard.plan.workspace import DesktopPlan
-from deskyard.site.libvirt.kinds import resources
+from deskyard.site.libvirt.kinds import parts
 from stacks.libvirt.machine import machine
 from stacks.libvirt.network import Network
 
@@ -33,13 +34,7 @@ class Desktop(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: DesktopArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("deskyard:workspace:Desktop", name, None, opts)
-        interface: resources.Interface = {
-            "mac": args.plan.mac,
-            "network": args.network.workspace,
-            "filter": args.network.desktop_filter,
-            "address": args.plan.address,
-            "isolated": args.plan.isolated,
-        }
+        interface: Any = parts.nic(args.plan, args.network.workspace, args.network.desktop_filter)
         domain = machine(
             name,
             args.plan.machine,

@@ -7,9 +7,8 @@ import pulumi
 from deskyard.model.tier import Tier
 from deskyard.plan.first_boot import FirstBoot
 from deskyard.plan.image.source import ImageSource
-from deskyard.plan.warm import HOME, SYSTEM, disk_name, identity
 from deskyard.plan.workspace import MachinePlan
-from deskyard.site.libvirt.kinds import resources
+from deskyard.site.libvirt.kinds import parts, resources
 
 
 def machine(
@@ -29,45 +28,18 @@ def machine(
     A new one goes on from `template`, if that is given.
     """
     disk = resources.Volume(
-        f"{name}-disk",
-        name=f"{plan.domain}.qcow2",
-        image=image.name,
-        digest=image.digest,
-        source=image.disk,
-        size_gib=plan.disk_gib,
-        template=disk_name(template, SYSTEM) if template else None,
-        opts=pulumi.ResourceOptions.merge(opts, disk_opts),
+        f"{name}-disk", **parts.system(plan, image, template), opts=pulumi.ResourceOptions.merge(opts, disk_opts)
     )
-    home = None
-    if plan.home_gib is not None:
-        home = resources.Volume(
-            f"{name}-home",
-            name=f"{plan.domain}.home.qcow2",
-            size_gib=plan.home_gib,
-            template=disk_name(template, HOME) if template else None,
-            opts=pulumi.ResourceOptions.merge(opts, disk_opts),
-        )
-    seed = resources.Seed(
-        f"{name}-seed",
-        name=f"{plan.domain}-seed.iso",
-        meta_data=first_boot.meta_data,
-        user_data=first_boot.user_data,
-        network_config=first_boot.network_config,
-        opts=opts,
-    )
+    home, own = None, parts.home(plan, template)
+    if own is not None:
+        home = resources.Volume(f"{name}-home", **own, opts=pulumi.ResourceOptions.merge(opts, disk_opts))
+    seed = resources.Seed(f"{name}-seed", **parts.seed(plan, first_boot), opts=opts)
     return resources.Domain(
         f"{name}-machine",
-        name=plan.domain,
-        machine_uuid=plan.uuid,
-        vcpus=plan.vcpus,
-        memory_mib=plan.memory_mib,
-        accelerator=accelerator,
+        **parts.hardware(plan, accelerator, caps, first_boot, template),
         disk=disk.path,
         home=home.path if home else None,
-        disk_iops=caps.disk_iops if caps else None,
-        disk_mib_per_second=caps.disk_mib_per_second if caps else None,
         seed=seed.path,
         interfaces=interfaces,
-        warm={"template": template, **identity(first_boot)} if template else None,
         opts=opts,
     )

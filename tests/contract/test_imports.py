@@ -28,8 +28,8 @@ def test_list_of_tasks_imports_none_of_the_work() -> None:
     assert imported(f"import tasks\n{own}", ()) == []
 
 
-@pytest.mark.parametrize("module", ["access.access", "workspace.status"])
-def test_status_and_access_import_no_engine(module: str) -> None:
+@pytest.mark.parametrize("module", ["access.access", "workspace.status", "life.pool.pool"])
+def test_status_access_and_claims_import_no_engine(module: str) -> None:
     assert imported(f"import deskyard.{module}", HEAVY) == []
 
 

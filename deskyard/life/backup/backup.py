@@ -68,7 +68,7 @@ def survivors(name: str) -> list[str]:
     except DeskyardError as error:
         return [f"its backups cannot be looked at: {error.reason.splitlines()[0]}"]
     lines = []
-    for desktop in workspace.desktops:
+    for desktop in workspace.persistent():
         proved = plan.proved(plan.backups(snapshots, desktop.name))
         what = "no verified backup"
         if proved:

@@ -50,7 +50,8 @@ def between(plans: Sequence[WorkspacePlan], mark: str) -> tuple[Probe, ...]:
     """From the first desktop of each workspace: everything of every other, and frames that nobody else may see."""
     catalogue = Catalogue(plans[0], HostFacts(), mark, None)
     places = {plan.name: [f"{name}/{nic}/in" for name, nics in watched(plan).items() for nic in nics] for plan in plans}
-    for ours in plans:
+    # A workspace may have seats alone, and nobody at them.
+    for ours in [plan for plan in plans if plan.desktops]:
         desktop = ours.desktops[0]
         for theirs in plans:
             if theirs.name != ours.name:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from deskyard.errors import ConfigError
 from deskyard.model.proxmox import Cluster
 from deskyard.model.site import Site
 from deskyard.model.tier import Tier
@@ -95,6 +96,7 @@ class ClusterPlan:
 def plan_on_cluster(workspace: Workspace, site: Site, view: ClusterView) -> tuple[WorkspacePlan, ClusterPlan]:
     """Work out both Plans; raises `ConfigError` if the site has no place for the workspace."""
     cluster = site.cluster
+    _require_no_seats(workspace)
     names = [desktop.name for desktop in workspace.desktops]
     claims = claim(site.name, cluster, workspace.name, names, view)
     plan = plan_workspace(workspace, site, "kvm", _door(cluster, claims))
@@ -115,6 +117,14 @@ def plan_on_cluster(workspace: Workspace, site: Site, view: ClusterView) -> tupl
         gateway=maker.gateway(),
         desktops={desktop.name: maker.desktop(desktop.name) for desktop in plan.desktops},
     )
+
+
+def _require_no_seats(workspace: Workspace) -> None:
+    for index, desktop in enumerate(workspace.desktops):
+        if desktop.lifetime == "task":
+            reason = "is not to be had on a cluster: only the engine makes machines there, with their firewall"
+            remedy = "leave it out: the desktop is then kept, and workspace.up --remove takes it away with its data"
+            raise ConfigError(f"desktops[{index}].lifetime", desktop.lifetime, reason, remedy)
 
 
 def _door(cluster: Cluster, claims: Claims) -> Door:

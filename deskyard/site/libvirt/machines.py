@@ -30,7 +30,8 @@ class LibvirtMachines:
     """Machines of this machine's hypervisor."""
 
     def __init__(self, plan: WorkspacePlan) -> None:
-        self._names = [machine.domain for machine in plan.machines().values()]
+        machines = [*plan.machines().values(), *(seat.machine for seat in plan.seats)]
+        self._names = [machine.domain for machine in machines]
 
     def states(self) -> dict[str, dict[str, Any]]:
         """State, what it is wanted to be, and size of each machine that is there."""

@@ -90,12 +90,13 @@ def _hypervisor(link: Any, plan: WorkspacePlan) -> Iterator[str]:
             yield f"filter: {filter_.name}: {'is missing' if seen is None else 'was changed by hand'}"
     shown = json.loads(run([*daemon.inside(), "bridge", "-details", "-json", "link"], timeout=20).stdout or "[]")
     ports = {port["ifname"]: port for port in shown}
-    for desktop in plan.desktops:
+    for desktop in (*plan.desktops, *plan.seats):
         with contextlib.suppress(libvirt.libvirtError):
             root = ElementTree.fromstring(link.lookupByName(desktop.machine.domain).XMLDesc(0))
             yield from _nics(root, desktop, plan, ports)
             continue
-        yield f"port: {desktop.name} does not run"
+        if desktop in plan.desktops:
+            yield f"port: {desktop.name} does not run"
 
 
 def _nics(root: ElementTree.Element, desktop: DesktopPlan, plan: WorkspacePlan, ports: dict[str, Any]) -> Iterator[str]:

@@ -116,7 +116,7 @@ def test_backup_is_listed_and_counts_once_it_was_booted(desk: Desk, capsys: pyte
 
 
 def test_what_outlives_the_workspace_is_said_before_it_goes(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    declared = SimpleNamespace(site=PLAN.site, desktops=PLAN.desktops)
+    declared = SimpleNamespace(site=PLAN.site, persistent=lambda: PLAN.desktops)
     monkeypatch.setattr(declaration, "read_workspace", lambda _: declared)
     assert backup.survivors("lab") == ["dev1: no verified backup", "dev2: no verified backup"]
     backup.run(TARGET)

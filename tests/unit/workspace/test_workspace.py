@@ -76,7 +76,7 @@ class Stack:
 
 def test_a_named_desktop_that_is_gone_already_stops_no_run_that_is_begun_again() -> None:
     stack: Any = Stack()
-    declared: Any = SimpleNamespace(workspace=SimpleNamespace(desktops=[]))
+    declared: Any = SimpleNamespace(workspace=SimpleNamespace(persistent=list))
     workspace._release(declared, stack, ["dev0", "dev1"])
     assert stack.lifted == ["dev1"]
 
@@ -153,7 +153,7 @@ def test_a_lock_that_is_not_had_while_clearing_is_waited_for_too(monkeypatch: py
 
 def test_a_desktop_that_is_still_declared_keeps_its_protection() -> None:
     stack: Any = Stack()
-    declared: Any = SimpleNamespace(workspace=SimpleNamespace(desktops=[SimpleNamespace(name="dev1")]))
+    declared: Any = SimpleNamespace(workspace=SimpleNamespace(persistent=lambda: [SimpleNamespace(name="dev1")]))
     with pytest.raises(ConfigError, match="is still declared"):
         workspace._release(declared, stack, ["dev0", "dev1"])
     assert stack.lifted == []

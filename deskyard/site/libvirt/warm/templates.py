@@ -81,7 +81,7 @@ def fit(link: Any, image: ImageSource, machine: MachinePlan, accelerator: str, f
 
 
 def starts(link: Any, plan: WorkspacePlan, images: Mapping[str, ImageSource], key: str) -> dict[str, Start]:
-    """How each desktop of a workspace starts if it is new: from a template that fits, or by booting, and why."""
+    """How each desktop, and each machine at a seat, starts if it is new: from a template that fits, or why it boots."""
     kept = all_templates()
     return {
         desktop.name: start(
@@ -94,7 +94,7 @@ def starts(link: Any, plan: WorkspacePlan, images: Mapping[str, ImageSource], ke
             ),
             kept,
         )
-        for desktop in plan.desktops
+        for desktop in (*plan.desktops, *plan.seats)
     }
 
 

@@ -1,0 +1,37 @@
+"""Keeps as many disposable desktops ready as a workspace declares; a timer calls it, or a person."""
+
+from contextlib import ExitStack
+from typing import Any
+
+from deskyard.errors import ConfigError, HostError
+from deskyard.host.lock import alone
+from deskyard.host.progress import step
+from deskyard.life.pool.making import make
+from deskyard.life.pool.pool import listed, opened
+from deskyard.plan.pool.seat import State
+
+
+def fill(workspace: str) -> dict[str, Any]:
+    """Remove what had its time, then make as many as are to wait, as far as there are free seats."""
+    declared, seats = opened(workspace)
+    pool = declared.workspace.pool
+    if pool is None:
+        raise ConfigError("pool", workspace, "is not declared", "write deskyard:pool: {size: 2} (docs/disposable.md)")
+    made = []
+    with alone(f"fill-{seats.site}-{workspace}", waiting=f"another task fills the pool of {workspace}: waiting"):
+        seats.sweep(declared)
+        for seat in declared.plan.seats:
+            there = seats.ledger.machines()
+            if sum(one.state is State.WAITING for one in there.values()) >= pool.size:
+                break
+            with ExitStack() as held:
+                try:
+                    held.enter_context(seats.hold(seat.name))
+                except HostError:
+                    continue
+                if seat.name in there:
+                    continue
+                with step(f"{workspace}/{seat.name}"):
+                    make(seats, declared, seat, routes=True)
+                made.append(seat.name)
+    return {**listed(workspace), "made": made}

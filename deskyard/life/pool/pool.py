@@ -1,0 +1,136 @@
+"""The pool of a workspace: disposable desktops that wait, booted, and are each claimed once."""
+
+import time
+from datetime import datetime
+from typing import Any
+
+from deskyard.access.gateway_program import actor
+from deskyard.declaration import declaration
+from deskyard.declaration.declaration import Declared
+from deskyard.engine.backend import backend_of
+from deskyard.errors import ConfigError, SiteError
+from deskyard.plan.pool import seat as seat_plan
+from deskyard.plan.pool.seat import Claim, Seated, State
+from deskyard.plan.workspace import DesktopPlan
+from deskyard.site.ssh_link import SshLink
+from deskyard.workspace import turn
+from deskyard.workspace.seats import Seats
+
+
+def opened(workspace: str) -> tuple[Declared, Seats]:
+    """A workspace and its seats; raises an error if it declares none, or nothing can be asked of them."""
+    declared = declaration.read(workspace)
+    backend = backend_of(declared.site)
+    if not backend.answers():
+        raise SiteError("site", declared.site.name, "its hypervisor does not run", "run ./inv site.up")
+    disposables = backend.disposables(workspace)
+    if disposables is None or not declared.plan.seats:
+        raise ConfigError("desktops", workspace, "none has lifetime: task", "declare one (docs/disposable.md)")
+    return declared, Seats(declared.site.name, workspace, disposables)
+
+
+def candidates(declared: Declared, image: str | None, tier: str | None) -> list[DesktopPlan]:
+    """The seats of an image and a tier; raises `ConfigError` if none is declared."""
+    found = seat_plan.chosen(declared.plan.seats, image, tier)
+    if not found:
+        wanted = " and ".join(f"{what} {value}" for what, value in (("image", image), ("tier", tier)) if value)
+        known = ", ".join(f"{seat.name} ({seat.machine.image}, {seat.tier})" for seat in declared.plan.seats)
+        raise ConfigError(
+            "desktops", None, f"none with lifetime: task has {wanted}", f"declare one; there are: {known}"
+        )
+    return found
+
+
+def claim(workspace: str, image: str | None, tier: str | None, seconds: int) -> dict[str, Any]:
+    """Give the desktop that has waited longest to whoever asks, for so long; nobody else ever gets it."""
+    declared, seats = opened(workspace)
+    among = {seat.name for seat in candidates(declared, image, tier)}
+    taken = seats.take(declared, among, Claim(actor(), time.time() + seconds))
+    if taken is None:
+        remedy = f"./inv pool.fill {workspace}, or ./inv desktop.run {workspace} makes one now"
+        raise SiteError("pool", workspace, "no desktop waits in it", remedy)
+    return facts(declared, taken)
+
+
+def drain(workspace: str) -> dict[str, Any]:
+    """Remove all desktops that wait; those that somebody has stay."""
+    declared, seats = opened(workspace)
+    gone = []
+    for one in seats.ledger.machines().values():
+        if one.state is State.WAITING:
+            with seats.hold(one.seat), turn.of(declared.plan, one.seat):
+                gone += [one.seat] if seats.remove(one.seat, State.WAITING) else []
+    return {**listed(workspace), "removed": gone}
+
+
+def release(target: str) -> dict[str, Any]:
+    """Remove the disposable desktop WORKSPACE/NAME with all its data; its seat is free for another."""
+    workspace, _, name = target.partition("/")
+    declared = declaration.read(workspace)
+    disposables = backend_of(declared.site).disposables(workspace)
+    seats = None if disposables is None else Seats(declared.site.name, workspace, disposables)
+    if seats is None or name not in {*seats.ledger.machines(), *seats.disposables.there()}:
+        raise ConfigError("desktop", target, "is no disposable desktop that is there", "see ./inv pool.list")
+    with seats.hold(name), turn.of(declared.plan, name):
+        seats.remove(name)
+    return {"workspace": workspace, "released": name}
+
+
+def listed(workspace: str) -> dict[str, Any]:
+    """Each seat: free, or how its desktop is, and who has it."""
+    declared, seats = opened(workspace)
+    there = seats.ledger.machines()
+    names = [seat.name for seat in declared.plan.seats]
+    free: dict[str, Any] = {"state": State.FREE, "since": None, "by": None, "until": None, "run": False}
+    rows = []
+    for name in [*names, *(name for name in there if name not in names)]:
+        one, row = there.get(name), {"name": name, **free}
+        if one is not None:
+            row |= {"state": one.state, "since": one.since}
+            row |= {"by": one.claim.by, "until": one.claim.until, "run": one.claim.run} if one.claim else {}
+        rows.append({**row, **(_declared(declared.plan.seat(name)) if name in names else {})})
+    pool = declared.workspace.pool
+    wanted = {"size": pool.size, "max_age": pool.max_age} if pool else None
+    return {"workspace": workspace, "pool": wanted, "seats": rows}
+
+
+def facts(declared: Declared, taken: Seated) -> dict[str, Any]:
+    """What whoever got a desktop has to know of it."""
+    seat = declared.plan.seat(taken.seat)
+    link = SshLink(declared.site.name, declared.workspace.name)
+    assert taken.claim is not None
+    return {
+        "workspace": declared.workspace.name,
+        "name": seat.name,
+        "target": f"{declared.workspace.name}/{seat.name}",
+        **_declared(seat),
+        "routes": sorted(seat.routes),
+        "url": declared.plan.gateway.url,
+        "ssh_config": str(link.config),
+        "machine": taken.number,
+        "by": taken.claim.by,
+        "until": taken.claim.until,
+    }
+
+
+def line(found: dict[str, Any]) -> str:
+    """What somebody got, in a line."""
+    return f"{found['target']}  {found['address']}  {found['image']}, {found['tier']}  until {_when(found['until'])}"
+
+
+def text(found: dict[str, Any]) -> str:
+    """The seats, a line for each."""
+    lines = []
+    for row in found["seats"]:
+        has = f"  {row['by']} until {_when(row['until'])}" if row["by"] else ""
+        size = f"  {row['address']}  {row['image']}, {row['tier']}" if "address" in row else "  not declared any more"
+        lines.append(f"{found['workspace']}/{row['name']}  {row['state']}{has}{size}")
+    return "\n".join(lines)
+
+
+def _declared(seat: DesktopPlan) -> dict[str, Any]:
+    return {"image": seat.machine.image, "tier": seat.tier, "address": seat.address}
+
+
+def _when(moment: float) -> str:
+    return datetime.fromtimestamp(moment).strftime("%Y-%m-%d %H:%M:%S")

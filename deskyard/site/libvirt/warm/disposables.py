@@ -1,0 +1,112 @@
+"""Machines at the seats of a workspace on this machine's hypervisor: made without the engine, removed whole.
+
+They are what the engine would make of the same Plan, on the same network with the same filter. Their names, and those
+of their disks, are such that no desktop that is kept can have one.
+"""
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+from xml.etree import ElementTree
+
+import libvirt
+
+from deskyard.errors import HostError, SiteError
+from deskyard.host.facts import available_memory_mib
+from deskyard.plan.first_boot import FirstBoot
+from deskyard.plan.image.source import ImageSource
+from deskyard.plan.names import seat_domain, seat_of
+from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
+from deskyard.site.libvirt import daemon, power, storage
+from deskyard.site.libvirt.kinds import parts
+from deskyard.site.libvirt.kinds.domain import DomainKind
+from deskyard.site.libvirt.kinds.volume import SeedKind, VolumeKind
+from deskyard.site.libvirt.link import POOL, gone_is_fine
+
+METADATA, PREFIX = "urn:deskyard:seat", "seat"
+
+
+class LibvirtDisposables:
+    """The disposable machines of one workspace."""
+
+    def __init__(self, workspace: str) -> None:
+        self._workspace = workspace
+
+    def there(self) -> set[str]:
+        """The seats at which something is: a machine, or a disk of one."""
+        if not daemon.answers():
+            return set()
+        with daemon.connection() as link:
+            names = [machine.name() for machine in link.listAllDomains()]
+            names += [volume.removesuffix(".qcow2").removesuffix(".home") for volume in _volumes(link)]
+        return {seat for name in names if (seat := seat_of(self._workspace, name)) is not None}
+
+    def marks(self) -> dict[str, dict[str, str]]:
+        """Of each machine that runs: what is kept with it, by its seat; nothing for one that is being made."""
+        if not daemon.answers():
+            return {}
+        with daemon.connection() as link:
+            running = link.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)
+            found = {seat_of(self._workspace, machine.name()): machine for machine in running}
+            return {seat: _mark(machine) for seat, machine in found.items() if seat is not None}
+
+    def mark(self, seat: str, words: Mapping[str, str]) -> None:
+        """Keep words with the machine at a seat, in place of those before."""
+        with daemon.machine(seat_domain(self._workspace, seat)) as machine:
+            kind, flags = libvirt.VIR_DOMAIN_METADATA_ELEMENT, libvirt.VIR_DOMAIN_AFFECT_CONFIG
+            text = ElementTree.tostring(ElementTree.Element("seat", dict(words)), encoding="unicode")
+            machine.setMetadata(kind, text, PREFIX, METADATA, flags)
+
+    def make(
+        self, plan: WorkspacePlan, seat: DesktopPlan, image: ImageSource, first_boot: FirstBoot, template: str | None
+    ) -> str:
+        """Make the machine of a seat, of which nothing is there; says how it started."""
+        machine, caps = seat.machine, seat.caps
+        nic = parts.nic(seat, plan.network.name, plan.desktop_filter.name)
+        hardware: Any = parts.hardware(machine, plan.accelerator, caps, first_boot, template)
+        system: Any = parts.system(machine, image, template)
+        home: Any = parts.home(machine, template)
+        seed: Any = parts.seed(machine, first_boot)
+        if machine.memory_mib > (available := available_memory_mib()):
+            reason = f"{available} MiB are available, {machine.domain} needs {machine.memory_mib} MiB"
+            raise HostError("memory", None, reason, "release other machines, or choose a smaller tier")
+        with daemon.connection() as link:
+            try:
+                storage.require_room()
+                hardware["disk"] = VolumeKind().create(link, system)[1]["path"]
+                if home is not None:
+                    hardware["home"] = VolumeKind().create(link, home)[1]["path"]
+                hardware["seed"] = SeedKind().create(link, seed)[1]["path"]
+                hardware["interfaces"] = [nic]
+                _, state = DomainKind().create(link, hardware)
+                # Who waits for it, or works at it, knows nothing of a restart of the host: it ends with that.
+                link.lookupByName(machine.domain).setAutostart(False)
+            except libvirt.libvirtError as error:
+                raise SiteError("machine", machine.domain, str(error), "mend the cause, then run it again") from error
+        return str(state["started"])
+
+    def remove(self, seat: str) -> None:
+        """Remove the machine at a seat with all its data, whatever of it is there."""
+        domain = seat_domain(self._workspace, seat)
+        with daemon.connection() as link:
+            with gone_is_fine(libvirt.VIR_ERR_OPERATION_INVALID):
+                link.lookupByName(domain).destroy()
+            with gone_is_fine():
+                power.forget(link.lookupByName(domain))
+            for volume in (f"{domain}.qcow2", f"{domain}.home.qcow2"):
+                VolumeKind().delete(link, volume, {})
+            SeedKind().delete(link, f"{domain}-seed.iso", {})
+
+
+def _volumes(link: Any) -> list[str]:
+    """The disks in the pool, if that is there."""
+    with gone_is_fine(libvirt.VIR_ERR_OPERATION_INVALID):
+        return [name for name in link.storagePoolLookupByName(POOL).listVolumes() if name.endswith(".qcow2")]
+    return []
+
+
+def _mark(machine: Any) -> dict[str, str]:
+    kind, flags = libvirt.VIR_DOMAIN_METADATA_ELEMENT, libvirt.VIR_DOMAIN_AFFECT_CONFIG
+    with contextlib.suppress(libvirt.libvirtError):
+        return dict(ElementTree.fromstring(machine.metadata(kind, METADATA, flags)).attrib)
+    return {}

@@ -1,0 +1,199 @@
+"""The seats of a workspace: who has which machine, and what of theirs has had its time.
+
+A claim is one line of the ledger. Each machine carries the same as a word of its own, so that one that was given to
+somebody stays theirs even if the ledger is lost.
+"""
+
+import secrets
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+
+from deskyard.access import access
+from deskyard.declaration.declaration import Declared
+from deskyard.desktop import customise_delivery
+from deskyard.engine.backend import Disposables
+from deskyard.errors import DeskyardError, HostError, SiteError
+from deskyard.host.lock import alone
+from deskyard.host.progress import say
+from deskyard.plan.pool import seat as seat_plan
+from deskyard.plan.pool.seat import Claim, Entry, Event, Seated, State
+from deskyard.plan.workspace import DesktopPlan
+from deskyard.site.ssh_link import SshLink
+from deskyard.workspace import turn
+from deskyard.workspace.ledger import Ledger
+
+LEFT = "a killed task has left it"
+
+
+class _BusyError(Exception):
+    """Somebody is at work there."""
+
+
+class Seats:
+    """The seats of one workspace, and the machines at them."""
+
+    def __init__(self, site: str, workspace: str, disposables: Disposables) -> None:
+        self.site, self.workspace, self.disposables = site, workspace, disposables
+        self.ledger = Ledger(site, workspace)
+
+    @contextmanager
+    def hold(self, seat: str) -> Iterator[None]:
+        """Make a machine at a seat, hold it for a task, or remove it: a `HostError` if another does."""
+        with alone(f"seat-{self.site}-{self.workspace}.{seat}", at_once=True):
+            yield
+
+    def begin(self, declared: Declared, seat: DesktopPlan, claim: Claim | None) -> Entry:
+        """Note that a machine is made at a free seat; raises `SiteError` if one is there."""
+        with self.ledger.alone():
+            if seat.name in self.ledger.machines():
+                raise SiteError("seat", f"{self.workspace}/{seat.name}", "is taken", "see ./inv pool.list")
+            wiring, image = seat_plan.wiring(declared.plan, seat), image_of(declared, seat.name)
+            entry = Entry(Event.BEGUN, seat.name, secrets.token_hex(8), time.time(), claim, wiring, image)
+            self.ledger.note(entry)
+        return entry
+
+    def ready(self, begun: Entry) -> None:
+        """Note that the machine is of use: it waits for a claim unless it was made for one."""
+        with self.ledger.alone():
+            self.disposables.mark(begun.seat, words(begun.machine, begun.claim))
+            self.ledger.note(Entry(Event.READY, begun.seat, begun.machine, time.time()))
+
+    def take(self, declared: Declared, among: Collection[str], claim: Claim) -> Seated | None:
+        """Give the machine that waited longest to one claimer for ever; None if none waits that is as declared."""
+        with self.ledger.alone():
+            machines = self.ledger.machines().values()
+            waiting = [one for one in machines if one.state is State.WAITING and one.seat in among]
+            marks = self.disposables.marks() if waiting else {}
+            for one in sorted(waiting, key=lambda one: one.since):
+                if marks.get(one.seat) != words(one.number, None) or self._spent(declared, one, marks):
+                    continue
+                # This line is the claim: whoever is killed behind it has had the machine.
+                self.ledger.note(Entry(Event.CLAIMED, one.seat, one.number, time.time(), claim))
+                self.disposables.mark(one.seat, words(one.number, claim))
+                return self.ledger.machines()[one.seat]
+        return None
+
+    def remove(self, seat: str, only: State | None = None) -> bool:
+        """Remove the machine at a seat with all its data; whoever calls holds the seat.
+
+        With `only` nothing is removed, and the answer is false, if it is in another state by now.
+        """
+        with self.ledger.alone():
+            found = self.ledger.machines().get(seat)
+            if only is not None and (found is None or found.state is not only):
+                return False
+            self._strike(seat, found)
+        self._clear(seat)
+        return True
+
+    def require_fit(self, declared: Declared) -> None:
+        """Raise `SiteError` for a machine that somebody has, and whose seat is declared otherwise by now."""
+        for one in self.ledger.machines().values():
+            if one.claim is not None and not _planned(declared, one):
+                target = f"{self.workspace}/{one.seat}"
+                reason = f"{one.claim.by} has a machine there, and its seat or its network is declared otherwise by now"
+                remedy = f"./inv desktop.release {target}, or take the change back"
+                raise SiteError("seat", target, reason, remedy)
+
+    def sweep(self, declared: Declared, *, whole: bool = False) -> None:
+        """Remove what has had its time or has nobody any more; `whole`: nobody else moves machines of the workspace."""
+        there = {*self.ledger.machines(), *self.disposables.there()}
+        for seat in sorted(there):
+            with suppress(_BusyError), self._turn(declared, seat, whole=whole):
+                with self.ledger.alone():
+                    found, marks = self.ledger.machines().get(seat), self.disposables.marks()
+                    found = found or self._adopted(declared, seat, marks.get(seat, {}))
+                    why = LEFT if found is None else self._spent(declared, found, marks) or _dated(declared, found)
+                    if why is None:
+                        continue
+                    self._strike(seat, found)
+                say(f"    seat {seat}: {why}; it is removed")
+                self._clear(seat)
+        if there:
+            self.ledger.tidy()
+
+    def remove_all(self) -> None:
+        """Remove every machine at every seat: the workspace goes."""
+        for seat in sorted({*self.ledger.machines(), *self.disposables.there()}):
+            self.disposables.remove(seat)
+
+    @contextmanager
+    def _turn(self, declared: Declared, seat: str, *, whole: bool) -> Iterator[None]:
+        """Raises `_BusyError` if somebody makes, holds or moves it."""
+        with ExitStack() as held:
+            try:
+                held.enter_context(self.hold(seat))
+                if not whole:
+                    held.enter_context(turn.of(declared.plan, seat, at_once=True))
+            except HostError as error:
+                raise _BusyError from error
+            yield
+
+    def _spent(self, declared: Declared, one: Seated, marks: Mapping[str, Mapping[str, str]]) -> str | None:
+        """Why a machine that nobody holds has to go; None if it has not."""
+        now = time.time()
+        if one.state is State.MAKING:
+            return "whoever made it was killed"
+        if one.claim is not None:
+            if one.claim.run:
+                return "the task that had it has ended"
+            return "its time is over" if one.claim.until <= now else None
+        pool = declared.workspace.pool
+        if pool is None or not _planned(declared, one):
+            return "it is declared otherwise by now"
+        if now - one.since > pool.max_seconds:
+            return f"it waited for more than {pool.max_age}"
+        return None if one.seat in marks else "it does not run"
+
+    def _adopted(self, declared: Declared, seat: str, mark: Mapping[str, str]) -> Seated | None:
+        """The machine that the ledger has lost, if somebody has it by its own word."""
+        if mark.get("state") != State.CLAIMED:
+            return None
+        claim = Claim(mark["by"], float(mark["until"]))
+        planned = [one for one in declared.plan.seats if one.name == seat]
+        wiring = seat_plan.wiring(declared.plan, planned[0]) if planned else ""
+        self.ledger.note(Entry(Event.BEGUN, seat, mark["machine"], time.time(), claim, wiring))
+        self.ledger.note(Entry(Event.READY, seat, mark["machine"], time.time()))
+        return self.ledger.machines()[seat]
+
+    def _strike(self, seat: str, one: Seated | None) -> None:
+        """From here on nobody can claim it, and nobody has it."""
+        if one is None:
+            return
+        with suppress(SiteError):
+            self.disposables.mark(seat, {"machine": one.number, "state": Event.GONE})
+        self.ledger.note(Entry(Event.GONE, seat, one.number, time.time()))
+
+    def _clear(self, seat: str) -> None:
+        """Whoever had it gets nothing of the next one: no session, no key."""
+        with suppress(DeskyardError):
+            access.revoke(self.workspace, desktop=seat)
+        self.disposables.remove(seat)
+        SshLink(self.site, self.workspace).unpin(seat)
+        customise_delivery.forget(self.site, self.workspace, seat)
+
+
+def _dated(declared: Declared, one: Seated) -> str | None:
+    """Why one that waits is made anew though it could be given: to look for its image takes as long as a claim."""
+    newer = one.state is State.WAITING and one.image != image_of(declared, one.seat)
+    return "its image is another one by now" if newer else None
+
+
+def words(number: str, claim: Claim | None) -> dict[str, str]:
+    """What a machine keeps of itself: that it waits, or who has it and until when."""
+    if claim is None:
+        return {"machine": number, "state": State.WAITING}
+    return {"machine": number, "state": State.CLAIMED, "by": claim.by, "until": f"{claim.until:.0f}"}
+
+
+def image_of(declared: Declared, seat: str) -> str:
+    """The image that a machine at a seat is made from now."""
+    source = declared.image_sources()[declared.plan.seat(seat).machine.image]
+    return f"{source.name}-{source.digest}"
+
+
+def _planned(declared: Declared, one: Seated) -> bool:
+    """Whether its seat is declared, with the place in the network that the machine has."""
+    seats = [seat for seat in declared.plan.seats if seat.name == one.seat]
+    return bool(seats) and seat_plan.wiring(declared.plan, seats[0]) == one.wiring

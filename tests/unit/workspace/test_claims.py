@@ -1,0 +1,162 @@
+"""Many claim few: each desktop is given once, whoever is killed at whatever moment."""
+
+import json
+import os
+import random
+import signal
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from deskyard.access import access
+from deskyard.plan.pool.seat import Claim, State
+from deskyard.workspace.seats import Seats
+from tests.unit.workspace.disposables import Disposables, declared
+
+DESKTOPS, CLAIMERS, KILLED = 8, 32, 12
+FOREVER = 4e9
+# Where a claimer dies: before it has the lock, with it, behind the half line, the line, the word of the machine.
+MOMENTS = ("before", "locked", "torn", "written", "marked")
+
+
+@pytest.fixture
+def seats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Seats:
+    """Eight desktops that wait."""
+    monkeypatch.setenv("DESKYARD_HOME", str(tmp_path))
+    seats = Seats("local", "lab", Disposables(tmp_path / "machines"))
+    for seat in declared(DESKTOPS).plan.seats:
+        begun = seats.begin(declared(DESKTOPS), seat, None)
+        seats.disposables.make(declared(DESKTOPS).plan, seat, None, None, None)  # type: ignore[arg-type]
+        seats.ready(begun)
+    return seats
+
+
+def die() -> None:
+    """As `kill -9` does."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def doomed(seats: Seats, moment: str) -> None:
+    """Let this process die when its claim comes to a moment."""
+    ledger, disposables = seats.ledger, seats.disposables
+    note, mark, machines = ledger.note, disposables.mark, ledger.machines
+
+    def torn(handle: int, data: bytes) -> int:
+        os.pwrite(handle, data[: len(data) // 2], os.fstat(handle).st_size)
+        die()
+        return 0
+
+    match moment:
+        case "before":
+            die()
+        case "locked":
+            ledger.machines = lambda: die() or machines()  # type: ignore[method-assign, func-returns-value]
+        case "torn":
+            os.write = torn  # type: ignore[assignment]
+        case "written":
+            ledger.note = lambda entry: (note(entry), die())[0]  # type: ignore[method-assign, func-returns-value]
+        case "marked":
+            disposables.mark = lambda seat, words: (mark(seat, words), die())[0]  # type: ignore[method-assign, func-returns-value]
+
+
+def claimer(number: int, seats: Seats, moment: str | None, begin: int, answers: int) -> Callable[[], None]:
+    """A process that claims once when all begin, and says what it got."""
+
+    def run() -> None:
+        os.read(begin, 1)
+        if moment is not None:
+            doomed(seats, moment)
+        plan = declared(DESKTOPS)
+        taken = seats.take(plan, {seat.name for seat in plan.plan.seats}, Claim(f"c{number}", FOREVER))
+        said = {"claimer": number, "seat": taken.seat if taken else None, "machine": taken.number if taken else None}
+        os.write(answers, f"{json.dumps(said)}\n".encode())
+
+    return run
+
+
+def fork(run: Callable[[], None]) -> int:
+    """A process of its own for it."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            run()
+        finally:
+            os._exit(0)
+    return pid
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_of_32_claimers_with_kills_8_get_a_desktop_each_and_none_is_given_twice(seats: Seats, seed: int) -> None:
+    dice = random.Random(seed)
+    kills = dict(zip(dice.sample(range(CLAIMERS), KILLED), dice.choices(MOMENTS, k=KILLED), strict=True))
+    begin, start = os.pipe()
+    heard, answers = os.pipe()
+    pids = [fork(claimer(number, seats, kills.get(number), begin, answers)) for number in range(CLAIMERS)]
+    os.close(answers)
+    os.write(start, bytes(CLAIMERS))
+    said = [json.loads(line) for line in os.fdopen(heard).read().splitlines()]
+    ends = [os.waitpid(pid, 0)[1] for pid in pids]
+    os.close(begin)
+    os.close(start)
+
+    got = [one["machine"] for one in said if one["machine"]]
+    claimed = {one.number: one for one in seats.ledger.machines().values() if one.state is State.CLAIMED}
+    assert len(got) == len(set(got))
+    assert len(claimed) == DESKTOPS
+    # Whoever was killed behind its line has had one, and nobody else gets that.
+    lost = [one for one in claimed.values() if one.number not in got]
+    assert {one.claim.by for one in lost if one.claim} <= {f"c{number}" for number in kills}
+    assert Counter(one.claim.by for one in claimed.values() if one.claim).most_common(1)[0][1] == 1
+    for one in said:
+        if one["machine"]:
+            assert claimed[one["machine"]].claim == Claim(f"c{one['claimer']}", FOREVER)
+    assert sum(os.WIFSIGNALED(end) for end in ends) >= len([one for one in kills.values() if one == "before"])
+    assert seats.take(declared(DESKTOPS), [f"s{n}" for n in range(1, 9)], Claim("late", FOREVER)) is None
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_claim_that_was_killed_is_whole_or_none(seats: Seats, moment: str) -> None:
+    begin, start = os.pipe()
+    os.write(start, b"x")
+    _, status = os.waitpid(fork(claimer(1, seats, moment, begin, 1)), 0)
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+    taken = [one for one in seats.ledger.machines().values() if one.claim is not None]
+    assert len(taken) == (1 if moment in ("written", "marked") else 0)
+    # The next one gets another, or the first: it waits as before.
+    names = [f"s{n}" for n in range(1, 9)]
+    got = [seats.take(declared(DESKTOPS), names, Claim("next", FOREVER)) for _ in range(DESKTOPS + 1)]
+    assert len({one.number for one in got if one} - {one.number for one in taken}) == DESKTOPS - len(taken)
+    assert got[-1] is None
+
+
+def test_claim_is_on_the_disk_before_anybody_hears_of_it(seats: Seats, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    flush, mark = os.fsync, seats.disposables.mark
+
+    def flushed(handle: int) -> None:
+        flush(handle)
+        done.append("flushed")
+
+    def marked(seat: str, words: dict[str, str]) -> None:
+        done.append("marked")
+        mark(seat, words)
+
+    monkeypatch.setattr(os, "fsync", flushed)
+    monkeypatch.setattr(seats.disposables, "mark", marked)
+    assert seats.take(declared(DESKTOPS), ["s1"], Claim("me", FOREVER)) is not None
+    assert done[:2] == ["flushed", "marked"]
+
+
+def test_desktop_that_was_given_stays_given_without_the_ledger(
+    seats: Seats, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "revoke", lambda *_, **__: None)
+    assert seats.take(declared(DESKTOPS), ["s1"], Claim("me", FOREVER)) is not None
+    (ledger,) = tmp_path.rglob("seats.jsonl")
+    ledger.unlink()
+    seats.sweep(declared(DESKTOPS))
+    assert list(seats.ledger.machines()) == ["s1"]
+    assert seats.ledger.machines()["s1"].claim == Claim("me", FOREVER)
+    assert seats.disposables.there() == {"s1"}
