@@ -18,7 +18,7 @@ def customise(target: str, how: How) -> dict[str, Any]:
     desired = customise_delivery.wanted(declared, desktop if slash else None)
     if not slash:
         # A machine at a seat is customised when it is made, and then given to somebody.
-        desired = {one.name: desired[one.name] for one in declared.plan.desktops if one.name in desired}
+        desired = {desktop.name: desired[desktop.name] for desktop in declared.plan.desktops if desktop.name in desired}
     if desired:
         running.require_running(declared.plan)
     reports = customise_delivery.apply(declared.plan, desired, how)

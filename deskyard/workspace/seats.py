@@ -63,15 +63,15 @@ class Seats:
         """Give the machine that waited longest to one claimer for ever; None if none waits that is as declared."""
         with self.ledger.alone():
             machines = self.ledger.machines().values()
-            waiting = [one for one in machines if one.state is State.WAITING and one.seat in among]
+            waiting = [seated for seated in machines if seated.state is State.WAITING and seated.seat in among]
             marks = self.disposables.marks() if waiting else {}
-            for one in sorted(waiting, key=lambda one: one.since):
-                if marks.get(one.seat) != words(one.number, None) or self._spent(declared, one, marks):
+            for seated in sorted(waiting, key=lambda seated: seated.since):
+                if marks.get(seated.seat) != words(seated.number, None) or self._spent(declared, seated, marks):
                     continue
                 # This line is the claim: whoever is killed behind it has had the machine.
-                self.ledger.note(Entry(Event.CLAIMED, one.seat, one.number, time.time(), claim))
-                self.disposables.mark(one.seat, words(one.number, claim))
-                return self.ledger.machines()[one.seat]
+                self.ledger.note(Entry(Event.CLAIMED, seated.seat, seated.number, time.time(), claim))
+                self.disposables.mark(seated.seat, words(seated.number, claim))
+                return self.ledger.machines()[seated.seat]
         return None
 
     def remove(self, seat: str, only: State | None = None) -> bool:
@@ -89,10 +89,10 @@ class Seats:
 
     def require_fit(self, declared: Declared) -> None:
         """Raise `SiteError` for a machine that somebody has, and whose seat is declared otherwise by now."""
-        for one in self.ledger.machines().values():
-            if one.claim is not None and not _planned(declared, one):
-                target = f"{self.workspace}/{one.seat}"
-                reason = f"{one.claim.by} has a machine there, and its seat or its network is declared otherwise by now"
+        for seated in self.ledger.machines().values():
+            if seated.claim is not None and not _planned(declared, seated):
+                target = f"{self.workspace}/{seated.seat}"
+                reason = f"{seated.claim.by} has a machine there, and seat or network are declared otherwise by now"
                 remedy = f"./inv desktop.release {target}, or take the change back"
                 raise SiteError("seat", target, reason, remedy)
 
@@ -130,40 +130,40 @@ class Seats:
                 raise _BusyError from error
             yield
 
-    def _spent(self, declared: Declared, one: Seated, marks: Mapping[str, Mapping[str, str]]) -> str | None:
+    def _spent(self, declared: Declared, seated: Seated, marks: Mapping[str, Mapping[str, str]]) -> str | None:
         """Why a machine that nobody holds has to go; None if it has not."""
         now = time.time()
-        if one.state is State.MAKING:
+        if seated.state is State.MAKING:
             return "whoever made it was killed"
-        if one.claim is not None:
-            if one.claim.run:
+        if seated.claim is not None:
+            if seated.claim.run:
                 return "the task that had it has ended"
-            return "its time is over" if one.claim.until <= now else None
+            return "its time is over" if seated.claim.until <= now else None
         pool = declared.workspace.pool
-        if pool is None or not _planned(declared, one):
+        if pool is None or not _planned(declared, seated):
             return "it is declared otherwise by now"
-        if now - one.since > pool.max_seconds:
+        if now - seated.since > pool.max_seconds:
             return f"it waited for more than {pool.max_age}"
-        return None if one.seat in marks else "it does not run"
+        return None if seated.seat in marks else "it does not run"
 
     def _adopted(self, declared: Declared, seat: str, mark: Mapping[str, str]) -> Seated | None:
         """The machine that the ledger has lost, if somebody has it by its own word."""
         if mark.get("state") != State.CLAIMED:
             return None
         claim = Claim(mark["by"], float(mark["until"]))
-        planned = [one for one in declared.plan.seats if one.name == seat]
+        planned = [seated for seated in declared.plan.seats if seated.name == seat]
         wiring = seat_plan.wiring(declared.plan, planned[0]) if planned else ""
         self.ledger.note(Entry(Event.BEGUN, seat, mark["machine"], time.time(), claim, wiring))
         self.ledger.note(Entry(Event.READY, seat, mark["machine"], time.time()))
         return self.ledger.machines()[seat]
 
-    def _strike(self, seat: str, one: Seated | None) -> None:
+    def _strike(self, seat: str, seated: Seated | None) -> None:
         """From here on nobody can claim it, and nobody has it."""
-        if one is None:
+        if seated is None:
             return
         with suppress(SiteError):
-            self.disposables.mark(seat, {"machine": one.number, "state": Event.GONE})
-        self.ledger.note(Entry(Event.GONE, seat, one.number, time.time()))
+            self.disposables.mark(seat, {"machine": seated.number, "state": Event.GONE})
+        self.ledger.note(Entry(Event.GONE, seat, seated.number, time.time()))
 
     def _clear(self, seat: str) -> None:
         """Whoever had it gets nothing of the next one: no session, no key."""
@@ -174,9 +174,9 @@ class Seats:
         customise_delivery.forget(self.site, self.workspace, seat)
 
 
-def _dated(declared: Declared, one: Seated) -> str | None:
+def _dated(declared: Declared, seated: Seated) -> str | None:
     """Why one that waits is made anew though it could be given: to look for its image takes as long as a claim."""
-    newer = one.state is State.WAITING and one.image != image_of(declared, one.seat)
+    newer = seated.state is State.WAITING and seated.image != image_of(declared, seated.seat)
     return "its image is another one by now" if newer else None
 
 
@@ -193,7 +193,7 @@ def image_of(declared: Declared, seat: str) -> str:
     return f"{source.name}-{source.digest}"
 
 
-def _planned(declared: Declared, one: Seated) -> bool:
+def _planned(declared: Declared, seated: Seated) -> bool:
     """Whether its seat is declared, with the place in the network that the machine has."""
-    seats = [seat for seat in declared.plan.seats if seat.name == one.seat]
-    return bool(seats) and seat_plan.wiring(declared.plan, seats[0]) == one.wiring
+    seats = [seat for seat in declared.plan.seats if seat.name == seated.seat]
+    return bool(seats) and seat_plan.wiring(declared.plan, seats[0]) == seated.wiring

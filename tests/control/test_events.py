@@ -1,4 +1,4 @@
-"""What happens is told to every watcher, in order, and not lost over a cut, a restart or a late commit."""
+"""What happens is heard to every watcher, in order, and not lost over a cut, a restart or a late commit."""
 
 import json
 import signal
@@ -52,11 +52,11 @@ def test_an_operation_is_told_from_its_beginning_to_its_end(mission: Lab, owner:
         operation = want(owner, "lab.blocks")
         mission.until("select 1 from operation_log where operation_id = %s", [operation])
         mission.open("blocks")
-        told = until_done(stream, operation)
-    kinds = [kind for _, kind, _ in told]
+        heard = until_done(stream, operation)
+    kinds = [kind for _, kind, _ in heard]
     assert kinds[-1] == "operation" and "operation.log" in kinds
-    assert [data["line"] for _, kind, data in told if kind == "operation.log"] == ["blocks begins"]
-    places = [tuple(map(int, place.split("-"))) for place, _, _ in told]
+    assert [data["line"] for _, kind, data in heard if kind == "operation.log"] == ["blocks begins"]
+    places = [tuple(map(int, place.split("-"))) for place, _, _ in heard]
     assert places == sorted(places)
 
 
@@ -71,8 +71,8 @@ def test_what_happened_while_nobody_listened_is_told_afterwards(mission: Lab, ow
     mission.end("web", signal.SIGKILL)
     mission.web()
     with watching(mission, key, last=last) as stream:
-        told = until_done(stream, second)
-    assert all(data["id"] != first for _, kind, data in told if kind == "operation")
+        heard = until_done(stream, second)
+    assert all(data["id"] != first for _, kind, data in heard if kind == "operation")
 
 
 def test_an_event_of_a_transaction_that_ends_late_is_not_left_out(mission: Lab) -> None:
@@ -91,16 +91,16 @@ def test_a_watcher_hears_only_of_what_its_key_may_see(mission: Lab, owner: httpx
     mission.declare("theirs", "first")
     with watching(mission, mission.key("read", workspaces=["mine"])) as stream:
         mission.state(want(owner, "theirs.first"), "done")
-        told = until_done(stream, want(owner, "mine.first"))
-    assert {data.get("workspaceId", "mine") for _, kind, data in told if kind == "operation"} == {"mine"}
+        heard = until_done(stream, want(owner, "mine.first"))
+    assert {data.get("workspaceId", "mine") for _, kind, data in heard if kind == "operation"} == {"mine"}
 
 
 def test_a_watcher_may_ask_for_one_desktop_alone(mission: Lab, owner: httpx.Client) -> None:
     mission.declare("lab", "first", "second")
     with watching(mission, mission.key(*EVERYTHING), "/api/events?desktop=lab.second") as stream:
         mission.state(want(owner, "lab.first"), "done")
-        told = until_done(stream, want(owner, "lab.second"))
-    assert {data["desktopId"] for _, kind, data in told if kind == "operation"} == {"lab.second"}
+        heard = until_done(stream, want(owner, "lab.second"))
+    assert {data["desktopId"] for _, kind, data in heard if kind == "operation"} == {"lab.second"}
 
 
 def test_the_database_may_go_away_and_come_back(mission: Lab, owner: httpx.Client) -> None:
@@ -108,5 +108,5 @@ def test_the_database_may_go_away_and_come_back(mission: Lab, owner: httpx.Clien
     with watching(mission, mission.key("read")) as stream:
         cut = "select pg_terminate_backend(pid) from pg_stat_activity where usename <> 'mc_owner' and usename <> ''"
         mission.link.execute(cut)
-        told = until_done(stream, want(owner, "lab.first"))
-    assert told
+        heard = until_done(stream, want(owner, "lab.first"))
+    assert heard

@@ -39,7 +39,9 @@ def test_the_filter_is_in_the_address_and_read_from_it(browser: Browser, estate:
     browser.press("/", "desk-1")
     browser.wait("the address", lambda: browser.path() == "/?workspace=team-02&state=stopped&q=desk-1")
     stopped = [
-        one["id"] for one in estate.desktops.values() if one["state"] == "stopped" and "team-02.desk-1" in one["id"]
+        desktop["id"]
+        for desktop in estate.desktops.values()
+        if desktop["state"] == "stopped" and "team-02.desk-1" in desktop["id"]
     ]
     browser.wait("both filters", lambda: sorted(names(browser)) == sorted(stopped))
     estate.change(stopped[0], state="ready")
@@ -67,7 +69,7 @@ def test_an_action_on_many_shows_them_before_and_sends_their_count(
     browser.sees("1 chosen")
     browser.click("Choose all")
     browser.click("Stop")
-    ready = sum(one["state"] == "ready" for one in estate.desktops.values())
+    ready = sum(desktop["state"] == "ready" for desktop in estate.desktops.values())
     browser.sees(f"Stop {ready} desktops?")
     browser.sees("Programs that run on them end")
     tried = {"action": "stop", "selector": {"state": "ready"}, "expectedCount": ready, "dryRun": True}

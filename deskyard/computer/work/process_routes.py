@@ -37,18 +37,18 @@ class ProcessRoutes:
 
     def routes(self) -> list[BaseRoute]:
         """All of them."""
-        one = "/v1/processes/{number}"
+        process = "/v1/processes/{number}"
         return [
             Route("/v1/processes", self.list, methods=["GET"]),
             Route("/v1/processes", self.start, methods=["POST"]),
             Route("/v1/processes/run", self.run, methods=["POST"]),
-            Route(one, self.show, methods=["GET"]),
-            Route(one, self.remove, methods=["DELETE"]),
-            Route(f"{one}/output", self.output, methods=["GET"]),
-            Route(f"{one}/stdin", self.stdin, methods=["POST"]),
-            Route(f"{one}/signal", self.signal, methods=["POST"]),
-            Route(f"{one}/terminal", self.resize, methods=["POST"]),
-            WebSocketRoute(f"{one}/attach", Attachment(self._processes).serve),
+            Route(process, self.show, methods=["GET"]),
+            Route(process, self.remove, methods=["DELETE"]),
+            Route(f"{process}/output", self.output, methods=["GET"]),
+            Route(f"{process}/stdin", self.stdin, methods=["POST"]),
+            Route(f"{process}/signal", self.signal, methods=["POST"]),
+            Route(f"{process}/terminal", self.resize, methods=["POST"]),
+            WebSocketRoute(f"{process}/attach", Attachment(self._processes).serve),
         ]
 
     async def list(self, request: Request) -> Response:

@@ -124,7 +124,7 @@ class Feed:
         """Tell the watchers what is new; false if something younger than an open transaction has to wait for it."""
         while True:
             found = await _after(link, self._place)
-            for news in await _told(link, found):
+            for news in await _as_news(link, found):
                 for watcher in tuple(self._watchers):
                     watcher.hear(news)
             if found:
@@ -166,8 +166,8 @@ class Feed:
         while True:
             async with self._pool.connection() as link:
                 found = await _after(link, place)
-                told = await _told(link, found)
-            for news in told:
+                news_found = await _as_news(link, found)
+            for news in news_found:
                 yield news
             if len(found) < AT_ONCE:
                 return
@@ -213,7 +213,7 @@ async def _after(link: Link, place: Cursor) -> list[Row]:
     return await rows.rows(link, query, [str(place[0]), place[1], AT_ONCE])
 
 
-async def _told(link: Link, found: Iterable[Row]) -> list[News]:
+async def _as_news(link: Link, found: Iterable[Row]) -> list[News]:
     """The events with what they tell of, as it is now; of several of the same subject the last is enough."""
     last = {(event["kind"], event["subject"]): event for event in found}
     data = {}

@@ -103,11 +103,11 @@ class Runner:
             elif kind == "said" and line is not None:
                 claims.say(link, held, line[:MOST_LINE])
             elif line is not None:
-                told = json.loads(line)
-                if turn is not None and "part" in told:
-                    turn.hear(link, told["part"])
+                spoken = json.loads(line)
+                if turn is not None and "part" in spoken:
+                    turn.hear(link, spoken["part"])
                 else:
-                    done = told
+                    done = spoken
             if renewal.left == 0:
                 self._hold(link, held)
                 renewal = Deadline(self.lease / claims.RENEWALS)

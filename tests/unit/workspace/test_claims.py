@@ -101,18 +101,18 @@ def test_of_32_claimers_with_kills_8_get_a_desktop_each_and_none_is_given_twice(
     os.close(begin)
     os.close(start)
 
-    got = [one["machine"] for one in said if one["machine"]]
-    claimed = {one.number: one for one in seats.ledger.machines().values() if one.state is State.CLAIMED}
+    got = [answer["machine"] for answer in said if answer["machine"]]
+    claimed = {seated.number: seated for seated in seats.ledger.machines().values() if seated.state is State.CLAIMED}
     assert len(got) == len(set(got))
     assert len(claimed) == DESKTOPS
     # Whoever was killed behind its line has had one, and nobody else gets that.
-    lost = [one for one in claimed.values() if one.number not in got]
-    assert {one.claim.by for one in lost if one.claim} <= {f"c{number}" for number in kills}
-    assert Counter(one.claim.by for one in claimed.values() if one.claim).most_common(1)[0][1] == 1
-    for one in said:
-        if one["machine"]:
-            assert claimed[one["machine"]].claim == Claim(f"c{one['claimer']}", FOREVER)
-    assert sum(os.WIFSIGNALED(end) for end in ends) >= len([one for one in kills.values() if one == "before"])
+    lost = [seated for seated in claimed.values() if seated.number not in got]
+    assert {seated.claim.by for seated in lost if seated.claim} <= {f"c{number}" for number in kills}
+    assert Counter(seated.claim.by for seated in claimed.values() if seated.claim).most_common(1)[0][1] == 1
+    for answer in said:
+        if answer["machine"]:
+            assert claimed[answer["machine"]].claim == Claim(f"c{answer['claimer']}", FOREVER)
+    assert sum(os.WIFSIGNALED(end) for end in ends) >= len([kill for kill in kills.values() if kill == "before"])
     assert seats.take(declared(DESKTOPS), [f"s{n}" for n in range(1, 9)], Claim("late", FOREVER)) is None
 
 
@@ -122,12 +122,14 @@ def test_claim_that_was_killed_is_whole_or_none(seats: Seats, moment: str) -> No
     os.write(start, b"x")
     _, status = os.waitpid(fork(claimer(1, seats, moment, begin, 1)), 0)
     assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-    taken = [one for one in seats.ledger.machines().values() if one.claim is not None]
+    taken = [seated for seated in seats.ledger.machines().values() if seated.claim is not None]
     assert len(taken) == (1 if moment in ("written", "marked") else 0)
     # The next one gets another, or the first: it waits as before.
     names = [f"s{n}" for n in range(1, 9)]
     got = [seats.take(declared(DESKTOPS), names, Claim("next", FOREVER)) for _ in range(DESKTOPS + 1)]
-    assert len({one.number for one in got if one} - {one.number for one in taken}) == DESKTOPS - len(taken)
+    assert len({answer.number for answer in got if answer} - {answer.number for answer in taken}) == DESKTOPS - len(
+        taken
+    )
     assert got[-1] is None
 
 

@@ -42,7 +42,7 @@ def make(seats: Seats, name: str, claim: Claim | None = None, *, ready: bool = T
 
 
 def states(seats: Seats) -> dict[str, State]:
-    return {name: one.state for name, one in seats.ledger.machines().items()}
+    return {name: seated.state for name, seated in seats.ledger.machines().items()}
 
 
 def test_nothing_is_removed_that_is_as_declared(seats: Seats, disposables: Disposables) -> None:
