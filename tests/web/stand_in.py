@@ -83,8 +83,9 @@ class StandIn:
         return guarded
 
     async def _page(self, request: Request) -> Response:
-        file = self.pages / (request.url.path.strip("/") or "index.html")
-        return FileResponse(file if file.is_file() else self.pages / "index.html")
+        name = request.url.path.strip("/")
+        file = self.pages / (name if "." in name else "index.html")
+        return FileResponse(file) if file.is_file() else Response(status_code=404)
 
     async def _with_headers(self, request: Request, proceed: Callable[..., Any]) -> Response:
         response: Response = await proceed(request)

@@ -5,6 +5,7 @@ from tests.web.estate import Estate, ago
 from tests.web.stand_in import StandIn
 
 DESK = "team-01.desk-1"
+PAGE = "/desktops/team-01/desk-1"
 
 
 def test_a_desktop_is_created_and_seen_to_become_ready(browser: Browser, estate: Estate, server: StandIn) -> None:
@@ -16,7 +17,7 @@ def test_a_desktop_is_created_and_seen_to_become_ready(browser: Browser, estate:
     browser.type("textarea", "Write the report")
     assert server.asked("POST", "/api/desktops") == [], "nothing starts by being opened"
     browser.click("Create the desktop")
-    browser.wait("its page", lambda: browser.path() == "/desktops/team-02.report")
+    browser.wait("its page", lambda: browser.path() == "/desktops/team-02/report")
     asked = {
         "name": "report",
         "workspaceId": "team-02",
@@ -46,7 +47,7 @@ def test_a_name_that_is_taken_is_told_beside_the_form(browser: Browser, estate: 
 
 def test_the_screen_appears_when_somebody_opens_it(browser: Browser, estate: Estate, server: StandIn) -> None:
     estate.fill(workspaces=1, desktops=1)
-    browser.open(f"/desktops/{DESK}")
+    browser.open(PAGE)
     browser.sees("Open screen")
     assert server.asked("POST", f"/api/desktops/{DESK}/session") == []
     browser.click("Only watch")
@@ -60,7 +61,7 @@ def test_the_screen_appears_when_somebody_opens_it(browser: Browser, estate: Est
 
 def test_an_answer_is_read_while_the_agent_writes_it(browser: Browser, estate: Estate, server: StandIn) -> None:
     estate.fill(workspaces=1, desktops=1)
-    browser.open(f"/desktops/{DESK}")
+    browser.open(PAGE)
     browser.sees("Nothing was said yet")
     browser.find("textarea").send_keys("Count the tickets", Keys.ENTER)
     browser.sees("waits to be sent")
@@ -85,7 +86,7 @@ def test_an_answer_is_read_while_the_agent_writes_it(browser: Browser, estate: E
 
 def test_a_desktop_is_stopped_and_started(browser: Browser, estate: Estate, server: StandIn) -> None:
     estate.fill(workspaces=1, desktops=1)
-    browser.open(f"/desktops/{DESK}")
+    browser.open(PAGE)
     browser.click("Stop")
     browser.sees("stop: place 1 in the queue")
     estate.advance(next(iter(estate.operations)), state="done", endedAt=ago())
@@ -97,7 +98,7 @@ def test_a_desktop_is_stopped_and_started(browser: Browser, estate: Estate, serv
 
 def test_what_is_destroyed_is_named_typed_and_signed(browser: Browser, estate: Estate, server: StandIn) -> None:
     estate.fill(workspaces=1, desktops=2)
-    browser.open(f"/desktops/{DESK}")
+    browser.open(PAGE)
     browser.click("Destroy")
     browser.sees("There is no way back")
     button = browser.find("dialog .danger")
@@ -115,7 +116,7 @@ def test_what_is_destroyed_is_named_typed_and_signed(browser: Browser, estate: E
 
 def test_without_the_passkey_nothing_is_destroyed(browser: Browser, estate: Estate, server: StandIn) -> None:
     estate.fill(workspaces=1, desktops=1)
-    browser.open(f"/desktops/{DESK}")
+    browser.open(PAGE)
     browser.click("Destroy")
     browser.type("dialog input", "desk-1")
     browser.driver.set_user_verified(False)
@@ -129,18 +130,18 @@ def test_without_the_passkey_nothing_is_destroyed(browser: Browser, estate: Esta
 
 def test_panels_are_resized_by_the_keyboard_and_stay_so(browser: Browser, estate: Estate) -> None:
     estate.fill(workspaces=1, desktops=1)
-    browser.open(f"/desktops/{DESK}")
+    browser.open(PAGE)
     before = browser.find("section.screen").size["width"]
     browser.find("[role=separator]").send_keys(*[Keys.ARROW_LEFT] * 5)
     narrow = browser.wait(
         "it is narrower", lambda: (now := browser.find("section.screen").size["width"]) < before and now
     )
-    browser.open(f"/desktops/{DESK}")
+    browser.open(PAGE)
     assert browser.find("section.screen").size["width"] == narrow
     browser.find("[role=separator]").send_keys(*[Keys.ARROW_RIGHT] * 5)
 
 
 def test_a_desktop_that_is_not_there_says_where_to_look(browser: Browser, estate: Estate) -> None:
-    browser.open("/desktops/team-01.nothing")
+    browser.open("/desktops/team-01/nothing")
     browser.sees("no such desktop")
     browser.sees("Look at the list")

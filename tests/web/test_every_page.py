@@ -12,7 +12,7 @@ PAGES = {
     "/": "desk-1",
     "/?q=nothing": "No desktop is like that",
     "/new": "Create the desktop",
-    "/desktops/team-01.desk-1": "The report is in ~/report.pdf",
+    "/desktops/team-01/desk-1": "The report is in ~/report.pdf",
     "/conversations": "Report of the week",
     "/conversations/talk": "The report is in ~/report.pdf",
     "/operations": "the host has too little",
@@ -90,7 +90,7 @@ def test_a_fault_of_accessibility_would_be_found(browser: Browser, estate: Estat
 
 def test_dialogs_have_no_fault_of_accessibility(browser: Browser, estate: Estate, axe: str) -> None:
     operation = furnish(estate)
-    visit(browser, "/desktops/team-01.desk-1", operation)
+    visit(browser, "/desktops/team-01/desk-1", operation)
     browser.click("Destroy")
     browser.sees("There is no way back")
     browser.script(axe)

@@ -57,7 +57,7 @@ def test_desktops_are_chosen_and_opened_by_the_keyboard(browser: Browser, estate
     browser.press(Keys.ESCAPE)
     browser.sees_no("2 chosen")
     browser.press("j", Keys.ENTER)
-    browser.wait("its page", lambda: browser.path() == "/desktops/team-01.desk-2")
+    browser.wait("its page", lambda: browser.path() == "/desktops/team-01/desk-2")
 
 
 def test_an_action_on_many_shows_them_before_and_sends_their_count(

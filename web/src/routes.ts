@@ -27,7 +27,7 @@ export interface Route {
 const PAGES: [RegExp, Component<any>, string][] = [
   [/^\/$/, Fleet, "/"],
   [/^\/new$/, NewDesktop, "/"],
-  [/^\/desktops\/([^/]+)$/, Desktop, "/"],
+  [/^\/desktops\/([^/]+\/[^/]+)$/, Desktop, "/"],
   [/^\/conversations$/, Conversations, "/conversations"],
   [/^\/conversations\/([^/]+)$/, Conversation, "/conversations"],
   [/^\/operations$/, Operations, "/operations"],
@@ -52,7 +52,7 @@ export const SECTIONS: [string, string][] = [
 export function routeOf(path: string): Route {
   for (const [pattern, page, section] of PAGES) {
     const found = pattern.exec(path);
-    if (found) return { page, section, id: decodeURIComponent(found[1] ?? ""), open: section === "" };
+    if (found) return { page, section, id: decodeURIComponent(found[1] ?? "").replace("/", "."), open: section === "" };
   }
   return { page: Missing, section: "", id: "", open: false };
 }

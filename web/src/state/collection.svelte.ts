@@ -21,6 +21,11 @@ export class Collection<T extends Identified> {
     return this.#items.get(id);
   }
 
+  /** The same, for what is no part of a page. */
+  peek(id: string): T | undefined {
+    return this.#items.get(id);
+  }
+
   /** All of them in their order. */
   all(): T[] {
     this.#watch();

@@ -1,6 +1,7 @@
 // What there is: desktops, workspaces, operations and messages, from lists and then from events.
 import { list, problemOf } from "../api/client";
 import type { Desktop, Message, Operation, Page, ProblemDetails, Workspace } from "../api/types";
+import { isOver } from "../words";
 import { byText, Collection } from "./collection.svelte";
 import { connection } from "./connection.svelte";
 
@@ -26,6 +27,7 @@ class Estate {
     this.#follow("workspace", this.workspaces);
     this.#follow("operation", this.operations);
     this.#follow("message", this.messages);
+    connection.on("operation", (data) => this.#showAtDesktop(data as Operation));
     // Lists come after the stream is open, so that nothing falls between the two.
     connection.on("reset", () => void this.load());
     connection.on("lost", () => void (this.loaded || this.load()));
@@ -81,6 +83,14 @@ class Estate {
       seen(page);
       after = page.nextCursor;
     } while (after);
+  }
+
+  /** A desktop shows what runs for it as soon as that is told. */
+  #showAtDesktop(operation: Operation): void {
+    const desktop = operation.desktopId ? this.desktops.peek(operation.desktopId) : undefined;
+    if (!desktop || operation.kind === "desktop.session") return;
+    if (!isOver(operation)) this.desktops.put({ ...desktop, operation });
+    else if (desktop.operation?.id === operation.id) this.desktops.put({ ...desktop, operation: null });
   }
 
   #follow<T extends { id: string }>(event: string, into: Collection<T>): void {

@@ -2,7 +2,7 @@
 import { ApiError, get, post } from "../../api/client";
 import type { Operation } from "../../api/types";
 import { connection } from "../../state/connection.svelte";
-import { isOver } from "../operations/words";
+import { isOver } from "../../words";
 
 const SECONDS = 60;
 

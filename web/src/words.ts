@@ -1,5 +1,5 @@
 // Operations in the words of a person.
-import type { Operation } from "../../api/types";
+import type { Operation } from "./api/types";
 
 const KINDS: Record<string, string> = {
   "desktop.create": "create",
@@ -43,6 +43,13 @@ export function whoIs(actor: string): string {
   if (kind === "agent") return "agent";
   if (kind === "key") return `key ${name}`;
   return name ?? actor;
+}
+
+/** A browser in few words, of the line that it says of itself. */
+export function browserOf(agent: string): string {
+  const name = /(Firefox|Edg|Chrome|Safari)\w*\/(\d+)/.exec(agent);
+  const system = /Windows|Android|iPhone|iPad|Mac OS|Linux/.exec(agent);
+  return name ? `${name[1]} ${name[2]}${system ? `, ${system[0]}` : ""}` : agent.slice(0, 40);
 }
 
 /** What an operation does now, or where in the queue and why it does nothing yet. */
