@@ -22,7 +22,6 @@ REMAINING = {
     "tests/isolation/conftest.py": "one name",
     "tests/e2e": "some sixty names: a run on machines goes with their change",
     "tests/provider": "one name: a run on machines goes with its change",
-    "tests/web": "two names: with the next change of the pages",
     "tests/proxmox": "some ninety names: a run against a peer goes with their change",
 }
 
