@@ -31,7 +31,7 @@ def declare(path: Path, desktop: Mapping[str, Any]) -> bool:
     else:
         lines = text.splitlines(keepends=True)
         last = listed.value[-1]
-        dash = " " * (last.start_mark.column - 2)
+        dash = lines[last.start_mark.line].partition("-")[0]
         fresh = inserted(lines, _end(lines, last), [f"{dash}- {written}\n"])
     save(path, fresh, KEY)
     return True
@@ -69,7 +69,9 @@ def _listed(path: Path, text: str) -> Any:
 
 def _end(lines: list[str], node: Any) -> int:
     """The line after an entry: a block's mark stands where the next thing begins, behind comments and blanks."""
-    end = int(node.end_mark.line) + (1 if node.end_mark.column else 0)
+    mark = node.end_mark
+    ends_on_a_line_of_its_own = mark.line < len(lines) and lines[mark.line][: mark.column].strip()
+    end = int(mark.line) + (1 if ends_on_a_line_of_its_own else 0)
     while end > node.start_mark.line + 1 and lines[end - 1].strip()[:1] in ("", "#"):
         end -= 1
     return end

@@ -46,15 +46,17 @@ class Places:
 
 
 def places() -> Places:
-    """The folders in use: the XDG ones, or all below `DESKYARD_HOME` if that is set."""
+    """The folders in use: the XDG ones, or all below `DESKYARD_HOME` if that is set; `DESKYARD_CONTROL` moves one."""
+    control = os.environ.get("DESKYARD_CONTROL")
     home = os.environ.get("DESKYARD_HOME")
     if home:
-        return Places(*(Path(home) / part for part in ("cache", "data", "state", "control")))
+        cache, data, state = (Path(home) / part for part in ("cache", "data", "state"))
+        return Places(cache, data, state, Path(control or Path(home) / "control"))
     return Places(
         _xdg("XDG_CACHE_HOME", ".cache"),
         _xdg("XDG_DATA_HOME", ".local/share"),
         _xdg("XDG_STATE_HOME", ".local/state"),
-        Path("/var/lib/deskyard/control"),
+        Path(control or "/var/lib/deskyard/control"),
     )
 
 

@@ -1,0 +1,144 @@
+"""Mission Control on a workspace that runs: what the API says is so, and what it is asked comes true."""
+
+import json
+import os
+import shutil
+import ssl
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from deskyard.host.places import places, tree
+from deskyard.workspace.readiness import SECONDS
+from tests.support.workspaces import Running
+
+PORT = 19443
+UP_SECONDS = 300
+
+
+@dataclass
+class Mission:
+    """A Mission Control of its own for a workspace's stacks."""
+
+    folder: Path
+    running: Running
+
+    def inv(self, *arguments: str) -> dict[str, Any]:
+        """A task, its answer as JSON."""
+        env = {
+            **os.environ,
+            "DESKYARD_STACKS": str(self.running.declared.folder),
+            "PULUMI_BACKEND_URL": f"file://{self.running.declared.folder}",
+            "DESKYARD_CONTROL": str(self.folder),
+        }
+        argv = ["./inv", *arguments]
+        done = subprocess.run(
+            argv, cwd=tree(), env=env, capture_output=True, text=True, timeout=UP_SECONDS, check=False
+        )
+        assert done.returncode == 0, f"{arguments}\n{done.stdout}\n{done.stderr}"
+        return dict(json.loads(done.stdout)) if "--json" in arguments else {}
+
+    def client(self) -> httpx.Client:
+        """A program that trusts the site's authority, and has a key for all."""
+        key = self.inv("control.key", "e2e", "--scopes", "read,desktops:write,desktops:destroy,chat", "--json")["key"]
+        trust = ssl.create_default_context(cafile=str(places().sites / self.running.plan.site / "ca.pem"))
+        return httpx.Client(
+            base_url=f"https://127.0.0.1:{PORT}",
+            headers={"Authorization": f"Bearer {key}", "Host": f"mission.localhost:{PORT}"},
+            timeout=90,
+            # The resolver of a machine need not know names below localhost.
+            transport=Named(verify=trust),
+        )
+
+
+class Named(httpx.HTTPTransport):
+    """A transport that asks this machine for mission.localhost."""
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request with the name that the certificate has."""
+        request.extensions = {**request.extensions, "sni_hostname": "mission.localhost"}
+        return super().handle_request(request)
+
+
+@pytest.fixture(scope="module")
+def mission(one: Running) -> Iterator[Mission]:
+    folder = Path(tempfile.mkdtemp(prefix="deskyard-mission."))
+    folder.chmod(0o711)
+    found = Mission(folder, one)
+    try:
+        state = found.inv("control.up", "--port", str(PORT), "--json")
+        assert state["ready"] and state["link"].startswith(f"https://mission.localhost:{PORT}/enrol#")
+        yield found
+    finally:
+        found.inv("control.down")
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def api(mission: Mission) -> Iterator[httpx.Client]:
+    with mission.client() as client:
+        yield client
+
+
+def await_state(api: httpx.Client, desktop: str, state: str, seconds: float) -> dict[str, Any]:
+    """A desktop as soon as it is in a state, by the events of the API."""
+    with api.stream("GET", f"/api/events?desktop={desktop}", timeout=seconds) as stream:
+        lines = stream.iter_lines()
+        assert next(lines).startswith(":")
+        now = dict(api.get(f"/api/desktops/{desktop}").json())
+        if now["state"] == state:
+            return now
+        kind = ""
+        for line in lines:
+            name, _, value = line.partition(": ")
+            kind = value if name == "event" else kind
+            if name == "data" and kind == "desktop" and json.loads(value)["state"] == state:
+                return dict(json.loads(value))
+    raise AssertionError(f"{desktop} was not {state}: the stream ended")
+
+
+def done(api: httpx.Client, path: str, seconds: float, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    """An operation at its end: the same request again is answered when it is over, or after a minute."""
+    headers = {"Idempotency-Key": uuid4().hex, "Prefer": "wait=60"}
+    for _ in range(int(seconds / 60) + 1):
+        found = dict(api.post(path, json=body, headers=headers).json())
+        if found["endedAt"]:
+            break
+    log = api.get(f"/api/operations/{found['id']}/log").json()["items"]
+    assert found["state"] == "done", (found, [line["line"] for line in log])
+    return found
+
+
+def test_what_runs_is_seen_as_ready(api: httpx.Client, one: Running) -> None:
+    found = await_state(api, f"{one.name}.desk", "ready", SECONDS[one.plan.accelerator])
+    plan = one.plan.desktop("desk")
+    assert (found["address"], found["tier"], found["wanted"]) == (plan.address, plan.tier, "running")
+    assert {"desktop", "terminal"} <= set(found["routes"])
+    workspace = api.get(f"/api/workspaces/{one.name}").json()
+    assert (workspace["url"], workspace["problem"]) == (one.plan.gateway.url, None)
+
+
+def test_a_link_of_the_api_opens_the_desktop_and_is_shown_once(api: httpx.Client, one: Running) -> None:
+    operation = done(api, f"/api/desktops/{one.name}.desk/session", 300, {"mode": "view"})
+    assert "link" not in operation["result"]
+    shown = api.get(f"/api/operations/{operation['id']}").json()["result"]
+    assert shown["link"].startswith(one.plan.gateway.url)
+    assert "link" not in api.get(f"/api/operations/{operation['id']}").json()["result"]
+    sessions = json.loads(one.inv("access.list", one.name, "--json").stdout)
+    assert any(session["mode"] == "view" for session in sessions)
+
+
+def test_a_desktop_is_stopped_and_started_and_its_events_say_so(api: httpx.Client, one: Running) -> None:
+    desktop, patience = f"{one.name}.desk", SECONDS[one.plan.accelerator]
+    stopped = done(api, f"/api/desktops/{desktop}/stop", patience)
+    assert stopped["result"]["machines"] == [{"name": "desk", "state": "stopped", "desired": "off"}]
+    assert await_state(api, desktop, "stopped", patience)["id"] == desktop
+    done(api, f"/api/desktops/{desktop}/start", patience)
+    assert await_state(api, desktop, "ready", patience)["id"] == desktop
