@@ -12,9 +12,19 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from jeepney import DBusAddress, HeaderFields, MatchRule, Message, MessageType, Properties, new_method_call
+from jeepney import (
+    DBusAddress,
+    DBusErrorResponse,
+    HeaderFields,
+    MatchRule,
+    Message,
+    MessageType,
+    Properties,
+    new_method_call,
+)
 from jeepney.bus_messages import message_bus
 from jeepney.io.asyncio import DBusConnection, open_dbus_connection
+from jeepney.io.common import RouterClosed
 
 from deskyard.computer.fields import wrong
 from deskyard.computer.problem import Problem
@@ -85,6 +95,10 @@ class Line:
         return answer.body
 
 
+# What comes of a bus that is about to start, or to end.
+UNREACHED = (OSError, EOFError, ValueError, TimeoutError, DBusErrorResponse, RouterClosed, Refused, Late)
+
+
 @contextlib.asynccontextmanager
 async def _opened(address: str, hear: Callable[[Message], None]) -> AsyncIterator[tuple[Line, asyncio.Task[None]]]:
     """A connection, and the task that ends when the bus goes away."""
@@ -122,7 +136,7 @@ class Bus:
     async def _stay(self) -> None:
         # A service outside of a session has no bus, and all else works.
         while self._session:
-            with contextlib.suppress(OSError, EOFError, Refused, Late, TimeoutError, ValueError):
+            with contextlib.suppress(*UNREACHED):
                 await self._serve(await self._address())
             await asyncio.sleep(RETRY_SECONDS)
 
