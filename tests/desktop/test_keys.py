@@ -4,6 +4,7 @@ The canaries are looked for in everything that the hosts wrote, their journals, 
 and the command lines and environments of all processes.
 """
 
+import itertools
 import json
 import re
 import subprocess
@@ -30,16 +31,29 @@ JOURNAL = "journalctl --sync; journalctl --all --output=export --no-pager"
 
 def kept_in(lab: Lab, owner: Owner, canary: str) -> set[str]:
     """Where a canary is now: files of hosts, journals, files of the owner, what was said."""
-    found = {f"{host}:{path}" for host in HOSTS for path in files_with(lab.written(host), canary)}
-    found |= {f"{host}:journal" for host in HOSTS if canary in lab.do(host, JOURNAL).stdout}
-    found |= {f"owner:{path}" for folder in (owner.folder, places().state) for path in files_with(folder, canary)}
-    return found | {"said" for text in owner.said if canary in text}
+    return all_kept_in(lab, owner, canary)[canary]
 
 
-def files_with(folder: Path, canary: str) -> Iterator[str]:
+def all_kept_in(lab: Lab, owner: Owner, *canaries: str) -> dict[str, set[str]]:
+    """Where each of the canaries is now; everything is read once."""
+    read: Iterator[tuple[str, bytes]] = itertools.chain(
+        ((f"{host}:{path}", text) for host in HOSTS for path, text in files(lab.written(host))),
+        ((f"{host}:journal", lab.do(host, JOURNAL).stdout.encode()) for host in HOSTS),
+        ((f"owner:{path}", text) for folder in (owner.folder, places().state) for path, text in files(folder)),
+        (("said", text.encode()) for text in owner.said),
+    )
+    found: dict[str, set[str]] = {canary: set() for canary in canaries}
+    for place, text in read:
+        for canary in canaries:
+            if canary.encode() in text:
+                found[canary].add(place)
+    return found
+
+
+def files(folder: Path) -> Iterator[tuple[str, bytes]]:
     for path in folder.rglob("*"):
-        if path.is_file() and not path.is_symlink() and canary.encode() in path.read_bytes():
-            yield str(path.relative_to(folder))
+        if path.is_file() and not path.is_symlink():
+            yield str(path.relative_to(folder)), path.read_bytes()
 
 
 def test_a_key_is_on_the_desktop_that_names_it_and_nowhere_else(lab: Lab, owner: Owner) -> None:
@@ -53,9 +67,9 @@ def test_a_key_is_on_the_desktop_that_names_it_and_nowhere_else(lab: Lab, owner:
     assert "desk: anthropic (changed)" in said
     assert seen.looks > 10
     assert any(b"desktop" in line for line in seen.shown["cmdline"] | seen.shown["environ"])
-    for canary, place in ((ANTHROPIC, f"desk:{FILE}"), (OPENAI, f"other:{FILE}")):
-        assert seen.places_of(canary) == []
-        assert kept_in(lab, owner, canary) == {place}
+    assert seen.places_of(ANTHROPIC) == seen.places_of(OPENAI) == []
+    kept = {ANTHROPIC: {f"desk:{FILE}"}, OPENAI: {f"other:{FILE}"}}
+    assert all_kept_in(lab, owner, ANTHROPIC, OPENAI) == kept
     assert [report["in_step"] for report in listed] == [True, True]
 
 
@@ -96,16 +110,14 @@ def test_rotation_and_removal_need_no_restart(lab: Lab, owner: Owner) -> None:
     assert states == {"anthropic": "changed", "openai": "in step"}
     assert "desk: anthropic, openai (changed)" in owner.up()
     assert owner.keys("desk")["in_step"]
-    assert kept_in(lab, owner, ANTHROPIC) == set()
-    assert kept_in(lab, owner, NEXT) == {f"desk:{FILE}"}
+    assert all_kept_in(lab, owner, ANTHROPIC, NEXT) == {ANTHROPIC: set(), NEXT: {f"desk:{FILE}"}}
 
     owner.declare(desk=[], other=["openai"])
     assert {row["state"] for row in owner.keys("desk")["keys"]} == {"left over"}
     said = owner.up()
     assert "desk: no keys (removed)" in said and "other: openai (unchanged)" in said
     assert not (lab.root("desk") / FILE).exists()
-    assert kept_in(lab, owner, NEXT) == set()
-    assert kept_in(lab, owner, OPENAI) == {f"other:{FILE}"}
+    assert all_kept_in(lab, owner, NEXT, OPENAI) == {NEXT: set(), OPENAI: {f"other:{FILE}"}}
     assert lab.do("desk", "systemctl show -p UserspaceTimestampMonotonic").stdout == started
 
 
@@ -161,8 +173,7 @@ def test_a_desktop_that_fails_keeps_no_other_from_its_keys(lab: Lab, owner: Owne
     finally:
         lab.do("desk", "groupmod -n agent elsewhere")
     assert caught.value.value == "lab/desk"
-    assert kept_in(lab, owner, ANTHROPIC) == set()
-    assert kept_in(lab, owner, OPENAI) == {f"other:{FILE}"}
+    assert all_kept_in(lab, owner, ANTHROPIC, OPENAI) == {ANTHROPIC: set(), OPENAI: {f"other:{FILE}"}}
 
 
 def test_a_desktop_with_another_host_key_gets_nothing(lab: Lab, owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
