@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import libvirt
 
@@ -20,9 +19,7 @@ from deskyard.site.libvirt import daemon, forward
 from deskyard.site.libvirt.forward import Forward
 from deskyard.site.libvirt.machines import LibvirtMachines, active_domains
 from deskyard.site.libvirt.underlay import LibvirtUnderlay
-
-if TYPE_CHECKING:
-    from deskyard.site.libvirt.warm.disposables import LibvirtDisposables
+from deskyard.site.libvirt.warm.disposables import LibvirtDisposables
 
 
 class LibvirtBackend:
@@ -95,11 +92,8 @@ class LibvirtBackend:
         """The domains of a workspace."""
         return LibvirtMachines(plan)
 
-    def disposables(self, workspace: str) -> "LibvirtDisposables":
+    def disposables(self, workspace: str) -> LibvirtDisposables:
         """The domains at its seats."""
-        # Late: who asks for a state makes no machines, and needs nothing that does.
-        from deskyard.site.libvirt.warm.disposables import LibvirtDisposables
-
         return LibvirtDisposables(workspace)
 
     def underlay(self, declared: Declared) -> LibvirtUnderlay:

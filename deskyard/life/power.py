@@ -98,8 +98,6 @@ def pause(target: str, *, to_disk: bool = False) -> dict[str, Any]:
 def stop_workspace(name: str, *, force: bool = False) -> dict[str, Any]:
     """Shut down the desktops of a workspace, then its gateway, and keep them off; those that wait for a claim go."""
     plan, machines = look_up(name)
-    if plan.seats:
-        pool.drain(name)
     there = [machine for machine in _all(plan, machines) if machine.domain in machines.desired()]
 
     def off(machine: Machine) -> None:
@@ -110,6 +108,9 @@ def stop_workspace(name: str, *, force: bool = False) -> dict[str, Any]:
     for machine in there:
         if machine.name == GATEWAY:
             off(machine)
+    if plan.seats:
+        # Last: a timer fills no pool whose gateway is off.
+        pool.drain(name)
     return _state(plan, machines, [machine.name for machine in there])
 
 

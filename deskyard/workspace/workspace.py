@@ -130,8 +130,9 @@ def _look_after_seats(declared: Declared) -> None:
     disposables = backend_of(declared.site).disposables(declared.plan.name)
     if disposables is not None:
         seats = Seats(declared.site.name, declared.plan.name, disposables)
-        seats.require_fit(declared)
+        # What nobody has any more is in nobody's way.
         seats.sweep(declared, whole=True)
+        seats.require_fit(declared)
 
 
 def _asleep(plan: WorkspacePlan) -> dict[str, Power]:

@@ -3,8 +3,11 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,6 +123,20 @@ def inv(
     )
     assert not check or done.returncode == 0, f"./inv {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
     return done
+
+
+@contextmanager
+def start_inv(running: Running, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A task of ./inv that goes on; it leads a group of its own, and is ended at last."""
+    folder = running.declared.folder
+    env = {**os.environ, "DESKYARD_STACKS": str(folder), "PULUMI_BACKEND_URL": f"file://{folder}"}
+    argv = ["./inv", *arguments]
+    with subprocess.Popen(argv, cwd=tree(), env=env, stdout=subprocess.PIPE, text=True, start_new_session=True) as one:
+        try:
+            yield one
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(one.pid, signal.SIGKILL)
 
 
 def plan(declared: Declared, accelerator: Accelerator) -> WorkspacePlan:

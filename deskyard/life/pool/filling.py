@@ -3,12 +3,14 @@
 from contextlib import ExitStack
 from typing import Any
 
+from deskyard.engine.backend import machines_of
 from deskyard.errors import ConfigError, HostError
 from deskyard.host.lock import alone
-from deskyard.host.progress import step
+from deskyard.host.progress import say, step
 from deskyard.life.pool.making import make
 from deskyard.life.pool.pool import listed, opened
 from deskyard.plan.pool.seat import State
+from deskyard.plan.power import Power
 
 
 def fill(workspace: str) -> dict[str, Any]:
@@ -17,6 +19,9 @@ def fill(workspace: str) -> dict[str, Any]:
     pool = declared.workspace.pool
     if pool is None:
         raise ConfigError("pool", workspace, "is not declared", "write deskyard:pool: {size: 2} (docs/disposable.md)")
+    if machines_of(declared.plan).desired().get(declared.plan.gateway.machine.domain) is not Power.RUNNING:
+        say(f"    workspace {workspace} is not wanted to run: nothing is made")
+        return {**listed(workspace), "made": []}
     made = []
     with alone(f"fill-{seats.site}-{workspace}", waiting=f"another task fills the pool of {workspace}: waiting"):
         seats.sweep(declared)

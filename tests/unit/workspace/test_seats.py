@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from deskyard.errors import HostError, SiteError
 from deskyard.plan.image.source import ImageSource
 from deskyard.plan.pool.seat import Claim, State
 from deskyard.site.ssh_link import SshLink
-from deskyard.workspace import turn
+from deskyard.workspace import turn, workspace
 from deskyard.workspace.seats import Seats
 from tests.unit.workspace.disposables import IMAGES, Disposables, declared
 
@@ -185,3 +186,27 @@ def test_ledger_keeps_what_is_there_and_forgets_the_rest(seats: Seats, tmp_path:
     (ledger,) = tmp_path.rglob("seats.jsonl")
     assert len(ledger.read_text().splitlines()) == 2
     assert seats.ledger.machines() == before
+
+
+def test_up_removes_what_nobody_has_and_stops_before_what_somebody_has(
+    seats: Seats, disposables: Disposables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = SimpleNamespace(disposables=lambda _: disposables)
+    monkeypatch.setattr(workspace, "backend_of", lambda _: backend)
+    make(seats, "s1", Claim("killed", 4e9, run=True))
+    make(seats, "s2")
+    otherwise = declared(2, peers="open")
+    with turn.whole("local", "lab"):
+        workspace._look_after_seats(otherwise)
+    assert states(seats) == {}
+    make(seats, "s1", MINE)
+    with turn.whole("local", "lab"), pytest.raises(SiteError, match="me has a machine there"):
+        workspace._look_after_seats(otherwise)
+    assert states(seats) == {"s1": State.CLAIMED}
+
+
+def test_workspace_that_is_destroyed_leaves_no_machine_whosever_it_is(seats: Seats, disposables: Disposables) -> None:
+    make(seats, "s1", MINE)
+    disposables.mark("undeclared", {})
+    seats.remove_all()
+    assert disposables.there() == set()

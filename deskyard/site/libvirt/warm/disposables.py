@@ -19,8 +19,6 @@ from deskyard.plan.names import seat_domain, seat_of
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.site.libvirt import daemon, power, storage
 from deskyard.site.libvirt.kinds import parts
-from deskyard.site.libvirt.kinds.domain import DomainKind
-from deskyard.site.libvirt.kinds.volume import SeedKind, VolumeKind
 from deskyard.site.libvirt.link import POOL, gone_is_fine
 
 METADATA, PREFIX = "urn:deskyard:seat", "seat"
@@ -61,6 +59,10 @@ class LibvirtDisposables:
         self, plan: WorkspacePlan, seat: DesktopPlan, image: ImageSource, first_boot: FirstBoot, template: str | None
     ) -> str:
         """Make the machine of a seat, of which nothing is there; says how it started."""
+        # Late: who claims a machine makes none, and does not wait for what the engine's resources import.
+        from deskyard.site.libvirt.kinds.domain import DomainKind
+        from deskyard.site.libvirt.kinds.volume import SeedKind, VolumeKind
+
         machine, caps = seat.machine, seat.caps
         nic = parts.nic(seat, plan.network.name, plan.desktop_filter.name)
         hardware: Any = parts.hardware(machine, plan.accelerator, caps, first_boot, template)
@@ -93,9 +95,7 @@ class LibvirtDisposables:
                 link.lookupByName(domain).destroy()
             with gone_is_fine():
                 power.forget(link.lookupByName(domain))
-            for volume in (f"{domain}.qcow2", f"{domain}.home.qcow2"):
-                VolumeKind().delete(link, volume, {})
-            SeedKind().delete(link, f"{domain}-seed.iso", {})
+            storage.remove(link, [f"{domain}.qcow2", f"{domain}.home.qcow2", f"{domain}-seed.iso"])
 
 
 def _volumes(link: Any) -> list[str]:

@@ -16,6 +16,7 @@ from deskyard.engine import stack_secrets
 from deskyard.errors import ConfigError, SiteError
 from deskyard.life.pool import filling, making, pool, run
 from deskyard.plan.pool.seat import State
+from deskyard.plan.power import Power
 from deskyard.site.ssh_link import SshLink
 from deskyard.workspace import readiness
 from deskyard.workspace.seats import Seats
@@ -45,6 +46,10 @@ class Bench:
         monkeypatch.setattr(access, "revoke", lambda _, desktop: self.done.append(("sessions end", desktop)))
         monkeypatch.setattr(readiness, "wait", self._answers)
         monkeypatch.setattr(making, "_let_in", lambda _, seat: self.done.append(("lets in", seat.name)))
+        self.power = Power.RUNNING
+        gateway = self.declared.plan.gateway.machine.domain
+        machines = SimpleNamespace(desired=lambda: {gateway: self.power})
+        monkeypatch.setattr(filling, "machines_of", lambda _: machines)
         self.fails: Callable[[str], None] = lambda _: None
 
     def _answers(self, _: Any, desktops: list[Any]) -> None:
@@ -68,6 +73,12 @@ def test_pool_is_filled_to_its_size_and_a_second_time_changes_nothing(bench: Ben
     assert filling.fill("lab")["made"] == ["s1", "s2"]
     assert bench.states() == {"s1": State.WAITING, "s2": State.WAITING}
     assert filling.fill("lab")["made"] == []
+
+
+def test_pool_of_a_stopped_workspace_is_not_filled_and_that_is_no_failure(bench: Bench) -> None:
+    bench.power = Power.OFF
+    assert filling.fill("lab")["made"] == []
+    assert bench.states() == {}
 
 
 def test_what_was_claimed_is_made_up_for_at_another_seat(bench: Bench) -> None:
