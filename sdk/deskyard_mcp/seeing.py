@@ -19,8 +19,9 @@ Event = Annotated[
     Literal[
         "window.appeared", "window.closed", "window.title", "window.focus", "window.moved", "dialog.appeared",
         "clipboard.changed", "person.took", "person.left", "screen.resized", "screen.settled", "region.changed",
+        "app.ready",
     ],
-    Field(description="screen.settled: nothing was drawn for a while; the others: it happened"),
+    Field(description="screen.settled: nothing was drawn for a while; app.ready: a window takes keys"),
 ]  # fmt: skip
 After = Annotated[
     int | None, Field(description="count from this event's number: the `event` of the answer before the action")

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from deskyard_mcp.acting import Acting
 from deskyard_mcp.answers import LOOK, misread, refused
+from deskyard_mcp.launching import Launching
 from deskyard_mcp.naming import Naming
 from deskyard_mcp.offers import SCOPES, Offer
 from deskyard_mcp.seeing import Seeing
@@ -80,5 +81,6 @@ class DesktopServer(MCPServer[None]):
 
 def offers(desktop: AsyncDesktop, sees: bool) -> Sequence[Offer]:
     """All tools there are."""
-    parts = (Seeing(desktop), Acting(desktop, sees), Naming(desktop), Filing(desktop), Running(desktop))
+    screen = (Seeing(desktop), Acting(desktop, sees), Naming(desktop), Launching(desktop))
+    parts = (*screen, Filing(desktop), Running(desktop))
     return [offer for part in parts for offer in part.offers()]

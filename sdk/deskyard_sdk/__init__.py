@@ -3,12 +3,25 @@
 from deskyard_sdk.accessibility import Node, Nodes
 from deskyard_sdk.desktop import AsyncDesktop
 from deskyard_sdk.errors import DesktopError
-from deskyard_sdk.forms import Acted, Change, Entry, Event, Output, Picture, ProcessInfo, Result, Window
+from deskyard_sdk.forms import (
+    Acted,
+    Application,
+    Change,
+    Entry,
+    Event,
+    Launched,
+    Output,
+    Picture,
+    ProcessInfo,
+    Result,
+    Window,
+)
 from deskyard_sdk.processes import AsyncProcess
 from deskyard_sdk.sync import Desktop, Process
 
 __all__ = [
     "Acted",
+    "Application",
     "AsyncDesktop",
     "AsyncProcess",
     "Change",
@@ -16,6 +29,7 @@ __all__ = [
     "DesktopError",
     "Entry",
     "Event",
+    "Launched",
     "Node",
     "Nodes",
     "Output",

@@ -7,7 +7,7 @@ from typing import Any
 from deskyard_sdk.accessibility import AsyncAccessibility
 from deskyard_sdk.door import Door, open_door
 from deskyard_sdk.files import AsyncFiles
-from deskyard_sdk.forms import Acted, Event, Picture, Result, Window
+from deskyard_sdk.forms import Acted, Application, Event, Launched, Picture, Result, Window
 from deskyard_sdk.processes import AsyncProcesses, Command
 
 Action = Mapping[str, Any]
@@ -83,6 +83,29 @@ class AsyncDesktop:
     ) -> Result:
         """Run a command to its end."""
         return await self.processes.run(command, cwd, environment, stdin, timeout)
+
+    async def applications(self) -> list[Application]:
+        """What the desktop's menu has, to be launched by its id."""
+        found = (await self._door.json("GET", "/v1/applications"))["applications"]
+        return [Application(str(application["id"]), str(application["name"]), application) for application in found]
+
+    async def launch(self, application: str, *targets: str, wait: str = "window", within: float = 60) -> Launched:
+        """Start an application, with files or addresses, as a person does by the menu.
+
+        It is answered when its window is there, with `wait="ready"` when that takes keys, with `"nothing"` at once.
+        """
+        asked: dict[str, Any] = {"application": application} | ({"targets": list(targets)} if targets else {})
+        return await self._launched(asked, wait, within)
+
+    async def open(self, target: str, wait: str = "window", within: float = 60) -> Launched:
+        """Open a file or an address with what the desktop opens it with."""
+        return await self._launched({"open": target}, wait, within)
+
+    async def _launched(self, asked: dict[str, Any], wait: str, within: float) -> Launched:
+        asked |= {"wait": wait, "within_ms": int(within * 1000)}
+        answer = await self._door.json("POST", "/v1/launch", json=asked)
+        window = Window.of(answer["window"]) if answer.get("window") else None
+        return Launched(answer["pid"], answer["event"], window)
 
     async def act(
         self,

@@ -126,6 +126,24 @@ class Window:
 
 
 @dataclass(frozen=True)
+class Application:
+    """An application that the desktop's menu has; what else is known of it is in `data`."""
+
+    id: str
+    name: str
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A program that was launched; `event` is the number of the last event before it."""
+
+    pid: int
+    event: int
+    window: Window | None = None
+
+
+@dataclass(frozen=True)
 class Acted:
     """What came of a batch of actions; `event` is the number of the last event when it was answered."""
 

@@ -225,6 +225,9 @@ class Desktop:
         return self._twin.facts
 
     run = waits(AsyncDesktop.run)
+    applications = waits(AsyncDesktop.applications)
+    launch = waits(AsyncDesktop.launch)
+    open = waits(AsyncDesktop.open)
     act = waits(AsyncDesktop.act)
     screen = waits(AsyncDesktop.screen)
     events = yields(AsyncDesktop.events)

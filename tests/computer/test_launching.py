@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deskyard_sdk import Desktop, DesktopError
+from deskyard_sdk.drivers import Gemini
 
 from deskyard.computer.launch.applications import Application, folders, installed
 from tests.computer.desktop import Person, Service, XServer
+from tests.support.mcp_client import Tools, talk_within
 from tests.support.requirements import need_programs
 
 ENTRY = "[Desktop Entry]\nType=Application\nName={name}\nName[de]=Anders\nExec={command}\n{more}\n"
@@ -138,3 +141,41 @@ def test_an_accounts_own_desktop_file_stands_for_the_systems(tmp_path: Path) -> 
         place.mkdir(parents=True)
         (place / "x.desktop").write_text(ENTRY.format(name=name, command="true", more=""))
     assert installed(folders(environment, tmp_path))["x.desktop"].name == "Own"
+
+
+def test_the_sdk_lists_launches_and_opens(desk: Service, home: Path) -> None:
+    (home / "letter.txt").write_text("Dear all")
+    with Desktop.connect(desk.url) as desktop:
+        assert {"Editor"} <= {application.name for application in desktop.applications()}
+        done = desktop.launch("editor", "~/letter.txt", wait="ready", within=100)
+        assert done.window and "letter.txt" in done.window.title and done.pid
+        assert desktop.launch("failing", wait="nothing").window is None
+        with pytest.raises(DesktopError) as refused:
+            desktop.open("/no/such/file")
+        assert (refused.value.field, refused.value.status) == ("open", 404)
+
+
+def test_agents_launch_by_the_protocol_and_wait_until_keys_are_taken(desk: Service, home: Path) -> None:
+    (home / "letter.txt").touch()
+
+    async def use(tools: Tools) -> None:
+        assert "editor.desktop" in [found["id"] for found in (await tools("applications"))["applications"]]
+        done = await tools("launch", application="editor", targets=["~/letter.txt"], within_seconds=100)
+        assert "letter.txt" in done["window"]["title"] and "title" in done["untrusted"]
+        await tools("wait", event="app.ready", match={"id": done["window"]["id"]}, within_seconds=100)
+        await tools("type", text="Grüße")
+        (text,) = (await tools("elements", role="text", window=done["window"]["id"]))["elements"]
+        assert text["text"] == "Grüße"
+        assert (await tools.refusal("launch"))["error"] == "application"
+        assert (await tools.refusal("launch", application="nothing"))["status"] == 404
+
+    talk_within(desk.url, use)
+
+
+def test_geminis_driver_opens_the_desktops_own_browser(desk: Service, home: Path) -> None:
+    (home / "page.txt").write_text("A page")
+    (home / "share/applications/mimeapps.list").write_text("[Default Applications]\ntext/plain=editor.desktop\n")
+    with Desktop.connect(desk.url) as desktop:
+        answer = Gemini(desktop, search=str(home / "page.txt")).run({"name": "open_web_browser", "args": {}})
+    assert "error" not in answer["functionResponse"]["response"]
+    assert any("page.txt" in window["title"] for window in desk.windows())

@@ -15,7 +15,6 @@ LIMIT = 1600
 GRID = 1000
 # What a scroll without a magnitude is, in the grid's units.
 MAGNITUDE = 800
-BROWSER = ("x-www-browser",)
 BROWSERS = ("chrom", "firefox")
 SEARCH = "https://www.google.com"
 DIRECTIONS = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
@@ -24,18 +23,21 @@ BROWSER_SECONDS = 60
 
 
 class AsyncGemini(AsyncDriver):
-    """Answers parts with a `functionCall` by parts with a `functionResponse`, both as they stand in JSON."""
+    """Answers parts with a `functionCall` by parts with a `functionResponse`, both as they stand in JSON.
+
+    `browser` is the command that starts one, if not the desktop's own.
+    """
 
     def __init__(
         self,
         desktop: AsyncDesktop,
         most: int | str = LIMIT,
         confirm: Confirm | None = None,
-        browser: Sequence[str] = BROWSER,
+        browser: Sequence[str] | None = None,
         search: str = SEARCH,
     ) -> None:
         super().__init__(desktop, most, confirm)
-        self._browser, self._search = list(browser), search
+        self._browser, self._search = browser, search
 
     async def tool(self, environment: str = "ENVIRONMENT_BROWSER") -> dict[str, Any]:
         """The entry for `tools`."""
@@ -78,6 +80,9 @@ class AsyncGemini(AsyncDriver):
             if any(word in str(window.data.get("class", "")).lower() for word in BROWSERS):
                 await self._desktop.windows.focus(window.id)
                 return
+        if self._browser is None:
+            await self._desktop.open(self._search, within=BROWSER_SECONDS)
+            return
         await self._desktop.processes.start(self._browser)
         await self._desktop.wait_for("window.appeared", after=before, within=BROWSER_SECONDS)
 
@@ -149,7 +154,7 @@ class Gemini:
         desktop: Desktop,
         most: int | str = LIMIT,
         confirm: Confirm | None = None,
-        browser: Sequence[str] = BROWSER,
+        browser: Sequence[str] | None = None,
         search: str = SEARCH,
     ) -> None:
         self._loop = desktop._loop

@@ -34,8 +34,8 @@ def url(door: Door) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("scopes", "listed"),
     [
-        (["see"], {"screenshot", "windows", "wait", "events", "clipboard", "elements"}),
-        (["act"], {"act", "click", "type", "key", "scroll", "window", "set_clipboard", "use_element"}),
+        (["see"], {"screenshot", "windows", "wait", "events", "clipboard", "elements", "applications"}),
+        (["act"], {"act", "click", "type", "key", "scroll", "window", "set_clipboard", "use_element", "launch"}),
         (["files"], {"list_files", "read_file", "write_file"}),
         (["shell"], {"run", "start", "processes", "process"}),
     ],
@@ -72,10 +72,10 @@ def test_tools_say_whether_they_change_anything(url: str) -> None:
     async def use(tools: Tools) -> None:
         listed = (await tools.client.list_tools()).tools
         hints = {tool.name: tool.annotations.read_only_hint for tool in listed if tool.annotations}
-        looking = {"screenshot", "windows", "wait", "events", "clipboard", "elements"}
+        looking = {"screenshot", "windows", "wait", "events", "clipboard", "elements", "applications"}
         looking |= {"list_files", "read_file", "processes"}
         assert {name for name, only in hints.items() if only} == looking
-        assert len(hints) == len(listed) == 21
+        assert len(hints) == len(listed) == 23
         assert all(tool.description for tool in listed)
 
     talk_within(f"{url}/bare", use)
