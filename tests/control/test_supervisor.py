@@ -1,0 +1,135 @@
+"""Mission Control as the host brings it up: processes, proxy and certificate, and each begins again when it ends."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import ssl
+import tempfile
+from collections.abc import Iterator
+from http.client import HTTPResponse, HTTPSConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deskyard.control.control import Control
+from deskyard.control.folder import Folder
+from deskyard.control.process import pages
+from deskyard.errors import ConfigError, HostError
+from deskyard.host.background import start_time
+from deskyard.host.deadline import Deadline
+from tests.control.lab import ACCOUNTS, WAIT_SECONDS
+from tests.support.requirements import need_root
+
+HOST = "mission.localhost"
+
+
+class Site:
+    """A Mission Control with a folder and a port of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self.control = Control(Folder(root / "control", ACCOUNTS))
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = int(free.getsockname()[1])
+        self.authority = root / "state/sites/local/ca.pem"
+        self.state: dict[str, Any] = {}
+
+    def get(self, path: str, host: str | None = None, **headers: str) -> tuple[HTTPResponse, bytes]:
+        """An answer by the proxy, whose certificate has to be the authority's."""
+        trust = ssl.create_default_context(cafile=str(self.authority))
+        link = HTTPSConnection(HOST, self.port, timeout=WAIT_SECONDS, context=trust)
+        link.sock = trust.wrap_socket(socket.create_connection(("127.0.0.1", self.port)), server_hostname=HOST)
+        link.request("GET", path, headers={"Host": host or f"{HOST}:{self.port}", **headers})
+        answer = link.getresponse()
+        return answer, answer.read()
+
+    def processes(self) -> dict[str, int]:
+        """The processes by name."""
+        return dict(json.loads((self.control.folder.root / "processes.json").read_text()))
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    need_root("gives processes accounts of their own")
+    root = Path(tempfile.mkdtemp(prefix="deskyard-mission."))
+    root.chmod(0o711)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DESKYARD_HOME", str(root))
+        patch.setenv("DESKYARD_STACKS", str(root / "stacks"))
+        (root / "stacks").mkdir()
+        # How they are built is for tests/web.
+        patch.setattr(pages, "build", lambda folder: (folder / "index.html").write_text("<title>pages</title>"))
+        found = Site(root)
+        try:
+            found.state = found.control.up(port=found.port)
+            yield found
+        finally:
+            found.control.down()
+            shutil.rmtree(root)
+
+
+def test_it_comes_up_with_a_link_for_the_first_person(site: Site) -> None:
+    assert site.state["ready"] and all(site.state["processes"].values())
+    assert set(site.state["processes"]) == {"database", "recorder", "web", "worker", "observer", "proxy"}
+    assert site.state["link"].startswith(f"https://{HOST}:{site.port}/enrol#")
+
+
+def test_the_proxy_leads_to_pages_and_api_by_its_name_alone(site: Site) -> None:
+    answer, page = site.get("/fleet")
+    assert (answer.status, page) == (200, b"<title>pages</title>")
+    assert "max-age" in (answer.headers["strict-transport-security"] or "")
+    assert site.get("/fleet", host="other.localhost")[0].status == 421
+    assert site.get("/api/desktops")[0].status == 401
+
+
+def test_a_key_of_the_host_opens_the_api(site: Site) -> None:
+    made = site.control.key("test", ["read"], None, 1)
+    answer, body = site.get("/api/me", Authorization=f"Bearer {made['key']}")
+    assert (answer.status, json.loads(body)["scopes"]) == (200, ["read"])
+
+
+def test_what_is_no_role_or_scope_is_refused(site: Site) -> None:
+    with pytest.raises(ConfigError, match="choose one of: viewer, operator, admin"):
+        site.control.person("eve", "king")
+    with pytest.raises(ConfigError, match="is no scope"):
+        site.control.key("test", ["everything"], None, 1)
+
+
+def test_a_person_who_was_removed_comes_in_by_no_link(site: Site) -> None:
+    site.control.person("eve", "viewer")
+    assert site.control.remove_person("eve")["removed"]
+    with pytest.raises(ConfigError, match="is no person here"):
+        site.control.remove_person("nobody-here")
+
+
+def test_no_secret_stands_in_a_command_line_or_log(site: Site) -> None:
+    key = site.control.key("test", ["read"], None, 1)["key"]
+    token = site.state["link"].partition("#")[2]
+    texts = [Path(f"/proc/{number}/cmdline").read_text() for number in site.processes().values()]
+    texts += [path.read_text(errors="replace") for path in site.control.folder.logs.iterdir()]
+    assert not any(secret in text for secret in (key, token) for text in texts)
+
+
+def test_whatever_ends_begins_again(site: Site) -> None:
+    before = site.processes()
+    for number in before.values():
+        os.kill(number, signal.SIGKILL)
+
+    def is_new() -> bool:
+        now = site.processes()
+        return all(now.get(name) not in (None, number) for name, number in before.items())
+
+    assert Deadline(2 * WAIT_SECONDS).wait_for(lambda: is_new() and site.control.status()["ready"], 0.1)
+    assert all(site.control.status()["processes"].values())
+
+
+def test_it_goes_down_whole_and_comes_up_with_what_it_knew(site: Site) -> None:
+    made, numbers = site.control.key("test", ["read"], None, 1), site.processes()
+    site.control.down()
+    assert [name for name, number in numbers.items() if start_time(number) is not None] == []
+    with pytest.raises(HostError, match=r"run \./inv control\.up"):
+        site.control.key("test", ["read"], None, 1)
+    assert site.control.up(port=site.port)["ready"]
+    assert site.get("/api/me", Authorization=f"Bearer {made['key']}")[0].status == 200
