@@ -17,7 +17,7 @@ GIB = 1 << 30
 
 @pytest.fixture
 def places(tmp_path: Path) -> Places:
-    return Places(tmp_path / "cache", tmp_path / "data", tmp_path / "state")
+    return Places(tmp_path / "cache", tmp_path / "data", tmp_path / "state", tmp_path / "control")
 
 
 def free(monkeypatch: pytest.MonkeyPatch, gib: float) -> None:
