@@ -131,12 +131,12 @@ def start_inv(running: Running, *arguments: str) -> Iterator[subprocess.Popen[st
     folder = running.declared.folder
     env = {**os.environ, "DESKYARD_STACKS": str(folder), "PULUMI_BACKEND_URL": f"file://{folder}"}
     argv = ["./inv", *arguments]
-    with subprocess.Popen(argv, cwd=tree(), env=env, stdout=subprocess.PIPE, text=True, start_new_session=True) as one:
+    with subprocess.Popen(argv, cwd=tree(), env=env, stdout=subprocess.PIPE, text=True, start_new_session=True) as task:
         try:
-            yield one
+            yield task
         finally:
             with suppress(ProcessLookupError):
-                os.killpg(one.pid, signal.SIGKILL)
+                os.killpg(task.pid, signal.SIGKILL)
 
 
 def plan(declared: Declared, accelerator: Accelerator) -> WorkspacePlan:

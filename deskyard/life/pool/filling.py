@@ -27,7 +27,7 @@ def fill(workspace: str) -> dict[str, Any]:
         seats.sweep(declared)
         for seat in declared.plan.seats:
             there = seats.ledger.machines()
-            if sum(one.state is State.WAITING for one in there.values()) >= pool.size:
+            if sum(seated.state is State.WAITING for seated in there.values()) >= pool.size:
                 break
             with ExitStack() as held:
                 try:

@@ -92,7 +92,7 @@ def _rest(moves: Moves, seconds: float) -> None:
 
 def _equip(declared: Declared, name: str) -> None:
     """Bring the owner's keys and files that the seat declares."""
-    desktop = next(one for one in declared.workspace.desktops if one.name == name)
+    desktop = next(desktop for desktop in declared.workspace.desktops if desktop.name == name)
     if names := declared.workspace.keys_of(desktop):
         # Late: only who needs keys waits for the engine.
         from deskyard.engine.stack import WorkspaceStack

@@ -1,6 +1,7 @@
 """The pool of a workspace: disposable desktops that wait, booted, and are each claimed once."""
 
 import time
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -56,10 +57,10 @@ def drain(workspace: str) -> dict[str, Any]:
     """Remove all desktops that wait; those that somebody has stay."""
     declared, seats = opened(workspace)
     gone = []
-    for one in seats.ledger.machines().values():
-        if one.state is State.WAITING:
-            with seats.hold(one.seat), turn.of(declared.plan, one.seat):
-                gone += [one.seat] if seats.remove(one.seat, State.WAITING) else []
+    for seated in seats.ledger.machines().values():
+        if seated.state is State.WAITING:
+            with seats.hold(seated.seat), turn.of(declared.plan, seated.seat):
+                gone += [seated.seat] if seats.remove(seated.seat, State.WAITING) else []
     return {**listed(workspace), "removed": gone}
 
 
@@ -84,10 +85,10 @@ def listed(workspace: str) -> dict[str, Any]:
     free: dict[str, Any] = {"state": State.FREE, "since": None, "by": None, "until": None, "run": False}
     rows = []
     for name in [*names, *(name for name in there if name not in names)]:
-        one, row = there.get(name), {"name": name, **free}
-        if one is not None:
-            row |= {"state": one.state, "since": one.since}
-            row |= {"by": one.claim.by, "until": one.claim.until, "run": one.claim.run} if one.claim else {}
+        seated, row = there.get(name), {"name": name, **free}
+        if seated is not None:
+            row |= {"state": seated.state, "since": seated.since}
+            row |= asdict(seated.claim) if seated.claim else {}
         rows.append({**row, **(_declared(declared.plan.seat(name)) if name in names else {})})
     pool = declared.workspace.pool
     wanted = {"size": pool.size, "max_age": pool.max_age} if pool else None

@@ -94,7 +94,7 @@ def _seized(
     If the claim is that of a running task, the seat is held by it until its end.
     """
     there = seats.ledger.machines()
-    waits = {name for name, one in there.items() if one.state is State.WAITING}
+    waits = {name for name, seated in there.items() if seated.state is State.WAITING}
     for seat in sorted(among, key=lambda seat: seat.name not in waits):
         with ExitStack() as trying:
             try:

@@ -57,7 +57,7 @@ class Bench:
         self.done.append(("routes answer", desktops[0].name))
 
     def states(self) -> dict[str, State]:
-        return {name: one.state for name, one in self.seats.ledger.machines().items()}
+        return {name: seated.state for name, seated in self.seats.ledger.machines().items()}
 
     def wanted(self, **keys: Any) -> run.Wanted:
         values = {"image": None, "tier": None, "seconds": 600, "remove": True, "command": True, **keys}
@@ -269,15 +269,15 @@ def test_command_ends_with_its_own_code_or_in_time(
 
 
 def test_command_is_read_by_a_shell_of_the_agent_there(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[Any] = []
+    commands: list[Any] = []
 
     def command(_: SshLink, host: str, remote: list[str]) -> list[str]:
-        told.append((host, remote))
+        commands.append((host, remote))
         return ["true"]
 
     monkeypatch.setattr(SshLink, "command", command)
     run.run("lab", "s1", "echo 'a  b' && pwd", 60)
-    ((host, remote),) = told
+    ((host, remote),) = commands
     assert host == "s1"
     assert remote[:6] == ["sudo", "-n", "-H", "-u", "agent", "--"]
     assert remote[-1] == "echo 'a  b' && pwd"
