@@ -1,17 +1,19 @@
 """Programs by their own names instead of by pixels: trees, search and use, and programs that do not answer."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 from deskyard_sdk import Desktop, DesktopError, actions
 
-from tests.computer.desktop import Person, Service, XServer
+from tests.computer.desktop import PATIENCE, Person, Service, XServer
 from tests.support.mcp_client import Tools, talk_within
 from tests.support.requirements import need_programs
 
@@ -141,6 +143,35 @@ def test_a_program_that_hangs_costs_the_others_nothing(service: Service, editor:
     finally:
         os.kill(editor.process.pid, signal.SIGCONT)
     assert find(service, role="text", states=["multi line"])
+
+
+def test_a_bus_that_went_away_is_connected_to_again(service: Service, editor: Editor, server: XServer) -> None:
+    launchers = [path.name for path in Path("/proc").iterdir() if runs_bus(path, server)]
+    assert len(launchers) == 1
+    os.kill(int(launchers[0]), signal.SIGTERM)
+    # The test's own end of waiting: what comes back tells nobody but who asks.
+    until = time.monotonic() + PATIENCE
+    asked = "/v1/accessibility?depth=0"
+    while service.client.get(asked).status_code != 503:
+        assert time.monotonic() < until, "the bus did not go"
+    while service.client.get(asked).status_code != 200:
+        assert time.monotonic() < until, "the bus did not come back"
+    before = service.last()
+    another = server.start(PROGRAM, "--disable-server")
+    window = service.wait("window.appeared", match={"class": PROGRAM}, after=before)
+    assert find(service, role="text", states=["multi line"], window=window["id"], application=None)
+    another.kill()
+    service.wait("window.closed", match={"id": window["id"]}, after=before)
+
+
+def runs_bus(process: Path, server: XServer) -> bool:
+    """Whether a process is the launcher of the accessibility bus of this display's session."""
+    with contextlib.suppress(OSError):
+        environment = (process / "environ").read_bytes().split(b"\0")
+        # The bus adds its own id to the address.
+        ours = any(entry.startswith(f"DBUS_SESSION_BUS_ADDRESS={server.bus}".encode()) for entry in environment)
+        return ours and b"at-spi-bus-launcher" in (process / "cmdline").read_bytes()
+    return False
 
 
 def test_a_node_that_is_gone_is_said_to_be(service: Service, editor: Editor) -> None:

@@ -1,6 +1,7 @@
 """A program uses a desktop through the gateway: it sees, types, is refused beside a person, and is halted."""
 
 import json
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,8 @@ from tests.support.workspaces import Running
 pytestmark = pytest.mark.vm
 
 ASK_MS = 120_000
+PAGE = """<!doctype html><title>Form</title><input id=n autofocus aria-label=Name>
+<script>n.addEventListener("input", () => { document.title = "typed:" + n.value })</script>"""
 # Bounded: the terminal starts, and what was typed is run.
 TYPED = "for n in $(seq 300); do [ -s ~/typed ] && break; sleep 0.2; done; cat ~/typed"
 
@@ -48,7 +51,7 @@ def program(one: Running, door: Door) -> Iterator[Program]:
     _, found = program.ask("GET", "/v1/processes")
     for process in found["processes"]:
         assert program.ask("DELETE", f"/v1/processes/{process['id']}")[0] == 200
-    status, ran = program.ask("POST", "/v1/processes/run", {"command": "rm -f ~/typed ~/ticks"})
+    status, ran = program.ask("POST", "/v1/processes/run", {"command": "rm -f ~/typed ~/ticks ~/form.html"})
     assert (status, ran["exit_code"]) == (200, 0), ran
 
 
@@ -81,6 +84,28 @@ def test_what_a_program_types_is_run_in_a_terminal_that_it_awaited(program: Prog
     assert ran["stdout"] == "Grüße-42\n", ran
     # The same again is answered from memory, and typed no second time.
     assert program.ask("POST", "/v1/act", {"actions": [settled, text], "id": "typed-once"})[1]["results"]
+
+
+def test_a_program_finds_the_field_of_a_page_and_what_it_types_there_arrives(program: Program) -> None:
+    status, ran = program.ask("POST", "/v1/processes/run", {"command": f"printf %s {shlex.quote(PAGE)} >~/form.html"})
+    assert (status, ran["exit_code"]) == (200, 0), ran
+    page = {"application": "chromium", "targets": ["~/form.html"], "within_ms": ASK_MS}
+    status, launched = program.ask("POST", "/v1/launch", page)
+    assert status == 200, launched
+    window = launched["window"]["id"]
+    ready = {"event": "app.ready", "match": {"id": window}, "within_ms": ASK_MS}
+    status, told = program.ask("POST", "/v1/wait", ready)
+    assert (status, told.get("accessible")) == (200, True), told
+    field = {"role": "entry", "name": "Name", "states": ["focused"], "window": window, "within_ms": 60_000}
+    status, found = program.ask("POST", "/v1/accessibility/find", field)
+    assert (status, len(found["nodes"])) == (200, 1), found
+    typed = {"event": "window.title", "match": {"id": window, "title": "typed:hello"}, "within_ms": ASK_MS}
+    asked = {"actions": [{"type": "type", "text": "hello"}], "wait": typed}
+    status, done = program.ask("POST", "/v1/act", asked)
+    assert (status, done["ok"]) == (200, True), done
+    assert program.ask("POST", f"/v1/windows/{window}/close")[0] == 200
+    gone = {"event": "window.closed", "match": {"id": window}, "after": launched["event"], "within_ms": ASK_MS}
+    assert program.ask("POST", "/v1/wait", gone)[0] == 200
 
 
 def test_a_program_that_may_only_see_does_not_act(one: Running, door: Door) -> None:
