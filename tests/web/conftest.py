@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -55,26 +56,34 @@ def server(built: Path) -> Iterator[StandIn]:
         yield stand_in
 
 
-@pytest.fixture(scope="session")
-def driver() -> Iterator[Any]:
-    need_programs("chromium", "chromedriver")
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """A fresh browser with a passkey that agrees to everything."""
     options = webdriver.ChromeOptions()
     options.binary_location = str(shutil.which("chromium"))
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    authenticator = VirtualAuthenticatorOptions()
+    authenticator.protocol = VirtualAuthenticatorOptions.Protocol.CTAP2
+    authenticator.transport = VirtualAuthenticatorOptions.Transport.INTERNAL
+    authenticator.has_resident_key = authenticator.has_user_verification = authenticator.is_user_verified = True
     with tempfile.TemporaryDirectory() as profile:
         for switch in (*SWITCHES, f"--user-data-dir={profile}"):
             options.add_argument(switch)
-        running_browser = webdriver.Chrome(options=options, service=Service(str(shutil.which("chromedriver"))))
-        running_browser.set_page_load_timeout(60)
-        running_browser.set_script_timeout(60)
-        authenticator = VirtualAuthenticatorOptions()
-        authenticator.protocol = VirtualAuthenticatorOptions.Protocol.CTAP2
-        authenticator.transport = VirtualAuthenticatorOptions.Transport.INTERNAL
-        authenticator.has_resident_key = authenticator.has_user_verification = True
-        authenticator.is_user_verified = True
-        running_browser.add_virtual_authenticator(authenticator)
+        driver = webdriver.Chrome(options=options, service=Service(str(shutil.which("chromedriver"))))
+        try:
+            driver.set_page_load_timeout(60)
+            driver.set_script_timeout(60)
+            driver.add_virtual_authenticator(authenticator)
+            yield driver
+        finally:
+            driver.quit()
+
+
+@pytest.fixture(scope="session")
+def driver() -> Iterator[Any]:
+    need_programs("chromium", "chromedriver")
+    with chromium() as running_browser:
         yield running_browser
-        running_browser.quit()
 
 
 @pytest.fixture
