@@ -19,6 +19,8 @@ from deskyard.host.places import places, tree
 from deskyard.workspace.readiness import SECONDS
 from tests.support.workspaces import Running
 
+pytestmark = pytest.mark.vm
+
 PORT = 19443
 UP_SECONDS = 300
 
