@@ -28,7 +28,7 @@ COOKIE = "__Host-mission"
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-        "font-src 'self'; frame-src https://*.deskyard.localhost:*; base-uri 'none'; form-action 'none'; "
+        "font-src 'self'; base-uri 'none'; form-action 'none'; "
         "frame-ancestors 'none'; require-trusted-types-for 'script'"
     ),
     "X-Content-Type-Options": "nosniff",

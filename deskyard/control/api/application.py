@@ -26,10 +26,9 @@ from deskyard.host.places import tree
 TITLE = "Deskyard Mission Control"
 CONNECTIONS = 20
 MOST_BODY = 2 << 20
-# A frame is the viewer of a desktop, on its gateway's origin.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "font-src 'self'; frame-src https:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'"
 )
 HEADERS = {
