@@ -26,6 +26,7 @@ from deskyard.site.libvirt.underlay import LibvirtUnderlay
 from deskyard.site.libvirt.warm.disposables import LibvirtDisposables
 from deskyard.workspace.seats import Seats
 from tests.provider.bench import Bench
+from tests.support.claimers import FOREVER, race
 from tests.unit.workspace.disposables import declared
 
 pytestmark = pytest.mark.vm
@@ -112,6 +113,23 @@ def test_released_machine_leaves_no_byte(bench: Bench, lab: Any) -> None:
     assert seats.take(lab, ["s1", "s2"], Claim("other", 4e9)) is None
     seats.remove("s1")
     assert (files(), seats.disposables.there()) == (before, set())
+
+
+def test_of_6_claimers_with_a_kill_at_each_moment_2_get_a_machine_each(lab: Any) -> None:
+    seats = Seats("local", NAME, LibvirtDisposables(NAME))
+    for name in ("s1", "s2"):
+        begun = seats.begin(lab, lab.plan.seat(name), None)
+        make(lab, name)
+        seats.ready(begun)
+    kills = {0: "locked", 1: "torn", 2: "written"}
+    said, _ = race(seats, lab, 6, kills)
+    got = [answer["machine"] for answer in said if answer["machine"]]
+    claimed = {seated.number: seated.claim for seated in seats.ledger.machines().values() if seated.claim}
+    assert len(claimed) == 2
+    assert len(got) == len(set(got)) and set(got) <= set(claimed)
+    # Whoever was killed behind its line has had the other one.
+    assert {claim.by for number, claim in claimed.items() if number not in got} <= {"c2"}
+    assert seats.take(lab, ["s1", "s2"], Claim("late", FOREVER)) is None
 
 
 def test_half_made_machines_are_found_and_removed(bench: Bench, lab: Any) -> None:

@@ -1,11 +1,9 @@
 """Many claim few: each desktop is given once, whoever is killed at whatever moment."""
 
-import json
 import os
 import random
 import signal
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,12 +11,10 @@ import pytest
 from deskyard.access import access
 from deskyard.plan.pool.seat import Claim, State
 from deskyard.workspace.seats import Seats
+from tests.support.claimers import FOREVER, MOMENTS, claimer, fork, race
 from tests.unit.workspace.disposables import Disposables, declared
 
 DESKTOPS, CLAIMERS, KILLED = 8, 32, 12
-FOREVER = 4e9
-# Where a claimer dies: before it has the lock, with it, behind the half line, the line, the word of the machine.
-MOMENTS = ("before", "locked", "torn", "written", "marked")
 
 
 @pytest.fixture
@@ -33,74 +29,11 @@ def seats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Seats:
     return seats
 
 
-def die() -> None:
-    """As `kill -9` does."""
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def doomed(seats: Seats, moment: str) -> None:
-    """Let this process die when its claim comes to a moment."""
-    ledger, disposables = seats.ledger, seats.disposables
-    note, mark, machines = ledger.note, disposables.mark, ledger.machines
-
-    def torn(handle: int, data: bytes) -> int:
-        os.pwrite(handle, data[: len(data) // 2], os.fstat(handle).st_size)
-        die()
-        return 0
-
-    match moment:
-        case "before":
-            die()
-        case "locked":
-            ledger.machines = lambda: die() or machines()  # type: ignore[method-assign, func-returns-value]
-        case "torn":
-            os.write = torn  # type: ignore[assignment]
-        case "written":
-            ledger.note = lambda entry: (note(entry), die())[0]  # type: ignore[method-assign, func-returns-value]
-        case "marked":
-            disposables.mark = lambda seat, words: (mark(seat, words), die())[0]  # type: ignore[method-assign, func-returns-value]
-
-
-def claimer(number: int, seats: Seats, moment: str | None, begin: int, answers: int) -> Callable[[], None]:
-    """A process that claims once when all begin, and says what it got."""
-
-    def run() -> None:
-        os.read(begin, 1)
-        if moment is not None:
-            doomed(seats, moment)
-        plan = declared(DESKTOPS)
-        taken = seats.take(plan, {seat.name for seat in plan.plan.seats}, Claim(f"c{number}", FOREVER))
-        said = {"claimer": number, "seat": taken.seat if taken else None, "machine": taken.number if taken else None}
-        os.write(answers, f"{json.dumps(said)}\n".encode())
-
-    return run
-
-
-def fork(run: Callable[[], None]) -> int:
-    """A process of its own for it."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            run()
-        finally:
-            os._exit(0)
-    return pid
-
-
 @pytest.mark.parametrize("seed", range(6))
 def test_of_32_claimers_with_kills_8_get_a_desktop_each_and_none_is_given_twice(seats: Seats, seed: int) -> None:
     dice = random.Random(seed)
     kills = dict(zip(dice.sample(range(CLAIMERS), KILLED), dice.choices(MOMENTS, k=KILLED), strict=True))
-    begin, start = os.pipe()
-    heard, answers = os.pipe()
-    pids = [fork(claimer(number, seats, kills.get(number), begin, answers)) for number in range(CLAIMERS)]
-    os.close(answers)
-    os.write(start, bytes(CLAIMERS))
-    said = [json.loads(line) for line in os.fdopen(heard).read().splitlines()]
-    ends = [os.waitpid(pid, 0)[1] for pid in pids]
-    os.close(begin)
-    os.close(start)
-
+    said, ends = race(seats, declared(DESKTOPS), CLAIMERS, kills)
     got = [answer["machine"] for answer in said if answer["machine"]]
     claimed = {seated.number: seated for seated in seats.ledger.machines().values() if seated.state is State.CLAIMED}
     assert len(got) == len(set(got))
@@ -120,7 +53,7 @@ def test_of_32_claimers_with_kills_8_get_a_desktop_each_and_none_is_given_twice(
 def test_claim_that_was_killed_is_whole_or_none(seats: Seats, moment: str) -> None:
     begin, start = os.pipe()
     os.write(start, b"x")
-    _, status = os.waitpid(fork(claimer(1, seats, moment, begin, 1)), 0)
+    _, status = os.waitpid(fork(claimer(1, seats, declared(DESKTOPS), moment, begin, 1)), 0)
     assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
     taken = [seated for seated in seats.ledger.machines().values() if seated.claim is not None]
     assert len(taken) == (1 if moment in ("written", "marked") else 0)
