@@ -14,7 +14,7 @@ from deskyard_mcp.settings import Settings, from_process
 async def serve(settings: Settings, port: int | None) -> None:
     """Open the desktop, and serve it until the client leaves or the server is ended."""
     async with await AsyncDesktop.connect(settings.link, settings.ca, settings.session) as desktop:
-        server = DesktopServer(desktop)
+        server = DesktopServer(desktop, settings.ask)
         if port is None:
             await server.run_stdio_async()
         else:

@@ -1,6 +1,6 @@
 """The server of one desktop: the tools that its session's scopes allow, and the screen as a resource."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from deskyard_sdk import AsyncDesktop, DesktopError
@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from deskyard_mcp.acting import Acting
 from deskyard_mcp.answers import LOOK, misread, refused
+from deskyard_mcp.approving import approved
 from deskyard_mcp.launching import Launching
 from deskyard_mcp.naming import Naming
 from deskyard_mcp.offers import SCOPES, Offer
@@ -28,9 +29,12 @@ While a person drives the desktop, input is refused: wait for the event person.l
 
 
 class DesktopServer(MCPServer[None]):
-    """Serves the tools of one desktop; what is refused names field, value, reason and remedy."""
+    """Serves the tools of one desktop; what is refused names field, value, reason and remedy.
 
-    def __init__(self, desktop: AsyncDesktop) -> None:
+    Before tools of the scopes `ask` the user is asked, each time.
+    """
+
+    def __init__(self, desktop: AsyncDesktop, ask: Collection[str] = ()) -> None:
         super().__init__("deskyard", title="Deskyard desktop", instructions=INSTRUCTIONS, log_level="WARNING")
         # Inside the desktop there is no session, and nothing to hold back.
         self._scopes = tuple(desktop.facts.get("scopes", SCOPES))
@@ -38,7 +42,8 @@ class DesktopServer(MCPServer[None]):
         self._scope_of = {offer.name: offer.scope for offer in offered}
         for offer in offered:
             if offer.scope in self._scopes:
-                self.add_tool(offer.call, offer.name, description=offer.description, annotations=offer.hints)
+                call = approved(offer.call) if offer.scope in ask else offer.call
+                self.add_tool(call, offer.name, description=offer.description, annotations=offer.hints)
         if "see" in self._scopes:
             self._offer_screen(desktop)
 

@@ -7,7 +7,10 @@ from pathlib import Path
 
 from deskyard_sdk import DesktopError
 
-LINK, CA, SESSION, TOKEN = "DESKYARD_LINK", "DESKYARD_CA", "DESKYARD_SESSION_FILE", "DESKYARD_MCP_TOKEN"
+from deskyard_mcp.offers import SCOPES
+
+LINK, CA, SESSION = "DESKYARD_LINK", "DESKYARD_CA", "DESKYARD_SESSION_FILE"
+TOKEN, ASK = "DESKYARD_MCP_TOKEN", "DESKYARD_MCP_ASK"
 SHORTEST_TOKEN = 24
 
 
@@ -19,6 +22,7 @@ class Settings:
     ca: str | None = None
     session: str | None = None
     token: str = field(default="", repr=False)
+    ask: tuple[str, ...] = ()
 
 
 def read(environment: Mapping[str, str], http: bool) -> Settings:
@@ -30,7 +34,16 @@ def read(environment: Mapping[str, str], http: bool) -> Settings:
         if len(token) < SHORTEST_TOKEN:
             reason = f"has {len(token)} characters, fewer than {SHORTEST_TOKEN}"
             raise DesktopError(TOKEN, "", reason, "make one with: openssl rand -hex 24")
-    return Settings(link, environment.get(CA) or None, environment.get(SESSION) or None, token)
+    ca, session = environment.get(CA) or None, environment.get(SESSION) or None
+    return Settings(link, ca, session, token, _scopes(environment.get(ASK, "")))
+
+
+def _scopes(text: str) -> tuple[str, ...]:
+    chosen = tuple(scope.strip() for scope in text.split(",") if scope.strip())
+    for scope in chosen:
+        if scope not in SCOPES:
+            raise DesktopError(ASK, scope, "is no scope", f"give some of: {', '.join(SCOPES)}")
+    return chosen
 
 
 def _secret(environment: Mapping[str, str], name: str, remedy: str) -> str:

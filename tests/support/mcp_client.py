@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 from deskyard_mcp.server import DesktopServer
@@ -64,13 +64,15 @@ def talk(server: str | StdioServerParameters | Any, use: Use) -> None:
     asyncio.run(talking())
 
 
-def talk_within(link: str, use: Use, ca: str | None = None) -> None:
-    """Use a server in this process, on the desktop behind a link."""
+def talk_within(
+    link: str, use: Use, ca: str | None = None, ask: Collection[str] = (), user: Any = None, mode: str = "auto"
+) -> None:
+    """Use a server in this process, on the desktop behind a link; `user` answers what it asks."""
 
     async def talking() -> None:
         async with (
             await AsyncDesktop.connect(link, ca) as desktop,
-            Client(DesktopServer(desktop)) as client,
+            Client(DesktopServer(desktop, ask), elicitation_callback=user, mode=mode) as client,
         ):
             await use(Tools(client))
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from deskyard_mcp.settings import read
 from deskyard_sdk import DesktopError
+from mcp import MCPError
+from mcp_types import ElicitRequestParams, ElicitResult
 
 from deskyard.computer.work.part import Work
 from deskyard.lab.changed_tests import imported
@@ -142,6 +144,38 @@ def test_a_process_is_fed_read_on_and_ended(url: str) -> None:
     talk_within(f"{url}/bare", use)
 
 
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+def test_the_user_is_asked_before_what_they_want_to_be_asked_for(url: str, mode: str) -> None:
+    answers = [ElicitResult(action="accept", content={"agree": True}), ElicitResult(action="decline")]
+    answers += [ElicitResult(action="accept", content={"agree": False}), ElicitResult(action="cancel")]
+    asked: list[str] = []
+
+    async def user(context: object, params: ElicitRequestParams) -> ElicitResult:
+        asked.append(params.message)
+        return answers.pop(0)
+
+    async def use(tools: Tools) -> None:
+        schema = next(tool.input_schema for tool in (await tools.client.list_tools()).tools if tool.name == "run")
+        assert "command" in schema["properties"] and "agreement" not in schema["properties"]
+        assert (await tools("run", command="echo yes"))["stdout"] == "yes\n"
+        assert asked == ['May the agent use `run` of the desktop? {"command": "echo yes"}']
+        for _ in range(3):
+            assert (await tools.refusal("run", command="touch never"))["error"] == "approval"
+        assert (await tools("list_files"))["entries"] == []
+        assert (len(asked), answers) == (4, [])
+
+    talk_within(f"{url}/bare", use, ask=["shell"], user=user, mode=mode)
+
+
+def test_who_cannot_ask_the_user_does_nothing_that_they_want_to_be_asked_for(url: str) -> None:
+    async def use(tools: Tools) -> None:
+        with pytest.raises(MCPError, match="elicitation"):
+            await tools("run", command="touch never")
+        assert (await tools("list_files"))["entries"] == []
+
+    talk_within(f"{url}/bare", use, ask=["shell"])
+
+
 def test_a_link_stands_in_the_environment_or_in_a_file_of_its_own(tmp_path: Path) -> None:
     file = tmp_path / "link"
     file.write_text("https://here/#ticket\n")
@@ -159,6 +193,7 @@ def test_a_link_stands_in_the_environment_or_in_a_file_of_its_own(tmp_path: Path
         ({"DESKYARD_LINK_FILE": "/no/such"}, "DESKYARD_LINK_FILE"),
         ({"DESKYARD_LINK": "x"}, "DESKYARD_MCP_TOKEN"),
         ({"DESKYARD_LINK": "x", "DESKYARD_MCP_TOKEN": TOKEN[1:]}, "DESKYARD_MCP_TOKEN"),
+        ({"DESKYARD_LINK": "x", "DESKYARD_MCP_TOKEN": TOKEN, "DESKYARD_MCP_ASK": "act,fly"}, "DESKYARD_MCP_ASK"),
     ],
 )
 def test_what_is_missing_is_named(told: dict[str, str], field: str) -> None:
