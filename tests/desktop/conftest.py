@@ -34,7 +34,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 @pytest.fixture
 def owner(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Owner:
     """Who has the keys; the desktops of the lab have none yet."""
-    desktops = [one.name for one in lab.plan.desktops]
+    desktops = [desktop.name for desktop in lab.plan.desktops]
     if any((lab.root(desktop) / key_file.PATH.lstrip("/")).exists() for desktop in desktops):
         key_delivery.deliver(lab.plan, {desktop: {} for desktop in desktops})
     (lab.link.folder / key_delivery.MARK).unlink(missing_ok=True)
