@@ -8,12 +8,14 @@ import io
 from collections.abc import Iterator
 from typing import Any, get_args
 
+import anthropic
 import openai
 import pytest
 from anthropic.types.beta import BetaComputerMemberName, BetaComputerToolUseBlock, BetaToolResultBlockParam
 from anthropic.types.beta.beta_tool_result_block_param import Content
 from deskyard_sdk import Desktop, DesktopError
 from deskyard_sdk.drivers import Anthropic, Gemini, OpenAI
+from deskyard_sdk.drivers.toolset import toolset
 from openai.lib.computer import ComputerToolset
 from openai.types.responses import ResponseComputerToolCall
 from openai.types.responses.response_input_item_param import ComputerCallOutput
@@ -222,16 +224,58 @@ def test_openai_is_answered_with_the_picture_and_the_reason_of_a_refusal(desktop
     assert driver.answer(computer_call({"type": "screenshot"}))[1:] == []
 
 
+def message(*content: dict[str, Any], stop: str = "tool_use") -> dict[str, Any]:
+    """An answer of Anthropic's API."""
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    named = {"id": "msg_1", "type": "message", "role": "assistant", "model": "any", "stop_sequence": None}
+    return {**named, "content": list(content), "stop_reason": stop, "usage": usage}
+
+
+def test_anthropics_own_loop_takes_the_driver(service: Service, desktop: Desktop, recorder: Recorder) -> None:
+    x, y = place(recorder, service, 20, 20)
+    calls = {
+        "left_click": {"coordinate": [x, y]},
+        "type": {"text": "Grüße"},
+        "cursor_position": {},
+        "screenshot": {},
+        "mouse_move": {"coordinate": [WIDTH, 0]},
+    }
+    used = [
+        {"type": "tool_use", "id": f"toolu_{name}", "name": name, "toolset_name": "computer", "input": given}
+        for name, given in calls.items()
+    ]
+    end = message({"type": "text", "text": "It is done."}, stop="end_turn")
+    tools = [toolset(Anthropic(desktop), confirm=lambda context: True)]
+    with scripted(message(*used), end) as (url, asked):
+        client = anthropic.Anthropic(base_url=url, api_key="secret", max_retries=0)
+        task: Any = [{"role": "user", "content": "Write"}]
+        runner = client.beta.messages.tool_runner(max_tokens=9, model="any", messages=task, tools=tools, thread=False)
+        last = runner.until_done()
+    assert last.content[0].type == "text" and last.content[0].text == "It is done."
+    assert asked[0]["tools"] == [{"type": "computer_toolset_20260801"}]
+    results = {result["tool_use_id"]: result for result in asked[1]["messages"][-1]["content"]}
+    assert results["toolu_cursor_position"]["content"][0]["text"] == f"X={x},Y={y}"
+    assert size_of(results["toolu_screenshot"]["content"][0]["source"]["data"]) == (WIDTH, HEIGHT)
+    assert results["toolu_mouse_move"]["is_error"] and f"0 to {WIDTH - 1}" in str(results["toolu_mouse_move"])
+    recorder.until(lambda: recorder.text == "Grüße" and recorder.buttons() == [(1, 20, 20)], "what was asked for")
+
+
+def response(output: dict[str, Any]) -> dict[str, Any]:
+    """An answer of OpenAI's API."""
+    named = {"id": "resp_1", "object": "response", "created_at": 1, "model": "any", "status": "completed"}
+    return {**named, "parallel_tool_calls": False, "tool_choice": "auto", "tools": [], "output": [output]}
+
+
 def test_openais_own_loop_takes_the_driver(service: Service, desktop: Desktop, recorder: Recorder) -> None:
     x, y = place(recorder, service, 20, 20)
     calls = computer_call({"type": "click", "button": "left", "x": x, "y": y}, {"type": "type", "text": "Grüße"})
     text = {"type": "output_text", "text": "It is done.", "annotations": []}
-    message = {"type": "message", "id": "m_1", "role": "assistant", "status": "completed", "content": [text]}
-    with scripted({"output": [calls]}, {"output": [message]}) as (url, asked):
+    end = {"type": "message", "id": "m_1", "role": "assistant", "status": "completed", "content": [text]}
+    with scripted(response(calls), response(end)) as (url, asked):
         client = openai.OpenAI(base_url=url, api_key="secret", max_retries=0)
         driver: Any = OpenAI(desktop)
-        response = ComputerToolset(driver).run(client, {"model": "any", "input": "Write"})
-    assert response.output_text == "It is done."
+        said = ComputerToolset(driver).run(client, {"model": "any", "input": "Write"})
+    assert said.output_text == "It is done."
     shown_by(asked[1]["input"][-1])
     recorder.until(lambda: recorder.text == "Grüße" and recorder.buttons() == [(1, 20, 20)], "what was asked for")
 

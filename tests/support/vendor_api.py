@@ -7,18 +7,6 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-# The fields of OpenAI's response that do not matter here.
-RESPONSE = {
-    "id": "resp_1",
-    "object": "response",
-    "created_at": 1,
-    "model": "any",
-    "status": "completed",
-    "parallel_tool_calls": False,
-    "tool_choice": "auto",
-    "tools": [],
-}
-
 
 class Api(BaseHTTPRequestHandler):
     """Answers JSON with JSON."""
@@ -62,7 +50,7 @@ def scripted(*answers: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, Any
     class Scripted(Api):
         def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
             requests.append(asked)
-            return RESPONSE | left.pop(0)
+            return left.pop(0)
 
     with served(Scripted) as url:
         yield url, requests

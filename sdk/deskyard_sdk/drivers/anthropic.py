@@ -47,12 +47,13 @@ class AsyncAnthropic(AsyncDriver):
         if call.get("toolset_name"):
             result["toolset_name"] = call["toolset_name"]
         try:
-            content = await self._content(call)
+            content = await self.content(call)
         except DesktopError as error:
             return result | {"is_error": True, "content": [{"type": "text", "text": explained(error)}]}
         return result | {"content": content}
 
-    async def _content(self, call: Mapping[str, Any]) -> list[dict[str, Any]]:
+    async def content(self, call: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """What a result holds; raises `DesktopError` for what is refused."""
         whole = call["name"] == TOOL and not call.get("toolset_name")
         fields = Fields(call.get("input") or {})
         action = fields.text("action") if whole else str(call["name"])
@@ -156,4 +157,5 @@ class Anthropic:
 
     tool = waits(AsyncAnthropic.tool)
     run = waits(AsyncAnthropic.run)
+    content = waits(AsyncAnthropic.content)
     picture = waits(AsyncAnthropic.picture)

@@ -212,7 +212,9 @@ def test_a_secrets_file_is_its_owners_alone(tmp_path: Path, mode: int, content: 
         read({"DESKYARD_LINK_FILE": str(file)}, http=False)
 
 
-@pytest.mark.parametrize(("package", "known"), [("deskyard_sdk", {"httpx", "websockets"}), ("deskyard_mcp", None)])
+@pytest.mark.parametrize(
+    ("package", "known"), [("deskyard_sdk", {"httpx", "websockets", "anthropic"}), ("deskyard_mcp", None)]
+)
 def test_a_package_for_programs_stands_on_nothing_of_ours_but_the_sdk(package: str, known: set[str] | None) -> None:
     modules = list((SDK / package).rglob("*.py"))
     roots = {name.split(".")[0] for path in modules for name in imported(ast.parse(path.read_text()))}
