@@ -17,6 +17,7 @@ from deskyard.engine import leftovers, on_proxmox, running
 from deskyard.engine import stack as pulumi_stack
 from deskyard.engine.backend import backend_of
 from deskyard.engine.change import Change, clean
+from deskyard.engine.silent_stack import SilentStack
 from deskyard.engine.stack import WorkspaceStack, _clear_errors, _stale
 from deskyard.errors import ConfigError, SiteError
 from deskyard.model.site import Site
@@ -205,7 +206,7 @@ def test_a_stack_asks_once_whom_its_plugin_trusts(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(pulumi_stack, "_home", lambda: tmp_path)
     monkeypatch.setattr(pulumi_stack, "_command", lambda: None)
     monkeypatch.setattr(automation, "LocalWorkspace", open_workspace)
-    monkeypatch.setattr(automation.Stack, "select", unknown)
+    monkeypatch.setattr(SilentStack, "select", unknown)
     stack = WorkspaceStack("lab")
     assert not stack.exists()
     assert not stack.exists()
