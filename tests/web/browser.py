@@ -11,7 +11,7 @@ from selenium.webdriver.support.select import Select
 
 from tests.web.stand_in import COOKIE, StandIn
 
-SECONDS = 20.0
+SECONDS = 60.0
 # Chromium writes each answer that is an error to its console: those are the API's refusals, which tests ask for.
 EXPECTED = "Failed to load resource"
 

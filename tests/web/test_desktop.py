@@ -86,7 +86,13 @@ def test_a_desktop_is_stopped_and_started(browser: Browser, estate: Estate, serv
     estate.fill(workspaces=1, desktops=1)
     browser.open(PAGE)
     browser.click("Stop")
+    browser.sees("Programs that run on it end")
+    assert server.asked("POST", f"/api/desktops/{DESK}/stop") == [], (
+        "nothing is stopped before it is said what that means"
+    )
+    browser.find("dialog .primary").click()
     browser.sees("stop: place 1 in the queue")
+    assert server.asked("POST", f"/api/desktops/{DESK}/stop") == [{"force": False}]
     estate.advance(next(iter(estate.operations)), state="done", endedAt=ago())
     estate.change(DESK, state="stopped", wanted="off")
     browser.click("Start")

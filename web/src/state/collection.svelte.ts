@@ -3,18 +3,25 @@ interface Identified {
 }
 
 /**
- * Things keyed by their id, of which the newest word counts.
+ * Things keyed by their id, of which the newest word counts; what decides the order of a thing never changes.
  *
- * Many changes in one frame are one change for the pages: thousands of rows stay cheap.
+ * Many changes in one frame are one change for the pages, and a change of what is known sorts nothing anew: thousands of
+ * rows stay cheap.
  */
 export class Collection<T extends Identified> {
   readonly #items = new Map<string, T>();
   readonly #touched = new Map<string, number>();
+  readonly #added = new Set<string>();
   #version = $state(0);
   #pending = false;
-  #sorted: T[] | null = null;
+  #stale = false;
+  #sorted: T[] = [];
 
-  constructor(readonly order: (left: T, right: T) => number) {}
+  /** With `most`, what was told of longest ago is forgotten: a page may be open for weeks. */
+  constructor(
+    readonly order: (left: T, right: T) => number,
+    readonly most = Infinity,
+  ) {}
 
   get(id: string): T | undefined {
     this.#watch();
@@ -29,14 +36,15 @@ export class Collection<T extends Identified> {
   /** All of them in their order. */
   all(): T[] {
     this.#watch();
-    this.#sorted ??= [...this.#items.values()].sort(this.order);
+    if (this.#stale) this.#arrange();
     return this.#sorted;
   }
 
   /** What an event tells: always newer than any list. */
   put(item: T): void {
     this.#touched.set(item.id, performance.now());
-    this.#items.set(item.id, item);
+    this.#set(item);
+    if (this.#items.size > this.most) this.#forgetOldest();
     this.#changed();
   }
 
@@ -48,7 +56,7 @@ export class Collection<T extends Identified> {
   /** What a list tells that was asked for at `since`; an event that came meanwhile is newer. */
   merge(items: T[], since: number): void {
     for (const item of items) {
-      if ((this.#touched.get(item.id) ?? 0) < since) this.#items.set(item.id, item);
+      if ((this.#touched.get(item.id) ?? 0) < since) this.#set(item);
     }
     this.#changed();
   }
@@ -61,10 +69,25 @@ export class Collection<T extends Identified> {
     this.#changed();
   }
 
-  clear(): void {
-    this.#items.clear();
-    this.#touched.clear();
-    this.#changed();
+  #set(item: T): void {
+    if (!this.#items.has(item.id)) this.#added.add(item.id);
+    else if (this.most < Infinity) this.#items.delete(item.id);
+    this.#items.set(item.id, item);
+  }
+
+  #forgetOldest(): void {
+    const [oldest] = this.#items.keys();
+    if (oldest === undefined) return;
+    this.#items.delete(oldest);
+    this.#touched.delete(oldest);
+  }
+
+  #arrange(): void {
+    const kept = this.#sorted.flatMap(({ id }) => (this.#added.has(id) ? [] : (this.#items.get(id) ?? [])));
+    const added = [...this.#added].flatMap((id) => this.#items.get(id) ?? []);
+    this.#sorted = added.length ? [...kept, ...added].sort(this.order) : kept;
+    this.#added.clear();
+    this.#stale = false;
   }
 
   #watch(): void {
@@ -72,7 +95,7 @@ export class Collection<T extends Identified> {
   }
 
   #changed(): void {
-    this.#sorted = null;
+    this.#stale = true;
     if (this.#pending) return;
     this.#pending = true;
     requestAnimationFrame(() => {

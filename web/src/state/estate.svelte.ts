@@ -6,6 +6,7 @@ import { byText, Collection } from "./collection.svelte";
 import { connection } from "./connection.svelte";
 
 const PAGE = 500;
+const KEPT = 5000;
 
 type Told<T> = T & { gone?: boolean };
 
@@ -14,8 +15,8 @@ class Estate {
     (left, right) => byText(left.workspaceId, right.workspaceId) || byText(left.name, right.name),
   );
   readonly workspaces = new Collection<Workspace>((left, right) => byText(left.name, right.name));
-  readonly operations = new Collection<Operation>((left, right) => byText(right.createdAt, left.createdAt));
-  readonly messages = new Collection<Message>((left, right) => byText(left.at, right.at) || byText(left.id, right.id));
+  readonly operations = new Collection<Operation>((left, right) => byText(right.createdAt, left.createdAt), KEPT);
+  readonly messages = new Collection<Message>((left, right) => byText(left.at, right.at) || byText(left.id, right.id), KEPT);
   loaded = $state(false);
   total = $state(0);
   problem = $state.raw<ProblemDetails | null>(null);
