@@ -32,4 +32,4 @@ def test_signing_out_ends_at_the_sign_in_page(browser: Browser) -> None:
     browser.open("/settings")
     browser.click("Sign out")
     browser.sees("Use my passkey")
-    assert browser.path() == "/sign-in"
+    browser.wait("no way back to that page", lambda: browser.path() == "/sign-in")

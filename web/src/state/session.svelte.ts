@@ -8,6 +8,8 @@ class SessionState {
   known = $state(false);
   problem = $state.raw<ProblemDetails | null>(null);
 
+  #leaving = false;
+
   async load(): Promise<void> {
     this.problem = null;
     try {
@@ -20,12 +22,15 @@ class SessionState {
 
   async signOut(): Promise<void> {
     await post("/api/sign-out");
+    this.#leaving = true;
     // A new document: nothing of the person stays in memory.
     location.assign("/sign-in");
   }
 
   /** Ask for a passkey, and come back to this page after it. */
   askForSignIn(): void {
+    // What was asked before the end of the session is refused now: that leads nowhere.
+    if (this.#leaving) return;
     this.me = null;
     if (router.path === "/sign-in" || router.path === "/enrol") return;
     const here = router.url.pathname + router.url.search;
