@@ -80,6 +80,9 @@ def test_the_proxy_leads_to_pages_and_api_by_its_name_alone(site: Site) -> None:
     answer, page = site.get("/fleet")
     assert (answer.status, page) == (200, b"<title>pages</title>")
     assert "max-age" in (answer.headers["strict-transport-security"] or "")
+    zipped, _ = site.get("/fleet", **{"Accept-Encoding": "gzip"})
+    assert zipped.headers["content-encoding"] == "gzip"
+    assert site.get("/version", **{"Accept-Encoding": "gzip"})[0].headers["content-encoding"] is None
     assert site.get("/fleet", host="other.localhost")[0].status == 421
     assert site.get("/api/desktops")[0].status == 401
 

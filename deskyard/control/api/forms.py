@@ -189,6 +189,16 @@ class Message(Form):
     problem: Trouble | None
 
 
+class TierChoice(Form):
+    """A size that a desktop of the workspace may have."""
+
+    name: str
+    vcpus: int
+    memory_gib: float
+    disk_gib: int
+    home_gib: int
+
+
 class Workspace(Form):
     """A workspace as it is declared, and as it was seen last."""
 
@@ -200,7 +210,7 @@ class Workspace(Form):
     egress: str
     egress_allow: list[str]
     image: str
-    tiers: list[dict[str, Any]]
+    tiers: list[TierChoice]
     keys: list[str]
     desktops: int
     problem: Trouble | None

@@ -16,6 +16,7 @@ from deskyard.declaration.declaration import Declared
 from deskyard.engine.backend import machines_of
 from deskyard.errors import DeskyardError
 from deskyard.life import events
+from deskyard.model.tier import Tier
 from deskyard.plan.power import Stage
 from deskyard.plan.workspace import WorkspacePlan
 
@@ -87,7 +88,6 @@ class Observer:
 def write_declared(link: Link, declared: Declared) -> None:
     """Write down a workspace and its desktops as they are declared."""
     workspace, plan = declared.workspace, declared.plan
-    tiers = {desktop.tier: {"name": desktop.tier, **desktop.caps.model_dump(mode="json")} for desktop in plan.desktops}
     values: dict[str, Any] = {
         "id": plan.name,
         "site": plan.site,
@@ -95,7 +95,7 @@ def write_declared(link: Link, declared: Declared) -> None:
         "egress": workspace.egress,
         "egress_allow": list(workspace.egress_allow),
         "image": workspace.image,
-        "tiers": Jsonb(list(tiers.values())),
+        "tiers": Jsonb([_size(name, tier) for name, tier in declared.site.all_tiers().items()]),
         "keys": sorted(workspace.keys or {}),
     }
     with link.transaction():
@@ -156,6 +156,16 @@ def write_state(link: Link, plan: WorkspacePlan) -> None:
     else:
         state = "ready" if states <= {Stage.READY, Stage.STOPPED, Stage.PAUSED} else "not ready"
     link.execute("update workspace set state = %s, seen_at = now() where id = %s", [state, plan.name])
+
+
+def _size(name: str, tier: Tier) -> dict[str, Any]:
+    return {
+        "name": name,
+        "vcpus": tier.vcpus,
+        "memory_gib": tier.memory_mib / 1024,
+        "disk_gib": tier.disk_gib,
+        "home_gib": tier.home_gib,
+    }
 
 
 def _upsert(link: Link, table: str, values: dict[str, Any]) -> None:

@@ -1,0 +1,79 @@
+"""The observer: what is declared is in the tables, also when it changes, breaks or goes."""
+
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+
+from deskyard.control.jobs.observer import Observer, write_event
+from deskyard.control.store.cluster import WORKER
+from deskyard.life.events import Event
+from deskyard.plan.power import Stage
+from tests.control.lab import Lab
+
+DECLARATION = """config:
+  deskyard:network: 10.80.1.0/24
+  deskyard:desktops:
+  - name: first
+  - {name: second, tier: pro}
+"""
+
+
+@pytest.fixture
+def stacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DESKYARD_STACKS", str(tmp_path))
+    monkeypatch.setenv("DESKYARD_HOME", str(tmp_path / "home"))
+    # Whoever follows would ask this machine's hypervisor.
+    monkeypatch.setattr(Observer, "_follow", lambda *_: None)
+    (tmp_path / "Pulumi.lab.yaml").write_text(DECLARATION)
+    return tmp_path
+
+
+def test_what_is_declared_is_seen_as_it_changes(mission: Lab, stacks: Path) -> None:
+    observer, path = Observer(mission.url(WORKER)), stacks / "Pulumi.lab.yaml"
+    with psycopg.connect(mission.url(WORKER), autocommit=True, row_factory=dict_row) as link:
+        observer.look(link)
+        rows = link.execute("select name, tier from desktop where gone_at is null order by name").fetchall()
+        assert rows == [{"name": "first", "tier": "free"}, {"name": "second", "tier": "pro"}]
+        path.write_text(DECLARATION.replace("  - {name: second, tier: pro}\n", "").replace("first", "another"))
+        observer.look(link)
+        rows = link.execute("select name from desktop where gone_at is null").fetchall()
+        assert rows == [{"name": "another"}]
+        path.unlink()
+        observer.look(link)
+        assert link.execute("select 1 from workspace where gone_at is null").fetchone() is None
+
+
+def test_a_declaration_that_is_wrong_says_so_and_keeps_what_was_known(mission: Lab, stacks: Path) -> None:
+    observer, path = Observer(mission.url(WORKER)), stacks / "Pulumi.lab.yaml"
+    with psycopg.connect(mission.url(WORKER), autocommit=True, row_factory=dict_row) as link:
+        observer.look(link)
+        path.write_text(DECLARATION.replace("network: 10.80.1.0/24", "network: 8.8.8.0/24"))
+        observer.look(link)
+        found = link.execute("select problem from workspace").fetchone()
+        assert found is not None and "network" in found["problem"]["field"]
+        assert link.execute("select count(*) as count from desktop where gone_at is null").fetchone() == {"count": 2}
+        path.write_text(DECLARATION)
+        observer.look(link)
+        assert link.execute("select problem from workspace").fetchone() == {"problem": None}
+
+
+def test_what_stays_the_same_is_no_event(mission: Lab, stacks: Path) -> None:
+    with psycopg.connect(mission.url(WORKER), autocommit=True, row_factory=dict_row) as link:
+        Observer(mission.url(WORKER)).look(link)
+        event = Event("lab", "first", Stage.READY, 1.0, "desktop")
+        write_event(link, event)
+        before = link.execute("select count(*) as count from event").fetchone()
+        Observer(mission.url(WORKER)).look(link)
+        write_event(link, event)
+        assert link.execute("select count(*) as count from event").fetchone() == before
+
+
+def test_every_tier_that_can_be_chosen_is_offered(mission: Lab, stacks: Path) -> None:
+    with psycopg.connect(mission.url(WORKER), autocommit=True, row_factory=dict_row) as link:
+        Observer(mission.url(WORKER)).look(link)
+    with mission.client(mission.key("read")) as client:
+        tiers = client.get("/api/workspaces/lab").json()["tiers"]
+    assert tiers[0] == {"name": "free", "vcpus": 2, "memoryGib": 4.0, "diskGib": 20, "homeGib": 10}
+    assert [tier["name"] for tier in tiers] == ["free", "pro", "max"]
