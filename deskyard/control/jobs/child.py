@@ -52,21 +52,20 @@ def _power(verb: str) -> Job:
 
 def _create(wanted: Mapping[str, Any]) -> dict[str, Any]:
     from deskyard.declaration import declaration
-    from deskyard.declaration.desktop_list import declare
+    from deskyard.declaration.desktop_list import declare, undeclare
     from deskyard.errors import ConfigError
     from deskyard.workspace import workspace
 
     name, entry = wanted["workspace"], wanted["input"]
     fields = {key: entry[key] for key in ("name", "tier", "image", "keys") if entry.get(key)}
     path = declaration.stack_file(name)
-    before = path.read_bytes()
     added = declare(path, fields)
     try:
         state = workspace.up(name, on_route=_answers)
     except ConfigError:
-        # Refused before anything was touched: the declaration is as it was.
-        if added and path.exists():
-            path.write_bytes(before)
+        # Refused before anything was touched: the declaration gets its line back out.
+        if added:
+            undeclare(path, fields["name"])
         raise
     return {"result": {"desktop": wanted["desktop"], "ready": state["ready"]}}
 

@@ -1,0 +1,72 @@
+"""What a child does with a declaration: the line of a desktop that is refused is taken out again."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deskyard.control.jobs.child import JOBS
+from deskyard.errors import ConfigError, SiteError
+from deskyard.workspace import workspace
+
+DECLARATION = """config:
+  deskyard:network: 10.80.1.0/24   # ours
+  deskyard:desktops:
+  - name: first
+"""
+WANTED = {"workspace": "lab", "desktop": "lab.second", "input": {"name": "second", "tier": "pro", "keys": []}}
+
+
+@pytest.fixture
+def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DESKYARD_STACKS", str(tmp_path))
+    monkeypatch.setenv("DESKYARD_HOME", str(tmp_path / "home"))
+    path = tmp_path / "Pulumi.lab.yaml"
+    path.write_text(DECLARATION)
+    return path
+
+
+def up(monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> list[Any]:
+    """Stand in for the engine; what it was asked to remove."""
+    removed: list[Any] = []
+
+    def run(_: str, *, remove: Any = (), on_route: Any = None) -> dict[str, Any]:
+        removed.extend(remove)
+        if error is not None:
+            raise error
+        return {"ready": True}
+
+    monkeypatch.setattr(workspace, "up", run)
+    return removed
+
+
+def test_a_desktop_is_declared_and_brought_up(stack: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    up(monkeypatch)
+    assert JOBS["desktop.create"](WANTED) == {"result": {"desktop": "lab.second", "ready": True}}
+    assert stack.read_text() == DECLARATION + "  - {name: second, tier: pro}\n"
+
+
+def test_a_desktop_that_is_refused_is_not_declared(stack: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    up(monkeypatch, ConfigError("quotas.desktops", 3, "is more than the site grants", "ask for fewer"))
+    with pytest.raises(ConfigError, match="more than the site grants"):
+        JOBS["desktop.create"](WANTED)
+    assert stack.read_text() == DECLARATION
+
+
+def test_a_desktop_that_broke_off_stays_declared_for_the_next_try(stack: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    up(monkeypatch, SiteError("machine", "second", "did not start", "try again"))
+    with pytest.raises(SiteError):
+        JOBS["desktop.create"](WANTED)
+    up(monkeypatch)
+    assert JOBS["desktop.create"](WANTED)
+    assert stack.read_text().count("second") == 1
+
+
+def test_a_desktop_that_is_destroyed_is_removed_by_its_name(stack: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    removed = up(monkeypatch)
+    JOBS["desktop.create"](WANTED)
+    assert JOBS["desktop.destroy"](WANTED) == {"result": {"desktop": "lab.second"}}
+    assert (removed, stack.read_text()) == (["second"], DECLARATION)
+    # What was killed behind the edit is done again.
+    JOBS["desktop.destroy"](WANTED)
+    assert removed == ["second", "second"]
