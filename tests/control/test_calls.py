@@ -117,6 +117,7 @@ def test_the_same_request_sent_again_is_done_once(mission: Lab, owner: httpx.Cli
         ({"workspaceId": "lab"}, "name"),
         ({"name": "good", "workspaceId": "absent"}, "workspaceId"),
         ({"name": "first", "workspaceId": "lab"}, "name"),
+        ({"name": "good", "workspaceId": "lab", "firstTask": ""}, "firstTask"),
     ],
 )
 def test_a_desktop_that_cannot_be_is_refused_by_its_field(
@@ -127,6 +128,11 @@ def test_a_desktop_that_cannot_be_is_refused_by_its_field(
     assert answer.status_code in (404, 409, 422), answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.json()["field"] == field and answer.json()["remedy"]
+
+
+def test_a_state_that_is_none_is_refused_by_its_name(owner: httpx.Client) -> None:
+    answer = owner.get("/api/desktops?state=")
+    assert (answer.status_code, answer.json()["field"]) == (422, "state")
 
 
 def test_a_body_that_says_no_length_is_not_read_without_end(owner: httpx.Client) -> None:
@@ -169,4 +175,6 @@ def test_every_answer_keeps_browsers_from_what_they_need_not_do(owner: httpx.Cli
 def test_the_api_describes_itself_as_openapi_3_1(owner: httpx.Client) -> None:
     found = owner.get("/api/openapi.json").json()
     assert found["openapi"].startswith("3.1")
+    refused = found["paths"]["/api/desktops"]["post"]["responses"]["4XX"]["content"]
+    assert set(refused["application/problem+json"]["schema"]["properties"]) >= {"field", "value", "reason", "remedy"}
     assert {"/api/desktops", "/api/desktops/{id}/chat", "/api/operations/{id}"} <= set(found["paths"])

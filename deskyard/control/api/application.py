@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
+from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -18,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from deskyard.control.api import chat, desktops, meta, operations, pages, people, problem, settings, workspaces
 from deskyard.control.api.caller import Link
 from deskyard.control.api.feed import Feed
+from deskyard.control.api.forms import ProblemDetails
 from deskyard.control.api.pages import Pages
 from deskyard.control.people.passkeys import Passkeys
 from deskyard.errors import DeskyardError
@@ -31,6 +33,8 @@ POLICY = (
     "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'"
 )
+_FORM = {"schema": ProblemDetails.model_json_schema()}
+PROBLEM: dict[str, Any] = {"description": "A problem", "content": {problem.MEDIA_TYPE: _FORM}}
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -44,9 +48,14 @@ HEADERS = {
 def create(url: str, origin: str, files: Pages) -> FastAPI:
     """The application on a database, for pages of one origin."""
     app = FastAPI(
-        title=TITLE, version=_release(), lifespan=_lifespan(url), openapi_url="/api/openapi.json", docs_url=None,
+        title=TITLE,
+        version=_release(),
+        lifespan=_lifespan(url),
+        openapi_url="/api/openapi.json",
+        docs_url=None,
         redoc_url=None,
-    )  # fmt: skip
+        responses=dict.fromkeys(("4XX", "5XX"), PROBLEM),
+    )
     app.state.origin, app.state.pages, app.state.passkeys = origin, files, Passkeys(origin)
     app.add_exception_handler(DeskyardError, problem.refused)
     app.add_exception_handler(RequestValidationError, problem.invalid)

@@ -11,6 +11,7 @@ from deskyard.control.api.caller import Caller, Connection, Link, Row, may
 from deskyard.control.api.chat import send, store
 from deskyard.control.api.forms import (
     Desktop,
+    DesktopState,
     Destroy,
     Force,
     NewDesktop,
@@ -52,8 +53,8 @@ async def listing(
     link: Connection,
     who: Reader,
     workspace: str | None = None,
-    state: str | None = None,
-    tier: str | None = None,
+    state: DesktopState | None = None,
+    tier: Annotated[str | None, Query(max_length=40)] = None,
     q: Annotated[str | None, Query(max_length=80)] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     after: str | None = None,

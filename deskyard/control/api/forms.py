@@ -50,6 +50,20 @@ class Trouble(Form):
     remedy: str
 
 
+class ProblemDetails(Form):
+    """What is refused or went wrong, as RFC 9457 has it, with the four parts of every Deskyard error."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    field: str
+    value: str
+    reason: str
+    remedy: str
+    request_id: str
+
+
 class Operation(Form):
     """Long work, from the request to its end."""
 
@@ -106,7 +120,9 @@ class NewDesktop(Form):
     tier: str = Field("free", max_length=40)
     image: DnsLabel | None = Field(None, description="Another image than the workspace's.")
     keys: list[DnsLabel] = Field([], max_length=32, description="Names of keys of the workspace that it gets.")
-    first_task: str | None = Field(None, max_length=100_000, description="What its agent is to do once it is ready.")
+    first_task: str | None = Field(
+        None, min_length=1, max_length=100_000, description="What its agent is to do once it is ready."
+    )
 
 
 class Force(Form):

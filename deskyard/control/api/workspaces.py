@@ -46,7 +46,11 @@ async def act(
     return await accepted(request, response, link, before)
 
 
-@router.post("/fleet/actions")
+@router.post(
+    "/fleet/actions",
+    status_code=HTTPStatus.ACCEPTED,
+    responses={200: {"model": FleetAnswer, "description": "What a dry run found"}},
+)
 async def fleet(response: Response, link: Connection, who: Writer, once: Once, wanted: FleetAction) -> FleetAnswer:
     """Do the same with all desktops of a selection, if they are as many as the caller saw."""
     condition, values = where(who, wanted.selector)
@@ -54,6 +58,7 @@ async def fleet(response: Response, link: Connection, who: Writer, once: Once, w
     found = await rows.rows(link, query, values)
     ids = [record["id"] for record in found]
     if wanted.dry_run:
+        response.status_code = HTTPStatus.OK
         return FleetAnswer(count=len(ids), desktops=ids, operations=[])
     if len(ids) != wanted.expected_count:
         reason = f"is not what there is: {len(ids)} desktops"
@@ -65,5 +70,4 @@ async def fleet(response: Response, link: Connection, who: Writer, once: Once, w
         before = await known(link, who, part)
         kind = f"desktop.{wanted.action}"
         operations.append(before or await admit(link, who, part, Wanted(kind, record["workspace_id"], record["id"])))
-    response.status_code = HTTPStatus.ACCEPTED
     return FleetAnswer(count=len(ids), desktops=ids, operations=operations)
