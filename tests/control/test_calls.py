@@ -1,5 +1,6 @@
 """The API as programs call it."""
 
+import base64
 import contextlib
 
 import httpx
@@ -133,6 +134,14 @@ def test_a_desktop_that_cannot_be_is_refused_by_its_field(
 def test_a_state_that_is_none_is_refused_by_its_name(owner: httpx.Client) -> None:
     answer = owner.get("/api/desktops?state=")
     assert (answer.status_code, answer.json()["field"]) == (422, "state")
+
+
+def test_what_no_text_can_hold_is_refused(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "first")
+    assert owner.get("/api/desktops", params={"q": "a\0b"}).status_code == 422
+    assert owner.post("/api/desktops/lab.first/chat", json={"message": "a\0b"}).status_code == 422
+    cursor = base64.urlsafe_b64encode(b'["yesterday-ish", "op_1"]').decode()
+    assert owner.get("/api/operations", params={"after": cursor}).status_code == 422
 
 
 def test_a_body_that_says_no_length_is_not_read_without_end(owner: httpx.Client) -> None:

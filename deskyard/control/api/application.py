@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
 from typing import Any
 
+import psycopg
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from psycopg.rows import dict_row
@@ -60,6 +61,7 @@ def create(url: str, origin: str, files: Pages) -> FastAPI:
     app.add_exception_handler(DeskyardError, problem.refused)
     app.add_exception_handler(RequestValidationError, problem.invalid)
     app.add_exception_handler(HTTPException, problem.plain)
+    app.add_exception_handler(psycopg.DataError, problem.no_text)
     app.add_exception_handler(Exception, problem.broken)
     for module in (desktops, workspaces, operations, chat, people, settings, meta, pages):
         app.include_router(module.router)

@@ -61,6 +61,12 @@ async def invalid(_: Request, error: Exception) -> JSONResponse:
     return answer(HTTPStatus.UNPROCESSABLE_ENTITY, problem)
 
 
+async def no_text(_: Request, error: Exception) -> JSONResponse:
+    """The answer to what no column can hold, such as a NUL or a time that is none; it is not repeated."""
+    problem = DeskyardError("request", None, "holds what is no text or time here", "send it without control characters")
+    return answer(HTTPStatus.UNPROCESSABLE_ENTITY, problem)
+
+
 async def plain(_: Request, error: Exception) -> JSONResponse:
     """The answer to what the framework refuses: no such path or method."""
     assert isinstance(error, HTTPException)
