@@ -40,8 +40,8 @@ LONGEST = (
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Two for each processor: many a test waits for what a firewall drops, for a clock, or for a machine to boot."""
-    return 2 * len(os.sched_getaffinity(0))
+    """Three for two processors: many a test waits for what a firewall drops, for a clock, or for a machine to boot."""
+    return max(1, 3 * len(os.sched_getaffinity(0)) // 2)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
