@@ -51,6 +51,16 @@ def test_what_an_operation_says_is_kept_line_by_line(mission: Lab, owner: httpx.
     assert owner.get(f"/api/operations/{operation}/log?after=1").json()["items"] == []
 
 
+def test_operations_are_listed_part_by_part_the_newest_first(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "first")
+    operations = [want(owner, "lab.first") for _ in range(3)]
+    first = owner.get("/api/operations?limit=2&desktop=lab.first").json()
+    second = owner.get("/api/operations", params={"limit": 2, "after": first["nextCursor"]}).json()
+    listed = [operation["id"] for operation in (*first["items"], *second["items"])]
+    assert (listed, second["nextCursor"]) == (operations[::-1], None)
+    mission.state(operations[-1], "done")
+
+
 def test_a_failure_tells_what_was_wrong_and_can_be_tried_again(mission: Lab, owner: httpx.Client) -> None:
     mission.declare("lab", "fails")
     operation = want(owner, "lab.fails")

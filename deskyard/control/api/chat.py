@@ -77,27 +77,23 @@ async def listing(
     after: str | None = None,
 ) -> Page[Conversation]:
     """List conversations, the last first; `q` looks for words in what was said."""
-    parts, values = ["true"], list[object]()
-    for part, value in (
-        ("split_part(c.desktop_id, '.', 1) = any(%s)", who.bounds),
-        ("c.desktop_id = %s", desktop),
+    condition, values = rows.conditions(
         (
-            "exists (select from message m where m.conversation_id = c.id and"
-            " m.words @@ websearch_to_tsquery('simple', %s))",
-            q or None,
-        ),
-    ):
-        if value is not None:
-            parts.append(part)
-            values.append(value)
+            ("split_part(c.desktop_id, '.', 1) = any(%s)", who.bounds),
+            ("c.desktop_id = %s", desktop),
+            (
+                "exists (select from message m where m.conversation_id = c.id and"
+                " m.words @@ websearch_to_tsquery('simple', %s))",
+                q or None,
+            ),
+        )
+    )
     if (start := rows.place(after, 2)) is not None:
-        parts.append("(c.last_at, c.id) < (%s::timestamptz, %s)")
-        values += start
-    query = f"{rows.CONVERSATION} where {' and '.join(parts)} order by c.last_at desc, c.id desc limit %s"
-    found = await rows.rows(link, query, [*values, limit + 1])
-    last = found[limit - 1] if len(found) > limit else None
+        condition, values = f"{condition} and (c.last_at, c.id) < (%s::timestamptz, %s)", [*values, *start]
+    query = f"{rows.CONVERSATION} where {condition} order by c.last_at desc, c.id desc"
+    found, last = await rows.part(link, query, values, limit)
     return Page(
-        items=[rows.conversation(record) for record in found[:limit]],
+        items=[rows.conversation(record) for record in found],
         next_cursor=rows.cursor(last["last_at"].isoformat(), last["id"]) if last else None,
     )
 
@@ -114,11 +110,10 @@ async def messages(
     await _require(link, who, id)
     start = rows.place(after, 1)
     number = int(start[0]) if start is not None and start[0].isdigit() else 0
-    query = "select * from message where conversation_id = %s and number > %s order by number limit %s"
-    found = await rows.rows(link, query, [id, number, limit + 1])
-    last = found[limit - 1] if len(found) > limit else None
+    query = "select * from message where conversation_id = %s and number > %s order by number"
+    found, last = await rows.part(link, query, [id, number], limit)
     return Page(
-        items=[rows.message(record) for record in found[:limit]],
+        items=[rows.message(record) for record in found],
         next_cursor=rows.cursor(str(last["number"])) if last else None,
     )
 

@@ -33,19 +33,17 @@ Writer = Annotated[Caller, Depends(may(WRITE))]
 
 def where(who: Caller, chosen: Selector) -> tuple[str, list[Any]]:
     """The condition of a selection, within the caller's bounds."""
-    parts, values = ["d.gone_at is null"], list[Any]()
-    for part, value in (
-        ("d.workspace_id = any(%s)", who.bounds),
-        ("d.workspace_id = %s", chosen.workspace),
-        ("d.state = %s", chosen.state),
-        ("d.tier = %s", chosen.tier),
-        ("position(lower(%s) in d.id) > 0", chosen.q),
-        ("d.id = any(%s)", chosen.ids),
-    ):
-        if value is not None:
-            parts.append(part)
-            values.append(value)
-    return " and ".join(parts), values
+    condition, values = rows.conditions(
+        (
+            ("d.workspace_id = any(%s)", who.bounds),
+            ("d.workspace_id = %s", chosen.workspace),
+            ("d.state = %s", chosen.state),
+            ("d.tier = %s", chosen.tier),
+            ("position(lower(%s) in d.id) > 0", chosen.q),
+            ("d.id = any(%s)", chosen.ids),
+        )
+    )
+    return f"d.gone_at is null and {condition}", values
 
 
 @router.get("/desktops")
@@ -65,11 +63,10 @@ async def listing(
     count = await rows.row(link, f"select count(*) as total from desktop d where {condition}", values)
     if (start := rows.place(after, 2)) is not None:
         condition, values = f"{condition} and (d.workspace_id, d.name) > (%s, %s)", [*values, *start]
-    query = f"{rows.DESKTOP} where {condition} order by d.workspace_id, d.name limit %s"
-    found = await rows.rows(link, query, [*values, limit + 1])
-    last = found[limit - 1] if len(found) > limit else None
+    query = f"{rows.DESKTOP} where {condition} order by d.workspace_id, d.name"
+    found, last = await rows.part(link, query, values, limit)
     return Page(
-        items=await rows.desktops(link, found[:limit]),
+        items=await rows.desktops(link, found),
         next_cursor=rows.cursor(last["workspace_id"], last["name"]) if last else None,
         total=count["total"] if count else 0,
     )

@@ -30,24 +30,20 @@ async def listing(
     after: str | None = None,
 ) -> Page[Operation]:
     """List operations, the newest first."""
-    parts, values = ["true"], list[object]()
-    for part, value in (
-        ("o.workspace_id = any(%s)", who.bounds),
-        ("o.state = %s", state),
-        ("o.workspace_id = %s", workspace),
-        ("o.desktop_id = %s", desktop),
-    ):
-        if value is not None:
-            parts.append(part)
-            values.append(value)
+    condition, values = rows.conditions(
+        (
+            ("o.workspace_id = any(%s)", who.bounds),
+            ("o.state = %s", state),
+            ("o.workspace_id = %s", workspace),
+            ("o.desktop_id = %s", desktop),
+        )
+    )
     if (start := rows.place(after, 2)) is not None:
-        parts.append("(o.created_at, o.id) < (%s::timestamptz, %s)")
-        values += start
-    query = f"{rows.OPERATION} where {' and '.join(parts)} order by o.created_at desc, o.id desc limit %s"
-    found = await rows.rows(link, query, [*values, limit + 1])
-    last = found[limit - 1] if len(found) > limit else None
+        condition, values = f"{condition} and (o.created_at, o.id) < (%s::timestamptz, %s)", [*values, *start]
+    query = f"{rows.OPERATION} where {condition} order by o.created_at desc, o.id desc"
+    found, last = await rows.part(link, query, values, limit)
     return Page(
-        items=[rows.operation(record) for record in found[:limit]],
+        items=[rows.operation(record) for record in found],
         next_cursor=rows.cursor(last["created_at"].isoformat(), last["id"]) if last else None,
     )
 

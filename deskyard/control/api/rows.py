@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -109,6 +109,18 @@ def log_line(found: Row) -> LogLine:
 def trouble(found: Any) -> Trouble | None:
     """An error that was written down."""
     return Trouble(**found) if found else None
+
+
+def conditions(parts: Iterable[tuple[str, Any]]) -> tuple[str, list[Any]]:
+    """The condition that those parts make whose value is given, and the values."""
+    given = [(part, value) for part, value in parts if value is not None]
+    return " and ".join(part for part, _ in given) or "true", [value for _, value in given]
+
+
+async def part(link: Link, query: str, values: Sequence[Any], limit: int) -> tuple[list[Row], Row | None]:
+    """At most `limit` rows of a query in its order, and the last of them if there are more."""
+    found = await rows(link, f"{query} limit %s", [*values, limit + 1])
+    return found[:limit], found[limit - 1] if len(found) > limit else None
 
 
 def cursor(*parts: str) -> str:

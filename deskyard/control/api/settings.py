@@ -136,11 +136,10 @@ async def audit(
         raise Problem(
             HTTPStatus.UNPROCESSABLE_ENTITY, "after", after, "is no cursor of this list", "send it as it came"
         )
-    query = f"select {chain.COLUMNS} from audit_entry where number < %s order by number desc limit %s"
-    found = await rows.rows(link, query, [int(start[0]) if start else 1 << 62, limit + 1])
-    last = found[limit - 1] if len(found) > limit else None
+    query = f"select {chain.COLUMNS} from audit_entry where number < %s order by number desc"
+    found, last = await rows.part(link, query, [int(start[0]) if start else 1 << 62], limit)
     return Page(
-        items=[AuditEntry(**{**record, "hash": bytes(record["hash"]).hex()}) for record in found[:limit]],
+        items=[AuditEntry(**{**record, "hash": bytes(record["hash"]).hex()}) for record in found],
         next_cursor=rows.cursor(str(last["number"])) if last else None,
     )
 

@@ -22,6 +22,8 @@ OWNER, WEB, WORKER, RECORDER = "mc_owner", "mc_web", "mc_worker", "mc_recorder"
 ROLES = (OWNER, WEB, WORKER, RECORDER)
 START_SECONDS = 60.0
 PROGRAM_SECONDS = 120
+# Nothing of whoever starts it.
+ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
 SETTINGS = {
     "listen_addresses": "''",
     "unix_socket_permissions": "0777",  # who may do what is decided by account
@@ -81,7 +83,7 @@ class Cluster:
             stdout=log,
             stderr=log,
             cwd="/",
-            env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
+            env=ENVIRONMENT,
             start_new_session=True,
             # Ended as it is at any time: whoever comes next would find its files taken.
             preexec_fn=partial(die_with_parent, signal.SIGINT),
@@ -149,7 +151,7 @@ class Cluster:
             capture_output=True,
             text=True,
             cwd="/",
-            env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
+            env=ENVIRONMENT,
             timeout=PROGRAM_SECONDS,
             check=False,
         )
