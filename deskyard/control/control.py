@@ -47,7 +47,7 @@ class Control:
     folder: Folder = field(default_factory=Folder)
 
     def up(self, site: str = "local", port: int = PORT, timings: Timings | None = None) -> dict[str, Any]:
-        """Bring it up, or to what this tree is; the answer holds a one-use link if nobody has a passkey yet."""
+        """Bring it up, or to what this tree is; `link` is a one-use link if nobody has a passkey yet."""
         declared = read_site(site)
         settings = Settings(site, declared.domain, declared.listen, port)
         with step("accounts and folders", timings):
@@ -67,10 +67,14 @@ class Control:
                 tail = self._background().log_tail()
                 self._background().stop()
                 raise HostError("control", str(self.folder.root), f"did not come up:\n{tail}", "see its logs folder")
-        state = self.status()
-        if not self._has_passkeys():
-            state["link"] = self.person(FIRST_PERSON, "admin")["link"]
-        return state
+        return {**self.status(), "link": self.first_link()}
+
+    def first_link(self) -> str | None:
+        """A one-use link that enrols the first person's passkey; None once anybody has a passkey."""
+        with self._database() as link:
+            if link.execute("select 1 from passkey limit 1").fetchone() is not None:
+                return None
+        return str(self.person(FIRST_PERSON, "admin")["link"])
 
     def down(self) -> None:
         """End its processes; what they know stays."""
@@ -153,10 +157,6 @@ class Control:
         if found is None:
             raise HostError("control", str(self.folder.root), "was never up", "run ./inv control.up")
         return found[0]
-
-    def _has_passkeys(self) -> bool:
-        with self._database() as link:
-            return link.execute("select 1 from passkey limit 1").fetchone() is not None
 
     def _background(self) -> Background:
         return Background(SUPERVISOR, self.folder.root)

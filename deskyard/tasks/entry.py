@@ -14,7 +14,7 @@ from deskyard.tasks.check import pytest
 from deskyard.tasks.front import command, show
 
 if TYPE_CHECKING:
-    from deskyard.workspace.demo import Demo
+    from deskyard.control.demo import Demo
 
 YES = "install missing system packages without asking (done by ./inv itself)"
 # The suites in tests/infra run inside guests: `image.build` and the end-to-end tests start them there.
@@ -23,12 +23,12 @@ IN_PARALLEL = ("-n", "auto", "--dist", "worksteal")
 SLOWEST = ("--durations=25", "--durations-min=10")
 
 
-@command(help={"yes": YES, "json": "print JSON"})
-def demo(_: Context, yes: bool = False, json: bool = False) -> None:
-    """From a fresh clone to a desktop in your browser; run again, it changes nothing and grants a new link."""
-    from deskyard.workspace.demo import run_demo
+@command(help={"yes": YES, "plain": "the desktop alone, without Mission Control", "json": "print JSON"})
+def demo(_: Context, yes: bool = False, plain: bool = False, json: bool = False) -> None:
+    """From a fresh clone to a desktop and Mission Control in your browser; run again, it grants a new link."""
+    from deskyard.control.demo import run_demo
 
-    outcome = run_demo()
+    outcome = run_demo(plain)
     show(asdict(outcome), as_json=json, text=_story(outcome))
 
 
@@ -81,8 +81,8 @@ def _story(outcome: Demo) -> str:
 Your desktop (the link works once, until {expires:%H:%M}):
 
   {outcome.link}
-
-The browser will ask whether it trusts the gateway: import {outcome.certificate_authority}
+{_mission_control(outcome)}
+The browser will ask whether it trusts them: import {outcome.certificate_authority}
 as an authority to make it sure, or compare the certificate's issuer.
 
 What took how long:
@@ -92,7 +92,24 @@ Next:
   ./inv workspace.status {NAME}          how it is
   ./inv access.grant {outcome.target}       another link
   ./inv access.list {NAME}               who has a session
-  ./inv workspace.destroy {NAME}         undo all of this"""
+  ./inv workspace.destroy {NAME}         undo all of this{_undo(outcome)}"""
+
+
+def _mission_control(outcome: Demo) -> str:
+    """What the story says of Mission Control; nothing where it was not wanted."""
+    if outcome.problem:
+        return f"\nMission Control is not there: {outcome.problem['reason']}; {outcome.problem['remedy']}\n"
+    if outcome.mission_control is None:
+        return ""
+    link = outcome.mission_control["link"]
+    how = (
+        "enrol your passkey (once, within half an hour), and see that desktop" if link else "sign in with your passkey"
+    )
+    return f"\nMission Control: {how}:\n\n  {link or outcome.mission_control['url']}\n"
+
+
+def _undo(outcome: Demo) -> str:
+    return "\n  ./inv control.down                    and of Mission Control" if outcome.mission_control else ""
 
 
 def add_to(collection: Collection) -> None:

@@ -1,12 +1,11 @@
-"""The demo: workspace `demo` with one desktop, from nothing to a link."""
+"""The demo's workspace: `demo` with one desktop, from nothing."""
 
 import shutil
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from deskyard.access import access
 from deskyard.declaration import declaration
 from deskyard.host import toolchain
 from deskyard.host.facts import require_programs
@@ -19,17 +18,6 @@ from deskyard.workspace import workspace
 
 NAME = "demo"
 EXAMPLE = Path("examples/one-desktop/Pulumi.demo.yaml")
-
-
-@dataclass(frozen=True)
-class Demo:
-    """The outcome of the demo; `link` holds a one-use ticket that expires at a Unix time."""
-
-    target: str
-    link: str
-    ticket_expires: int
-    certificate_authority: str
-    seconds: dict[str, float]
 
 
 def equip(timings: Timings, tools: Iterable[str] = toolchain.BASIC) -> None:
@@ -46,18 +34,13 @@ def build_images(timings: Timings) -> None:
     together({f"image {image}": partial(build, image) for image in IMAGES}, timings)
 
 
-def run_demo() -> Demo:
-    """Prepare everything, bring the workspace up, grant a session; what is there already is left as it is."""
-    timings = Timings()
+def bring_up(timings: Timings) -> dict[str, Any]:
+    """Prepare everything and bring the workspace up; its state. What is there already is left as it is."""
     equip(timings)
     build_images(timings)
     declare()
     with step("workspace", timings):
-        state = workspace.up(NAME)
-    with step("session", timings):
-        target = f"{NAME}/{state['desktops'][0]['name']}"
-        granted = access.grant(target)
-    return Demo(target, granted["url"], granted["ticket_expires"], state["certificate_authority"], timings.steps)
+        return workspace.up(NAME)
 
 
 def declare() -> Path:
