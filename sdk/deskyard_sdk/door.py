@@ -116,7 +116,7 @@ class Door:
                     self._kept.write(self.facts)
 
 
-class _Transport(httpx.AsyncHTTPTransport):
+class Transport(httpx.AsyncHTTPTransport):
     """Goes to this machine for names below localhost, as browsers do; the certificate has to be the name's."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -149,7 +149,7 @@ async def open_door(url: str, ca: str | None, session: str | Path | None = None)
         raise DesktopError("ca", str(ca), f"cannot be read ({error})", remedy) from error
     # The gateway gives sessions to its own pages, and to programs that say that they speak for it.
     own = {"Origin": origin}
-    transport = _Transport(verify=tls if tls else True)
+    transport = Transport(verify=tls if tls else True)
     client = httpx.AsyncClient(headers=own, transport=transport, timeout=httpx.Timeout(30, read=None))
     try:
         if not parts.fragment:

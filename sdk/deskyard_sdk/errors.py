@@ -29,7 +29,14 @@ def refusal(status: int, answer: bytes) -> DesktopError:
         body = {}
     reason = str(body.get("reason") or body.get("message") or f"was answered with {status}")
     remedy = str(body.get("remedy") or "look at the gateway's log")
-    return DesktopError(str(body.get("error") or "answer"), str(body.get("value") or ""), reason, remedy, status, body)
+    return DesktopError(
+        str(body.get("error") or body.get("field") or "answer"),
+        str(body.get("value") or ""),
+        reason,
+        remedy,
+        status,
+        body,
+    )
 
 
 def unreachable(url: str, error: Exception) -> DesktopError:

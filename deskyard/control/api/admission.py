@@ -111,14 +111,19 @@ async def accepted(request: Request, response: Response, link: Link, id: str) ->
     await link.commit()
     response.status_code = HTTPStatus.ACCEPTED
     response.headers["Location"] = f"/api/operations/{id}"
+    await awaited(request, response, link, id)
+    found = await rows.row(link, f"{rows.OPERATION} where o.id = %s", [id])
+    assert found is not None
+    return rows.operation(found)
+
+
+async def awaited(request: Request, response: Response, link: Link, id: str) -> None:
+    """With `Prefer: wait=SECONDS`: let the operation end, or the time, before the answer."""
     asked = WAIT.match(request.headers.get("prefer", "").replace(" ", ""))
     if asked is not None:
         seconds = min(int(asked[1]), MOST_WAITING_SECONDS)
         response.headers["Preference-Applied"] = f"wait={seconds}"
         await ended(request, link, id, seconds)
-    found = await rows.row(link, f"{rows.OPERATION} where o.id = %s", [id])
-    assert found is not None
-    return rows.operation(found)
 
 
 async def ended(request: Request, link: Link, id: str, seconds: float) -> bool:

@@ -170,9 +170,14 @@ async def session(
     before = await known(link, who, once)
     if before is None:
         found = await require(link, who, id)
-        mode = (how or SessionWanted()).mode
+        chosen = how or SessionWanted()
+        if chosen.scopes is not None and chosen.mode != "agent":
+            remedy = 'leave them out, or ask for the mode "agent"'
+            raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "scopes", chosen.mode, "are for an agent alone", remedy)
         # Nobody moves the machine for it: it waits for no other operation.
-        wanted = Wanted("desktop.session", found["workspace_id"], id, {"mode": mode}, lane=f"session:{who.actor}:{id}")
+        wanted = Wanted(
+            "desktop.session", found["workspace_id"], id, chosen.model_dump(), lane=f"session:{who.actor}:{id}"
+        )
         before = await admit(link, who, once, wanted)
     return await accepted(request, response, link, before)
 

@@ -162,7 +162,12 @@ class IntentToSign(Form):
 class SessionWanted(Form):
     """How a desktop is to be opened."""
 
-    mode: Literal["drive", "view"] = "drive"
+    mode: Literal["drive", "view", "agent"] = Field(
+        "drive", description="A person drives or views; a program is an agent."
+    )
+    scopes: list[Literal["see", "act", "files", "shell"]] | None = Field(
+        None, max_length=4, description="What an agent may do; without: all of it."
+    )
 
 
 class Said(Form):

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from deskyard.control.api import rows
-from deskyard.control.api.admission import Once, Wanted, accepted, admit, known, note
+from deskyard.control.api.admission import Once, Wanted, accepted, admit, awaited, known, note
 from deskyard.control.api.caller import Caller, Connection, Link, Row, may
 from deskyard.control.api.forms import LogLine, Operation, OperationState, Page
 from deskyard.control.api.problem import Problem, unknown
@@ -49,8 +49,10 @@ async def listing(
 
 
 @router.get("/{id}")
-async def look(link: Connection, who: Reader, id: str) -> Operation:
-    """Show an operation; whoever asked for a link sees it here, once."""
+async def look(request: Request, response: Response, link: Connection, who: Reader, id: str) -> Operation:
+    """Show an operation; whoever asked for a link sees it here, once. `Prefer: wait=30` waits for its end."""
+    await _require(link, who, id)
+    await awaited(request, response, link, id)
     found = rows.operation(await _require(link, who, id))
     query = "delete from operation_secret where operation_id = %s and actor = %s and expires_at > now() returning value"
     secret = await rows.row(link, query, [id, who.actor])

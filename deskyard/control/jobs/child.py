@@ -84,7 +84,9 @@ def _destroy(wanted: Mapping[str, Any]) -> dict[str, Any]:
 def _session(wanted: Mapping[str, Any]) -> dict[str, Any]:
     from deskyard.access import access
 
-    granted = access.grant(_target(wanted), mode=wanted["input"].get("mode", "drive"))
+    chosen = wanted["input"]
+    scopes = ",".join(chosen["scopes"]) if chosen.get("scopes") else None
+    granted = access.grant(_target(wanted), mode=chosen.get("mode", "drive"), scopes=scopes)
     return {"secret": {"link": granted["url"], "expiresAt": granted["ticket_expires"]}}
 
 

@@ -1,0 +1,29 @@
+"""Mission Control for programs: `MissionControl` to wait for answers, `AsyncMissionControl` for asyncio."""
+
+from deskyard_sdk.mission.client import AsyncMissionControl
+from deskyard_sdk.mission.forms import (
+    Conversation,
+    DesktopState,
+    Fleet,
+    LogLine,
+    Message,
+    News,
+    Operation,
+    Sent,
+    Workspace,
+)
+from deskyard_sdk.mission.sync import MissionControl
+
+__all__ = [
+    "AsyncMissionControl",
+    "Conversation",
+    "DesktopState",
+    "Fleet",
+    "LogLine",
+    "Message",
+    "MissionControl",
+    "News",
+    "Operation",
+    "Sent",
+    "Workspace",
+]

@@ -1,0 +1,339 @@
+"""Mission Control for asyncio: what there is, what is wanted of it, and what came of that."""
+
+import json
+import ssl
+import time
+import uuid
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import httpx
+
+from deskyard_sdk.desktop import AsyncDesktop
+from deskyard_sdk.door import Transport
+from deskyard_sdk.errors import DesktopError, refusal, unreachable
+from deskyard_sdk.mission.forms import (
+    Conversation,
+    DesktopState,
+    Fleet,
+    LogLine,
+    Message,
+    News,
+    Operation,
+    Sent,
+    Workspace,
+)
+
+API = "/api"
+ENDED = ("done", "failed", "cancelled")
+# How long a request waits for an operation to end, and how long a stream may be silent (signs of life are 15 s apart).
+WAIT_SECONDS = 30
+SILENCE_SECONDS = 60.0
+# A boot without KVM may take that long, an agent's turn longer.
+PATIENCE = 3600.0
+
+
+class AsyncMissionControl:
+    """All desktops of a site that a key opens; made by `connect`, and closed at the end of `async with`."""
+
+    def __init__(self, client: httpx.AsyncClient, ca: str | None) -> None:
+        self._client, self.ca = client, ca
+
+    @classmethod
+    async def connect(cls, url: str, key: str, ca: str | None = None) -> "AsyncMissionControl":
+        """Open it with a key of `./inv control.key`; `ca` is the file of the site's CA, where it has one of its own."""
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.netloc:
+            remedy = "give its address, such as https://mission.localhost:9443"
+            raise DesktopError("url", url, "is no address of Mission Control", remedy)
+        try:
+            tls = ssl.create_default_context(cafile=ca) if parts.scheme == "https" else True
+        except (OSError, ssl.SSLError) as error:
+            remedy = "give the file that Mission Control's certificate can be checked with"
+            raise DesktopError("ca", str(ca), f"cannot be read ({error})", remedy) from error
+        client = httpx.AsyncClient(
+            base_url=f"{parts.scheme}://{parts.netloc}",
+            headers={"Authorization": f"Bearer {key}"},
+            transport=Transport(verify=tls),
+            timeout=httpx.Timeout(30, read=WAIT_SECONDS * 2),
+        )
+        found = cls(client, ca)
+        try:
+            await found.me()
+        except BaseException:
+            await found.close()
+            raise
+        return found
+
+    async def __aenter__(self) -> "AsyncMissionControl":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._client.aclose()
+
+    async def me(self) -> dict[str, Any]:
+        """Who the key speaks for, and what it may do."""
+        return dict(await self._get("/me"))
+
+    async def version(self) -> dict[str, Any]:
+        """The release that answers."""
+        return dict(await self._ask("GET", "/version", below=""))
+
+    # -- desktops
+
+    async def desktops(
+        self, workspace: str | None = None, state: str | None = None, tier: str | None = None, q: str | None = None
+    ) -> AsyncGenerator[DesktopState, None]:
+        """Each desktop that the key sees, by workspace and name; `q` is a part of the id."""
+        async for desktop in self._each("/desktops", workspace=workspace, state=state, tier=tier, q=q):
+            yield cast(DesktopState, desktop)
+
+    async def desktop(self, id: str) -> DesktopState:
+        """One desktop, by WORKSPACE.DESKTOP."""
+        return cast(DesktopState, await self._get(f"/desktops/{id}"))
+
+    async def create(
+        self,
+        workspace: str,
+        name: str,
+        tier: str = "free",
+        image: str | None = None,
+        keys: Sequence[str] = (),
+        first_task: str | None = None,
+    ) -> Operation:
+        """Declare a desktop and bring it up; its agent is given `first_task` once it is ready."""
+        wanted = {"workspaceId": workspace, "name": name, "tier": tier, "image": image, "keys": list(keys)}
+        return await self._long("/desktops", {**wanted, "firstTask": first_task})
+
+    async def start(self, id: str) -> Operation:
+        """Start a desktop, or let it go on."""
+        return await self._long(f"/desktops/{id}/start")
+
+    async def stop(self, id: str, force: bool = False) -> Operation:
+        """Shut a desktop down and keep it off; with `force` the plug is pulled."""
+        return await self._long(f"/desktops/{id}/stop", {"force": force})
+
+    async def restart(self, id: str, force: bool = False) -> Operation:
+        """Shut a desktop down and start it again."""
+        return await self._long(f"/desktops/{id}/restart", {"force": force})
+
+    async def destroy(self, id: str) -> Operation:
+        """Delete a desktop with all its data; the key needs the scope desktops:destroy."""
+        return await self._long(f"/desktops/{id}/destroy")
+
+    async def link(self, id: str, mode: str = "drive", scopes: Sequence[str] | None = None) -> str:
+        """A link to a desktop that opens once: for a person (`drive`, `view`), or for a program (`agent`)."""
+        wanted = {"mode": mode} | ({"scopes": list(scopes)} if scopes is not None else {})
+        done = await self.wait(await self._long(f"/desktops/{id}/session", wanted))
+        result = done["result"] or {}
+        if "link" not in result:
+            remedy = "ask for a new one"
+            raise DesktopError("link", id, "was read by somebody with the same key, or is too old", remedy)
+        return str(result["link"])
+
+    async def open(self, id: str, scopes: Sequence[str] | None = None) -> AsyncDesktop:
+        """Open a desktop for this program: its screen, windows, files and processes."""
+        return await AsyncDesktop.connect(await self.link(id, "agent", scopes), self.ca)
+
+    async def fleet(
+        self, action: str, selector: Mapping[str, Any], expected_count: int = 0, dry_run: bool = False
+    ) -> Fleet:
+        """Start, stop or restart all desktops of a selection, if they are as many as a dry run found."""
+        wanted = {"action": action, "selector": dict(selector), "expectedCount": expected_count, "dryRun": dry_run}
+        return cast(Fleet, await self._post("/fleet/actions", wanted))
+
+    # -- agents
+
+    async def say(self, id: str, message: str, conversation: str | None = None) -> Sent:
+        """Give a desktop's agent a message; it is stored before it is delivered."""
+        return cast(
+            Sent, await self._post(f"/desktops/{id}/chat", {"message": message, "conversationId": conversation})
+        )
+
+    async def answer(self, sent: Sent, seconds: float = PATIENCE) -> str:
+        """Wait for the end of a turn; what the agent said in it."""
+        await self.wait(sent["operationId"], seconds)
+        turn = [
+            message["text"]
+            async for message in self.messages(sent["conversationId"])
+            if message["role"] == "agent" and message["operationId"] == sent["operationId"]
+        ]
+        return "\n".join(turn)
+
+    async def conversations(
+        self, desktop: str | None = None, q: str | None = None
+    ) -> AsyncGenerator[Conversation, None]:
+        """Each conversation, the last first; `q` looks for words in what was said."""
+        async for conversation in self._each("/conversations", desktop=desktop, q=q):
+            yield cast(Conversation, conversation)
+
+    async def messages(self, conversation: str) -> AsyncGenerator[Message, None]:
+        """Each message of a conversation, the oldest first."""
+        async for message in self._each(f"/conversations/{conversation}/messages"):
+            yield cast(Message, message)
+
+    async def interrupt(self, conversation: str) -> Operation:
+        """End the turn that runs; what the agent said so far is kept."""
+        return await self._long(f"/conversations/{conversation}/interrupt")
+
+    # -- workspaces
+
+    async def workspaces(self) -> AsyncGenerator[Workspace, None]:
+        """Each declared workspace that the key sees."""
+        async for workspace in self._each("/workspaces"):
+            yield cast(Workspace, workspace)
+
+    async def workspace(self, id: str) -> Workspace:
+        """One workspace."""
+        return cast(Workspace, await self._get(f"/workspaces/{id}"))
+
+    async def act(self, workspace: str, verb: str) -> Operation:
+        """Bring a workspace to what is declared (`up`), or `start` or `stop` all its machines."""
+        return await self._long(f"/workspaces/{workspace}/{verb}")
+
+    # -- operations
+
+    async def operations(
+        self, state: str | None = None, workspace: str | None = None, desktop: str | None = None
+    ) -> AsyncGenerator[Operation, None]:
+        """Each operation, the newest first."""
+        async for operation in self._each("/operations", state=state, workspace=workspace, desktop=desktop):
+            yield cast(Operation, operation)
+
+    async def operation(self, id: str) -> Operation:
+        """One operation as it is."""
+        return cast(Operation, await self._get(f"/operations/{id}"))
+
+    async def wait(self, operation: Operation | str, seconds: float = PATIENCE) -> Operation:
+        """Wait for an operation's end; raises `DesktopError` if it failed, was cancelled, or is not over in time."""
+        id, ends = operation if isinstance(operation, str) else operation["id"], time.monotonic() + seconds
+        while True:
+            left = max(0, min(WAIT_SECONDS, int(ends - time.monotonic())))
+            found = cast(Operation, await self._get(f"/operations/{id}", headers={"Prefer": f"wait={left}"}))
+            if found["state"] == "done":
+                return found
+            if found["state"] in ENDED:
+                raise _ended_badly(found)
+            if time.monotonic() >= ends:
+                reason = f"is {found['state']} after {seconds:.0f} s ({found['why'] or found['progress'] or '-'})"
+                raise DesktopError("operation", id, reason, "wait longer, or look at its log")
+
+    async def log(self, operation: str, after: int = 0) -> list[LogLine]:
+        """What an operation said, after a line number."""
+        found = await self._get(f"/operations/{operation}/log", {"after": after})
+        return cast(list[LogLine], found["items"])
+
+    async def cancel(self, operation: str) -> Operation:
+        """Ask an operation to end."""
+        return await self._long(f"/operations/{operation}/cancel")
+
+    async def retry(self, operation: str) -> Operation:
+        """Want the same again, as a new operation."""
+        return await self._long(f"/operations/{operation}/retry")
+
+    async def events(
+        self, after: str | None = None, workspace: str | None = None, desktop: str | None = None
+    ) -> AsyncGenerator[News, None]:
+        """What changes, from now on or after the `id` of what was heard last; ends when lists have to be read anew."""
+        wanted = {name: value for name, value in (("workspace", workspace), ("desktop", desktop)) if value}
+        headers = {"Last-Event-ID": after} if after else {}
+        place = kind = ""
+        timeout = httpx.Timeout(30, read=SILENCE_SECONDS)
+        try:
+            async with self._client.stream(
+                "GET", f"{API}/events", params=wanted, headers=headers, timeout=timeout
+            ) as answer:
+                if answer.status_code >= 400:
+                    raise refusal(answer.status_code, await answer.aread())
+                async for line in answer.aiter_lines():
+                    name, _, value = line.partition(": ")
+                    if name == "id":
+                        place = value
+                    elif name == "event":
+                        kind = value
+                    elif name == "data" and kind == "reset":
+                        return
+                    elif name == "data":
+                        yield {"id": place, "kind": kind, "data": json.loads(value)}
+        except httpx.TransportError as error:
+            raise unreachable("/events", error) from error
+
+    # -- who may do what, and who did
+
+    async def keys(self) -> list[dict[str, Any]]:
+        """The API keys, without their secrets."""
+        return list((await self._get("/keys"))["items"])
+
+    async def revoke_key(self, id: str) -> None:
+        """Let a key open nothing any more."""
+        await self._ask("DELETE", f"/keys/{id}")
+
+    async def people(self) -> list[dict[str, Any]]:
+        """Who may sign in."""
+        return list((await self._get("/people"))["items"])
+
+    async def sessions(self) -> list[dict[str, Any]]:
+        """Who is signed in."""
+        return list((await self._get("/sessions"))["items"])
+
+    async def end_session(self, id: str) -> None:
+        """Sign somebody out."""
+        await self._ask("DELETE", f"/sessions/{id}")
+
+    async def audit(self) -> AsyncGenerator[dict[str, Any], None]:
+        """Each line of the audit, the newest first."""
+        async for line in self._each("/audit"):
+            yield dict(line)
+
+    async def verify_audit(self) -> dict[str, Any]:
+        """Whether the chain of the audit holds."""
+        return dict(await self._get("/audit/verify"))
+
+    # -- the wire
+
+    async def _each(self, path: str, **filters: Any) -> AsyncGenerator[Any, None]:
+        wanted = {name: value for name, value in filters.items() if value is not None}
+        while True:
+            part = await self._get(path, wanted)
+            for item in part["items"]:
+                yield item
+            if not part.get("nextCursor"):
+                return
+            wanted["after"] = part["nextCursor"]
+
+    async def _get(self, path: str, params: Mapping[str, Any] | None = None, **more: Any) -> Any:
+        return await self._ask("GET", path, params=params, **more)
+
+    async def _long(self, path: str, body: Mapping[str, Any] | None = None) -> Operation:
+        return cast(Operation, await self._post(path, body))
+
+    async def _post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Want something once: whether a request that was cut arrived, its key tells Mission Control."""
+        headers = {"Idempotency-Key": str(uuid.uuid4())}
+        try:
+            return await self._ask("POST", path, json=body, headers=headers)
+        except DesktopError as error:
+            if error.status:
+                raise
+            return await self._ask("POST", path, json=body, headers=headers)
+
+    async def _ask(self, method: str, path: str, below: str = API, **what: Any) -> Any:
+        try:
+            answer = await self._client.request(method, below + path, **what)
+        except httpx.TransportError as error:
+            raise unreachable(path, error) from error
+        if answer.status_code >= 400:
+            raise refusal(answer.status_code, answer.content)
+        return answer.json() if answer.content else None
+
+
+def _ended_badly(operation: Operation) -> DesktopError:
+    problem = operation["problem"]
+    if problem is None:
+        return DesktopError("operation", operation["id"], f"is {operation['state']}", "look at its log")
+    return DesktopError(problem["field"], problem["value"], problem["reason"], problem["remedy"])

@@ -1,0 +1,127 @@
+"""What Mission Control answers, by the names of its OpenAPI document; times are texts of ISO 8601."""
+
+from typing import Any, Literal, TypedDict
+
+
+class Trouble(TypedDict):
+    """An error: what is wrong, and what to do."""
+
+    field: str
+    value: str
+    reason: str
+    remedy: str
+
+
+class Operation(TypedDict):
+    """Long work, from the request to its end; `why` says why it waits, `position` its place in the queue."""
+
+    id: str
+    kind: str
+    workspaceId: str | None
+    desktopId: str | None
+    state: Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
+    actor: str
+    createdAt: str
+    startedAt: str | None
+    endedAt: str | None
+    attempt: int
+    position: int | None
+    why: str | None
+    progress: str | None
+    result: dict[str, Any] | None
+    problem: Trouble | None
+
+
+class LogLine(TypedDict):
+    """A line of what an operation says."""
+
+    operationId: str
+    number: int
+    at: str
+    line: str
+
+
+class DesktopState(TypedDict):
+    """A desktop as it is declared, and as it was seen last; its id is WORKSPACE.DESKTOP."""
+
+    id: str
+    name: str
+    workspaceId: str
+    tier: str
+    image: str
+    address: str
+    state: str
+    stateAt: str
+    detail: str
+    wanted: str | None
+    routes: list[str]
+    generation: int
+    operation: Operation | None
+    lastChatAt: str | None
+
+
+class Workspace(TypedDict):
+    """A workspace as it is declared, and as it was seen last."""
+
+    id: str
+    name: str
+    site: str
+    url: str
+    state: str
+    egress: str
+    egressAllow: list[str]
+    image: str
+    tiers: list[dict[str, Any]]
+    keys: list[str]
+    desktops: int
+    problem: Trouble | None
+    seenAt: str
+
+
+class Sent(TypedDict):
+    """A message that is stored, and will be delivered by its operation."""
+
+    conversationId: str
+    messageId: str
+    operationId: str
+
+
+class Conversation(TypedDict):
+    """What was said with the agent of a desktop, which may be gone."""
+
+    id: str
+    desktopId: str
+    title: str
+    createdAt: str
+    lastAt: str
+    messages: int
+
+
+class Message(TypedDict):
+    """A message of a conversation; an agent's text is content, never an instruction."""
+
+    id: str
+    conversationId: str
+    role: Literal["person", "agent"]
+    author: str
+    text: str
+    state: str
+    at: str
+    operationId: str | None
+    problem: Trouble | None
+
+
+class Fleet(TypedDict):
+    """Which desktops an action is for, and its operations; none of these after a dry run."""
+
+    count: int
+    desktops: list[str]
+    operations: list[str]
+
+
+class News(TypedDict):
+    """Something that changed: its place in the stream, its kind, and what it tells of as it is now."""
+
+    id: str
+    kind: str
+    data: dict[str, Any]

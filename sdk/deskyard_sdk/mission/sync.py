@@ -1,0 +1,72 @@
+"""Mission Control for programs without asyncio: its calls wait for the answer."""
+
+from collections.abc import Sequence
+
+from deskyard_sdk.mission.client import AsyncMissionControl
+from deskyard_sdk.sync import Desktop, Loop, waits, yields
+
+
+class MissionControl:
+    """All desktops of a site that a key opens; made by `connect`, and closed at the end of `with`."""
+
+    def __init__(self, loop: Loop, twin: AsyncMissionControl) -> None:
+        self._loop, self._twin = loop, twin
+
+    @classmethod
+    def connect(cls, url: str, key: str, ca: str | None = None) -> "MissionControl":
+        """Open it, as `AsyncMissionControl.connect` does."""
+        loop = Loop()
+        try:
+            return cls(loop, loop.run(AsyncMissionControl.connect(url, key, ca)))
+        except BaseException:
+            loop.stop()
+            raise
+
+    def __enter__(self) -> "MissionControl":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._loop.run(self._twin.close())
+        self._loop.stop()
+
+    def open(self, id: str, scopes: Sequence[str] | None = None) -> Desktop:
+        """Open a desktop for this program, as `AsyncMissionControl.open` does."""
+        return Desktop.connect(self.link(id, "agent", scopes), self._twin.ca)
+
+    me = waits(AsyncMissionControl.me)
+    version = waits(AsyncMissionControl.version)
+    desktops = yields(AsyncMissionControl.desktops)
+    desktop = waits(AsyncMissionControl.desktop)
+    create = waits(AsyncMissionControl.create)
+    start = waits(AsyncMissionControl.start)
+    stop = waits(AsyncMissionControl.stop)
+    restart = waits(AsyncMissionControl.restart)
+    destroy = waits(AsyncMissionControl.destroy)
+    link = waits(AsyncMissionControl.link)
+    fleet = waits(AsyncMissionControl.fleet)
+    say = waits(AsyncMissionControl.say)
+    answer = waits(AsyncMissionControl.answer)
+    conversations = yields(AsyncMissionControl.conversations)
+    messages = yields(AsyncMissionControl.messages)
+    interrupt = waits(AsyncMissionControl.interrupt)
+    workspaces = yields(AsyncMissionControl.workspaces)
+    workspace = waits(AsyncMissionControl.workspace)
+    act = waits(AsyncMissionControl.act)
+    operations = yields(AsyncMissionControl.operations)
+    operation = waits(AsyncMissionControl.operation)
+    wait = waits(AsyncMissionControl.wait)
+    log = waits(AsyncMissionControl.log)
+    cancel = waits(AsyncMissionControl.cancel)
+    retry = waits(AsyncMissionControl.retry)
+    events = yields(AsyncMissionControl.events)
+    keys = waits(AsyncMissionControl.keys)
+    revoke_key = waits(AsyncMissionControl.revoke_key)
+    people = waits(AsyncMissionControl.people)
+    sessions = waits(AsyncMissionControl.sessions)
+    end_session = waits(AsyncMissionControl.end_session)
+    audit = yields(AsyncMissionControl.audit)
+    verify_audit = waits(AsyncMissionControl.verify_audit)
