@@ -20,6 +20,8 @@ YES = "install missing system packages without asking (done by ./inv itself)"
 # The suites in tests/infra run inside guests: `image.build` and the end-to-end tests start them there.
 VM_TESTS = ("tests/provider", "tests/e2e")
 IN_PARALLEL = ("-n", "auto", "--dist", "worksteal")
+# One process for each of the two folders, whose tests share machines: see tests/conftest.py.
+ON_MACHINES = ("-m", "vm and not deep", "-n", "2", "--dist", "loadgroup", *VM_TESTS)
 SLOWEST = ("--durations=25", "--durations-min=10")
 
 
@@ -59,7 +61,7 @@ def test(
         return
     build_images(timings)
     say("==> tests on virtual machines")
-    pytest("-m", "vm and not deep", *VM_TESTS, *SLOWEST, *chosen)
+    pytest(*ON_MACHINES, *SLOWEST, *chosen)
 
 
 def _test_changed(since: str, match: str) -> None:
