@@ -14,7 +14,7 @@ SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
 PROXY_TCP4 = b"\x21\x11"
 AUTHORITY = 2
 HELLO_BYTES = 16 * 1024
-_HOST = re.compile(rb"\r\nhost:[ \t]*([^\r\n:]*)(?::80)?[ \t]*\r\n", re.IGNORECASE)
+_HOST = re.compile(rb"\r\nhost:[ \t]*([^\r\n:]*)(?::80)?[ \t]*(?=\r\n)", re.IGNORECASE)
 _PATH = re.compile(rb"(?:GET|HEAD) /([a-z0-9.-]{0,253})[ ?]")
 
 
