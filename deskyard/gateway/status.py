@@ -21,6 +21,7 @@ UNITS = {
     "view": "deskyard-view.service",
     "proxy": "haproxy.service",
     "egress_watch": "deskyard-egress-watch.service",
+    "ask": "deskyard-ask.service",
 }
 LOCKED_UNITS = {"egress": "deskyard-egress.service"}
 

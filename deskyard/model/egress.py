@@ -29,6 +29,14 @@ def normal_entry(text: str) -> str:
     return str(egress_list.parse(text))
 
 
+def asked_entry(text: str) -> str:
+    """An entry of `egress_ask` in its one form: a name on the ports of the web."""
+    entry = normal_entry(text)
+    if egress_list.parse(entry).needs_forward:
+        raise ValueError(egress_list.NO_FORWARD)
+    return entry
+
+
 def _reachable(network: IPv4Network) -> IPv4Network:
     for never in NEVER_REACHED:
         if network.overlaps(never):
@@ -37,4 +45,5 @@ def _reachable(network: IPv4Network) -> IPv4Network:
 
 
 AllowEntry = Annotated[str, AfterValidator(normal_entry)]
+AskEntry = Annotated[str, AfterValidator(asked_entry)]
 ReachableNetwork = Annotated[IPv4Network, AfterValidator(_reachable)]

@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 from deskyard.model.base import Declaration, DnsLabel
 from deskyard.model.care import Care
 from deskyard.model.customise import Customise
-from deskyard.model.egress import AllowEntry
+from deskyard.model.egress import AllowEntry, AskEntry
 from deskyard.model.keys import MAX_KEYS, Encrypted, encrypted
 from deskyard.model.pool import Pool
 from deskyard.wire.egress_list import MAX_ENTRIES
@@ -69,6 +69,12 @@ class Workspace(Declaration):
         description="Names that a locked workspace reaches: docs.example.org, *.example.org (all names below it), "
         "git.example.org:22 (another port than the web's 80 and 443).",
     )
+    egress_ask: tuple[AskEntry, ...] = Field(
+        (),
+        max_length=MAX_ENTRIES,
+        description="Names that a locked workspace reaches when a person allows it: a connection is held, and "
+        "./inv egress.ask shows it. api.stripe.com, *.example.com; on the web's ports alone.",
+    )
     peers: Literal["closed", "open"] = Field(
         "closed", description="closed: desktops do not reach each other. open: desktops of this workspace may."
     )
@@ -101,7 +107,7 @@ class Workspace(Declaration):
             raise ValueError("is not a private range -> take a /24 inside 10/8, 172.16/12 or 192.168/16")
         return network
 
-    @field_validator("egress_allow")
+    @field_validator("egress_allow", "egress_ask")
     @classmethod
     def _each_entry_once(cls, entries: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(entries))
@@ -113,10 +119,14 @@ class Workspace(Declaration):
 
     @model_validator(mode="after")
     def _list_has_its_mode(self) -> Self:
-        if self.egress_allow and self.egress != "locked":
-            raise ValueError(
-                f"egress_allow has no meaning with egress: {self.egress} -> write egress: locked, or remove the list"
-            )
+        for key, entries in (("egress_allow", self.egress_allow), ("egress_ask", self.egress_ask)):
+            if entries and self.egress != "locked":
+                raise ValueError(
+                    f"{key} has no meaning with egress: {self.egress} -> write egress: locked, or remove the list"
+                )
+        for entry in self.egress_ask:
+            if entry in self.egress_allow:
+                raise ValueError(f"{entry!r} is on egress_allow and on egress_ask -> keep it on the list that you mean")
         return self
 
     @model_validator(mode="after")

@@ -47,6 +47,7 @@ def plan_egress(workspace: Workspace, site: Site, tiers: dict[str, Tier]) -> Egr
         forwards=_forwards(workspace, networks),
         forward_networks=networks,
         exceptions=tuple(str(network) for network in site.egress_exceptions),
+        ask=workspace.egress_ask,
         rates={address: tier.connections_per_second for address, tier in tiers.items()},
     )
 

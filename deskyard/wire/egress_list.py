@@ -10,6 +10,11 @@ MAX_ENTRIES = 4000
 WEB_PORTS = (80, 443)
 LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 NAME = rf"({LABEL}\.)+[a-z]([a-z0-9-]{{0,61}}[a-z0-9])"
+# Of an entry that a person is asked about.
+NO_FORWARD = (
+    "has a port whose protocol does not name the server, so nobody can be asked about it"
+    " -> leave the port out, or write :80 or :443"
+)
 _NAME = re.compile(NAME + r"\Z")
 _ADDRESS = re.compile(r"(\*\.)?[0-9.]*[0-9][0-9.]*(:|\Z)|.*:.*:|\[|0x[0-9a-f]+\Z")
 _EXAMPLES = "write a name such as docs.example.org, *.example.org or git.example.org:22"

@@ -8,8 +8,9 @@ from typing import Any
 
 from deskyard.errors import GatewayError
 from deskyard.wire.checks import is_address, is_network, require
-from deskyard.wire.egress_list import MAX_ENTRIES, WEB_PORTS, Entry, parse
+from deskyard.wire.egress_list import MAX_ENTRIES, NO_FORWARD, WEB_PORTS, Entry, parse
 
+ASK_PAGE = "ask.deskyard"  # tells a desktop how to wait for a person
 NAMES_PER_LINE = 8  # HAProxy takes 64 words and 2,048 characters in a line
 
 
@@ -24,37 +25,39 @@ class Forward:
 
 @dataclass(frozen=True)
 class EgressRules:
-    """The Plan of the way out; `rates` maps a desktop's address to new connections per second."""
+    """The Plan of the way out; `rates` maps a desktop's address to new connections per second.
+
+    `ask` lists names whose connections wait for a person.
+    """
 
     allow: tuple[str, ...]
     forwards: tuple[Forward, ...]
     forward_networks: tuple[str, ...]
     exceptions: tuple[str, ...]
     rates: dict[str, int]
+    ask: tuple[str, ...] = ()
 
     @property
     def entries(self) -> tuple[Entry, ...]:
         """The allow-list, read."""
         return tuple(parse(text) for text in self.allow)
 
-    def exact(self, port: int) -> list[list[str]]:
-        """Names allowed on a port of the web, in portions for lines."""
-        return _portions(entry.name for entry in self.entries if not entry.wildcard and port in entry.ports)
-
-    def suffixes(self, port: int) -> list[list[str]]:
-        """Endings allowed on a port of the web, each with its leading dot."""
-        return _portions(f".{entry.name}" for entry in self.entries if entry.wildcard and port in entry.ports)
+    @property
+    def asked(self) -> tuple[Entry, ...]:
+        """The list of names that a person is asked about, read."""
+        return tuple(parse(text) for text in self.ask)
 
     @property
     def names(self) -> list[str]:
         """Exact names that are answered with the address of the gateway."""
         own = {forward.name for forward in self.forwards}
-        return sorted({entry.name for entry in self.entries if not entry.wildcard} - own)
+        page = {ASK_PAGE} if self.ask else set()
+        return sorted({entry.name for entry in (*self.entries, *self.asked) if not entry.wildcard} - own | page)
 
     @property
     def wildcards(self) -> list[str]:
         """Names whose every subname is answered with the address of the gateway."""
-        return sorted({entry.name for entry in self.entries if entry.wildcard})
+        return sorted({entry.name for entry in (*self.entries, *self.asked) if entry.wildcard})
 
     @property
     def ports_out(self) -> list[int]:
@@ -74,6 +77,16 @@ class EgressRules:
         allow = tuple(dict.fromkeys(entries))
         addresses = {forward.name: forward.address for forward in self.forwards}
         return replace(self, allow=allow, forwards=forwards(map(parse, allow), self.forward_networks, addresses))
+
+
+def exact(entries: Iterable[Entry], port: int) -> list[list[str]]:
+    """Names that entries open on a port of the web, in portions for lines."""
+    return _portions(entry.name for entry in entries if not entry.wildcard and port in entry.ports)
+
+
+def suffixes(entries: Iterable[Entry], port: int) -> list[list[str]]:
+    """Endings that entries open on a port of the web, each with its leading dot."""
+    return _portions(f".{entry.name}" for entry in entries if entry.wildcard and port in entry.ports)
 
 
 def forwards(
@@ -103,13 +116,16 @@ def forwards(
 def read(document: Any) -> EgressRules:
     """Check the part of the settings; raises `GatewayError` naming the first wrong field."""
     where = "egress_rules"
-    keys = {"allow", "forwards", "forward_networks", "exceptions", "rates"}
+    keys = {"allow", "ask", "forwards", "forward_networks", "exceptions", "rates"}
     require(isinstance(document, dict) and set(document) == keys, where, None, f"must have {', '.join(sorted(keys))}")
-    for key in ("allow", "forwards", "forward_networks", "exceptions"):
+    for key in ("allow", "ask", "forwards", "forward_networks", "exceptions"):
         require(isinstance(document[key], list), f"{where}.{key}", None, "must be a list")
-    require(len(document["allow"]) <= MAX_ENTRIES, f"{where}.allow", None, f"has more than {MAX_ENTRIES} entries")
-    for index, text in enumerate(document["allow"]):
-        _entry(text, f"{where}.allow[{index}]")
+    for key in ("allow", "ask"):
+        require(len(document[key]) <= MAX_ENTRIES, f"{where}.{key}", None, f"has more than {MAX_ENTRIES} entries")
+        for index, text in enumerate(document[key]):
+            _entry(text, f"{where}.{key}[{index}]")
+    for index, text in enumerate(document["ask"]):
+        require(not parse(text).needs_forward, f"{where}.ask[{index}]", text, NO_FORWARD.partition(" -> ")[0])
     for key in ("forward_networks", "exceptions"):
         for index, network in enumerate(document[key]):
             require(is_network(network), f"{where}.{key}[{index}]", network, "is no IPv4 network")
@@ -127,7 +143,7 @@ def read(document: Any) -> EgressRules:
     for address, rate in rates.items():
         require(is_address(address), f"{where}.rates", address, "is no IPv4 address")
         require(type(rate) is int and 1 <= rate <= 100_000, f"{where}.rates.{address}", rate, "is no rate")
-    lists = {key: tuple(document[key]) for key in ("allow", "forward_networks", "exceptions")}
+    lists = {key: tuple(document[key]) for key in ("allow", "ask", "forward_networks", "exceptions")}
     return EgressRules(**lists, forwards=forwards, rates=dict(rates))
 
 

@@ -79,6 +79,7 @@ class EgressLab:
         shim.write_text(SYSTEMCTL.format(run=self.run_folder, root=self.root, python=sys.executable))
         shim.chmod(0o755)
         layout = {"root": str(self.root), "egress_user": USER, "egress_group": GROUP, "trusts_system": False}
+        layout |= {"ask_user": USER}
         (self.run_folder / "layout.json").write_text(json.dumps(layout))
         self.nets.__enter__()
         self.nets.run("gw", "sysctl", "-q", "-w", "net.ipv4.ip_forward=0", "net.ipv4.ip_nonlocal_bind=1")
@@ -88,6 +89,8 @@ class EgressLab:
         self.popen("gw", sys.executable, "-m", "deskyard.gateway", "watch", output=self.run_folder / "watch.log")
         wait_for("the watcher", lambda: (self.root / "run/deskyard-egress-watch/events.sock").exists())
         self.apply(self.settings)
+        if self.settings.egress_rules.ask:
+            self._start_ask()
         self.guest = self.popen("d1", sys.executable, str(TREE / "tests/gateway/egress_guest.py"))
         wait_for("the resolver", lambda: self.try_one(kind="dns", to=GATEWAY, port=53, name="gateway", seconds=1)[0])
         wait_for("the router", lambda: self.outcome("http", "allowed.test", seconds=2) == "answer")
@@ -120,6 +123,11 @@ class EgressLab:
         answer = self.cli("apply", stdin=settings.as_json())
         assert "error" not in answer, answer
         return answer
+
+    def start_program(self, command: str) -> None:
+        """Start one of the gateway's programs that go on until they are ended."""
+        log = self.run_folder / f"{command}.log"
+        self.popen("gw", sys.executable, "-m", "deskyard.gateway", command, output=log)
 
     def reset(self) -> None:
         """Put the list back as it was declared."""
@@ -173,6 +181,17 @@ class EgressLab:
     def _lines(self, name: str) -> list[str]:
         path = self.run_folder / name
         return path.read_text().splitlines() if path.exists() else []
+
+    def _start_ask(self) -> None:
+        """What waits for a person, and the session service, which keeps the audit."""
+        folder = self.root / "run/deskyard-egress-watch/ask"
+        folder.mkdir()
+        shutil.chown(folder, USER, GROUP)
+        folder.chmod(0o2750)
+        for command in ("serve", "ask"):
+            self.start_program(command)
+        wait_for("what holds connections", (folder / "hold.sock").exists)
+        wait_for("the session service", (self.root / "run/deskyard-session/admin.sock").exists)
 
     def _start_outside(self) -> None:
         key = tls.ensure_key(self.run_folder / "key.pem")
@@ -285,7 +304,7 @@ def run_lab(settings: gateway_settings.Settings, records: dict[str, Any]) -> Ite
         lab.start()
         yield lab
     except BaseException:
-        for log in ("egress.log", "dns.log", "watch.log"):
+        for log in ("egress.log", "dns.log", "watch.log", "serve.log", "ask.log"):
             path = lab.run_folder / log
             print(f"--- {log}\n{path.read_text() if path.exists() else 'none'}")
         raise

@@ -11,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from deskyard.gateway.config import tracking
 from deskyard.gateway.machine.layout import Layout
 from deskyard.wire.egress_list import NAME, WEB_PORTS
+from deskyard.wire.egress_rules import ASK_PAGE, exact, suffixes
 from deskyard.wire.gateway_settings import Settings
 from deskyard.wire.routes import ROUTES
 
@@ -52,6 +53,9 @@ def egress(settings: Settings, layout: Layout) -> str:
         exceptions=_collapsed(rules.exceptions),
         own=[str(network) for network in own],
         name_pattern=NAME,
+        exact=exact,
+        suffixes=suffixes,
+        ask_page=ASK_PAGE,
     )
 
 

@@ -29,6 +29,21 @@ def add_commands(add: Add) -> None:
     denied.add_argument("--follow", action="store_true", help="go on with each refusal as it happens")
     denied.add_argument("--json", action="store_true", help="print one JSON document per line")
     add("watch", _watch, "write down refusals and end what was allowed for a time (its unit does)")
+    asks = add("asks", _asks, "show what desktops wait to be allowed, oldest first")
+    asks.add_argument("--follow", action="store_true", help="go on with each ticket as it changes")
+    asks.add_argument("--json", action="store_true", help="print one JSON document per line")
+    decide = add("decide", _decide, "answer a ticket; a later answer takes the place of an earlier one")
+    decide.add_argument("ticket", help="the ticket's id as asks shows it")
+    answer = decide.add_mutually_exclusive_group(required=True)
+    answer.add_argument("--once", dest="verdict", action="store_const", const="once", help="for one connection")
+    answer.add_argument("--for", dest="seconds", type=int, help="for so many seconds")
+    answer.add_argument("--always", dest="verdict", action="store_const", const="always", help="for this desktop, on")
+    answer.add_argument(
+        "--refuse", dest="verdict", action="store_const", const="refuse", help="close what is open, too"
+    )
+    decide.add_argument("--reason", default="", help="why; the desktop reads it when it is refused")
+    decide.add_argument("--actor", default="root", help="who decides, as the audit shall show it")
+    add("ask", _ask, "hold connections that wait for a person (its unit does)")
     add("egress-reload", _reload, "let the router of a locked workspace read its list again (its unit does)")
 
 
@@ -87,6 +102,38 @@ def _reload(options: argparse.Namespace, layout: Layout) -> None:
     from deskyard.gateway.egress import router
 
     router.reload(layout)
+
+
+def _asks(options: argparse.Namespace, layout: Layout) -> None:
+    from deskyard.gateway.egress.ask import line
+
+    follow = options.follow
+    tickets = line.follow(layout.ask_socket) if follow else line.ask(layout.ask_socket, {"command": "list"})
+    for ticket in tickets:
+        print(json.dumps(ticket) if options.json else ticket_as_text(ticket), flush=True)
+
+
+def ticket_as_text(ticket: dict[str, Any]) -> str:
+    """A ticket as a person reads it."""
+    answer = ticket["answer"] or {}
+    by = f" by {answer['actor']}" if answer else ""
+    until = f" until {answer['until']}" if answer.get("until") else ""
+    held = f", {ticket['held']} held until {ticket['held_until']}" if ticket["held"] else ""
+    target = f"{ticket['name']}:{ticket['port']}"
+    return f"{ticket['id']}  {ticket['since']}  {ticket['desktop']}  {target}  {ticket['state']}{by}{until}{held}"
+
+
+def _decide(options: argparse.Namespace, layout: Layout) -> Any:
+    from deskyard.gateway.egress.ask import decision
+
+    verdict = options.verdict or "for"
+    return decision.decide(layout, options.ticket, verdict, options.seconds, options.actor, options.reason)
+
+
+def _ask(options: argparse.Namespace, layout: Layout) -> None:
+    from deskyard.gateway.egress.ask import control
+
+    control.run(layout)
 
 
 def _state(settings: Settings, layout: Layout) -> dict[str, Any]:

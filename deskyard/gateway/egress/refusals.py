@@ -18,12 +18,19 @@ POLL_SECONDS = 0.2
 TCP, UDP = 6, 17
 _NAME = re.compile(NAME + r"\Z")
 _QUERIED = re.compile(r"[A-Za-z0-9_.-]{1,253}\Z")
+# Neither refused nor allowed by the list: a person decides, or did.
+PASSED_ON = ("ask", "page", "approved")
 RULES = {
     "name": "is not on the list, so it does not exist here",
     "list": "is not on the list",
     "no-tls": "was asked for something else than TLS",
     "no-name": "was not asked for a name",
     "no-dns-name": "was asked for something that is no DNS name",
+    "unanswered": "waits for a person, and nobody answered in time; the ticket stays open",
+    "refused": "was refused by a person",
+    "tickets": "is more than a desktop may ask about at once",
+    "held": "is more than a desktop may have waiting, or may have open with a person's permission",
+    "other-name": "is not the name that was allowed",
     "port": "is on the list, but not with this port",
     "unresolvable": "has no IPv4 address",
     "address": "has a private, metadata, multicast or host address",
@@ -52,6 +59,16 @@ class Refusal:
 
 
 @dataclass(frozen=True)
+class Raised:
+    """A ticket that a connection raised."""
+
+    desktop: str
+    name: str
+    port: int
+    ticket: str
+
+
+@dataclass(frozen=True)
 class Carried:
     """The second HAProxy made a connection for a name."""
 
@@ -59,14 +76,21 @@ class Carried:
     port: int
 
 
-def from_router(line: str, settings: Settings) -> Refusal | Carried | None:
-    """Read a line that the second HAProxy logged: kind, source, own address, own port, name, why, where to."""
+def from_router(line: str, settings: Settings) -> Refusal | Carried | Raised | None:
+    """Read a line that the second HAProxy logged: kind, source, own address, own port, name, why, where to.
+
+    What holds connections for a person writes the same, with the ticket's id as the last word.
+    """
     words = line.strip().split(" ")
     if len(words) != 7 or not words[3].isdigit():
         return None
-    _, source, own, port, name, why, _ = words
+    _, source, own, port, name, why, last = words
     if why == "allowed":
         return Carried(name, int(port))
+    if why == "ticket" and _NAME.match(name):
+        return Raised(_desktop(source, settings), name, int(port), last)
+    if why in PASSED_ON:
+        return None
     named = _NAME.match(name) is not None
     target = f"{name if named else own}:{port}"
     entry = name if int(port) in WEB_PORTS else f"{name}:{port}"
@@ -116,10 +140,14 @@ def _rule(target: str, port: int, protocol: int, settings: Settings) -> str:
 
 
 def _refusal(source: str, target: str, rule: str, settings: Settings, entry: str | None = None) -> Refusal:
-    names = {desktop.address: desktop.name for desktop in settings.desktops}
     allow = f"./inv egress.allow {settings.workspace} {entry}" if entry and settings.egress == "locked" else ""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return Refusal(now, names.get(source, "unknown"), source, target, rule, RULES.get(rule, "was refused"), allow)
+    return Refusal(now, _desktop(source, settings), source, target, rule, RULES.get(rule, "was refused"), allow)
+
+
+def _desktop(address: str, settings: Settings) -> str:
+    names = {desktop.address: desktop.name for desktop in settings.desktops}
+    return names.get(address, "unknown")
 
 
 def _question(body: bytes, protocol: int) -> str | None:

@@ -12,15 +12,17 @@ from deskyard.gateway.config.apply import change_list
 from deskyard.gateway.config.egress_grants import Grants
 from deskyard.gateway.config.render import LOG_GROUP
 from deskyard.gateway.egress import nflog, refusals
-from deskyard.gateway.egress.refusals import Carried, Log
+from deskyard.gateway.egress.refusals import Carried, Log, Raised
 from deskyard.gateway.machine import files
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.machine.system import System
+from deskyard.gateway.session import line
 from deskyard.wire.gateway_settings import Settings, parse
 
 TICK_SECONDS = 1.0
 RETRY_SECONDS = 10.0
 LINE_BYTES = 2048
+NOTE_SECONDS = 5.0
 
 
 class Watcher:
@@ -80,8 +82,19 @@ class Watcher:
         if isinstance(found, Carried):
             used = found
             self._change(lambda grants: grants.used(used.name, used.port))
+        elif isinstance(found, Raised):
+            self._note(found)
         elif found is not None:
             self._log.add(found)
+
+    def _note(self, raised: Raised) -> None:
+        """Put a ticket into the chain of what was decided here; it opens nothing, so it stands either way."""
+        facts = {"desktop": raised.desktop, "target": f"{raised.name}:{raised.port}", "ticket": raised.ticket}
+        try:
+            request = {"command": "ask", "facts": {**facts, "result": "raised"}}
+            line.ask(self._layout.admin_socket, request, timeout=NOTE_SECONDS)
+        except GatewayError as error:
+            print(f"not in the audit: ticket {facts}: {error}", file=sys.stderr, flush=True)
 
     def _end_what_is_due(self) -> None:
         text = files.read(self._layout.grants_file)

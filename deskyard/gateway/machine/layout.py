@@ -37,6 +37,8 @@ class Layout:
     acme_group: str = "deskyard-acme"
     egress_user: str = "deskyard-egress"
     egress_group: str = "deskyard-egress"
+    ask_user: str = "deskyard-ask"
+    hold_seconds: float = 90  # a connection waits so long for a person
     proxy_chroot: str = "/var/lib/haproxy"
     trusts_system: bool = True  # services run under systemd and the NICs are there
 
@@ -164,6 +166,30 @@ class Layout:
     def egress_watch(self) -> Path:
         """Root of the second HAProxy; holds nothing but the socket on which the watcher hears of refusals."""
         return self.root / "run/deskyard-egress-watch"
+
+    @property
+    def hold_socket_inside(self) -> str:
+        """Where connections that wait for a person go, seen from the root of the second HAProxy."""
+        return "/ask/hold.sock"
+
+    @property
+    def hold_socket(self) -> Path:
+        """The same, seen from everywhere else."""
+        return self.egress_watch / self.hold_socket_inside.removeprefix("/")
+
+    def released_socket(self, port: int) -> Path:
+        """Where the second HAProxy takes back what a person allowed, for a port of the web."""
+        return self.egress_socket.with_name(f"released-{port}.sock")
+
+    @property
+    def ask_socket(self) -> Path:
+        """Where `deskyard-gateway` talks to what holds connections."""
+        return self.root / "run/deskyard-ask/control.sock"
+
+    @property
+    def tickets_file(self) -> Path:
+        """What people were asked, and what they answered."""
+        return self.root / "var/lib/deskyard-ask/tickets.json"
 
     @property
     def grants_file(self) -> Path:

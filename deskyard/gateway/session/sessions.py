@@ -209,6 +209,10 @@ class Sessions:
         """Write down what came of ordering a certificate."""
         self._audit.note("certificate", **facts)
 
+    def note_ask(self, facts: dict[str, object]) -> None:
+        """Write down a ticket, or what a person decided; raises if it opens something and cannot be written."""
+        self._audit.note("refuse" if facts["result"] == "refused" else "ask", **facts)
+
     def listing(self) -> list[dict[str, Any]]:
         """List all sessions that are remembered, newest first."""
         now = self._clock()

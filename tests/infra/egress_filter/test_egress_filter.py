@@ -31,10 +31,28 @@ def test_refusals_are_watched_for_always(host: Any) -> None:
     assert service.is_running
 
 
-def test_account_cannot_log_in(host: Any, defaults: dict[str, Any]) -> None:
-    user = host.user(defaults["egress_filter_user"])
-    assert user.shell == "/usr/sbin/nologin"
-    assert user.uid < 1000
+def test_what_holds_connections_runs_without_a_network_and_for_the_router_alone(
+    host: Any, defaults: dict[str, Any]
+) -> None:
+    service = host.service("deskyard-ask.service")
+    assert service.is_enabled
+    assert service.is_running
+    folder = host.file("/run/deskyard-egress-watch/ask")
+    owner = (defaults["egress_filter_ask_user"], defaults["egress_filter_user"])
+    assert (folder.user, folder.group, folder.mode) == (*owner, 0o2750)
+    held = host.file(f"{folder.path}/hold.sock")
+    assert (held.group, held.mode) == (owner[1], 0o660)
+    assert host.file("/run/deskyard-ask").mode == 0o700
+    pid = host.check_output("systemctl show --value --property MainPID deskyard-ask.service")
+    assert host.check_output(f"readlink /proc/{pid}/ns/net") != host.check_output("readlink /proc/1/ns/net")
+    assert host.check_output(f"cat /proc/{pid}/net/dev | tail -n +3 | cut -d: -f1").split() == ["lo"]
+
+
+def test_accounts_cannot_log_in(host: Any, defaults: dict[str, Any]) -> None:
+    for name in (defaults["egress_filter_user"], defaults["egress_filter_ask_user"]):
+        user = host.user(name)
+        assert user.shell == "/usr/sbin/nologin"
+        assert user.uid < 1000
 
 
 def test_packages_of_the_role_are_installed(host: Any, defaults: dict[str, Any]) -> None:
@@ -59,7 +77,7 @@ def test_worker_has_its_own_account_and_sees_an_empty_folder(
     eventually(lambda: host.run(f"pgrep -u {user} haproxy").rc == 0, "the router's worker")
     pid = host.check_output(f"pgrep -n -u {user} haproxy")
     assert host.check_output(f"readlink /proc/{pid}/root") == "/run/deskyard-egress-watch"
-    assert host.check_output("ls -A /run/deskyard-egress-watch") == "events.sock"
+    assert host.check_output("ls -A /run/deskyard-egress-watch").split() == ["ask", "events.sock"]
     assert host.check_output(f"ps -o group= -p {pid}").strip()[:8] == user[:8]
 
 

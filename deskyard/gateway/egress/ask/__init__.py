@@ -1,0 +1,1 @@
+"""Connections that wait for a person: held here, shown as tickets, released or refused by an answer."""
