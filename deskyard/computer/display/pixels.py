@@ -1,6 +1,6 @@
 """Pixels out of the X server, by MIT-SHM where it shares memory with us, and the pointer, which is painted in by us."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
@@ -78,7 +78,7 @@ class Pointer:
 
     place: Rectangle
     serial: int
-    picture: Image.Image
+    picture: Image.Image = field(compare=False)
 
     def paint(self, image: Image.Image, seen: Rectangle) -> None:
         """Paint it into a picture of this part of the screen."""
