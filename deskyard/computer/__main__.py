@@ -11,16 +11,18 @@ from deskyard.computer.display.part import Display
 from deskyard.computer.envd.part import Envd
 from deskyard.computer.launch.part import Launch
 from deskyard.computer.peers import Peers
+from deskyard.computer.streaming.part import Streaming
 from deskyard.computer.work.part import Work
 from deskyard.wire.routes import COMPUTER
 
 
 def parts() -> list[Part]:
-    """What this desktop offers: screen, accessibility, files and processes, and E2B's protocol for the latter."""
+    """What this desktop offers: screen, streams, accessibility, files, processes, and E2B's protocol for both."""
     work = Work()
     display = Display(os.environ.get("DISPLAY", ""))
     accessibility = Accessibility(display, os.environ.get("DBUS_SESSION_BUS_ADDRESS", ""))
-    return [display, accessibility, Launch(display), work, Envd(work)]
+    streaming = Streaming(os.environ.get("DISPLAY", ""))
+    return [display, accessibility, Launch(display), streaming, work, Envd(work)]
 
 
 def main() -> None:
@@ -41,6 +43,8 @@ def main() -> None:
         http="h11",
         loop="asyncio",
         ws="websockets",
+        # Streams are packed already, and all else is small.
+        ws_per_message_deflate=False,
     )
 
 

@@ -24,6 +24,7 @@ from deskyard.computer.application import Part, create
 from deskyard.computer.display.part import Display, Settings
 from deskyard.computer.display.x_server import XConnection
 from deskyard.computer.launch.part import Launch
+from deskyard.computer.streaming.part import Streaming
 
 WIDTH, HEIGHT = 1024, 768
 PATIENCE = 60.0
@@ -163,7 +164,7 @@ class Service:
         self.notes = Notes()
         self.part = Display(display, settings or Settings(quiet_seconds=0.5), self.notes)
         self.accessibility = Accessibility(self.part, bus)
-        parts: list[Part] = [self.part, self.accessibility, Launch(self.part, home), *also]
+        parts: list[Part] = [self.part, self.accessibility, Launch(self.part, home), Streaming(display), *also]
         config = uvicorn.Config(create(parts), port=0, log_level="warning", lifespan="on")
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run)

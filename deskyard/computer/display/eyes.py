@@ -3,23 +3,16 @@
 import hashlib
 import threading
 from dataclasses import dataclass
-from http import HTTPStatus
-from typing import Any
 
 import xcffib.damage
-import xcffib.shm
 import xcffib.xfixes
-import xcffib.xproto as xproto
 from PIL import Image
 
 from deskyard.computer.display.pictures import Wanted, encoded, size_of
-from deskyard.computer.display.shared_memory import Segment
+from deskyard.computer.display.pixels import Pixels, look_at_pointer
 from deskyard.computer.display.spaces import Rectangle, Shot, Shots
-from deskyard.computer.display.x_server import REFUSED, Line, XConnection
+from deskyard.computer.display.x_server import Line, XConnection
 from deskyard.computer.fields import wrong
-from deskyard.computer.problem import Problem
-
-ALL_PLANES = 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
@@ -40,8 +33,8 @@ class Eyes:
         self.state = 0
         self.line = Line(display, self._prepare)
         self._lock = threading.RLock()
-        self._segment: Segment | None = None
-        self._shmseg = self._damage = self._parts = 0
+        self._pixels = Pixels()
+        self._damage = self._parts = 0
         self._pointer: tuple[int, int, int] = (0, 0, 0)
         self._hash: tuple[int, str] = (-1, "")
 
@@ -51,13 +44,8 @@ class Eyes:
         self._damage, self._parts = c.x.generate_id(), c.x.generate_id()
         c.extension(xcffib.damage).Create(self._damage, c.root, xcffib.damage.ReportLevel.NonEmpty)
         c.extension(xcffib.xfixes).CreateRegion(self._parts, 0, [])
-        self._drop_segment()
+        self._pixels.close()
         self.state += 1
-
-    def _drop_segment(self) -> None:
-        if self._segment:
-            self._segment.close()
-            self._segment = None
 
     def look(self, cursor: bool = False) -> int:
         """The number of the state that the screen is in, exact at the time of asking."""
@@ -99,8 +87,7 @@ class Eyes:
             raise wrong("region", region.as_list(), reason, "ask for a part of the screen")
         if not seen.width or not seen.height:
             raise wrong("window", asked.window, "is not on the screen", "move or focus the window first")
-        data = self._pixels(c, seen)
-        image = Image.frombuffer("RGB", (seen.width, seen.height), data, "raw", "BGRX", seen.width * 4, 1)
+        image = self._pixels.image(c, c.root, seen)
         if asked.cursor:
             self._paint_pointer(c, image, seen)
         return seen, image
@@ -112,58 +99,17 @@ class Eyes:
             if self._hash[0] != state:
                 c = self.line.get()
                 width, height = c.size()
-                pixels = self._pixels(c, Rectangle(0, 0, width, height))
+                pixels = self._pixels.raw(c, c.root, Rectangle(0, 0, width, height))
                 self._hash = (state, hashlib.sha256(pixels).hexdigest())
             return self._hash[1]
 
-    def _pixels(self, c: XConnection, part: Rectangle) -> bytes:
-        if c.depth not in (24, 32):
-            reason = f"has a depth of {c.depth}"
-            remedy = "start the display with a depth of 24"
-            raise Problem(HTTPStatus.NOT_IMPLEMENTED, "display", self.line.display, reason, remedy)
-        size = part.width * part.height * 4
-        box = (part.x, part.y, part.width, part.height)
-        try:
-            shared = self._shared(c, size)
-            c.extension(xcffib.shm).GetImage(
-                c.root, *box, ALL_PLANES, xproto.ImageFormat.ZPixmap, self._shmseg, 0
-            ).reply()
-            return memoryview(shared.memory)[:size].tobytes()
-        except (OSError, *REFUSED):
-            c.x.invalid()
-            # Without shared memory (another namespace) the pixels come over the socket.
-            reply = c.core.GetImage(xproto.ImageFormat.ZPixmap, c.root, *box, ALL_PLANES).reply()
-            return bytes(reply.data.raw)
-
-    def _shared(self, c: XConnection, size: int) -> Segment:
-        if self._segment is None or self._segment.size < size:
-            if self._segment:
-                c.extension(xcffib.shm).Detach(self._shmseg)
-            self._drop_segment()
-            segment = Segment(size)
-            self._shmseg = c.x.generate_id()
-            try:
-                c.extension(xcffib.shm).AttachChecked(self._shmseg, segment.id, False).check()
-            except REFUSED:
-                segment.close()
-                raise
-            finally:
-                segment.forget()
-            self._segment = segment
-        return self._segment
-
     def _paint_pointer(self, c: XConnection, image: Image.Image, seen: Rectangle) -> None:
-        cursor: Any = c.extension(xcffib.xfixes).GetCursorImage().reply()
-        size = (cursor.width, cursor.height)
-        # The pixels are premultiplied: what is below shows through by the rest of the alpha.
-        raw = bytes(cursor.cursor_image.raw)
-        sprite = Image.frombuffer("RGBa", size, raw, "raw", "BGRa", 0, 1) if size[0] and size[1] else None
-        if sprite is not None:
-            straight = sprite.convert("RGBA")
-            image.paste(straight, (cursor.x - cursor.xhot - seen.x, cursor.y - cursor.yhot - seen.y), straight)
+        pointer = look_at_pointer(c)
+        if pointer is not None:
+            pointer.paint(image, seen)
 
     def close(self) -> None:
         """End the connection."""
         with self._lock:
-            self._drop_segment()
+            self._pixels.close()
             self.line.close()

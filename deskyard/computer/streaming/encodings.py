@@ -1,0 +1,87 @@
+"""Pictures as rectangles of RFB: raw, Tight (with JPEG or without) and ZRLE, each so that all viewers may share it.
+
+Tight and ZRLE pack with zlib, whose state belongs to a connection. Each rectangle of ours begins anew: in Tight by the
+bit that resets the connection's stream, in ZRLE by looking back at nothing. So it is packed once for everybody.
+"""
+
+import io
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from isal import isal_zlib
+from PIL import Image
+
+from deskyard.computer.display.spaces import Rectangle
+
+RAW, TIGHT, ZRLE = 0, 7, 16
+DESKTOP_SIZE = -223
+LOWEST_QUALITY, HIGHEST_QUALITY = -32, -23
+# Of JPEG, by the levels 0 to 9 of Tight.
+QUALITIES = (15, 29, 41, 42, 62, 77, 79, 86, 92, 96)
+ZLIB_HEADER = b"\x78\x01"
+TILE = 64  # of ZRLE, in pixels
+SMALLEST_JPEG = 256  # pixels: below that its head is larger than what it saves
+SMALLEST_PACKED = 12  # bytes: Tight sends less as it is
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a viewer takes pictures: the encoding, its order of a pixel's four bytes, and a level of JPEG, if any."""
+
+    encoding: int = RAW
+    order: str = "BGRX"
+    level: int | None = None
+
+
+def encoded(image: Image.Image, form: Form) -> bytes:
+    """The data of a rectangle; in ZRLE without its length, and without zlib's header, which a connection has once."""
+    if form.encoding == TIGHT:
+        return _tight(image, form.level)
+    if form.encoding == ZRLE:
+        return _packed(b"".join(_tiles(image, form.order.replace("X", ""))), -15)
+    return image.tobytes("raw", form.order)
+
+
+def rectangle(part: Rectangle, encoding: int, data: bytes) -> bytes:
+    """A rectangle with its head."""
+    return struct.pack(">HHHHi", part.x, part.y, part.width, part.height, encoding) + data
+
+
+def _tight(image: Image.Image, level: int | None) -> bytes:
+    if (colours := image.getcolors(1)) is not None:
+        return b"\x80" + bytes(colours[0][1])  # type: ignore[arg-type]
+    if level is not None and image.width * image.height >= SMALLEST_JPEG:
+        out = io.BytesIO()
+        image.save(out, "JPEG", quality=QUALITIES[level])
+        return b"\x90" + _length(out.tell()) + out.getvalue()
+    data = image.tobytes()
+    if len(data) < SMALLEST_PACKED:
+        return b"\x00" + data
+    packed = _packed(data, 15)
+    return b"\x01" + _length(len(packed)) + packed
+
+
+def _length(number: int) -> bytes:
+    """A length in one to three bytes of seven bits, the last one of eight."""
+    if number < 1 << 7:
+        return bytes([number])
+    if number < 1 << 14:
+        return bytes([number & 127 | 128, number >> 7])
+    return bytes([number & 127 | 128, number >> 7 & 127 | 128, number >> 14])
+
+
+def _packed(data: bytes, window: int) -> bytes:
+    packer = isal_zlib.compressobj(1, isal_zlib.DEFLATED, window)
+    return bytes(packer.compress(data) + packer.flush(isal_zlib.Z_SYNC_FLUSH))
+
+
+def _tiles(image: Image.Image, order: str) -> Iterator[bytes]:
+    for top in range(0, image.height, TILE):
+        for left in range(0, image.width, TILE):
+            tile = image.crop((left, top, min(left + TILE, image.width), min(top + TILE, image.height)))
+            if (colours := tile.getcolors(1)) is not None:
+                colour = bytes(colours[0][1])  # type: ignore[arg-type]
+                yield b"\x01" + (colour if order == "RGB" else colour[::-1])
+            else:
+                yield b"\x00" + tile.tobytes("raw", order)

@@ -1,0 +1,168 @@
+"""Streams as a part of the service: made, listed, looked at, and ended."""
+
+import asyncio
+import contextlib
+import secrets
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager
+from http import HTTPStatus
+from typing import Any
+
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.websockets import WebSocket
+
+from deskyard.computer.caller import caller
+from deskyard.computer.display.part import read_query
+from deskyard.computer.display.spaces import region_of, window_id
+from deskyard.computer.display.x_server import REFUSED, ScreenGone, gone
+from deskyard.computer.fields import Fields, body, wrong
+from deskyard.computer.problem import Problem, deny
+from deskyard.computer.streaming.budget import Budget
+from deskyard.computer.streaming.scene import Gone, Scene, ScreenScene, WindowScene
+from deskyard.computer.streaming.stream import Stream
+from deskyard.computer.streaming.studio import Studio
+from deskyard.computer.streaming.viewer import Viewer
+from deskyard.wire.computer import SEE
+
+MOST_STREAMS = 16
+MOST_VIEWERS = 64
+MOST_ENDED = 100  # of which it is known why they ended
+PIXELS_PER_SECOND = 100_000_000  # taken and packed, of all streams together
+DELETED = "the stream was deleted"
+
+
+class Streaming:
+    """The streams of one display."""
+
+    def __init__(self, display: str, pixels_per_second: int = PIXELS_PER_SECOND) -> None:
+        self._display = display
+        self._budget = Budget(pixels_per_second)
+        self._studio = Studio(display, self._budget)
+        self._packing = ThreadPoolExecutor(2, "packing")
+        self._streams: dict[str, Stream] = {}
+        self._ended: OrderedDict[str, str] = OrderedDict()
+
+    def routes(self) -> Sequence[BaseRoute]:
+        """The paths of the streams."""
+        return [
+            Route("/v1/streams", self._list, methods=["GET"]),
+            Route("/v1/streams", self._create, methods=["POST"]),
+            Route("/v1/streams/{id}", self._describe, methods=["GET"]),
+            Route("/v1/streams/{id}", self._delete, methods=["DELETE"]),
+            WebSocketRoute("/v1/streams/{id}", self._look),
+        ]
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Nothing runs before there is a stream; all of them end with the service."""
+        return self._running()
+
+    @contextlib.asynccontextmanager
+    async def _running(self) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(self._studio.stop)
+            self._packing.shutdown(wait=True, cancel_futures=True)
+
+    def _alive(self) -> dict[str, Stream]:
+        for id in [id for id, stream in self._streams.items() if stream.over]:
+            self._ended[id] = self._streams.pop(id).over
+        while len(self._ended) > MOST_ENDED:
+            self._ended.popitem(last=False)
+        return self._streams
+
+    def _stream(self, connection: HTTPConnection) -> Stream:
+        caller(connection).require(SEE)
+        id = connection.path_params["id"]
+        stream = self._alive().get(id)
+        if stream is None and id in self._ended:
+            raise Problem(HTTPStatus.GONE, "stream", id, self._ended[id], "make a new one: POST /v1/streams")
+        if stream is None:
+            raise Problem(HTTPStatus.NOT_FOUND, "stream", id, "is no stream", "see GET /v1/streams")
+        return stream
+
+    async def _list(self, request: Request) -> Response:
+        caller(request).require(SEE)
+        read_query(request, lambda fields: None)
+        found = [stream.described() for stream in self._alive().values()]
+        return JSONResponse({"streams": found, "most": MOST_STREAMS})
+
+    async def _describe(self, request: Request) -> Response:
+        stream = self._stream(request)
+        read_query(request, lambda fields: None)
+        return JSONResponse(stream.described())
+
+    async def _create(self, request: Request) -> Response:
+        caller(request).require(SEE)
+        fields = await body(request)
+        about, scene = _asked(fields)
+        fields.done()
+        await self._make_room()
+        loop = asyncio.get_running_loop()
+        stream = Stream(secrets.token_urlsafe(9), about, scene, self._budget, self._packing, loop)
+        self._streams[stream.id] = stream
+        try:
+            await asyncio.wrap_future(self._studio.add(stream))
+        except BaseException as error:
+            self._streams.pop(stream.id, None)
+            if isinstance(error, Gone):
+                reason, remedy = "is no window any more", "take an id of GET /v1/windows"
+                raise Problem(HTTPStatus.NOT_FOUND, "window", about.get("window"), reason, remedy) from error
+            if isinstance(error, (ScreenGone, *REFUSED)):
+                raise gone(self._display) from error
+            raise
+        return JSONResponse(stream.described())
+
+    async def _make_room(self) -> None:
+        """The stream that nobody looks at for the longest makes room for a new one."""
+        alive = self._alive()
+        if len(alive) < MOST_STREAMS:
+            return
+        unwatched = [stream for stream in alive.values() if not stream.viewers]
+        if not unwatched:
+            reason, remedy = "streams are there, and somebody looks at each", "end one of them: DELETE /v1/streams/ID"
+            raise Problem(HTTPStatus.TOO_MANY_REQUESTS, "streams", len(alive), reason, remedy)
+        oldest = min(unwatched, key=lambda stream: stream.watched)
+        await self._end(oldest, "it made room for a new stream, as nobody looked at it")
+
+    async def _end(self, stream: Stream, reason: str) -> None:
+        stream.end(reason)
+        self._alive()
+        await asyncio.wrap_future(self._studio.remove(stream, reason))
+
+    async def _delete(self, request: Request) -> Response:
+        stream = self._stream(request)
+        await self._end(stream, DELETED)
+        return JSONResponse({"ok": True})
+
+    async def _look(self, socket: WebSocket) -> None:
+        try:
+            stream = self._stream(socket)
+            viewers = sum(other.viewers for other in self._streams.values())
+            if viewers >= MOST_VIEWERS:
+                reason = "viewers look at streams already"
+                raise Problem(HTTPStatus.TOO_MANY_REQUESTS, "viewers", viewers, reason, "wait until one of them leaves")
+        except Problem as problem:
+            await deny(socket, problem)
+            return
+        await Viewer(socket, stream).serve()
+
+
+def _asked(fields: Fields) -> tuple[dict[str, Any], Scene]:
+    """What shall be looked at: the screen, where nothing is said."""
+    given = [name for name in ("screen", "region", "window") if fields.given(name)]
+    if len(given) > 1:
+        raise wrong(given[1], None, f"stands beside {given[0]}", "give one of: screen, region, window")
+    if given == ["window"]:
+        window = window_id(fields.take("window"), "window")
+        return {"kind": "window", "window": window}, WindowScene(window)
+    if given == ["region"]:
+        region = region_of(fields.take("region"), "region")
+        return {"kind": "region", "region": region.as_list()}, ScreenScene(region)
+    if given and not fields.flag("screen"):
+        raise wrong("screen", False, "shows nothing", "give true, or a region or window")
+    return {"kind": "screen"}, ScreenScene(None)

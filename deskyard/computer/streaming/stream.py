@@ -1,0 +1,106 @@
+"""A stream: something that is looked at, its frame, and who waits for the next one."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import Any
+
+from deskyard.computer.display.spaces import Rectangle
+from deskyard.computer.streaming.budget import Budget
+from deskyard.computer.streaming.encodings import Form, encoded
+from deskyard.computer.streaming.frame import Frame
+from deskyard.computer.streaming.scene import Scene
+
+
+@dataclass(frozen=True)
+class Update:
+    """What a viewer needs to have the frame of this number: rectangles with their data."""
+
+    number: int
+    size: tuple[int, int]
+    parts: list[tuple[Rectangle, bytes]]
+
+
+@dataclass
+class Stream:
+    """Scene and frame belong to the studio's thread, all else to the event loop."""
+
+    id: str
+    about: dict[str, Any]  # what it shows, as it stands in answers
+    scene: Scene
+    budget: Budget
+    packing: Executor
+    loop: asyncio.AbstractEventLoop
+    ask: Callable[[], None] = lambda: None  # wakes the studio
+    frame: Frame = field(default_factory=Frame)
+    over: str = ""  # why it ended
+    wanted: bool = False  # somebody waits for a frame; set here, taken back by the studio
+    dirty: bool = True  # there is something new to take; of the studio
+    due: float = 0.0  # when the next frame may be taken; of the studio
+    viewers: int = 0
+    watched: float = field(default_factory=time.monotonic)  # when somebody last looked
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    _news: set[asyncio.Event] = field(default_factory=set)
+    _packed: dict[tuple[Any, ...], "asyncio.Future[Update]"] = field(default_factory=dict)
+
+    def tell(self) -> None:
+        """Wake those who wait, from the studio's thread."""
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self._wake)
+
+    def end(self, reason: str) -> None:
+        """There is nothing more to come; called in any thread, the first reason counts."""
+        self.over = self.over or reason
+        self.tell()
+
+    def _wake(self) -> None:
+        self._packed = {}
+        if self.over:
+            self.ended.set()
+        for news in self._news:
+            news.set()
+
+    @contextlib.contextmanager
+    def watch(self) -> Iterator[asyncio.Event]:
+        """Look on: the event is set whenever there is something new, also when the stream is over."""
+        news = asyncio.Event()
+        self._news.add(news)
+        self.viewers += 1
+        self.ask()
+        try:
+            yield news
+        finally:
+            self._news.discard(news)
+            self.viewers -= 1
+            self.watched = time.monotonic()
+            self.ask()
+
+    def want(self) -> None:
+        """Have the next frame taken as soon as something is drawn; the news is told."""
+        self.wanted = True
+        self.ask()
+
+    async def update(self, since: int, form: Form, size: tuple[int, int]) -> Update:
+        """What changed since that number, packed once for all who have the same and take it in the same form."""
+        key = (self.frame.number, since, form, size)
+        if key not in self._packed:
+            self._packed[key] = self.loop.run_in_executor(self.packing, self._pack, since, form, size)
+        return await asyncio.shield(self._packed[key])
+
+    def _pack(self, since: int, form: Form, size: tuple[int, int]) -> Update:
+        with self.frame.lock:
+            number, whole = self.frame.number, self.frame.size
+            images = self.frame.since(since, size)
+        self.budget.spend(sum(part.width * part.height for part, _ in images))
+        return Update(number, whole, [(part, encoded(image, form)) for part, image in images])
+
+    def described(self) -> dict[str, Any]:
+        """The stream as it stands in answers."""
+        width, height = self.frame.size
+        return {
+            "id": self.id, "path": f"/v1/streams/{self.id}", **self.about,
+            "size": [width, height], "viewers": self.viewers,
+        }  # fmt: skip
