@@ -19,6 +19,7 @@ from deskyard.plan.power import Moved, Power
 from deskyard.plan.snapshot import Snapshot
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.site.files import read_site
+from deskyard.site.finding import Finding
 
 
 class Guest(Protocol):
@@ -231,6 +232,9 @@ class Backend(Protocol):
 
     def underlay(self, declared: Declared) -> Underlay:
         """The hypervisor below a workspace."""
+
+    def examine(self) -> list[Finding]:
+        """Every finding about the site, the good ones too; nothing is changed."""
 
 
 BACKENDS: dict[str, Callable[[Site], Backend]] = {"libvirt": LibvirtBackend, "proxmox": ProxmoxBackend}

@@ -10,8 +10,10 @@ from deskyard.engine.leftovers import StateIds
 from deskyard.host.progress import say
 from deskyard.model.site import Site
 from deskyard.plan.workspace import GATEWAY, DesktopPlan, WorkspacePlan
+from deskyard.site.finding import Finding
 from deskyard.site.proxmox import plugin, retry
 from deskyard.site.proxmox.client import connect
+from deskyard.site.proxmox.doctor import doctor
 from deskyard.site.proxmox.machines import ClusterMachines, runs
 from deskyard.site.proxmox.underlay import ClusterUnderlay
 
@@ -80,3 +82,7 @@ class ProxmoxBackend:
         """The layers as the API tells of them."""
         assert declared.on_cluster is not None
         return ClusterUnderlay(declared.on_cluster, connect(self._site))
+
+    def examine(self) -> list[Finding]:
+        """What the cluster is fit for."""
+        return doctor.examine(self._site)

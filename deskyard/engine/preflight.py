@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Network
 from pathlib import Path
 
@@ -92,8 +92,11 @@ def _cluster_firewall(declared: Declared) -> None:
 def check_with_hypervisor(declared: Declared) -> None:
     """Check what the running hypervisor knows: memory in use, networks and routes of this machine."""
     with daemon.connection() as link:
-        running = {domain.name(): bool(domain.isActive()) for domain in link.listAllDomains()}
-    _memory([machine for machine in declared.plan.machines().values() if not running.get(machine.domain)])
+        running = {domain.name() for domain in link.listAllDomains() if domain.isActive()}
+    _memory(
+        [machine for machine in declared.plan.machines().values() if machine.domain not in running],
+        quota.ahead(declared.plan, declared.workspace.pool, running),
+    )
     _routes(declared)
 
 
@@ -190,6 +193,8 @@ def _disk(declared: Declared, images_bytes: int) -> None:
     folder = IMAGES_FOLDER if IMAGES_FOLDER.exists() else Path("/")
     there = {path.name for path in (folder / "deskyard").glob("*")} if os.access(folder, os.R_OK) else set()
     new = [machine for machine in declared.plan.machines().values() if f"{machine.domain}.qcow2" not in there]
+    disks = {name.removesuffix(".qcow2") for name in there}
+    new += quota.ahead(declared.plan, declared.workspace.pool, disks)
     if not new:
         return
     needed = images_bytes + sum(int((machine.disk_gib + (machine.home_gib or 0)) * GIB * DISK_PART) for machine in new)
@@ -199,11 +204,12 @@ def _disk(declared: Declared, images_bytes: int) -> None:
         raise HostError("disk space", str(folder), reason, "free some space or declare fewer desktops")
 
 
-def _memory(new: list[MachinePlan]) -> None:
-    needed = sum(machine.memory_mib for machine in new)
+def _memory(new: Sequence[MachinePlan], ahead: Sequence[MachinePlan] = ()) -> None:
+    needed = sum(machine.memory_mib for machine in (*new, *ahead))
     available = available_memory_mib()
     if needed > available:
-        reason = f"{available} MiB are available, {len(new)} machine(s) to start need {needed} MiB"
+        pool = f", {len(ahead)} of them for the pool," if ahead else ""
+        reason = f"{available} MiB are available, {len(new) + len(ahead)} machine(s) to start{pool} need {needed} MiB"
         raise HostError("memory", None, reason, "choose smaller tiers, fewer desktops, or stop other workspaces")
 
 

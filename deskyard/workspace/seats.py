@@ -113,10 +113,31 @@ class Seats:
         if there:
             self.ledger.tidy()
 
+    def spent(self, declared: Declared) -> dict[str, str]:
+        """Why what is at a seat has to go, by its seat; nothing is touched, and what a task holds is not named."""
+        there, found = self.ledger.machines(), {}
+        marks = self.disposables.marks()
+        for seat in sorted({*there, *self.disposables.there()}):
+            seated = there.get(seat)
+            if seated is None and marks.get(seat, {}).get("state") == State.CLAIMED:
+                continue
+            why = LEFT if seated is None else self._spent(declared, seated, marks)
+            # A lock is looked at only here: whoever finds it taken for that moment would have found nothing of use.
+            if why is not None and not self._is_held(seat) and self.ledger.machines().get(seat) == seated:
+                found[seat] = why
+        return found
+
     def remove_all(self) -> None:
         """Remove every machine at every seat: the workspace goes."""
         for seat in sorted({*self.ledger.machines(), *self.disposables.there()}):
             self.disposables.remove(seat)
+
+    def _is_held(self, seat: str) -> bool:
+        try:
+            with self.hold(seat):
+                return False
+        except HostError:
+            return True
 
     @contextmanager
     def _turn(self, declared: Declared, seat: str, *, whole: bool) -> Iterator[None]:

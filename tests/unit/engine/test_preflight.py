@@ -17,6 +17,7 @@ from deskyard.host import facts, toolchain
 from deskyard.image.store import store
 from deskyard.image.store.store import BuiltImage
 from deskyard.model.quotas import Quotas
+from deskyard.plan import quota
 
 
 @pytest.fixture
@@ -188,3 +189,25 @@ def test_image_larger_than_the_disks_of_a_tier_is_refused(
     with pytest.raises(ConfigError, match="disks of 20 GiB, image desktop needs 21 GiB") as caught:
         preflight._image_disks(wanted)
     assert caught.value.field == "Pulumi.lab.yaml: desktops[0].tier"
+
+
+def test_desktops_that_the_pool_makes_ahead_need_room_too(
+    declared: Declared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seats = ", ".join(f"{{name: s{number}, lifetime: task}}" for number in range(3))
+    with (tmp_path / "Pulumi.lab.yaml").open("a") as file:
+        file.write("  deskyard:pool: {size: 2}\n")
+    text = (tmp_path / "Pulumi.lab.yaml").read_text().replace("[{name: dev1}]", f"[{{name: dev1}}, {seats}]")
+    (tmp_path / "Pulumi.lab.yaml").write_text(text)
+    pooled = declaration.read("lab")
+    ahead = quota.ahead(pooled.plan, pooled.workspace.pool, {pooled.plan.seats[0].machine.domain})
+    assert [machine.domain for machine in ahead] == [pooled.plan.seats[1].machine.domain]
+    assert quota.ahead(declared.plan, declared.workspace.pool, set()) == []
+    kept = sum(machine.memory_mib for machine in pooled.plan.machines().values())
+    monkeypatch.setattr(preflight, "available_memory_mib", lambda: kept)
+    preflight._memory(list(pooled.plan.machines().values()))
+    with pytest.raises(HostError, match=r"3 machine\(s\) to start, 1 of them for the pool, need"):
+        preflight._memory(list(pooled.plan.machines().values()), ahead)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=3 * facts.GIB))
+    with pytest.raises(HostError, match="3 GiB are free, 4 new disk"):
+        preflight._disk(pooled, facts.GIB)
