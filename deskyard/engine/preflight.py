@@ -59,6 +59,7 @@ def check_on_cluster(declared: Declared) -> None:
                 reason,
                 f"run ./inv image.publish gateway --site {declared.site.name}",
             )
+    _room_for_the_pool(declared)
     _image_disks(declared)
     if declared.site.cluster.uplink.network.overlaps(declared.workspace.network):
         reason = f"overlaps the uplink of site {declared.site.name} ({declared.site.cluster.uplink.network})"
@@ -66,6 +67,17 @@ def check_on_cluster(declared: Declared) -> None:
         raise ConfigError(field, str(declared.workspace.network), reason, "choose another /24")
     _other_workspaces(declared)
     _cluster_firewall(declared)
+
+
+def _room_for_the_pool(declared: Declared) -> None:
+    """The seats that the pool fills first have a place; without one for further seats, tasks wait for each other."""
+    pool, on_cluster = declared.workspace.pool, declared.on_cluster
+    assert on_cluster is not None
+    short = [seat.name for seat in declared.plan.seats[: pool.size if pool else 0] if seat.name in on_cluster.no_room]
+    if pool and short:
+        reason = f"seat {short[0]} has no place: {on_cluster.no_room[short[0]]}"
+        field = f"Pulumi.{declared.workspace.name}.yaml: pool.size"
+        raise ConfigError(field, pool.size, reason, "choose a smaller pool, a smaller tier, or add a node")
 
 
 def _image_disks(declared: Declared) -> None:
