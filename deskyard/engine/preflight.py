@@ -21,7 +21,7 @@ from deskyard.plan import quota
 from deskyard.plan.clash import shared
 from deskyard.plan.image.image import disk_gib, image_names, read_image
 from deskyard.plan.workspace import GATEWAY, MachinePlan
-from deskyard.site.libvirt import daemon, forward
+from deskyard.site.libvirt import caps, daemon, forward
 from deskyard.site.proxmox.client import connect
 
 PROGRAMS = ("socat", "ssh", "ip", "haproxy")
@@ -110,6 +110,17 @@ def check_with_hypervisor(declared: Declared) -> None:
         quota.ahead(declared.plan, declared.workspace.pool, running),
     )
     _routes(declared)
+    _caps(declared)
+
+
+def _caps(declared: Declared) -> None:
+    """A machine with a cap that cannot be held here would be made, and then not start."""
+    desktops = (*declared.plan.desktops, *declared.plan.seats)
+    wanted = {cap: found for cap in caps.REMEDIES for found in desktops if getattr(found.caps, cap) is not None}
+    for cap, reason in (caps.not_held() if wanted else {}).items():
+        if cap in wanted:
+            value = getattr(wanted[cap].caps, cap)
+            raise HostError(f"tier {wanted[cap].tier}: {cap}", value, reason, caps.REMEDIES[cap])
 
 
 def _programs() -> None:

@@ -51,12 +51,19 @@ class VmPlan:
     firewall: FirewallPlan
     disk_iops: int | None
     disk_mib_per_second: int | None
+    cpu_percent: int | None = None
     power: Power = Power.RUNNING
 
     @property
     def tags(self) -> tuple[str, ...]:
         """In the order in which the cluster keeps them."""
         return with_power(("deskyard", self.owner.tag), self.power)
+
+    @property
+    def cpu_limit(self) -> float:
+        """The processors that it may use at the same time; never more than it has."""
+        processors = float(self.machine.vcpus)
+        return processors if self.cpu_percent is None else min(processors, self.cpu_percent / 100)
 
     @property
     def on_boot(self) -> bool:
@@ -263,5 +270,6 @@ class _Maker:
             firewall=firewall,
             disk_iops=tier.disk_iops if tier else None,
             disk_mib_per_second=tier.disk_mib_per_second if tier else None,
+            cpu_percent=tier.cpu_percent if tier else None,
             power=power_of(seen.tags) if seen else Power.RUNNING,
         )

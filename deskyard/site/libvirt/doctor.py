@@ -6,13 +6,13 @@ from deskyard.errors import SiteError
 from deskyard.host.facts import available_memory_mib
 from deskyard.model.site import Site
 from deskyard.site.finding import Finding, error, ok, warning
-from deskyard.site.libvirt import daemon, storage
+from deskyard.site.libvirt import caps, daemon, storage
 from deskyard.site.libvirt.link import POOL_PATH
 
 
 def examine(site: Site) -> list[Finding]:
     """Every finding about this machine, the good ones too."""
-    return [*_hypervisor(), *_memory(site), *_storage()]
+    return [*_hypervisor(), *_memory(site), *_storage(), *_caps()]
 
 
 def _hypervisor() -> Iterator[Finding]:
@@ -30,6 +30,15 @@ def _memory(site: Site) -> Iterator[Finding]:
         yield warning("memory", f"{free} MiB are available", f"no desktop of {smallest} MiB can be started", mend)
     else:
         yield ok("memory", f"{free} MiB are available")
+
+
+def _caps() -> Iterator[Finding]:
+    """What a tier of this site may not cap."""
+    lacking = caps.not_held()
+    for cap, reason in lacking.items():
+        yield warning("caps", f"{cap} cannot be held: {reason}", "a tier with it is refused here", caps.REMEDIES[cap])
+    if not lacking:
+        yield ok("caps", "every cap of a tier can be held")
 
 
 def _storage() -> Iterator[Finding]:

@@ -18,6 +18,7 @@ from deskyard.image.store import store
 from deskyard.image.store.store import BuiltImage
 from deskyard.model.quotas import Quotas
 from deskyard.plan import quota
+from deskyard.site.libvirt import caps
 
 
 @pytest.fixture
@@ -211,3 +212,27 @@ def test_desktops_that_the_pool_makes_ahead_need_room_too(
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=3 * facts.GIB))
     with pytest.raises(HostError, match="3 GiB are free, 4 new disk"):
         preflight._disk(pooled, facts.GIB)
+
+
+def test_cap_that_this_machine_cannot_hold_is_refused_before_a_machine_is_made(
+    declared: Declared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def not_held() -> dict[str, str]:
+        asked.append("tried")
+        return {"cpu_percent": "the hypervisor was started without the control groups"}
+
+    monkeypatch.setattr(caps, "not_held", not_held)
+    preflight._caps(declared)
+    assert not asked
+    dev1 = declared.plan.desktops[0]
+    for cap, refused in (("cpu_percent", True), ("network_mib_per_second", False)):
+        capped = replace(dev1, caps=dev1.caps.model_copy(update={cap: 20}))
+        wanted = replace(declared, plan=replace(declared.plan, desktops=(capped,)))
+        if refused:
+            with pytest.raises(HostError, match="without the control groups") as caught:
+                preflight._caps(wanted)
+            assert (caught.value.field, caught.value.value) == ("tier free: cpu_percent", 20)
+        else:
+            preflight._caps(wanted)

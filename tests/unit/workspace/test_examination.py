@@ -11,7 +11,7 @@ from deskyard.declaration import declaration
 from deskyard.errors import ConfigError
 from deskyard.plan.pool.seat import Claim, State
 from deskyard.site.finding import error, ok
-from deskyard.site.libvirt import daemon, doctor
+from deskyard.site.libvirt import caps, daemon, doctor
 from deskyard.tasks import workspace as tasks
 from deskyard.workspace import examination, seating, status
 from deskyard.workspace.seats import Seats
@@ -123,9 +123,11 @@ def test_this_machine_is_examined_as_a_site(monkeypatch: pytest.MonkeyPatch) -> 
     state = SimpleNamespace(running=True, version="9.0.0", domains=["a"])
     monkeypatch.setattr(daemon, "state", lambda: state)
     monkeypatch.setattr(doctor, "available_memory_mib", lambda: 100)
+    monkeypatch.setattr(caps, "not_held", lambda: {caps.NETWORK: "the kernel cannot slow a machine's port down: sfq"})
     found = {finding.name: finding for finding in doctor.examine(declared(1).site)}
     assert (found["hypervisor"].state, found["memory"].state) == ("ok", "warning")
     assert "no desktop of 4096 MiB" in found["memory"].why
+    assert "network_mib_per_second cannot be held" in found["caps"].what and "modprobe" in found["caps"].mend
     state.running = False
     found = {finding.name: finding for finding in doctor.examine(declared(1).site)}
     assert (found["hypervisor"].state, found["hypervisor"].mend) == ("error", "./inv site.up")

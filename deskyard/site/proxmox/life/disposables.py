@@ -175,7 +175,7 @@ def _hardware(vm: VmPlan) -> dict[str, object]:
     return {
         "cores": machine.vcpus,
         "sockets": 1,
-        "cpulimit": machine.vcpus,
+        "cpulimit": f"{vm.cpu_limit:g}",
         "cpu": CPU,
         "numa": False,
         "memory": machine.memory_mib,
