@@ -15,10 +15,12 @@ from deskyard.plan.backup import Moment
 from deskyard.plan.first_boot import FirstBoot
 from deskyard.plan.image.source import ImageSource
 from deskyard.plan.isolation.probe import HostFacts
+from deskyard.plan.pool.seat import Entry, Seated
 from deskyard.plan.power import Moved, Power
 from deskyard.plan.snapshot import Snapshot
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.site.files import read_site
+from deskyard.site.finding import Finding
 
 
 class Guest(Protocol):
@@ -144,8 +146,32 @@ class Machines(Protocol):
         """Save what helps to find out why they failed."""
 
 
+class Record(Protocol):
+    """Who has which machine at the seats of a workspace. Who decides by what it reads holds `alone` meanwhile.
+
+    `host` stands for this machine where others may write, too; else it is empty.
+    """
+
+    host: str
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Keep others of this machine from deciding; for a moment only."""
+
+    def machines(self) -> dict[str, Seated]:
+        """The machines at seats, by the names of these."""
+
+    def note(self, entry: Entry) -> bool:
+        """Keep what happened, for good when this ends; False if somebody else was faster."""
+
+    def tidy(self) -> None:
+        """Leave out what is of machines that are gone."""
+
+
 class Disposables(Protocol):
     """The machines at the seats of a workspace: made beside the engine, and removed whole."""
+
+    def record(self) -> Record | None:
+        """Who has which, if that is kept with the machines; None: whoever asks keeps it on this machine's disk."""
 
     def there(self) -> set[str]:
         """The seats at which something is, whole or not."""
@@ -157,9 +183,17 @@ class Disposables(Protocol):
         """Keep words with a machine, in place of those before."""
 
     def make(
-        self, plan: WorkspacePlan, seat: DesktopPlan, image: ImageSource, first_boot: FirstBoot, template: str | None
+        self,
+        plan: WorkspacePlan,
+        seat: DesktopPlan,
+        image: ImageSource | None,
+        first_boot: FirstBoot,
+        template: str | None,
     ) -> str:
-        """Make the machine of a seat at which nothing is, with the network of its Plan; says how it started."""
+        """Make the machine of a seat at which nothing is, with the network of its Plan; says how it started.
+
+        `image` is None where the backend has templates of its own.
+        """
 
     def remove(self, seat: str) -> None:
         """Remove what is at a seat with all its data."""
@@ -231,6 +265,9 @@ class Backend(Protocol):
 
     def underlay(self, declared: Declared) -> Underlay:
         """The hypervisor below a workspace."""
+
+    def examine(self) -> list[Finding]:
+        """Every finding about the site, the good ones too; nothing is changed."""
 
 
 BACKENDS: dict[str, Callable[[Site], Backend]] = {"libvirt": LibvirtBackend, "proxmox": ProxmoxBackend}

@@ -13,6 +13,7 @@ from deskyard.engine.change import VM
 from deskyard.errors import SiteError
 from deskyard.host.progress import say
 from deskyard.model.site import Site
+from deskyard.plan.proxmox.seat_words import is_at_a_seat
 from deskyard.plan.proxmox.view import ClusterView, SeenMachine, pool_of
 from deskyard.site.proxmox import sdn
 from deskyard.site.proxmox.client import Client, connect, quoted
@@ -59,6 +60,9 @@ def clear(site: Site, workspace: str, state: StateIds) -> list[str]:
     pool = pool_of(site.name, workspace)
     removed, gone = [], set()
     for machine in view.machines_of(site.name, workspace):
+        # Those are made without the engine, and have a record of their own.
+        if is_at_a_seat(machine):
+            continue
         if str(machine.vm_id) not in state.machines and not machine.template:
             _require_empty(client, machine, workspace)
             _remove(client, machine)

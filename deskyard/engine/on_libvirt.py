@@ -15,7 +15,8 @@ from deskyard.model.site import Site
 from deskyard.plan.names import domain
 from deskyard.plan.warm import none_of
 from deskyard.plan.workspace import GATEWAY, DesktopPlan, WorkspacePlan
-from deskyard.site.libvirt import daemon, forward
+from deskyard.site.finding import Finding
+from deskyard.site.libvirt import daemon, doctor, forward
 from deskyard.site.libvirt.forward import Forward
 from deskyard.site.libvirt.machines import LibvirtMachines, active_domains
 from deskyard.site.libvirt.underlay import LibvirtUnderlay
@@ -99,3 +100,7 @@ class LibvirtBackend:
     def underlay(self, declared: Declared) -> LibvirtUnderlay:
         """The layers as libvirt and this kernel tell of them."""
         return LibvirtUnderlay(declared.plan)
+
+    def examine(self) -> list[Finding]:
+        """What this machine is fit for."""
+        return doctor.examine(self._site)

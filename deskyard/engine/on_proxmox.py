@@ -1,6 +1,7 @@
 """The backend of a Proxmox VE cluster."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from deskyard.declaration import declaration
 from deskyard.declaration.declaration import Declared
@@ -9,9 +10,14 @@ from deskyard.engine.change import Change
 from deskyard.engine.leftovers import StateIds
 from deskyard.host.progress import say
 from deskyard.model.site import Site
+from deskyard.plan.proxmox.workspace import ClusterPlan
 from deskyard.plan.workspace import GATEWAY, DesktopPlan, WorkspacePlan
+from deskyard.site.finding import Finding
 from deskyard.site.proxmox import plugin, retry
 from deskyard.site.proxmox.client import connect
+from deskyard.site.proxmox.doctor import doctor
+from deskyard.site.proxmox.life.disposables import ClusterDisposables
+from deskyard.site.proxmox.life.record import ClusterRecord
 from deskyard.site.proxmox.machines import ClusterMachines, runs
 from deskyard.site.proxmox.underlay import ClusterUnderlay
 
@@ -72,11 +78,26 @@ class ProxmoxBackend:
         """The machines of a workspace on all nodes."""
         return ClusterMachines(plan, self._site)
 
-    def disposables(self, workspace: str) -> None:
-        """None: only the engine makes machines there, with their firewall."""
-        return None
+    def disposables(self, workspace: str) -> ClusterDisposables:
+        """The machines at its seats; each is planned when it is made."""
+
+        def planned() -> ClusterPlan:
+            found = declaration.read(workspace).on_cluster
+            assert found is not None
+            return found
+
+        return ClusterDisposables(connect(self._site), self._site.name, workspace, planned)
 
     def underlay(self, declared: Declared) -> ClusterUnderlay:
-        """The layers as the API tells of them."""
-        assert declared.on_cluster is not None
-        return ClusterUnderlay(declared.on_cluster, connect(self._site))
+        """The layers as the API tells of them, with the machines at seats that are there."""
+        plan, client = declared.on_cluster, connect(self._site)
+        assert plan is not None
+        if plan.seats:
+            there = ClusterRecord(client, self._site.name, declared.plan.name).found()
+            present = {vm.owner.machine: vm for seat, vm in plan.seats.items() if seat in there}
+            plan = replace(plan, desktops={**plan.desktops, **present})
+        return ClusterUnderlay(plan, client)
+
+    def examine(self) -> list[Finding]:
+        """What the cluster is fit for."""
+        return doctor.examine(self._site)

@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Network
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from deskyard.plan import quota
 from deskyard.plan.clash import shared
 from deskyard.plan.image.image import disk_gib, image_names, read_image
 from deskyard.plan.workspace import GATEWAY, MachinePlan
-from deskyard.site.libvirt import daemon, forward
+from deskyard.site.libvirt import caps, daemon, forward
 from deskyard.site.proxmox.client import connect
 
 PROGRAMS = ("socat", "ssh", "ip", "haproxy")
@@ -59,6 +59,7 @@ def check_on_cluster(declared: Declared) -> None:
                 reason,
                 f"run ./inv image.publish gateway --site {declared.site.name}",
             )
+    _room_for_the_pool(declared)
     _image_disks(declared)
     if declared.site.cluster.uplink.network.overlaps(declared.workspace.network):
         reason = f"overlaps the uplink of site {declared.site.name} ({declared.site.cluster.uplink.network})"
@@ -66,6 +67,17 @@ def check_on_cluster(declared: Declared) -> None:
         raise ConfigError(field, str(declared.workspace.network), reason, "choose another /24")
     _other_workspaces(declared)
     _cluster_firewall(declared)
+
+
+def _room_for_the_pool(declared: Declared) -> None:
+    """The seats that the pool fills first have a place; without one for further seats, tasks wait for each other."""
+    pool, on_cluster = declared.workspace.pool, declared.on_cluster
+    assert on_cluster is not None
+    short = [seat.name for seat in declared.plan.seats[: pool.size if pool else 0] if seat.name in on_cluster.no_room]
+    if pool and short:
+        reason = f"seat {short[0]} has no place: {on_cluster.no_room[short[0]]}"
+        field = f"Pulumi.{declared.workspace.name}.yaml: pool.size"
+        raise ConfigError(field, pool.size, reason, "choose a smaller pool, a smaller tier, or add a node")
 
 
 def _image_disks(declared: Declared) -> None:
@@ -92,9 +104,23 @@ def _cluster_firewall(declared: Declared) -> None:
 def check_with_hypervisor(declared: Declared) -> None:
     """Check what the running hypervisor knows: memory in use, networks and routes of this machine."""
     with daemon.connection() as link:
-        running = {domain.name(): bool(domain.isActive()) for domain in link.listAllDomains()}
-    _memory([machine for machine in declared.plan.machines().values() if not running.get(machine.domain)])
+        running = {domain.name() for domain in link.listAllDomains() if domain.isActive()}
+    _memory(
+        [machine for machine in declared.plan.machines().values() if machine.domain not in running],
+        quota.ahead(declared.plan, declared.workspace.pool, running),
+    )
     _routes(declared)
+    _caps(declared)
+
+
+def _caps(declared: Declared) -> None:
+    """A machine with a cap that cannot be held here would be made, and then not start."""
+    desktops = (*declared.plan.desktops, *declared.plan.seats)
+    wanted = {cap: found for cap in caps.REMEDIES for found in desktops if getattr(found.caps, cap) is not None}
+    for cap, reason in (caps.not_held() if wanted else {}).items():
+        if cap in wanted:
+            value = getattr(wanted[cap].caps, cap)
+            raise HostError(f"tier {wanted[cap].tier}: {cap}", value, reason, caps.REMEDIES[cap])
 
 
 def _programs() -> None:
@@ -190,6 +216,8 @@ def _disk(declared: Declared, images_bytes: int) -> None:
     folder = IMAGES_FOLDER if IMAGES_FOLDER.exists() else Path("/")
     there = {path.name for path in (folder / "deskyard").glob("*")} if os.access(folder, os.R_OK) else set()
     new = [machine for machine in declared.plan.machines().values() if f"{machine.domain}.qcow2" not in there]
+    disks = {name.removesuffix(".qcow2") for name in there}
+    new += quota.ahead(declared.plan, declared.workspace.pool, disks)
     if not new:
         return
     needed = images_bytes + sum(int((machine.disk_gib + (machine.home_gib or 0)) * GIB * DISK_PART) for machine in new)
@@ -199,11 +227,12 @@ def _disk(declared: Declared, images_bytes: int) -> None:
         raise HostError("disk space", str(folder), reason, "free some space or declare fewer desktops")
 
 
-def _memory(new: list[MachinePlan]) -> None:
-    needed = sum(machine.memory_mib for machine in new)
+def _memory(new: Sequence[MachinePlan], ahead: Sequence[MachinePlan] = ()) -> None:
+    needed = sum(machine.memory_mib for machine in (*new, *ahead))
     available = available_memory_mib()
     if needed > available:
-        reason = f"{available} MiB are available, {len(new)} machine(s) to start need {needed} MiB"
+        pool = f", {len(ahead)} of them for the pool," if ahead else ""
+        reason = f"{available} MiB are available, {len(new) + len(ahead)} machine(s) to start{pool} need {needed} MiB"
         raise HostError("memory", None, reason, "choose smaller tiers, fewer desktops, or stop other workspaces")
 
 

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from deskyard.errors import CommandError, ConfigError, SiteError
 from deskyard.gateway.config import render
 from deskyard.host.places import places
 from deskyard.isolation import probing
+from deskyard.isolation.company import Company, changed, company
 from deskyard.plan.isolation import ruleset
 from deskyard.plan.isolation.probe import GATEWAY, HERE, HOST, HostFacts
 from deskyard.plan.workspace import WorkspacePlan
@@ -47,11 +48,16 @@ def verify(name: str, against: str | None = None) -> dict[str, Any]:
     underlays = [backend_of(side.site).underlay(side) for side in declared]
     facts = _merged(underlay.facts(plans) for underlay in underlays)
     began, started = _now(), time.monotonic()
-    other = plans[1] if len(plans) > 1 else None
+    present = [company(side, readiness.ask(side.plan)) if side.plan.seats else Company() for side in declared]
     with ThreadPoolExecutor(len(plans) + 1) as pool:
-        sent = pool.submit(probing.verify_probes, plans[0], facts, _start(plans, underlays[0]), other)
+        sent = pool.submit(_probed, plans, present, facts, underlays[0])
         compared = list(pool.map(rules_in_force, plans, underlays))
         verdicts = sent.result()
+    if not all(verdict.ok for verdict in verdicts) and any(map(changed, declared, present)):
+        present = [replace(side, machines={}, absent={**side.absent, **_left_early(side)}) for side in present]
+        verdicts = _probed(plans, present, facts, underlays[0])
+    for plan, rules, side in zip(plans, compared, present, strict=True):
+        rules["wrong"] += side.findings(plan.name)
     report = {
         "workspace": name,
         "against": against,
@@ -60,12 +66,28 @@ def verify(name: str, against: str | None = None) -> dict[str, Any]:
         "ok": all(verdict.ok for verdict in verdicts) and not any(rules["wrong"] for rules in compared),
         "versions": {name: number for underlay in underlays for name, number in underlay.versions().items()},
         "images": {plan.name: underlay.images() for plan, underlay in zip(plans, underlays, strict=True)},
-        "not_examined": {plan.name: below.not_examined() for plan, below in zip(plans, underlays, strict=True)},
+        "seats": {plan.name: sorted(side.machines) for plan, side in zip(plans, present, strict=True)},
+        "not_examined": {
+            plan.name: [*below.not_examined(), *side.not_examined()]
+            for plan, below, side in zip(plans, underlays, present, strict=True)
+        },
         "rules": {plan.name: rules for plan, rules in zip(plans, compared, strict=True)},
         "topics": {topic: list(counts) for topic, counts in probing.summary(verdicts).items()},
         "probes": [verdict.as_dict() for verdict in verdicts],
     }
     return {**report, "report": str(_write(plans[0], report))}
+
+
+def _probed(
+    plans: Sequence[WorkspacePlan], present: Sequence[Company], facts: HostFacts, underlay: Underlay
+) -> list[probing.Verdict]:
+    """The probes of the first workspace, and of the second one against it, with the disposable desktops of both."""
+    whole = [side.among(plan) for plan, side in zip(plans, present, strict=True)]
+    return probing.verify_probes(whole[0], facts, _start(plans, underlay), whole[1] if len(whole) > 1 else None)
+
+
+def _left_early(side: Company) -> dict[str, str]:
+    return dict.fromkeys(side.machines, "was released, or one of them was, while it was probed")
 
 
 def rules_in_force(plan: WorkspacePlan, underlay: Underlay) -> dict[str, Any]:
@@ -89,7 +111,7 @@ def rules_in_force(plan: WorkspacePlan, underlay: Underlay) -> dict[str, Any]:
         found["wrong"].append(
             f"gateway: its settings are not the Plan's ({status.get('error') or status.get('digest')})"
         )
-    found["wrong"] += [f"gateway: {name} is {state}" for name, state in _ailing(status)]
+    found["wrong"] += [f"gateway: {name} is {state}" for name, state in _ailing(plan, status)]
     found["wrong"] += underlay.findings()
     return found
 
@@ -151,13 +173,15 @@ def _start(plans: Sequence[WorkspacePlan], underlay: Underlay) -> probing.Start:
     return start
 
 
-def _ailing(status: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _ailing(plan: WorkspacePlan, status: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for service, state in status.get("services", {}).items():
         if state not in ("active", "answers"):
             yield service, str(state)
+    # At a seat nobody may be, or somebody whose programs have just begun.
+    seats = {seat.name for seat in plan.seats}
     for desktop, routes in status.get("desktops", {}).items():
         for route, answer in routes.items():
-            if not answer["ready"]:
+            if not answer["ready"] and desktop not in seats:
                 yield f"route {route} of {desktop}", "silent"
 
 

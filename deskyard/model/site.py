@@ -112,14 +112,6 @@ class Site(Declaration):
             raise ValueError(f"{reason} -> listen on an address that it reaches")
         return self
 
-    @model_validator(mode="after")
-    def _caps_are_enforced(self) -> Self:
-        for name, tier in self.tiers.items():
-            if self.backend == "libvirt" and tier.needs_cluster:
-                reason = f"tier {name} caps network_mib_per_second, which backend libvirt cannot"
-                raise ValueError(f"{reason} -> remove this cap: those of the disk hold on both backends")
-        return self
-
     @property
     def cluster(self) -> Cluster:
         """The cluster of a site with backend proxmox; raises `ConfigError` for a site without one."""

@@ -20,11 +20,12 @@ class Tier(Declaration):
     disk_iops: int | None = Field(None, ge=10, le=1_000_000, description="Reads, and writes, of the disk per second.")
     disk_mib_per_second: int | None = Field(None, ge=1, le=100_000, description="MiB read, and written, per second.")
     network_mib_per_second: int | None = Field(None, ge=1, le=100_000, description="MiB sent, and got, per second.")
-
-    @property
-    def needs_cluster(self) -> bool:
-        """True if it has a cap that a cluster alone enforces."""
-        return self.network_mib_per_second is not None
+    cpu_percent: int | None = Field(
+        None,
+        ge=10,
+        le=6400,
+        description="Processor time of the whole machine, in percent of one processor; by default all of its CPUs.",
+    )
 
 
 TIERS = MappingProxyType(

@@ -1,10 +1,11 @@
 """Quotas: what all workspaces of a site ask for together, against what the site grants. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from deskyard.errors import ConfigError
+from deskyard.model.pool import Pool
 from deskyard.model.quotas import Quotas
-from deskyard.plan.workspace import WorkspacePlan
+from deskyard.plan.workspace import MachinePlan, WorkspacePlan
 
 
 def totals(plans: Iterable[WorkspacePlan]) -> dict[str, int]:
@@ -19,6 +20,14 @@ def totals(plans: Iterable[WorkspacePlan]) -> dict[str, int]:
         "memory_gib": gib(sum(machine.memory_mib for machine in machines)),
         "disk_gib": sum(machine.disk_gib + (machine.home_gib or 0) for machine in machines),
     }
+
+
+def ahead(plan: WorkspacePlan, pool: Pool | None, there: Collection[str]) -> list[MachinePlan]:
+    """The machines that the pool still makes ahead, if those of these names are there."""
+    if pool is None:
+        return []
+    free = [seat.machine for seat in plan.seats if seat.machine.domain not in there]
+    return free[: max(0, pool.size - (len(plan.seats) - len(free)))]
 
 
 def require(field: str, quotas: Quotas, asked: Mapping[str, int], workspace: str) -> None:

@@ -43,11 +43,12 @@ def show_(_: Context, json: bool = False) -> None:
     _show(daemon.state(), json)
 
 
-@command(positional=["name"], help={"name": "a site with backend proxmox", "json": "print JSON"})
+@command(positional=["name"], help={"name": "name of the site", "json": "print JSON"})
 def check(_: Context, name: str, json: bool = False) -> None:
-    """Examine a Proxmox VE cluster without changing anything; exit code 1 if something has to be mended."""
+    """Examine a site, a cluster or this machine, without changing it; exit code 1 if something has to be mended."""
     from deskyard.site.files import read_site
-    from deskyard.site.proxmox.doctor.doctor import examine, report
+    from deskyard.site.finding import report
+    from deskyard.workspace.examination import examine
 
     findings = examine(read_site(name))
     show([asdict(finding) for finding in findings], as_json=json, text=report(findings))

@@ -132,6 +132,8 @@ def _confirm(name: str) -> None:
 
 
 def _text(state: dict[str, Any]) -> str:
+    from deskyard.workspace import seating
+
     gateway = state["gateway"]
     word = "ready" if gateway["ready"] else f"not ready {gateway['error'] or ''}".strip()
     lines = [f"{state['workspace']}  {state['url']}  {'ready' if state['ready'] else 'not ready'}"]
@@ -143,6 +145,7 @@ def _text(state: dict[str, Any]) -> str:
         note = "  (a restart gives it its new size)" if desktop["restart_needed"] else ""
         head = f"  {desktop['name']}  {desktop['tier']}  {desktop['address']}  {_state(desktop)}"
         lines.append(f"{head}  {routes}{note}")
+    lines += [f"  {line}" for seat in state["seats"] for line in seating.lines(state["workspace"], seat)]
     for resource in state.get("drift", []):
         what = ", ".join(resource["differences"]) or "as a whole"
         lines.append(f"  drift: {resource['of']}: {resource['name']}: {what}  (./inv workspace.up mends it)")

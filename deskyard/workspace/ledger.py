@@ -14,6 +14,8 @@ from deskyard.plan.pool.seat import Entry, Seated
 class Ledger:
     """The lines of one workspace. Who decides by what it reads holds `alone` meanwhile."""
 
+    host = ""
+
     def __init__(self, site: str, workspace: str) -> None:
         self._lock = f"seats-{site}-{workspace}"
         self._file = places().workspace(site, workspace) / "seats.jsonl"
@@ -28,8 +30,8 @@ class Ledger:
         """The machines at seats, by the names of these."""
         return seat.machines(self._entries())
 
-    def note(self, entry: Entry) -> None:
-        """Add a line; it is on the disk when this ends."""
+    def note(self, entry: Entry) -> bool:
+        """Add a line; it is on the disk when this ends. Nobody is faster: who decides holds the lock."""
         self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         new = not self._file.exists()
         handle = os.open(self._file, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
@@ -47,6 +49,7 @@ class Ledger:
                 os.fsync(folder)
             finally:
                 os.close(folder)
+        return True
 
     def tidy(self) -> None:
         """Leave out what is of machines that are gone."""

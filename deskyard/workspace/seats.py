@@ -8,11 +8,12 @@ import secrets
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 
 from deskyard.access import access
 from deskyard.declaration.declaration import Declared
 from deskyard.desktop import customise_delivery
-from deskyard.engine.backend import Disposables
+from deskyard.engine.backend import Disposables, Record
 from deskyard.errors import DeskyardError, HostError, SiteError
 from deskyard.host.lock import alone
 from deskyard.host.progress import say
@@ -24,6 +25,8 @@ from deskyard.workspace import turn
 from deskyard.workspace.ledger import Ledger
 
 LEFT = "a killed task has left it"
+# So long nobody takes a machine away that is made from another operator's machine.
+MAKING_SECONDS = 3600.0
 
 
 class _BusyError(Exception):
@@ -35,7 +38,7 @@ class Seats:
 
     def __init__(self, site: str, workspace: str, disposables: Disposables) -> None:
         self.site, self.workspace, self.disposables = site, workspace, disposables
-        self.ledger = Ledger(site, workspace)
+        self.ledger: Record = disposables.record() or Ledger(site, workspace)
 
     @contextmanager
     def hold(self, seat: str) -> Iterator[None]:
@@ -57,7 +60,7 @@ class Seats:
         """Note that the machine is of use: it waits for a claim unless it was made for one."""
         with self.ledger.alone():
             self.disposables.mark(begun.seat, words(begun.machine, begun.claim))
-            self.ledger.note(Entry(Event.READY, begun.seat, begun.machine, time.time()))
+            self._note(Entry(Event.READY, begun.seat, begun.machine, time.time()))
 
     def take(self, declared: Declared, among: Collection[str], claim: Claim) -> Seated | None:
         """Give the machine that waited longest to one claimer for ever; None if none waits that is as declared."""
@@ -69,9 +72,10 @@ class Seats:
                 if marks.get(seated.seat) != words(seated.number, None) or self._spent(declared, seated, marks):
                     continue
                 # This line is the claim: whoever is killed behind it has had the machine.
-                self.ledger.note(Entry(Event.CLAIMED, seated.seat, seated.number, time.time(), claim))
+                if not self.ledger.note(Entry(Event.CLAIMED, seated.seat, seated.number, time.time(), claim)):
+                    continue
                 self.disposables.mark(seated.seat, words(seated.number, claim))
-                return self.ledger.machines()[seated.seat]
+                return replace(seated, state=State.CLAIMED, claim=claim)
         return None
 
     def remove(self, seat: str, only: State | None = None) -> bool:
@@ -113,10 +117,33 @@ class Seats:
         if there:
             self.ledger.tidy()
 
+    def spent(self, declared: Declared) -> dict[str, str]:
+        """Why what is at a seat has to go, by its seat; nothing is touched, and what a task holds is not named."""
+        there, found = self.ledger.machines(), {}
+        marks = self.disposables.marks()
+        for seat in sorted({*there, *self.disposables.there()}):
+            seated = there.get(seat)
+            if seated is None and marks.get(seat, {}).get("state") == State.CLAIMED:
+                continue
+            why = LEFT if seated is None else self._spent(declared, seated, marks)
+            # A lock is looked at only here: whoever finds it taken for that moment would have found nothing of use.
+            if why is not None and not self._is_held(seat) and self.ledger.machines().get(seat) == seated:
+                found[seat] = why
+        return found
+
     def remove_all(self) -> None:
         """Remove every machine at every seat: the workspace goes."""
-        for seat in sorted({*self.ledger.machines(), *self.disposables.there()}):
+        machines = self.ledger.machines()
+        for seat in sorted({*machines, *self.disposables.there()}):
+            self._strike(seat, machines.get(seat))
             self.disposables.remove(seat)
+
+    def _is_held(self, seat: str) -> bool:
+        try:
+            with self.hold(seat):
+                return False
+        except HostError:
+            return True
 
     @contextmanager
     def _turn(self, declared: Declared, seat: str, *, whole: bool) -> Iterator[None]:
@@ -133,10 +160,13 @@ class Seats:
     def _spent(self, declared: Declared, seated: Seated, marks: Mapping[str, Mapping[str, str]]) -> str | None:
         """Why a machine that nobody holds has to go; None if it has not."""
         now = time.time()
+        # Nobody here can see whether a task of another machine still runs.
+        elsewhere = seated.host not in ("", self.ledger.host)
         if seated.state is State.MAKING:
-            return "whoever made it was killed"
+            late = not elsewhere or now - seated.since > MAKING_SECONDS
+            return "whoever made it was killed" if late else None
         if seated.claim is not None:
-            if seated.claim.run:
+            if seated.claim.run and not elsewhere:
                 return "the task that had it has ended"
             return "its time is over" if seated.claim.until <= now else None
         pool = declared.workspace.pool
@@ -163,7 +193,12 @@ class Seats:
             return
         with suppress(SiteError):
             self.disposables.mark(seat, {"machine": seated.number, "state": Event.GONE})
-        self.ledger.note(Entry(Event.GONE, seat, seated.number, time.time()))
+        self._note(Entry(Event.GONE, seat, seated.number, time.time()))
+
+    def _note(self, entry: Entry) -> None:
+        if not self.ledger.note(entry):
+            target, reason = f"{self.workspace}/{entry.seat}", "another task has changed it meanwhile"
+            raise SiteError("seat", target, reason, f"see ./inv pool.list {self.workspace}, then run it again")
 
     def _clear(self, seat: str) -> None:
         """Whoever had it gets nothing of the next one: no session, no key."""
@@ -189,7 +224,11 @@ def words(number: str, claim: Claim | None) -> dict[str, str]:
 
 def image_of(declared: Declared, seat: str) -> str:
     """The image that a machine at a seat is made from now."""
-    source = declared.image_sources()[declared.plan.seat(seat).machine.image]
+    name = declared.plan.seat(seat).machine.image
+    if declared.on_cluster is not None:
+        vm = declared.on_cluster.seats.get(seat)
+        return f"{name}-{vm.template}" if vm else name
+    source = declared.image_sources()[name]
     return f"{source.name}-{source.digest}"
 
 

@@ -4,23 +4,24 @@ from dataclasses import asdict
 from typing import Any
 
 from deskyard.declaration import declaration
+from deskyard.declaration.declaration import Declared
 from deskyard.engine.backend import machines_of
 from deskyard.plan.power import Power
-from deskyard.plan.workspace import WorkspacePlan
 from deskyard.site import certificate_authority
 from deskyard.site.libvirt import forward
 from deskyard.site.ssh_link import SshLink
-from deskyard.workspace import readiness
+from deskyard.workspace import readiness, seating
 
 
 def status(name: str, *, drift: bool = False) -> dict[str, Any]:
     """How the workspace is: address of the door, machines, routes; with `drift`, what was changed by hand."""
-    plan = declaration.read(name).plan
+    declared = declaration.read(name)
+    plan = declared.plan
     machines = machines_of(plan).states()
     gateway = readiness.silent("its machine does not run")
     if machines.get(plan.gateway.machine.domain, {}).get("state") == "running":
         gateway = readiness.ask(plan)
-    found = state_of(plan, machines, gateway)
+    found = state_of(declared, machines, gateway)
     if not drift:
         return found
     # Only who looks for drift waits for the engine.
@@ -30,8 +31,9 @@ def status(name: str, *, drift: bool = False) -> dict[str, Any]:
     return {**found, "drift": [{**asdict(change), "of": change.owner} for change in changes]}
 
 
-def state_of(plan: WorkspacePlan, machines: dict[str, dict[str, Any]], gateway: dict[str, Any]) -> dict[str, Any]:
+def state_of(declared: Declared, machines: dict[str, dict[str, Any]], gateway: dict[str, Any]) -> dict[str, Any]:
     """The state of a workspace from what its machines and its gateway say."""
+    plan, seats = declared.plan, seating.seats_of(declared)
     absent = {"state": "absent", "desired": Power.RUNNING, "restart_needed": False}
     wanted = {domain: machine["desired"] for domain, machine in machines.items()}
     return {
@@ -59,4 +61,5 @@ def state_of(plan: WorkspacePlan, machines: dict[str, dict[str, Any]], gateway: 
             }
             for desktop in plan.desktops
         ],
+        "seats": [] if seats is None else seating.rows(declared, seats, gateway["desktops"]),
     }

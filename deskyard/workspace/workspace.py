@@ -98,7 +98,7 @@ def up(
         with step("customise", timings):
             present = {desktop: customised[desktop] for desktop in customised if desktop in awake}
             customise_delivery.apply(declared.plan, present, How())
-    return state_of(declared.plan, machines_of(declared.plan).states(), gateway)
+    return state_of(declared, machines_of(declared.plan).states(), gateway)
 
 
 def destroy(name: str) -> None:

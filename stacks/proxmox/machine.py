@@ -116,7 +116,7 @@ def _vm(plan: VmPlan, management_key: str) -> pve.VmLegacyArgs:
         pool_id=plan.owner.pool,
         tags=list(plan.tags),
         clone=pve.VmLegacyCloneArgs(vm_id=plan.template, node_name=plan.template_node, full=False, retries=CLONE_TRIES),
-        cpu=pve.VmLegacyCpuArgs(cores=machine.vcpus, sockets=1, limit=float(machine.vcpus), type=CPU),
+        cpu=pve.VmLegacyCpuArgs(cores=machine.vcpus, sockets=1, limit=plan.cpu_limit, type=CPU),
         memory=pve.VmLegacyMemoryArgs(dedicated=machine.memory_mib, floating=0),
         disks=[_disk(plan)],
         network_devices=[_nic(nic) for nic in plan.nics],

@@ -99,8 +99,9 @@ def test_each_desktop_has_home_on_a_volume_of_its_own_that_begins_blank(graph: R
     assert "home" not in domains["lab-gateway-machine"]
 
 
-def test_desktops_disk_has_the_caps_of_its_tier_and_the_gateways_none(recorder: Recorder) -> None:
-    capped = Tier(vcpus=2, memory_mib=4096, disk_gib=20, disk_iops=500, disk_mib_per_second=20)
+def test_desktop_has_the_caps_of_its_tier_and_the_gateway_none(recorder: Recorder) -> None:
+    network = {"network_mib_per_second": 7, "cpu_percent": 50}
+    capped = Tier(vcpus=2, memory_mib=4096, disk_gib=20, disk_iops=500, disk_mib_per_second=20, **network)
     site = Site(tiers={"capped": capped})
     values = {"network": "10.80.7.0/24", "desktops": [{"name": "dev1", "tier": "capped"}, {"name": "dev2"}]}
     plan = plan_workspace(Declaration.check({"name": "lab", **values}, "test"), site, "kvm")
@@ -115,6 +116,16 @@ def test_desktops_disk_has_the_caps_of_its_tier_and_the_gateways_none(recorder: 
         "lab-desktop-dev1-machine": (capped.disk_iops, capped.disk_mib_per_second),
         "lab-desktop-dev2-machine": (None, None),
     }
+    domains = recorder.of_type("Domain")
+    assert {name: domain.get("cpu_percent") for name, domain in domains.items()} == {
+        "lab-gateway-machine": None,
+        "lab-desktop-dev1-machine": 50,
+        "lab-desktop-dev2-machine": None,
+    }
+    nics = {name: domain["interfaces"][0] for name, domain in domains.items()}
+    assert nics["lab-desktop-dev1-machine"]["mib_per_second"] == 7
+    # Nothing is said of what is not capped: machines of before stay as they are.
+    assert "mib_per_second" not in nics["lab-desktop-dev2-machine"]
 
 
 def test_each_desktops_disk_is_made_from_its_own_image(recorder: Recorder) -> None:

@@ -3,13 +3,14 @@
 import json
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from deskyard.plan.pool.seat import Claim
 from deskyard.workspace.seats import Seats
 
 FOREVER = 4e9
+Doom = Callable[[Seats, str], None]
 # Where a claimer dies: before it has the lock, with it, behind the half line, the line, the word of the machine.
 MOMENTS = ("before", "locked", "torn", "written", "marked")
 
@@ -43,14 +44,14 @@ def doomed(seats: Seats, moment: str) -> None:
 
 
 def claimer(
-    number: int, seats: Seats, declared: Any, moment: str | None, begin: int, answers: int
+    number: int, seats: Seats, declared: Any, moment: str | None, begin: int, answers: int, doom: Doom = doomed
 ) -> Callable[[], None]:
     """A process that claims once when all begin, and says what it got."""
 
     def run() -> None:
         os.read(begin, 1)
         if moment is not None:
-            doomed(seats, moment)
+            doom(seats, moment)
         taken = seats.take(declared, {seat.name for seat in declared.plan.seats}, Claim(f"c{number}", FOREVER))
         said = {"claimer": number, "seat": taken.seat if taken else None, "machine": taken.number if taken else None}
         os.write(answers, f"{json.dumps(said)}\n".encode())
@@ -70,12 +71,19 @@ def fork(run: Callable[[], None]) -> int:
 
 
 def race(
-    seats: Seats, declared: Any, claimers: int, kills: Mapping[int, str]
+    seats: Seats | Sequence[Seats], declared: Any, claimers: int, kills: Mapping[int, str], doom: Doom = doomed
 ) -> tuple[list[dict[str, Any]], list[int]]:
-    """Let so many claim at once, some of which die at a moment: what the others say, and how all ended."""
+    """Let so many claim at once, some of which die at a moment: what the others say, and how all ended.
+
+    With several `seats` they claim in turns from each.
+    """
+    each = [seats] if isinstance(seats, Seats) else seats
     begin, start = os.pipe()
     heard, answers = os.pipe()
-    pids = [fork(claimer(number, seats, declared, kills.get(number), begin, answers)) for number in range(claimers)]
+    pids = [
+        fork(claimer(number, each[number % len(each)], declared, kills.get(number), begin, answers, doom))
+        for number in range(claimers)
+    ]
     os.close(answers)
     os.write(start, bytes(claimers))
     with os.fdopen(heard) as lines:

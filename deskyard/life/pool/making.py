@@ -64,7 +64,7 @@ def _build(seats: Seats, declared: Declared, seat: DesktopPlan, begun: Entry) ->
     seats.disposables.make(
         declared.plan,
         replace(seat, machine=replace(seat.machine, uuid=uuid)),
-        declared.image_sources()[seat.machine.image],
+        None if declared.on_cluster else declared.image_sources()[seat.machine.image],
         desktop_first_boot(seat, declared.management_key()),
         declared.templates().get(seat.name),
     )

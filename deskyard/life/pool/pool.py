@@ -1,8 +1,6 @@
 """The pool of a workspace: disposable desktops that wait, booted, and are each claimed once."""
 
 import time
-from dataclasses import asdict
-from datetime import datetime
 from typing import Any
 
 from deskyard.access.gateway_program import actor
@@ -14,7 +12,7 @@ from deskyard.plan.pool import seat as seat_plan
 from deskyard.plan.pool.seat import Claim, Seated, State
 from deskyard.plan.workspace import DesktopPlan
 from deskyard.site.ssh_link import SshLink
-from deskyard.workspace import turn
+from deskyard.workspace import seating, turn
 from deskyard.workspace.seats import Seats
 
 
@@ -80,19 +78,9 @@ def release(target: str) -> dict[str, Any]:
 def listed(workspace: str) -> dict[str, Any]:
     """Each seat: free, or how its desktop is, and who has it."""
     declared, seats = opened(workspace)
-    there = seats.ledger.machines()
-    names = [seat.name for seat in declared.plan.seats]
-    free: dict[str, Any] = {"state": State.FREE, "since": None, "by": None, "until": None, "run": False}
-    rows = []
-    for name in [*names, *(name for name in there if name not in names)]:
-        seated, row = there.get(name), {"name": name, **free}
-        if seated is not None:
-            row |= {"state": seated.state, "since": seated.since}
-            row |= asdict(seated.claim) if seated.claim else {}
-        rows.append({**row, **(_declared(declared.plan.seat(name)) if name in names else {})})
     pool = declared.workspace.pool
     wanted = {"size": pool.size, "max_age": pool.max_age} if pool else None
-    return {"workspace": workspace, "pool": wanted, "seats": rows}
+    return {"workspace": workspace, "pool": wanted, "seats": seating.rows(declared, seats)}
 
 
 def facts(declared: Declared, taken: Seated) -> dict[str, Any]:
@@ -104,7 +92,7 @@ def facts(declared: Declared, taken: Seated) -> dict[str, Any]:
         "workspace": declared.workspace.name,
         "name": seat.name,
         "target": f"{declared.workspace.name}/{seat.name}",
-        **_declared(seat),
+        **seating.described(seat),
         "routes": sorted(seat.routes),
         "url": declared.plan.gateway.url,
         "ssh_config": str(link.config),
@@ -116,22 +104,10 @@ def facts(declared: Declared, taken: Seated) -> dict[str, Any]:
 
 def line(found: dict[str, Any]) -> str:
     """What somebody got, in a line."""
-    return f"{found['target']}  {found['address']}  {found['image']}, {found['tier']}  until {_when(found['until'])}"
+    size = f"{found['address']}  {found['image']}, {found['tier']}"
+    return f"{found['target']}  {size}  until {seating.when(found['until'])}"
 
 
 def text(found: dict[str, Any]) -> str:
     """The seats, a line for each."""
-    lines = []
-    for row in found["seats"]:
-        has = f"  {row['by']} until {_when(row['until'])}" if row["by"] else ""
-        size = f"  {row['address']}  {row['image']}, {row['tier']}" if "address" in row else "  not declared any more"
-        lines.append(f"{found['workspace']}/{row['name']}  {row['state']}{has}{size}")
-    return "\n".join(lines)
-
-
-def _declared(seat: DesktopPlan) -> dict[str, Any]:
-    return {"image": seat.machine.image, "tier": seat.tier, "address": seat.address}
-
-
-def _when(moment: float) -> str:
-    return datetime.fromtimestamp(moment).strftime("%Y-%m-%d %H:%M:%S")
+    return "\n".join(line for row in found["seats"] for line in seating.lines(found["workspace"], row))

@@ -62,6 +62,11 @@ def differences(plan: ClusterPlan, seen: SeenLayers) -> list[str]:
     return [f"cluster: {difference}" for difference in found]
 
 
+def machine_differences(vm: VmPlan, seen: SeenVm) -> list[str]:
+    """List all of one machine that is not as planned."""
+    return list(_machine(vm, seen))
+
+
 def rule_text(rule: RulePlan) -> str:
     """A rule of the Plan as it is named wherever it is told of."""
     return f"{_planned(rule)} ({rule.comment})"

@@ -66,6 +66,8 @@ class Seated:
     image: str
     since: float
     claim: Claim | None = None
+    # Where the task runs that makes or holds it, if that may be another machine than this one.
+    host: str = ""
 
 
 def machines(entries: Iterable[Entry]) -> dict[str, Seated]:

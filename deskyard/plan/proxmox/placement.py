@@ -41,27 +41,45 @@ class _Room:
         return max(cpu, (self.used_memory_mib + need.memory_mib) / max(1, self.memory_mib))
 
 
-def place(site: str, cluster: Cluster, needs: Sequence[Need], view: ClusterView) -> dict[str, str]:
-    """Machine -> node. Machines that exist stay where they are; raises `ConfigError` if one finds no place."""
+@dataclass(frozen=True)
+class Placed:
+    """Machine -> node; and of what may do without, why there is no place."""
+
+    nodes: dict[str, str]
+    no_room: dict[str, str]
+
+
+def place(site: str, cluster: Cluster, needs: Sequence[Need], view: ClusterView, spare: Sequence[Need] = ()) -> Placed:
+    """Find a node for each machine. Those that exist stay where they are.
+
+    Raises `ConfigError` if one finds no place, unless it is one of `spare`, which come last.
+    """
     rooms = _rooms(cluster, view)
     disks = _Disks(cluster, view)
     placed: dict[str, str] = {}
-    for need in needs:
+    no_room: dict[str, str] = {}
+    for need in (*needs, *spare):
         found = view.machine_of(need.owner)
         if found is not None:
             placed[need.owner.machine] = found.node
             if found.node in rooms:
                 rooms[found.node].ours += 1
-    for need in needs:
+    for need in (*needs, *spare):
         if need.owner.machine in placed:
             continue
-        room = _best(site, cluster, need, rooms, disks, placed)
+        try:
+            room = _best(site, cluster, need, rooms, disks, placed)
+        except ConfigError as error:
+            if need not in spare:
+                raise
+            no_room[need.owner.machine] = f"{error.reason}; {error.remedy}"
+            continue
         placed[need.owner.machine] = room.name
         room.used_vcpus += need.vcpus
         room.used_memory_mib += need.memory_mib
         room.ours += 1
         disks.take(room.name, need)
-    return placed
+    return Placed(placed, no_room)
 
 
 def _rooms(cluster: Cluster, view: ClusterView) -> dict[str, _Room]:

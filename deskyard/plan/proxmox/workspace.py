@@ -1,22 +1,23 @@
 """The Plan of a workspace on a cluster: what the Plan of every backend leaves open. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from deskyard.errors import ConfigError
 from deskyard.model.proxmox import Cluster
 from deskyard.model.site import Site
 from deskyard.model.tier import Tier
-from deskyard.model.workspace import Workspace
+from deskyard.model.workspace import Desktop, Workspace
 from deskyard.plan import quota
+from deskyard.plan.names import SEAT_SUFFIX
 from deskyard.plan.power import Power
 from deskyard.plan.proxmox.claims import Claims, claim
 from deskyard.plan.proxmox.firewall import FirewallPlan, desktop_firewall, gateway_firewall
 from deskyard.plan.proxmox.placement import Need, place
 from deskyard.plan.proxmox.power_tag import power_of, with_power
+from deskyard.plan.proxmox.seat_words import seat_owner
 from deskyard.plan.proxmox.view import WORKSPACE_POOLS, ClusterView, Owner, SeenMachine, pool_of, template_for
-from deskyard.plan.workspace import GATEWAY, HTTPS, Door, MachinePlan, WorkspacePlan, plan_workspace
+from deskyard.plan.workspace import GATEWAY, HTTPS, DesktopPlan, Door, MachinePlan, WorkspacePlan, plan_workspace
 
 
 @dataclass(frozen=True)
@@ -50,12 +51,19 @@ class VmPlan:
     firewall: FirewallPlan
     disk_iops: int | None
     disk_mib_per_second: int | None
+    cpu_percent: int | None = None
     power: Power = Power.RUNNING
 
     @property
     def tags(self) -> tuple[str, ...]:
         """In the order in which the cluster keeps them."""
         return with_power(("deskyard", self.owner.tag), self.power)
+
+    @property
+    def cpu_limit(self) -> float:
+        """The processors that it may use at the same time; never more than it has."""
+        processors = float(self.machine.vcpus)
+        return processors if self.cpu_percent is None else min(processors, self.cpu_percent / 100)
 
     @property
     def on_boot(self) -> bool:
@@ -83,6 +91,9 @@ class ClusterPlan:
     vnet: VnetPlan
     gateway: VmPlan
     desktops: dict[str, VmPlan]
+    # Where a machine at a seat is, or would be made now; for the others why there is no place.
+    seats: dict[str, VmPlan] = field(default_factory=dict)
+    no_room: dict[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """As plain data, for `--json` and golden files."""
@@ -96,35 +107,37 @@ class ClusterPlan:
 def plan_on_cluster(workspace: Workspace, site: Site, view: ClusterView) -> tuple[WorkspacePlan, ClusterPlan]:
     """Work out both Plans; raises `ConfigError` if the site has no place for the workspace."""
     cluster = site.cluster
-    _require_no_seats(workspace)
-    names = [desktop.name for desktop in workspace.desktops]
+    names = [_machine_name(desktop) for desktop in workspace.desktops]
     claims = claim(site.name, cluster, workspace.name, names, view)
     plan = plan_workspace(workspace, site, "kvm", _door(cluster, claims))
     _check_quotas(plan, site, view)
-    nodes = place(site.name, cluster, _needs(plan), view)
+    placed = place(site.name, cluster, _needs(plan), view, _spare_needs(plan))
     vnet = VnetPlan(
         name=claims.vnet,
         zone=cluster.zone.name,
         tag=None if cluster.zone.kind == "simple" else claims.tag,
         alias=pool_of(site.name, workspace.name),
     )
-    maker = _Maker(plan, site, cluster, claims, nodes, view)
+    maker = _Maker(plan, site, cluster, claims, placed.nodes, view)
     return plan, ClusterPlan(
         endpoint=str(cluster.endpoint).rstrip("/"),
         pool=vnet.alias,
         operator_group=cluster.operator_group,
         vnet=vnet,
         gateway=maker.gateway(),
-        desktops={desktop.name: maker.desktop(desktop.name) for desktop in plan.desktops},
+        desktops={desktop.name: maker.desktop(desktop, desktop.name) for desktop in plan.desktops},
+        seats={
+            seat.name: maker.desktop(seat, name)
+            for seat in plan.seats
+            if (name := seat_owner(site.name, workspace.name, seat.name).machine) in placed.nodes
+        },
+        no_room={name.removesuffix(SEAT_SUFFIX): why for name, why in placed.no_room.items()},
     )
 
 
-def _require_no_seats(workspace: Workspace) -> None:
-    for index, desktop in enumerate(workspace.desktops):
-        if desktop.lifetime == "task":
-            reason = "is not to be had on a cluster: only the engine makes machines there, with their firewall"
-            remedy = "leave it out: the desktop is then kept, and workspace.up --remove takes it away with its data"
-            raise ConfigError(f"desktops[{index}].lifetime", desktop.lifetime, reason, remedy)
+def _machine_name(desktop: Desktop) -> str:
+    """As its owner's tag calls the machine of a desktop, or the one at a seat."""
+    return desktop.name if desktop.lifetime == "persistent" else f"{desktop.name}{SEAT_SUFFIX}"
 
 
 def _door(cluster: Cluster, claims: Claims) -> Door:
@@ -149,16 +162,32 @@ def _needs(plan: WorkspacePlan) -> list[Need]:
     return sorted(needs, key=lambda need: (need.owner.machine != GATEWAY, -need.memory_mib, need.owner.machine))
 
 
+def _spare_needs(plan: WorkspacePlan) -> list[Need]:
+    """Of the machines at seats, which are made one after another; without a place for one the others go on."""
+    return [
+        Need(
+            seat_owner(plan.site, plan.name, seat.name),
+            seat.machine.image,
+            seat.machine.vcpus,
+            seat.machine.memory_mib,
+            seat.machine.disk_gib,
+        )
+        for seat in plan.seats
+    ]
+
+
 def _check_quotas(plan: WorkspacePlan, site: Site, view: ClusterView) -> None:
     """Raise `ConfigError` if all workspaces together would have more than the site grants."""
     mine = {machine.vm_id for machine in view.machines_of(site.name, plan.name)}
     others = [machine for machine in view.of_site(site.name) if not machine.template and machine.vm_id not in mine]
     desktops = [machine for machine in others if not _is_gateway(machine)]
-    counted: list[SeenMachine | MachinePlan] = [*others, *plan.machines().values()]
+    # A machine may be made at each seat at any time.
+    own = [*plan.machines().values(), *(seat.machine for seat in plan.seats)]
+    counted: list[SeenMachine | MachinePlan] = [*others, *own]
     sizes = [(machine.vcpus, machine.memory_mib, machine.disk_gib) for machine in counted]
     vcpus, memory_mib, disk_gib = (sum(column) for column in zip(*sizes, strict=True))
     asked = {
-        "desktops": len(desktops) + len(plan.desktops),
+        "desktops": len(desktops) + len(plan.desktops) + len(plan.seats),
         "vcpus": vcpus,
         "memory_gib": quota.gib(memory_mib),
         "disk_gib": disk_gib,
@@ -203,8 +232,8 @@ class _Maker:
         rules = gateway_firewall(self.plan)
         return self._vm(GATEWAY, plan.machine, (outside, inside), rules, None)
 
-    def desktop(self, name: str) -> VmPlan:
-        desktop, settings = self.plan.desktop(name), self.plan.gateway.settings
+    def desktop(self, desktop: DesktopPlan, name: str) -> VmPlan:
+        settings = self.plan.gateway.settings
         # Nothing is leased: rules that let DHCP pass would come before the look at the MAC address.
         nic = NicPlan(
             bridge=self.claims.vnet,
@@ -241,5 +270,6 @@ class _Maker:
             firewall=firewall,
             disk_iops=tier.disk_iops if tier else None,
             disk_mib_per_second=tier.disk_mib_per_second if tier else None,
+            cpu_percent=tier.cpu_percent if tier else None,
             power=power_of(seen.tags) if seen else Power.RUNNING,
         )

@@ -28,12 +28,15 @@ DAEMON_PID_FILES = (Path("/run/libvirtd.pid"), Path("/run/libvirt/libvirtd.pid")
 OUR_PREFIX = "deskyard-"
 
 # Runs as root in a mount namespace of its own. A /dev/kvm that exists but hangs makes each probe of QEMU wait 7.5 s,
-# so machines that emulate see an unusable file in its place.
+# so machines that emulate see an unusable file in its place. The control groups stay, or no machine with a cap of its
+# processor time could start.
 PRIVATE_DAEMON = """
 set -e
 mount --make-rprivate /
+if [ -d /sys/fs/cgroup ]; then mkdir -p "$1/cgroup"; mount --rbind /sys/fs/cgroup "$1/cgroup"; fi
 umount -l /sys
 mount -t sysfs sysfs /sys
+if [ -d "$1/cgroup" ]; then mount --rbind "$1/cgroup" /sys/fs/cgroup; umount -l "$1/cgroup"; fi
 mount --bind "$1/qemu.conf" /etc/libvirt/qemu.conf
 mount --bind "$1/resolv.conf" "$(readlink -f /etc/resolv.conf)"
 if [ "$2" = tcg ] && [ -e /dev/kvm ]; then mount --bind "$1/no-kvm" /dev/kvm; fi

@@ -11,6 +11,8 @@ from deskyard.plan.account import HOME_SERIAL
 # Emulated machines: one CPU model that recent kernels boot on (QEMU's own `max` panics them).
 EMULATED_CPU = "Nehalem"
 MIB, GIB = 1024**2, 1024**3
+# Microseconds, as libvirt has it if nothing is said.
+CPU_PERIOD = 100_000
 SYSTEM, SEED, HOME = "vda", "vdb", "vdc"  # the devices of a machine's disks
 BROADCAST = "ff:ff:ff:ff:ff:ff"
 # The Plan's MAC addresses all start so; no group address does.
@@ -129,6 +131,7 @@ def domain(
     home: str | None = None,
     disk_iops: int | None = None,
     disk_mib_per_second: int | None = None,
+    cpu_percent: int | None = None,
     seed: str,
     interfaces: Sequence[Mapping[str, Any]],
     console_log: str,
@@ -151,6 +154,7 @@ def domain(
             _element("genid"),
             _element("memory", {"unit": "MiB"}, text=str(memory_mib)),
             _element("vcpu", text=str(vcpus)),
+            *([] if cpu_percent is None else [_cpu_time(cpu_percent)]),
             _cpu(kvm=kvm),
             _element("os", {}, machine_type, _element("boot", {"dev": "hd"})),
             _element("features", {}, _element("acpi"), _element("apic")),
@@ -171,9 +175,20 @@ def domain(
     )
 
 
+def cpu_quota(percent: int | None) -> int:
+    """The microseconds that a machine may run in each period; -1 is no limit."""
+    return -1 if percent is None else percent * CPU_PERIOD // 100
+
+
 def console_log(domain: str) -> str:
     """Where libvirt writes the serial console; virtlogd bounds its size."""
     return f"/var/log/libvirt/qemu/{domain}-console.log"
+
+
+def _cpu_time(percent: int) -> Element:
+    """All threads of the machine together: those of its processors, and those that emulate the rest."""
+    quota = _element("global_quota", text=str(cpu_quota(percent)))
+    return _element("cputune", {}, _element("global_period", text=str(CPU_PERIOD)), quota)
 
 
 def _cpu(*, kvm: bool) -> Element:
@@ -215,7 +230,7 @@ def _seed(path: str) -> Element:
 
 
 def _interface(nic: Mapping[str, Any]) -> Element:
-    address = _element("parameter", {"name": "IP", "value": nic["address"]})
+    address, cap = _element("parameter", {"name": "IP", "value": nic["address"]}), nic.get("mib_per_second")
     return _element(
         "interface",
         {"type": "network"},
@@ -224,7 +239,14 @@ def _interface(nic: Mapping[str, Any]) -> Element:
         _element("model", {"type": "virtio"}),
         *([_element("port", {"isolated": "yes"})] if nic["isolated"] else []),
         _element("filterref", {"filter": nic["filter"]}, address),
+        *([] if cap is None else [_bandwidth(cap)]),
     )
+
+
+def _bandwidth(mib_per_second: int) -> Element:
+    """To the guest, and from it, each; libvirt has these in KiB per second."""
+    average = {"average": str(mib_per_second * 1024)}
+    return _element("bandwidth", {}, _element("inbound", average), _element("outbound", average))
 
 
 def _other_devices(console_log: str) -> list[Element]:

@@ -10,6 +10,7 @@ from deskyard.errors import SiteError
 from deskyard.model.site import Site
 from deskyard.plan.power import Power
 from deskyard.plan.proxmox.power_tag import power_of
+from deskyard.plan.proxmox.seat_words import seat_owner
 from deskyard.plan.proxmox.view import ClusterView, Owner, SeenMachine, read_view, tags_of
 from deskyard.plan.snapshot import Snapshot
 from deskyard.plan.workspace import WorkspacePlan
@@ -58,10 +59,11 @@ class ClusterMachines:
         # What the cluster did not let be written yet: see `MachinePower.want`.
         self._unwritten: dict[str, Power] = {}
         view = read_view(self._client.get("cluster/resources", type="vm"), (), {})
-        named = {name: machine.domain for name, machine in plan.machines().items()}
-        mine = {name: view.machine_of(Owner(plan.site, plan.name, name)) for name in named}
-        self._found = {named[name]: machine for name, machine in mine.items() if machine is not None}
-        self._domains = list(named.values())
+        owners = {machine.domain: Owner(plan.site, plan.name, name) for name, machine in plan.machines().items()}
+        owners |= {seat.machine.domain: seat_owner(plan.site, plan.name, seat.name) for seat in plan.seats}
+        mine = {domain: view.machine_of(owner) for domain, owner in owners.items()}
+        self._found = {domain: machine for domain, machine in mine.items() if machine is not None}
+        self._domains = list(owners)
 
     def states(self) -> dict[str, dict[str, Any]]:
         """State, what it is wanted to be, and size of each machine that is there."""

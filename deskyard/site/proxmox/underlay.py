@@ -28,7 +28,7 @@ class Api(Protocol):
 
 @dataclass(frozen=True)
 class ClusterUnderlay:
-    """The cluster below one workspace."""
+    """The cluster below one workspace; `plan` has its machines at seats as far as they are there."""
 
     plan: ClusterPlan
     client: Api
@@ -74,7 +74,7 @@ def look(client: Api, plan: ClusterPlan) -> SeenLayers:
         datacenter=client.get("cluster/firewall/options"),
         nodes={node: client.get(f"nodes/{node}/firewall/options") for node in nodes},
         vnets=client.get("cluster/sdn/vnets", pending=True),
-        machines={name: _machine(client, vm_path(*place)) for name, place in found.items()},
+        machines={name: seen_machine(client, vm_path(*place)) for name, place in found.items()},
     )
 
 
@@ -85,7 +85,8 @@ def _places(client: Api, plan: ClusterPlan) -> dict[str, tuple[str, int]]:
     return {vm.owner.machine: (places[vm.vm_id], vm.vm_id) for vm in plan.machines() if vm.vm_id in places}
 
 
-def _machine(client: Api, path: str) -> SeenVm:
+def seen_machine(client: Api, path: str) -> SeenVm:
+    """Ask for everything of one machine that is compared."""
     firewall = f"{path}/firewall"
     sets = [str(row["name"]) for row in client.get(f"{firewall}/ipset")]
     return SeenVm(

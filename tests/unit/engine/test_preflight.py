@@ -17,6 +17,8 @@ from deskyard.host import facts, toolchain
 from deskyard.image.store import store
 from deskyard.image.store.store import BuiltImage
 from deskyard.model.quotas import Quotas
+from deskyard.plan import quota
+from deskyard.site.libvirt import caps
 
 
 @pytest.fixture
@@ -188,3 +190,49 @@ def test_image_larger_than_the_disks_of_a_tier_is_refused(
     with pytest.raises(ConfigError, match="disks of 20 GiB, image desktop needs 21 GiB") as caught:
         preflight._image_disks(wanted)
     assert caught.value.field == "Pulumi.lab.yaml: desktops[0].tier"
+
+
+def test_desktops_that_the_pool_makes_ahead_need_room_too(
+    declared: Declared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seats = ", ".join(f"{{name: s{number}, lifetime: task}}" for number in range(3))
+    with (tmp_path / "Pulumi.lab.yaml").open("a") as file:
+        file.write("  deskyard:pool: {size: 2}\n")
+    text = (tmp_path / "Pulumi.lab.yaml").read_text().replace("[{name: dev1}]", f"[{{name: dev1}}, {seats}]")
+    (tmp_path / "Pulumi.lab.yaml").write_text(text)
+    pooled = declaration.read("lab")
+    ahead = quota.ahead(pooled.plan, pooled.workspace.pool, {pooled.plan.seats[0].machine.domain})
+    assert [machine.domain for machine in ahead] == [pooled.plan.seats[1].machine.domain]
+    assert quota.ahead(declared.plan, declared.workspace.pool, set()) == []
+    kept = sum(machine.memory_mib for machine in pooled.plan.machines().values())
+    monkeypatch.setattr(preflight, "available_memory_mib", lambda: kept)
+    preflight._memory(list(pooled.plan.machines().values()))
+    with pytest.raises(HostError, match=r"3 machine\(s\) to start, 1 of them for the pool, need"):
+        preflight._memory(list(pooled.plan.machines().values()), ahead)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=3 * facts.GIB))
+    with pytest.raises(HostError, match="3 GiB are free, 4 new disk"):
+        preflight._disk(pooled, facts.GIB)
+
+
+def test_cap_that_this_machine_cannot_hold_is_refused_before_a_machine_is_made(
+    declared: Declared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def not_held() -> dict[str, str]:
+        asked.append("tried")
+        return {"cpu_percent": "the hypervisor was started without the control groups"}
+
+    monkeypatch.setattr(caps, "not_held", not_held)
+    preflight._caps(declared)
+    assert not asked
+    dev1 = declared.plan.desktops[0]
+    for cap, refused in (("cpu_percent", True), ("network_mib_per_second", False)):
+        capped = replace(dev1, caps=dev1.caps.model_copy(update={cap: 20}))
+        wanted = replace(declared, plan=replace(declared.plan, desktops=(capped,)))
+        if refused:
+            with pytest.raises(HostError, match="without the control groups") as caught:
+                preflight._caps(wanted)
+            assert (caught.value.field, caught.value.value) == ("tier free: cpu_percent", 20)
+        else:
+            preflight._caps(wanted)

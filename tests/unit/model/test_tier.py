@@ -7,7 +7,7 @@ import pytest
 from deskyard.errors import ConfigError
 from deskyard.model.site import Site
 from deskyard.model.tier import TIERS, Tier
-from tests.support.paper_cluster import PaperCluster, workspace
+from tests.support.paper_cluster import PaperCluster, rack, workspace
 
 WHOLE: dict[str, Any] = {"vcpus": 2, "memory_mib": 4096, "disk_gib": 20}
 
@@ -38,11 +38,18 @@ def test_the_machine_on_the_cluster_has_its_tier_and_no_more(tier: str) -> None:
     assert (machine.vcpus, machine.memory_mib, machine.disk_gib) == (caps.vcpus, caps.memory_mib, caps.disk_gib)
 
 
-@pytest.mark.parametrize("cap", ["disk_iops", "disk_mib_per_second"])
-def test_a_site_of_libvirt_may_cap_the_disk(cap: str) -> None:
+@pytest.mark.parametrize("cap", ["disk_iops", "disk_mib_per_second", "network_mib_per_second", "cpu_percent"])
+def test_a_site_of_either_backend_may_cap(cap: str) -> None:
     assert getattr(Site.check({"tiers": {"steady": {**WHOLE, cap: 20}}}, "local.yaml").tiers["steady"], cap) == 20
 
 
-def test_a_site_of_libvirt_with_a_cap_that_it_cannot_hold_is_refused() -> None:
-    with pytest.raises(ConfigError, match="tier steady caps network_mib_per_second"):
-        Site.check({"tiers": {"steady": {**WHOLE, "network_mib_per_second": 20}}}, "local.yaml")
+@pytest.mark.parametrize(("percent", "limit"), [(None, 2.0), (50, 0.5), (150, 1.5), (6400, 2.0)])
+def test_processor_time_on_a_cluster_is_that_of_the_tier_and_never_more_than_its_processors(
+    percent: int | None, limit: float
+) -> None:
+    site = rack()
+    tiers = {"slow": {**WHOLE, "cpu_percent": percent, "network_mib_per_second": 3}}
+    site = type(site).check({**site.model_dump(mode="json"), "tiers": tiers}, "rack.yaml")
+    _, on_cluster = PaperCluster().plan(workspace("lab", desktops=[{"name": "dev1", "tier": "slow"}]), site)
+    vm = on_cluster.desktops["dev1"]
+    assert (vm.cpu_limit, vm.nics[0].mib_per_second, on_cluster.gateway.cpu_limit) == (limit, 3, 1.0)

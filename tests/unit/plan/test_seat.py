@@ -11,8 +11,11 @@ from deskyard.plan.clash import shared
 from deskyard.plan.names import domain, seat_domain, seat_of
 from deskyard.plan.pool import seat
 from deskyard.plan.pool.seat import Claim, Entry, Event, Seated, State
+from deskyard.plan.proxmox import seat_words
+from deskyard.plan.proxmox.firewall import desktop_firewall
+from deskyard.plan.proxmox.view import Owner, SeenMachine, pool_of
 from deskyard.plan.workspace import WorkspacePlan
-from tests.support.paper_cluster import PaperCluster
+from tests.support.paper_cluster import PaperCluster, rack
 from tests.support.paper_cluster import workspace as on_cluster
 from tests.unit.plan.test_workspace import planned
 
@@ -73,13 +76,68 @@ def test_addresses_of_seats_are_looked_at_for_clashes() -> None:
     assert plan.seat("s1").machine.domain in shared(plan, plan)["machine"]
 
 
-def test_seat_on_a_cluster_is_refused_with_what_there_is_instead() -> None:
-    declared = on_cluster("demo", "desk")
-    desktop = declared.desktops[0].model_copy(update={"lifetime": "task"})
-    with pytest.raises(ConfigError, match="only the engine makes machines there") as caught:
-        PaperCluster().plan(declared.model_copy(update={"desktops": (desktop,)}))
-    assert caught.value.field == "desktops[0].lifetime"
-    assert "workspace.up --remove" in caught.value.remedy
+def with_a_seat(**changes: Any) -> Any:
+    """A workspace on a cluster of one desktop that is kept, and one seat."""
+    desktops = [{"name": "desk"}, {"name": "s1", "lifetime": "task"}]
+    return on_cluster("demo", desktops=desktops, **changes)
+
+
+def test_seat_on_a_cluster_has_its_place_and_its_firewall_and_no_engine_makes_a_machine_of_it() -> None:
+    plan, made = PaperCluster().plan(with_a_seat())
+    seat = made.seats["s1"]
+    assert [vm.owner.machine for vm in made.machines()] == ["gateway", "desk"]
+    assert seat.owner.vm_name.partition(".")[0] == "s1" != seat.owner.machine
+    assert seat.vm_id not in {vm.vm_id for vm in made.machines()}
+    assert seat.firewall == desktop_firewall(plan, plan.seat("s1"))
+    assert seat.template and seat.nics[0].bridge == made.vnet.name
+
+
+def test_seat_that_finds_no_place_is_named_and_the_plan_is_made() -> None:
+    tight = PaperCluster(nodes=1, memory_gib=6)
+    _, made = tight.plan(with_a_seat())
+    assert (set(made.desktops), set(made.seats)) == ({"desk"}, set())
+    assert "no node has 4096 MiB of memory for s1.task" in made.no_room["s1"]
+
+
+def test_quotas_of_a_cluster_count_seats() -> None:
+    site = rack(quotas={"desktops": 1})
+    with pytest.raises(ConfigError, match="would be 2"):
+        PaperCluster().plan(with_a_seat(), site)
+
+
+def seen(name: str, pool: str = "", *tags: str) -> SeenMachine:
+    return SeenMachine(700, "pve1", name, pool, tags, True, False, 1, 1, 1)
+
+
+def test_machine_at_a_seat_is_known_by_tag_or_name_and_no_kept_one_is_taken_for_it() -> None:
+    pool, owner = pool_of("rack", "demo"), seat_words.seat_owner("rack", "demo", "s1")
+    for machine in (seen("renamed", "", owner.tag), seen(owner.vm_name, pool)):
+        assert seat_words.seat_at(machine, "rack", "demo") == "s1"
+        assert seat_words.is_at_a_seat(machine)
+        assert seat_words.seat_at(machine, "rack", "other") is None
+    for name in ("s1", "task", "gateway"):
+        kept = Owner("rack", "demo", name)
+        for machine in (seen(kept.vm_name, pool, kept.tag), seen(kept.vm_name, pool)):
+            assert seat_words.seat_at(machine, "rack", "demo") is None
+            assert not seat_words.is_at_a_seat(machine)
+
+
+WORDS = seat_words.Words("s1", "a", State.CLAIMED, 5.0, "w", "i", "here", "me", 9.0, True, "t")
+
+
+def test_words_of_a_machine_are_read_as_they_were_written_with_its_other_tags() -> None:
+    config = seat_words.written(WORDS, ("mine", "deskyard-seat.waiting"))
+    assert seat_words.read({**config, "description": config["description"] + "\n"}, "s1") == WORDS
+    assert config["tags"] == "deskyard-seat.claimed;mine"
+    assert seat_words.read(config, "s2") is not None and seat_words.read(config, "s2") != WORDS
+    assert WORDS.seated() == Seated("s1", "a", State.CLAIMED, "w", "i", 5.0, Claim("me", 9.0, True), "here")
+
+
+@pytest.mark.parametrize("text", ["", "mine", "deskyard-seat: {", 'deskyard-seat: {"seat": "s1"}', "deskyard-seat: []"])
+def test_edited_description_takes_no_machine_away_from_whoever_has_it(text: str) -> None:
+    told = seat_words.read({"description": text, "tags": "deskyard-seat.claimed"}, "s1")
+    assert told is not None and told.seated().state is State.CLAIMED
+    assert seat_words.read({"description": text, "tags": "deskyard-seat.waiting"}, "s1") is None
 
 
 @pytest.mark.parametrize("keys", [{"peers": "open"}, {"network": "10.80.9.0/24"}, {"name": "other"}])

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from deskyard.model.site import Site
-from deskyard.site.proxmox.doctor.doctor import judge, report
+from deskyard.site.finding import report
+from deskyard.site.proxmox.doctor.doctor import judge
 from deskyard.site.proxmox.doctor.facts import Facts, NodeFacts
 from deskyard.site.proxmox.doctor.privileges import needed
 from deskyard.site.proxmox.estate import read_estate

@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from deskyard.site.libvirt import documents
+from deskyard.site.libvirt.kinds import domain
 
 NIC = {"mac": "52:54:00:00:00:01", "network": "lab", "filter": "f", "address": "10.0.0.2", "isolated": True}
 UUID = "0f3c1e52-8a47-4c1b-9d0e-2b6a5f7c8d91"
@@ -104,6 +105,26 @@ def test_the_host_has_an_address_on_the_uplink_only() -> None:
 
 def test_names_are_escaped() -> None:
     assert "<x>" not in documents.volume("<x>", 1, "raw")
+
+
+@pytest.mark.parametrize("percent", [None, 10, 250])
+@pytest.mark.parametrize("mib", [None, 3])
+def test_processor_time_and_network_are_read_as_they_were_written(percent: int | None, mib: int | None) -> None:
+    nic = NIC if mib is None else {**NIC, "mib_per_second": mib}
+    given: dict[str, Any] = {"name": "lab-dev1", "uuid": UUID, "vcpus": 1, "memory_mib": 512, "accelerator": "tcg"}
+    given |= {"disk": "/d", "seed": "/s", "console_log": "/l"}
+    xml = documents.domain(**given, interfaces=[nic], cpu_percent=percent)
+    root = ElementTree.fromstring(xml)
+    assert (root.find("cputune") is None) == (percent is None)
+    assert (root.find("./devices/interface/bandwidth") is None) == (mib is None)
+    found = domain._hardware(xml, {})
+    assert found["cpu_percent"] == percent
+    assert found["interfaces"] == [nic]
+    if percent is not None:
+        # Microseconds of processor time in each tenth of a second.
+        assert root.findtext("./cputune/global_quota") == str(percent * 1000)
+    for way in root.iterfind("./devices/interface/bandwidth/*"):
+        assert way.get("average") == str((mib or 0) * 1024)
 
 
 @pytest.mark.parametrize(

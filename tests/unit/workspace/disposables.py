@@ -26,6 +26,7 @@ def declared(seats: int, size: int | None = None, images: Mapping[str, ImageSour
     return SimpleNamespace(
         workspace=workspace,
         site=site,
+        on_cluster=None,
         plan=plan_workspace(workspace, site, "tcg"),
         image_sources=lambda: images,
         management_key=lambda: "ssh-ed25519 AAAA x",
@@ -44,6 +45,9 @@ class Disposables:
         self.made: list[DesktopPlan] = []
         self.removed: list[str] = []
 
+    def record(self) -> None:
+        return None
+
     def there(self) -> set[str]:
         return {path.name for path in self.folder.iterdir() if not path.name.startswith(".")}
 
@@ -54,7 +58,12 @@ class Disposables:
         write_secret(self.folder / seat, json.dumps(dict(words)).encode())
 
     def make(
-        self, plan: WorkspacePlan, seat: DesktopPlan, image: ImageSource, first_boot: FirstBoot, template: str | None
+        self,
+        plan: WorkspacePlan,
+        seat: DesktopPlan,
+        image: ImageSource | None,
+        first_boot: FirstBoot,
+        template: str | None,
     ) -> str:
         (self.folder / seat.name).write_text("{}")
         self.made.append(seat)

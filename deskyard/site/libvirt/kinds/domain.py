@@ -58,10 +58,10 @@ class DomainKind(Kind[DomainInputs]):
         machine = link.lookupByName(identity)
         root = ElementTree.fromstring(machine.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
         wanted = ElementTree.fromstring(_document(inputs))
-        for tag in ("memory", "currentMemory", "vcpu"):
+        for tag in ("memory", "currentMemory", "vcpu", "cputune"):
             for element in root.findall(tag):
                 root.remove(element)
-        for tag in ("memory", "vcpu"):
+        for tag in ("memory", "vcpu", "cputune"):
             root.extend(wanted.findall(tag))
         devices = root.find("devices")
         assert devices is not None
@@ -73,6 +73,12 @@ class DomainKind(Kind[DomainInputs]):
         machine = link.lookupByName(identity)
         if any(state.get(cap) != inputs.get(cap) for cap in DISK_CAPS):
             _throttle(machine, inputs)
+        if machine.isActive() and state.get("cpu_percent") != inputs.get("cpu_percent"):
+            quota = {
+                "global_period": documents.CPU_PERIOD,
+                "global_quota": documents.cpu_quota(inputs.get("cpu_percent")),
+            }
+            machine.setSchedulerParametersFlags(quota, libvirt.VIR_DOMAIN_AFFECT_LIVE)
         if power.desired(machine) is Power.RUNNING:
             if machine.isActive() and not _plugged(link, machine):
                 # Its networks were stopped under it; only a start plugs it in again.
@@ -128,6 +134,7 @@ def _document(inputs: DomainInputs) -> str:
         home=inputs.get("home"),
         disk_iops=inputs.get("disk_iops"),
         disk_mib_per_second=inputs.get("disk_mib_per_second"),
+        cpu_percent=inputs.get("cpu_percent"),
         seed=inputs["seed"],
         interfaces=inputs["interfaces"],
         console_log=documents.console_log(inputs["name"]),
@@ -176,6 +183,7 @@ def _hardware(xml: str, state: Values) -> Values:
         "seed": disks.get(documents.SEED),
         "home": disks.get(documents.HOME),
         **_disk_caps(root),
+        "cpu_percent": _cpu_percent(root),
         "interfaces": [_interface(element) for element in root.iterfind("./devices/interface")],
     }
 
@@ -192,6 +200,11 @@ def _disk_caps(root: ElementTree.Element) -> Values:
         "disk_iops": both["iops_sec"] or None,
         "disk_mib_per_second": both["bytes_sec"] // documents.MIB or None,
     }
+
+
+def _cpu_percent(root: ElementTree.Element) -> int | None:
+    quota, period = (int(root.findtext(f"./cputune/global_{name}") or 0) for name in ("quota", "period"))
+    return quota * 100 // (period or documents.CPU_PERIOD) if quota > 0 else None
 
 
 def _throttle(machine: Any, inputs: DomainInputs) -> None:
@@ -222,13 +235,16 @@ def _interface(element: ElementTree.Element) -> Values:
         found = element.find(path)
         return None if found is None else found.get(name)
 
-    return {
+    found: Values = {
         "mac": attribute("mac", "address"),
         "network": attribute("source", "network"),
         "filter": attribute("filterref", "filter"),
         "address": attribute("filterref/parameter[@name='IP']", "value"),
         "isolated": attribute("port", "isolated") == "yes",
     }
+    # The narrower way of both: who was given more than the Plan has it shows as drift.
+    caps = [attribute(f"bandwidth/{way}", "average") for way in ("inbound", "outbound")]
+    return found if caps == [None, None] else {**found, "mib_per_second": min(int(cap or 0) for cap in caps) // 1024}
 
 
 def _replace_interfaces(machine: Any, devices: ElementTree.Element, wanted: list[NicInputs]) -> None:

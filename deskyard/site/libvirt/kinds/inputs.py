@@ -44,8 +44,12 @@ class SeedInputs(TypedDict):
     network_config: dict[str, Any]
 
 
-class NicInputs(TypedDict):
-    """A NIC: its network, and the filter that binds it to its address."""
+class _NicCap(TypedDict, total=False):
+    mib_per_second: int
+
+
+class NicInputs(_NicCap):
+    """A NIC: its network, and the filter that binds it to its address; a cap of each direction only if it has one."""
 
     mac: str
     network: str
@@ -69,6 +73,7 @@ class _IfAny(TypedDict, total=False):
     # Pulumi sends no empty values.
     disk_iops: int | None
     disk_mib_per_second: int | None
+    cpu_percent: int | None
     warm: WarmInputs | None
 
 
@@ -77,7 +82,7 @@ class _Home(TypedDict, total=False):
 
 
 class DomainInputs(_IfAny, _Home):
-    """A machine; a volume of /home, caps of its disks, and a template to go on from only if it has some.
+    """A machine; a volume of /home, caps, and a template to go on from only if it has some.
 
     It has its `uuid` from its creation.
     """

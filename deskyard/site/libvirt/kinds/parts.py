@@ -45,7 +45,7 @@ def seed(machine: MachinePlan, first_boot: FirstBoot) -> dict[str, Any]:
 def hardware(
     machine: MachinePlan, accelerator: str, caps: Tier | None, first_boot: FirstBoot, template: str | None
 ) -> dict[str, Any]:
-    """The machine itself without its disks and NICs; `caps` are those of its disks."""
+    """The machine itself without its disks and NICs; `caps` are those of its disks and processors."""
     return {
         "name": machine.domain,
         "machine_uuid": machine.uuid,
@@ -54,16 +54,20 @@ def hardware(
         "accelerator": accelerator,
         "disk_iops": caps.disk_iops if caps else None,
         "disk_mib_per_second": caps.disk_mib_per_second if caps else None,
+        "cpu_percent": caps.cpu_percent if caps else None,
         "warm": {"template": template, **identity(first_boot)} if template else None,
     }
 
 
 def nic(desktop: DesktopPlan, network: Any, rules: Any) -> dict[str, Any]:
     """A desktop's only NIC: bound to its address by a filter, its port isolated unless peers are open."""
-    return {
+    own = {
         "mac": desktop.mac,
         "network": network,
         "filter": rules,
         "address": desktop.address,
         "isolated": desktop.isolated,
     }
+    # Machines of before have NICs without the word, which is no change.
+    cap = desktop.caps.network_mib_per_second
+    return own if cap is None else {**own, "mib_per_second": cap}

@@ -1,7 +1,7 @@
 """The provider's resources, typed for programs. All inputs are plain values or Outputs of other resources."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict, Unpack
+from typing import Any, NotRequired, TypedDict, Unpack
 
 import pulumi
 
@@ -11,13 +11,14 @@ PREFIX = "deskyard:libvirt:"
 
 
 class Interface(TypedDict):
-    """A NIC: its network, and the filter that binds it to its address."""
+    """A NIC: its network, and the filter that binds it to its address; with a cap only if it has one."""
 
     mac: str
     network: pulumi.Input[str]
     filter: pulumi.Input[str]
     address: str
     isolated: bool
+    mib_per_second: NotRequired[int]
 
 
 class Network(pulumi.CustomResource):
@@ -134,6 +135,7 @@ class Domain(pulumi.CustomResource):
         home: pulumi.Input[str] | None,
         disk_iops: int | None,
         disk_mib_per_second: int | None,
+        cpu_percent: int | None,
         seed: pulumi.Input[str],
         interfaces: Sequence[Interface],
         warm: Mapping[str, Any] | None,
@@ -149,6 +151,7 @@ class Domain(pulumi.CustomResource):
             "home": home,
             "disk_iops": disk_iops,
             "disk_mib_per_second": disk_mib_per_second,
+            "cpu_percent": cpu_percent,
             "seed": seed,
             "interfaces": list(interfaces),
             "warm": None if warm is None else dict(warm),

@@ -30,6 +30,9 @@ class LibvirtDisposables:
     def __init__(self, workspace: str) -> None:
         self._workspace = workspace
 
+    def record(self) -> None:
+        """None: libvirt has no step that compares and sets, and one machine's disk is enough."""
+
     def there(self) -> set[str]:
         """The seats at which something is: a machine, or a disk of one."""
         if not daemon.answers():
@@ -56,9 +59,15 @@ class LibvirtDisposables:
             machine.setMetadata(kind, text, PREFIX, METADATA, flags)
 
     def make(
-        self, plan: WorkspacePlan, seat: DesktopPlan, image: ImageSource, first_boot: FirstBoot, template: str | None
+        self,
+        plan: WorkspacePlan,
+        seat: DesktopPlan,
+        image: ImageSource | None,
+        first_boot: FirstBoot,
+        template: str | None,
     ) -> str:
         """Make the machine of a seat, of which nothing is there; says how it started."""
+        assert image is not None
         # Late: who claims a machine makes none, and does not wait for what the engine's resources import.
         from deskyard.site.libvirt.kinds.domain import DomainKind
         from deskyard.site.libvirt.kinds.volume import SeedKind, VolumeKind

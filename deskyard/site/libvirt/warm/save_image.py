@@ -56,11 +56,11 @@ def write(head: Head) -> bytes:
 def for_machine(head: Head, wanted: str) -> Head:
     """The head under which a machine with the document `wanted` goes on from the same memory.
 
-    Name, UUID, generation, disks with their caps and the console's log are that machine's; all other hardware is that
+    Name, UUID, generation, caps, disks and the console's log are that machine's; all other hardware is that
     of the template, whose memory knows it.
     """
     root, own = ElementTree.fromstring(head.xml), ElementTree.fromstring(wanted)
-    for tag in ("name", "uuid", "genid"):
+    for tag in ("name", "uuid", "genid", "cputune"):
         _replace(root, tag, own.findall(tag))
     disks = {_target(disk): disk for disk in own.iterfind("./devices/disk")}
     for disk in root.iterfind("./devices/disk"):

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from deskyard.model.proxmox import Cluster
 from deskyard.model.site import Site
 from deskyard.plan.proxmox.view import IMAGE_POOLS, WORKSPACE_POOLS
+from deskyard.site.finding import Finding, error, ok, warning
 from deskyard.site.proxmox import listing, templates
 from deskyard.site.proxmox.doctor import privileges
 from deskyard.site.proxmox.doctor.facts import Facts
-from deskyard.site.proxmox.doctor.finding import Finding, error, ok, warning
 from deskyard.site.proxmox.estate import Row
 
 OLDEST = (8, 4)

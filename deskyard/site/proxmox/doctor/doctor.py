@@ -1,13 +1,13 @@
 """Examines a cluster without changing anything, and says what has to be mended."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from deskyard.errors import SiteError
 from deskyard.model.site import Site
+from deskyard.site.finding import Finding, error, ok, warning
 from deskyard.site.proxmox.client import Client, connect
 from deskyard.site.proxmox.doctor import checks, firewall_checks, network_checks
 from deskyard.site.proxmox.doctor.facts import Facts, gather
-from deskyard.site.proxmox.doctor.finding import Finding, error, ok, warning
 
 Check = Callable[[Facts, Site], Iterable[Finding]]
 CHECKS: tuple[Check, ...] = (
@@ -54,16 +54,3 @@ def judge(facts: Facts, site: Site) -> list[Finding]:
         why = "what was not read was not examined"
         findings.append(warning("unread", what, why, "mend the other findings first, then examine again"))
     return findings
-
-
-def report(findings: Sequence[Finding]) -> str:
-    """The findings for people: what is not ok with its reason and remedy."""
-    lines = []
-    for finding in findings:
-        lines.append(f"{finding.state:<8}{finding.name:<18}{finding.what}")
-        if finding.state != "ok":
-            lines.append(f"{'':<26}{finding.why}")
-            lines += [f"{'':<26}-> {line}" for line in finding.mend.splitlines()]
-    counted = {state: sum(finding.state == state for finding in findings) for state in ("error", "warning", "ok")}
-    lines.append(", ".join(f"{number} {state}" for state, number in counted.items()))
-    return "\n".join(lines)

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from deskyard.model.site import Site
 from deskyard.plan.proxmox.firewall import IPTABLES, NFTABLES
+from deskyard.site.finding import Finding, error, ok, warning
 from deskyard.site.proxmox.doctor.facts import Facts, NodeFacts
-from deskyard.site.proxmox.doctor.finding import Finding, error, ok, warning
 
 # Since then its filter of addresses drops (its debian/changelog, fix of 6336).
 FILTERS_ADDRESSES = (1, 2, 0)

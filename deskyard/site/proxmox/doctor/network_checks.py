@@ -6,9 +6,9 @@ from typing import Any
 
 from deskyard.model.proxmox import Cluster
 from deskyard.model.site import Site
+from deskyard.site.finding import Finding, error, ok, warning
 from deskyard.site.proxmox import sdn
 from deskyard.site.proxmox.doctor.facts import Facts
-from deskyard.site.proxmox.doctor.finding import Finding, error, ok, warning
 from deskyard.site.proxmox.estate import Row
 
 VXLAN_BYTES = 50
