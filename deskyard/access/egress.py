@@ -42,8 +42,29 @@ def allowed(name: str) -> dict[str, Any]:
 
 def denied(name: str, follow: bool) -> Generator[dict[str, str], None, None]:
     """Read what was refused, oldest first; with `follow` each refusal as it happens, until interrupted."""
+    yield from _lines(name, ["denied", "--json", *(["--follow"] if follow else [])], "what it refused")
+
+
+def tickets(name: str, follow: bool) -> Generator[dict[str, Any], None, None]:
+    """Read what desktops wait to be allowed, oldest first; with `follow` each ticket as it changes."""
+    yield from _lines(name, ["asks", "--json", *(["--follow"] if follow else [])], "what waits for a person")
+
+
+def decide(name: str, ticket: str, verdict: str, seconds: int | None, reason: str, actor: str = "") -> dict[str, Any]:
+    """Answer a ticket, in the name of who runs this unless `actor` says for whom; the ticket as it is then."""
+    answer = ["--for", str(seconds)] if verdict == "for" else [f"--{verdict}"]
+    # One word each: sshd hands the line to a shell, and SshLink quotes it.
+    arguments = ["decide", ticket, *answer, "--actor", actor or gateway_program.actor()]
+    decided: dict[str, Any] = gateway_program.ask(
+        gateway_program.require(name), [*arguments, *([f"--reason={reason}"] if reason else [])]
+    )
+    return decided
+
+
+def _lines(name: str, arguments: list[str], what: str) -> Generator[dict[str, Any], None, None]:
+    """Documents that the gateway's program writes, a line each, for as long as they are wanted."""
     link = gateway_program.require(name)
-    remote = ["sudo", "deskyard-gateway", "denied", "--json", *(["--follow"] if follow else [])]
+    remote = ["sudo", "deskyard-gateway", *arguments]
     with subprocess.Popen(link.command(GATEWAY, remote), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -53,7 +74,7 @@ def denied(name: str, follow: bool) -> Generator[dict[str, str], None, None]:
             process.terminate()
             raise
     if process.returncode != 0:
-        reason = f"the gateway did not say what it refused ({process.returncode})"
+        reason = f"the gateway did not say {what} ({process.returncode})"
         raise SiteError("gateway", name, reason, f"see ./inv workspace.status {name}")
 
 

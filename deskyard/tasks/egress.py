@@ -5,6 +5,7 @@ from typing import Any
 
 from invoke import Collection, Context
 
+from deskyard.errors import ConfigError
 from deskyard.tasks.front import command, show
 
 
@@ -73,6 +74,69 @@ def denied(_: Context, workspace: str, follow: bool = False, json: bool = False)
         print(json_format.dumps(refusal) if json else refusal_text(refusal), flush=True)
 
 
+@command(
+    help={
+        "workspace": "name of the workspace",
+        "follow": "go on with each ticket as it changes",
+        "json": "print one JSON document per line",
+    }
+)
+def ask(_: Context, workspace: str, follow: bool = False, json: bool = False) -> None:
+    """Show what desktops wait to be allowed: tickets of names on egress_ask, and what was answered."""
+    from deskyard.access import egress
+
+    for ticket in egress.tickets(workspace, follow):
+        print(json_format.dumps(ticket) if json else ticket_text(ticket), flush=True)
+
+
+@command(
+    help={
+        "workspace": "name of the workspace",
+        "ticket": "the ticket's id as egress.ask shows it",
+        "once": "for one connection, of 15 minutes at most",
+        "for": "for a time: 15m, 1h, a day at most",
+        "always": "for this desktop, name and port, until a later answer",
+        "refuse": "no; closes what an earlier answer opened",
+        "reason": "why: needed to refuse, and the desktop reads it then",
+        "json": "print JSON",
+    }
+)
+def decide(
+    _: Context,
+    workspace: str,
+    ticket: str,
+    once: bool = False,
+    for_: str = "",
+    always: bool = False,
+    refuse: bool = False,
+    reason: str = "",
+    json: bool = False,
+) -> None:
+    """Answer a ticket: say one of --once, --for 15m, --always, --refuse --reason WHY.
+
+    The answer is for the desktop, name and port of the ticket. A later answer takes the place of an earlier one.
+    """
+    from deskyard.access import access, egress
+
+    chosen = [name for name, given in (("once", once), ("for", for_), ("always", always), ("refuse", refuse)) if given]
+    if len(chosen) != 1:
+        remedy = "say one of --once, --for 15m, --always, --refuse --reason WHY"
+        raise ConfigError("answer", " ".join(chosen) or None, "is not one answer", remedy)
+    seconds = access.seconds(for_) if for_ else None
+    decided = egress.decide(workspace, ticket, chosen[0], seconds, reason)
+    show(decided, as_json=json, text=ticket_text(decided))
+
+
+def ticket_text(ticket: dict[str, Any]) -> str:
+    """A ticket as a person reads it, with what to do if it waits."""
+    answer, held = ticket["answer"], ticket["held"]
+    until = f" until {answer['until']}" if answer and answer["until"] else ""
+    by = f" by {answer['actor']}{until}" if answer else ""
+    waiting = f"; {held} held until {ticket['held_until']}" if held else ""
+    target = f"{ticket['desktop']}  {ticket['name']}:{ticket['port']}"
+    return f"{ticket['id']}  {ticket['since']}  {target}  {ticket['state']}{by}{waiting}"
+
+
 def refusal_text(refusal: dict[str, str]) -> str:
     """A refusal as a person reads it."""
     allowing = f"\n    -> {refusal['allow']}" if refusal["allow"] else ""
@@ -99,5 +163,5 @@ def _source(row: dict[str, Any]) -> str:
 
 
 ns = Collection("egress")
-for task_ in (allow, forbid, list_, denied):
+for task_ in (allow, forbid, list_, denied, ask, decide):
     ns.add_task(task_)
