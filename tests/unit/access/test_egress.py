@@ -1,4 +1,4 @@
-"""The refusals a gateway tells, as they come over its SSH connection."""
+"""The refusals and tickets of a gateway, as they come over its SSH connection."""
 
 import shlex
 
@@ -36,3 +36,8 @@ def test_whoever_stops_reading_ends_the_connection(gateway: list[str]) -> None:
     output = egress.denied("careful", follow=True)
     next(output)
     output.close()  # returns when the connection has ended
+
+
+def test_tickets_come_line_by_line(gateway: list[str]) -> None:
+    gateway.append("""echo '{"id": "0a"}'; echo '{"id": "0b"}'""")
+    assert [ticket["id"] for ticket in egress.tickets("careful", follow=True)] == ["0a", "0b"]

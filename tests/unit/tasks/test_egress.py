@@ -79,3 +79,45 @@ def test_what_makes_no_sense_is_refused_before_the_gateway_is_asked(
         egress.allow(Context(), "demo", name, json=True, **options)
     assert reason in json.loads(capsys.readouterr().out)["error"]["reason"]
     assert asked == []
+
+
+TICKET = {
+    **{"id": "0a1b2c", "desktop": "d1", "name": "api.stripe.com", "port": 443, "since": "2026-01-01T00:00:00Z"},
+    **{"state": "waiting", "held": 2, "held_until": "2026-01-01T00:01:30Z", "answer": None},
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments"),
+    [
+        ({"once": True}, ["--once", "--actor", "ada"]),
+        ({"for_": "15m"}, ["--for", "900", "--actor", "ada"]),
+        ({"always": True, "reason": "billing"}, ["--always", "--actor", "ada", "--reason=billing"]),
+        ({"refuse": True, "reason": "-no"}, ["--refuse", "--actor", "ada", "--reason=-no"]),
+    ],
+)
+def test_an_answer_is_handed_to_the_gateway_with_who_gives_it(
+    asked: list[list[str]], monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], arguments: list[str]
+) -> None:
+    def ask(_: Any, sent: list[str]) -> dict[str, Any]:
+        asked.append(sent)
+        return TICKET
+
+    monkeypatch.setattr(gateway_program, "ask", ask)
+    egress.decide(Context(), "demo", "0a1b2c", **options)
+    assert asked == [["decide", "0a1b2c", *arguments]]
+
+
+@pytest.mark.parametrize("options", [{}, {"once": True, "always": True}, {"for_": "1h", "refuse": True}])
+def test_no_answer_or_two_ask_nobody(asked: list[list[str]], options: dict[str, Any]) -> None:
+    with pytest.raises(Exit):
+        egress.decide(Context(), "demo", "0a1b2c", **options)
+    assert asked == []
+
+
+def test_a_ticket_says_who_wants_what_and_until_when_it_waits(capsys: pytest.CaptureFixture[str]) -> None:
+    text = egress.ticket_text(TICKET)
+    assert "d1  api.stripe.com:443  waiting; 2 held until 2026-01-01T00:01:30Z" in text
+    answer = {"verdict": "for", "actor": "ada", "until": "2026-01-01T00:15:00Z"}
+    answered = egress.ticket_text({**TICKET, "state": "allowed", "held": 0, "answer": answer})
+    assert answered.endswith("allowed by ada until 2026-01-01T00:15:00Z")
