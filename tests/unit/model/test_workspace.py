@@ -39,6 +39,15 @@ def test_a_minimal_declaration_is_accepted_with_safe_defaults() -> None:
         ({"network": "8.8.8.0/24"}, "network", "8.8.8.0/24", "not a private range", "inside 10/8"),
         ({"egress": "all"}, "egress", "all", "'open', 'locked' or 'none'", ""),
         ({"egress_allow": ["a.test"]}, "declaration", None, "no meaning with egress: open", "egress: locked"),
+        ({"egress_ask": ["a.test"]}, "declaration", None, "egress_ask has no meaning with egress: open", "locked"),
+        (
+            {"egress": "locked", "egress_allow": ["a.test"], "egress_ask": ["a.test"]},
+            *("declaration", None, "on egress_allow and on egress_ask", "keep it on the list"),
+        ),
+        (
+            {"egress": "locked", "egress_ask": ["a.test:22"]},
+            *("egress_ask[0]", "a.test:22", "protocol does not name the server", "leave the port out"),
+        ),
         ({"gateway_port": 80}, "gateway_port", 80, "greater than or equal to 1024", ""),
         ({"name": "UPPER"}, "name", "UPPER", "no DNS label", "research-1"),
     ],
