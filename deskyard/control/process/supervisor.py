@@ -100,6 +100,7 @@ class Supervisor:
         postmaster = database.start()
         pieces: list[Piece] = []
         try:
+            database.make_roles()
             migration.migrate(database.url(OWNER))
             pieces = self._pieces(database)
             while not self.ended.is_set():
