@@ -124,7 +124,7 @@ class Cluster:
                     link.execute(f"create role {role} login connection limit 40")
             if not link.execute("select 1 from pg_database where datname = %s", [DATABASE]).fetchone():
                 link.execute(f"create database {DATABASE} owner {OWNER}")
-                link.execute(f"revoke connect on database {DATABASE} from public")
+                link.execute(f"revoke all on database {DATABASE} from public")
                 link.execute(f"grant connect on database {DATABASE} to {', '.join(ROLES)}")
 
     def _maintenance(self) -> str:
