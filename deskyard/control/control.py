@@ -8,6 +8,7 @@ import socket
 import sys
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -17,12 +18,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
+from deskyard.control import backup
 from deskyard.control.api.caller import fresh_token, token_hash
 from deskyard.control.folder import Folder
 from deskyard.control.people.keys import Key
 from deskyard.control.people.scopes import ROLES, SCOPES
 from deskyard.control.process import pages
 from deskyard.control.process.settings import PORT, Settings, kept
+from deskyard.control.store import migration
 from deskyard.control.store.cluster import OWNER, Cluster
 from deskyard.errors import ConfigError, HostError
 from deskyard.host.background import Background, start_time
@@ -97,6 +100,28 @@ class Control:
             "folder": str(self.folder.root),
             "certificate_authority": str(certificate_authority.certificate_file(found[0].site)) if found else None,
         }
+
+    def backup(self, target: Path) -> dict[str, Any]:
+        """Write all that is known to a file, or into a folder, while everything runs."""
+        settings = self._settings()
+        with self._database() as link:
+            made = backup.make(self.folder, settings, target)
+            _note(link, "control.backup", made["file"])
+        return made
+
+    def restore(self, path: Path, *, dry_run: bool) -> dict[str, Any]:
+        """Bring a backup in where Mission Control was never up; no machine is touched."""
+        if self._runs():
+            remedy = "restore where Mission Control was never up"
+            raise HostError("control", str(self.folder.root), "runs", remedy)
+        return backup.restore(self.folder, path, dry_run=dry_run)
+
+    def upgrade(self, timings: Timings | None = None) -> dict[str, Any]:
+        """Bring what runs to this tree; before its tables change, a backup is made."""
+        settings = self._settings()
+        if self._runs():
+            migration.require_known(migration.version(Cluster(self.folder).url(OWNER)))
+        return self.up(settings.site, settings.port, timings)
 
     def person(self, name: str, role: str) -> dict[str, Any]:
         """Add a person, or give one another link: with it a passkey is enrolled, once, within half an hour."""

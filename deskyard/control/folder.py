@@ -71,6 +71,11 @@ class Folder:
         return self.root / "tls" / "mission.pem"
 
     @property
+    def backups(self) -> Path:
+        """Backups that are made before tables change; root's alone."""
+        return self.root / "backups"
+
+    @property
     def settings(self) -> Path:
         """What `control.up` was given, for the supervisor."""
         return self.root / "settings.json"

@@ -81,7 +81,10 @@ class Moves(Protocol):
     """The moves of a workspace's machines, from the moment on that somebody listens."""
 
     def next(self, seconds: float) -> Moved | None:
-        """The next move; None if there is none for so long. With 0 what is known already."""
+        """The next move; None if there is none for so long, or it was woken. With 0 what is known already."""
+
+    def wake(self) -> None:
+        """Let whoever waits for the next move go on at once; from any thread."""
 
 
 class Machines(Protocol):

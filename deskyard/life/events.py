@@ -1,7 +1,8 @@
 """Says how far desktops are, each change as it comes: of machines by the hypervisor, of routes by the gateway."""
 
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,8 +14,8 @@ from deskyard.plan.power import BROKEN, Moved, Stage, follows, stage_of
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.workspace import readiness
 
-# Whoever listens wakes that often without any news, to see whether the time is over.
-QUIET_SECONDS = 60.0
+# Machines tell of themselves, routes do not: those of whoever is ready are asked that often whether they still answer.
+CHECK_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,51 @@ class Event:
     detail: str = ""
 
 
-def follow(workspace: str, seconds: float | None = None) -> Iterator[Event]:
-    """Each desktop as it is, then every change, for so long or for ever."""
+class End:
+    """Ends whoever follows, from another thread, also while nothing happens."""
+
+    def __init__(self) -> None:
+        self._called = threading.Event()
+        self._wake: Callable[[], None] = lambda: None
+
+    @property
+    def is_called(self) -> bool:
+        """Whether nothing more is wanted."""
+        return self._called.is_set()
+
+    def call(self) -> None:
+        """End it: no event comes any more."""
+        self._called.set()
+        self._wake()
+
+    def wakes(self, wake: Callable[[], None]) -> None:
+        """What lets the one who waits look whether it is to end."""
+        self._wake = wake
+
+
+def follow(workspace: str, end: End | None = None, checked: Callable[[str], None] | None = None) -> Iterator[Event]:
+    """Each desktop as it is, then every change, for ever or until `end` is called.
+
+    About every minute `checked` is called with what keeps the gateway from answering; empty if it answers, or was not
+    asked since no desktop runs.
+    """
     plan, machines = power.look_up(workspace)
-    yield from _follow(plan, machines, plan.desktops, Deadline(seconds) if seconds is not None else None)
+    end = end or End()
+    with machines.moves() as moves:
+        end.wakes(moves.wake)
+        watch, check = _Watch(plan, plan.desktops, moves), Deadline(CHECK_SECONDS)
+        found = watch.look(machines)
+        yield from (event for event in found if event.state is not Stage.BOOTING)
+        found = watch.settle([event for event in found if event.state is Stage.BOOTING])
+        while not end.is_called:
+            yield from found
+            if check.is_over:
+                found = watch.check()
+                check = Deadline(CHECK_SECONDS)
+                if checked is not None and not end.is_called:
+                    checked(watch.silence)
+            else:
+                found = watch.next(check.left)
 
 
 def now(workspace: str) -> list[Event]:
@@ -54,7 +96,7 @@ def wait(target: str, state: str, seconds: float | None = None) -> Event:
     plan, machines = power.look_up(name)
     limit = readiness.SECONDS[plan.accelerator] if seconds is None else seconds
     last: Event | None = None
-    for last in _follow(plan, machines, [plan.desktop(desktop)], Deadline(limit)):
+    for last in _until(plan, machines, [plan.desktop(desktop)], Deadline(limit)):
         if last.state is wanted:
             return last
         if last.state in BROKEN and wanted is not Stage.STOPPED:
@@ -83,17 +125,16 @@ def _stage(state: str) -> Stage:
         raise ConfigError("--for", state, "is no state of a desktop", f"choose one of: {', '.join(Stage)}") from error
 
 
-def _follow(
-    plan: WorkspacePlan, machines: Machines, desktops: Sequence[DesktopPlan], deadline: Deadline | None
+def _until(
+    plan: WorkspacePlan, machines: Machines, desktops: Sequence[DesktopPlan], deadline: Deadline
 ) -> Iterator[Event]:
     with machines.moves() as moves:
         # Only then the first look: what happens between the two is heard.
         watch = _Watch(plan, desktops, moves)
         yield from watch.look(machines)
         while True:
-            left = QUIET_SECONDS if deadline is None else deadline.left
-            yield from watch.next(min(QUIET_SECONDS, left))
-            if deadline is not None and deadline.is_over:
+            yield from watch.next(deadline.left)
+            if deadline.is_over:
                 return
 
 
@@ -105,6 +146,8 @@ class _Watch:
         self._desktops = {desktop.machine.domain: desktop for desktop in desktops}
         self._next_question = Deadline(0)
         self.latest: dict[str, Event] = {}
+        # What kept the gateway from answering when it was asked last.
+        self.silence = ""
 
     def look(self, machines: Machines) -> list[Event]:
         """Each machine by its own state."""
@@ -114,7 +157,7 @@ class _Watch:
 
     def next(self, seconds: float) -> list[Event]:
         """The next news, of a machine or of routes; nothing if there is none for so long."""
-        waits = min(seconds, self._next_question.left) if self._booting() else seconds
+        waits = min(seconds, self._next_question.left) if self._in(Stage.BOOTING) else seconds
         moved = self._moves.next(waits)
         if moved is not None:
             return self._heard([moved])
@@ -122,15 +165,41 @@ class _Watch:
 
     def ask(self) -> list[Event]:
         """The gateway, for the routes of what boots; what moved while it answered is not taken for ready."""
-        booting = self._booting()
-        if not booting:
+        return self._ask(self._in(Stage.BOOTING))
+
+    def settle(self, booting: list[Event]) -> list[Event]:
+        """Those that were seen to run as they are: whoever listens is not told that a ready one boots."""
+        told = self.ask()
+        better = {event.desktop for event in told}
+        return [event for event in booting if event.desktop not in better] + told
+
+    def check(self) -> list[Event]:
+        """The gateway, whether the routes of what is ready still answer; it is asked again before one is said not to.
+
+        What only kept it from answering this once is no news of a desktop.
+        """
+        ready = self._in(Stage.READY)
+        if not ready:
+            # Whoever boots has it asked often.
+            self.silence = self.silence if self._in(Stage.BOOTING) else ""
+            return []
+        status = readiness.ask(self._plan)
+        self.silence = str(status.get("error") or "")
+        if readiness.is_ready(status, ready):
+            return []
+        told = self.next(readiness.pause_after(0))
+        return told or self._ask(self._in(Stage.READY, Stage.BOOTING))
+
+    def _ask(self, desktops: list[DesktopPlan]) -> list[Event]:
+        if not desktops:
             return []
         asked = time.monotonic()
         status = readiness.ask(self._plan)
+        self.silence = str(status.get("error") or "")
         self._next_question = Deadline(readiness.pause_after(time.monotonic() - asked))
         told = self._heard(list(iter(lambda: self._moves.next(0), None)))
         moved = {event.desktop for event in told}
-        for desktop in booting:
+        for desktop in desktops:
             if desktop.name not in moved:
                 told += self._answered(desktop, status)
         return told
@@ -145,7 +214,8 @@ class _Watch:
         return [event] if event is not None else []
 
     def _heard(self, moves: list[Moved]) -> list[Event]:
-        told = [self._tell(one.domain, one.stage, one.at, one.detail) for one in moves if one.domain in self._desktops]
+        mine = [move for move in moves if move.domain in self._desktops]
+        told = [self._tell(move.domain, move.stage, move.at, move.detail) for move in mine]
         return [event for event in told if event is not None]
 
     def _tell(self, domain: str, stage: Stage, at: float, detail: str = "") -> Event | None:
@@ -159,5 +229,5 @@ class _Watch:
         self.latest[domain] = event
         return event
 
-    def _booting(self) -> list[DesktopPlan]:
-        return [self._desktops[domain] for domain, event in self.latest.items() if event.state is Stage.BOOTING]
+    def _in(self, *stages: Stage) -> list[DesktopPlan]:
+        return [self._desktops[domain] for domain, event in self.latest.items() if event.state in stages]

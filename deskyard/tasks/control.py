@@ -1,5 +1,6 @@
 """control.*: Mission Control, in which people and programs drive all desktops of a site."""
 
+from pathlib import Path
 from typing import Any
 
 from invoke import Collection, Context, Exit
@@ -42,6 +43,50 @@ def status(_: Context, json: bool = False) -> None:
     show(state, as_json=json, text=_text(state))
     if not state["ready"]:
         raise Exit(code=1)
+
+
+@command(positional=["target"], help={"target": "a file that is not there yet, or a folder", "json": "print JSON"})
+def backup(_: Context, target: str, json: bool = False) -> None:
+    """Write all that Mission Control knows to one file, while it runs; keep it as safe as a key."""
+    from deskyard.control.control import Control
+
+    made = Control().backup(Path(target))
+    show(made, as_json=json, text=f"{made['file']}  {made['bytes']} bytes, made {made['made_at']}")
+
+
+@command(
+    positional=["file"],
+    help={
+        "file": "a backup of control.backup",
+        "dry-run": "only say what it holds",
+        "yes": "do not ask",
+        "json": "print JSON",
+    },
+)
+def restore(_: Context, file: str, dry_run: bool = False, yes: bool = False, json: bool = False) -> None:
+    """Bring a backup in where Mission Control was never up; desktops are not touched."""
+    from deskyard.control.control import Control
+
+    control, path = Control(), Path(file)
+    found = control.restore(path, dry_run=True)
+    if not dry_run:
+        if not yes:
+            question = f"{_held(found)}\nType the file's name ({path.name}) to restore it: "
+            confirm("control.restore", file, path.name, question, f"add --yes: ./inv control.restore {file} --yes")
+        found = control.restore(path, dry_run=False)
+    text = "restored; ./inv control.up brings it up" if found["restored"] else "a dry run: nothing was changed"
+    show(found, as_json=json, text=f"{_held(found)}\n{text}")
+
+
+@command(help={"json": "print JSON"})
+def upgrade(_: Context, json: bool = False) -> None:
+    """Bring a Mission Control that was up to this tree; before its tables change, a backup is made."""
+    from deskyard.control.control import Control
+    from deskyard.host.progress import Timings
+
+    timings = Timings()
+    state = Control().upgrade(timings)
+    show({**state, "seconds": timings.steps}, as_json=json, text=_text(state))
 
 
 @command(
@@ -91,6 +136,11 @@ def key(_: Context, name: str, scopes: str = "read", workspaces: str = "", days:
     show(made, as_json=json, text=made["key"])
 
 
+def _held(found: dict[str, Any]) -> str:
+    holds = ", ".join(f"{count} {table}" for table, count in found["holds"].items())
+    return f"made {found['made_at']}, tables of version {found['schema']}: {holds}"
+
+
 def _text(state: dict[str, Any]) -> str:
     word = "ready" if state["ready"] else "running, not ready" if state["running"] else "not running"
     lines = [f"Mission Control  {state['url'] or '-'}  {word}"]
@@ -108,5 +158,5 @@ def _text(state: dict[str, Any]) -> str:
 
 
 ns = Collection("control")
-for task in (up, down, status, person, key):
+for task in (up, down, status, backup, restore, upgrade, person, key):
     ns.add_task(task)

@@ -198,6 +198,7 @@ def lab() -> Iterator[Lab]:
         database = Cluster(folder)
         database.make()
         postmaster = database.start()
+        database.make_roles()
         migration.migrate(database.url(OWNER))
         link = psycopg.connect(database.url(OWNER), autocommit=True, row_factory=dict_row)
         found = Lab(folder, link)

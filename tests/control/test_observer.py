@@ -1,5 +1,8 @@
 """The observer: what is declared is in the tables, also when it changes, breaks or goes."""
 
+import os
+import queue
+import threading
 from pathlib import Path
 
 import psycopg
@@ -8,7 +11,7 @@ from psycopg.rows import dict_row
 
 from deskyard.control.jobs.observer import Observer, write_event
 from deskyard.control.store.cluster import WORKER
-from deskyard.life.events import Event
+from deskyard.life.events import End, Event
 from deskyard.plan.power import Stage
 from tests.control.lab import Lab
 
@@ -68,6 +71,45 @@ def test_what_stays_the_same_is_no_event(mission: Lab, stacks: Path) -> None:
         Observer(mission.url(WORKER)).look(link)
         write_event(link, event)
         assert link.execute("select count(*) as count from event").fetchone() == before
+
+
+def test_a_workspace_is_followed_anew_only_if_its_declaration_changed_or_its_follower_failed(
+    mission: Lab, stacks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: queue.Queue[tuple[str, End]] = queue.Queue()
+    fail = threading.Event()
+
+    def follow(_: Observer, name: str, end: End) -> None:
+        ended = threading.Event()
+        end.wakes(ended.set)
+        begun.put((name, end))
+        if not fail.is_set():
+            ended.wait(20)
+
+    def followers() -> list[threading.Thread]:
+        return [thread for thread, _ in observer._followers.values()]
+
+    monkeypatch.setattr(Observer, "_follow", follow)
+    observer, path = Observer(mission.url(WORKER)), stacks / "Pulumi.lab.yaml"
+    with psycopg.connect(mission.url(WORKER), autocommit=True, row_factory=dict_row) as link:
+        observer.look(link)
+        name, first = begun.get(timeout=20)
+        observer.look(link)
+        assert name == "lab" and begun.empty() and not first.is_called
+        os.utime(path, (1, 1))
+        fail.set()
+        for thread in (followers()[0], None):
+            # The one before ends first; the next fails at once, and another comes.
+            observer.look(link)
+            if thread is not None:
+                thread.join(20)
+                observer.look(link)
+                assert first.is_called
+            _, last = begun.get(timeout=20)
+            followers()[0].join(20)
+        path.unlink()
+        observer.look(link)
+        assert last.is_called and begun.empty() and not followers()
 
 
 def test_every_tier_that_can_be_chosen_is_offered(mission: Lab, stacks: Path) -> None:

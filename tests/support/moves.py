@@ -21,6 +21,9 @@ class Moves:
     def __exit__(self, *_: object) -> None:
         pass
 
+    def wake(self) -> None:
+        """Nobody waits here."""
+
     def tell(self, domain: str, stage: Stage, detail: str = "") -> None:
         """A machine comes to a stage."""
         self.coming.append(Moved(domain, stage, time.time(), detail))

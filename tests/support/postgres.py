@@ -7,14 +7,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from deskyard.control.store import cluster
+from deskyard.errors import HostError
+
 USER = "postgres"
 START_SECONDS = 60
 
 
 def programs() -> Path | None:
-    """The folder of the server's programs, the newest version's; None if there is none on this machine."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"), key=lambda path: int(path.parts[-3]))
-    return found[-1].parent if found else None
+    """The folder of the server's programs; None if there is none on this machine."""
+    try:
+        return cluster.programs()
+    except HostError:
+        return None
 
 
 @contextmanager

@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 import secrets
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -13,7 +14,7 @@ from fastapi import Depends, Request, Response
 from psycopg.types.json import Jsonb
 
 from deskyard.control.api import rows
-from deskyard.control.api.caller import Caller, Link
+from deskyard.control.api.caller import Caller, Connection, Link
 from deskyard.control.api.forms import Operation
 from deskyard.control.api.problem import Problem
 from deskyard.host.deadline import Deadline
@@ -124,6 +125,38 @@ async def awaited(request: Request, response: Response, link: Link, id: str) -> 
         seconds = min(int(asked[1]), MOST_WAITING_SECONDS)
         response.headers["Preference-Applied"] = f"wait={seconds}"
         await ended(request, link, id, seconds)
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A request that wants an operation, which may have been sent before."""
+
+    request: Request
+    response: Response
+    link: Link
+    once: Repeat
+
+    async def admitted(
+        self,
+        who: Caller,
+        make: Callable[[], Awaitable[Wanted]],
+        then: Callable[[str], Awaitable[object]] | None = None,
+    ) -> Operation:
+        """The answer: what is wanted is made, and written down with what follows from it, unless that was done."""
+        id = await known(self.link, who, self.once)
+        if id is None:
+            id = await admit(self.link, who, self.once, await make())
+            if then is not None:
+                await then(id)
+        return await accepted(self.request, self.response, self.link, id)
+
+
+def asking(request: Request, response: Response, link: Connection, once: Once) -> Asking:
+    """The request, with what an answer to it needs."""
+    return Asking(request, response, link, once)
+
+
+Asked = Annotated[Asking, Depends(asking)]
 
 
 async def ended(request: Request, link: Link, id: str, seconds: float) -> bool:

@@ -3,10 +3,10 @@
 from http import HTTPStatus
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Depends, Query, Request, Response
+from fastapi import APIRouter, Body, Depends, Query
 
 from deskyard.control.api import rows
-from deskyard.control.api.admission import Once, Repeat, Wanted, accepted, admit, known
+from deskyard.control.api.admission import Asked, Once, Repeat, Wanted
 from deskyard.control.api.caller import Caller, Connection, Link, Row, may
 from deskyard.control.api.chat import send, store
 from deskyard.control.api.forms import (
@@ -73,27 +73,23 @@ async def listing(
 
 
 @router.post("/desktops", status_code=HTTPStatus.ACCEPTED)
-async def create(
-    request: Request, response: Response, link: Connection, who: Writer, once: Once, wanted: NewDesktop
-) -> Operation:
+async def create(asked: Asked, who: Writer, wanted: NewDesktop) -> Operation:
     """Declare a desktop and bring it up; with `firstTask` its agent is given that once it is ready."""
-    before = await known(link, who, once)
-    if before is None:
+    link, id = asked.link, f"{wanted.workspace_id}.{wanted.name}"
+
+    async def make() -> Wanted:
         await require_workspace(link, who, wanted.workspace_id)
-        id = f"{wanted.workspace_id}.{wanted.name}"
         if await rows.row(link, "select 1 from desktop where id = %s and gone_at is null", [id]):
             raise Problem(HTTPStatus.CONFLICT, "name", wanted.name, "is the name of a desktop there", "choose another")
         if wanted.first_task is not None:
             who.require(CHAT)
-        before = await admit(
-            link,
-            who,
-            once,
-            Wanted("desktop.create", wanted.workspace_id, id, wanted.model_dump(by_alias=False, mode="json")),
-        )
+        return Wanted("desktop.create", wanted.workspace_id, id, wanted.model_dump(by_alias=False, mode="json"))
+
+    async def give_task(created: str) -> None:
         if wanted.first_task is not None:
-            await store(link, who, Repeat(None, b""), id, Said(message=wanted.first_task), after=before)
-    return await accepted(request, response, link, before)
+            await store(link, who, Repeat(None, b""), id, Said(message=wanted.first_task), after=created)
+
+    return await asked.admitted(who, make, give_task)
 
 
 @router.get("/desktops/{id}")
@@ -103,83 +99,56 @@ async def look(link: Connection, who: Reader, id: str) -> Desktop:
 
 
 @router.post("/desktops/{id}/start", status_code=HTTPStatus.ACCEPTED)
-async def start(request: Request, response: Response, link: Connection, who: Writer, once: Once, id: str) -> Operation:
+async def start(asked: Asked, who: Writer, id: str) -> Operation:
     """Start a desktop, or let it go on, and wait until its routes answer."""
-    return await _power(request, response, link, who, once, "start", id, {})
+    return await _power(asked, who, "start", id, {})
 
 
 @router.post("/desktops/{id}/stop", status_code=HTTPStatus.ACCEPTED)
-async def stop(
-    request: Request,
-    response: Response,
-    link: Connection,
-    who: Writer,
-    once: Once,
-    id: str,
-    how: Annotated[Force | None, Body()] = None,
-) -> Operation:
+async def stop(asked: Asked, who: Writer, id: str, how: Annotated[Force | None, Body()] = None) -> Operation:
     """Shut a desktop down and keep it off; its disks stay."""
-    return await _power(request, response, link, who, once, "stop", id, {"force": bool(how and how.force)})
+    return await _power(asked, who, "stop", id, {"force": bool(how and how.force)})
 
 
 @router.post("/desktops/{id}/restart", status_code=HTTPStatus.ACCEPTED)
-async def restart(
-    request: Request,
-    response: Response,
-    link: Connection,
-    who: Writer,
-    once: Once,
-    id: str,
-    how: Annotated[Force | None, Body()] = None,
-) -> Operation:
+async def restart(asked: Asked, who: Writer, id: str, how: Annotated[Force | None, Body()] = None) -> Operation:
     """Shut a desktop down and start it again."""
-    return await _power(request, response, link, who, once, "restart", id, {"force": bool(how and how.force)})
+    return await _power(asked, who, "restart", id, {"force": bool(how and how.force)})
 
 
 @router.post("/desktops/{id}/destroy", status_code=HTTPStatus.ACCEPTED)
 @router.delete("/desktops/{id}", status_code=HTTPStatus.ACCEPTED)
 async def destroy(
-    request: Request,
-    response: Response,
-    link: Connection,
+    asked: Asked,
     who: Annotated[Caller, Depends(may(DESTROY))],
-    once: Once,
     id: str,
     leave: Annotated[Destroy | None, Body()] = None,
 ) -> Operation:
     """Take a desktop out of the declaration and delete it with all its data."""
-    before = await known(link, who, once)
-    if before is None:
-        found = await require(link, who, id)
-        proof = await proof_of(link, who, "desktop.destroy", id, leave.intent if leave else None)
-        before = await admit(link, who, once, Wanted("desktop.destroy", found["workspace_id"], id, proof=proof))
-    return await accepted(request, response, link, before)
+
+    async def make() -> Wanted:
+        found = await require(asked.link, who, id)
+        proof = await proof_of(asked.link, who, "desktop.destroy", id, leave.intent if leave else None)
+        return Wanted("desktop.destroy", found["workspace_id"], id, proof=proof)
+
+    return await asked.admitted(who, make)
 
 
 @router.post("/desktops/{id}/session", status_code=HTTPStatus.ACCEPTED)
-async def session(
-    request: Request,
-    response: Response,
-    link: Connection,
-    who: Writer,
-    once: Once,
-    id: str,
-    how: Annotated[SessionWanted | None, Body()] = None,
-) -> Operation:
+async def session(asked: Asked, who: Writer, id: str, how: Annotated[SessionWanted | None, Body()] = None) -> Operation:
     """Grant a link to the viewer; the operation's result holds it for its asker, for a minute."""
-    before = await known(link, who, once)
-    if before is None:
-        found = await require(link, who, id)
+
+    async def make() -> Wanted:
+        found = await require(asked.link, who, id)
         chosen = how or SessionWanted()
         if chosen.scopes is not None and chosen.mode != "agent":
             remedy = 'leave them out, or ask for the mode "agent"'
             raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "scopes", chosen.mode, "are for an agent alone", remedy)
         # Nobody moves the machine for it: it waits for no other operation.
-        wanted = Wanted(
-            "desktop.session", found["workspace_id"], id, chosen.model_dump(), lane=f"session:{who.actor}:{id}"
-        )
-        before = await admit(link, who, once, wanted)
-    return await accepted(request, response, link, before)
+        lane = f"session:{who.actor}:{id}"
+        return Wanted("desktop.session", found["workspace_id"], id, chosen.model_dump(), lane=lane)
+
+    return await asked.admitted(who, make)
 
 
 @router.post("/desktops/{id}/chat", status_code=HTTPStatus.ACCEPTED)
@@ -205,18 +174,9 @@ async def require_workspace(link: Link, who: Caller, name: str) -> Row:
     return found
 
 
-async def _power(
-    request: Request,
-    response: Response,
-    link: Link,
-    who: Caller,
-    once: Once,
-    verb: str,
-    id: str,
-    values: dict[str, Any],
-) -> Operation:
-    before = await known(link, who, once)
-    if before is None:
-        found = await require(link, who, id)
-        before = await admit(link, who, once, Wanted(f"desktop.{verb}", found["workspace_id"], id, values))
-    return await accepted(request, response, link, before)
+async def _power(asked: Asked, who: Caller, verb: str, id: str, values: dict[str, Any]) -> Operation:
+    async def make() -> Wanted:
+        found = await require(asked.link, who, id)
+        return Wanted(f"desktop.{verb}", found["workspace_id"], id, values)
+
+    return await asked.admitted(who, make)

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from deskyard.control.api import rows
-from deskyard.control.api.admission import Once, Wanted, accepted, admit, awaited, known, note
+from deskyard.control.api.admission import Asked, Wanted, accepted, awaited, note
 from deskyard.control.api.caller import Caller, Connection, Link, Row, may
 from deskyard.control.api.forms import LogLine, Operation, OperationState, Page
 from deskyard.control.api.problem import Problem, unknown
@@ -86,9 +86,9 @@ async def cancel(request: Request, response: Response, link: Connection, who: Re
 
 
 @router.post("/{id}/retry", status_code=HTTPStatus.ACCEPTED)
-async def retry(request: Request, response: Response, link: Connection, who: Reader, once: Once, id: str) -> Operation:
+async def retry(asked: Asked, who: Reader, id: str) -> Operation:
     """Want the same again, as a new operation."""
-    found = await _require(link, who, id)
+    found = await _require(asked.link, who, id)
     who.require(CHAT if found["kind"] == "desktop.chat" else WRITE)
     if found["state"] not in OVER:
         raise Problem(
@@ -97,11 +97,11 @@ async def retry(request: Request, response: Response, link: Connection, who: Rea
     if found["kind"] in SIGNED or found["kind"].startswith("person."):
         remedy = "ask for it anew: its signature counts once"
         raise Problem(HTTPStatus.CONFLICT, "operation", id, "cannot be repeated by another", remedy)
-    again = await known(link, who, once)
-    if again is None:
-        wanted = Wanted(found["kind"], found["workspace_id"], found["desktop_id"], found["input"], lane=found["lane"])
-        again = await admit(link, who, once, wanted)
-    return await accepted(request, response, link, again)
+
+    async def make() -> Wanted:
+        return Wanted(found["kind"], found["workspace_id"], found["desktop_id"], found["input"], lane=found["lane"])
+
+    return await asked.admitted(who, make)
 
 
 async def _require(link: Link, who: Caller, id: str) -> Row:

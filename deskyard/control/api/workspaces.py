@@ -3,10 +3,10 @@
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Response
 
 from deskyard.control.api import rows
-from deskyard.control.api.admission import Once, Repeat, Wanted, accepted, admit, known
+from deskyard.control.api.admission import Asked, Once, Repeat, Wanted, admit, known
 from deskyard.control.api.caller import Caller, Connection, may
 from deskyard.control.api.desktops import require_workspace, where
 from deskyard.control.api.forms import FleetAction, FleetAnswer, Operation, Page, Workspace
@@ -33,17 +33,16 @@ async def look(link: Connection, who: Reader, id: str) -> Workspace:
 
 
 @router.post("/workspaces/{id}/{verb}", status_code=HTTPStatus.ACCEPTED)
-async def act(
-    request: Request, response: Response, link: Connection, who: Writer, once: Once, id: str, verb: str
-) -> Operation:
+async def act(asked: Asked, who: Writer, id: str, verb: str) -> Operation:
     """Bring a workspace to what is declared (`up`), or start or stop all its machines."""
     if verb not in ("up", "start", "stop"):
         raise Problem(HTTPStatus.NOT_FOUND, "verb", verb, "is not known", "choose up, start or stop")
-    before = await known(link, who, once)
-    if before is None:
-        await require_workspace(link, who, id)
-        before = await admit(link, who, once, Wanted(f"workspace.{verb}", id))
-    return await accepted(request, response, link, before)
+
+    async def make() -> Wanted:
+        await require_workspace(asked.link, who, id)
+        return Wanted(f"workspace.{verb}", id)
+
+    return await asked.admitted(who, make)
 
 
 @router.post(

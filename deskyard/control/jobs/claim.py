@@ -12,14 +12,14 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
+from deskyard.control.store.connection import Link
+
 LEASE_SECONDS = 30.0
 # By which a lease is renewed so many times before it runs out.
 RENEWALS = 15
 # An operation that took so many workers with it needs a person.
 MOST_ATTEMPTS = 5
 
-Row = dict[str, Any]
-Link = psycopg.Connection[Row]
 LOST = {
     "field": "operation",
     "value": "",

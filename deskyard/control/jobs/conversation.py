@@ -7,7 +7,8 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from deskyard.control.jobs.claim import Claim, Link
+from deskyard.control.jobs.claim import Claim
+from deskyard.control.store.connection import Link
 
 PAUSE_SECONDS = 0.2
 

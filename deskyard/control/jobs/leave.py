@@ -3,11 +3,12 @@
 import hmac
 from typing import Any
 
-from deskyard.control.jobs.claim import Claim, Link
+from deskyard.control.jobs.claim import Claim
 from deskyard.control.people.intent import SIGNED, Intent
 from deskyard.control.people.keys import prove
 from deskyard.control.people.passkeys import Passkeys, credential_id
 from deskyard.control.people.scopes import DESTROY, ROLES
+from deskyard.control.store.connection import Link
 from deskyard.errors import ConfigError
 
 UNSIGNED = "sign it with a passkey, or use a key with the scope desktops:destroy"

@@ -7,10 +7,9 @@ import threading
 from typing import Any
 
 import psycopg
-from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from deskyard.control.jobs.claim import Link
+from deskyard.control.store.connection import Link, attend, connect
 from deskyard.declaration import declaration
 from deskyard.declaration.declaration import Declared
 from deskyard.engine.backend import machines_of
@@ -22,8 +21,6 @@ from deskyard.plan.workspace import WorkspacePlan
 
 # Declarations are files of people: they are looked at that often, machines tell of themselves.
 LOOK_SECONDS = 2.0
-# What is asked of the hypervisor as a whole, whatever was told.
-ALL_SECONDS = 60.0
 log = logging.getLogger(__name__)
 
 
@@ -33,7 +30,7 @@ class Observer:
     def __init__(self, url: str) -> None:
         self._url = url
         self._seen: dict[str, tuple[float, int]] = {}
-        self._followers: dict[str, threading.Thread] = {}
+        self._followers: dict[str, tuple[threading.Thread, events.End]] = {}
         self._ended = threading.Event()
 
     def stop(self, *_: Any) -> None:
@@ -42,15 +39,12 @@ class Observer:
 
     def run(self) -> None:
         """Look until it is stopped; a database that went away is waited for."""
+        attend(self._url, self._ended, self._look_again)
+
+    def _look_again(self, link: Link) -> None:
         while not self._ended.is_set():
-            try:
-                with psycopg.connect(self._url, autocommit=True, row_factory=dict_row) as link:
-                    while not self._ended.is_set():
-                        self.look(link)
-                        self._ended.wait(LOOK_SECONDS)
-            except psycopg.Error as error:
-                log.warning("no database, which is asked again: %s", error)
-                self._ended.wait(LOOK_SECONDS)
+            self.look(link)
+            self._ended.wait(LOOK_SECONDS)
 
     def look(self, link: Link) -> None:
         """Read what changed of the declarations, and follow each workspace that has machines to follow."""
@@ -62,10 +56,20 @@ class Observer:
             if stamp != self._seen.get(name):
                 self._read(link, name)
                 self._seen[name] = stamp
-            follower = self._followers.get(name)
-            if follower is None or not follower.is_alive():
-                self._followers[name] = threading.Thread(target=self._follow, args=(name,), daemon=True)
-                self._followers[name].start()
+                # Whoever follows knows the declaration of before.
+                self._end_follower(name)
+            if name not in self._followers or not self._followers[name][0].is_alive():
+                end = events.End()
+                thread = threading.Thread(target=self._follow, args=(name, end), daemon=True)
+                self._followers[name] = thread, end
+                thread.start()
+        for name in self._followers.keys() - set(names):
+            self._end_follower(name)
+            del self._followers[name], self._seen[name]
+
+    def _end_follower(self, name: str) -> None:
+        if name in self._followers:
+            self._followers[name][1].call()
 
     def _read(self, link: Link, name: str) -> None:
         try:
@@ -73,13 +77,14 @@ class Observer:
         except DeskyardError as error:
             write_problem(link, name, error)
 
-    def _follow(self, name: str) -> None:
+    def _follow(self, name: str, end: events.End) -> None:
         """Write down what happens in a workspace, until it cannot be asked; then the next look begins anew."""
         try:
-            with psycopg.connect(self._url, autocommit=True, row_factory=dict_row) as link:
-                for event in events.follow(name, ALL_SECONDS):
+            with connect(self._url) as link:
+                plan = declaration.read(name).plan
+                for event in events.follow(name, end, lambda _: write_state(link, plan)):
                     write_event(link, event)
-                    write_state(link, declaration.read(name).plan)
+                    write_state(link, plan)
         except (DeskyardError, psycopg.Error) as error:
             log.info("%s is not followed now: %s", name, str(error).splitlines()[0])
             self._ended.wait(LOOK_SECONDS)

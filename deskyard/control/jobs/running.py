@@ -14,9 +14,10 @@ from psycopg.types.json import Jsonb
 
 from deskyard.control.jobs import claim as claims
 from deskyard.control.jobs import enrolment, leave
-from deskyard.control.jobs.claim import Claim, Link
+from deskyard.control.jobs.claim import Claim
 from deskyard.control.jobs.conversation import Turn
 from deskyard.control.people.passkeys import Passkeys
+from deskyard.control.store.connection import Link
 from deskyard.errors import DeskyardError
 from deskyard.host.command import end_group
 from deskyard.host.deadline import Deadline

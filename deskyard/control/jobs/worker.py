@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import psycopg
-from psycopg.rows import dict_row
 
 from deskyard.control.jobs import claim as claims
-from deskyard.control.jobs.claim import Claim, Link
+from deskyard.control.jobs.claim import Claim
 from deskyard.control.jobs.running import CHILD, Runner
 from deskyard.control.people.passkeys import Passkeys
+from deskyard.control.store.connection import Link, attend, connect
 
 # An engine run needs about a gigabyte; conversations and links are light, but wait for the same places.
 AT_ONCE = 6
@@ -38,16 +38,10 @@ class Worker:
 
     def run(self) -> None:
         """Claim and run until it is stopped; a database that went away is waited for."""
-        while not self._ended.is_set():
-            try:
-                with psycopg.connect(self._url, autocommit=True, row_factory=dict_row) as link:
-                    link.execute("listen work")
-                    self._claim_all(link)
-            except psycopg.Error as error:
-                log.warning("no database, which is asked again: %s", error)
-                self._ended.wait(LOOK_SECONDS)
+        attend(self._url, self._ended, self._claim_all)
 
     def _claim_all(self, link: Link) -> None:
+        link.execute("listen work")
         while not self._ended.is_set():
             query = "insert into worker (id) values (%s) on conflict (id) do update set seen_at = now()"
             link.execute(query, [self._name])
@@ -69,7 +63,7 @@ class Worker:
 
     def _run(self, held: Claim) -> None:
         try:
-            with psycopg.connect(self._url, autocommit=True, row_factory=dict_row) as link:
+            with connect(self._url) as link:
                 self._runner.run(link, held)
         except psycopg.Error as error:
             # Its lease runs out, and whoever claims it then goes on.

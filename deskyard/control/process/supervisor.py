@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from deskyard.control import backup
 from deskyard.control.confinement import die_with_parent
 from deskyard.control.folder import Folder, ids
 from deskyard.control.process import proxy
@@ -100,7 +101,8 @@ class Supervisor:
         postmaster = database.start()
         pieces: list[Piece] = []
         try:
-            migration.migrate(database.url(OWNER))
+            database.make_roles()
+            migration.migrate(database.url(OWNER), self._keep)
             pieces = self._pieces(database)
             while not self.ended.is_set():
                 if postmaster.poll() is not None:
@@ -115,6 +117,12 @@ class Supervisor:
                 piece.end()
             cluster.stop(postmaster)
             self.folder.web_socket.unlink(missing_ok=True)
+
+    def _keep(self) -> None:
+        """A backup of the tables as they are, before they are changed."""
+        self.folder.backups.mkdir(mode=0o700, exist_ok=True)
+        made = backup.make(self.folder, self.settings, self.folder.backups)
+        log.info("the tables change: a backup of before is %s", made["file"])
 
     def _again(self, database: Cluster) -> "subprocess.Popen[bytes]":
         """Start the database until it starts, or all is to end: its disk may be full for now."""

@@ -3,24 +3,20 @@
 import logging
 import signal
 import sys
-from typing import Any
+import threading
 
-import psycopg
-from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from deskyard.control.confinement import confine, die_with_parent
 from deskyard.control.recorder.chain import START, line_hash
-from deskyard.host.deadline import Deadline
+from deskyard.control.store.connection import Link, attend
 
 AT_ONCE = 500
 # Without any news it looks again: a notification may have been lost with a connection.
 LOOK_SECONDS = 10.0
-AGAIN_SECONDS = 1.0
-log = logging.getLogger(__name__)
 
 
-def append(link: psycopg.Connection[dict[str, Any]]) -> int:
+def append(link: Link) -> int:
     """Move what waits into the chain, in one transaction; how many lines."""
     with link.transaction():
         # Two recorders at once would both go on from the same line.
@@ -43,20 +39,14 @@ def append(link: psycopg.Connection[dict[str, Any]]) -> int:
     return len(waiting)
 
 
-def run(url: str) -> None:
-    """Append for ever; a database that went away is waited for."""
+def follow(link: Link) -> None:
+    """Append for ever what comes."""
+    link.execute("listen audit")
     while True:
-        try:
-            with psycopg.connect(url, autocommit=True, row_factory=dict_row) as link:
-                link.execute("listen audit")
-                while True:
-                    while append(link):
-                        pass
-                    for _ in link.notifies(timeout=LOOK_SECONDS, stop_after=1):
-                        pass
-        except psycopg.Error as error:
-            log.warning("no database, which is asked again: %s", error)
-        Deadline(AGAIN_SECONDS).wait_for(lambda: False, AGAIN_SECONDS)
+        while append(link):
+            pass
+        for _ in link.notifies(timeout=LOOK_SECONDS, stop_after=1):
+            pass
 
 
 if __name__ == "__main__":
@@ -65,4 +55,4 @@ if __name__ == "__main__":
     confine(sys.argv[2])
     # The signal of a parent's death is forgotten when the account changes.
     die_with_parent(signal.SIGKILL)
-    run(sys.argv[1])
+    attend(sys.argv[1], threading.Event(), follow)

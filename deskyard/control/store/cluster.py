@@ -67,7 +67,7 @@ class Cluster:
         self._write("pg_hba.conf", ["local all all peer map=mission"])
 
     def start(self) -> "subprocess.Popen[bytes]":
-        """Start the postmaster as a child, wait until it answers, and make roles and database; raises `HostError`."""
+        """Start the postmaster as a child, and wait until it answers; raises `HostError`."""
         self._end_orphan()
         # Its sockets have to stand where others find them; the folder is root's.
         os.chown(self.folder.sockets, ids(self.folder.accounts.database)[0], -1)
@@ -94,11 +94,6 @@ class Cluster:
         if process.poll() is not None:
             tail = (self.folder.logs / "postgres.log").read_text(errors="replace").splitlines()[-5:]
             raise HostError("database", str(self.folder.cluster), "did not start: " + " / ".join(tail), "see its log")
-        try:
-            self._make_roles()
-        except BaseException:
-            stop(process)
-            raise
         return process
 
     def answers(self) -> bool:
@@ -120,7 +115,8 @@ class Cluster:
             os.kill(number, signal.SIGINT)
             Deadline(START_SECONDS).wait_for(lambda: start_time(number) is None, 0.05)
 
-    def _make_roles(self) -> None:
+    def make_roles(self) -> None:
+        """Make the roles and the database that are absent; it runs."""
         with psycopg.connect(self._maintenance(), autocommit=True) as link:
             there = {row[0] for row in link.execute("select rolname from pg_roles")}
             for role in ROLES:
@@ -128,7 +124,7 @@ class Cluster:
                     link.execute(f"create role {role} login connection limit 40")
             if not link.execute("select 1 from pg_database where datname = %s", [DATABASE]).fetchone():
                 link.execute(f"create database {DATABASE} owner {OWNER}")
-                link.execute(f"revoke connect on database {DATABASE} from public")
+                link.execute(f"revoke all on database {DATABASE} from public")
                 link.execute(f"grant connect on database {DATABASE} to {', '.join(ROLES)}")
 
     def _maintenance(self) -> str:

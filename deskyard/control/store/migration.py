@@ -1,5 +1,6 @@
 """Brings the tables of Mission Control to what this tree needs; a database of a newer tree is refused."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
@@ -14,21 +15,32 @@ from deskyard.errors import HostError
 FOLDER = Path(__file__).parent
 
 
-def migrate(url: str) -> str:
-    """Take every step that the database lacks, in one transaction; the version it has then."""
-    settings = Config()
-    settings.set_main_option("script_location", str(FOLDER))
-    settings.attributes["url"] = url.replace("postgresql:", "postgresql+psycopg:", 1)
-    scripts = ScriptDirectory.from_config(settings)
-    head = scripts.get_current_head()
-    assert head is not None
-    now = version(url)
-    if now is not None and now not in {script.revision for script in scripts.walk_revisions()}:
-        remedy = "use the tree that made it, or a newer one; control.restore brings a backup of before"
-        raise HostError("database", now, "was made by a newer Deskyard", remedy)
+def migrate(url: str, before: Callable[[], object] | None = None) -> str:
+    """Take every step that the database lacks, in one transaction; the version it has then.
+
+    `before` is called before tables that hold something are changed.
+    """
+    now, head = version(url), versions()[0]
+    require_known(now)
     if now != head:
+        if now is not None and before is not None:
+            before()
+        settings = _settings()
+        settings.attributes["url"] = url.replace("postgresql:", "postgresql+psycopg:", 1)
         command.upgrade(settings, "head")
     return head
+
+
+def require_known(found: str | None) -> None:
+    """Raise `HostError` for a version of which this tree knows nothing."""
+    if found is not None and found not in versions():
+        remedy = "use the tree that made it, or a newer one; control.restore brings a backup of before"
+        raise HostError("database", found, "was made by a newer Deskyard", remedy)
+
+
+def versions() -> list[str]:
+    """The versions that this tree knows, the newest first."""
+    return [script.revision for script in ScriptDirectory.from_config(_settings()).walk_revisions()]
 
 
 def version(url: str) -> str | None:
@@ -39,6 +51,12 @@ def version(url: str) -> str | None:
             return MigrationContext.configure(link).get_current_revision()
     finally:
         engine.dispose()
+
+
+def _settings() -> Config:
+    settings = Config()
+    settings.set_main_option("script_location", str(FOLDER))
+    return settings
 
 
 def read(name: str) -> str:

@@ -74,7 +74,7 @@ class LibvirtMoves:
 
     def __init__(self, domains: frozenset[str]) -> None:
         self._domains = domains
-        self._heard: queue.Queue[Moved | None] = queue.Queue()
+        self._heard: queue.Queue[Moved | SiteError | None] = queue.Queue()
 
     def next(self, seconds: float) -> Moved | None:
         """The next move; None if there is none for so long. Raises `SiteError` if the hypervisor went away."""
@@ -82,9 +82,13 @@ class LibvirtMoves:
             moved = self._heard.get(timeout=seconds) if seconds > 0 else self._heard.get_nowait()
         except queue.Empty:
             return None
-        if moved is None:
-            raise SiteError("hypervisor", daemon.URI, "ended, or was restarted", "run the command again")
+        if isinstance(moved, SiteError):
+            raise moved
         return moved
+
+    def wake(self) -> None:
+        """Let whoever waits go on at once."""
+        self._heard.put(None)
 
     def rest(self, seconds: float) -> None:
         """Do nothing until the next move, at most for so long."""
@@ -101,7 +105,7 @@ class LibvirtMoves:
 
     def closed(self, _link: Any, _reason: int, _opaque: Any) -> None:
         """The connection broke."""
-        self._heard.put(None)
+        self._heard.put(SiteError("hypervisor", daemon.URI, "ended, or was restarted", "run the command again"))
 
     def _moved(self, _link: Any, machine: Any, event: int, detail: int, _opaque: Any) -> None:
         if event == libvirt.VIR_DOMAIN_EVENT_DEFINED and detail != ADDED:

@@ -74,7 +74,7 @@ class ClusterMachines:
     @contextmanager
     def moves(self) -> Iterator[ClusterMoves]:
         """Hear what they do from now on, with machines that are made meanwhile."""
-        yield ClusterMoves(lambda: ClusterMachines(self._plan, self._site).states(), self._client.sleep)
+        yield ClusterMoves(lambda: ClusterMachines(self._plan, self._site).states())
 
     def desired(self) -> dict[str, Power]:
         """Read what each machine that is there is wanted to be."""

@@ -1,5 +1,6 @@
 """Moves of a cluster's machines: its API pushes nothing, so their states are compared with those of before."""
 
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -18,10 +19,11 @@ class ClusterMoves:
     def __init__(
         self,
         look: Callable[[], Mapping[str, Mapping[str, Any]]],
-        sleep: Callable[[float], None],
+        sleep: Callable[[float], None] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._look, self._sleep, self._clock = look, sleep, clock
+        self._woken = threading.Event()
+        self._look, self._sleep, self._clock = look, sleep or self._rest, clock
         self._news: deque[Moved] = deque()
         self._took = 0.0
         self._seen = self._stages()
@@ -30,8 +32,16 @@ class ClusterMoves:
         """The next move; None if there is none for so long."""
         if not self._news and seconds > 0:
             pause = min(max(LOOK_SECONDS, PAUSE_PER_LOOK * self._took), seconds)
-            Deadline(seconds).wait_for(self._has_news, pause, self._sleep)
+            Deadline(seconds).wait_for(lambda: self._woken.is_set() or self._has_news(), pause, self._sleep)
+            self._woken.clear()
         return self._news.popleft() if self._news else None
+
+    def wake(self) -> None:
+        """Let whoever waits go on at once."""
+        self._woken.set()
+
+    def _rest(self, seconds: float) -> None:
+        self._woken.wait(seconds)
 
     def _has_news(self) -> bool:
         now, at = self._stages(), self._clock()

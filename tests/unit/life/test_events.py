@@ -1,6 +1,8 @@
 """How far desktops are: moves of machines and answers of the gateway become events, each once."""
 
+import threading
 from collections.abc import Iterable
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,9 +12,13 @@ from deskyard.declaration import declaration
 from deskyard.errors import ConfigError, SiteError
 from deskyard.life import events, power
 from deskyard.plan.power import Power, Stage
+from deskyard.site.libvirt.moves import LibvirtMoves
+from deskyard.site.proxmox.moves import ClusterMoves
 from deskyard.workspace import readiness
 from tests.support.moves import Moves
 from tests.unit.life.machines import DEV1, DEV2, PLAN
+
+SECONDS = 20.0
 
 
 class Lab:
@@ -84,7 +90,8 @@ def test_desktop_is_ready_once_all_its_routes_answer(lab: Lab) -> None:
 def test_changes_are_told_each_once(lab: Lab) -> None:
     lab.answers = [answering(*ALL)]
     follow = events.follow("lab")
-    assert seen(next(follow) for _ in range(3))[2] == ("dev1", Stage.READY, ", ".join(ALL))
+    # One that is ready is not told to boot.
+    assert seen(next(follow) for _ in range(2)) == [("dev2", Stage.STOPPED, ""), ("dev1", Stage.READY, ", ".join(ALL))]
     for stage, detail in (
         (Stage.STOPPING, ""),
         (Stage.STOPPING, ""),
@@ -101,6 +108,49 @@ def test_changes_are_told_each_once(lab: Lab) -> None:
         ("dev1", Stage.IO_ERROR, "vda: no room"),
         ("dev1", Stage.PAUSED, ""),
     ]
+
+
+def test_whoever_is_followed_for_long_stays_ready_and_is_told_of_once_it_answers_no_more(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "CHECK_SECONDS", -1.0)
+    lost = answering(ALL[0])
+    # Once is no news, and silence of the gateway is said apart.
+    lab.answers = [answering(*ALL), answering(*ALL), lost, answering(*ALL), readiness.silent("no route"), lost, lost]
+    silences: list[str] = []
+    follow = events.follow("lab", checked=silences.append)
+    assert seen(next(follow) for _ in range(2))[1] == ("dev1", Stage.READY, ", ".join(ALL))
+    assert seen([next(follow)]) == [("dev1", Stage.BOOTING, ALL[0])]
+    assert silences == ["", "", ""]
+
+
+def test_silence_of_the_gateway_is_told_with_its_reason(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "CHECK_SECONDS", -1.0)
+    lab.answers = [answering(*ALL), readiness.silent("no route")]
+    silences: list[str] = []
+    follow = events.follow("lab", checked=silences.append)
+    assert seen(next(follow) for _ in range(3))[2] == ("dev1", Stage.BOOTING, "")
+    assert silences == ["no route"]
+
+
+@pytest.mark.parametrize("kind", ["pushed", "looked for"])
+def test_following_ends_as_soon_as_that_is_wanted(lab: Lab, kind: str) -> None:
+    moves: Any = LibvirtMoves(frozenset([DEV1])) if kind == "pushed" else ClusterMoves(lambda: {})
+    lab.moves = lambda: nullcontext(moves)  # type: ignore[method-assign,return-value,assignment]
+    lab.now = {}
+    end, heard = events.End(), threading.Semaphore(0)
+
+    def follow() -> None:
+        for _ in events.follow("lab", end):
+            heard.release()
+
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    assert heard.acquire(timeout=SECONDS) and heard.acquire(timeout=SECONDS)
+    end.call()
+    # Far sooner than the next time that it would look by itself.
+    thread.join(events.CHECK_SECONDS / 2)
+    assert not thread.is_alive()
 
 
 def test_what_stopped_while_the_gateway_answered_is_not_ready(lab: Lab) -> None:

@@ -1,0 +1,30 @@
+"""Connections to the database, which may go away and come back."""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
+
+AGAIN_SECONDS = 1.0
+Row = dict[str, Any]
+Link = psycopg.Connection[Row]
+log = logging.getLogger(__name__)
+
+
+def connect(url: str) -> Link:
+    """A connection on which each statement counts at once, unless a transaction is begun."""
+    return psycopg.connect(url, autocommit=True, row_factory=dict_row)
+
+
+def attend(url: str, ended: threading.Event, work: Callable[[Link], None]) -> None:
+    """Work with a connection until the end; a database that went away is waited for, and the work begun anew."""
+    while not ended.is_set():
+        try:
+            with connect(url) as link:
+                work(link)
+        except psycopg.Error as error:
+            log.warning("no database, which is asked again: %s", error)
+            ended.wait(AGAIN_SECONDS)

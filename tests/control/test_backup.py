@@ -1,0 +1,106 @@
+"""A backup is whole or not there, and brings the same into an empty place; an older program refuses newer tables."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from deskyard.control import backup
+from deskyard.control.folder import Folder
+from deskyard.control.process.settings import Settings, kept
+from deskyard.control.store import cluster, migration
+from deskyard.control.store.cluster import OWNER, WEB, Cluster
+from deskyard.control.store.connection import connect
+from deskyard.errors import ConfigError, DeskyardError, HostError
+from tests.control.lab import ACCOUNTS, Lab
+from tests.control.test_operations import want
+
+SETTINGS = Settings("local", "localhost", "127.0.0.1", 9443)
+
+
+@pytest.fixture
+def empty() -> Iterator[Folder]:
+    root = Path(tempfile.mkdtemp(prefix="deskyard-restored."))
+    root.chmod(0o711)
+    yield Folder(root / "control", ACCOUNTS)
+    shutil.rmtree(root)
+
+
+def test_the_same_is_there_again_and_nothing_is_done_anew(
+    mission: Lab, owner: httpx.Client, empty: Folder, tmp_path: Path
+) -> None:
+    mission.declare("lab", "first", "blocks")
+    mission.gate("blocks")
+    done, under_way = want(owner, "lab.first"), want(owner, "lab.blocks")
+    mission.state(done, "done")
+    mission.state(under_way, "running")
+    made = backup.make(mission.folder, SETTINGS, tmp_path)
+    path = Path(made["file"])
+    assert (path.stat().st_mode & 0o777, [path]) == (0o600, list(tmp_path.iterdir()))
+    assert (made["holds"]["desktop"], made["schema"]) == (2, migration.versions()[0])
+    assert backup.restore(empty, path, dry_run=True)["restored"] is False
+    assert not empty.root.exists()
+    assert backup.restore(empty, path, dry_run=False)["restored"] is True
+    assert [found[0] for found in [kept(empty)] if found] == [SETTINGS]
+    postmaster = Cluster(empty).start()
+    try:
+        # The rights of roles came along.
+        migration.migrate(Cluster(empty).url(OWNER))
+        with connect(Cluster(empty).url(OWNER)) as link:
+            states = {row["id"]: row["state"] for row in link.execute("select id, state from operation").fetchall()}
+            assert states == {done: "done", under_way: "failed"}
+            rows = link.execute("select id, state from desktop order by id").fetchall()
+            assert [row["id"] for row in rows] == ["lab.blocks", "lab.first"]
+            rights = "select has_table_privilege(%s, 'operation', 'update') as yes"
+            assert link.execute(rights, [WEB]).fetchone() == {"yes": False}
+            rights = "select has_database_privilege(%s, 'mission', 'temporary') as yes"
+            assert link.execute(rights, [WEB]).fetchone() == {"yes": False}
+    finally:
+        cluster.stop(postmaster)
+        mission.open("blocks")
+    with pytest.raises(HostError, match="holds a database"):
+        backup.restore(empty, path, dry_run=True)
+
+
+def test_what_was_changed_or_cut_or_is_none_is_refused(mission: Lab, empty: Folder, tmp_path: Path) -> None:
+    path = Path(backup.make(mission.folder, SETTINGS, tmp_path / "one.mission")["file"])
+    whole = path.read_bytes()
+    changed = bytearray(whole)
+    changed[len(whole) // 2] ^= 1
+    for content in (whole[: len(whole) // 2], bytes(changed), b"no backup"):
+        path.write_bytes(content)
+        with pytest.raises(ConfigError) as caught:
+            backup.restore(empty, path, dry_run=False)
+        assert caught.value.field == "backup"
+    assert not empty.root.exists()
+
+
+def test_a_backup_replaces_nothing_and_leaves_nothing_behind_when_it_fails(
+    mission: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "there").write_text("mine")
+    with pytest.raises(ConfigError, match="is there already"):
+        backup.make(mission.folder, SETTINGS, tmp_path / "there")
+
+    def fail(_: Path) -> None:
+        raise HostError("disk", None, "is full", "make room")
+
+    monkeypatch.setattr(backup, "read", fail)
+    with pytest.raises(DeskyardError, match="is full"):
+        backup.make(mission.folder, SETTINGS, tmp_path / "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]
+
+
+def test_tables_of_a_newer_program_are_refused_and_a_backup_comes_before_each_change(mission: Lab) -> None:
+    url, kept_before = mission.url(OWNER), list[str]()
+    head = migration.migrate(url, lambda: kept_before.append("backup"))
+    assert kept_before == []
+    mission.link.execute("update alembic_version set version_num = '9999'")
+    try:
+        with pytest.raises(HostError, match="made by a newer Deskyard"):
+            migration.migrate(url)
+    finally:
+        mission.link.execute("update alembic_version set version_num = %s", [head])
