@@ -185,6 +185,9 @@ class Disposables(Protocol):
     def mark(self, seat: str, words: Mapping[str, str]) -> None:
         """Keep words with a machine, in place of those before."""
 
+    def require_room(self, seat: DesktopPlan) -> None:
+        """Raise an error unless there is room for the machine of a seat; nothing is touched."""
+
     def make(
         self,
         plan: WorkspacePlan,

@@ -28,8 +28,11 @@ def rows(declared: Declared, seats: Seats, routes: Mapping[str, Any] | None = No
     `routes` are those of the gateway's status; without it they are left out. `spent` says why what is there has to go,
     and `remedy` how.
     """
-    there, spent = seats.ledger.machines(), seats.spent(declared)
     planned = {seat.name: seat for seat in declared.plan.seats}
+    there = seats.ledger.machines()
+    if not planned and not there and not seats.disposables.there():
+        return []
+    spent = seats.spent(declared)
     found = []
     for name in dict.fromkeys((*planned, *there, *spent)):
         row = {"name": name, **FREE, **(_of_machine(there[name]) if name in there else {})}

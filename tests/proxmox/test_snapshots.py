@@ -205,6 +205,19 @@ def test_snapshot_holds_memory_if_the_machine_runs(desk: Desk, runs: bool) -> No
     assert [snapshot.memory for snapshot in desk.machines.snapshots(desk.domain)] == [runs]
 
 
+def test_snapshot_with_memory_is_refused_before_it_is_begun_where_its_storage_has_no_room(desk: Desk) -> None:
+    store = desk.rack.peer.fake.storages["local-lvm"]
+    store["avail"] = 2**30
+    with pytest.raises(SiteError, match="1024 MiB are free on pve") as caught:
+        desk.machines.take_snapshot(desk.domain, Snapshot("full"))
+    assert (caught.value.field, caught.value.value) == ("storage", "local-lvm")
+    assert not any(call.writes for call in desk.rack.peer.fake.calls)
+    # Of the disk alone one can be taken.
+    desk.machines.shut_down(desk.domain, force=True)
+    desk.machines.take_snapshot(desk.domain, Snapshot("off"))
+    assert [found.name for found in desk.machines.snapshots(desk.domain)] == ["off"]
+
+
 def test_snapshots_are_listed_with_what_was_said_of_them(desk: Desk) -> None:
     desk.machines.take_snapshot(desk.domain, Snapshot("before", "the <browser> works", 1_800_000_000))
     desk.vm.snapshots["before"]["snaptime"] = 5

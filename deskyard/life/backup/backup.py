@@ -26,6 +26,7 @@ def run(target: str) -> dict[str, Any]:
     backups = machine.machines.backups(machine.domain)
     repository = repository_of(machine.plan.site, machine.plan.name)
     with machine.alone(at_once=True):
+        repository.require_room(0)
         if repository.prepare():
             _show_key(repository)
         present = plan.backups(repository.snapshots(), machine.name)
@@ -37,6 +38,7 @@ def run(target: str) -> dict[str, Any]:
                 say(f"    its file systems stood still for {moment.frozen_seconds:.2f} s")
             else:
                 wanted = replace(wanted, running=False, nonce=_known(present, target))
+            repository.require_room(sum(source.used for source in moment.sources))
             for source in moment.sources:
                 with step(f"read {source.target}"):
                     disk, added = repository.keep(source, machine.name, name)

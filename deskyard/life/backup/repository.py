@@ -2,6 +2,7 @@
 
 import json
 import secrets
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,8 @@ SHORT_SECONDS, LONG_SECONDS = 600.0, 24 * 3600.0
 LOCK_WAIT = "1h"
 ABSENT, WRONG_KEY = 10, 12
 SAY_EVERY_PERCENT = 10
+# What a further backup may well add, with its index and restic's own files.
+LEAST_FREE = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,24 @@ class Repository:
                 raise self._closed(answer)
         self._restic("unlock")
         return made
+
+    def require_room(self, used: int) -> None:
+        """Raise `SiteError` if the disk of a repository is too full for a backup of so many bytes that are used.
+
+        Where it is not a folder of this machine nobody can be asked. Most of a disk is there from the backups before;
+        of the first one all of it is new.
+        """
+        if not self.location.startswith("/"):
+            return
+        there = next(path for path in (Path(self.location), *Path(self.location).parents) if path.exists())
+        free, needed = shutil.disk_usage(there).free, LEAST_FREE + (0 if self._holds_some() else used)
+        if free < needed:
+            reason = f"{free >> 20} MiB are free on its disk, and a backup may take {needed >> 20}"
+            remedy = "make room there: ./inv backup.prune, a larger disk, or another place (backups in the site's file)"
+            raise SiteError("backups", self.location, reason, remedy)
+
+    def _holds_some(self) -> bool:
+        return any(Path(self.location, "snapshots").glob("*"))
 
     def keep(self, source: Source, desktop: str, backup: str) -> tuple[Disk, int]:
         """Read a disk into the repository; returns it, and how many bytes it added.

@@ -29,6 +29,7 @@ def make(seats: Seats, declared: Declared, seat: DesktopPlan, claim: Claim | Non
 
     Whoever calls holds the seat. What fails, or is interrupted, leaves nothing.
     """
+    seats.disposables.require_room(seat)
     begun = seats.begin(declared, seat, claim)
     try:
         with turn.of(declared.plan, seat.name):

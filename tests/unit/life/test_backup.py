@@ -1,6 +1,7 @@
 """Backups on the real restic: listed when whole, counted when booted; a desktop goes back to one or stays as it was."""
 
 import contextlib
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -129,6 +130,24 @@ def test_what_outlives_the_workspace_is_said_before_it_goes(desk: Desk, monkeypa
     repository.key.write_text("another key")
     (trouble,) = backup.survivors("lab")
     assert trouble.startswith("its backups cannot be looked at: ")
+
+
+@pytest.mark.parametrize("free_mib", [100, 1024 + 1])
+def test_backup_without_room_in_its_repository_is_refused_before_the_desktop_is_read(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, free_mib: int
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free_mib << 20))
+    if free_mib > 1024:
+        # Enough for what is new since a backup before, and the first is all new.
+        repository_of(PLAN.site, PLAN.name).require_room(0)
+        with pytest.raises(SiteError, match="a backup may take 1026"):
+            repository_of(PLAN.site, PLAN.name).require_room(2 << 20)
+        return
+    with pytest.raises(SiteError, match="100 MiB are free on its disk") as caught:
+        backup.run(TARGET)
+    assert caught.value.field == "backups" and "backup.prune" in caught.value.remedy
+    assert not list(desk.folder.rglob("backup-keys/*"))
+    monkeypatch.undo()
 
 
 def test_half_a_backup_is_not_listed(desk: Desk) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from deskyard.errors import HostError
 from deskyard.host.secret_file import write_secret
 from deskyard.model.site import Site
 from deskyard.model.workspace import Workspace
@@ -44,6 +45,7 @@ class Disposables:
         self.folder.mkdir(exist_ok=True)
         self.made: list[DesktopPlan] = []
         self.removed: list[str] = []
+        self.full = False
 
     def record(self) -> None:
         return None
@@ -56,6 +58,10 @@ class Disposables:
 
     def mark(self, seat: str, words: Mapping[str, str]) -> None:
         write_secret(self.folder / seat, json.dumps(dict(words)).encode())
+
+    def require_room(self, seat: DesktopPlan) -> None:
+        if self.full:
+            raise HostError("memory", f"{seat.machine.memory_mib} MiB", "100 MiB are available", "release others")
 
     def make(
         self,

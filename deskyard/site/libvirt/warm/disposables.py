@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import libvirt
 
 from deskyard.errors import HostError, SiteError
-from deskyard.host.facts import available_memory_mib
+from deskyard.host.facts import GIB, available_memory_mib
 from deskyard.plan.first_boot import FirstBoot
 from deskyard.plan.image.source import ImageSource
 from deskyard.plan.names import seat_domain, seat_of
@@ -21,6 +21,8 @@ from deskyard.site.libvirt import daemon, power, storage
 from deskyard.site.libvirt.kinds import parts
 from deskyard.site.libvirt.link import POOL, gone_is_fine
 
+# Of its disks, what a machine of minutes or hours is likely to write.
+FIRST_PART = 0.05
 METADATA, PREFIX = "urn:deskyard:seat", "seat"
 
 
@@ -58,6 +60,15 @@ class LibvirtDisposables:
             text = ElementTree.tostring(ElementTree.Element("seat", dict(words)), encoding="unicode")
             machine.setMetadata(kind, text, PREFIX, METADATA, flags)
 
+    def require_room(self, seat: DesktopPlan) -> None:
+        """Memory for it, and room for what it writes at first: its disks are overlays, and grow."""
+        machine = seat.machine
+        if machine.memory_mib > (available := available_memory_mib()):
+            reason = f"{available} MiB are available, {machine.domain} needs {machine.memory_mib}"
+            remedy = "release other machines (./inv pool.list), stop desktops, or choose a smaller tier"
+            raise HostError("memory", f"{machine.memory_mib} MiB", reason, remedy)
+        storage.require_room(int((machine.disk_gib + (machine.home_gib or 0)) * GIB * FIRST_PART))
+
     def make(
         self,
         plan: WorkspacePlan,
@@ -78,12 +89,9 @@ class LibvirtDisposables:
         system: Any = parts.system(machine, image, template)
         home: Any = parts.home(machine, template)
         seed: Any = parts.seed(machine, first_boot)
-        if machine.memory_mib > (available := available_memory_mib()):
-            reason = f"{available} MiB are available, {machine.domain} needs {machine.memory_mib} MiB"
-            raise HostError("memory", None, reason, "release other machines, or choose a smaller tier")
+        self.require_room(seat)
         with daemon.connection() as link:
             try:
-                storage.require_room()
                 hardware["disk"] = VolumeKind().create(link, system)[1]["path"]
                 if home is not None:
                     hardware["home"] = VolumeKind().create(link, home)[1]["path"]

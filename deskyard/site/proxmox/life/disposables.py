@@ -65,6 +65,10 @@ class ClusterDisposables:
     def mark(self, seat: str, words: Mapping[str, str]) -> None:
         """Nothing: the record is with the machine."""
 
+    def require_room(self, seat: DesktopPlan) -> None:
+        """A node and a storage have room for it, as the cluster is now."""
+        self._place(seat)
+
     def make(
         self,
         plan: WorkspacePlan,
@@ -74,11 +78,7 @@ class ClusterDisposables:
         template: str | None,
     ) -> str:
         """Make the machine of a seat, of which nothing is there; says how it started."""
-        on_cluster = self._planned()
-        vm = on_cluster.seats.get(seat.name)
-        if vm is None:
-            reason = on_cluster.no_room.get(seat.name, "is not declared")
-            raise SiteError("seat", f"{plan.name}/{seat.name}", reason, "release other machines, or add a node")
+        vm = self._place(seat)
         self._clone(vm, seat.name)
         self._configure(vm)
         self._require_alone(vm)
@@ -108,6 +108,13 @@ class ClusterDisposables:
             raise SiteError("machine", machine.vm_id, reason, remedy)
         MachinePower(self._client, machine.node, machine.vm_id).pull_plug()
         wait_task(self._client, self._client.delete(path, purge=True), REMOVE_SECONDS)
+
+    def _place(self, seat: DesktopPlan) -> VmPlan:
+        on_cluster = self._planned()
+        if (vm := on_cluster.seats.get(seat.name)) is not None:
+            return vm
+        reason = on_cluster.no_room.get(seat.name, "is not declared")
+        raise SiteError("seat", f"{self._workspace}/{seat.name}", reason, "release other machines, or add a node")
 
     def _clone(self, vm: VmPlan, seat: str) -> None:
         """A linked clone that says from its first moment on whose it is; an id is given to one only."""

@@ -13,11 +13,13 @@ from typing import Any
 from deskyard.errors import SiteError
 from deskyard.plan.snapshot import Snapshot, oldest_first
 from deskyard.site.proxmox.client import quoted
-from deskyard.site.proxmox.machine import ClusterMachine, is_running
+from deskyard.site.proxmox.machine import DISK, ClusterMachine, is_running
 from deskyard.site.proxmox.task import wait_task
 
 # The machine as it is now, in the list of its snapshots: its parent is the snapshot that it goes on from.
 NOW = "current"
+# Beside twice the memory, so that it can be written while the machine goes on.
+DRIVER_STATE = 500 << 20
 # ZFS and chains of volumes go back to the newest alone (pve-storage, ZFSPoolPlugin.pm).
 NOT_NEWEST = "is not most recent snapshot"
 
@@ -47,6 +49,8 @@ class MachineSnapshots(ClusterMachine):
             raise SiteError("machine", self.name, reason, remedy)
         given = {"description": wanted.description} if wanted.description else {}
         memory = status.get("status") == "running"
+        if memory:
+            self._require_room(status)
         upid = self.client.post(self._path + "/snapshot", snapname=wanted.name, vmstate=memory, **given)
         wait_task(self.client, upid)
 
@@ -78,6 +82,18 @@ class MachineSnapshots(ClusterMachine):
         self._unlocked("no snapshot of it can be deleted")
         given = {"force": True} if self._row(name).get("snapstate") else {}
         wait_task(self.client, self.client.delete(f"{self._path}/snapshot/{quoted(name)}", **given))
+
+    def _require_room(self, status: Mapping[str, Any]) -> None:
+        """Memory lies where the first disk does, and takes twice its size at first (__snapshot_save_vmstate)."""
+        storage = str(self.client.get(f"{self._path}/config").get(DISK, "")).partition(":")[0]
+        if not storage:
+            return
+        free = int(self.client.get(f"nodes/{self.node}/storage/{quoted(storage)}/status").get("avail") or 0)
+        needed = 2 * int(status.get("maxmem") or 0) + DRIVER_STATE
+        if free < needed:
+            reason = f"{free >> 20} MiB are free on {self.node}; a snapshot of its memory takes {needed >> 20}"
+            remedy = "delete snapshots, add space, or stop the desktop first: one of a disk alone takes no memory"
+            raise SiteError("storage", storage, reason, remedy)
 
     def _unlocked(self, so: str) -> Mapping[str, Any]:
         """How the machine is; raises `SiteError` while it is locked (PVE::AbstractConfig, check_lock)."""

@@ -13,7 +13,7 @@ from deskyard.access import access
 from deskyard.declaration import declaration
 from deskyard.desktop import customise_delivery, key_delivery
 from deskyard.engine import stack_secrets
-from deskyard.errors import ConfigError, SiteError
+from deskyard.errors import ConfigError, HostError, SiteError
 from deskyard.life.pool import filling, making, pool, run
 from deskyard.plan.pool.seat import State
 from deskyard.plan.power import Power
@@ -113,6 +113,23 @@ def test_machine_that_does_not_come_up_leaves_nothing(bench: Bench, failure: Bas
     with pytest.raises(type(failure)):
         filling.fill("lab")
     assert (bench.states(), bench.disposables.there()) == ({}, set())
+
+
+def test_machine_without_room_is_refused_before_anything_is_touched(bench: Bench) -> None:
+    bench.disposables.full = True
+    with pytest.raises(HostError, match="100 MiB are available") as caught:
+        filling.fill("lab")
+    assert (caught.value.field, caught.value.remedy) == ("memory", "release others")
+    with pytest.raises(HostError, match="100 MiB are available"), run.desktop(bench.wanted()):
+        pass
+    assert (bench.done, bench.states(), bench.disposables.there()) == ([], {}, set())
+
+
+def test_what_waits_is_given_on_a_host_that_has_no_room_for_another(bench: Bench) -> None:
+    filling.fill("lab")
+    bench.disposables.full = True
+    with run.desktop(bench.wanted()) as found:
+        assert found["name"] == "s1"
 
 
 def test_seat_that_the_gateway_does_not_know_yet_gets_no_machine(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
