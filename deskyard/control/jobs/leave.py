@@ -3,14 +3,16 @@
 import hmac
 from typing import Any
 
+from deskyard.control.approvals.target import KIND, target
 from deskyard.control.jobs.claim import Claim, Link
 from deskyard.control.people.intent import SIGNED, Intent
 from deskyard.control.people.keys import prove
 from deskyard.control.people.passkeys import Passkeys, credential_id
-from deskyard.control.people.scopes import DESTROY, ROLES
+from deskyard.control.people.scopes import DECIDE, DESTROY, ROLES
 from deskyard.errors import ConfigError
 
-UNSIGNED = "sign it with a passkey, or use a key with the scope desktops:destroy"
+UNSIGNED = "sign it with a passkey, or use a key with the scope for it"
+SCOPES = {"desktop.destroy": DESTROY, KIND: DECIDE}
 
 
 def require(link: Link, held: Claim, passkeys: Passkeys) -> None:
@@ -20,11 +22,11 @@ def require(link: Link, held: Claim, passkeys: Passkeys) -> None:
     proof = dict(held.proof or {})
     intent = Intent.parsed(proof.get("intent"))
     # It counts from when it was admitted: it may have waited long since.
-    intent.require(held.kind, held.desktop or held.workspace or "", held.created_at.timestamp())
+    intent.require(held.kind, _target(link, held), held.created_at.timestamp())
     if "key" in proof:
         _by_key(link, held, proof, intent)
     else:
-        _by_passkey(link, proof, intent, passkeys)
+        _by_passkey(link, held, proof, intent, passkeys)
     # Another attempt of the same operation may use it again: nothing else may.
     query = """insert into intent_used (nonce, operation_id) values (%s, %s)
         on conflict (nonce) do nothing returning nonce"""
@@ -35,17 +37,30 @@ def require(link: Link, held: Claim, passkeys: Passkeys) -> None:
         raise ConfigError("intent", intent.nonce, "was used before", "sign a new one")
 
 
+def _target(link: Link, held: Claim) -> str:
+    """What has to have been signed: of an answer, what the gateway said of the ticket, whatever the request says."""
+    if held.kind != KIND:
+        return held.desktop or held.workspace or ""
+    query = "select id, ticket, desktop_id, workspace_id, name, port from approval where id = %s"
+    found = link.execute(query, [str(held.input.get("approval"))]).fetchone()
+    if found is None or (found["workspace_id"], found["desktop_id"]) != (held.workspace, held.desktop):
+        raise ConfigError("approval", held.input.get("approval"), "is not known here", "see GET /api/approvals")
+    return target(found, str(held.input.get("answer")))
+
+
 def _by_key(link: Link, held: Claim, proof: dict[str, Any], intent: Intent) -> None:
     query = """select key_proof.secret, scopes, workspaces from key_proof join api_key on api_key.id = key_id
         where key_id = %s and revoked_at is null and expires_at > now()"""
     row = link.execute(query, [str(proof["key"])]).fetchone()
     if row is None or not hmac.compare_digest(prove(bytes(row["secret"]), intent.canonical), str(proof.get("proof"))):
         raise ConfigError("proof", proof["key"], "is not that of this key", UNSIGNED)
-    if DESTROY not in row["scopes"] or (row["workspaces"] is not None and held.workspace not in row["workspaces"]):
+    if SCOPES[held.kind] not in row["scopes"] or (
+        row["workspaces"] is not None and held.workspace not in row["workspaces"]
+    ):
         raise ConfigError("proof", proof["key"], "is of a key that may not do this", UNSIGNED)
 
 
-def _by_passkey(link: Link, proof: dict[str, Any], intent: Intent, passkeys: Passkeys) -> None:
+def _by_passkey(link: Link, held: Claim, proof: dict[str, Any], intent: Intent, passkeys: Passkeys) -> None:
     credential = proof.get("credential")
     query = """select public_key, role from passkey join person on person.id = person_id
         where passkey.id = %s and disabled_at is null"""
@@ -53,5 +68,5 @@ def _by_passkey(link: Link, proof: dict[str, Any], intent: Intent, passkeys: Pas
     if row is None:
         raise ConfigError("passkey", None, "is of nobody here", UNSIGNED)
     passkeys.verify(credential, intent.challenge, bytes(row["public_key"]))
-    if DESTROY not in ROLES[row["role"]]:
+    if SCOPES[held.kind] not in ROLES[row["role"]]:
         raise ConfigError("passkey", None, f"is of a {row['role']}, who may not do this", "ask an operator")

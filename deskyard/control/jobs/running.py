@@ -71,6 +71,7 @@ class Runner:
     def _child(self, link: Link, held: Claim, turn: Turn | None) -> dict[str, Any]:
         values = dict(held.input) | ({"text": turn.begin(link)} if turn is not None else {})
         wanted = {"kind": held.kind, "workspace": held.workspace, "desktop": held.desktop, "input": values}
+        wanted["actor"] = held.actor
         process = subprocess.Popen(
             list(self.child),
             stdin=subprocess.PIPE,
