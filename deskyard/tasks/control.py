@@ -121,7 +121,8 @@ def person(
     positional=["name"],
     help={
         "name": "what the key is for",
-        "scopes": "comma-separated: read, desktops:write, desktops:destroy, chat, admin (default: read)",
+        "scopes": "comma-separated: read, desktops:write, desktops:destroy, chat, approvals:read, approvals:decide, "
+        "admin (default: read)",
         "workspaces": "comma-separated: the only ones that it sees (default: all)",
         "days": "how long it is valid (default: 90)",
         "json": "print JSON",

@@ -47,7 +47,7 @@ def main() -> int:
     if wanted["kind"] == "desktop.session":
         tell(secret={"link": "https://lab.localhost/#ticket", "expiresAt": 1})
     else:
-        tell(result={"seen": wanted["input"]})
+        tell(result={"seen": wanted["input"], "actor": wanted["actor"]})
     return 0
 
 

@@ -34,7 +34,7 @@ WAIT_SECONDS = 60.0
 LEASE_SECONDS = 3.0
 # Accounts that every machine has: tests make none.
 ACCOUNTS = Accounts(web="nobody", recorder="daemon", proxy="games")
-EVERYTHING = ("read", "desktops:write", "desktops:destroy", "chat", "admin")
+EVERYTHING = ("read", "desktops:write", "desktops:destroy", "chat", "approvals:read", "approvals:decide", "admin")
 
 Link = psycopg.Connection[dict[str, Any]]
 
@@ -177,7 +177,9 @@ class Lab:
 
     def clear(self) -> None:
         """Forget all that a test left."""
-        tables = "event, message, conversation, idempotency, operation_log, operation_secret, intent_used, desktop"
+        tables = (
+            "event, message, conversation, idempotency, operation_log, operation_secret, intent_used, approval, desktop"
+        )
         self.link.execute(f"truncate {tables}, operation, workspace, api_key, key_proof, session, passkey cascade")
         self.link.execute("truncate enrolment, challenge, person cascade")
         shutil.rmtree(self.path, ignore_errors=True)

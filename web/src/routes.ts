@@ -1,5 +1,6 @@
 // Which page an address opens.
 import type { Component } from "svelte";
+import Approvals from "./pages/approvals/Approvals.svelte";
 import Audit from "./pages/audit/Audit.svelte";
 import Conversation from "./pages/conversations/Conversation.svelte";
 import Conversations from "./pages/conversations/Conversations.svelte";
@@ -34,6 +35,7 @@ const PAGES: [RegExp, Component<any>, string][] = [
   [/^\/operations\/([^/]+)$/, Operation, "/operations"],
   [/^\/workspaces$/, Workspaces, "/workspaces"],
   [/^\/workspaces\/([^/]+)$/, Workspace, "/workspaces"],
+  [/^\/approvals$/, Approvals, "/approvals"],
   [/^\/audit$/, Audit, "/audit"],
   [/^\/settings$/, Settings, "/settings"],
   [/^\/sign-in$/, SignIn, ""],
@@ -43,6 +45,7 @@ const PAGES: [RegExp, Component<any>, string][] = [
 export const SECTIONS: [string, string][] = [
   ["/", "Fleet"],
   ["/conversations", "Conversations"],
+  ["/approvals", "Approvals"],
   ["/operations", "Operations"],
   ["/workspaces", "Workspaces"],
   ["/audit", "Audit"],

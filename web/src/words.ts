@@ -9,6 +9,7 @@ const KINDS: Record<string, string> = {
   "desktop.destroy": "destroy",
   "desktop.session": "open the screen",
   "desktop.chat": "message",
+  "approval.decide": "answer",
   "workspace.up": "bring up",
   "workspace.start": "start",
   "workspace.stop": "stop",
@@ -33,7 +34,7 @@ export function capital(words: string): string {
 
 /** Whether the same can be asked for again; what was signed counts once. */
 export function canRepeat(operation: Operation): boolean {
-  const signed = operation.kind.startsWith("person.") || operation.kind === "desktop.destroy";
+  const signed = operation.kind.startsWith("person.") || ["desktop.destroy", "approval.decide"].includes(operation.kind);
   return ["failed", "cancelled"].includes(operation.state) && !signed;
 }
 

@@ -17,7 +17,18 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from deskyard.control.api import chat, desktops, meta, operations, pages, people, problem, settings, workspaces
+from deskyard.control.api import (
+    approvals,
+    chat,
+    desktops,
+    meta,
+    operations,
+    pages,
+    people,
+    problem,
+    settings,
+    workspaces,
+)
 from deskyard.control.api.caller import Link
 from deskyard.control.api.feed import Feed
 from deskyard.control.api.forms import ProblemDetails
@@ -63,7 +74,7 @@ def create(url: str, origin: str, files: Pages) -> FastAPI:
     app.add_exception_handler(HTTPException, problem.plain)
     app.add_exception_handler(psycopg.DataError, problem.no_text)
     app.add_exception_handler(Exception, problem.broken)
-    for module in (desktops, workspaces, operations, chat, people, settings, meta, pages):
+    for module in (desktops, workspaces, operations, approvals, chat, people, settings, meta, pages):
         app.include_router(module.router)
     app.add_middleware(Frame)
     return app

@@ -248,6 +248,9 @@ async def _data(link: Link, kind: str, subjects: list[str]) -> dict[str, str]:
             if record["gone_at"] is not None
         }
         return {record["id"]: _json(rows.workspace(record)) for record in found} | gone
+    if kind == "approval":
+        found = await rows.rows(link, f"{rows.APPROVAL} where a.id = any(%s)", [subjects])
+        return {record["id"]: _json(rows.approval(record)) for record in found}
     if kind == "message":
         found = await rows.rows(link, "select * from message where id = any(%s)", [subjects])
         return {record["id"]: _json(rows.message(record)) for record in found}

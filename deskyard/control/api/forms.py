@@ -24,6 +24,7 @@ DesktopState = Literal[
     "unknown",
 ]
 WorkspaceState = Literal["ready", "not ready", "absent", "stopped", "unknown"]
+ApprovalState = Literal["waiting", "allowed", "refused", "used", "over", "lapsed"]
 MessageState = Literal["queued", "sent", "streaming", "done", "failed", "interrupted"]
 
 
@@ -148,7 +149,7 @@ class WantedIntent(Form):
     """What somebody wants to sign."""
 
     kind: str = Field(max_length=60)
-    target: str = Field(max_length=80)
+    target: str = Field(max_length=500)
 
 
 class IntentToSign(Form):
@@ -157,6 +158,39 @@ class IntentToSign(Form):
     intent: dict[str, Any]
     text: str
     public_key: dict[str, Any]
+
+
+class Approval(Form):
+    """A connection that a desktop wants to make, held at its gateway until a person answers."""
+
+    id: str = Field(description="WORKSPACE.TICKET")
+    workspace_id: str
+    desktop_id: str
+    name: str = Field(description="The exact name that the desktop asked for.")
+    port: int
+    state: ApprovalState = Field(
+        description="waiting, allowed and refused can be answered; used, over, lapsed: the next try asks anew."
+    )
+    strength: Literal["gateway"] = Field("gateway", description="Who enforces the answer.")
+    tries: int
+    held: int = Field(description="How many connections wait now.")
+    held_until: datetime | None = Field(description="When the last of them is refused.")
+    since: datetime
+    until: datetime = Field(description="Until when it can be answered.")
+    last_at: datetime
+    answer: str | None
+    decided_by: str | None
+    reason: str
+    decided_at: datetime | None
+    ends_at: datetime | None = Field(description="When what was answered ends by itself.")
+
+
+class Decision(Form):
+    """An answer, with a person's signature; a key with the scope `approvals:decide` needs none."""
+
+    answer: Literal["once", "15m", "always", "refuse"]
+    reason: str = Field("", max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")
+    intent: SignedIntent | None = None
 
 
 class SessionWanted(Form):

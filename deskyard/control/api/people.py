@@ -216,7 +216,7 @@ async def proof_of(link: Link, who: Caller, kind: str, target: str, signed: Sign
         return {"intent": intent.as_dict(), "key": who.key["id"], "proof": who.presented.proof(intent.canonical)}
     if signed is None:
         reason = "has to be signed with a passkey"
-        remedy = "ask POST /api/intents, sign it, and send it as `intent`; or use a key with the scope desktops:destroy"
+        remedy = "ask POST /api/intents, sign it, and send it as `intent`; or use a key with the scope for it"
         raise Problem(HTTPStatus.FORBIDDEN, "intent", kind, reason, remedy)
     Intent.parsed(signed.intent).require(kind, target)
     return {"intent": signed.intent, "credential": signed.credential}

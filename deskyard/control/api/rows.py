@@ -7,7 +7,16 @@ from http import HTTPStatus
 from typing import Any
 
 from deskyard.control.api.caller import Link, Row
-from deskyard.control.api.forms import Conversation, Desktop, LogLine, Message, Operation, Trouble, Workspace
+from deskyard.control.api.forms import (
+    Approval,
+    Conversation,
+    Desktop,
+    LogLine,
+    Message,
+    Operation,
+    Trouble,
+    Workspace,
+)
 from deskyard.control.api.problem import Problem
 
 # Of a worker that renews every some seconds, nothing was heard for so long: it is gone.
@@ -38,6 +47,18 @@ from workspace w
 """
 CONVERSATION = """
 select c.*, (select count(*) from message m where m.conversation_id = c.id) as messages from conversation c
+"""
+# What ends by the clock has ended, whether or not its gateway said so.
+APPROVAL = """
+select a.* from (
+  select id, workspace_id, desktop_id, name, port, tries, since, until, last_at, verdict as answer, decided_by, reason,
+    decided_at, ends_at,
+    case when state = 'waiting' and until <= now() then 'lapsed'
+      when state in ('allowed', 'refused') and ends_at <= now() then 'over' else state end as state,
+    case when held_until > now() then held else 0 end as held,
+    case when held_until > now() then held_until end as held_until
+  from approval
+) a
 """
 
 
@@ -88,6 +109,11 @@ def workspace(found: Row) -> Workspace:
     """A workspace of a row of `WORKSPACE`."""
     names = [name for name in Workspace.model_fields if name not in ("name", "problem")]
     return Workspace(**{name: found[name] for name in names}, name=found["id"], problem=trouble(found["problem"]))
+
+
+def approval(found: Row) -> Approval:
+    """What waits for a person, of a row of `APPROVAL`."""
+    return Approval(**{name: found[name] for name in Approval.model_fields if name != "strength"})
 
 
 def conversation(found: Row) -> Conversation:

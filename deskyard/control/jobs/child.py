@@ -81,6 +81,19 @@ def _destroy(wanted: Mapping[str, Any]) -> dict[str, Any]:
     return {"result": {"desktop": wanted["desktop"]}}
 
 
+def _decide(wanted: Mapping[str, Any]) -> dict[str, Any]:
+    from deskyard.access import egress
+    from deskyard.control.approvals.target import SECONDS
+
+    given = wanted["input"]
+    answer, ticket = given["answer"], str(given["approval"]).rpartition(".")[2]
+    verdict = "for" if answer in SECONDS else answer
+    decided = egress.decide(
+        wanted["workspace"], ticket, verdict, SECONDS.get(answer), given.get("reason", ""), wanted["actor"]
+    )
+    return {"result": {"approval": given["approval"], "state": decided["state"]}}
+
+
 def _session(wanted: Mapping[str, Any]) -> dict[str, Any]:
     from deskyard.access import access
 
@@ -136,6 +149,7 @@ JOBS: dict[str, Job] = {
     "desktop.create": _create,
     "desktop.destroy": _destroy,
     "desktop.session": _session,
+    "approval.decide": _decide,
     "desktop.chat": _chat,
     **{f"workspace.{verb}": _workspace(verb) for verb in ("up", "start", "stop")},
 }

@@ -3,29 +3,32 @@
 import hmac
 from typing import Any
 
+from deskyard.control.approvals.target import KIND, target
 from deskyard.control.jobs.claim import Claim
 from deskyard.control.people.intent import SIGNED, Intent
 from deskyard.control.people.keys import prove
 from deskyard.control.people.passkeys import Passkeys, credential_id
-from deskyard.control.people.scopes import DESTROY, ROLES
+from deskyard.control.people.scopes import DECIDE, DESTROY, ROLES
 from deskyard.control.store.connection import Link
 from deskyard.errors import ConfigError
 
-UNSIGNED = "sign it with a passkey, or use a key with the scope desktops:destroy"
+UNSIGNED = "sign it with a passkey, or use a key with the scope for it"
+SCOPES = {"desktop.destroy": DESTROY, KIND: DECIDE}
 
 
-def require(link: Link, held: Claim, passkeys: Passkeys) -> None:
-    """Raise `ConfigError` unless the operation needs no leave, or has one that is true and was not used before."""
+def require(link: Link, held: Claim, passkeys: Passkeys) -> str:
+    """Raise `ConfigError` unless the operation needs no leave, or has one that is true and was not used before.
+
+    The answer is who stands for it: whoever signed, where the request could say another.
+    """
     if held.kind not in SIGNED:
-        return
+        return held.actor
     proof = dict(held.proof or {})
     intent = Intent.parsed(proof.get("intent"))
     # It counts from when it was admitted: it may have waited long since.
-    intent.require(held.kind, held.desktop or held.workspace or "", held.created_at.timestamp())
-    if "key" in proof:
-        _by_key(link, held, proof, intent)
-    else:
-        _by_passkey(link, proof, intent, passkeys)
+    intent.require(held.kind, _target(link, held), held.created_at.timestamp())
+    by_key = "key" in proof
+    signer = _by_key(link, held, proof, intent) if by_key else _by_passkey(link, held, proof, intent, passkeys)
     # Another attempt of the same operation may use it again: nothing else may.
     query = """insert into intent_used (nonce, operation_id) values (%s, %s)
         on conflict (nonce) do nothing returning nonce"""
@@ -34,25 +37,41 @@ def require(link: Link, held: Claim, passkeys: Passkeys) -> None:
         used = link.execute(query, [intent.nonce, held.id]).fetchone() and {"operation_id": held.id}
     if used is None or used["operation_id"] != held.id:
         raise ConfigError("intent", intent.nonce, "was used before", "sign a new one")
+    return signer
 
 
-def _by_key(link: Link, held: Claim, proof: dict[str, Any], intent: Intent) -> None:
-    query = """select key_proof.secret, scopes, workspaces from key_proof join api_key on api_key.id = key_id
-        where key_id = %s and revoked_at is null and expires_at > now()"""
+def _target(link: Link, held: Claim) -> str:
+    """What has to have been signed: of an answer, what the gateway said of the ticket, whatever the request says."""
+    if held.kind != KIND:
+        return held.desktop or held.workspace or ""
+    query = "select id, ticket, desktop_id, workspace_id, name, port from approval where id = %s"
+    found = link.execute(query, [str(held.input.get("approval"))]).fetchone()
+    if found is None or (found["workspace_id"], found["desktop_id"]) != (held.workspace, held.desktop):
+        raise ConfigError("approval", held.input.get("approval"), "is not known here", "see GET /api/approvals")
+    return target(found, str(held.input.get("answer")))
+
+
+def _by_key(link: Link, held: Claim, proof: dict[str, Any], intent: Intent) -> str:
+    query = """select api_key.name, key_proof.secret, scopes, workspaces
+        from key_proof join api_key on api_key.id = key_id where key_id = %s and revoked_at is null and expires_at > now()"""
     row = link.execute(query, [str(proof["key"])]).fetchone()
     if row is None or not hmac.compare_digest(prove(bytes(row["secret"]), intent.canonical), str(proof.get("proof"))):
         raise ConfigError("proof", proof["key"], "is not that of this key", UNSIGNED)
-    if DESTROY not in row["scopes"] or (row["workspaces"] is not None and held.workspace not in row["workspaces"]):
+    if SCOPES[held.kind] not in row["scopes"] or (
+        row["workspaces"] is not None and held.workspace not in row["workspaces"]
+    ):
         raise ConfigError("proof", proof["key"], "is of a key that may not do this", UNSIGNED)
+    return f"key:{row['name']}:{proof['key']}"
 
 
-def _by_passkey(link: Link, proof: dict[str, Any], intent: Intent, passkeys: Passkeys) -> None:
+def _by_passkey(link: Link, held: Claim, proof: dict[str, Any], intent: Intent, passkeys: Passkeys) -> str:
     credential = proof.get("credential")
-    query = """select public_key, role from passkey join person on person.id = person_id
+    query = """select public_key, role, person.name from passkey join person on person.id = person_id
         where passkey.id = %s and disabled_at is null"""
     row = link.execute(query, [credential_id(credential)]).fetchone()
     if row is None:
         raise ConfigError("passkey", None, "is of nobody here", UNSIGNED)
     passkeys.verify(credential, intent.challenge, bytes(row["public_key"]))
-    if DESTROY not in ROLES[row["role"]]:
+    if SCOPES[held.kind] not in ROLES[row["role"]]:
         raise ConfigError("passkey", None, f"is of a {row['role']}, who may not do this", "ask an operator")
+    return f"person:{row['name']}"

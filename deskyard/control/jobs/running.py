@@ -51,8 +51,11 @@ class Runner:
         turn = Turn(held) if held.kind == CHAT else None
         try:
             with link.transaction():
-                leave.require(link, held, self.passkeys)
-            result = enrolment.enrol(link, held, self.passkeys) if held.kind == ENROL else self._child(link, held, turn)
+                actor = leave.require(link, held, self.passkeys)
+            if held.kind == ENROL:
+                result = enrolment.enrol(link, held, self.passkeys)
+            else:
+                result = self._child(link, held, turn, actor)
         except Lost:
             log.warning("%s is another worker's by now", held.id)
         except Cancelled:
@@ -69,9 +72,10 @@ class Runner:
             if claims.finish(link, held, state, problem=problem) and turn is not None:
                 turn.end(link, "interrupted" if state == "cancelled" else "failed", problem)
 
-    def _child(self, link: Link, held: Claim, turn: Turn | None) -> dict[str, Any]:
+    def _child(self, link: Link, held: Claim, turn: Turn | None, actor: str) -> dict[str, Any]:
         values = dict(held.input) | ({"text": turn.begin(link)} if turn is not None else {})
         wanted = {"kind": held.kind, "workspace": held.workspace, "desktop": held.desktop, "input": values}
+        wanted["actor"] = actor
         process = subprocess.Popen(
             list(self.child),
             stdin=subprocess.PIPE,

@@ -9,8 +9,11 @@ from typing import Any
 from deskyard.errors import ConfigError
 
 LIFE_SECONDS = 300
-# What takes data away; each needs a signature or the proof of a key.
-SIGNED = {"desktop.destroy": "Destroy desktop {target} and all its data, with no way back but a backup"}
+# What takes data away or opens the network; each needs a signature or the proof of a key.
+SIGNED = {
+    "desktop.destroy": "Destroy desktop {target} and all its data, with no way back but a backup",
+    "approval.decide": "Answer what a desktop wants to reach (ticket, desktop, name, answer): {target}",
+}
 
 
 @dataclass(frozen=True)

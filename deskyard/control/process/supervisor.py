@@ -154,6 +154,7 @@ class Supervisor:
                 "worker", [*python, "deskyard.control.jobs.worker", *work, "--origin", self.settings.origin], os.environ
             ),
             Piece("observer", [*python, "deskyard.control.jobs.observer", *work], os.environ),
+            Piece("approvals", [*python, "deskyard.control.approvals.follow", *work], os.environ),
             Piece("proxy", ["haproxy", "-W", "-db", "-f", str(configuration)], {"PATH": os.environ["PATH"]}),
         ]
 

@@ -107,6 +107,27 @@ export interface Message {
   problem: ProblemDetails | null;
 }
 
+export interface Approval {
+  id: string;
+  workspaceId: string;
+  desktopId: string;
+  name: string;
+  port: number;
+  state: "waiting" | "allowed" | "refused" | "used" | "over" | "lapsed";
+  strength: "gateway";
+  tries: number;
+  held: number;
+  heldUntil: string | null;
+  since: string;
+  until: string;
+  lastAt: string;
+  answer: string | null;
+  decidedBy: string | null;
+  reason: string;
+  decidedAt: string | null;
+  endsAt: string | null;
+}
+
 export interface LogLine {
   number: number;
   at: string;

@@ -1,6 +1,6 @@
 // What there is: desktops, workspaces, operations and messages, from lists and then from events.
 import { list, problemOf } from "../api/client";
-import type { Desktop, Message, Operation, Page, ProblemDetails, Workspace } from "../api/types";
+import type { Approval, Desktop, Message, Operation, Page, ProblemDetails, Workspace } from "../api/types";
 import { isOver } from "../words";
 import { byText, Collection } from "./collection.svelte";
 import { connection } from "./connection.svelte";
@@ -17,6 +17,7 @@ class Estate {
   readonly workspaces = new Collection<Workspace>((left, right) => byText(left.name, right.name));
   readonly operations = new Collection<Operation>((left, right) => byText(right.createdAt, left.createdAt), KEPT);
   readonly messages = new Collection<Message>((left, right) => byText(left.at, right.at) || byText(left.id, right.id), KEPT);
+  readonly approvals = new Collection<Approval>((left, right) => byText(right.since, left.since), KEPT);
   loaded = $state(false);
   total = $state(0);
   problem = $state.raw<ProblemDetails | null>(null);
@@ -28,6 +29,7 @@ class Estate {
     this.#follow("workspace", this.workspaces);
     this.#follow("operation", this.operations);
     this.#follow("message", this.messages);
+    this.#follow("approval", this.approvals);
     connection.on("operation", (data) => this.#showAtDesktop(data as Operation));
     // Lists come after the stream is open, so that nothing falls between the two.
     connection.on("reset", () => void this.load());

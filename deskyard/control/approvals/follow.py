@@ -1,0 +1,124 @@
+"""python -m deskyard.control.approvals.follow: writes down what waits for a person at the gateways, as they say it."""
+
+import argparse
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
+
+from deskyard.access import egress
+from deskyard.control.jobs.claim import Link
+from deskyard.declaration import declaration
+from deskyard.errors import DeskyardError
+
+# Workspaces change by events; this often they are looked at whatever was heard.
+LOOK_SECONDS = 30.0
+# A gateway that went away tells nobody when it is back.
+AGAIN_SECONDS = 5.0
+RUNNING = ("ready", "not ready")
+log = logging.getLogger(__name__)
+Tickets = Callable[[str], Iterator[Mapping[str, Any]]]
+
+
+def of_gateway(name: str) -> Iterator[Mapping[str, Any]]:
+    """The tickets of a workspace, and each as it changes; raises `DeskyardError` when its gateway is away."""
+    return egress.tickets(name, follow=True)
+
+
+def asks(name: str) -> bool:
+    """Whether a workspace has names that a person is asked about."""
+    return bool(declaration.read(name).workspace.egress_ask)
+
+
+class Follower:
+    """Who follows which workspace."""
+
+    def __init__(self, url: str, tickets: Tickets = of_gateway, wanted: Callable[[str], bool] = asks) -> None:
+        self._url, self._tickets, self._wanted = url, tickets, wanted
+        self._threads: dict[str, threading.Thread] = {}
+        self._ended = threading.Event()
+
+    def stop(self, *_: Any) -> None:
+        """Follow no more."""
+        self._ended.set()
+
+    def run(self) -> None:
+        """Follow every workspace that asks, until stopped; a database that went away is waited for."""
+        while not self._ended.is_set():
+            try:
+                with psycopg.connect(self._url, autocommit=True, row_factory=dict_row) as link:
+                    link.execute("listen event")
+                    while not self._ended.is_set():
+                        self.look(link)
+                        for _ in link.notifies(timeout=LOOK_SECONDS, stop_after=1):
+                            pass
+            except psycopg.Error as error:
+                log.warning("no database, which is asked again: %s", error)
+                self._ended.wait(AGAIN_SECONDS)
+
+    def look(self, link: Link) -> None:
+        """Begin to follow what runs and is not followed yet."""
+        query = "select id from workspace where gone_at is null and egress = 'locked' and state = any(%s)"
+        for row in link.execute(query, [list(RUNNING)]).fetchall():
+            thread = self._threads.get(row["id"])
+            if thread is None or not thread.is_alive():
+                self._threads[row["id"]] = threading.Thread(target=self._follow, args=(row["id"],), daemon=True)
+                self._threads[row["id"]].start()
+
+    def _follow(self, name: str) -> None:
+        try:
+            if self._wanted(name):
+                with psycopg.connect(self._url, autocommit=True, row_factory=dict_row) as link:
+                    for ticket in self._tickets(name):
+                        write(link, name, ticket)
+        except (DeskyardError, psycopg.Error) as error:
+            log.info("%s is not followed now: %s", name, str(error).splitlines()[0])
+        # Until then its thread stands for it: a gateway that is away is not asked in a loop.
+        self._ended.wait(AGAIN_SECONDS)
+
+
+def write(link: Link, workspace: str, ticket: Mapping[str, Any]) -> None:
+    """Write a ticket down as its gateway says it; a new one is a line of the audit."""
+    answer = ticket["answer"] or {}
+    values = {
+        "id": f"{workspace}.{ticket['id']}",
+        "ticket": ticket["id"],
+        "workspace_id": workspace,
+        "desktop_id": f"{workspace}.{ticket['desktop']}",
+        **{name: ticket[name] for name in ("address", "name", "port", "state", "tries", "held", "held_until")},
+        **{"since": ticket["since"], "until": ticket["until"], "last_at": ticket["last"]},
+        **{"verdict": answer.get("verdict"), "decided_by": answer.get("actor"), "reason": answer.get("reason", "")},
+        **{"decided_at": answer.get("time"), "ends_at": answer.get("until")},
+    }
+    names = list(values)
+    query = f"""insert into approval ({", ".join(names)}) values ({", ".join(["%s"] * len(names))})
+        on conflict (id) do update set ({", ".join(names)}) = row({", ".join(f"excluded.{name}" for name in names)})
+        returning (xmax = 0) as is_new"""
+    with link.transaction():
+        row = link.execute(query.encode(), list(values.values())).fetchone()
+        if row is not None and row["is_new"]:
+            detail = Jsonb({"approval": values["id"], "port": ticket["port"], "since": ticket["since"]})
+            link.execute(
+                "insert into audit_intake (actor, action, target, detail) values (%s, 'approval.raised', %s, %s)",
+                [f"desktop:{values['desktop_id']}", f"{ticket['name']}:{ticket['port']}", detail],
+            )
+
+
+def main() -> None:
+    """Follow until SIGTERM."""
+    options = argparse.ArgumentParser(prog="deskyard.control.approvals.follow")
+    options.add_argument("--database", required=True)
+    chosen = options.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    follower = Follower(chosen.database)
+    signal.signal(signal.SIGTERM, follower.stop)
+    follower.run()
+
+
+if __name__ == "__main__":
+    main()
