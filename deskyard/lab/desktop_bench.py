@@ -39,17 +39,18 @@ class Figure:
 
 def measure(clean: bool = False) -> list[Figure]:
     """Measure everything; with `clean` the images are built anew, else that figure is the one of their manifest."""
-    bare = _bare_boot()
+    bare = bare_boot()
     waits = {"bare boot of the desktop's disk -> SSH": bare}
     for image in IMAGES:
         waits[f"image {image}: clean build"] = _clean_build(image, clean)
         waits[f"image {image}: nothing changed"] = _seconds(lambda image=image: build(image))  # type: ignore[misc]
-    with _own_stacks():
+    with own_stacks((tree() / EXAMPLE).read_text()):
         waits |= _workspace()
     return [Figure(name, round(seconds, 2), round(seconds / bare, 3)) for name, seconds in waits.items()]
 
 
-def _bare_boot() -> float:
+def bare_boot() -> float:
+    """Boot the desktop's disk alone, until SSH answers: what every other wait is held against."""
     with (
         step("bare boot"),
         tempfile.TemporaryDirectory(prefix="deskyard-bench-") as folder,
@@ -82,13 +83,12 @@ def _workspace() -> dict[str, float]:
 
 
 @contextmanager
-def _own_stacks() -> Iterator[None]:
-    """A stacks folder and a Pulumi backend of the benchmark's own."""
+def own_stacks(example: str) -> Iterator[None]:
+    """A stacks folder and a Pulumi backend of the benchmark's own, with one workspace that is declared so."""
     kept = {name: os.environ.get(name) for name in (STACKS_VARIABLE, "PULUMI_BACKEND_URL")}
     folder = tempfile.mkdtemp(prefix="deskyard-bench-")
     os.environ[STACKS_VARIABLE] = folder
     os.environ["PULUMI_BACKEND_URL"] = f"file://{folder}"
-    example = (tree() / EXAMPLE).read_text()
     for old, new in MOVED.items():
         example = example.replace(old, new)
     declaration.stack_file(NAME).write_text(example)

@@ -4,27 +4,37 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from deskyard.declaration import declaration
 from deskyard.host.progress import say
 from deskyard.lab.desktop_bench import Figure
 from deskyard.life import health, power, snapshot, system
+from deskyard.life.backup import backup, restoration
 from deskyard.plan.snapshot import Snapshot
+from deskyard.site.ssh_link import SshLink
 
-NAME = "bench-life"
+NAME, WRITE_SECONDS = "bench-life", 300.0
+BACKUP = "backup, "
 START = "start -> all routes answer"
 
 
-def measure(target: str, *, reinstall: bool = False) -> list[Figure]:
+def measure(target: str, *, reinstall: bool = False, backups: bool = False) -> list[Figure]:
     """Stop, start, pause and go back with a desktop; each figure in seconds, and against its start.
 
-    With `reinstall` its system disk is exchanged, too, and the one of before comes back.
+    With `reinstall` its system disk is exchanged, too, and the one of before comes back; with `backups` backups are
+    made of it, which stay, and it goes back to the last.
     """
     power.opened(target)
     waits = {}
-    for name, work in _works(target, reinstall):
+    works = (*_works(target, reinstall), *(_backups(target) if backups else ()))
+    for name, work in works:
         begin = time.monotonic()
-        work()
+        done = work()
         waits[name] = time.monotonic() - begin
-        say(f"    {name}: {waits[name]:.1f} s")
+        said = f"    {name}: {waits[name]:.1f} s"
+        if name.startswith(BACKUP):
+            waits[f"{name}: file systems stood still"] = done["frozen_seconds"]
+            said += f", frozen {done['frozen_seconds']:.2f} s, {done['backup']['added'] / 2**20:.1f} MiB new"
+        say(said)
     return [Figure(name, round(wait, 2), round(wait / waits[START], 3)) for name, wait in waits.items()]
 
 
@@ -43,3 +53,19 @@ def _works(target: str, reinstall: bool) -> Iterator[tuple[str, Callable[[], Any
     if reinstall:
         yield "reinstall -> as well as before", lambda: system.upgrade(target, again=True)
         yield "roll back -> all routes answer", lambda: system.roll_back(target)
+
+
+def _backups(target: str) -> Iterator[tuple[str, Callable[[], Any]]]:
+    yield f"{BACKUP}the first of this run", lambda: backup.run(target)
+    yield f"{BACKUP}unchanged", lambda: backup.run(target)
+    yield "write 100 MiB into its home", lambda: _write(target)
+    yield f"{BACKUP}100 MiB more", lambda: backup.run(target)
+    yield "verify: restored, booted apart, its nonce read", lambda: restoration.verify(target)
+    yield "restore -> all routes answer", lambda: restoration.restore(target, "latest")
+
+
+def _write(target: str) -> None:
+    workspace, _, desktop = target.partition("/")
+    site = declaration.read_workspace(workspace).site
+    script = f"head -c {100 << 20} /dev/urandom > /home/.deskyard-bench && sync"
+    SshLink(site, workspace).run(desktop, ["sudo", "-n", "sh", "-c", script], timeout=WRITE_SECONDS)

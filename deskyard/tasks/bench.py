@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 SOCKETS = 2000
 WORKSPACES, DESKTOPS = 1000, 5
+ROUNDS, AT_ONCE = 5, 8
 
 
 @command(help={"clean": "build the images anew instead of quoting their manifests", "json": "print JSON"})
@@ -32,18 +33,38 @@ def desktop(_: Context, clean: bool = False, json: bool = False) -> None:
 
 @command(
     help={
-        "target": "WORKSPACE/DESKTOP: one that nobody works on",
-        "reinstall": "exchange its system disk, too, and take the one of before back",
+        "target": "WORKSPACE/DESKTOP that nobody works on: measure its own life instead",
+        "reinstall": "with a target: exchange its system disk, too, and take the one of before back",
+        "backup": "with a target: make backups of it and go back to one, too",
+        "rounds": "how often each start is measured",
+        "at_once": "how many desktops start at once at the end",
         "json": "print JSON",
     }
 )
-def life(_: Context, target: str, reinstall: bool = False, json: bool = False) -> None:
-    """Measure stop, start, pause, snapshots and more of a desktop that is there, as ratios against its own start."""
-    from deskyard.lab.life_bench import measure
+def life(
+    _: Context,
+    target: str = "",
+    reinstall: bool = False,
+    backup: bool = False,
+    rounds: int = ROUNDS,
+    at_once: int = AT_ONCE,
+    json: bool = False,
+) -> None:
+    """Measure how desktops start, cold, warm, claimed and at once, in a workspace of its own; or one desktop's life."""
+    if target:
+        from deskyard.lab import life_bench
 
-    figures = measure(target, reinstall=reinstall)
-    lines = [f"{figure.ratio:9.3f} x  {figure.seconds:9.2f} s  {figure.name}" for figure in figures]
-    show([asdict(figure) for figure in figures], as_json=json, text="\n".join(lines))
+        figures = life_bench.measure(target, reinstall=reinstall, backups=backup)
+        lines = [f"{figure.ratio:9.3f} x  {figure.seconds:9.2f} s  {figure.name}" for figure in figures]
+        show([asdict(figure) for figure in figures], as_json=json, text="\n".join(lines))
+        return
+    from deskyard.lab import start_bench
+
+    for field, value, most in (("rounds", rounds, 100), ("at-once", at_once, 100)):
+        if not 1 <= value <= most:
+            raise ConfigError(field, value, f"must be from 1 to {most}", "choose another number")
+    rows = start_bench.measure(rounds, at_once)
+    show([asdict(row) for row in rows], as_json=json, text=start_bench.text(rows))
 
 
 @command(help={"json": "print JSON"})

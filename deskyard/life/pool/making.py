@@ -24,10 +24,18 @@ from deskyard.workspace.seats import Seats
 PAUSE_SECONDS = 1.0
 
 
-def make(seats: Seats, declared: Declared, seat: DesktopPlan, claim: Claim | None = None, *, routes: bool) -> None:
+def make(
+    seats: Seats,
+    declared: Declared,
+    seat: DesktopPlan,
+    claim: Claim | None = None,
+    *,
+    routes: bool,
+    cold: bool = False,
+) -> None:
     """Make the machine of a free seat, to wait or for a claim; it lets us in, and with `routes` these answer.
 
-    Whoever calls holds the seat. What fails, or is interrupted, leaves nothing.
+    Whoever calls holds the seat. What fails, or is interrupted, leaves nothing. With `cold` it boots, template or not.
     """
     seats.disposables.require_room(seat)
     begun = seats.begin(declared, seat, claim)
@@ -38,7 +46,7 @@ def make(seats: Seats, declared: Declared, seat: DesktopPlan, claim: Claim | Non
             if seat_plan.wiring(now.plan, now.plan.seat(seat.name)) != begun.wiring:
                 target = f"{seats.workspace}/{seat.name}"
                 raise SiteError("seat", target, "was declared otherwise meanwhile", "run the same command again")
-            _build(seats, now, now.plan.seat(seat.name), begun)
+            _build(seats, now, now.plan.seat(seat.name), begun, cold=cold)
             if routes:
                 readiness.wait(now.plan, desktops=[seat])
             else:
@@ -51,7 +59,7 @@ def make(seats: Seats, declared: Declared, seat: DesktopPlan, claim: Claim | Non
         raise
 
 
-def _build(seats: Seats, declared: Declared, seat: DesktopPlan, begun: Entry) -> None:
+def _build(seats: Seats, declared: Declared, seat: DesktopPlan, begun: Entry, *, cold: bool) -> None:
     """The machine with an identity that none had before; nobody has a session for it."""
     try:
         access.revoke(seats.workspace, desktop=seat.name)
@@ -61,13 +69,14 @@ def _build(seats: Seats, declared: Declared, seat: DesktopPlan, begun: Entry) ->
         raise SiteError("seat", f"{seats.workspace}/{seat.name}", reason, remedy) from error
     seats.disposables.remove(seat.name)
     uuid = machine_uuid(seats.site, seats.workspace, seat.name, begun.machine)
-    backend_of(declared.site).prepare_starts(declared, [seat], make=False)
+    if not cold:
+        backend_of(declared.site).prepare_starts(declared, [seat], make=False)
     seats.disposables.make(
         declared.plan,
         replace(seat, machine=replace(seat.machine, uuid=uuid)),
         None if declared.on_cluster else declared.image_sources()[seat.machine.image],
         desktop_first_boot(seat, declared.management_key()),
-        declared.templates().get(seat.name),
+        None if cold else declared.templates().get(seat.name),
     )
 
 

@@ -13,6 +13,7 @@ from deskyard.plan.power import Power
 from deskyard.plan.snapshot import Snapshot
 from deskyard.plan.workspace import WorkspacePlan
 from deskyard.site.libvirt import agent, daemon, moves, power, snapshots
+from deskyard.site.libvirt.backup import swap
 from deskyard.site.libvirt.backup.backups import LibvirtBackups
 from deskyard.site.libvirt.system_disk import LibvirtSystemDisk
 
@@ -51,8 +52,9 @@ class LibvirtMachines:
             power.want(machine, wanted)
 
     def start(self, domain: str) -> None:
-        """Let a machine run, with a clock that is right."""
+        """Let a machine run, with a clock that is right, and with disks of one moment."""
         with daemon.machine(domain) as machine:
+            swap.mend(machine)
             power.start(machine)
 
     def shut_down(self, domain: str, *, force: bool) -> None:

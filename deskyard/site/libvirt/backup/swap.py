@@ -11,6 +11,7 @@ import libvirt
 
 from deskyard.errors import SiteError
 from deskyard.host.lock import alone
+from deskyard.host.progress import say
 from deskyard.site.libvirt import power, storage
 from deskyard.site.libvirt.backup.content import Disk, chain, disks, qemu_img
 
@@ -22,14 +23,17 @@ def swapped(machine: Any, restored: Mapping[str, Path]) -> Iterator[None]:
     Its snapshots lie in the content of before; libvirt forgets them when that goes.
     """
     found = disks(machine)
+    mend(machine)
     _check(machine, found, restored)
     try:
         for disk in found:
             _make(disk, restored[disk.target], int(machine.blockInfo(disk.target)[0]))
         try:
             with alone("libvirt-images"):
+                # All are kept before the first changes, so that `mend` can tell how far it came.
                 for disk in found:
                     _kept(disk).hardlink_to(disk.path)
+                for disk in found:
                     _fresh(disk).replace(disk.path)
             yield
         except BaseException:
@@ -46,6 +50,23 @@ def swapped(machine: Any, restored: Mapping[str, Path]) -> Iterator[None]:
         snapshot.delete(libvirt.VIR_DOMAIN_SNAPSHOT_DELETE_METADATA_ONLY)
     for disk in found:
         _kept(disk).unlink()
+
+
+def mend(machine: Any) -> None:
+    """Put back what a restore that was killed between two disks has left torn: one of then beside one of now.
+
+    The domain has not run so: it is off, and stays off until this was looked at.
+    """
+    found = disks(machine)
+    new = [disk for disk in found if _kept(disk).exists() and not _kept(disk).samefile(disk.path)]
+    if machine.isActive() or not new or not any(_fresh(disk).exists() for disk in found):
+        return
+    with alone("libvirt-images"):
+        for disk in new:
+            _kept(disk).replace(disk.path)
+        for disk in found:
+            _fresh(disk).unlink(missing_ok=True)
+    say(f"    a restore of {machine.name()} was killed between two disks: it has its content of before again")
 
 
 def _check(machine: Any, found: list[Disk], restored: Mapping[str, Path]) -> None:

@@ -10,6 +10,7 @@ from deskyard.errors import SiteError
 from deskyard.plan.power import Power
 from deskyard.plan.warm import BOOTS
 from deskyard.site.libvirt import documents, power
+from deskyard.site.libvirt.backup import swap
 from deskyard.site.libvirt.kinds.inputs import DomainInputs, NicInputs
 from deskyard.site.libvirt.link import gone_is_fine
 from deskyard.site.libvirt.warm import restoring
@@ -83,6 +84,7 @@ class DomainKind(Kind[DomainInputs]):
             if machine.isActive() and not _plugged(link, machine):
                 # Its networks were stopped under it; only a start plugs it in again.
                 stop(machine)
+            swap.mend(machine)
             power.start(machine)
         return {**_outputs(link, machine), "started": state.get("started")}
 

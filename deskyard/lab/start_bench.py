@@ -1,0 +1,203 @@
+"""Measures how desktops start: cold, from a template, claimed from a pool, many at once; as ratios of one run."""
+
+import math
+import shlex
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from deskyard.declaration.declaration import Declared
+from deskyard.errors import DeskyardError
+from deskyard.host.places import tree
+from deskyard.host.progress import say, step
+from deskyard.image import warm
+from deskyard.image.check.first_frame import wait_command, wallpaper
+from deskyard.image.store.store import require
+from deskyard.lab.desktop_bench import NAME, bare_boot, own_stacks
+from deskyard.life.pool import filling, making, pool
+from deskyard.plan.image.image import read_image
+from deskyard.plan.pool.seat import Claim
+from deskyard.plan.workspace import IMAGES, DesktopPlan
+from deskyard.site.libvirt import daemon
+from deskyard.site.ssh_link import SshLink
+from deskyard.workspace import workspace
+from deskyard.workspace.seats import Seats
+
+ROUTES, FRAME, IDENTITY = "all routes answer", "its desktop is drawn", "an identity of its own, over SSH"
+BARE, COLD, WARM, CLAIM = "bare boot of the same disk -> SSH", "cold", "warm", "claim"
+FRAME_SECONDS, SSH_SECONDS, HOUR = 900.0, 60.0, 3600.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """A wait in seconds: the middle one, the 95th of a hundred, the longest; `ratio` is of the middle to the bare boot.
+
+    `aim` is what was wanted of it, and `met` whether that was so; of most rows nothing is.
+    """
+
+    name: str
+    p50: float
+    p95: float
+    most: float
+    ratio: float
+    count: int
+    aim: str = ""
+    met: bool | None = None
+
+
+def measure(rounds: int, at_once: int) -> list[Row]:
+    """Measure everything in a workspace of its own; raises an error before anything is made if an image is missing."""
+    for image in IMAGES:
+        require(image)
+    waits: dict[str, list[float]] = {BARE: [bare_boot()]}
+    with own_stacks(_declaration(at_once)), _workspace() as (declared, seats):
+        first = declared.plan.seats[0]
+        for _ in range(rounds):
+            _add(waits, COLD, _start(declared, seats, first, cold=True))
+        with step("template"):
+            warm.make(first.machine.image, declared.site, first.tier)
+        for _ in range(rounds):
+            _add(waits, WARM, _start(declared, seats, first))
+        for _ in range(rounds):
+            waits.setdefault(CLAIM, []).append(_claim())
+        together, memory = _together(declared, seats)
+        for waited in together:
+            _add(waits, f"{at_once} {WARM} at once", waited)
+        return rows(waits, at_once, len(together), memory)
+
+
+def rows(waits: Mapping[str, Sequence[float]], at_once: int, came: int, memory_mib: Sequence[int]) -> list[Row]:
+    """What was waited, as rows; the last one is the memory of each desktop that idles, MiB instead of seconds."""
+    (bare,) = waits[BARE]
+    found = [_row(name, measured, bare) for name, measured in waits.items()]
+    cold, quick = waits.get(f"{COLD} -> {FRAME}"), waits.get(f"{WARM} -> {FRAME}")
+    if cold and quick:
+        times = quantile(cold, 0.5) / quantile(quick, 0.5)
+        found.append(Row(f"{WARM} is so many times as fast", times, times, times, times, 1, ">= 25", times >= 25))
+    if CLAIM in waits:
+        found = [_with_aim(row, "<= 1 s", row.most <= 1) if row.name == CLAIM else row for row in found]
+    found.append(Row(f"came up of {at_once} at once", came, came, came, came / at_once, 1, "all", came == at_once))
+    if memory_mib:
+        found.append(_row("memory of a desktop that idles, MiB", memory_mib, 1.0))
+    return found
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The smallest of these that is no smaller than so many of them."""
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
+
+
+def text(found: Sequence[Row]) -> str:
+    """The rows as a table."""
+    head = f"{'ratio':>9}  {'p50':>9}  {'p95':>9}  {'max':>9}"
+    lines = [
+        f"{row.ratio:9.3f}  {row.p50:9.2f}  {row.p95:9.2f}  {row.most:9.2f}  {row.name}{_aim(row)}" for row in found
+    ]
+    return "\n".join([head, *lines])
+
+
+def _aim(row: Row) -> str:
+    return f"  (aim {row.aim}: {'met' if row.met else 'NOT met'})" if row.aim else ""
+
+
+def _row(name: str, measured: Sequence[float], bare: float) -> Row:
+    middle = quantile(measured, 0.5)
+    return Row(name, middle, quantile(measured, 0.95), max(measured), middle / bare, len(measured))
+
+
+def _with_aim(row: Row, aim: str, met: bool) -> Row:
+    return Row(row.name, row.p50, row.p95, row.most, row.ratio, row.count, aim, met)
+
+
+def _declaration(seats: int) -> str:
+    """A workspace of seats alone, which `own_stacks` keeps out of everybody's way."""
+    names = "".join(f"\n    - {{name: s{number}, lifetime: task}}" for number in range(1, seats + 1))
+    values = f"deskyard:network: 10.80.1.0/24\n  deskyard:gateway_port: 8443\n  deskyard:desktops:{names}"
+    return f"config:\n  {values}\n  deskyard:pool: {{size: 1}}\n"
+
+
+@contextmanager
+def _workspace() -> Iterator[tuple[Declared, Seats]]:
+    try:
+        workspace.up(NAME)
+        yield pool.opened(NAME)
+    finally:
+        workspace.destroy(NAME)
+
+
+def _add(waits: dict[str, list[float]], how: str, waited: Mapping[str, float]) -> None:
+    for what, seconds in waited.items():
+        waits.setdefault(f"{how} -> {what}", []).append(seconds)
+        say(f"    {how} -> {what}: {seconds:.1f} s")
+
+
+def _start(declared: Declared, seats: Seats, seat: DesktopPlan, *, cold: bool = False) -> dict[str, float]:
+    """Make a desktop at a seat, and remove it: how long each thing took from the beginning."""
+    began = time.monotonic()
+    with seats.hold(seat.name):
+        try:
+            making.make(seats, declared, seat, _claimed(), routes=True, cold=cold)
+            return {ROUTES: time.monotonic() - began, **_seen(declared, seat, began)}
+        finally:
+            seats.remove(seat.name)
+
+
+def _seen(declared: Declared, seat: DesktopPlan, began: float) -> dict[str, float]:
+    """When its desktop was drawn, and when it told who it is: both asked through the gateway."""
+    link, waits = SshLink(declared.site.name, declared.workspace.name), {}
+    shown = wallpaper(read_image(tree(), seat.machine.image), tree())
+    if shown is not None:
+        link.run(seat.name, ["sudo", "-n", *shlex.split(wait_command(shown))], timeout=FRAME_SECONDS)
+        waits[FRAME] = time.monotonic() - began
+    link.run(seat.name, ["cat", "/etc/machine-id"], timeout=SSH_SECONDS)
+    return {**waits, IDENTITY: time.monotonic() - began}
+
+
+def _claim() -> float:
+    """The time of a claim, of a desktop that was made ahead; it is released."""
+    filling.fill(NAME)
+    began = time.monotonic()
+    found = pool.claim(NAME, None, None, int(HOUR))
+    waited = time.monotonic() - began
+    pool.release(found["target"])
+    return waited
+
+
+def _together(declared: Declared, seats: Seats) -> tuple[list[dict[str, float]], list[int]]:
+    """Make all at once: the times of those that came up, and what memory each takes while it idles."""
+    pool.drain(NAME)
+
+    def start(seat: DesktopPlan) -> dict[str, float] | None:
+        began = time.monotonic()
+        try:
+            making.make(seats, declared, seat, _claimed(), routes=True)
+            return {ROUTES: time.monotonic() - began, **_seen(declared, seat, began)}
+        except DeskyardError as error:
+            say(f"    {seat.name}: {error.reason.splitlines()[0]}")
+            return None
+
+    with ThreadPoolExecutor(len(declared.plan.seats)) as workers:
+        came = [waited for waited in workers.map(start, declared.plan.seats) if waited is not None]
+    memory = _memory(declared)
+    seats.remove_all()
+    return came, memory
+
+
+def _memory(declared: Declared) -> list[int]:
+    """What the process of each machine has of this machine's memory, MiB."""
+    found: list[int] = []
+    for seat in declared.plan.seats:
+        try:
+            with daemon.machine(seat.machine.domain) as machine:
+                stats: Any = machine.memoryStats()
+        except DeskyardError:
+            continue
+        found.append(int(stats.get("rss", 0)) // 1024)
+    return found
+
+
+def _claimed() -> Claim:
+    return Claim("bench", time.time() + HOUR)

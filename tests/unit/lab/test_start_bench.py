@@ -1,0 +1,77 @@
+"""The arithmetic of `bench.life`, and that it makes nothing where an image is missing."""
+
+from typing import Any
+
+import pytest
+
+from deskyard.errors import ConfigError
+from deskyard.lab import start_bench
+from deskyard.lab.start_bench import BARE, CLAIM, COLD, FRAME, WARM, quantile, rows
+from deskyard.model.workspace import Workspace
+from tests.support.inv import inv
+
+
+@pytest.mark.parametrize(
+    ("values", "share", "found"),
+    [
+        ([3.0], 0.95, 3.0),
+        ([1.0, 2.0], 0.5, 1.0),
+        ([5.0, 1.0, 3.0], 0.5, 3.0),
+        (list(range(1, 21)), 0.95, 19),
+        (list(range(1, 101)), 0.95, 95),
+        ([1.0, 9.0], 0.95, 9.0),
+    ],
+)
+def test_quantile_is_a_value_that_was_measured(values: list[float], share: float, found: float) -> None:
+    assert quantile(values, share) == found
+
+
+def measured(cold: float, quick: float, claim: float, came: int) -> dict[str, Any]:
+    waits = {
+        BARE: [20.0],
+        f"{COLD} -> {FRAME}": [cold] * 3,
+        f"{WARM} -> {FRAME}": [quick] * 3,
+        CLAIM: [claim / 2, claim],
+    }
+    return {row.name: row for row in rows(waits, 8, came, [300, 500, 400])}
+
+
+def test_waits_are_ratios_of_the_bare_boot_of_the_same_run() -> None:
+    found = measured(200.0, 8.0, 0.4, 8)
+    assert (found[f"{COLD} -> {FRAME}"].ratio, found[f"{WARM} -> {FRAME}"].ratio) == (10.0, 0.4)
+    assert (found[CLAIM].p50, found[CLAIM].most, found[CLAIM].count) == (0.2, 0.4, 2)
+    memory = found["memory of a desktop that idles, MiB"]
+    assert (memory.p50, memory.most) == (400, 500)
+
+
+@pytest.mark.parametrize(
+    ("cold", "quick", "claim", "came", "met"),
+    [(200.0, 8.0, 1.0, 8, True), (199.0, 8.0, 1.1, 7, False)],
+)
+def test_aims_are_told_met_or_not(cold: float, quick: float, claim: float, came: int, met: bool) -> None:
+    found = measured(cold, quick, claim, came)
+    assert [row.met for row in found.values() if row.aim] == [met] * 3
+    assert start_bench.text(list(found.values())).count("NOT met") == (0 if met else 3)
+
+
+def test_nothing_is_made_where_an_image_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    monkeypatch.setenv("DESKYARD_HOME", str(tmp_path))
+    for name in ("bare_boot", "own_stacks"):
+        monkeypatch.setattr(start_bench, name, lambda *_: pytest.fail("something was begun"))
+    with pytest.raises(ConfigError, match="image"):
+        start_bench.measure(1, 1)
+
+
+def test_declaration_of_its_own_workspace_is_one() -> None:
+    import yaml
+
+    written = yaml.safe_load(start_bench._declaration(3))["config"]
+    values = {key.removeprefix("deskyard:"): value for key, value in written.items()}
+    found = Workspace.check({"name": "bench", **values}, "bench")
+    assert len(found.desktops) == 3 and found.pool is not None
+
+
+@pytest.mark.parametrize("option", ["rounds", "at-once"])
+def test_number_that_makes_no_sense_is_refused(capsys: pytest.CaptureFixture[str], option: str) -> None:
+    output = inv(capsys, "bench.life", f"--{option}", "0", "--json")
+    assert (output.code, output.document["error"]["field"]) == (1, option)
