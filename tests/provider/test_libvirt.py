@@ -118,6 +118,24 @@ def test_caps_of_a_disk_are_held_by_qemu_and_change_in_place(bench: Bench, runs:
     assert bool(machine.isActive()) is runs
 
 
+@pytest.mark.parametrize("runs", [True, False])
+def test_cap_of_processor_time_is_the_kernels_and_changes_in_place(bench: Bench, runs: bool) -> None:
+    state = bench.machine()
+    machine = bench.link.lookupByName(PREFIX)
+    if not runs:
+        power.want(machine, Power.OFF)
+        machine.destroy()
+    scope = libvirt.VIR_DOMAIN_AFFECT_LIVE if runs else libvirt.VIR_DOMAIN_AFFECT_CONFIG
+    for percent in (50, 130, None):
+        wanted: Any = {**state, "cpu_percent": percent}
+        state = {**wanted, **DomainKind().update(bench.link, PREFIX, seen(DomainKind(), bench, state), wanted)}
+        quota = machine.schedulerParametersFlags(scope)["global_quota"]
+        # No limit: -1 while it runs, 0 in a definition that says nothing.
+        assert quota == percent * 1000 if percent else quota <= 0 or quota >= 2**62
+        assert drift(DomainKind(), bench, state) == []
+    assert bool(machine.isActive()) is runs
+
+
 def test_machine_of_before_gets_its_volume_of_home_while_it_runs(bench: Bench) -> None:
     whole = bench.machine()
     before: Any = {key: value for key, value in whole.items() if key != "home"}
