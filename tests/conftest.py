@@ -44,17 +44,8 @@ def pytest_xdist_auto_num_workers() -> int:
     return max(1, 3 * len(os.sched_getaffinity(0)) // 2)
 
 
-# Each of these rooms has machines that its tests share, so a process takes a whole room; the other room's machines boot
-# meanwhile.
-ROOMS_OF_MACHINES = ("tests/e2e", "tests/provider")
-
-
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the longest; the others keep their order. Tests on machines stay in the group of their room."""
-    for item in items:
-        if item.get_closest_marker("vm") and (room := item.nodeid.rpartition("/")[0]) in ROOMS_OF_MACHINES:
-            item.add_marker(pytest.mark.xdist_group(room))
+    """Begin with the longest; the others keep their order."""
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: min(places.get(item.nodeid, len(LONGEST)), places.get(_file(item), len(LONGEST))))
 

@@ -2,8 +2,10 @@
 
 import os
 import random
+import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -15,11 +17,37 @@ from deskyard.host.progress import say, step
 from deskyard.tasks.front import command, show
 
 
+# The exit code of pytest where no test was chosen.
+NO_TESTS = 5
+
+
 def pytest(*arguments: str) -> None:
     """Run pytest in this process's environment; a failure ends the task with pytest's exit code."""
     code = subprocess.run([sys.executable, "-m", "pytest", *arguments], cwd=tree(), check=False).returncode
     if code:
         raise Exit(code=code)
+
+
+def pytest_beside(shown: Sequence[str], other: Sequence[str]) -> None:
+    """Run pytest twice at the same time; what the other run says comes when the first is over.
+
+    A failure of either ends the task with its exit code; that one of them finds no test (5) is none.
+    """
+    argv = [sys.executable, "-m", "pytest"]
+    with tempfile.TemporaryFile() as said:
+        beside = subprocess.Popen([*argv, *other], cwd=tree(), stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+        try:
+            codes = [subprocess.run([*argv, *shown], cwd=tree(), check=False).returncode, beside.wait()]
+        finally:
+            if beside.poll() is None:
+                beside.send_signal(signal.SIGINT)
+                beside.wait()
+            said.seek(0)
+            sys.stdout.write(said.read().decode(errors="replace"))
+            sys.stdout.flush()
+    found = [code for code in codes if code != NO_TESTS]
+    if any(found) or not found:
+        raise Exit(code=next((code for code in found if code), NO_TESTS))
 
 
 @command()

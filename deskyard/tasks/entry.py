@@ -10,7 +10,7 @@ from invoke import Collection, Context
 
 from deskyard.host.places import tree
 from deskyard.host.progress import Timings, say
-from deskyard.tasks.check import pytest
+from deskyard.tasks.check import pytest, pytest_beside
 from deskyard.tasks.front import command, show
 
 if TYPE_CHECKING:
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 YES = "install missing system packages without asking (done by ./inv itself)"
 # The suites in tests/infra run inside guests: `image.build` and the end-to-end tests start them there.
-VM_TESTS = ("tests/provider", "tests/e2e")
+# The tests of each folder share machines: a process for each, and while the machines of one boot, the other tests.
+VM_TESTS = ("tests/e2e", "tests/provider")
 IN_PARALLEL = ("-n", "auto", "--dist", "worksteal")
-# One process for each of the two folders, whose tests share machines: see tests/conftest.py.
-ON_MACHINES = ("-m", "vm and not deep", "-n", "2", "--dist", "loadgroup", *VM_TESTS)
+ON_MACHINES = ("-m", "vm and not deep")
 SLOWEST = ("--durations=25", "--durations-min=10")
 
 
@@ -61,7 +61,7 @@ def test(
         return
     build_images(timings)
     say("==> tests on virtual machines")
-    pytest(*ON_MACHINES, *SLOWEST, *chosen)
+    pytest_beside(*([*ON_MACHINES, folder, *SLOWEST, *chosen] for folder in VM_TESTS))
 
 
 def _test_changed(since: str, match: str) -> None:

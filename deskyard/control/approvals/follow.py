@@ -12,7 +12,7 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from deskyard.access import egress
-from deskyard.control.jobs.claim import Link
+from deskyard.control.store.connection import Link, attend
 from deskyard.declaration import declaration
 from deskyard.errors import DeskyardError
 
@@ -49,17 +49,14 @@ class Follower:
 
     def run(self) -> None:
         """Follow every workspace that asks, until stopped; a database that went away is waited for."""
+        attend(self._url, self._ended, self._look_again)
+
+    def _look_again(self, link: Link) -> None:
+        link.execute("listen event")
         while not self._ended.is_set():
-            try:
-                with psycopg.connect(self._url, autocommit=True, row_factory=dict_row) as link:
-                    link.execute("listen event")
-                    while not self._ended.is_set():
-                        self.look(link)
-                        for _ in link.notifies(timeout=LOOK_SECONDS, stop_after=1):
-                            pass
-            except psycopg.Error as error:
-                log.warning("no database, which is asked again: %s", error)
-                self._ended.wait(AGAIN_SECONDS)
+            self.look(link)
+            for _ in link.notifies(timeout=LOOK_SECONDS, stop_after=1):
+                pass
 
     def look(self, link: Link) -> None:
         """Begin to follow what runs and is not followed yet."""

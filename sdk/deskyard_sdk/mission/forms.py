@@ -111,6 +111,29 @@ class Message(TypedDict):
     problem: Trouble | None
 
 
+class Approval(TypedDict):
+    """A connection that a desktop wants to make, held at its gateway until a person answers."""
+
+    id: str
+    workspaceId: str
+    desktopId: str
+    name: str
+    port: int
+    state: Literal["waiting", "allowed", "refused", "used", "over", "lapsed"]
+    strength: Literal["gateway"]
+    tries: int
+    held: int
+    heldUntil: str | None
+    since: str
+    until: str
+    lastAt: str
+    answer: str | None
+    decidedBy: str | None
+    reason: str
+    decidedAt: str | None
+    endsAt: str | None
+
+
 class Fleet(TypedDict):
     """Which desktops an action is for, and its operations; none of these after a dry run."""
 
