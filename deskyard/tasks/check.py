@@ -16,7 +16,6 @@ from deskyard.host.places import tree
 from deskyard.host.progress import say, step
 from deskyard.tasks.front import command, show
 
-
 # The exit code of pytest where no test was chosen.
 NO_TESTS = 5
 
