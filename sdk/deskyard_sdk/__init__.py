@@ -17,6 +17,7 @@ from deskyard_sdk.forms import (
     Window,
 )
 from deskyard_sdk.processes import AsyncProcess
+from deskyard_sdk.streams import Stream
 from deskyard_sdk.sync import Desktop, Process
 
 __all__ = [
@@ -37,5 +38,6 @@ __all__ = [
     "Process",
     "ProcessInfo",
     "Result",
+    "Stream",
     "Window",
 ]

@@ -9,6 +9,7 @@ from deskyard_sdk.door import Door, open_door
 from deskyard_sdk.files import AsyncFiles
 from deskyard_sdk.forms import Acted, Application, Event, Launched, Picture, Result, Window
 from deskyard_sdk.processes import AsyncProcesses, Command
+from deskyard_sdk.streams import AsyncStreams
 
 Action = Mapping[str, Any]
 
@@ -48,6 +49,7 @@ class AsyncDesktop:
         self.processes = AsyncProcesses(door)
         self.windows = AsyncWindows(door)
         self.accessibility = AsyncAccessibility(door)
+        self.streams = AsyncStreams(door)
 
     @classmethod
     async def connect(cls, url: str, ca: str | None = None, session: str | Path | None = None) -> "AsyncDesktop":

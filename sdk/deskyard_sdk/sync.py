@@ -11,6 +11,7 @@ from deskyard_sdk.desktop import AsyncDesktop, AsyncWindows
 from deskyard_sdk.files import AsyncFiles
 from deskyard_sdk.forms import ProcessInfo
 from deskyard_sdk.processes import AsyncProcess, AsyncProcesses
+from deskyard_sdk.streams import AsyncStreams
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -188,6 +189,18 @@ class Accessibility:
     focus = waits(AsyncAccessibility.focus)
 
 
+class Streams:
+    """Makes, lists and ends streams; to look at them takes asyncio, or any viewer of VNC in a WebSocket."""
+
+    def __init__(self, loop: Loop, twin: AsyncStreams) -> None:
+        self._loop, self._twin = loop, twin
+
+    create = waits(AsyncStreams.create)
+    list = waits(AsyncStreams.list)
+    get = waits(AsyncStreams.get)
+    delete = waits(AsyncStreams.delete)
+
+
 class Desktop:
     """A desktop; made by `connect`, and closed at the end of `with`."""
 
@@ -197,6 +210,7 @@ class Desktop:
         self.processes = Processes(loop, twin.processes)
         self.windows = Windows(loop, twin.windows)
         self.accessibility = Accessibility(loop, twin.accessibility)
+        self.streams = Streams(loop, twin.streams)
 
     @classmethod
     def connect(cls, url: str, ca: str | None = None, session: str | Path | None = None) -> "Desktop":

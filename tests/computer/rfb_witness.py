@@ -1,4 +1,4 @@
-"""An independent witness of streams: libvncclient of Debian decodes them, fed through a bridge from its socket to ours."""
+"""An independent witness of streams: libvncclient of Debian decodes them, by a bridge from its socket to ours."""
 
 import contextlib
 import ctypes
@@ -108,6 +108,7 @@ def _bridge(url: str, listening: socket.socket) -> None:
         hearing.start()
         with contextlib.suppress(OSError, ConnectionClosed):
             for message in stream:
+                assert isinstance(message, bytes)
                 line.sendall(message)
         with contextlib.suppress(OSError):
             line.shutdown(socket.SHUT_RDWR)

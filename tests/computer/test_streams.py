@@ -1,5 +1,6 @@
 """Streams: what a real viewer decodes is what the screen shows, and each viewer has its own pace."""
 
+import asyncio
 import io
 import struct
 from collections.abc import Iterator
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 import xcffib.xproto as xproto
+from deskyard_sdk import AsyncDesktop, Desktop, DesktopError
 from PIL import Image, ImageChops, ImageStat
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
@@ -102,7 +104,7 @@ def test_window_is_shown_also_where_another_lies_above_it(service: Service, reco
     expected = screen(service, f"window={recorder.id}&cursor=false")
     stream = made(service, window=recorder.id)
     before = service.last()
-    above = Recorder(recorder.c.x.get_setup() and service.part._display)
+    above = Recorder(service.part._display)
     service.wait("window.appeared", match={"id": above.id}, after=before)
     try:
         with witness(url(service, stream)) as viewer:
@@ -117,7 +119,7 @@ def test_window_is_shown_also_where_another_lies_above_it(service: Service, reco
 def popup(recorder: Recorder, x: int, y: int) -> int:
     """A menu of the window's program, partly outside of it."""
     c = recorder.c
-    menu = c.x.generate_id()
+    menu = int(c.x.generate_id())
     c.core.CreateWindow(
         0, menu, c.root, x, y, 120, 90, 0, 1, 0, xproto.CW.BackPixel | xproto.CW.OverrideRedirect, [0xAA2200, 1]
     )
@@ -127,29 +129,11 @@ def popup(recorder: Recorder, x: int, y: int) -> int:
     return menu
 
 
-def test_popup_of_a_window_is_shown_whole(service: Service, recorder: Recorder) -> None:
-    service.did({"type": "move", "x": 1000, "y": 700})
-    x, y, width, height = next(entry["geometry"] for entry in service.windows() if entry["id"] == recorder.id)
-    with witness(url(service, made(service, window=recorder.id))) as viewer:
-        viewer.until(lambda shown: shown.size == (width, height) and shown.getpixel((5, 5)) == (255, 255, 255), "it")
-        menu = popup(recorder, x - 20, y + height - 40)
-        grown = viewer.until(
-            lambda shown: shown.size == (width + 20, height + 50) and shown.getpixel((5, height - 35)) == (0xAA, 0x22, 0),
-            "the menu",
-        )
-        assert grown.getpixel((119, height + 49)) == (0xAA, 0x22, 0)
-        recorder.c.core.DestroyWindow(menu)
-        recorder.c.settle()
-        viewer.until(
-            lambda shown: shown.size == (width, height) and shown.getpixel((5, height - 5)) == (255, 255, 255), "no menu"
-        )
-
-
 class Plain:
     """A viewer that says just what a test wants."""
 
     def __init__(self, service: Service, stream: dict[str, Any], encodings: tuple[int, ...] = (0,)) -> None:
-        self.line: ClientConnection = connect(url(service, stream), max_size=None, compression=None)
+        self.line: ClientConnection = connect(url(service, stream), max_size=None, compression=None).__enter__()
         self._left = b""
         assert self.take(12) == b"RFB 003.008\n"
         self.line.send(b"RFB 003.008\n")
@@ -158,7 +142,7 @@ class Plain:
         assert self.take(4) == b"\0\0\0\0"
         self.line.send(b"\x01")
         width, height, length = struct.unpack(">HH16xI", self.take(24))
-        self.size, self.name = (width, height), self.take(length).decode()
+        self.picture, self.name = Image.new("RGB", (width, height)), self.take(length).decode()
         self.line.send(struct.pack(f">BxH{len(encodings)}i", 2, len(encodings), *encodings))
 
     def take(self, size: int) -> bytes:
@@ -175,9 +159,33 @@ class Plain:
         places = []
         for _ in range(count):
             x, y, width, height, encoding = struct.unpack(">HHHHi", self.take(12))
-            self.pixels = self.take(width * height * 4 if encoding == 0 else 0)
             places.append((x, y, width, height))
+            if encoding == 0:
+                self.pixels = self.take(width * height * 4)
+                self.picture.paste(Image.frombytes("RGB", (width, height), self.pixels, "raw", "BGRX"), (x, y))
+            else:
+                self.picture = Image.new("RGB", (width, height))
         return places
+
+    def until(self, size: tuple[int, int], colours: dict[tuple[int, int], tuple[int, int, int]]) -> None:
+        """Take updates until the picture has this size and these colours."""
+        while self.picture.size != size or any(self.picture.getpixel(at) != colour for at, colour in colours.items()):
+            self.line.send(ASK)
+            self.update()
+
+
+def test_popup_of_a_window_is_shown_whole(service: Service, recorder: Recorder) -> None:
+    service.did({"type": "move", "x": 1000, "y": 700})
+    x, y, width, height = next(entry["geometry"] for entry in service.windows() if entry["id"] == recorder.id)
+    viewer = Plain(service, made(service, window=recorder.id), (0, -223))
+    viewer.until((width, height), {(5, 5): (255, 255, 255)})
+    menu = popup(recorder, x - 20, y + height - 40)
+    red = (0xAA, 0x22, 0)
+    viewer.until((width + 20, height + 50), {(5, height - 35): red, (119, height + 49): red, (200, 5): (255, 255, 255)})
+    recorder.c.core.DestroyWindow(menu)
+    recorder.c.settle()
+    viewer.until((width, height), {(5, height - 5): (255, 255, 255)})
+    viewer.line.close()
 
 
 def test_stream_ends_with_its_window_and_says_so(service: Service) -> None:
@@ -269,10 +277,10 @@ def test_viewer_that_is_not_understood_hears_why(service: Service, said: bytes |
 def test_pixels_come_in_the_order_that_was_asked_for(service: Service, recorder: Recorder) -> None:
     paint(recorder, 0x112233)
     viewer = Plain(service, made(service, window=recorder.id))
-    for big, shifts, expected in ((0, (0, 8, 16), b"\x11\x22\x33\0"), (1, (16, 8, 0), b"\0\x11\x22\x33")):
+    for big, shifts, colours in ((0, (0, 8, 16), slice(3)), (1, (16, 8, 0), slice(1, 4))):
         viewer.line.send(struct.pack(">BxxxBBBBHHHBBBxxx", 0, 32, 24, big, 1, 255, 255, 255, *shifts) + ASK_ALL)
         viewer.update()
-        assert viewer.pixels[:4] == expected
+        assert viewer.pixels[:4][colours] == b"\x11\x22\x33"
 
 
 def test_stream_that_nobody_looks_at_makes_room(service: Service) -> None:
@@ -309,3 +317,22 @@ def test_scope_see_is_what_it_takes(service: Service) -> None:
     with pytest.raises(InvalidStatus) as refused:
         connect(url(service, stream), additional_headers=blind)
     assert refused.value.response.status_code == 403
+
+
+def test_sdk_makes_lists_opens_and_ends_streams(service: Service, recorder: Recorder) -> None:
+    with Desktop.connect(service.url) as desktop:
+        stream = desktop.streams.create(window=recorder.id)
+        assert (stream.kind, stream.window, stream.size) == ("window", str(recorder.id), (400, 300))
+        assert desktop.streams.list() == [stream] and desktop.streams.get(stream.id) == stream
+        desktop.streams.delete(stream)
+        with pytest.raises(DesktopError) as over:
+            desktop.streams.get(stream.id)
+        assert (over.value.status, over.value.reason) == (410, "the stream was deleted")
+
+    async def looked() -> str | bytes:
+        async with await AsyncDesktop.connect(service.url) as desktop:
+            stream = await desktop.streams.create(region=(0, 0, 64, 64))
+            async with await desktop.streams.open(stream) as line:
+                return await line.recv()
+
+    assert asyncio.run(looked()) == b"RFB 003.008\n"
