@@ -189,7 +189,17 @@ def test_each_call_of_the_api_has_a_method(owner: httpx.Client) -> None:
 
 def test_answers_have_the_fields_of_the_document(owner: httpx.Client) -> None:
     schemas = owner.get("/api/openapi.json").json()["components"]["schemas"]
-    for name in ("Operation", "LogLine", "DesktopState", "Workspace", "Sent", "Conversation", "Message", "Fleet"):
+    for name in (
+        "Operation",
+        "LogLine",
+        "DesktopState",
+        "Workspace",
+        "Sent",
+        "Conversation",
+        "Message",
+        "Fleet",
+        "Approval",
+    ):
         fields = getattr(forms, name).__annotations__
         assert set(fields) == set(schemas[FORMS.get(name, name)]["properties"]), name
 

@@ -2,6 +2,7 @@
 
 from deskyard_sdk.mission.client import AsyncMissionControl
 from deskyard_sdk.mission.forms import (
+    Approval,
     Conversation,
     DesktopState,
     Fleet,
@@ -15,6 +16,7 @@ from deskyard_sdk.mission.forms import (
 from deskyard_sdk.mission.sync import MissionControl
 
 __all__ = [
+    "Approval",
     "AsyncMissionControl",
     "Conversation",
     "DesktopState",

@@ -14,6 +14,7 @@ from deskyard_sdk.desktop import AsyncDesktop
 from deskyard_sdk.door import Transport
 from deskyard_sdk.errors import DesktopError, refusal, unreachable
 from deskyard_sdk.mission.forms import (
+    Approval,
     Conversation,
     DesktopState,
     Fleet,
@@ -195,6 +196,23 @@ class AsyncMissionControl:
     async def act(self, workspace: str, verb: str) -> Operation:
         """Bring a workspace to what is declared (`up`), or `start` or `stop` all its machines."""
         return await self._long(f"/workspaces/{workspace}/{verb}")
+
+    # -- approvals
+
+    async def approvals(
+        self, state: str | None = None, workspace: str | None = None, desktop: str | None = None
+    ) -> AsyncGenerator[Approval, None]:
+        """Each connection that waits, or waited, for a person, the newest first."""
+        async for approval in self._each("/approvals", state=state, workspace=workspace, desktop=desktop):
+            yield cast(Approval, approval)
+
+    async def approval(self, id: str) -> Approval:
+        """One of them as it is."""
+        return cast(Approval, await self._get(f"/approvals/{id}"))
+
+    async def decide(self, approval: str, answer: str, reason: str = "") -> Operation:
+        """Answer `once`, `15m`, `always` or `refuse`; needs a key with `approvals:decide`, which no desktop may have."""
+        return await self._long(f"/approvals/{approval}/decide", {"answer": answer, "reason": reason})
 
     # -- operations
 

@@ -32,6 +32,29 @@ class Operation(TypedDict):
     problem: Trouble | None
 
 
+class Approval(TypedDict):
+    """A connection that a desktop wants to make, held at its gateway until a person answers."""
+
+    id: str
+    workspaceId: str
+    desktopId: str
+    name: str
+    port: int
+    state: Literal["waiting", "allowed", "refused", "used", "over", "lapsed"]
+    strength: Literal["gateway"]
+    tries: int
+    held: int
+    heldUntil: str | None
+    since: str
+    until: str
+    lastAt: str
+    answer: str | None
+    decidedBy: str | None
+    reason: str
+    decidedAt: str | None
+    endsAt: str | None
+
+
 class LogLine(TypedDict):
     """A line of what an operation says."""
 
