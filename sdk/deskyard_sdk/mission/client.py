@@ -211,7 +211,7 @@ class AsyncMissionControl:
         return cast(Approval, await self._get(f"/approvals/{id}"))
 
     async def decide(self, approval: str, answer: str, reason: str = "") -> Operation:
-        """Answer `once`, `15m`, `always` or `refuse`; needs a key with `approvals:decide`, which no desktop may have."""
+        """Answer `once`, `15m`, `always` or `refuse`; needs `approvals:decide`, a scope that no desktop may have."""
         return await self._long(f"/approvals/{approval}/decide", {"answer": answer, "reason": reason})
 
     # -- operations
