@@ -49,7 +49,15 @@ def like(asked: Any, items: Any, **columns: str) -> list[Thing]:
 
 async def me(_request: Request, _stand_in: "StandIn", _body: Any) -> Response:
     person = {"id": "ada", "name": "Ada", "role": "admin"}
-    return JSONResponse({"person": person, "key": None, "scopes": ["admin"], "passkeys": [PASSKEY], "csrf": None})
+    return JSONResponse(
+        {
+            "person": person,
+            "key": None,
+            "scopes": ["read", "admin", "approvals:read", "approvals:decide"],
+            "passkeys": [PASSKEY],
+            "csrf": None,
+        }
+    )
 
 
 async def enrol_options(request: Request, stand_in: "StandIn", body: Any) -> Response:
@@ -163,6 +171,19 @@ async def destroy(request: Request, stand_in: "StandIn", body: Any) -> Response:
         return problem(403, "intent", "", str(refused), "Sign it again")
     found = stand_in.estate.desktops[request.path_params["id"]]
     return accepted(stand_in.estate.operation("desktop.destroy", found["workspaceId"], found["id"]))
+
+
+async def approvals(request: Request, stand_in: "StandIn", _body: Any) -> Response:
+    return page(request, like(request.query_params, reversed(stand_in.estate.approvals.values()), state="state"))
+
+
+async def decide(request: Request, stand_in: "StandIn", body: Any) -> Response:
+    try:
+        stand_in.passkeys.answered(request, body["intent"]["credential"], "webauthn.get")
+    except Refused as refused:
+        return problem(403, "intent", "", str(refused), "Sign it again")
+    found = stand_in.estate.approvals[request.path_params["id"]]
+    return accepted(stand_in.estate.operation("approval.decide", found["workspaceId"], found["desktopId"]))
 
 
 async def workspaces(request: Request, stand_in: "StandIn", _body: Any) -> Response:
@@ -296,6 +317,8 @@ ROUTES = (
     ("DELETE", "/api/desktops/{id}", destroy),
     ("POST", "/api/desktops/{id}/{action}", act),
     ("POST", "/api/intents", intents),
+    ("GET", "/api/approvals", approvals),
+    ("POST", "/api/approvals/{id}/decide", decide),
     ("GET", "/api/workspaces", workspaces),
     ("GET", "/api/workspaces/{id}", workspace_of),
     ("POST", "/api/workspaces/{id}/{action}", act_on_workspace),

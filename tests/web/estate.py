@@ -70,6 +70,7 @@ class Estate:
     operations: dict[str, Thing] = field(default_factory=dict)
     conversations: dict[str, Thing] = field(default_factory=dict)
     messages: dict[str, Thing] = field(default_factory=dict)
+    approvals: dict[str, Thing] = field(default_factory=dict)
     logs: dict[str, list[Thing]] = field(default_factory=dict)
     events: list[tuple[int, str, Thing]] = field(default_factory=list)
     listeners: set["asyncio.Queue[tuple[int, str, Thing] | None]"] = field(default_factory=set)
@@ -161,6 +162,34 @@ class Estate:
         """Change a message, and tell."""
         self.messages[message_id] = {**self.messages[message_id], **news}
         self.tell("message", self.messages[message_id])
+
+    def approval(self, desktop_id: str, name: str, **known: Any) -> Thing:
+        """A connection that waits for a person, as all are told; `id` changes one."""
+        workspace_id = desktop_id.partition(".")[0]
+        id = known.pop("id", None) or f"{workspace_id}.{next(self.numbers):06x}"
+        fresh = {
+            "id": id,
+            "workspaceId": workspace_id,
+            "desktopId": desktop_id,
+            "name": name,
+            "port": 443,
+            "state": "waiting",
+            "strength": "gateway",
+            "tries": 1,
+            "held": 1,
+            "heldUntil": ago(seconds=-80),
+            "since": ago(seconds=10),
+            "until": ago(hours=-24),
+            "lastAt": ago(seconds=10),
+            "answer": None,
+            "decidedBy": None,
+            "reason": "",
+            "decidedAt": None,
+            "endsAt": None,
+        }
+        self.approvals[id] = {**fresh, **self.approvals.get(id, {}), **known}
+        self.tell("approval", self.approvals[id])
+        return self.approvals[id]
 
     def _send(self, entry: tuple[int, str, Thing] | None) -> None:
         def put() -> None:

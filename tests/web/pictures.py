@@ -25,6 +25,7 @@ PICTURES = {
     "operation": "/operations/OPERATION",
     "workspaces": "/workspaces",
     "workspace": "/workspaces/team-01",
+    "approvals": "/approvals",
     "audit": "/audit",
     "settings": "/settings",
 }

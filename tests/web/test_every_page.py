@@ -15,6 +15,7 @@ PAGES = {
     "/desktops/team-01/desk-1": "The report is in ~/report.pdf",
     "/conversations": "Report of the week",
     "/conversations/talk": "The report is in ~/report.pdf",
+    "/approvals": "api.stripe.com:443",
     "/operations": "the host has too little",
     "/operations/OPERATION": "The machine is defined",
     "/workspaces": "team-02",
@@ -58,6 +59,9 @@ def furnish(estate: Estate) -> str:
     estate.message("talk", "person", "Write the report of the week from ~/tickets, as a PDF.", at=ago(minutes=4))
     answer = "I have read 48 tickets: 12 were closed, 3 are late.\n\nThe report is in ~/report.pdf."
     estate.message("talk", "agent", answer, state="streaming", at=ago(minutes=3))
+    estate.approval("team-01.desk-1", "api.stripe.com")
+    refused = {"state": "refused", "answer": "refuse", "decidedBy": "person:Ada", "reason": "not this shop", "held": 0}
+    estate.approval("team-02.desk-3", "shop.example.com", **refused)
     return str(running["id"])
 
 

@@ -17,22 +17,12 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from deskyard.control.api import (
-    approvals,
-    chat,
-    desktops,
-    meta,
-    operations,
-    pages,
-    people,
-    problem,
-    settings,
-    workspaces,
-)
+from deskyard.control.api import chat, desktops, meta, operations, pages, people, problem, settings, workspaces
 from deskyard.control.api.caller import Link
 from deskyard.control.api.feed import Feed
 from deskyard.control.api.forms import ProblemDetails
 from deskyard.control.api.pages import Pages
+from deskyard.control.approvals import calls as approvals
 from deskyard.control.people.passkeys import Passkeys
 from deskyard.errors import DeskyardError
 from deskyard.host.places import tree

@@ -1,1 +1,1 @@
-"""Tickets of gateways in Mission Control: followed, written down, and what a person signs to answer one."""
+"""Tickets of gateways in Mission Control: followed and written down, their calls, what a person signs to answer one."""

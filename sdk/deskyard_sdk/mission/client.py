@@ -202,17 +202,17 @@ class AsyncMissionControl:
     async def approvals(
         self, state: str | None = None, workspace: str | None = None, desktop: str | None = None
     ) -> AsyncGenerator[Approval, None]:
-        """Each connection that a desktop wanted a person to allow, the newest first."""
+        """Each connection that waits, or waited, for a person, the newest first."""
         async for approval in self._each("/approvals", state=state, workspace=workspace, desktop=desktop):
             yield cast(Approval, approval)
 
     async def approval(self, id: str) -> Approval:
-        """One of them, by WORKSPACE.TICKET."""
+        """One of them as it is."""
         return cast(Approval, await self._get(f"/approvals/{id}"))
 
-    async def decide(self, id: str, answer: str, reason: str = "") -> Operation:
-        """Answer `once`, `15m`, `always` or `refuse` (with a reason); the key needs the scope approvals:decide."""
-        return await self._long(f"/approvals/{id}/decide", {"answer": answer, "reason": reason})
+    async def decide(self, approval: str, answer: str, reason: str = "") -> Operation:
+        """Answer `once`, `15m`, `always` or `refuse`; needs `approvals:decide`, a scope that no desktop may have."""
+        return await self._long(f"/approvals/{approval}/decide", {"answer": answer, "reason": reason})
 
     # -- operations
 

@@ -1,0 +1,64 @@
+"""The inbox of approvals: what waits, who wants it and how long, and an answer that a passkey signs."""
+
+import pytest
+
+from tests.web.browser import Browser
+from tests.web.estate import Estate, ago
+from tests.web.stand_in import StandIn
+
+DESK = "team-01.desk-1"
+
+
+def test_what_waits_comes_without_a_reload_and_says_who_what_and_how_long(browser: Browser, estate: Estate) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    browser.open("/approvals")
+    browser.sees("Nothing waits for you")
+    found = estate.approval(DESK, "api.stripe.com")
+    browser.sees("api.stripe.com:443")
+    browser.sees("1 held")
+    assert DESK in browser.find("main li").text
+    estate.approval(DESK, "api.stripe.com", id=found["id"], held=0, heldUntil=None)
+    browser.sees("the next try passes if you allow it")
+    answered = {"state": "refused", "answer": "refuse", "decidedBy": "person:Ada", "reason": "not this shop"}
+    estate.approval(DESK, "api.stripe.com", id=found["id"], **answered, decidedAt=ago())
+    browser.sees("refuse, by Ada: not this shop")
+
+
+@pytest.mark.parametrize(("button", "answer"), [("Allow once", "once"), ("15 minutes", "15m"), ("Always", "always")])
+def test_an_answer_is_signed_by_name_port_and_desktop(
+    browser: Browser, estate: Estate, server: StandIn, button: str, answer: str
+) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    found = estate.approval(DESK, "api.stripe.com")
+    browser.open("/approvals")
+    browser.click(button)
+    browser.sees("Reason, for the audit")
+    browser.find("dialog .primary").click()
+    browser.wait("the dialog is gone", lambda: browser.all("dialog") == [])
+    aim = f"{found['id']} {DESK} api.stripe.com:443 {answer}"
+    assert server.asked("POST", "/api/intents") == [{"kind": "approval.decide", "target": aim}]
+    (sent,) = server.asked("POST", f"/api/approvals/{found['id']}/decide")
+    assert (sent["answer"], sent["intent"]["intent"]["target"]) == (answer, aim)
+
+
+def test_a_refusal_needs_its_reason_and_without_a_passkey_nothing_is_answered(
+    browser: Browser, estate: Estate, server: StandIn
+) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    found = estate.approval(DESK, "api.stripe.com")
+    path = f"/api/approvals/{found['id']}/decide"
+    browser.open("/approvals")
+    browser.click("Refuse")
+    browser.find("dialog .danger").click()
+    assert server.asked("POST", "/api/intents") == []
+    browser.type("dialog input", "not this shop")
+    browser.driver.set_user_verified(False)
+    try:
+        browser.find("dialog .danger").click()
+        browser.sees("no passkey answered")
+    finally:
+        browser.driver.set_user_verified(True)
+    assert server.asked("POST", path) == []
+    browser.find("dialog .danger").click()
+    browser.wait("the dialog is gone", lambda: browser.all("dialog") == [])
+    assert [sent["reason"] for sent in server.asked("POST", path)] == ["not this shop"]
