@@ -72,7 +72,7 @@ def site() -> Iterator[Site]:
 
 def test_it_comes_up_with_a_link_for_the_first_person(site: Site) -> None:
     assert site.state["ready"] and all(site.state["processes"].values())
-    assert set(site.state["processes"]) == {"database", "recorder", "web", "worker", "observer", "proxy"}
+    assert set(site.state["processes"]) == {"database", "recorder", "web", "worker", "watch", "observer", "proxy"}
     assert site.state["link"].startswith(f"https://{HOST}:{site.port}/enrol#")
 
 
