@@ -115,7 +115,8 @@ def _workspaces(link: Link, numbers: dict[str, int]) -> list[Finding]:
 def _operations(link: Link, numbers: dict[str, int]) -> list[Finding]:
     """What failed of late, unless the same went well since, or is under way again."""
     query = """select distinct on (kind, object) * from (
-            select o.id, kind, workspace_id, problem, state, created_at, coalesce(desktop_id, workspace_id, id) as object
+            select o.id, kind, workspace_id, problem, state, created_at,
+                coalesce(desktop_id, workspace_id, id) as object
             from operation o where created_at > now() - make_interval(hours => %s) and state <> 'cancelled') as recent
         order by kind, object, created_at desc"""
     hours = numbers.get("operation.failed", 0)
