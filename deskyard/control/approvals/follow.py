@@ -12,7 +12,7 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from deskyard.access import egress
-from deskyard.control.jobs.claim import Link
+from deskyard.control.store.connection import Link
 from deskyard.declaration import declaration
 from deskyard.errors import DeskyardError
 

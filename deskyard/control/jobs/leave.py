@@ -53,7 +53,8 @@ def _target(link: Link, held: Claim) -> str:
 
 def _by_key(link: Link, held: Claim, proof: dict[str, Any], intent: Intent) -> str:
     query = """select api_key.name, key_proof.secret, scopes, workspaces
-        from key_proof join api_key on api_key.id = key_id where key_id = %s and revoked_at is null and expires_at > now()"""
+        from key_proof join api_key on api_key.id = key_id
+        where key_id = %s and revoked_at is null and expires_at > now()"""
     row = link.execute(query, [str(proof["key"])]).fetchone()
     if row is None or not hmac.compare_digest(prove(bytes(row["secret"]), intent.canonical), str(proof.get("proof"))):
         raise ConfigError("proof", proof["key"], "is not that of this key", UNSIGNED)
