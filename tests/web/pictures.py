@@ -25,6 +25,8 @@ PICTURES = {
     "operation": "/operations/OPERATION",
     "workspaces": "/workspaces",
     "workspace": "/workspaces/team-01",
+    "alerts": "/alerts",
+    "usage": "/usage",
     "audit": "/audit",
     "settings": "/settings",
 }
