@@ -121,6 +121,18 @@ def test_an_audit_that_was_changed_is_told(mission: Lab, owner: httpx.Client, wo
         mission.link.execute("truncate audit_entry")
 
 
+def test_a_backup_that_is_missing_is_told_until_there_is_one(mission: Lab, owner: httpx.Client, worker: Link) -> None:
+    query = "insert into audit_entry values (%s, now() - make_interval(days => %s), 'x', %s, 'x', '{}', '')"
+    try:
+        mission.link.execute("truncate audit_entry")
+        for number, (days, action, told) in enumerate(((6, "x", False), (8, "x", True), (1, "control.backup", False))):
+            mission.link.execute(query, [number, days, action])
+            look(worker)
+            assert ("backup.missing mission-control" in opened(owner)) == told
+    finally:
+        mission.link.execute("truncate audit_entry")
+
+
 def test_the_same_is_open_once_however_often_and_by_however_many_it_is_seen(
     mission: Lab, owner: httpx.Client, worker: Link
 ) -> None:
