@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from deskyard.control.folder import Folder
-from deskyard.control.process.settings import Settings
+from deskyard.control.process.settings import Settings, parsed
 from deskyard.control.store import cluster, migration
 from deskyard.control.store.cluster import DATABASE, OWNER, Cluster
 from deskyard.control.store.connection import Link, connect
@@ -107,7 +107,7 @@ def restore(folder: Folder, path: Path, *, dry_run: bool) -> dict[str, Any]:
             raise HostError("backup", manifest.schema, "was made by a newer Deskyard", remedy)
         if dry_run:
             return {"restored": False, **_shown(manifest)}
-        settings = Settings(**manifest.settings)
+        settings = parsed(manifest.settings)
         folder.accounts.make()
         folder.lay_out()
         try:

@@ -1,11 +1,13 @@
 """Mission Control as a whole: brings it up and down, says how it is, and makes links and keys at the host."""
 
 import http.client
+import ipaddress
 import json
 import os
 import secrets
 import socket
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -49,10 +51,19 @@ class Control:
 
     folder: Folder = field(default_factory=Folder)
 
-    def up(self, site: str = "local", port: int = PORT, timings: Timings | None = None) -> dict[str, Any]:
+    def up(
+        self,
+        site: str = "local",
+        port: int = PORT,
+        timings: Timings | None = None,
+        webhook_networks: Sequence[str] | None = None,
+    ) -> dict[str, Any]:
         """Bring it up, or to what this tree is; `link` is a one-use link if nobody has a passkey yet."""
         declared = read_site(site)
-        settings = Settings(site, declared.domain, declared.listen, port)
+        found = kept(self.folder)
+        before = found[0].webhook_networks if found else ()
+        networks = before if webhook_networks is None else tuple(map(_network, webhook_networks))
+        settings = Settings(site, declared.domain, declared.listen, port, networks)
         with step("accounts and folders", timings):
             self.folder.accounts.make()
             self.folder.lay_out()
@@ -233,6 +244,14 @@ class _SocketConnection(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)
+
+
+def _network(text: str) -> str:
+    try:
+        return str(ipaddress.ip_network(text.strip()))
+    except ValueError as error:
+        remedy = "write networks such as 10.1.0.0/16, separated by commas"
+        raise ConfigError("--webhook-networks", text, "is no network", remedy) from error
 
 
 def _note(link: "psycopg.Connection[dict[str, Any]]", action: str, target: str, **detail: Any) -> None:

@@ -12,17 +12,27 @@ from deskyard.tasks.front import command, confirm, show
     help={
         "site": "the site whose desktops it drives (default: this machine)",
         "port": "TCP port of its pages and its API (default: 9443)",
+        "webhook-networks": "comma-separated networks in which webhooks may be, beside public addresses; none: - "
+        "(default: as before)",
         "yes": "install missing system packages without asking (done by ./inv itself)",
         "json": "print JSON",
     }
 )
-def up(_: Context, site: str = "local", port: int = 9443, yes: bool = False, json: bool = False) -> None:
+def up(
+    _: Context,
+    site: str = "local",
+    port: int = 9443,
+    webhook_networks: str = "",
+    yes: bool = False,
+    json: bool = False,
+) -> None:
     """Bring Mission Control up: database, pages, API; prints a link that enrols the first person's passkey."""
     from deskyard.control.control import Control
     from deskyard.host.progress import Timings
 
     timings = Timings()
-    state = Control().up(site, port, timings)
+    networks = [part for part in webhook_networks.split(",") if part and part != "-"] if webhook_networks else None
+    state = Control().up(site, port, timings, networks)
     show({**state, "seconds": timings.steps}, as_json=json, text=_text(state))
 
 

@@ -181,6 +181,7 @@ class Lab:
             "event, message, conversation, idempotency, operation_log, operation_secret, intent_used, approval, desktop"
         )
         self.link.execute(f"truncate {tables}, operation, workspace, api_key, key_proof, session, passkey cascade")
+        self.link.execute("truncate usage_interval, tier_price, budget, alert, delivery, webhook_secret, webhook")
         self.link.execute("truncate enrolment, challenge, person cascade")
         shutil.rmtree(self.path, ignore_errors=True)
         (self.path / "gates").mkdir(parents=True)

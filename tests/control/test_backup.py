@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import psycopg
 import pytest
 
 from deskyard.control import backup
@@ -101,6 +102,12 @@ def test_tables_of_a_newer_program_are_refused_and_a_backup_comes_before_each_ch
     mission.link.execute("update alembic_version set version_num = '9999'")
     try:
         with pytest.raises(HostError, match="made by a newer Deskyard"):
-            migration.migrate(url)
+            migration.migrate(url, lambda: kept_before.append("backup"))
+        assert kept_before == []
+        # The last step again, which its own tables refuse.
+        mission.link.execute("update alembic_version set version_num = %s", [migration.versions()[1]])
+        with pytest.raises(psycopg.errors.DuplicateColumn):
+            migration.migrate(url, lambda: kept_before.append("backup"))
+        assert (kept_before, migration.version(url)) == (["backup"], migration.versions()[1])
     finally:
         mission.link.execute("update alembic_version set version_num = %s", [head])

@@ -72,7 +72,8 @@ def site() -> Iterator[Site]:
 
 def test_it_comes_up_with_a_link_for_the_first_person(site: Site) -> None:
     assert site.state["ready"] and all(site.state["processes"].values())
-    assert set(site.state["processes"]) == {"database", "recorder", "web", "worker", "observer", "approvals", "proxy"}
+    names = {"database", "recorder", "web", "worker", "watch", "observer", "approvals", "proxy"}
+    assert set(site.state["processes"]) == names
     assert site.state["link"].startswith(f"https://{HOST}:{site.port}/enrol#")
 
 
@@ -91,6 +92,11 @@ def test_a_key_of_the_host_opens_the_api(site: Site) -> None:
     made = site.control.key("test", ["read"], None, 1)
     answer, body = site.get("/api/me", Authorization=f"Bearer {made['key']}")
     assert (answer.status, json.loads(body)["scopes"]) == (200, ["read"])
+
+
+def test_a_network_of_webhooks_that_is_none_is_refused(site: Site) -> None:
+    with pytest.raises(ConfigError, match="is no network"):
+        site.control.up(port=site.port, webhook_networks=["10.1.0.0/33"])
 
 
 def test_what_is_no_role_or_scope_is_refused(site: Site) -> None:
@@ -128,11 +134,18 @@ def test_whatever_ends_begins_again(site: Site) -> None:
     assert all(site.control.status()["processes"].values())
 
 
+def test_it_is_backed_up_while_it_runs_and_restored_nowhere_else(site: Site, tmp_path: Path) -> None:
+    made = site.control.backup(tmp_path)
+    assert Path(made["file"]).exists() and made["holds"]["person"] >= 1
+    with pytest.raises(HostError, match="runs"):
+        site.control.restore(Path(made["file"]), dry_run=False)
+
+
 def test_it_goes_down_whole_and_comes_up_with_what_it_knew(site: Site) -> None:
     made, numbers = site.control.key("test", ["read"], None, 1), site.processes()
     site.control.down()
     assert [name for name, number in numbers.items() if start_time(number) is not None] == []
     with pytest.raises(HostError, match=r"run \./inv control\.up"):
         site.control.key("test", ["read"], None, 1)
-    assert site.control.up(port=site.port)["ready"]
+    assert site.control.upgrade()["ready"]
     assert site.get("/api/me", Authorization=f"Bearer {made['key']}")[0].status == 200

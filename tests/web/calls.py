@@ -299,6 +299,47 @@ async def audit(request: Request, _stand_in: "StandIn", _body: Any) -> Response:
     return page(request, entries)
 
 
+RULE: Thing = {"title": "A desktop is broken", "unit": "", "nextStep": "./inv desktop.health says what is wrong"}
+
+
+async def alerts(request: Request, _stand_in: "StandIn", _body: Any) -> Response:
+    alert: Thing = {"id": "al-1", "rule": "desktop.broken", "object": "team-02.desk-7", "workspaceId": "team-02"}
+    alert |= {"text": "is in state error (QEMU ended)", "number": 0, "openedAt": ago(minutes=4), "closedAt": None}
+    alert |= {"acknowledgedAt": None, "acknowledgedBy": None, "silencedUntil": None}
+    return page(request, [RULE | alert])
+
+
+async def alert_rules(request: Request, _stand_in: "StandIn", _body: Any) -> Response:
+    slow = RULE | {"title": "A desktop does not become ready", "unit": "minutes"}
+    return page(
+        request,
+        [
+            RULE | {"kind": "desktop.broken", "enabled": True, "number": 0},
+            slow | {"kind": "desktop.not-ready", "enabled": True, "number": 15},
+        ],
+    )
+
+
+async def webhooks(request: Request, _stand_in: "StandIn", _body: Any) -> Response:
+    hook = {"id": "wh-1", "url": "https://hooks.example.org/deskyard", "actor": "person:Ada", "createdAt": ago(days=1)}
+    return page(request, [hook])
+
+
+async def usage(_request: Request, _stand_in: "StandIn", _body: Any) -> Response:
+    item: Thing = {"workspaceId": "team-01", "desktopId": "team-01.desk-1", "tier": None, "day": None}
+    item |= {"microseconds": 2 * 3_600_000_000, "micros": 500_000}
+    found = {"since": "2026-11-01", "until": "2026-11-25", "items": [item]}
+    return JSONResponse(found | {"microseconds": item["microseconds"], "micros": item["micros"]})
+
+
+async def budgets(request: Request, _stand_in: "StandIn", _body: Any) -> Response:
+    return page(request, [{"workspaceId": "team-01", "microsPerMonth": 10_000_000, "spent": 500_000}])
+
+
+async def prices(request: Request, _stand_in: "StandIn", _body: Any) -> Response:
+    return page(request, [{"tier": "free", "microsPerHour": 250_000, "since": ago(days=9), "actor": "person:Ada"}])
+
+
 async def verify(_request: Request, _stand_in: "StandIn", _body: Any) -> Response:
     head = hashlib.sha256(b"240").hexdigest()
     return JSONResponse({"ok": True, "entries": 240, "head": head, "problem": None})
@@ -336,6 +377,12 @@ ROUTES = (
     ("GET", "/api/people", people),
     ("GET", "/api/sessions", sessions),
     ("DELETE", "/api/sessions/{id}", gone),
+    ("GET", "/api/alerts", alerts),
+    ("GET", "/api/alert-rules", alert_rules),
+    ("GET", "/api/webhooks", webhooks),
+    ("GET", "/api/usage", usage),
+    ("GET", "/api/budgets", budgets),
+    ("GET", "/api/prices", prices),
     ("GET", "/api/audit", audit),
     ("GET", "/api/audit/verify", verify),
 )

@@ -26,6 +26,8 @@ PICTURES = {
     "workspaces": "/workspaces",
     "workspace": "/workspaces/team-01",
     "approvals": "/approvals",
+    "alerts": "/alerts",
+    "usage": "/usage",
     "audit": "/audit",
     "settings": "/settings",
 }

@@ -20,6 +20,8 @@ PAGES = {
     "/operations/OPERATION": "The machine is defined",
     "/workspaces": "team-02",
     "/workspaces/team-01": "registry.npmjs.org",
+    "/alerts": "./inv desktop.health",
+    "/usage": "team-01.desk-1",
     "/audit": "team-01.desk-240",
     "/settings": "desktops:write",
     "/nowhere": "Nothing is at this address",

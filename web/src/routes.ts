@@ -1,6 +1,7 @@
 // Which page an address opens.
 import type { Component } from "svelte";
 import Approvals from "./pages/approvals/Approvals.svelte";
+import Alerts from "./pages/alerts/Alerts.svelte";
 import Audit from "./pages/audit/Audit.svelte";
 import Conversation from "./pages/conversations/Conversation.svelte";
 import Conversations from "./pages/conversations/Conversations.svelte";
@@ -12,6 +13,7 @@ import Operations from "./pages/operations/Operations.svelte";
 import Settings from "./pages/settings/Settings.svelte";
 import Enrol from "./pages/sign-in/Enrol.svelte";
 import SignIn from "./pages/sign-in/SignIn.svelte";
+import Usage from "./pages/usage/Usage.svelte";
 import Workspace from "./pages/workspaces/Workspace.svelte";
 import Workspaces from "./pages/workspaces/Workspaces.svelte";
 import Missing from "./pages/Missing.svelte";
@@ -36,6 +38,8 @@ const PAGES: [RegExp, Component<any>, string][] = [
   [/^\/workspaces$/, Workspaces, "/workspaces"],
   [/^\/workspaces\/([^/]+)$/, Workspace, "/workspaces"],
   [/^\/approvals$/, Approvals, "/approvals"],
+  [/^\/alerts$/, Alerts, "/alerts"],
+  [/^\/usage$/, Usage, "/usage"],
   [/^\/audit$/, Audit, "/audit"],
   [/^\/settings$/, Settings, "/settings"],
   [/^\/sign-in$/, SignIn, ""],
@@ -48,6 +52,8 @@ export const SECTIONS: [string, string][] = [
   ["/approvals", "Approvals"],
   ["/operations", "Operations"],
   ["/workspaces", "Workspaces"],
+  ["/alerts", "Alerts"],
+  ["/usage", "Usage"],
   ["/audit", "Audit"],
   ["/settings", "Settings"],
 ];

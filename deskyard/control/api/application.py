@@ -22,6 +22,7 @@ from deskyard.control.api.caller import Link
 from deskyard.control.api.feed import Feed
 from deskyard.control.api.forms import ProblemDetails
 from deskyard.control.api.pages import Pages
+from deskyard.control.api.watch import alerts, metrics, usage, webhooks
 from deskyard.control.approvals import calls as approvals
 from deskyard.control.people.passkeys import Passkeys
 from deskyard.errors import DeskyardError
@@ -45,6 +46,8 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
 }
+ROOMS: tuple[Any, ...] = (desktops, workspaces, operations, approvals, chat, people, settings)
+ROOMS += (usage, alerts, webhooks, metrics, meta)
 
 
 def create(url: str, origin: str, files: Pages) -> FastAPI:
@@ -64,7 +67,7 @@ def create(url: str, origin: str, files: Pages) -> FastAPI:
     app.add_exception_handler(HTTPException, problem.plain)
     app.add_exception_handler(psycopg.DataError, problem.no_text)
     app.add_exception_handler(Exception, problem.broken)
-    for module in (desktops, workspaces, operations, approvals, chat, people, settings, meta, pages):
+    for module in (*ROOMS, pages):
         app.include_router(module.router)
     app.add_middleware(Frame)
     return app

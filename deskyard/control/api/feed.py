@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from deskyard.control.api import rows
 from deskyard.control.api.caller import Caller, Link, Row
 from deskyard.control.api.problem import Problem
+from deskyard.control.api.watch.alerts import alert
 from deskyard.host.deadline import Deadline
 
 HEARTBEAT_SECONDS = 15.0
@@ -251,6 +252,9 @@ async def _data(link: Link, kind: str, subjects: list[str]) -> dict[str, str]:
     if kind == "approval":
         found = await rows.rows(link, f"{rows.APPROVAL} where a.id = any(%s)", [subjects])
         return {record["id"]: _json(rows.approval(record)) for record in found}
+    if kind == "alert":
+        found = await rows.rows(link, "select * from alert where id = any(%s)", [subjects])
+        return {record["id"]: _json(alert(record)) for record in found}
     if kind == "message":
         found = await rows.rows(link, "select * from message where id = any(%s)", [subjects])
         return {record["id"]: _json(rows.message(record)) for record in found}

@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -62,7 +62,7 @@ select a.* from (
 """
 
 
-async def rows(link: Link, query: str, values: Sequence[Any]) -> list[Row]:
+async def rows(link: Link, query: str, values: Sequence[Any] | Mapping[str, Any]) -> list[Row]:
     """All rows of a query."""
     return await (await link.execute(query.encode(), values)).fetchall()
 

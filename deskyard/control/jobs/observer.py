@@ -10,6 +10,7 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from deskyard.control.store.connection import Link, attend, connect
+from deskyard.control.watch.usage import FOLLOWED
 from deskyard.declaration import declaration
 from deskyard.declaration.declaration import Declared
 from deskyard.engine.backend import machines_of
@@ -21,6 +22,8 @@ from deskyard.plan.workspace import WorkspacePlan
 
 # Declarations are files of people: they are looked at that often, machines tell of themselves.
 LOOK_SECONDS = 2.0
+SEEN_AGAIN = "10 seconds"
+RUNS_ON = (Stage.BOOTING, Stage.READY, Stage.STOPPING)
 log = logging.getLogger(__name__)
 
 
@@ -31,6 +34,8 @@ class Observer:
         self._url = url
         self._seen: dict[str, tuple[float, int]] = {}
         self._followers: dict[str, tuple[threading.Thread, events.End]] = {}
+        # Whose machines were seen by the one who follows them now.
+        self._looked: set[str] = set()
         self._ended = threading.Event()
 
     def stop(self, *_: Any) -> None:
@@ -63,6 +68,12 @@ class Observer:
                 thread = threading.Thread(target=self._follow, args=(name, end), daemon=True)
                 self._followers[name] = thread, end
                 thread.start()
+        alive = [name for name, (thread, _) in self._followers.items() if thread.is_alive()]
+        link.execute(
+            f"""update workspace set followed_at = now() where id = any(%s)
+            and (followed_at is null or followed_at < now() - interval '{SEEN_AGAIN}')""",
+            [[name for name in alive if name in self._looked]],
+        )
         for name in self._followers.keys() - set(names):
             self._end_follower(name)
             del self._followers[name], self._seen[name]
@@ -82,12 +93,21 @@ class Observer:
         try:
             with connect(self._url) as link:
                 plan = declaration.read(name).plan
-                for event in events.follow(name, end, lambda _: write_state(link, plan)):
+                close_unseen(link, name)
+
+                def checked(silence: str) -> None:
+                    write_state(link, plan)
+                    write_silence(link, name, silence)
+
+                for event in events.follow(name, end, checked):
+                    self._looked.add(name)
                     write_event(link, event)
                     write_state(link, plan)
         except (DeskyardError, psycopg.Error) as error:
             log.info("%s is not followed now: %s", name, str(error).splitlines()[0])
             self._ended.wait(LOOK_SECONDS)
+        finally:
+            self._looked.discard(name)
 
 
 def write_declared(link: Link, declared: Declared) -> None:
@@ -141,6 +161,32 @@ def write_event(link: Link, event: events.Event) -> None:
             *(event.state, event.detail),
         ],
     )
+
+    # What was closed since nobody looked goes on, though its state is the same.
+    if event.state in RUNS_ON:
+        link.execute(
+            """insert into usage_interval (desktop_id, workspace_id, tier, began_at)
+            select id, workspace_id, tier, now() from desktop where id = %s and gone_at is null
+            on conflict (desktop_id) where ended_at is null do nothing""",
+            [f"{event.workspace}.{event.desktop}"],
+        )
+
+
+def close_unseen(link: Link, name: str) -> None:
+    """End the time of machines at the moment until which somebody looked: whether they ran since, nobody knows."""
+    link.execute(
+        f"""update usage_interval u set ended_at = greatest(u.began_at, coalesce(w.followed_at, u.began_at))
+        from workspace w where w.id = u.workspace_id and w.id = %s and u.ended_at is null
+        and (w.followed_at is null or w.followed_at < now() - interval '{FOLLOWED}')""",
+        [name],
+    )
+
+
+def write_silence(link: Link, name: str, silence: str) -> None:
+    """Write down what keeps a gateway from answering, and since when."""
+    query = """update workspace set silence = %s, silent_since = case when %s then coalesce(silent_since, now()) end
+        where id = %s and (silence, silent_since is null) is distinct from (%s, %s)"""
+    link.execute(query, [silence, bool(silence), name, silence, not silence])
 
 
 def write_state(link: Link, plan: WorkspacePlan) -> None:

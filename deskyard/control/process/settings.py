@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from deskyard.control.folder import Accounts, Folder
 
@@ -17,6 +18,8 @@ class Settings:
     domain: str
     listen: str
     port: int
+    # Where webhooks may be beside public addresses; the operator alone says so.
+    webhook_networks: tuple[str, ...] = ()
 
     @property
     def host(self) -> str:
@@ -41,4 +44,9 @@ def kept(folder: Folder) -> tuple[Settings, Folder] | None:
         content = json.loads(folder.settings.read_text())
     except FileNotFoundError:
         return None
-    return Settings(**content["settings"]), Folder(folder.root, Accounts(**content["accounts"]))
+    return parsed(content["settings"]), Folder(folder.root, Accounts(**content["accounts"]))
+
+
+def parsed(values: dict[str, Any]) -> Settings:
+    """Settings that were written as JSON."""
+    return Settings(**{**values, "webhook_networks": tuple(values.get("webhook_networks", ()))})

@@ -153,10 +153,15 @@ class Supervisor:
             Piece(
                 "worker", [*python, "deskyard.control.jobs.worker", *work, "--origin", self.settings.origin], os.environ
             ),
+            Piece("watch", [*python, "deskyard.control.watch", *work, *self._watched()], os.environ),
             Piece("observer", [*python, "deskyard.control.jobs.observer", *work], os.environ),
             Piece("approvals", [*python, "deskyard.control.approvals.follow", *work], os.environ),
             Piece("proxy", ["haproxy", "-W", "-db", "-f", str(configuration)], {"PATH": os.environ["PATH"]}),
         ]
+
+    def _watched(self) -> list[str]:
+        networks = ",".join(self.settings.webhook_networks)
+        return ["--certificate", str(self.folder.certificate), "--networks", networks]
 
     def _listener(self) -> int:
         """The web process's socket: the proxy alone may connect, and it stays while the process changes."""

@@ -21,6 +21,7 @@ const unanswered = new Map<string, string>();
 
 export const get = <T>(path: string): Promise<T> => request<T>("GET", path);
 export const post = <T>(path: string, body: unknown = {}): Promise<T> => request<T>("POST", path, body);
+export const put = <T>(path: string, body: unknown): Promise<T> => request<T>("PUT", path, body);
 export const del = <T>(path: string, body?: unknown): Promise<T> => request<T>("DELETE", path, body);
 
 /** One page of a list; `filter` holds what is asked for, empty values left out. */

@@ -203,3 +203,70 @@ export interface Intent {
   text: string;
   publicKey: PublicKeyCredentialRequestOptionsJSON;
 }
+
+export interface Alert {
+  id: string;
+  rule: string;
+  title: string;
+  object: string;
+  workspaceId: string | null;
+  text: string;
+  number: number;
+  unit: string;
+  nextStep: string;
+  openedAt: string;
+  closedAt: string | null;
+  acknowledgedAt: string | null;
+  acknowledgedBy: string | null;
+  silencedUntil: string | null;
+}
+
+export interface AlertRule {
+  kind: string;
+  title: string;
+  enabled: boolean;
+  number: number;
+  unit: string;
+  nextStep: string;
+}
+
+export interface Webhook {
+  id: string;
+  url: string;
+  actor: string;
+  createdAt: string;
+}
+
+export interface MadeWebhook extends Webhook {
+  secret: string;
+}
+
+export interface Used {
+  workspaceId: string | null;
+  desktopId: string | null;
+  tier: string | null;
+  day: string | null;
+  microseconds: number;
+  micros: number;
+}
+
+export interface Usage {
+  since: string;
+  until: string;
+  items: Used[];
+  microseconds: number;
+  micros: number;
+}
+
+export interface Price {
+  tier: string;
+  microsPerHour: number;
+  since: string;
+  actor: string;
+}
+
+export interface Budget {
+  workspaceId: string;
+  microsPerMonth: number;
+  spent: number;
+}

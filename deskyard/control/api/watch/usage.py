@@ -1,0 +1,205 @@
+"""/api/usage, prices and budgets: how long machines ran, and what that costs."""
+
+import csv
+import io
+from datetime import UTC, date, datetime
+from http import HTTPStatus
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Query
+from fastapi.responses import PlainTextResponse
+from pydantic import Field
+
+from deskyard.control.api import rows
+from deskyard.control.api.admission import note
+from deskyard.control.api.caller import Caller, Connection, Link, may
+from deskyard.control.api.desktops import require_workspace
+from deskyard.control.api.forms import Form, Page
+from deskyard.control.api.problem import Problem
+from deskyard.control.people.scopes import ADMIN, READ
+from deskyard.control.watch import usage
+from deskyard.control.watch.usage import Line
+
+router = APIRouter(prefix="/api", tags=["usage"])
+Reader = Annotated[Caller, Depends(may(READ))]
+Admin = Annotated[Caller, Depends(may(ADMIN))]
+MOST_DAYS = 400
+MOST_MICROS = 10**12
+By = Literal["desktop", "workspace", "day"]
+
+
+class Used(Form):
+    """Machine time, and its cost in millionths of a unit, of what is named."""
+
+    workspace_id: str | None
+    desktop_id: str | None
+    tier: str | None
+    day: date | None
+    microseconds: int
+    micros: int
+
+
+class Usage(Form):
+    """Use from a day to another (UTC), both included."""
+
+    since: date
+    until: date
+    items: list[Used]
+    microseconds: int
+    micros: int
+
+
+class Price(Form):
+    """What an hour of a tier costs, in millionths of a unit, from a moment on."""
+
+    tier: str
+    micros_per_hour: int
+    since: datetime
+    actor: str
+
+
+class NewPrice(Form):
+    """What an hour of a tier costs from now on."""
+
+    tier: str = Field(min_length=1, max_length=40)
+    micros_per_hour: int = Field(ge=0, le=MOST_MICROS)
+
+
+class NewPrices(Form):
+    """Prices from now on; of tiers that are not named they stay."""
+
+    prices: list[NewPrice] = Field(min_length=1, max_length=100)
+
+
+class Budget(Form):
+    """What a workspace may cost in a month (UTC), and what it has cost in this one."""
+
+    workspace_id: str
+    micros_per_month: int
+    spent: int
+
+
+class NewBudget(Form):
+    """What a workspace may cost in a month; none: there is no budget."""
+
+    micros_per_month: int | None = Field(ge=1, le=1000 * MOST_MICROS)
+
+
+async def lines(
+    link: Link, who: Caller, since: date, until: date, workspace: str | None = None, desktop: str | None = None
+) -> list[Line]:
+    """Lines of usage within the caller's bounds."""
+    if not since <= until or (until - since).days > MOST_DAYS or until.year > 9000 or since.year < 2000:
+        reason = f"is no time of at most {MOST_DAYS} days"
+        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "since", since, reason, "name a day, and a later one")
+    found = await rows.rows(link, usage.LINES, usage.values(since, until, workspace, desktop, who.bounds))
+    return [usage.line(row) for row in found]
+
+
+async def asked(
+    link: Connection,
+    who: Reader,
+    since: date | None = None,
+    until: date | None = None,
+    workspace: Annotated[str | None, Query(max_length=80)] = None,
+    desktop: Annotated[str | None, Query(max_length=80)] = None,
+) -> tuple[date, date, list[Line]]:
+    """The usage that a request asks for: of this month, if it does not say."""
+    last = until or datetime.now(UTC).date()
+    first = since or last.replace(day=1)
+    return first, last, await lines(link, who, first, last, workspace, desktop)
+
+
+Asked = Annotated[tuple[date, date, list[Line]], Depends(asked)]
+
+
+@router.get("/usage")
+async def look(found: Asked, by: By | None = None) -> Usage:
+    """Show machine time and cost by desktop and day, or added up by one of them."""
+    since, until, lines_found = found
+    items: dict[tuple[str | None, str | None, str | None, date | None], list[int]] = {}
+    for line in lines_found:
+        place = {
+            None: (line.workspace, line.desktop, line.tier, line.day),
+            "desktop": (line.workspace, line.desktop, None, None),
+            "workspace": (line.workspace, None, None, None),
+            "day": (None, None, None, line.day),
+        }[by]
+        sums = items.setdefault(place, [0, 0])
+        sums[0] += line.microseconds
+        sums[1] += line.micros
+    return Usage(
+        since=since,
+        until=until,
+        items=[
+            Used(workspace_id=a, desktop_id=b, tier=c, day=d, microseconds=sums[0], micros=sums[1])
+            for (a, b, c, d), sums in items.items()
+        ],
+        microseconds=sum(line.microseconds for line in lines_found),
+        micros=sum(line.micros for line in lines_found),
+    )
+
+
+@router.get("/usage.csv", response_class=PlainTextResponse)
+async def table(found: Asked) -> PlainTextResponse:
+    """Export machine time and cost by desktop and day as CSV."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(["day", "workspace", "desktop", "tier", "microseconds", "micros"])
+    for line in found[2]:
+        # Names are DNS labels: none begins a formula.
+        writer.writerow([line.day, line.workspace, line.desktop, line.tier, line.microseconds, line.micros])
+    headers = {"Content-Disposition": 'attachment; filename="usage.csv"'}
+    return PlainTextResponse(text.getvalue(), media_type="text/csv", headers=headers)
+
+
+@router.get("/prices")
+async def prices(link: Connection, who: Reader) -> Page[Price]:
+    """List prices with their history, the newest of a tier first."""
+    found = await rows.rows(link, "select * from tier_price order by tier, since desc", [])
+    return Page(items=[Price(**row) for row in found], total=len(found))
+
+
+@router.put("/prices")
+async def set_prices(link: Connection, who: Admin, wanted: NewPrices) -> Page[Price]:
+    """Set what tiers cost from now on; what was used before keeps its price."""
+    for price in wanted.prices:
+        query = "insert into tier_price (tier, micros_per_hour, actor) values (%s, %s, %s)"
+        await link.execute(query, [price.tier, price.micros_per_hour, who.actor])
+        await note(link, who.actor, "price.set", price.tier, microsPerHour=price.micros_per_hour)
+    return await prices(link, who)
+
+
+@router.get("/budgets")
+async def budgets(link: Connection, who: Reader) -> Page[Budget]:
+    """List budgets with what is spent of them this month."""
+    query = "select * from budget where %s::text[] is null or workspace_id = any(%s) order by workspace_id"
+    found = await rows.rows(link, query, [who.bounds, who.bounds])
+    spent: dict[str, int] = {}
+    first, last = usage.month_of(datetime.now(UTC).date())
+    for line in await lines(link, who, first, last) if found else []:
+        spent[line.workspace] = spent.get(line.workspace, 0) + line.micros
+    items = [
+        Budget(
+            workspace_id=row["workspace_id"],
+            micros_per_month=row["micros_per_month"],
+            spent=spent.get(row["workspace_id"], 0),
+        )
+        for row in found
+    ]
+    return Page(items=items, total=len(items))
+
+
+@router.put("/budgets/{workspace}")
+async def set_budget(link: Connection, who: Admin, workspace: str, wanted: NewBudget) -> Page[Budget]:
+    """Set what a workspace may cost in a month, or that it has no budget; alerts tell when it is nearly spent."""
+    await require_workspace(link, who, workspace)
+    if wanted.micros_per_month is None:
+        await link.execute("delete from budget where workspace_id = %s", [workspace])
+    else:
+        query = """insert into budget (workspace_id, micros_per_month, actor) values (%s, %s, %s)
+            on conflict (workspace_id) do update set micros_per_month = excluded.micros_per_month,
+                actor = excluded.actor, changed_at = now()"""
+        await link.execute(query, [workspace, wanted.micros_per_month, who.actor])
+    await note(link, who.actor, "budget.set", workspace, microsPerMonth=wanted.micros_per_month)
+    return await budgets(link, who)

@@ -1,0 +1,107 @@
+"""/api/webhooks: who is told of alerts, by messages that are signed as Standard Webhooks has it."""
+
+import secrets
+from datetime import datetime
+from http import HTTPStatus
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Query
+from psycopg.types.json import Jsonb
+from pydantic import Field
+
+from deskyard.control.api import rows
+from deskyard.control.api.admission import note
+from deskyard.control.api.caller import Caller, Connection, may
+from deskyard.control.api.forms import Form, Page
+from deskyard.control.api.problem import unknown
+from deskyard.control.people.scopes import ADMIN
+from deskyard.control.watch import webhooks
+
+router = APIRouter(prefix="/api/webhooks", tags=["webhooks"])
+Admin = Annotated[Caller, Depends(may(ADMIN))]
+
+
+class NewWebhook(Form):
+    """Where messages are to go."""
+
+    url: str = Field(min_length=1, max_length=2000)
+
+
+class Webhook(Form):
+    """Who is told, and by whom that was wanted."""
+
+    id: str
+    url: str
+    actor: str
+    created_at: datetime
+
+
+class MadeWebhook(Webhook):
+    """A new one; its secret, with which messages are signed, stands here and never again."""
+
+    secret: str
+
+
+class Delivery(Form):
+    """A message, how often it was tried, and what came of it last."""
+
+    id: str
+    webhook_id: str
+    kind: str
+    created_at: datetime
+    attempt: int
+    next_at: datetime
+    ended_at: datetime | None
+    state: Literal["waiting", "delivered", "failed"]
+    answer: str
+
+
+@router.get("")
+async def listing(link: Connection, who: Admin) -> Page[Webhook]:
+    """List who is told."""
+    query = "select id, url, actor, created_at from webhook where gone_at is null order by created_at, id"
+    found = await rows.rows(link, query, [])
+    return Page(items=[Webhook(**row) for row in found], total=len(found))
+
+
+@router.post("", status_code=HTTPStatus.CREATED)
+async def make(link: Connection, who: Admin, wanted: NewWebhook) -> MadeWebhook:
+    """Tell somebody of every alert from now on; only https to public addresses, unless the operator allows more."""
+    webhooks.parsed(wanted.url)
+    id, secret = f"wh_{secrets.token_hex(8)}", secrets.token_bytes(webhooks.SECRET_BYTES)
+    query = "insert into webhook (id, url, actor) values (%s, %s, %s) returning id, url, actor, created_at"
+    made = await rows.row(link, query, [id, wanted.url, who.actor])
+    assert made is not None
+    await link.execute("insert into webhook_secret (webhook_id, secret) values (%s, %s)", [id, secret])
+    await note(link, who.actor, "webhook.make", id)
+    return MadeWebhook(**made, secret=webhooks.written(secret))
+
+
+@router.delete("/{id}", status_code=HTTPStatus.NO_CONTENT)
+async def remove(link: Connection, who: Admin, id: str) -> None:
+    """Tell it nothing more."""
+    query = "update webhook set gone_at = now() where id = %s and gone_at is null returning id"
+    if await rows.row(link, query, [id]) is None:
+        raise unknown("webhook", id, "see GET /api/webhooks")
+    await note(link, who.actor, "webhook.remove", id)
+
+
+@router.post("/{id}/test", status_code=HTTPStatus.ACCEPTED)
+async def test(link: Connection, who: Admin, id: str) -> Delivery:
+    """Send it a message of the type `webhook.test`; its deliveries say what came of it."""
+    if await rows.row(link, "select 1 from webhook where id = %s and gone_at is null", [id]) is None:
+        raise unknown("webhook", id, "see GET /api/webhooks")
+    query = "insert into delivery (id, webhook_id, kind, payload) values (%s, %s, 'webhook.test', %s) returning *"
+    made = await rows.row(link, query, [f"msg_{secrets.token_hex(12)}", id, Jsonb({"actor": who.actor})])
+    assert made is not None
+    return Delivery(**{name: made[name] for name in Delivery.model_fields})
+
+
+@router.get("/{id}/deliveries")
+async def deliveries(
+    link: Connection, who: Admin, id: str, limit: Annotated[int, Query(ge=1, le=200)] = 50
+) -> Page[Delivery]:
+    """List its last messages, the newest first."""
+    query = "select * from delivery where webhook_id = %s order by created_at desc, id limit %s"
+    found = await rows.rows(link, query, [id, limit])
+    return Page(items=[Delivery(**{name: row[name] for name in Delivery.model_fields}) for row in found])

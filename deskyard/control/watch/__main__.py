@@ -1,0 +1,58 @@
+"""python -m deskyard.control.watch: looks by the rules, opens and closes alerts, and tells webhooks, for ever."""
+
+import argparse
+import logging
+import signal
+import threading
+from pathlib import Path
+
+from deskyard.control.store.connection import Link, attend
+from deskyard.control.watch import alerts, webhooks
+from deskyard.control.watch.rules import Eye
+from deskyard.control.watch.webhooks import Reach
+from deskyard.host.deadline import Deadline
+from deskyard.site import certificate_authority
+
+# Machines and operations tell of themselves; that time passed, nobody tells.
+LOOK_SECONDS = 10.0
+DUE_SECONDS = 2.0
+
+
+def main() -> None:
+    """Watch until SIGTERM."""
+    options = argparse.ArgumentParser(prog="deskyard.control.watch")
+    options.add_argument("--database", required=True)
+    options.add_argument("--certificate", type=Path)
+    options.add_argument("--networks", default="", help="comma-separated: where webhooks may be beside the public")
+    options.add_argument("--pace", type=float, default=LOOK_SECONDS, help="seconds between two looks")
+    chosen = options.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    eye = Eye(chosen.certificate, certificate_authority.expires)
+    reach = Reach([network for network in chosen.networks.split(",") if network])
+
+    def look(link: Link) -> None:
+        while not ended.is_set():
+            alerts.settle(link, eye.look(link))
+            ended.wait(chosen.pace)
+
+    def tell(link: Link) -> None:
+        link.execute("listen watch")
+        tidy = Deadline(0)
+        while not ended.is_set():
+            while webhooks.deliver_next(link, reach):
+                pass
+            if tidy.left == 0:
+                webhooks.forget(link)
+                tidy = Deadline(LOOK_SECONDS)
+            for _ in link.notifies(timeout=DUE_SECONDS, stop_after=1):
+                pass
+
+    # Somebody who is slow to take a message keeps nobody from looking.
+    threading.Thread(target=attend, args=(chosen.database, ended, tell), daemon=True).start()
+    attend(chosen.database, ended, look)
+
+
+if __name__ == "__main__":
+    main()

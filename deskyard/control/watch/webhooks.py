@@ -1,0 +1,164 @@
+"""Tells webhooks, signed as Standard Webhooks has it, again and again until they took it; never anybody inside.
+
+A name is resolved here, and the connection goes to the address that was checked: only public ones, by https. What the
+operator allows at the host (`control.up --webhook-networks`) may be private or this machine, and by http, too. No
+redirect is followed.
+"""
+
+import base64
+import hashlib
+import hmac
+import http.client
+import ipaddress
+import json
+import socket
+import ssl
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+from deskyard.control.store.connection import Link
+from deskyard.errors import ConfigError
+
+SECRET_BYTES = 32
+PREFIX = "whsec_"
+# After each failure so many seconds; then it is given up.
+PAUSES = (5, 60, 300, 1800, 7200, 18_000, 36_000)
+SECONDS = 10.0
+MOST_ANSWER = 200
+KEPT = "30 days"
+
+
+def written(secret: bytes) -> str:
+    """A secret as its owner keeps it."""
+    return PREFIX + base64.b64encode(secret).decode()
+
+
+def sign(secret: bytes, id: str, timestamp: int, body: str) -> str:
+    """The signature of a message, as its header has it."""
+    digest = hmac.new(secret, f"{id}.{timestamp}.{body}".encode(), hashlib.sha256).digest()
+    return f"v1,{base64.b64encode(digest).decode()}"
+
+
+def parsed(url: str) -> SplitResult:
+    """An address that may be a webhook's; raises `ConfigError` for what is none."""
+    remedy = "write https://NAME/PATH, without a name or password in it"
+    try:
+        found = urlsplit(url)
+        port = found.port
+    except ValueError as error:
+        raise ConfigError("url", None, f"is no address: {error}", remedy) from error
+    if found.scheme not in ("https", "http") or not found.hostname or port == 0 or found.fragment:
+        raise ConfigError("url", None, "is no address of a webhook", remedy)
+    if found.username is not None or found.password is not None:
+        raise ConfigError("url", None, "holds a name or password, which would be kept in plain text", remedy)
+    if not url.isascii() or any(ord(letter) <= 32 for letter in url):
+        raise ConfigError("url", None, "holds what is no part of an address", remedy)
+    return found
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Where webhooks may be; `networks` are those that the operator allows beside the public ones."""
+
+    networks: Sequence[str] = ()
+
+    def address(self, url: SplitResult) -> str:
+        """The address to connect to; raises `ConfigError` if there is none that may be."""
+        assert url.hostname is not None
+        found = socket.getaddrinfo(url.hostname, port_of(url), type=socket.SOCK_STREAM)
+        for info in found:
+            address = ipaddress.ip_address(str(info[4][0]).partition("%")[0])
+            mapped = getattr(address, "ipv4_mapped", None) or address
+            allowed = any(mapped in ipaddress.ip_network(network) for network in self.networks)
+            if allowed or (url.scheme == "https" and mapped.is_global and not mapped.is_multicast):
+                return str(mapped)
+        reason = "is inside this machine or a private network, or not https"
+        remedy = "allow its network at the host: ./inv control.up --webhook-networks 10.1.0.0/16"
+        raise ConfigError("url", url.hostname, reason, remedy)
+
+
+def port_of(url: SplitResult) -> int:
+    """The port of an address."""
+    return url.port or (443 if url.scheme == "https" else 80)
+
+
+def deliver_next(link: Link, reach: Reach) -> bool:
+    """Try the delivery that is due first; false if none is. It counts as tried before it is sent: none is lost."""
+    query = """update delivery set attempt = attempt + 1, next_at = now() + make_interval(secs => %s)
+        where id = (select d.id from delivery d join webhook w on w.id = d.webhook_id
+            where ended_at is null and next_at <= now() and w.gone_at is null
+            order by next_at limit 1 for update of d skip locked) returning *"""
+    with link.transaction():
+        row = link.execute(query, [2 * SECONDS]).fetchone()
+    if row is None:
+        return False
+    hook = link.execute("select * from webhook where id = %s", [row["webhook_id"]]).fetchone()
+    found = link.execute("select secret from webhook_secret where webhook_id = %s", [row["webhook_id"]]).fetchone()
+    assert hook is not None and found is not None
+    try:
+        status = _send(reach, hook["url"], bytes(found["secret"]), row)
+        answer, good = f"{status}", 200 <= status < 300
+    except (OSError, http.client.HTTPException, ConfigError) as error:
+        status, answer, good = 0, str(error)[:MOST_ANSWER], False
+    attempt = int(row["attempt"])
+    if status == http.HTTPStatus.GONE:
+        link.execute("update webhook set gone_at = now() where id = %s", [hook["id"]])
+    over = good or attempt > len(PAUSES) or status == http.HTTPStatus.GONE
+    link.execute(
+        """update delivery set answer = %s, state = %s, ended_at = case when %s then now() end,
+            next_at = now() + make_interval(secs => %s) where id = %s and attempt = %s""",
+        [
+            *(answer, "delivered" if good else "failed" if over else "waiting", over),
+            *(PAUSES[min(attempt, len(PAUSES)) - 1], row["id"], attempt),
+        ],
+    )
+    return True
+
+
+def forget(link: Link) -> None:
+    """Delete what was told long ago, and what waits for a webhook that is gone."""
+    link.execute(f"delete from delivery where ended_at < now() - interval '{KEPT}'")
+    link.execute(
+        """update delivery d set ended_at = now(), state = 'failed', answer = 'the webhook is gone'
+        from webhook w where w.id = d.webhook_id and w.gone_at is not null and d.ended_at is null"""
+    )
+
+
+def _send(reach: Reach, address: str, secret: bytes, row: dict[str, Any]) -> int:
+    url = parsed(address)
+    target = reach.address(url)
+    data = {"type": row["kind"], "timestamp": row["created_at"].isoformat(), "data": row["payload"]}
+    body, now = json.dumps(data, separators=(",", ":"), ensure_ascii=False), int(time.time())
+    link = _Pinned(str(url.hostname), port_of(url), target, tls=url.scheme == "https")
+    try:
+        path = (url.path or "/") + (f"?{url.query}" if url.query else "")
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "Deskyard",
+            "webhook-id": row["id"],
+            "webhook-timestamp": str(now),
+            "webhook-signature": sign(secret, row["id"], now, body),
+        }
+        link.request("POST", path, body.encode(), headers)
+        return link.getresponse().status
+    finally:
+        link.close()
+
+
+class _Pinned(http.client.HTTPConnection):
+    """HTTP to an address that was checked, by the name that it was checked for."""
+
+    def __init__(self, host: str, port: int, address: str, *, tls: bool) -> None:
+        super().__init__(host, port, timeout=SECONDS)
+        # What goes into the header `Host`.
+        self.default_port = 443 if tls else 80
+        self._address, self._tls = address, tls
+
+    def connect(self) -> None:
+        """Connect to it."""
+        self.sock = socket.create_connection((self._address, self.port), self.timeout)
+        if self._tls:
+            self.sock = ssl.create_default_context().wrap_socket(self.sock, server_hostname=self.host)

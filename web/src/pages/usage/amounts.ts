@@ -1,0 +1,11 @@
+// Whole numbers of the API in the words of a person: they are divided last, and only to be read.
+
+export const hours = (microseconds: number): string => (microseconds / 3_600_000_000).toFixed(2);
+
+export const units = (micros: number): string => (micros / 1_000_000).toFixed(2);
+
+/** Millionths of what a person typed; null for what is no amount. */
+export function microsOf(text: string): number | null {
+  const match = /^(\d{1,9})(?:\.(\d{1,6}))?$/.exec(text.trim());
+  return match ? Number(match[1]) * 1_000_000 + Number((match[2] ?? "").padEnd(6, "0")) : null;
+}
