@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from deskyard.errors import ConfigError
+from deskyard.model.base import parse_yaml
 
 NAME, SPECS = "README.md", "meta/argument_specs.yml"
 ROLES = "ansible/roles"
@@ -46,7 +47,7 @@ def require(tree: Path) -> None:
 
 def page(folder: Path, tree: Path) -> str:
     """The text of one role's page."""
-    entries = yaml.safe_load((folder / SPECS).read_text())["argument_specs"]
+    entries = parse_yaml((folder / SPECS).read_text())["argument_specs"]
     spec = entries["main"]
     options: dict[str, dict[str, Any]] = spec.get("options") or {}
     lines = [f"# {folder.name}", "", f"{spec['short_description']}."]

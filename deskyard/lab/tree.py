@@ -7,13 +7,12 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import yaml
-
 from deskyard.host.command import run
 from deskyard.host.lock import alone
 from deskyard.host.places import places, tree
 from deskyard.image.base.bootstrap import apt_sources
 from deskyard.image.build import gateway_bundle
+from deskyard.model.base import parse_yaml
 from deskyard.model.image_base import BootstrapBase
 from deskyard.plan.image.image import base_image, role_packages
 from deskyard.plan.image.inputs import IGNORED_NAMES
@@ -50,7 +49,7 @@ def gateway_roles() -> list[str]:
 
 def hypervisor_packages() -> tuple[str, ...]:
     """The packages that the role of the hypervisor installs, whichever kind it makes."""
-    defaults = yaml.safe_load((tree() / "ansible/roles" / HYPERVISOR / "defaults/main.yml").read_text())
+    defaults = parse_yaml((tree() / "ansible/roles" / HYPERVISOR / "defaults/main.yml").read_text())
     lists = [value for name, value in defaults.items() if name.endswith("_packages") and isinstance(value, list)]
     return tuple(sorted({package for packages in lists for package in packages}))
 

@@ -63,10 +63,10 @@ def run(name: str, desktop: str | None = None, how: How = How()) -> dict[str, An
     with alone(f"care-{plan.site}-{plan.name}"):
         history = _History(plan)
         reports = []
-        for one in wanted:
+        for planned in wanted:
             # Each anew: to care for those before it took its time.
-            state = machines.states().get(one.machine.domain, health.ABSENT)
-            reports.append(_Visit(plan, one.name, care, how, history).make(state))
+            state = machines.states().get(planned.machine.domain, health.ABSENT)
+            reports.append(_Visit(plan, planned.name, care, how, history).make(state))
     found: dict[str, Any] = {"workspace": name, "desktops": [asdict(report) for report in reports]}
     found["trouble"] = any(report.trouble for report in reports)
     if found["trouble"] and care.hook and not how.dry_run:

@@ -38,9 +38,9 @@ def look(name: str, desktop: str | None = None) -> dict[str, Any]:
     gateway = states.get(plan.gateway.machine.domain, ABSENT)
     found = {"gateway": _gateway(plan, gateway)} if desktop is None else {}
     status = readiness.ask(plan) if gateway["state"] == "running" else readiness.silent("its machine does not run")
-    work = {one.name: partial(_desktop, plan, one, states, status) for one in desktops}
+    work = {desktop.name: partial(_desktop, plan, desktop, states, status) for desktop in desktops}
     found |= at_once(work)
-    for name, finding in _backups(plan, [one.name for one in desktops]):
+    for name, finding in _backups(plan, [desktop.name for desktop in desktops]):
         found[name].append(finding)
     rows = {machine: [asdict(finding) for finding in findings] for machine, findings in found.items()}
     worst = health.worst(finding for findings in found.values() for finding in findings)

@@ -28,7 +28,11 @@ class Recorder(mocks.Mocks):
 
     def of_type(self, kind: str) -> dict[str, dict[str, Any]]:
         """Inputs by name of all resources of `deskyard:libvirt:<kind>`."""
-        return {one["name"]: one["inputs"] for one in self.graph if one["type"] == f"deskyard:libvirt:{kind}"}
+        return {
+            resource["name"]: resource["inputs"]
+            for resource in self.graph
+            if resource["type"] == f"deskyard:libvirt:{kind}"
+        }
 
 
 @pytest.fixture

@@ -19,9 +19,14 @@ TEXT = "Grüße, 世界"
 def done(service: Service, task: str) -> str:
     """What the agent says at the end of a task."""
     with served(Model) as url:
-        told = {"DESKYARD_LINK": service.url, "MODEL_URL": url, "MODEL_KEY": Model.key, "PYTHONPATH": str(TREE / "sdk")}
+        variables = {
+            "DESKYARD_LINK": service.url,
+            "MODEL_URL": url,
+            "MODEL_KEY": Model.key,
+            "PYTHONPATH": str(TREE / "sdk"),
+        }
         command = [sys.executable, str(LOOP), task]
-        ended = subprocess.run(command, env={**os.environ, **told}, capture_output=True, text=True, timeout=180)
+        ended = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, timeout=180)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout.strip()
 
@@ -37,8 +42,8 @@ def test_an_agent_opens_a_program_writes_into_it_and_ends_it(service: Service, s
 def test_the_model_is_told_what_was_refused(service: Service, server: XServer) -> None:
     task = f"Start `env DISPLAY={server.display} xterm -T Refused -e cat`: `Refused`, `x`, `ctrl+nothing`."
     before = service.last()
-    told = done(service, task)
-    assert told.startswith("It failed") and "actions[0].keys (nothing) is no key" in told
+    said = done(service, task)
+    assert said.startswith("It failed") and "actions[0].keys (nothing) is no key" in said
     window = service.wait("window.appeared", match={"title": "Refused"}, after=before)["id"]
     assert service.client.post(f"/v1/windows/{window}/close").status_code == 200
     service.wait("window.closed", match={"id": window}, after=before)

@@ -1,6 +1,8 @@
 """Drivers for the vendors' computer-use tools on a real screen; the vendors' own types judge what they take and give.
 
 Gemini's functions have no types: they are as https://ai.google.dev/gemini-api/docs/computer-use describes them.
+The packages of vendors are imported where they judge: each process of a parallel run collects this file, and they take
+four seconds of a processor.
 """
 
 import base64
@@ -8,17 +10,10 @@ import io
 from collections.abc import Iterator
 from typing import Any, get_args
 
-import anthropic
-import openai
 import pytest
-from anthropic.types.beta import BetaComputerMemberName, BetaComputerToolUseBlock, BetaToolResultBlockParam
-from anthropic.types.beta.beta_tool_result_block_param import Content
 from deskyard_sdk import Desktop, DesktopError
 from deskyard_sdk.drivers import Anthropic, Gemini, OpenAI
 from deskyard_sdk.drivers.toolset import toolset
-from openai.lib.computer import ComputerToolset
-from openai.types.responses import ResponseComputerToolCall
-from openai.types.responses.response_input_item_param import ComputerCallOutput
 from PIL import Image
 from pydantic import TypeAdapter
 
@@ -53,6 +48,8 @@ class Claude:
 
     def toolset(self, name: str, **given: Any) -> list[dict[str, Any]]:
         """Call a member of the toolset; what was answered."""
+        from anthropic.types.beta import BetaComputerToolUseBlock
+
         call = {"type": "tool_use", "id": "toolu_1", "name": name, "toolset_name": "computer", "input": given}
         TypeAdapter[Any](BetaComputerToolUseBlock).validate_python(call)
         return self.answered(call)
@@ -63,6 +60,9 @@ class Claude:
 
     def answered(self, call: dict[str, Any]) -> list[dict[str, Any]]:
         """The content of the result."""
+        from anthropic.types.beta import BetaToolResultBlockParam
+        from anthropic.types.beta.beta_tool_result_block_param import Content
+
         result = self.driver.run(call)
         TypeAdapter(BetaToolResultBlockParam).validate_python(result)
         assert (result["tool_use_id"], result.get("toolset_name")) == ("toolu_1", call.get("toolset_name"))
@@ -90,6 +90,8 @@ def test_claude_is_told_the_size_of_its_pictures_and_clicks_in_their_pixels(
 
 
 def test_claude_does_all_that_its_toolset_has(service: Service, desktop: Desktop, recorder: Recorder) -> None:
+    from anthropic.types.beta import BetaComputerMemberName
+
     claude = Claude(Anthropic(desktop))
     x, y = place(recorder, service, 30, 30)
     at = {"coordinate": [x, y]}
@@ -163,6 +165,8 @@ def test_a_picture_that_the_service_forgot_is_taken_anew(
 
 def computer_call(*actions: dict[str, Any], checks: list[dict[str, Any]] | None = None) -> dict[str, Any]:
     """A call as the API sends it, checked by its package's types."""
+    from openai.types.responses import ResponseComputerToolCall
+
     call = {"type": "computer_call", "id": "cu_1", "call_id": "call_1", "status": "completed"}
     whole = {**call, "actions": list(actions), "pending_safety_checks": checks or []}
     ResponseComputerToolCall.model_validate(whole)
@@ -171,6 +175,8 @@ def computer_call(*actions: dict[str, Any], checks: list[dict[str, Any]] | None 
 
 def shown_by(output: dict[str, Any]) -> str:
     """The picture of a result, which is checked by the package's types."""
+    from openai.types.responses.response_input_item_param import ComputerCallOutput
+
     TypeAdapter(ComputerCallOutput).validate_python(output)
     assert output["call_id"] == "call_1"
     kind, _, data = output["output"]["image_url"].partition(",")
@@ -203,6 +209,8 @@ def test_openai_does_several_actions_in_one_call(service: Service, desktop: Desk
 
 
 def test_openais_older_tool_has_one_action_and_a_size(service: Service, desktop: Desktop, recorder: Recorder) -> None:
+    from openai.types.responses import ResponseComputerToolCall
+
     driver = OpenAI(desktop, most=HALF)
     tool = driver.tool("computer_use_preview")
     assert (tool["display_width"], tool["display_height"], tool["environment"]) == (512, 384, "linux")
@@ -232,6 +240,8 @@ def message(*content: dict[str, Any], stop: str = "tool_use") -> dict[str, Any]:
 
 
 def test_anthropics_own_loop_takes_the_driver(service: Service, desktop: Desktop, recorder: Recorder) -> None:
+    import anthropic
+
     x, y = place(recorder, service, 20, 20)
     calls = {
         "left_click": {"coordinate": [x, y]},
@@ -267,6 +277,9 @@ def response(output: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_openais_own_loop_takes_the_driver(service: Service, desktop: Desktop, recorder: Recorder) -> None:
+    import openai
+    from openai.lib.computer import ComputerToolset
+
     x, y = place(recorder, service, 20, 20)
     calls = computer_call({"type": "click", "button": "left", "x": x, "y": y}, {"type": "type", "text": "Grüße"})
     text = {"type": "output_text", "text": "It is done.", "annotations": []}

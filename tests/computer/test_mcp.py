@@ -70,8 +70,8 @@ def test_a_window_is_awaited_from_before_its_program_was_started(service: Servic
         started = await tools("start", command=["env", f"DISPLAY={server.display}", "xterm", "-T", "by the protocol"])
         found = await tools("wait", event="window.appeared", match={"title": "protocol"}, after=started["event"])
         assert found["untrusted"] == ["title", "class", "instance"]
-        told = await tools("events", after=started["event"])
-        assert found["seq"] in [event["seq"] for event in told["events"]]
+        answer = await tools("events", after=started["event"])
+        assert found["seq"] in [event["seq"] for event in answer["events"]]
         closed = await tools("window", id=found["id"], action="close")
         await tools("wait", event="window.closed", match={"id": found["id"]}, after=closed["event"])
         ended = await tools("process", id=started["id"], within_seconds=20)
@@ -138,8 +138,8 @@ def test_a_client_starts_the_server_and_talks_to_it_by_stdio(service: Service) -
 @pytest.fixture(scope="module")
 def address(service: Service) -> Iterator[str]:
     """A server over HTTP; it says where."""
-    told = {**environment(service), "DESKYARD_MCP_TOKEN": TOKEN}
-    process = subprocess.Popen([*PROGRAM, "--http", "0"], env=told, stderr=subprocess.PIPE, text=True)
+    variables = {**environment(service), "DESKYARD_MCP_TOKEN": TOKEN}
+    process = subprocess.Popen([*PROGRAM, "--http", "0"], env=variables, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
         found = re.search(r"http://127\.0\.0\.1:\d+/mcp", line := process.stderr.readline())

@@ -4,7 +4,6 @@ import json
 import shutil
 from pathlib import Path
 
-import jsonschema
 import pytest
 import yaml
 
@@ -14,6 +13,7 @@ from deskyard.plan.image.image import read_image
 from deskyard.plan.image.inputs import inputs
 from deskyard.plan.image.layer import layer_files
 from deskyard.plan.image.suites import suite_folders
+from tests.support.json_schema import objection
 
 TREE = Path(__file__).parents[2]
 EXAMPLES = sorted((TREE / "examples/images").iterdir())
@@ -41,7 +41,7 @@ class TestExample:
         text = (example / "image.yaml").read_text()
         schema = text.splitlines()[0].removeprefix("# yaml-language-server: $schema=")
         assert (example / schema).resolve() == TREE / "schemas/image.schema.json"
-        jsonschema.validate(json.loads(json.dumps(yaml.safe_load(text))), schemas()["image.schema.json"])
+        assert objection(json.loads(json.dumps(yaml.safe_load(text))), schemas()["image.schema.json"]) == ""
 
     def test_copied_to_images_it_is_accepted_with_all_that_it_names(self, example: Path, tmp_path: Path) -> None:
         image = in_a_tree(example, tmp_path)

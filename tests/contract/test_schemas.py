@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 
 from deskyard.model.schema import schemas, text
 from deskyard.plan.image.image import read_image
+from tests.support.json_schema import objection
 
 TREE = Path(__file__).parents[2]
 IMAGES = sorted(TREE.glob("images/*/image.yaml"))
@@ -35,7 +35,7 @@ def test_a_declaration_satisfies_its_schema_and_names_it_for_editors(path: Path)
     modeline = "# yaml-language-server: $schema="
     assert first.startswith(modeline), first
     assert (path.parent / first.removeprefix(modeline)).resolve() == TREE / "schemas" / name
-    jsonschema.validate(_plain(yaml.safe_load(path.read_text())), schemas()[name])
+    assert objection(_plain(yaml.safe_load(path.read_text())), schemas()[name]) == ""
 
 
 @pytest.mark.parametrize("path", IMAGES, ids=lambda path: path.parent.name)
@@ -45,8 +45,7 @@ def test_an_image_declaration_is_named_after_its_folder(path: Path) -> None:
 
 def test_the_schema_refuses_an_unknown_key() -> None:
     stack = {"config": {"deskyard:network": "10.80.1.0/24", "deskyard:desktops": [{"name": "a"}], "deskyard:x": 1}}
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(stack, schemas()["stack.schema.json"])
+    assert objection(stack, schemas()["stack.schema.json"]) != ""
 
 
 @pytest.mark.parametrize(
@@ -54,15 +53,13 @@ def test_the_schema_refuses_an_unknown_key() -> None:
 )
 def test_schema_of_an_image_that_starts_from_another_refuses_what_the_model_refuses(change: dict[str, Any]) -> None:
     image = {"name": "mine", "version": "1.0.0", "description": "Mine.", "from": "desktop"}
-    jsonschema.validate(image, schemas()["image.schema.json"])
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({**image, **change}, schemas()["image.schema.json"])
+    assert objection(image, schemas()["image.schema.json"]) == ""
+    assert objection({**image, **change}, schemas()["image.schema.json"]) != ""
 
 
 def test_schema_asks_an_image_without_another_for_its_base() -> None:
     image = {"name": "mine", "version": "1.0.0", "description": "Mine.", "disk_gib": 4, "roles": ["image_hygiene"]}
-    with pytest.raises(jsonschema.ValidationError, match="'base' is a required property"):
-        jsonschema.validate(image, schemas()["image.schema.json"])
+    assert "'base' is a required property" in objection(image, schemas()["image.schema.json"])
 
 
 def _plain(value: Any) -> Any:

@@ -42,21 +42,21 @@ def workspaces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, R
     ]
     try:
         bring_up(declared)
-        yield {one.name: Running(one, plan(one, accelerator("auto"))) for one in declared}
+        yield {entry.name: Running(entry, plan(entry, accelerator("auto"))) for entry in declared}
     finally:
         if not kept:
             take_down(declared)
 
 
 @pytest.fixture(scope="session")
-def one(workspaces: dict[str, Running]) -> Running:
+def ours(workspaces: dict[str, Running]) -> Running:
     """The workspace most tests look at."""
     return workspaces["e2e-a"]
 
 
 @pytest.fixture(scope="session")
 def other(workspaces: dict[str, Running]) -> Running:
-    """The workspace nobody in `one` may reach."""
+    """The workspace nobody in `ours` may reach."""
     return workspaces["e2e-b"]
 
 
@@ -83,9 +83,9 @@ def full_viewer(full: Running) -> Iterator[Chrome]:
 
 
 @pytest.fixture(scope="session")
-def door(one: Running) -> Door:
-    """The gateway of `one`, as a raw client sees it."""
-    return door_of(one)
+def door(ours: Running) -> Door:
+    """The gateway of `ours`, as a raw client sees it."""
+    return door_of(ours)
 
 
 def door_of(running: Running) -> Door:

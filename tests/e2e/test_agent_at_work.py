@@ -51,7 +51,7 @@ def agent(full: Running) -> Running:
     return full
 
 
-def told(agent: Running, task: str) -> str:
+def reply(agent: Running, task: str) -> str:
     """What the agent answers to a task of its owner."""
     arguments = ("agent.task", f"{agent.name}/desk", task, "--timeout", f"{TASK_SECONDS}s")
     return agent.inv(*arguments, timeout=TASK_SECONDS + 300).stdout
@@ -59,7 +59,7 @@ def told(agent: Running, task: str) -> str:
 
 def test_agent_makes_a_file_by_its_shell_and_says_so(agent: Running) -> None:
     command = "echo made by $(id -un) > /home/agent/task.txt; cat /home/agent/task.txt"
-    assert "The command said: made by agent" in told(agent, f"Please run `{command}` for me.")
+    assert "The command said: made by agent" in reply(agent, f"Please run `{command}` for me.")
     assert agent.ssh("desk", "sudo cat /home/agent/task.txt").stdout == "made by agent\n"
 
 
@@ -68,12 +68,12 @@ def test_agent_opens_a_page_on_its_screen(agent: Running, full_viewer: Chrome) -
     serve = f"python3 -m http.server --directory /srv --bind 127.0.0.1 {PAGES_PORT}"
     agent.ssh("desk", f"sudo systemd-run --quiet --unit=pages.service {serve}")
     # A command that takes long goes on while the agent answers.
-    told(agent, f"Please run `chromium http://127.0.0.1:{PAGES_PORT}/page.html` for me.")
+    reply(agent, f"Please run `chromium http://127.0.0.1:{PAGES_PORT}/page.html` for me.")
     await_window(agent, full_viewer, "local page", PAGE_COLOUR, "agent-at-work")
 
 
 def test_what_the_owner_wrote_down_for_it_reaches_its_model(agent: Running) -> None:
-    assert f"It is noted: {PROMPT}" in told(agent, "What is noted of `the harbour`?")
+    assert f"It is noted: {PROMPT}" in reply(agent, "What is noted of `the harbour`?")
 
 
 def test_command_that_takes_too_much_memory_ends_and_the_agent_goes_on(agent: Running) -> None:
@@ -82,7 +82,7 @@ def test_command_that_takes_too_much_memory_ends_and_the_agent_goes_on(agent: Ru
     limit = int(agent.ssh("desk", f"systemctl show --value --property=MemoryMax {SERVICE}").stdout)
     greedy = f"python3 -c \"print(len(bytearray(b'x') * {limit}))\""
     # It may take longer than OpenClaw waits for a command.
-    told(agent, f"Please run `{greedy}; echo ended with $? >/home/agent/ended` for me.")
+    reply(agent, f"Please run `{greedy}; echo ended with $? >/home/agent/ended` for me.")
     read = "sudo cat /home/agent/ended"
 
     def has_ended() -> bool:

@@ -43,11 +43,11 @@ class Program:
 
 
 @pytest.fixture(scope="module")
-def program(one: Running, door: Door) -> Iterator[Program]:
+def program(ours: Running, door: Door) -> Iterator[Program]:
     """One with all scopes; what it started and wrote is gone afterwards: others look at the screen."""
-    program = granted(one, door)
+    program = granted(ours, door)
     yield program
-    one.inv("desktop.thaw", f"{one.name}/desk")
+    ours.inv("desktop.thaw", f"{ours.name}/desk")
     _, found = program.ask("GET", "/v1/processes")
     for process in found["processes"]:
         assert program.ask("DELETE", f"/v1/processes/{process['id']}")[0] == 200
@@ -55,8 +55,8 @@ def program(one: Running, door: Door) -> Iterator[Program]:
     assert (status, ran["exit_code"]) == (200, 0), ran
 
 
-def granted(one: Running, door: Door, *options: str) -> Program:
-    link = one.grant("desk", "--mode", "agent", *options)
+def granted(ours: Running, door: Door, *options: str) -> Program:
+    link = ours.grant("desk", "--mode", "agent", *options)
     headers = {"Origin": door.url, "Content-Type": "application/json"}
     ticket = json.dumps({"ticket": urlsplit(link["url"]).fragment})
     status, names, text = door.request("POST", "/redeem", ticket, headers)
@@ -94,8 +94,8 @@ def test_a_program_finds_the_field_of_a_page_and_what_it_types_there_arrives(pro
     assert status == 200, launched
     window = launched["window"]["id"]
     ready = {"event": "app.ready", "match": {"id": window}, "within_ms": ASK_MS}
-    status, told = program.ask("POST", "/v1/wait", ready)
-    assert (status, told.get("accessible")) == (200, True), told
+    status, answer = program.ask("POST", "/v1/wait", ready)
+    assert (status, answer.get("accessible")) == (200, True), answer
     field = {"role": "entry", "name": "Name", "states": ["focused"], "window": window, "within_ms": 60_000}
     status, found = program.ask("POST", "/v1/accessibility/find", field)
     assert (status, len(found["nodes"])) == (200, 1), found
@@ -108,36 +108,36 @@ def test_a_program_finds_the_field_of_a_page_and_what_it_types_there_arrives(pro
     assert program.ask("POST", "/v1/wait", gone)[0] == 200
 
 
-def test_a_program_that_may_only_see_does_not_act(one: Running, door: Door) -> None:
-    seeing = granted(one, door, "--scopes", "see")
+def test_a_program_that_may_only_see_does_not_act(ours: Running, door: Door) -> None:
+    seeing = granted(ours, door, "--scopes", "see")
     assert seeing.ask("GET", "/v1/windows")[0] == 200
     status, refused = seeing.ask("POST", "/v1/act", {"actions": [{"type": "move", "x": 1, "y": 1}]})
     assert (status, refused["error"], refused["value"]) == (403, "scope", "act")
     assert seeing.ask("POST", "/v1/processes/run", {"command": "id"})[0] == 403
-    one.inv("access.revoke", one.name, "--session", seeing.id)
+    ours.inv("access.revoke", ours.name, "--session", seeing.id)
     assert seeing.ask("GET", "/v1/windows")[0] == 401
 
 
-def test_a_frozen_agent_runs_nothing_until_it_is_thawed(one: Running, program: Program) -> None:
-    target = f"{one.name}/desk"
+def test_a_frozen_agent_runs_nothing_until_it_is_thawed(ours: Running, program: Program) -> None:
+    target = f"{ours.name}/desk"
     count = "while :; do echo x >>~/ticks; sleep 0.1; done"
     assert program.ask("POST", "/v1/processes", {"command": f"rm -f ~/ticks; {count}"})[0] == 201
-    frozen = json.loads(one.inv("desktop.freeze", target, "--json").stdout)
+    frozen = json.loads(ours.inv("desktop.freeze", target, "--json").stdout)
     assert frozen == {"desktop": target, "released": True, "frozen": True}
     size = "sudo stat -c %s /home/agent/ticks"
-    first = one.ssh("desk", size).stdout
-    assert one.ssh("desk", f"sleep 2; {size}").stdout == first
-    thawed = json.loads(one.inv("desktop.thaw", target, "--json").stdout)
+    first = ours.ssh("desk", size).stdout
+    assert ours.ssh("desk", f"sleep 2; {size}").stdout == first
+    thawed = json.loads(ours.inv("desktop.thaw", target, "--json").stdout)
     assert thawed["frozen"] is False
     grown = f"for n in $(seq 300); do [ $({size}) -gt {first.strip()} ] && exit 0; sleep 0.2; done; exit 1"
-    one.ssh("desk", grown)
+    ours.ssh("desk", grown)
     assert program.ask("GET", "/v1/windows")[0] == 200
 
 
-def test_a_person_at_the_viewer_takes_the_drive_from_a_program(one: Running, door: Door, program: Program) -> None:
+def test_a_person_at_the_viewer_takes_the_drive_from_a_program(ours: Running, door: Door, program: Program) -> None:
     move = {"actions": [{"type": "move", "x": 400, "y": 300}]}
     with browser.browser(door) as driver:
-        watch(driver, one.grant()["url"])
+        watch(driver, ours.grant()["url"])
         _, before = program.ask("GET", "/v1/drive")
         canvas = driver.find_element(By.CSS_SELECTOR, "#desktop canvas")
         ActionChains(driver).click(canvas).send_keys(Keys.SHIFT).perform()

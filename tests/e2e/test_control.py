@@ -70,10 +70,10 @@ class Named(httpx.HTTPTransport):
 
 
 @pytest.fixture(scope="module")
-def mission(one: Running) -> Iterator[Mission]:
+def mission(ours: Running) -> Iterator[Mission]:
     folder = Path(tempfile.mkdtemp(prefix="deskyard-mission."))
     folder.chmod(0o711)
-    found = Mission(folder, one)
+    found = Mission(folder, ours)
     try:
         state = found.inv("control.up", "--port", str(PORT), "--json")
         assert state["ready"] and state["link"].startswith(f"https://mission.localhost:{PORT}/enrol#")
@@ -118,27 +118,27 @@ def done(api: httpx.Client, path: str, seconds: float, body: dict[str, Any] | No
     return found
 
 
-def test_what_runs_is_seen_as_ready(api: httpx.Client, one: Running) -> None:
-    found = await_state(api, f"{one.name}.desk", "ready", SECONDS[one.plan.accelerator])
-    plan = one.plan.desktop("desk")
+def test_what_runs_is_seen_as_ready(api: httpx.Client, ours: Running) -> None:
+    found = await_state(api, f"{ours.name}.desk", "ready", SECONDS[ours.plan.accelerator])
+    plan = ours.plan.desktop("desk")
     assert (found["address"], found["tier"], found["wanted"]) == (plan.address, plan.tier, "running")
     assert {"desktop", "terminal"} <= set(found["routes"])
-    workspace = api.get(f"/api/workspaces/{one.name}").json()
-    assert (workspace["url"], workspace["problem"]) == (one.plan.gateway.url, None)
+    workspace = api.get(f"/api/workspaces/{ours.name}").json()
+    assert (workspace["url"], workspace["problem"]) == (ours.plan.gateway.url, None)
 
 
-def test_a_link_of_the_api_opens_the_desktop_and_is_shown_once(api: httpx.Client, one: Running) -> None:
-    operation = done(api, f"/api/desktops/{one.name}.desk/session", 300, {"mode": "view"})
+def test_a_link_of_the_api_opens_the_desktop_and_is_shown_once(api: httpx.Client, ours: Running) -> None:
+    operation = done(api, f"/api/desktops/{ours.name}.desk/session", 300, {"mode": "view"})
     assert "link" not in operation["result"]
     shown = api.get(f"/api/operations/{operation['id']}").json()["result"]
-    assert shown["link"].startswith(one.plan.gateway.url)
+    assert shown["link"].startswith(ours.plan.gateway.url)
     assert "link" not in api.get(f"/api/operations/{operation['id']}").json()["result"]
-    sessions = json.loads(one.inv("access.list", one.name, "--json").stdout)
+    sessions = json.loads(ours.inv("access.list", ours.name, "--json").stdout)
     assert any(session["mode"] == "view" for session in sessions)
 
 
-def test_a_desktop_is_stopped_and_started_and_its_events_say_so(api: httpx.Client, one: Running) -> None:
-    desktop, patience = f"{one.name}.desk", SECONDS[one.plan.accelerator]
+def test_a_desktop_is_stopped_and_started_and_its_events_say_so(api: httpx.Client, ours: Running) -> None:
+    desktop, patience = f"{ours.name}.desk", SECONDS[ours.plan.accelerator]
     stopped = done(api, f"/api/desktops/{desktop}/stop", patience)
     assert stopped["result"]["machines"] == [{"name": "desk", "state": "stopped", "desired": "off"}]
     assert await_state(api, desktop, "stopped", patience)["id"] == desktop

@@ -27,13 +27,13 @@ BROUGHT = {"home/notes/memory.md": "one\n", "home/notes/todo.md": "one\n", "envi
 
 
 @pytest.fixture
-def brought(one: Running) -> Iterator[Path]:
-    """The folder that customises the desktop of `one`; at the end all of it is taken back."""
-    folder = one.declared.folder / "brought"
+def brought(ours: Running) -> Iterator[Path]:
+    """The folder that customises the desktop of `ours`; at the end all of it is taken back."""
+    folder = ours.declared.folder / "brought"
     for name, text in {**BROUGHT, "first-boot": FIRST_BOOT}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-    file = one.declared.folder / f"Pulumi.{one.name}.yaml"
+    file = ours.declared.folder / f"Pulumi.{ours.name}.yaml"
     before = file.read_text()
     content = yaml.safe_load(before)
     content["config"]["deskyard:desktops"][0]["customise"] = {"from": folder.name}
@@ -42,48 +42,48 @@ def brought(one: Running) -> Iterator[Path]:
         yield folder
     finally:
         file.write_text(before)
-        customised(one)
-        as_agent(one, f"xfconf-query {PROPERTY} --reset; rm -rf notes in-terminal")
+        customised(ours)
+        as_agent(ours, f"xfconf-query {PROPERTY} --reset; rm -rf notes in-terminal")
 
 
-def customised(one: Running, *options: str) -> dict[str, str]:
+def customised(ours: Running, *options: str) -> dict[str, str]:
     """What became of each file of the desktop."""
-    done = one.inv("desktop.customise", f"{one.name}/desk", "--json", *options, timeout=APPLY_SECONDS)
+    done = ours.inv("desktop.customise", f"{ours.name}/desk", "--json", *options, timeout=APPLY_SECONDS)
     report: dict[str, Any] = json.loads(done.stdout)["desktops"][0]
     return {found["path"]: found["state"] for found in report["files"]}
 
 
-def as_agent(one: Running, command: str) -> str:
+def as_agent(ours: Running, command: str) -> str:
     """What a login of the desktop's user says to a command."""
-    return one.ssh("desk", f"sudo -u {AGENT} -i sh -c {shlex.quote(command)}", check=False).stdout
+    return ours.ssh("desk", f"sudo -u {AGENT} -i sh -c {shlex.quote(command)}", check=False).stdout
 
 
-def in_terminal(one: Running, variable: str) -> str:
+def in_terminal(ours: Running, variable: str) -> str:
     """A variable as a new shell of the terminal has it."""
     typed = shlex.quote(f"printenv {variable} >~/in-terminal.part; mv ~/in-terminal.part ~/in-terminal")
-    as_agent(one, f"tmux new-session -d -s probe && tmux send-keys -t probe {typed} Enter")
+    as_agent(ours, f"tmux new-session -d -s probe && tmux send-keys -t probe {typed} Enter")
     read = f"cat {customisation.HOME}/in-terminal"
     try:
-        wait_for("the terminal", lambda: one.ssh("desk", f"sudo {read}", check=False).returncode == 0, 120, pause=1)
-        return one.ssh("desk", f"sudo {read}").stdout
+        wait_for("the terminal", lambda: ours.ssh("desk", f"sudo {read}", check=False).returncode == 0, 120, pause=1)
+        return ours.ssh("desk", f"sudo {read}").stdout
     finally:
-        as_agent(one, "tmux kill-session -t probe")
+        as_agent(ours, "tmux kill-session -t probe")
 
 
-def test_session_and_terminal_have_what_the_owner_brings_and_nothing_is_restarted(one: Running, brought: Path) -> None:
-    running = one.ssh("desk", SESSION).stdout
+def test_session_and_terminal_have_what_the_owner_brings_and_nothing_is_restarted(ours: Running, brought: Path) -> None:
+    running = ours.ssh("desk", SESSION).stdout
     files = {"notes/memory.md": "new", "notes/todo.md": "new"}
-    assert customised(one, "--dry-run") == files
-    assert one.ssh("desk", f"sudo ls {customisation.HOME}/notes", check=False).returncode != 0, "the dry run did it"
+    assert customised(ours, "--dry-run") == files
+    assert ours.ssh("desk", f"sudo ls {customisation.HOME}/notes", check=False).returncode != 0, "the dry run did it"
 
-    assert customised(one) == files
-    assert as_agent(one, "stat -c %U notes/memory.md; cat notes/memory.md").split() == ["agent", "one"]
-    assert in_terminal(one, "LEVEL") == "two words\n"
-    assert as_agent(one, f"xfconf-query {PROPERTY}") == "two words\n", "first-boot did not reach the session"
+    assert customised(ours) == files
+    assert as_agent(ours, "stat -c %U notes/memory.md; cat notes/memory.md").split() == ["agent", "one"]
+    assert in_terminal(ours, "LEVEL") == "two words\n"
+    assert as_agent(ours, f"xfconf-query {PROPERTY}") == "two words\n", "first-boot did not reach the session"
 
-    as_agent(one, "echo mine >notes/todo.md")
+    as_agent(ours, "echo mine >notes/todo.md")
     for name in files:
         (brought / "home" / name).write_text("two\n")
-    assert customised(one) == {"notes/memory.md": "changed", "notes/todo.md": "kept"}
-    assert as_agent(one, "cat notes/memory.md notes/todo.md").split() == ["two", "mine"]
-    assert one.ssh("desk", SESSION).stdout == running, "something was restarted"
+    assert customised(ours) == {"notes/memory.md": "changed", "notes/todo.md": "kept"}
+    assert as_agent(ours, "cat notes/memory.md notes/todo.md").split() == ["two", "mine"]
+    assert ours.ssh("desk", SESSION).stdout == running, "something was restarted"

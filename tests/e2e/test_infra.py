@@ -12,10 +12,10 @@ MACHINES = {"gateway": "gateway", "desk": "desktop"}  # host -> image
 
 
 @pytest.fixture(scope="module")
-def suites(one: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[int, str]]]:
+def suites(ours: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[int, str]]]:
     """Exit code and output of each machine's suites: each machine is waited for, so they run at once."""
     logs = {host: tmp_path_factory.mktemp("suites") / f"{host}.log" for host in MACHINES}
-    running = {host: begin_suites(one, host, image, logs[host]) for host, image in MACHINES.items()}
+    running = {host: begin_suites(ours, host, image, logs[host]) for host, image in MACHINES.items()}
     try:
         yield {host: (process.wait(SECONDS), logs[host].read_text()) for host, process in running.items()}
     finally:

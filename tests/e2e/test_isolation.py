@@ -26,9 +26,11 @@ def site_host() -> Iterator[SiteHost]:
         yield host
 
 
-def verified(one: Running, other: Running) -> tuple[int, dict[str, Any]]:
+def verified(ours: Running, other: Running) -> tuple[int, dict[str, Any]]:
     """What `workspace.verify` says of two workspaces: exit code and report."""
-    done = one.inv("workspace.verify", one.name, "--against", other.name, "--json", timeout=VERIFY_SECONDS, check=False)
+    done = ours.inv(
+        "workspace.verify", ours.name, "--against", other.name, "--json", timeout=VERIFY_SECONDS, check=False
+    )
     try:
         report: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
@@ -40,8 +42,8 @@ def verified(one: Running, other: Running) -> tuple[int, dict[str, Any]]:
 def failures(report: dict[str, Any]) -> list[str]:
     """What is wrong, for a person: rules first, then probes with the rules that should have stopped them."""
     wrong = [rule for rules in report["rules"].values() for rule in rules["wrong"]]
-    probes = [one for one in report["probes"] if not one["ok"]]
-    return [*wrong, *(f"{one['id']}: {one['outcome']} {one['seen_by']} <- {one['guards']}" for one in probes)]
+    probes = [probe for probe in report["probes"] if not probe["ok"]]
+    return [*wrong, *(f"{probe['id']}: {probe['outcome']} {probe['seen_by']} <- {probe['guards']}" for probe in probes)]
 
 
 @contextmanager
@@ -57,8 +59,8 @@ def without_rule(running: Running, rule: str) -> Iterator[None]:
         running.ssh("gateway", "sudo nft -f /etc/deskyard/firewall.nft")
 
 
-def test_two_live_workspaces_hold(one: Running, other: Running, site_host: SiteHost) -> None:
-    code, report = verified(one, other)
+def test_two_live_workspaces_hold(ours: Running, other: Running, site_host: SiteHost) -> None:
+    code, report = verified(ours, other)
     assert failures(report) == []
     assert (code, report["ok"]) == (0, True)
     expected = {"names", "watchers", "gateway", "host", "metadata", "lan", "egress", "spoofing", "workspaces", "door"}
@@ -69,11 +71,11 @@ def test_two_live_workspaces_hold(one: Running, other: Running, site_host: SiteH
         assert len(report["images"][name]) == 2
 
 
-def test_a_rule_removed_from_a_live_gateway_is_named(one: Running, other: Running, site_host: SiteHost) -> None:
-    with without_rule(one, DENIED):
-        code, report = verified(one, other)
+def test_a_rule_removed_from_a_live_gateway_is_named(ours: Running, other: Running, site_host: SiteHost) -> None:
+    with without_rule(ours, DENIED):
+        code, report = verified(ours, other)
     assert (code, report["ok"]) == (1, False)
-    assert f"gateway: chain forward: {DENIED}: is missing" in report["rules"][one.name]["wrong"]
+    assert f"gateway: chain forward: {DENIED}: is missing" in report["rules"][ours.name]["wrong"]
     reached = [probe for probe in report["probes"] if not probe["ok"]]
     assert {probe["topic"] for probe in reached} >= {"lan", "metadata"}, failures(report)
     assert all(any(DENIED in guard for guard in probe["guards"]) for probe in reached), failures(report)
@@ -86,28 +88,28 @@ def neighbour(running: Running, isolated: bool) -> Neighbour:
 
 
 @pytest.mark.parametrize("isolated", [True, False], ids=["isolated", "by-the-filter-alone"])
-def test_a_desktop_and_its_neighbour_do_not_reach_each_other(one: Running, isolated: bool) -> None:
-    desk = one.plan.desktop("desk")
-    with neighbour(one, isolated=isolated) as peer:
+def test_a_desktop_and_its_neighbour_do_not_reach_each_other(ours: Running, isolated: bool) -> None:
+    desk = ours.plan.desktop("desk")
+    with neighbour(ours, isolated=isolated) as peer:
         inward = peer.connect(desk.address, PORTS)
-        outward = probe.connect(one, "desk", [(peer.address, LISTENING)])
+        outward = probe.connect(ours, "desk", [(peer.address, LISTENING)])
     assert set(inward.values()) <= {"timeout", "unreachable"}
     assert set(outward.values()) <= {"timeout", "unreachable"}
 
 
-def test_egress_open_reaches_the_internet(one: Running, site_host: SiteHost) -> None:
-    answers = probe.connect(one, "desk", [(site_host.internet_address, site_host.port)])
+def test_egress_open_reaches_the_internet(ours: Running, site_host: SiteHost) -> None:
+    answers = probe.connect(ours, "desk", [(site_host.internet_address, site_host.port)])
     assert answers == {f"{site_host.internet_address}:{site_host.port}": "open"}
 
 
-def test_a_desktop_has_no_ipv6_way_out(one: Running) -> None:
-    assert one.ssh("desk", "ip -6 route show default").stdout.strip() == ""
+def test_a_desktop_has_no_ipv6_way_out(ours: Running) -> None:
+    assert ours.ssh("desk", "ip -6 route show default").stdout.strip() == ""
 
 
-def test_the_host_has_no_address_on_the_workspace_network(one: Running, site_host: SiteHost) -> None:
-    prefix = one.plan.gateway.workspace_address.rsplit(".", 1)[0] + "."
+def test_the_host_has_no_address_on_the_workspace_network(ours: Running, site_host: SiteHost) -> None:
+    prefix = ours.plan.gateway.workspace_address.rsplit(".", 1)[0] + "."
     on_network = [address for address in site_host.private_addresses() if address.startswith(prefix)]
-    assert on_network == [one.plan.uplink.host_address]
+    assert on_network == [ours.plan.uplink.host_address]
 
 
 @pytest.mark.parametrize(
@@ -120,8 +122,8 @@ def test_the_host_has_no_address_on_the_workspace_network(one: Running, site_hos
     ],
     ids=["machine-id", "host key", "DUID"],
 )
-def test_two_desktops_of_one_image_are_two_machines(one: Running, other: Running, what: str) -> None:
-    assert one.plan.desktop("desk").machine.image == other.plan.desktop("desk").machine.image
-    first, second = (running.ssh("desk", what).stdout.strip() for running in (one, other))
+def test_two_desktops_of_one_image_are_two_machines(ours: Running, other: Running, what: str) -> None:
+    assert ours.plan.desktop("desk").machine.image == other.plan.desktop("desk").machine.image
+    first, second = (running.ssh("desk", what).stdout.strip() for running in (ours, other))
     assert first and second
     assert first != second

@@ -73,9 +73,9 @@ class Owner:
 
 
 @pytest.fixture(scope="module")
-def given(one: Running) -> Iterator[tuple[Owner, Seen]]:
-    """The desktop of `one` has a key; what processes showed meanwhile. At the end it has none, as before."""
-    owner, before = Owner(one), (one.declared.folder / f"Pulumi.{one.name}.yaml").read_text()
+def given(ours: Running) -> Iterator[tuple[Owner, Seen]]:
+    """The desktop of `ours` has a key; what processes showed meanwhile. At the end it has none, as before."""
+    owner, before = Owner(ours), (ours.declared.folder / f"Pulumi.{ours.name}.yaml").read_text()
     try:
         with watching() as seen:
             owner.set_key(FIRST)
@@ -97,12 +97,12 @@ def found_in(running: Running, host: str, canary: str) -> set[str]:
 
 
 def test_the_desktop_has_its_key_and_only_its_agent_reads_it(given: tuple[Owner, Seen]) -> None:
-    one = given[0].running
-    assert one.ssh("desk", f"stat -c '%a %U %G' {key_file.PATH}").stdout.split() == ["640", "root", key_file.GROUP]
+    ours = given[0].running
+    assert ours.ssh("desk", f"stat -c '%a %U %G' {key_file.PATH}").stdout.split() == ["640", "root", key_file.GROUP]
     script = f'. {key_file.PATH}; printf %s "$ANTHROPIC_API_KEY" | sha256sum'
-    output = one.ssh("desk", f"sudo -u {key_file.GROUP} sh -s", stdin=script).stdout.split()[0]
+    output = ours.ssh("desk", f"sudo -u {key_file.GROUP} sh -s", stdin=script).stdout.split()[0]
     assert output == hashlib.sha256(FIRST.encode()).hexdigest(), "the agent reads another value than the owner set"
-    assert one.ssh("desk", f"sudo -u nobody cat {key_file.PATH}", check=False).returncode != 0
+    assert ours.ssh("desk", f"sudo -u nobody cat {key_file.PATH}", check=False).returncode != 0
     listed = given[0].listed()
     assert [(row["name"], row["state"]) for row in listed["keys"]] == [("anthropic", "in step")], listed
     assert listed["in_step"], listed
@@ -126,15 +126,15 @@ def test_the_key_is_nowhere_else(given: tuple[Owner, Seen], other: Running) -> N
 
 
 def test_rotation_and_removal_need_no_restart(given: tuple[Owner, Seen]) -> None:
-    owner, one = given[0], given[0].running
-    boot = one.ssh("desk", BOOT).stdout
+    owner, ours = given[0], given[0].running
+    boot = ours.ssh("desk", BOOT).stdout
     owner.set_key(SECOND)
     assert owner.listed()["keys"][0]["state"] == "changed"
     owner.up()
     assert owner.listed()["in_step"]
-    assert found_in(one, "desk", FIRST) == set(), "the old value is still there"
+    assert found_in(ours, "desk", FIRST) == set(), "the old value is still there"
     owner.name_it()
     owner.up()
-    assert one.ssh("desk", f"test -e {key_file.PATH}", check=False).returncode == 1, "the key is still there"
-    assert found_in(one, "desk", SECOND) == set()
-    assert one.ssh("desk", BOOT).stdout == boot, "the desktop was restarted"
+    assert ours.ssh("desk", f"test -e {key_file.PATH}", check=False).returncode == 1, "the key is still there"
+    assert found_in(ours, "desk", SECOND) == set()
+    assert ours.ssh("desk", BOOT).stdout == boot, "the desktop was restarted"

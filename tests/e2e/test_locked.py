@@ -90,7 +90,7 @@ def test_ports_of_its_own_lead_to_these_ports_alone(locked: Running, site_host: 
 def test_a_refusal_is_told_and_what_it_suggests_allows_the_name(locked: Running) -> None:
     fetch(locked, f"http://{LATER}/", at_the_gateway(locked, LATER))
     output = [json.loads(line) for line in locked.inv("egress.denied", locked.name, "--json").stdout.splitlines()]
-    mine = [one for one in output if one["target"] == f"{LATER}:80"]
+    mine = [event for event in output if event["target"] == f"{LATER}:80"]
     assert mine, output[-5:]
     assert mine[-1]["desktop"] == "desk"
     assert mine[-1]["allow"] == f"./inv egress.allow {locked.name} {LATER}"
@@ -103,12 +103,12 @@ def test_a_refusal_is_told_and_what_it_suggests_allows_the_name(locked: Running)
     assert fetch(locked, f"https://{LATER}/", at_the_gateway(locked, LATER)).split() == ["000", "exit", "35"]
 
 
-def test_a_locked_workspace_holds(locked: Running, one: Running) -> None:
+def test_a_locked_workspace_holds(locked: Running, ours: Running) -> None:
     done = locked.inv(
-        "workspace.verify", locked.name, "--against", one.name, "--json", timeout=VERIFY_SECONDS, check=False
+        "workspace.verify", locked.name, "--against", ours.name, "--json", timeout=VERIFY_SECONDS, check=False
     )
     report = json.loads(done.stdout)
     wrong = [rule for rules in report["rules"].values() for rule in rules["wrong"]]
-    wrong += [f"{one['id']}: {one['outcome']} {one['seen_by']}" for one in report["probes"] if not one["ok"]]
+    wrong += [f"{probe['id']}: {probe['outcome']} {probe['seen_by']}" for probe in report["probes"] if not probe["ok"]]
     assert wrong == []
     assert (done.returncode, report["ok"]) == (0, True)

@@ -58,13 +58,13 @@ def watch(driver: Chrome, link: str) -> None:
     eventually(lambda: bool(driver.find_elements(By.CSS_SELECTOR, connected)), "the connection", driver)
 
 
-def window_to_type_in(one: Running, driver: Chrome) -> None:
+def window_to_type_in(ours: Running, driver: Chrome) -> None:
     """A terminal on the desktop that keeps the first line typed into it in a file."""
-    one.ssh("desk", f"sudo pkill -x head; sudo rm -f {TYPED_FILE}", check=False)
+    ours.ssh("desk", f"sudo pkill -x head; sudo rm -f {TYPED_FILE}", check=False)
     shell = f"head -n 1 > {TYPED_FILE}"
     terminal = f"xfce4-terminal --disable-server --command \"sh -c '{shell}'\""
-    one.ssh("desk", f"sudo -u agent DISPLAY=:1 setsid {terminal} >/dev/null 2>&1 </dev/null &")
-    eventually(lambda: "head" in one.ssh("desk", "pgrep -a head", check=False).stdout, "a window to type in", driver)
+    ours.ssh("desk", f"sudo -u agent DISPLAY=:1 setsid {terminal} >/dev/null 2>&1 </dev/null &")
+    eventually(lambda: "head" in ours.ssh("desk", "pgrep -a head", check=False).stdout, "a window to type in", driver)
 
 
 def type_line(driver: Chrome, line: str) -> None:
@@ -72,14 +72,14 @@ def type_line(driver: Chrome, line: str) -> None:
     ActionChains(driver).click(canvas).pause(1).send_keys(line, Keys.ENTER).perform()
 
 
-def typed(one: Running) -> str:
-    return one.ssh("desk", f"sudo cat {TYPED_FILE}", check=False).stdout.strip()
+def typed(ours: Running) -> str:
+    return ours.ssh("desk", f"sudo cat {TYPED_FILE}", check=False).stdout.strip()
 
 
 @pytest.fixture(scope="module")
-def viewer(one: Running, door: Door) -> Iterator[Chrome]:
+def viewer(ours: Running, door: Door) -> Iterator[Chrome]:
     """A browser that opened a fresh link of e2e-a/desk and sees the desktop."""
-    link = one.grant()["url"]
+    link = ours.grant()["url"]
     with browser.browser(door) as driver:
         driver.get(link)
         eventually(lambda: "/d/desk/" in driver.current_url, "the way from the link to the viewer", driver)
@@ -107,60 +107,60 @@ def test_scripts_of_the_page_cannot_read_the_session(viewer: Chrome) -> None:
     assert viewer.execute_script("return document.cookie") == ""
 
 
-def test_a_key_typed_in_the_browser_reaches_the_guest(viewer: Chrome, one: Running) -> None:
-    window_to_type_in(one, viewer)
+def test_a_key_typed_in_the_browser_reaches_the_guest(viewer: Chrome, ours: Running) -> None:
+    window_to_type_in(ours, viewer)
     type_line(viewer, "deskyard42")
-    eventually(lambda: typed(one) == "deskyard42", "the typed line in the guest", viewer)
+    eventually(lambda: typed(ours) == "deskyard42", "the typed line in the guest", viewer)
 
 
-def test_what_a_view_only_page_sends_does_not_reach_the_guest(viewer: Chrome, one: Running, door: Door) -> None:
-    window_to_type_in(one, viewer)
+def test_what_a_view_only_page_sends_does_not_reach_the_guest(viewer: Chrome, ours: Running, door: Door) -> None:
+    window_to_type_in(ours, viewer)
     with browser.browser(door) as other:
-        watch(other, one.grant("desk", "--mode", "view")["url"])
+        watch(other, ours.grant("desk", "--mode", "view")["url"])
         assert says(other, "mode") == "view only"
         # Even if the page is made to believe that it drives.
         other.execute_script(BELIEVE)
         eventually(lambda: says(other, "mode") == "drive", "the page to believe it", other)
         type_line(other, "viewer")
     type_line(viewer, "driver")
-    eventually(lambda: typed(one) == "driver", "the driver's line alone", viewer)
+    eventually(lambda: typed(ours) == "driver", "the driver's line alone", viewer)
 
 
-def test_the_drive_is_taken_and_handed_over(viewer: Chrome, one: Running, door: Door) -> None:
+def test_the_drive_is_taken_and_handed_over(viewer: Chrome, ours: Running, door: Door) -> None:
     with browser.browser(door) as other:
-        watch(other, one.grant()["url"])
+        watch(other, ours.grant()["url"])
         eventually(lambda: says(other, "mode").startswith("watching"), "the word that somebody else drives", other)
         other.find_element(By.ID, "change-driver").click()
         eventually(lambda: says(other, "mode") == "drive", "the drive", other)
         eventually(lambda: "drives now" in says(viewer, "notice"), "the word to the former driver", viewer)
-        window_to_type_in(one, other)
+        window_to_type_in(ours, other)
         type_line(viewer, "former")
         type_line(other, "newcomer")
-        eventually(lambda: typed(one) == "newcomer", "the newcomer's line alone", other)
+        eventually(lambda: typed(ours) == "newcomer", "the newcomer's line alone", other)
         browser.keep(viewer.get_screenshot_as_png(), "viewer-watching")
         other.find_element(By.ID, "change-driver").click()
         eventually(lambda: says(viewer, "mode") == "drive", "the drive back", viewer)
 
 
-def test_revoking_ends_the_page_that_watches(viewer: Chrome, one: Running, door: Door) -> None:
-    granted = one.grant("desk", "--mode", "view")
+def test_revoking_ends_the_page_that_watches(viewer: Chrome, ours: Running, door: Door) -> None:
+    granted = ours.grant("desk", "--mode", "view")
     with browser.browser(door) as other:
         watch(other, granted["url"])
-        one.inv("access.revoke", one.name, "--session", granted["id"])
+        ours.inv("access.revoke", ours.name, "--session", granted["id"])
         revoked = "body[data-error=revoked]"
         eventually(lambda: bool(other.find_elements(By.CSS_SELECTOR, revoked)), "the word of the revocation", other)
     assert says(viewer, "mode") == "drive"
 
 
-def test_the_picture_goes_on_while_the_gateway_reloads(viewer: Chrome, one: Running) -> None:
-    before = one.ssh("gateway", "sudo deskyard-gateway list").stdout
-    one.ssh("gateway", "sudo systemctl reload haproxy.service")
-    window_to_type_in(one, viewer)
+def test_the_picture_goes_on_while_the_gateway_reloads(viewer: Chrome, ours: Running) -> None:
+    before = ours.ssh("gateway", "sudo deskyard-gateway list").stdout
+    ours.ssh("gateway", "sudo systemctl reload haproxy.service")
+    window_to_type_in(ours, viewer)
     type_line(viewer, "reloaded")
-    eventually(lambda: typed(one) == "reloaded", "a line typed after the reload", viewer)
+    eventually(lambda: typed(ours) == "reloaded", "a line typed after the reload", viewer)
     opened = {entry["id"]: entry["since"] for entry in json.loads(before) if entry["streams"]}
     after = {
-        entry["id"]: entry["since"] for entry in json.loads(one.ssh("gateway", "sudo deskyard-gateway list").stdout)
+        entry["id"]: entry["since"] for entry in json.loads(ours.ssh("gateway", "sudo deskyard-gateway list").stdout)
     }
     # The very same connections: none was made anew.
     assert {id: after[id] for id in opened} == opened
@@ -175,11 +175,11 @@ def test_the_terminal_echoes(viewer: Chrome) -> None:
     browser.keep(viewer.get_screenshot_as_png(), "viewer-terminal")
 
 
-def test_the_page_loads_nothing_from_elsewhere(viewer: Chrome, one: Running) -> None:
+def test_the_page_loads_nothing_from_elsewhere(viewer: Chrome, ours: Running) -> None:
     script = "return performance.getEntriesByType('resource').map(entry => entry.name)"
     loaded: list[str] = viewer.execute_script(script)
     assert loaded
-    own = (one.plan.gateway.url, one.plan.gateway.url.replace("https:", "wss:"))
+    own = (ours.plan.gateway.url, ours.plan.gateway.url.replace("https:", "wss:"))
     assert [name for name in loaded if not name.startswith(own)] == []
 
 
@@ -187,8 +187,8 @@ def test_the_chat_panel_says_honestly_that_chat_comes_later(viewer: Chrome) -> N
     assert "chat" in viewer.find_element(By.TAG_NAME, "body").text.lower()
 
 
-def test_a_used_link_shows_a_page_a_person_understands(one: Running, door: Door) -> None:
-    link = one.grant()["url"]
+def test_a_used_link_shows_a_page_a_person_understands(ours: Running, door: Door) -> None:
+    link = ours.grant()["url"]
     assert door.redeem(link)[0] in (200, 204)
     with browser.browser(door) as driver:
         driver.get(link)

@@ -10,22 +10,22 @@ from tests.support.workspaces import Declared, Running, inv
 pytestmark = pytest.mark.vm
 
 
-def test_a_second_up_changes_nothing(one: Running) -> None:
-    answer = json.loads(one.inv("workspace.preview", one.name, "--json", timeout=600).stdout)
+def test_a_second_up_changes_nothing(ours: Running) -> None:
+    answer = json.loads(ours.inv("workspace.preview", ours.name, "--json", timeout=600).stdout)
     changes = {kind: count for kind, count in answer["changes"].items() if kind != "same" and count}
     assert changes == {}
 
 
-def test_status_names_every_desktop_and_its_routes(one: Running) -> None:
-    answer = json.loads(one.inv("workspace.status", one.name, "--json").stdout)
+def test_status_names_every_desktop_and_its_routes(ours: Running) -> None:
+    answer = json.loads(ours.inv("workspace.status", ours.name, "--json").stdout)
     text = json.dumps(answer)
-    for desktop in one.plan.desktops:
+    for desktop in ours.plan.desktops:
         assert desktop.name in text
         assert desktop.address in text
 
 
-def test_state_holds_no_secret_in_plain_text(one: Running) -> None:
-    states = [path.read_text() for path in one.declared.folder.glob(".pulumi/**/*.json")]
+def test_state_holds_no_secret_in_plain_text(ours: Running) -> None:
+    states = [path.read_text() for path in ours.declared.folder.glob(".pulumi/**/*.json")]
     assert states
     assert not any("PRIVATE KEY" in state for state in states)
 
@@ -36,9 +36,9 @@ def test_state_holds_no_secret_in_plain_text(one: Running) -> None:
     ids=["a network of another workspace", "a port of another workspace"],
 )
 def test_what_another_workspace_has_is_refused_before_anything_is_touched(
-    one: Running, network: str, port: int, expected: str
+    ours: Running, network: str, port: int, expected: str
 ) -> None:
-    third = Declared("e2e-c", network, port, ("desk",), one.declared.folder)
+    third = Declared("e2e-c", network, port, ("desk",), ours.declared.folder)
     third.write()
     try:
         done = inv(third.folder, "workspace.up", third.name, timeout=600, check=False)
@@ -50,10 +50,10 @@ def test_what_another_workspace_has_is_refused_before_anything_is_touched(
         (third.folder / "Pulumi.e2e-c.yaml").unlink()
 
 
-def test_a_port_taken_by_a_stranger_is_refused(one: Running) -> None:
+def test_a_port_taken_by_a_stranger_is_refused(ours: Running) -> None:
     with socket.create_server(("127.0.0.1", 0)) as stranger:
         port = stranger.getsockname()[1]
-        third = Declared("e2e-c", "10.91.9.0/24", port, ("desk",), one.declared.folder)
+        third = Declared("e2e-c", "10.91.9.0/24", port, ("desk",), ours.declared.folder)
         third.write()
         try:
             done = inv(third.folder, "workspace.up", third.name, timeout=600, check=False)
@@ -63,7 +63,7 @@ def test_a_port_taken_by_a_stranger_is_refused(one: Running) -> None:
             (third.folder / "Pulumi.e2e-c.yaml").unlink()
 
 
-def test_an_unknown_workspace_is_refused_with_what_to_do(one: Running) -> None:
-    done = one.inv("workspace.up", "nobody", check=False)
+def test_an_unknown_workspace_is_refused_with_what_to_do(ours: Running) -> None:
+    done = ours.inv("workspace.up", "nobody", check=False)
     assert done.returncode == 1
     assert "Pulumi.nobody.yaml" in done.stderr

@@ -76,6 +76,6 @@ def verify(site: Site, name: str, against: str | None = None) -> list[Verdict]:
     """All probes of a workspace; the door itself, a program of a real gateway, is not part of a simulated one."""
     plan = site.workspaces[name].plan
     other = site.workspaces[against].plan if against else None
-    hosts = [one.uplink.host_address or "" for one in (plan, other) if one]
+    hosts = [side.uplink.host_address or "" for side in (plan, other) if side]
     found = verify_probes(plan, HostFacts(tuple(hosts), HOST_PORTS), site.start, other)
     return [verdict for verdict in found if verdict.probe.start != HERE]

@@ -78,7 +78,9 @@ class Watch:
 
     order: list[str]
     only: int | None = None
+    hint: str = ""
     failed: str = ""
+    in_call: bool = False
     refused: bool = False
     passed: dict[str, float] = field(default_factory=dict)
     collected: list[str] = field(default_factory=list)
@@ -95,9 +97,13 @@ class Watch:
         else:
             self.collected += [item.nodeid for item in items]
 
+    def seen_twice(self) -> bool:
+        """Whether the test itself failed that killed the mutant in a recorded run: in another lab, at another time."""
+        return self.in_call and self.failed == self.hint
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed and not self.failed:
-            self.failed = report.nodeid
+            self.failed, self.in_call = report.nodeid, report.when == "call"
             self.refused = REFUSED in str(report.longrepr)
         elif report.when == "call" and report.passed:
             self.passed[report.nodeid] = report.duration
@@ -226,7 +232,8 @@ class Engine:
             while waiting and len(running) < jobs and time.monotonic() < until:
                 key, tests, change = waiting.pop(0)
                 answer = self.folder / f"{len(waiting)}.json"
-                pid = self._fork(tests() if callable(tests) else tests, change, answer)
+                hint = self.hints.get(str(change), "")
+                pid = self._fork(tests() if callable(tests) else tests, change, answer, hint)
                 running[pid] = (key, answer, time.monotonic())
             pid = _ended(running)
             if pid:
@@ -235,14 +242,14 @@ class Engine:
                 given = json.loads(answer.read_text()) if answer.exists() else None
                 done(key, given, time.monotonic() - started)
 
-    def _fork(self, tests: list[str], change: Mutant | int | None, answer: Path) -> int:
+    def _fork(self, tests: list[str], change: Mutant | int | None, answer: Path, hint: str) -> int:
         sys.stdout.flush()
         sys.stderr.flush()
         pid = os.fork()
         if pid == 0:
             try:
                 os.setsid()
-                _child(tests, change, answer)
+                _child(tests, change, answer, hint)
             finally:
                 os._exit(0)
         return pid
@@ -254,7 +261,7 @@ def _looks_at(name: str, template: str) -> bool:
     return unknown or any(fnmatch(name, pattern) for pattern in RELEVANT.get(template, ("*",)))
 
 
-def _child(tests: list[str], change: Mutant | int | None, answer: Path) -> None:
+def _child(tests: list[str], change: Mutant | int | None, answer: Path, hint: str) -> None:
     """Run tests until one fails, and say which; `change` is a mutant, or says how many tests are enough."""
     log = os.open(answer.with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(log, 1)
@@ -266,7 +273,8 @@ def _child(tests: list[str], change: Mutant | int | None, answer: Path) -> None:
         folder.chmod(0o755)
         os.environ.update(specify(folder / "woven", change if isinstance(change, Mutant) else None))
         weave(str(folder / "woven"))
-        watch = Watch([test for test in tests if "::" in test], only=change if isinstance(change, int) else None)
+        only = change if isinstance(change, int) else None
+        watch = Watch([test for test in tests if "::" in test], only, hint)
         # File by file: to collect them all takes longer than most mutants live.
         for file in dict.fromkeys(test.partition("::")[0] for test in tests):
             if not _notices(file, watch, folder):
@@ -279,11 +287,14 @@ def _child(tests: list[str], change: Mutant | int | None, answer: Path) -> None:
 
 
 def _notices(file: str, watch: Watch, folder: Path) -> bool:
-    """Try a file's tests; a failure counts if it comes again, alone, in a fresh laboratory. False: they did not run."""
+    """Try a file's tests; False: they did not run.
+
+    A failure counts if it comes again, alone, in a fresh laboratory; where a recorded run saw the same one, it has.
+    """
     order = watch.order
     while _ran(file, watch, folder):
         suspect = watch.failed
-        if not suspect or watch.refused:
+        if not suspect or watch.refused or watch.seen_twice():
             watch.order = order
             return True
         watch.failed, watch.order = "", [suspect]

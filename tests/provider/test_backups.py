@@ -174,7 +174,7 @@ def test_restore_that_does_not_boot_puts_everything_back(machine: Any, tmp_path:
         machine.create()
         raise KeyboardInterrupt
     assert (read(machine), disk_of(machine).stat().st_ino) == (before, inode)
-    assert [one.getName() for one in machine.listAllSnapshots()] == ["before"]
+    assert [snapshot.getName() for snapshot in machine.listAllSnapshots()] == ["before"]
     assert len(files(machine)) == 2
 
 

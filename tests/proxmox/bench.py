@@ -89,10 +89,10 @@ class Bench:
         assert fake.pools[f"deskyard.{SITE}.{NAME}"] == ids
         assert {vm.vmid for vm in fake.vms if not vm.template} == ids
         assert {vm_id for vm_id, conf in fake._fw()["guests"].items() if any(conf.values())} == ids
-        volumes = [one for store in fake.storages.values() for one in store["volumes"].values()]
+        volumes = [volume for store in fake.storages.values() for volume in store["volumes"].values()]
         # The disk, and the drive of cloud-init.
-        assert sorted(one["vmid"] for one in volumes if one.get("vmid") in ids) == sorted([*ids, *ids])
-        assert [one["alias"] for one in fake.sdn["vnets"].values()] == [f"deskyard.{SITE}.{NAME}"]
+        assert sorted(volume["vmid"] for volume in volumes if volume.get("vmid") in ids) == sorted([*ids, *ids])
+        assert [vnet["alias"] for vnet in fake.sdn["vnets"].values()] == [f"deskyard.{SITE}.{NAME}"]
         assert fake.sdn == fake.sdn_running
         assert self.run("preview")["steps"] == []
 
@@ -135,15 +135,15 @@ def _deployed(state: dict[str, Any]) -> list[Any]:
     latest = state.get("checkpoint", {}).get("latest") or {}
     kept = [
         [
-            one["urn"],
-            None if one["type"].startswith(IDS_OF_CHANCE) else one.get("id"),
-            one.get("protect"),
-            one.get("delete"),
-            _without_chance(_without_ignored(one.get("inputs"), one.get("ignoreChanges") or [])),
+            resource["urn"],
+            None if resource["type"].startswith(IDS_OF_CHANCE) else resource.get("id"),
+            resource.get("protect"),
+            resource.get("delete"),
+            _without_chance(_without_ignored(resource.get("inputs"), resource.get("ignoreChanges") or [])),
         ]
-        for one in latest.get("resources", [])
+        for resource in latest.get("resources", [])
     ]
-    begun = [[one["type"], one["resource"]["urn"]] for one in latest.get("pending_operations") or []]
+    begun = [[step["type"], step["resource"]["urn"]] for step in latest.get("pending_operations") or []]
     return [*sorted(kept, key=str), *sorted(begun)]
 
 
@@ -151,11 +151,11 @@ def _without_ignored(inputs: Any, ignored: list[str]) -> Any:
     """The state keeps of these what was read last, and nothing is ever made of it."""
     left = copy.deepcopy(inputs)
     for path in ignored:
-        *way, name = [int(one) if one.isdigit() else one for one in PARTS.findall(path)]
+        *way, name = [int(part) if part.isdigit() else part for part in PARTS.findall(path)]
         with contextlib.suppress(KeyError, IndexError):
             place = left
-            for one in way:
-                place = place[one]
+            for step in way:
+                place = place[step]
             place.pop(name)
     return left
 
@@ -166,9 +166,9 @@ def _without_chance(value: Any) -> Any:
     That no default was filled in, the bridge notes of a machine that was read before, and leaves out of a new one.
     """
     if isinstance(value, dict):
-        kept = {key: one for key, one in value.items() if (key, one) != ("__defaults", [])}
-        return {key: "" if key == "ciphertext" else _without_chance(one) for key, one in kept.items()}
-    return [_without_chance(one) for one in value] if isinstance(value, list) else value
+        kept = {key: item for key, item in value.items() if (key, item) != ("__defaults", [])}
+        return {key: "" if key == "ciphertext" else _without_chance(item) for key, item in kept.items()}
+    return [_without_chance(item) for item in value] if isinstance(value, list) else value
 
 
 def _state(rack: Rack) -> Path:

@@ -72,11 +72,13 @@ class Canaries:
         self.see("machines", *(json.dumps([vm.config, vm.pending], default=str) for vm in fake.vms))
         others = [fake.pools, fake.pool_info, fake.sdn, fake.sdn_running, fake._fw()]
         self.see("cluster", json.dumps(others, default=str))
-        self.see("agents", *(f"{argv} {stdin}" for one in self.inhabitants.systems.all() for argv, stdin in one.ran))
+        self.see(
+            "agents", *(f"{argv} {stdin}" for system in self.inhabitants.systems.all() for argv, stdin in system.ran)
+        )
         self.see("command lines", self.inhabitants.street.log.read_text())
-        told = [one for program in self.inhabitants.programs() for one in program.heard]
+        heard = [call for program in self.inhabitants.programs() for call in program.heard]
         # The certificate's key goes this way, and no other.
-        self.see("gateway", *(one.command if one.command.endswith("certificate") else str(one) for one in told))
+        self.see("gateway", *(call.command if call.command.endswith("certificate") else str(call) for call in heard))
 
     def _files(self) -> Iterator[Path]:
         """What the run has written: below the site's home, in its folder of temporary files, and the stack files."""

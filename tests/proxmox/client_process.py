@@ -125,7 +125,7 @@ def _sessions_below(pid: int) -> set[int]:
     """The sessions of its descendants: a plugin has a process group of its own, but the session of its engine."""
     running = _processes()
     below, found = {pid}, set()
-    while fresh := {one for one, (parent, _) in running.items() if parent in below and one not in below}:
+    while fresh := {pid for pid, (parent, _) in running.items() if parent in below and pid not in below}:
         below |= fresh
-        found |= {running[one][1] for one in fresh}
+        found |= {running[pid][1] for pid in fresh}
     return found

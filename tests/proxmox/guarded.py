@@ -36,7 +36,7 @@ def unguarded(fake: Fake, peers: str = "closed") -> list[str]:
         for vm_id, vm in machines.items():
             if vm.status != "running":
                 continue
-            near = [one for other, own in desktops.items() if other != vm_id for one in own]
+            near = [address for other, own in desktops.items() if other != vm_id for address in own]
             problems = _of_any(fake, vm)
             problems += _of_gateway(fake, vm) if _is_gateway(vm) else _of_desktop(fake, vm, near * (peers == "closed"))
             found += [f"{pool}: {vm.name} {problem}" for problem in problems]
@@ -51,11 +51,11 @@ def cut_off(fake: Fake) -> list[str]:
     found = []
     for pool, ids in fake.pools.items():
         machines = [vm for vm in fake.vms if vm.vmid in ids and not vm.template and vm.status == "running"]
-        ports = {(vm.node, one) for vm in machines if _is_gateway(vm) for one in _isolated(fake, vm)}
+        ports = {(vm.node, nic) for vm in machines if _is_gateway(vm) for nic in _isolated(fake, vm)}
         found += [
             f"{pool}: {vm.name} has no gateway"
             for vm in machines
-            if not _is_gateway(vm) and ports & {(vm.node, one) for one in _isolated(fake, vm)}
+            if not _is_gateway(vm) and ports & {(vm.node, nic) for nic in _isolated(fake, vm)}
         ]
     return found
 
@@ -64,13 +64,13 @@ def _isolated(fake: Fake, vm: Any) -> set[str]:
     """The VNets of a machine that isolate their ports, as they are in force."""
     bridges = {nic(str(value)).get("bridge", "") for key, value in vm.config.items() if key.startswith("net")}
     in_force = fake.sdn_running["vnets"]
-    return {one for one in bridges if int(in_force.get(one, {}).get("isolate-ports") or 0)}
+    return {bridge for bridge in bridges if int(in_force.get(bridge, {}).get("isolate-ports") or 0)}
 
 
 def own_addresses(fake: Fake, vm_id: int) -> tuple[str, ...]:
     """The addresses that a machine may send from by its first NIC."""
     members = _conf(fake, vm_id)["ipset"].get("ipfilter-net0", [])
-    return tuple(str(one["cidr"]).partition("/")[0] for one in members)
+    return tuple(str(member["cidr"]).partition("/")[0] for member in members)
 
 
 def _is_gateway(vm: Any) -> bool:
@@ -93,8 +93,8 @@ def _of_gateway(fake: Fake, vm: Any) -> list[str]:
     found = [
         f"lets anybody to port {port}"
         for port in ADMIN_PORTS
-        for one in own
-        if passes(firewall, "in", PUBLIC, one, port)
+        for address in own
+        if passes(firewall, "in", PUBLIC, address, port)
     ]
     return found if own else [*found, "may send from any address"]
 
@@ -103,15 +103,15 @@ def _of_desktop(fake: Fake, vm: Any, forbidden: list[str]) -> list[str]:
     own, firewall = own_addresses(fake, vm.vmid), _firewall(fake, vm.vmid)
     bound = own and str(_conf(fake, vm.vmid)["options"].get("ipfilter")) == "1"
     found = [] if bound else ["may send from any address"]
-    for one in own:
+    for address in own:
         found += [
-            f"sends to {far}" for far in (METADATA, LAN, STRANGER, *forbidden) if passes(firewall, "out", one, far)
+            f"sends to {far}" for far in (METADATA, LAN, STRANGER, *forbidden) if passes(firewall, "out", address, far)
         ]
-        found += [f"hears {far}" for far in (PUBLIC, LAN, STRANGER, *forbidden) if passes(firewall, "in", far, one)]
+        found += [f"hears {far}" for far in (PUBLIC, LAN, STRANGER, *forbidden) if passes(firewall, "in", far, address)]
     return found
 
 
 def _firewall(fake: Fake, vm_id: int) -> FirewallPlan:
-    rules = (one for one in _conf(fake, vm_id)["rules"] if int(one.get("enable", 0)))
-    plans = (RulePlan(one["type"], one["action"], "", **{name: one.get(name) for name in FIELDS}) for one in rules)
+    rules = (rule for rule in _conf(fake, vm_id)["rules"] if int(rule.get("enable", 0)))
+    plans = (RulePlan(rule["type"], rule["action"], "", **{name: rule.get(name) for name in FIELDS}) for rule in rules)
     return FirewallPlan(ipfilter=False, own={}, rules=tuple(plans))

@@ -103,8 +103,8 @@ class Record:
         if self._path is None or not self._path.exists():
             return set()
         lines = [json.loads(line) for line in self._path.read_text().splitlines()]
-        found = [one for one in lines if (one["operation"], one["digest"]) == (operation, self._digest)]
-        return {Point(**one["point"]) for one in found}
+        found = [line for line in lines if (line["operation"], line["digest"]) == (operation, self._digest)]
+        return {Point(**line["point"]) for line in found}
 
     def add(self, operation: str, point: Point) -> None:
         """Write one down at once."""

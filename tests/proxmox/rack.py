@@ -94,7 +94,7 @@ class Rack:
     def declare(self, name: str, *desktops: str, **changes: Any) -> WorkspaceStack:
         """Write a workspace's file; a desktop is NAME or NAME:TIER. Answers its stack."""
         number = sum(ord(letter) * (index + 1) for index, letter in enumerate(name)) % 250
-        wanted = [dict(zip(("name", "tier"), one.split(":"), strict=False)) for one in desktops]
+        wanted = [dict(zip(("name", "tier"), desktop.split(":"), strict=False)) for desktop in desktops]
         values = {"site": SITE, "network": f"10.80.{number}.0/24", "desktops": wanted, **changes}
         path = self.stacks / f"Pulumi.{name}.yaml"
         kept = yaml.safe_load(path.read_text()) if path.exists() else {}
@@ -149,7 +149,7 @@ class Rack:
         """Everything that the peer holds of a workspace's machines, to be compared."""
         fake = self.peer.fake
         found = self.machines(name)
-        guests = {one: fake._fw()["guests"].get(vm.vmid) for one, vm in found.items()}
+        guests = {machine: fake._fw()["guests"].get(vm.vmid) for machine, vm in found.items()}
         return json.dumps(
             [{n: [vm.vmid, vm.node, vm.status, vm.config] for n, vm in found.items()}, guests], default=str
         )

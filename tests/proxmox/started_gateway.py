@@ -28,7 +28,7 @@ from tests.proxmox.rack import SITE, Rack
 from tests.support.pve.inside import System
 
 # What a gateway is asked for, in this order, where the site's own authority signs.
-TOLD = ["apply", "csr", "certificate"]
+SETTLING = ["apply", "csr", "certificate"]
 BOOT_SECONDS = 120.0
 
 
@@ -76,8 +76,8 @@ def start(rack: Rack, vm: VmPlan) -> None:
     """Make and start the machine with what cloud-init is told."""
     if vm.owner.pool not in rack.peer.fake.pools:
         rack.root.ask("POST", "/pools", poolid=vm.owner.pool)
-    nics = {f"net{number}": f"virtio={one.mac},bridge=vmbr0" for number, one in enumerate(vm.nics)}
-    first_boot = {f"ipconfig{number}": f"ip={one.config}" for number, one in enumerate(vm.nics)}
+    nics = {f"net{number}": f"virtio={nic.mac},bridge=vmbr0" for number, nic in enumerate(vm.nics)}
+    first_boot = {f"ipconfig{number}": f"ip={nic.config}" for number, nic in enumerate(vm.nics)}
     first_boot |= {"ciuser": MANAGER, "sshkeys": quote(public_key(SITE), safe="")}
     tags = ";".join(vm.tags)
     made = {"vmid": vm.vm_id, "name": vm.owner.vm_name, "pool": vm.owner.pool, "tags": tags, "agent": "1"}

@@ -30,7 +30,7 @@ def rack(tmp_path: Path) -> Iterator[Rack]:
 
 
 def wrong(rack: Rack) -> dict[str, str]:
-    return {one.name: one.state for one in examine(rack.site, rack.client()) if one.state != "ok"}
+    return {finding.name: finding.state for finding in examine(rack.site, rack.client()) if finding.state != "ok"}
 
 
 def test_good_cluster_is_found_good_and_nothing_is_written(rack: Rack) -> None:
@@ -91,14 +91,14 @@ def test_each_fault_is_exactly_its_finding(rack: Rack, name: str) -> None:
 def test_token_that_is_not_accepted_is_one_finding(rack: Rack) -> None:
     rack.fake.apitokens.clear()
     findings = examine(rack.site, rack.client())
-    assert [(one.name, one.state) for one in findings] == [("api", "error")]
+    assert [(finding.name, finding.state) for finding in findings] == [("api", "error")]
     assert "401" in findings[0].what
 
 
 def test_cluster_that_cannot_be_reached_is_one_finding(rack: Rack) -> None:
     client = rack.client(connect=1, read=1)
     rack.fake.faults.silent_from = 1
-    assert [(one.name, one.state) for one in examine(rack.site, client)] == [("api", "error")]
+    assert [(finding.name, finding.state) for finding in examine(rack.site, client)] == [("api", "error")]
 
 
 def test_site_of_this_machine_is_refused(rack: Rack) -> None:

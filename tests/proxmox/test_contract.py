@@ -142,7 +142,7 @@ def _method(call: Call, published: schema.Schema) -> tuple[str, str] | None:
 
 def _methods(tree: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Path -> method -> what is published of it."""
-    for one in tree:
-        if "info" in one:
-            yield one["path"], one["info"]
-        yield from _methods(one.get("children") or [])
+    for node in tree:
+        if "info" in node:
+            yield node["path"], node["info"]
+        yield from _methods(node.get("children") or [])

@@ -220,7 +220,7 @@ def test_more_than_its_tier_is_taken_back(bench: Bench) -> None:
     path = bench.rack.node_path(NAME, "dev1")
     bench.rack.root.ask("PUT", f"{path}/config", cores=16, memory=65536, cpulimit=0)
     drift = bench.run("status", drift=True)["drift"]
-    assert [one["name"] for one in drift] == ["lab-desktop-dev1-machine"]
+    assert [change["name"] for change in drift] == ["lab-desktop-dev1-machine"]
     bench.run("up")
     config = bench.rack.root.ask("GET", f"{path}/config")
     assert (config["cores"], int(config["memory"]), float(config["cpulimit"])) == (2, 4096, 2.0)

@@ -20,19 +20,19 @@ from deskyard.site.resource.gateway_settings import RENEW_BEFORE
 from deskyard.site.ssh_link import SshLink
 from tests.proxmox.inhabited import private_text
 from tests.proxmox.rack import SITE
-from tests.proxmox.started_gateway import TOLD, Gateway, start
+from tests.proxmox.started_gateway import SETTLING, Gateway, start
 
 # What it is told.
 
 
 def test_a_gateway_gets_the_settings_of_the_plan_and_a_certificate_for_its_own_key(gateway: Gateway) -> None:
     outputs = gateway.tell()
-    assert gateway.commands == TOLD
+    assert gateway.commands == SETTLING
     program = gateway.inhabitants.program(gateway.vm.owner.vm_name)
     wanted, heard = gateway.plan.gateway.settings, program.settings
     assert heard is not None
-    assert (heard.hostname, [one.name for one in heard.desktops]) == (wanted.hostname, ["dev1", "dev2"])
-    assert [one.address for one in heard.desktops] == [one.address for one in gateway.plan.desktops]
+    assert (heard.hostname, [desktop.name for desktop in heard.desktops]) == (wanted.hostname, ["dev1", "dev2"])
+    assert [desktop.address for desktop in heard.desktops] == [desktop.address for desktop in gateway.plan.desktops]
     assert program.pair is not None
     leaf = x509.load_pem_x509_certificate(program.pair.chain.encode())
     authority = x509.load_pem_x509_certificate(certificate_authority.certificate_file(SITE).read_bytes())
@@ -61,7 +61,7 @@ def test_names_that_it_has_need_no_restart(gateway: Gateway) -> None:
     again = ClusterGatewaySettingsKind().update(gateway.link, "", state, gateway.inputs())
     assert again["host_key"] == first["host_key"]
     assert gateway.system.boots == 2
-    assert gateway.commands == TOLD * 2
+    assert gateway.commands == SETTLING * 2
     # It was only looked whether the names are there.
     assert [stdin for _, stdin in gateway.system.ran[ran:]] == [""]
 
@@ -69,7 +69,7 @@ def test_names_that_it_has_need_no_restart(gateway: Gateway) -> None:
 def test_a_restart_that_comes_before_its_confirmation_is_one_all_the_same(gateway: Gateway) -> None:
     gateway.system.sudden = True
     gateway.tell()
-    assert (gateway.system.boots, gateway.commands) == (2, TOLD)
+    assert (gateway.system.boots, gateway.commands) == (2, SETTLING)
 
 
 def test_one_name_that_lacks_is_enough_for_a_restart(gateway: Gateway) -> None:
@@ -130,7 +130,7 @@ def test_trust_on_first_use_would_tell_that_door_everything(gateway: Gateway, mo
     monkeypatch.setattr(SshLink, "pin", lambda *_: None)
     gateway.inhabitants.false_key = Ed25519PrivateKey.generate()
     gateway.tell()
-    assert gateway.commands == TOLD
+    assert gateway.commands == SETTLING
 
 
 def test_a_hypervisor_of_this_machine_is_not_on_the_way(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from deskyard.site.ssh_link import SshLink
 from deskyard.workspace import status as workspace_status
 from tests.proxmox.inhabited import Inhabitants
 from tests.proxmox.rack import SITE, Rack, changed, watched
-from tests.proxmox.started_gateway import TOLD
+from tests.proxmox.started_gateway import SETTLING
 
 GATEWAY = "gateway.lab"
 
@@ -24,9 +24,9 @@ def asked_inside(calls: list[Any]) -> list[str]:
     return [str(call) for call in calls if "/agent/" in call.path]
 
 
-def told(inhabitants: Inhabitants) -> list[str]:
+def asked(inhabitants: Inhabitants) -> list[str]:
     """What the gateway was asked to do."""
-    return [one for one in inhabitants.program(GATEWAY).commands() if one != "status"]
+    return [command for command in inhabitants.program(GATEWAY).commands() if command != "status"]
 
 
 def test_a_workspace_is_told_left_alone_and_told_again(
@@ -36,9 +36,11 @@ def test_a_workspace_is_told_left_alone_and_told_again(
     rack.site(ca=None, fingerprint=rack.peer.certificates.fingerprint)
     stack = rack.up("lab", "dev1")
     program, system = inhabitants.program(GATEWAY), inhabitants.systems[GATEWAY]
-    assert told(inhabitants) == TOLD
+    assert asked(inhabitants) == SETTLING
     assert pinned() == {"lab.gateway": system.public_key, "lab.dev1": inhabitants.systems["dev1.lab"].public_key}
-    kept = [one["outputs"] for one in stack.resources() if one["type"] == "deskyard:proxmox:GatewaySettings"]
+    kept = [
+        resource["outputs"] for resource in stack.resources() if resource["type"] == "deskyard:proxmox:GatewaySettings"
+    ]
     assert [outputs["host_key"] for outputs in kept] == [system.public_key]
     status = workspace_status.status("lab")
     assert (status["ready"], status["gateway"]["state"]) == (True, "running")
@@ -50,7 +52,7 @@ def test_a_workspace_is_told_left_alone_and_told_again(
 
     rack.up("lab", "dev1", "dev2")
     assert program.settings is not None
-    assert [one.name for one in program.settings.desktops] == ["dev1", "dev2"]
+    assert [desktop.name for desktop in program.settings.desktops] == ["dev1", "dev2"]
     # Told in place, and named once: nobody's session is cut off by another start.
     assert "updating lab-gateway-settings" in capfd.readouterr().err
     assert (inhabitants.systems[GATEWAY], system.boots) == (system, 2)
@@ -63,4 +65,4 @@ def test_a_workspace_is_told_left_alone_and_told_again(
     new = inhabitants.systems[GATEWAY]
     assert new is not system
     assert pinned()["lab.gateway"] == new.public_key
-    assert told(inhabitants) == TOLD
+    assert asked(inhabitants) == SETTLING

@@ -61,19 +61,19 @@ def test_a_key_reaches_its_desktop_and_nothing_of_the_cluster(
     assert (listed["in_step"], listed["keys"][0]["state"]) == (True, "in step")
 
     fake = rack.peer.fake
-    told = [one for gateway in inhabitants.programs() for one in gateway.heard]
+    heard = [call for gateway in inhabitants.programs() for call in gateway.heard]
     outside = {
         "API calls": str(fake.calls),
         "machines": str([[vm.config, vm.pending] for vm in fake.vms]),
-        "agents": str([one.ran for one in inhabitants.systems.all()]),
-        "command lines": inhabitants.street.log.read_text() + str([one.command for one in program.heard]),
-        "gateway": str(told),
+        "agents": str([system.ran for system in inhabitants.systems.all()]),
+        "command lines": inhabitants.street.log.read_text() + str([call.command for call in program.heard]),
+        "gateway": str(heard),
         "output": str(capfd.readouterr()),
         **{str(path): path.read_text(errors="replace") for path in files(rack.stacks, places().state)},
     }
     found = {place for place, text in outside.items() if any(form in text.encode() for form in needles(CANARY))}
     assert found == set()
-    assert any(CANARY in one.stdin for one in program.heard)
+    assert any(CANARY in call.stdin for call in program.heard)
 
     rack.declare("lab", "dev1", keys=kept)
     workspace.up("lab")

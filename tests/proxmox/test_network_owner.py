@@ -93,7 +93,7 @@ def test_a_network_stays_its_workspaces_whatever_its_alias_says(bench: Bench, te
     assert changed(WorkspaceStack(NAME).preview()) == []
     bench.rack.declare(NAME, *DESKTOPS, "dev3")
     bench.run("up")
-    on = {vm.config["net1" if one == "gateway" else "net0"] for one, vm in bench.rack.machines(NAME).items()}
+    on = {vm.config["net1" if machine == "gateway" else "net0"] for machine, vm in bench.rack.machines(NAME).items()}
     assert {next(part for part in nic.split(",") if part.startswith("bridge=")) for nic in on} == {f"bridge={name}"}
     assert bench.rack.peer.fake.sdn["vnets"][name]["alias"] == text
     bench.run("destroy")

@@ -33,7 +33,7 @@ def test_only_what_one_has_by_name_can_be_given_away(peer: Peer, root: Client) -
             client.put("/access/acl", data={"path": "/vms/1", "roles": "Less", "groups": GROUP}), 403, "VM.Allocate"
         )
         client.ask("PUT", "/access/acl", **given, roles="Less")
-    shown = [(one["type"], one["ugid"], one["roleid"]) for one in root.ask("GET", "/access/acl")]
+    shown = [(entry["type"], entry["ugid"], entry["roleid"]) for entry in root.ask("GET", "/access/acl")]
     assert ("group", GROUP, "Less") in shown
 
 
@@ -54,11 +54,11 @@ def test_operators_get_their_role_on_the_pool_and_lose_it_with_the_workspace(sta
     rack.declare(NAME, "dev1")
     staffed.run("up")
     path = f"/pool/{pool_of(SITE, NAME)}"
-    given = [one for one in rack.root.ask("GET", "/access/acl") if one["type"] == "group"]
-    assert [(one["path"], one["ugid"], one["roleid"]) for one in given] == [(path, GROUP, OPERATORS)]
+    given = [entry for entry in rack.root.ask("GET", "/access/acl") if entry["type"] == "group"]
+    assert [(entry["path"], entry["ugid"], entry["roleid"]) for entry in given] == [(path, GROUP, OPERATORS)]
     assert not {name for name in rack.peer.fake.roles[OPERATORS] if "GuestAgent" in name or "Cloudinit" in name}
     staffed.run("destroy")
-    assert [one for one in rack.root.ask("GET", "/access/acl") if one["type"] == "group"] == []
+    assert [entry for entry in rack.root.ask("GET", "/access/acl") if entry["type"] == "group"] == []
 
 
 def test_the_clusters_own_role_for_users_could_not_be_given(staffed: Bench) -> None:

@@ -111,12 +111,12 @@ def test_a_changed_and_a_removed_network_wait_to_be_applied(root: Client) -> Non
     root.finish("PUT", "/cluster/sdn")
     root.ask("PUT", "/cluster/sdn/vnets/dya", tag=3)
     root.ask("DELETE", "/cluster/sdn/vnets/dyb/")
-    shown = {one["vnet"]: one for one in root.ask("GET", "/cluster/sdn/vnets", pending=1)}
+    shown = {vnet["vnet"]: vnet for vnet in root.ask("GET", "/cluster/sdn/vnets", pending=1)}
     assert (shown["dya"]["state"], shown["dya"]["tag"], shown["dya"]["pending"]) == ("changed", 1, {"tag": 3})
     assert shown["dyb"]["state"] == "deleted"
-    assert [one["vnet"] for one in root.ask("GET", "/cluster/sdn/vnets", running=1)] == ["dya", "dyb"]
+    assert [vnet["vnet"] for vnet in root.ask("GET", "/cluster/sdn/vnets", running=1)] == ["dya", "dyb"]
     root.finish("PUT", "/cluster/sdn")
-    assert [one["tag"] for one in root.ask("GET", "/cluster/sdn/vnets", running=1)] == [3]
+    assert [vnet["tag"] for vnet in root.ask("GET", "/cluster/sdn/vnets", running=1)] == [3]
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_options_rules_and_sets_of_a_machines_firewall_are_kept_and_go_with_it(p
     root.ask("POST", f"{firewall}/ipset/ipfilter-net0", cidr="10.99.1.20")
     root.ask("POST", f"{firewall}/rules", type="in", action="ACCEPT", proto="tcp", dport="22", source="10.99.1.1")
     assert root.ask("GET", f"{firewall}/options")["policy_in"] == "DROP"
-    assert [one["cidr"] for one in root.ask("GET", f"{firewall}/ipset/ipfilter-net0")] == ["10.99.1.20"]
+    assert [member["cidr"] for member in root.ask("GET", f"{firewall}/ipset/ipfilter-net0")] == ["10.99.1.20"]
     assert [rule["dport"] for rule in root.ask("GET", f"{firewall}/rules")] == ["22"]
     assert peer.fake.left()["firewalls"] == {"100"}
     root.finish("DELETE", f"{NODE}/100")
@@ -328,7 +328,7 @@ def test_an_agent_answers_while_its_machine_runs_and_it_is_on(peer: Peer, root: 
     refused(root.post(f"{NODE}/101/agent/ping"), 500, "No QEMU guest agent configured")
     shown = root.ask("GET", f"{NODE}/100/agent/network-get-interfaces")["result"]
     mac = root.ask("GET", f"{NODE}/100/config")["net0"].split(",")[0].partition("=")[2].lower()
-    assert [one["ip-addresses"][0]["ip-address"] for one in shown] == ["127.0.0.1", "10.99.1.20"]
+    assert [nic["ip-addresses"][0]["ip-address"] for nic in shown] == ["127.0.0.1", "10.99.1.20"]
     assert shown[1]["hardware-address"] == mac
 
 

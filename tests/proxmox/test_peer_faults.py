@@ -19,9 +19,9 @@ def test_calls_are_counted_and_kept_without_secrets(peer: Peer, root: Client) ->
     root.ask("PUT", f"{NODE}/100/config", cipassword="hunter3", description="x")
     root.finish("POST", f"{NODE}/100/status/start")
     root.ask("POST", f"{NODE}/100/agent/file-write", file="/etc/key", content="hunter4")
-    told = " ".join(map(str, peer.fake.calls))
-    assert "hunter" not in told
-    assert "description" in told
+    said = " ".join(map(str, peer.fake.calls))
+    assert "hunter" not in said
+    assert "description" in said
     assert [(call.number, call.method, call.status) for call in peer.fake.calls.to("PUT", "/100/config")] == [
         (1, "PUT", 200)
     ]
@@ -96,7 +96,7 @@ def test_without_quorum_the_cluster_can_only_be_read(peer: Peer, root: Client) -
 def test_an_offline_node_is_named_so_and_not_reached(peer: Peer, root: Client) -> None:
     peer.fake.set_node_offline("pve2")
     refused(root.get("/nodes/pve2/qemu"), 595, "")
-    assert {one["node"]: one["status"] for one in root.ask("GET", "/nodes")} == {"pve1": "online", "pve2": "offline"}
+    assert {node["node"]: node["status"] for node in root.ask("GET", "/nodes")} == {"pve1": "online", "pve2": "offline"}
 
 
 def test_a_full_storage_takes_neither_disk_nor_image(peer: Peer, root: Client) -> None:

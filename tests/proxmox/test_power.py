@@ -13,7 +13,7 @@ from deskyard.site.files import read_site
 from deskyard.site.proxmox.life import power
 from deskyard.site.proxmox.machines import ClusterMachines
 from tests.proxmox.rack import SITE, Rack, watched
-from tests.proxmox.started_gateway import TOLD, Gateway, start
+from tests.proxmox.started_gateway import SETTLING, Gateway, start
 from tests.support.pve import Client, Peer
 from tests.support.pve.calls import Call
 
@@ -217,7 +217,7 @@ def test_a_gateway_that_is_wanted_off_is_not_waited_for(gateway: Gateway) -> Non
         gateway.tell()
     machines.want(domain, Power.RUNNING)
     gateway.tell()
-    assert gateway.commands == TOLD
+    assert gateway.commands == SETTLING
 
 
 def test_what_somebody_else_does_with_a_machine_is_seen_within_some_seconds(desk: Desk) -> None:

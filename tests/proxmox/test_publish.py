@@ -51,7 +51,7 @@ def publish(rack: Rack, image: BuiltImage, *, by: str = "me", dry_run: bool = Fa
 def assert_whole(rack: Rack, nodes: tuple[str, ...] = ("pve1", "pve2"), digest: str = DIGEST) -> None:
     """One finished template on each node, nothing half, no upload left."""
     found = templates.read(listing.resources(rack.client()), rack.cluster)
-    assert [(one.node, one.digest, one.draft, one.template) for one in found] == [
+    assert [(image.node, image.digest, image.draft, image.template) for image in found] == [
         (node, digest, False, True) for node in nodes
     ]
     assert len(rack.fake.vms) == len(nodes)
@@ -195,13 +195,13 @@ def test_two_publishers_at_once_make_one_template_a_node(
     rack.fake.faults.slow_tasks["qmconfig"] = 0.1
     failures: list[BaseException] = []
 
-    def one(by: str) -> None:
+    def publish_by(by: str) -> None:
         try:
             publish(rack, image, by=by)
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=one, args=(name,)) for name in ("one", "two")]
+    threads = [threading.Thread(target=publish_by, args=(name,)) for name in ("one", "two")]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -275,7 +275,7 @@ def test_superseded_images_go_and_the_newest_stay(
     done = publish(rack, images[2])
     assert f"pve1/{before['pve1']}" in done.removed
     found = templates.published(listing.resources(rack.client()), cluster)
-    assert {one.digest for one in found} == set(digests[1:])
+    assert {image.digest for image in found} == set(digests[1:])
 
 
 def test_image_with_linked_clones_stays(server: Peer, tmp_path: Path) -> None:

@@ -90,10 +90,10 @@ def test_a_failed_reload_is_found_by_the_examination_of_the_site(peer: Peer, roo
     rack = Rack(peer, tmp_path)
     peer.fake.faults.failing_reloads["pve2"] = 1
     root.finish("PUT", "/cluster/sdn")
-    found = {one.name: one for one in examine(rack.site, rack.client())}["network_reload"]
+    found = {finding.name: finding for finding in examine(rack.site, rack.client())}["network_reload"]
     assert (found.state, "pve2" in found.what, "pve1" in found.what) == ("error", True, False)
     root.finish("PUT", "/cluster/sdn")
-    assert {one.name: one.state for one in examine(rack.site, rack.client())}["network_reload"] == "ok"
+    assert {finding.name: finding.state for finding in examine(rack.site, rack.client())}["network_reload"] == "ok"
 
 
 def test_up_names_the_node_that_did_not_reload_and_mends_it_the_next_time(bench: Bench) -> None:
@@ -101,7 +101,7 @@ def test_up_names_the_node_that_did_not_reload_and_mends_it_the_next_time(bench:
     bench.rack.declare(NAME, *DESKTOPS)
     bench.rack.peer.fake.faults.failing_reloads["pve1"] = 1
     ends_badly(bench, "pve1", "was not reloaded", FAILED)
-    assert pool_of(SITE, NAME) in {one["alias"] for one in bench.rack.peer.fake.sdn_running["vnets"].values()}
+    assert pool_of(SITE, NAME) in {vnet["alias"] for vnet in bench.rack.peer.fake.sdn_running["vnets"].values()}
     ends_well(bench, *DESKTOPS)
 
 
@@ -110,5 +110,5 @@ def test_a_node_that_lost_the_network_later_is_drift_and_is_mended(bench: Bench)
     root, fake = bench.rack.root, bench.rack.peer.fake
     fake.faults.failing_reloads["pve2"] = 1
     root.finish("PUT", "/cluster/sdn")
-    assert [one["name"] for one in bench.run("status", drift=True)["drift"]] == [f"{NAME}-applied"]
+    assert [change["name"] for change in bench.run("status", drift=True)["drift"]] == [f"{NAME}-applied"]
     ends_well(bench, *DESKTOPS)

@@ -182,8 +182,8 @@ def test_reserved_name_is_refused(running: Any, root: Client, name: str) -> None
 def test_locked_machine_takes_no_snapshot_and_does_not_go_back(running: Any, root: Client, peer: Peer) -> None:
     root.finish("POST", SNAPSHOTS, snapname="first")
     peer.fake.snapshot_lock(100, "backup")
-    one = f"{SNAPSHOTS}/first"
-    for method, path in (("POST", SNAPSHOTS), ("POST", f"{one}/rollback"), ("DELETE", one)):
+    first = f"{SNAPSHOTS}/first"
+    for method, path in (("POST", SNAPSHOTS), ("POST", f"{first}/rollback"), ("DELETE", first)):
         given = {"snapname": "second"} if path == SNAPSHOTS else {}
         assert root.finish(method, path, **given) == "VM is locked (backup)"
 

@@ -86,8 +86,8 @@ def test_what_has_to_be_mended_ends_with_code_1_and_says_how(
 ) -> None:
     fault(cluster)
     output = inv(capsys, "site.check", SITE, "--json")
-    wrong = [one for one in output.document if one["state"] == "error"]
-    assert (output.code, [one["name"] for one in wrong]) == (1, [finding])
+    wrong = [row for row in output.document if row["state"] == "error"]
+    assert (output.code, [row["name"] for row in wrong]) == (1, [finding])
     assert wrong[0]["why"] and wrong[0]["mend"]
     for_people = inv(capsys, "site.check", SITE)
     assert for_people.code == 1
@@ -101,7 +101,9 @@ def test_what_has_to_be_mended_ends_with_code_1_and_says_how(
 def test_images_are_listed_with_drafts_told_apart(cluster: Rack, capsys: pytest.CaptureFixture[str]) -> None:
     output = inv(capsys, "site.images", SITE, "--json")
     assert output.code == 0
-    found = {(one["node"], one["image"], one["digest"], one["draft"]) for one in output.document}
+    found = {
+        (template["node"], template["image"], template["digest"], template["draft"]) for template in output.document
+    }
     assert found == {(node, image, DIGESTS[image], False) for node in cluster.peer.fake.nodes for image in DIGESTS}
     draft = cluster.peer.fake.vm(output.document[0]["vmid"])
     draft.config["tags"] = f"{draft.config['tags']};{DRAFT}"
@@ -146,7 +148,7 @@ def test_a_dry_run_says_what_the_run_does_and_changes_nothing(
     assert (done["dry_run"], done["changed"], done["made"]) == (False, True, would["made"])
     assert done["templates"].keys() == set(cluster.peer.fake.nodes)
     assert (done["image"], done["digest"]) == ("desktop", DIGEST)
-    assert {one["digest"] for one in inv(capsys, "site.images", SITE, "--json").document} >= {DIGEST}
+    assert {template["digest"] for template in inv(capsys, "site.images", SITE, "--json").document} >= {DIGEST}
 
     cluster.peer.fake.calls.clear()
     again = publish(capsys)

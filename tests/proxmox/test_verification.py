@@ -6,7 +6,7 @@ from tests.proxmox.bench import DESKTOPS, NAME, Bench
 from tests.proxmox.rack import Rack
 
 
-def told(rack: Rack) -> list[str]:
+def findings(rack: Rack) -> list[str]:
     """What is not as planned, asked with the token of the site."""
     declared = rack.plan(NAME)
     assert declared.on_cluster is not None
@@ -16,7 +16,7 @@ def told(rack: Rack) -> list[str]:
 def test_a_workspace_that_was_just_made_is_as_planned_and_each_change_by_hand_is_named(bench: Bench) -> None:
     bench.up()
     rack = bench.rack
-    assert told(rack) == []
+    assert findings(rack) == []
     path = rack.node_path(NAME, "dev1")
     plan = rack.plan(NAME).on_cluster
     assert plan is not None
@@ -26,7 +26,7 @@ def test_a_workspace_that_was_just_made_is_as_planned_and_each_change_by_hand_is
     rack.root.ask("POST", f"{path}/firewall/ipset/ipfilter-net0", cidr="192.0.2.0/24")
     rack.root.ask("PUT", f"{path}/config", net1="virtio,bridge=vmbr0")
     rack.root.put(f"{path}/firewall/options", data={"policy_out": "ACCEPT", "macfilter": "0"})
-    assert told(rack) == [
+    assert findings(rack) == [
         "cluster: dev1: option macfilter: is off",
         "cluster: dev1: option policy_out DROP: is ACCEPT",
         f"cluster: dev1: out DROP dest {rule.dest} (neighbours): is missing",
@@ -34,4 +34,4 @@ def test_a_workspace_that_was_just_made_is_as_planned_and_each_change_by_hand_is
         "cluster: dev1: NIC net1: is not in the Plan, from its next start on",
     ]
     rack.up(NAME, *DESKTOPS)
-    assert told(rack) == []
+    assert findings(rack) == []

@@ -73,7 +73,7 @@ def test_54_the_machine_of_somebody_else_would_be_taken_for_our_own(rack: Rack) 
         (test_faults.test_a_cluster_whose_firewall_is_off_is_refused, "look at the firewall's switch"),
         (test_faults.test_more_than_its_tier_is_taken_back, "look before a change"),
     ],
-    ids=lambda one: one if isinstance(one, str) else "",
+    ids=lambda case: case if isinstance(case, str) else "",
 )
 def test_a_fault_would_do_harm(
     bench: Bench, lacking: Callable[..., None], case: Callable[[Bench], None], piece: str
@@ -97,7 +97,7 @@ def test_a_fault_would_do_harm(
             ["guard of networks"],
         ),
     ],
-    ids=lambda one: "" if callable(one) else one[0],
+    ids=lambda case: "" if callable(case) else case[0],
 )
 def test_a_cluster_that_is_not_as_its_api_says_would_do_harm(
     bench: Bench, lacking: Callable[..., None], case: Callable[[Bench], None], pieces: list[str]
@@ -142,7 +142,7 @@ def test_12_neighbours_on_two_nodes_would_reach_each_other(bench: Bench, lacking
     bench.rack.declare(NAME, *DESKTOPS)
     lacking("rule about neighbours")
     bench.run("up")
-    assert any("dev1.lab sends to 10.80" in one for one in unguarded(bench.rack.peer.fake))
+    assert any("dev1.lab sends to 10.80" in flow for flow in unguarded(bench.rack.peer.fake))
 
 
 @pytest.mark.deep

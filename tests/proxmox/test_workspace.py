@@ -128,7 +128,7 @@ def test_what_is_changed_by_hand_is_reported_and_mended(bench: Bench) -> None:
     rack.root.ask("DELETE", f"{path}/firewall/rules/2")
     rack.root.ask("PUT", f"{path}/config", net1="virtio,bridge=vmbr0")
     assert rack.root.put(f"{path}/firewall/options", data={"policy_out": "ACCEPT"}).status_code == 200
-    drift = {one["name"] for one in status.status(NAME, drift=True)["drift"]}
+    drift = {change["name"] for change in status.status(NAME, drift=True)["drift"]}
     assert drift == {"lab-desktop-dev1-rules", "lab-desktop-dev1-machine", "lab-desktop-dev1-firewall"}
     rack.up(NAME, *DESKTOPS)
     assert "net1" not in rack.root.ask("GET", f"{path}/config")
@@ -178,7 +178,7 @@ def test_what_is_gone_and_no_longer_declared_is_forgotten(bench: Bench) -> None:
     bench.up()
     vm_id = removed(bench, "dev2")
     stack = bench.rack.declare(NAME, "dev1")
-    forgotten = {one["name"] for one in workspace.preview(NAME)["steps"] if one["operation"] == "forget"}
+    forgotten = {step["name"] for step in workspace.preview(NAME)["steps"] if step["operation"] == "forget"}
     assert "lab-desktop-dev2-machine" in forgotten
     assert str(vm_id) in stack.on_cluster().machines
     bench.run("up")

@@ -19,7 +19,7 @@ SOON = 10
 def row(root: Client, vmid: int = 100) -> dict[str, object]:
     """What the list shows of a machine."""
     found: dict[str, object] = next(
-        one for one in root.ask("GET", "/cluster/resources", type="vm") if one["vmid"] == vmid
+        entry for entry in root.ask("GET", "/cluster/resources", type="vm") if entry["vmid"] == vmid
     )
     return found
 
@@ -70,7 +70,7 @@ def test_a_young_template_is_found_published_at_once(peer: Peer, root: Client, t
     assert templates.published(listing.resources(client), client.cluster) == []
     root.finish("POST", f"{NODE}/20000/template")
     found = templates.published(listing.resources(client), client.cluster)
-    assert [(one.vmid, one.digest) for one in found] == [(20_000, "feed")]
+    assert [(template.vmid, template.digest) for template in found] == [(20_000, "feed")]
 
 
 def test_a_young_machine_is_seen_as_its_node_knows_it(peer: Peer, root: Client, tmp_path: Path) -> None:
@@ -99,9 +99,13 @@ def test_young_machines_count_with_their_sizes_and_are_known_by_their_tags(bench
     fake.faults.late_listings = SOON
     try:
         shown = status.status(NAME)
-        assert {one["name"]: one["state"] for one in shown["desktops"]} == dict.fromkeys(DESKTOPS, "running")
+        assert {desktop["name"]: desktop["state"] for desktop in shown["desktops"]} == dict.fromkeys(
+            DESKTOPS, "running"
+        )
         view = declaration.observe(read_site(SITE))
-        mine = {one.name: (one.pool, one.vcpus, one.memory_mib) for one in view.machines_of(SITE, NAME)}
+        mine = {
+            machine.name: (machine.pool, machine.vcpus, machine.memory_mib) for machine in view.machines_of(SITE, NAME)
+        }
         plans = bench.rack.plan(NAME).plan.machines()
         pool = pool_of(SITE, NAME)
         assert mine == {f"{name}.{NAME}": (pool, plan.vcpus, plan.memory_mib) for name, plan in plans.items()}

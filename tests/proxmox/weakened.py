@@ -31,13 +31,13 @@ def _begun_before_its_firewall(self: Machine, opts: pulumi.ResourceOptions) -> l
 
 def _all_nodes(_: Any, view: ClusterView) -> list[Any]:
     """With room on those that are away, too: they show none, which alone would keep machines from them."""
-    nodes = sorted(view.nodes, key=lambda one: one.name)
-    return [one if one.online else replace(one, vcpus=64, memory_mib=1 << 18) for one in nodes]
+    nodes = sorted(view.nodes, key=lambda node: node.name)
+    return [node if node.online else replace(node, vcpus=64, memory_mib=1 << 18) for node in nodes]
 
 
 def _without_neighbours(plan: Any, desktop: Any) -> FirewallPlan:
     whole = desktop_firewall(plan, desktop)
-    return replace(whole, rules=tuple(one for one in whole.rules if one.comment not in ("neighbours", "private")))
+    return replace(whole, rules=tuple(rule for rule in whole.rules if rule.comment not in ("neighbours", "private")))
 
 
 def _unrefreshed(self: WorkspaceStack) -> list[Change]:

@@ -193,14 +193,14 @@ class _Progress:
 
     def __call__(self, line: str) -> None:
         try:
-            told = json.loads(line)
+            message = json.loads(line)
         except ValueError:
             return
-        if not isinstance(told, dict):
+        if not isinstance(message, dict):
             return
-        if told.get("message_type") == "summary":
-            self.summary = told
-        percent = 100 * int(told.get("bytes_done") or 0) // self._source.size
+        if message.get("message_type") == "summary":
+            self.summary = message
+        percent = 100 * int(message.get("bytes_done") or 0) // self._source.size
         if percent >= self._percent + SAY_EVERY_PERCENT:
             self._percent = percent
             say(f"    {self._source.target}: {percent} % of {self._source.size >> 20} MiB")

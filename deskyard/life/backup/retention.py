@@ -27,22 +27,22 @@ def prune(target: str, counts: Sequence[int], *, really: bool = False) -> dict[s
     with turn.of(workspace, desktop, at_once=True):
         present, repository = backup.present_of(workspace, desktop)
         outdated = repository.outdated(desktop, policy) if present else []
-        doomed = plan.spared([one for one in present if one.manifest in outdated], present)
+        doomed = plan.spared([entry for entry in present if entry.manifest in outdated], present)
         left = plan.leftovers(repository.snapshots(), desktop)
         if really:
             _drop(repository, doomed, left)
     if not really and (doomed or left):
         say("    nothing was deleted: add --yes to do it")
-    kept = [one for one in present if one not in doomed]
-    rows = {"removed": [asdict(one) for one in doomed], "kept": [asdict(one) for one in kept]}
+    kept = [entry for entry in present if entry not in doomed]
+    rows = {"removed": [asdict(entry) for entry in doomed], "kept": [asdict(entry) for entry in kept]}
     return {"desktop": target, "done": really, "half": len(left), **rows}
 
 
 def _drop(repository: Repository, doomed: Sequence[Backup], left: Sequence[str]) -> None:
     repository.prepare()
     # Manifests first: what is half gone is no backup.
-    repository.forget([one.manifest for one in doomed])
-    repository.forget([*(disk.snapshot for one in doomed for disk in one.disks), *left])
+    repository.forget([entry.manifest for entry in doomed])
+    repository.forget([*(disk.snapshot for entry in doomed for disk in entry.disks), *left])
     with step("delete what nothing holds any more"):
         repository.prune()
 

@@ -4,10 +4,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
 from deskyard.errors import ConfigError
-from deskyard.model.base import load_yaml
+from deskyard.model.base import load_yaml, parse_yaml
 from deskyard.model.image import AnyImage, CustomImage, Image
 from deskyard.model.image_base import Base, DistributionBase, NamedBase
 from deskyard.plan.image.layer import layer_files
@@ -134,7 +132,7 @@ def image_variables(image: AnyImage, tree: Path) -> dict[str, Any]:
 def role_settings(role: str, tree: Path, name: str | None = None) -> dict[str, Any]:
     """The defaults of a role of ansible/roles, with what image `name` and what it starts from have otherwise."""
     folder = tree / "ansible/roles" / role
-    defaults = yaml.safe_load((folder / "defaults/main.yml").read_text()) or {}
+    defaults = parse_yaml((folder / "defaults/main.yml").read_text()) or {}
     return {**defaults, **(variables_of(lineage(tree, name), documented([folder])) if name else {})}
 
 
@@ -167,7 +165,7 @@ def role_packages(image: Image, tree: Path) -> tuple[str, ...]:
     packages: set[str] = set()
     for role in image.roles:
         defaults = tree / "ansible/roles" / role / "defaults/main.yml"
-        values = (yaml.safe_load(defaults.read_text()) or {}) if defaults.is_file() else {}
+        values = (parse_yaml(defaults.read_text()) or {}) if defaults.is_file() else {}
         packages |= packages_of(values, role, {**image.base.variables, **image.variables})
     return tuple(sorted(packages))
 

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from deskyard.errors import ConfigError
+from deskyard.model.base import parse_yaml
 from deskyard.model.image import AnyImage, Image
 from deskyard.plan.account import AGENT, MANAGER
 from deskyard.wire.routes import COMPUTER, DESKTOP, TERMINAL
@@ -38,7 +37,7 @@ def documented(folders: Iterable[Path]) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for folder in folders:
         path = folder / "meta/argument_specs.yml"
-        specs = yaml.safe_load(path.read_text()) if path.is_file() else None
+        specs = parse_yaml(path.read_text()) if path.is_file() else None
         found.update(specs["argument_specs"]["main"].get("options", {}) if specs else {})
     return found
 

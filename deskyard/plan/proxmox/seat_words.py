@@ -18,7 +18,7 @@ STATE_TAG, LINE = "deskyard-seat.", "deskyard-seat: "
 GONE, UNKNOWN = "gone", "?"
 # The end of a claim of which nobody can read the end any more.
 NEVER = 4_102_444_800.0
-STATES = frozenset({State.MAKING, State.WAITING, State.CLAIMED, GONE})
+SHOWN = frozenset({State.MAKING, State.WAITING, State.CLAIMED, GONE})
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def read(config: Mapping[str, Any], seat: str) -> Words | None:
                 found = Words(**json.loads(line.removeprefix(LINE)))
             except (ValueError, TypeError):
                 break
-            if found.state in STATES and found.seat == seat:
+            if found.state in SHOWN and found.seat == seat:
                 return found
     if f"{STATE_TAG}{State.CLAIMED}" in tags_of(config):
         return Words(seat, UNKNOWN, State.CLAIMED, 0.0, by=UNKNOWN, until=NEVER)

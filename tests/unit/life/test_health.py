@@ -20,7 +20,9 @@ from tests.unit.plan.test_health import WELL
 @pytest.fixture(autouse=True)
 def door(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """A gateway whose routes answer, and desktops that are well; `door` says what they answer."""
-    routes = {one.name: {route: {"ready": True, "detail": "ok"} for route in one.routes} for one in PLAN.desktops}
+    routes = {
+        desktop.name: {route: {"ready": True, "detail": "ok"} for route in desktop.routes} for desktop in PLAN.desktops
+    }
     door: dict[str, Any] = {"status": {"gateway_ready": True, "desktops": routes}, "days": 90, "inside": dict(WELL)}
 
     def expires(_: Any) -> datetime.datetime:

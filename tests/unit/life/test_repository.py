@@ -127,7 +127,7 @@ def test_verdict_is_kept_and_can_be_taken_back(repository: Repository, disk: Pat
     (proved,) = listed(repository)
     assert (proved.verified, proved.disks) == (5, backup.disks)
     repository.tag(plan.with_verdict(proved, None))
-    assert [one.verified for one in listed(repository)] == [None]
+    assert [backup.verified for backup in listed(repository)] == [None]
 
 
 def test_policy_of_a_desktop_leaves_other_desktops_alone(repository: Repository, disk: Path) -> None:

@@ -135,8 +135,8 @@ def test_words_of_a_machine_are_read_as_they_were_written_with_its_other_tags() 
 
 @pytest.mark.parametrize("text", ["", "mine", "deskyard-seat: {", 'deskyard-seat: {"seat": "s1"}', "deskyard-seat: []"])
 def test_edited_description_takes_no_machine_away_from_whoever_has_it(text: str) -> None:
-    said = seat_words.read({"description": text, "tags": "deskyard-seat.claimed"}, "s1")
-    assert said is not None and said.seated().state is State.CLAIMED
+    words = seat_words.read({"description": text, "tags": "deskyard-seat.claimed"}, "s1")
+    assert words is not None and words.seated().state is State.CLAIMED
     assert seat_words.read({"description": text, "tags": "deskyard-seat.waiting"}, "s1") is None
 
 

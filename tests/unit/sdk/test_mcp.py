@@ -187,7 +187,7 @@ def test_a_link_stands_in_the_environment_or_in_a_file_of_its_own(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("told", "field"),
+    ("variables", "field"),
     [
         ({}, "DESKYARD_LINK"),
         ({"DESKYARD_LINK_FILE": "/no/such"}, "DESKYARD_LINK_FILE"),
@@ -196,9 +196,9 @@ def test_a_link_stands_in_the_environment_or_in_a_file_of_its_own(tmp_path: Path
         ({"DESKYARD_LINK": "x", "DESKYARD_MCP_TOKEN": TOKEN, "DESKYARD_MCP_ASK": "act,fly"}, "DESKYARD_MCP_ASK"),
     ],
 )
-def test_what_is_missing_is_named(told: dict[str, str], field: str) -> None:
+def test_what_is_missing_is_named(variables: dict[str, str], field: str) -> None:
     with pytest.raises(DesktopError) as refused:
-        read(told, http=True)
+        read(variables, http=True)
     assert refused.value.field == field
     assert TOKEN[1:] not in str(refused.value)
 

@@ -59,8 +59,8 @@ class ClusterDisposables:
         mine = view.machines_of(self._site, self._workspace)
         seats = [seat_words.seat_at(machine, self._site, self._workspace) for machine in mine if machine.running]
         seen = self._record.seen
-        said = {seat: seen.get(seat) for seat in seats if seat is not None}
-        return {seat: words.mark() if words else {} for seat, words in said.items()}
+        shown = {seat: seen.get(seat) for seat in seats if seat is not None}
+        return {seat: words.mark() if words else {} for seat, words in shown.items()}
 
     def mark(self, seat: str, words: Mapping[str, str]) -> None:
         """Nothing: the record is with the machine."""
@@ -130,10 +130,10 @@ class ClusterDisposables:
     def _configure(self, vm: VmPlan) -> None:
         path = vm_path(vm.node, vm.vm_id)
         config = self._client.get(f"{path}/config")
-        said = seat_words.read(config, vm.owner.machine.removesuffix(SEAT_SUFFIX))
+        words = seat_words.read(config, vm.owner.machine.removesuffix(SEAT_SUFFIX))
         tags = (*tags_of(config), *vm.tags)
         options = {
-            **({"tags": ";".join(sorted({*tags}))} if said is None else seat_words.written(said, tags)),
+            **({"tags": ";".join(sorted({*tags}))} if words is None else seat_words.written(words, tags)),
             **_hardware(vm),
             **{f"net{number}": _nic(nic) for number, nic in enumerate(vm.nics)},
             **_first_boot(vm, public_key(self._site)),

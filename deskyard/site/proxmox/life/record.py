@@ -66,8 +66,8 @@ class ClusterRecord:
         """The machines at seats, by the names of these; one that is made here and is not in the cluster yet, too."""
         asked = ask_each(self.found().items(), lambda item: self._words(*item))
         self.seen = {seat: words for (seat, _), words in asked}
-        said = {seat: words for seat, words in self.seen.items() if words is not None}
-        return {seat: words.seated() for seat, words in {**self.begun, **said}.items()}
+        written = {seat: words for seat, words in self.seen.items() if words is not None}
+        return {seat: words.seated() for seat, words in {**self.begun, **written}.items()}
 
     def note(self, entry: Entry) -> bool:
         """Write what happened; False if it cannot happen any more, because somebody was faster."""
