@@ -29,6 +29,8 @@ NOT_FOR_PROGRAMS = (
 EXAMPLE = Path(__file__).parents[2] / "examples/control/task.py"
 FORMS = {"DesktopState": "Desktop", "Fleet": "FleetAnswer"}
 ARGUMENTS = {
+    "rules": [{"kind": "x", "enabled": True, "number": 1}],
+    "micros_per_hour": {"free": 1},
     "selector": {"workspace": "lab"},
     "verb": "up",
     "sent": {"conversationId": "cv_1", "operationId": "op_1", "messageId": "ms_1"},
@@ -198,6 +200,7 @@ def test_answers_have_the_fields_of_the_document(owner: httpx.Client) -> None:
         "Conversation",
         "Message",
         "Fleet",
+        "Alert",
         "Approval",
     ):
         fields = getattr(forms, name).__annotations__

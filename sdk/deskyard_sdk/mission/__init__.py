@@ -2,6 +2,7 @@
 
 from deskyard_sdk.mission.client import AsyncMissionControl
 from deskyard_sdk.mission.forms import (
+    Alert,
     Approval,
     Conversation,
     DesktopState,
@@ -16,6 +17,7 @@ from deskyard_sdk.mission.forms import (
 from deskyard_sdk.mission.sync import MissionControl
 
 __all__ = [
+    "Alert",
     "Approval",
     "AsyncMissionControl",
     "Conversation",

@@ -14,6 +14,7 @@ from deskyard_sdk.desktop import AsyncDesktop
 from deskyard_sdk.door import Transport
 from deskyard_sdk.errors import DesktopError, refusal, unreachable
 from deskyard_sdk.mission.forms import (
+    Alert,
     Approval,
     Conversation,
     DesktopState,
@@ -281,6 +282,81 @@ class AsyncMissionControl:
         except httpx.TransportError as error:
             raise unreachable("/events", error) from error
 
+    # -- what is wrong, and what it costs
+
+    async def alerts(self, open: bool | None = None, workspace: str | None = None) -> AsyncGenerator[Alert, None]:
+        """Each alert, the newest first; `open` is whether its cause is still there."""
+        async for alert in self._each("/alerts", open=open, workspace=workspace):
+            yield cast(Alert, alert)
+
+    async def acknowledge(self, alert: str) -> Alert:
+        """Say that somebody looks after an alert."""
+        return cast(Alert, await self._post(f"/alerts/{alert}/acknowledge"))
+
+    async def silence(self, alert: str, until: str) -> Alert:
+        """Tell webhooks nothing of an alert until a moment (ISO 8601)."""
+        return cast(Alert, await self._post(f"/alerts/{alert}/silence", {"until": until}))
+
+    async def alert_rules(self) -> list[dict[str, Any]]:
+        """The rules of alerts, with their numbers."""
+        return list((await self._get("/alert-rules"))["items"])
+
+    async def set_alert_rules(self, rules: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Put rules in force or out of it, and set their numbers: `kind`, `enabled`, `number` each."""
+        return list((await self._ask("PUT", "/alert-rules", json={"rules": [dict(rule) for rule in rules]}))["items"])
+
+    async def usage(self, by: str | None = None, since: str | None = None, until: str | None = None) -> dict[str, Any]:
+        """Machine time and cost by desktop and day, or added up `by` desktop, workspace or day."""
+        wanted = {name: value for name, value in (("by", by), ("since", since), ("until", until)) if value}
+        return dict(await self._get("/usage", wanted))
+
+    async def usage_csv(self, since: str | None = None, until: str | None = None) -> str:
+        """Machine time and cost by desktop and day, as CSV."""
+        wanted = {name: value for name, value in (("since", since), ("until", until)) if value}
+        return (await self._answer("GET", "/usage.csv", params=wanted)).text
+
+    async def metrics(self) -> str:
+        """Counts for Prometheus."""
+        return (await self._answer("GET", "/metrics")).text
+
+    async def prices(self) -> list[dict[str, Any]]:
+        """What tiers cost, with their history."""
+        return list((await self._get("/prices"))["items"])
+
+    async def set_prices(self, micros_per_hour: Mapping[str, int]) -> list[dict[str, Any]]:
+        """Set what tiers cost from now on, in millionths of the site's unit."""
+        prices = [{"tier": tier, "microsPerHour": price} for tier, price in micros_per_hour.items()]
+        return list((await self._ask("PUT", "/prices", json={"prices": prices}))["items"])
+
+    async def budgets(self) -> list[dict[str, Any]]:
+        """What workspaces may cost in a month, and what is spent."""
+        return list((await self._get("/budgets"))["items"])
+
+    async def set_budget(self, workspace: str, micros_per_month: int | None) -> list[dict[str, Any]]:
+        """Set what a workspace may cost in a month; None: it has no budget."""
+        wanted = {"microsPerMonth": micros_per_month}
+        return list((await self._ask("PUT", f"/budgets/{workspace}", json=wanted))["items"])
+
+    async def webhooks(self) -> list[dict[str, Any]]:
+        """Who is told of alerts."""
+        return list((await self._get("/webhooks"))["items"])
+
+    async def make_webhook(self, url: str) -> dict[str, Any]:
+        """Tell somebody of every alert from now on; the answer alone holds the secret of its signatures."""
+        return dict(await self._post("/webhooks", {"url": url}))
+
+    async def remove_webhook(self, id: str) -> None:
+        """Tell it nothing more."""
+        await self._ask("DELETE", f"/webhooks/{id}")
+
+    async def test_webhook(self, id: str) -> dict[str, Any]:
+        """Send it a message."""
+        return dict(await self._post(f"/webhooks/{id}/test"))
+
+    async def deliveries(self, webhook: str) -> list[dict[str, Any]]:
+        """What came of its last messages."""
+        return list((await self._get(f"/webhooks/{webhook}/deliveries"))["items"])
+
     # -- who may do what, and who did
 
     async def keys(self) -> list[dict[str, Any]]:
@@ -341,13 +417,17 @@ class AsyncMissionControl:
             return await self._ask("POST", path, json=body, headers=headers)
 
     async def _ask(self, method: str, path: str, below: str = API, **what: Any) -> Any:
+        answer = await self._answer(method, path, below, **what)
+        return answer.json() if answer.content else None
+
+    async def _answer(self, method: str, path: str, below: str = API, **what: Any) -> httpx.Response:
         try:
             answer = await self._client.request(method, below + path, **what)
         except httpx.TransportError as error:
             raise unreachable(path, error) from error
         if answer.status_code >= 400:
             raise refusal(answer.status_code, answer.content)
-        return answer.json() if answer.content else None
+        return answer
 
 
 def _ended_badly(operation: Operation) -> DesktopError:

@@ -111,6 +111,25 @@ class Message(TypedDict):
     problem: Trouble | None
 
 
+class Alert(TypedDict):
+    """Something that a rule found: what, about whom, by which number, and what to do next."""
+
+    id: str
+    rule: str
+    title: str
+    object: str
+    workspaceId: str | None
+    text: str
+    number: int
+    unit: str
+    nextStep: str
+    openedAt: str
+    closedAt: str | None
+    acknowledgedAt: str | None
+    acknowledgedBy: str | None
+    silencedUntil: str | None
+
+
 class Approval(TypedDict):
     """A connection that a desktop wants to make, held at its gateway until a person answers."""
 
