@@ -125,10 +125,11 @@ def test_a_backup_that_is_missing_is_told_until_there_is_one(mission: Lab, owner
     query = "insert into audit_entry values (%s, now() - make_interval(days => %s), 'x', %s, 'x', '{}', '')"
     try:
         mission.link.execute("truncate audit_entry")
-        for number, (days, action, told) in enumerate(((6, "x", False), (8, "x", True), (1, "control.backup", False))):
+        lines = ((6, "x", False), (8, "x", True), (1, "control.backup", False))
+        for number, (days, action, missing) in enumerate(lines):
             mission.link.execute(query, [number, days, action])
             look(worker)
-            assert ("backup.missing mission-control" in opened(owner)) == told
+            assert ("backup.missing mission-control" in opened(owner)) == missing
     finally:
         mission.link.execute("truncate audit_entry")
 
