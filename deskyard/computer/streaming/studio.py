@@ -214,8 +214,8 @@ class Studio:
         except Gone as error:
             self._finish(c, stream, str(error))
         except REFUSED:
-            c.x.invalid()  # a window changed while it was looked at: its events follow
-            stream.dirty = False
+            c.x.invalid()  # a window changed while it was looked at: it is looked at again
+            stream.dirty = True
 
     def _take(self, c: XConnection, stream: Stream) -> None:
         stream.dirty = False
