@@ -5,15 +5,14 @@ machine that runs. `protection` is set here as well, just before the first start
 holds nothing.
 """
 
-import re
 import uuid
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from deskyard.plan.power import Power
 from deskyard.plan.proxmox.power_tag import power_of
 from deskyard.plan.proxmox.view import tags_of
 from deskyard.site.proxmox.client import Client
+from deskyard.site.proxmox.kinds.disk_size import disk_size_gib
 from deskyard.site.proxmox.kinds.inputs import PowerInputs
 from deskyard.site.proxmox.life.power import MachinePower
 from deskyard.site.proxmox.machine import node_of, vm_path
@@ -23,8 +22,6 @@ from deskyard.site.resource.kind import Kind
 from deskyard.site.resource.values import Values
 
 RESIZE_SECONDS = 600.0
-SIZE = re.compile(r"(?:^|,)size=(\d+)([KMGT]?)(?:,|$)")
-BYTES = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 
 
 class PowerKind(Kind[PowerInputs]):
@@ -89,12 +86,6 @@ class PowerKind(Kind[PowerInputs]):
         if power_of(tags_of(config)) is Power.RUNNING and power.let_run():
             power.set_clock(CANCELLATION.pause)
         return {"running": True, "guarded": True}
-
-
-def disk_size_gib(config: Mapping[str, Any], disk: str) -> int:
-    """The size of a machine's disk, whole GiB; 0 if it has no such disk."""
-    found = SIZE.search(str(config.get(disk, "")))
-    return int(found[1]) * BYTES[found[2]] // BYTES["G"] if found else 0
 
 
 def stop(client: Client, node: str, vm_id: int) -> None:

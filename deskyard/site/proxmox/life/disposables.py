@@ -24,7 +24,7 @@ from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.site.management_key import public_key
 from deskyard.site.proxmox import listing
 from deskyard.site.proxmox.client import Client
-from deskyard.site.proxmox.kinds.power import disk_size_gib
+from deskyard.site.proxmox.kinds.disk_size import disk_size_gib
 from deskyard.site.proxmox.life.power import MachinePower
 from deskyard.site.proxmox.life.record import ClusterRecord
 from deskyard.site.proxmox.machine import CPU, DISK, OS_TYPE, vm_path

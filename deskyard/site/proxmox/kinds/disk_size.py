@@ -1,0 +1,14 @@
+"""Reads how large a disk is from the configuration of a machine on a cluster."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+SIZE = re.compile(r"(?:^|,)size=(\d+)([KMGT]?)(?:,|$)")
+BYTES = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
+
+
+def disk_size_gib(config: Mapping[str, Any], disk: str) -> int:
+    """The size of a machine's disk, whole GiB; 0 if it has no such disk."""
+    found = SIZE.search(str(config.get(disk, "")))
+    return int(found[1]) * BYTES[found[2]] // BYTES["G"] if found else 0
