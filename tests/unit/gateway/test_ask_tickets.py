@@ -3,6 +3,8 @@
 import asyncio
 import json
 import struct
+import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -133,9 +135,15 @@ def test_tickets_and_answers_outlive_the_process(book: Book, clock: Clock, tmp_p
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> Layout:
+def layout() -> Iterator[Layout]:
+    # A socket's path may have 107 bytes: the folder of a test with a long name has more.
+    with tempfile.TemporaryDirectory(prefix="deskyard-ask.") as folder:
+        yield _layout(Path(folder))
+
+
+def _layout(folder: Path) -> Layout:
     """A gateway's places, without a router: what is held here is never to be released."""
-    layout = Layout(root=tmp_path, hold_seconds=0.2)
+    layout = Layout(root=folder, hold_seconds=0.2)
     layout.hold_socket.parent.mkdir(parents=True)
     settings = parsed("locked")
     layout.settings_file.parent.mkdir(parents=True)
