@@ -57,9 +57,8 @@ def _mission_control(timings: Timings) -> tuple[dict[str, Any] | None, dict[str,
             raise HostError("Mission Control", "demo", reason, "run it as root: ./inv control.up")
         control = Control()
         state = control.status()
-        if not state["ready"]:
-            site = declaration.read(demo.NAME).plan.site
-            state = control.up(site, timings=timings)
-        return {**state, "link": control.first_link()}, None
+        if state["ready"]:
+            return {**state, "link": control.first_link()}, None
+        return control.up(declaration.read(demo.NAME).plan.site, timings=timings), None
     except DeskyardError as error:
         return None, error.as_dict()

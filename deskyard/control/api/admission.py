@@ -118,13 +118,15 @@ async def accepted(request: Request, response: Response, link: Link, id: str) ->
     return rows.operation(found)
 
 
-async def awaited(request: Request, response: Response, link: Link, id: str) -> None:
-    """With `Prefer: wait=SECONDS`: let the operation end, or the time, before the answer."""
+async def awaited(request: Request, response: Response, link: Link, id: str) -> bool:
+    """With `Prefer: wait=SECONDS`: let the operation end, or the time, before the answer; whether that was asked."""
     asked = WAIT.match(request.headers.get("prefer", "").replace(" ", ""))
-    if asked is not None:
-        seconds = min(int(asked[1]), MOST_WAITING_SECONDS)
-        response.headers["Preference-Applied"] = f"wait={seconds}"
-        await ended(request, link, id, seconds)
+    if asked is None:
+        return False
+    seconds = min(int(asked[1]), MOST_WAITING_SECONDS)
+    response.headers["Preference-Applied"] = f"wait={seconds}"
+    await ended(request, link, id, seconds)
+    return True
 
 
 @dataclass(frozen=True)

@@ -51,9 +51,10 @@ async def listing(
 @router.get("/{id}")
 async def look(request: Request, response: Response, link: Connection, who: Reader, id: str) -> Operation:
     """Show an operation; whoever asked for a link sees it here, once. `Prefer: wait=30` waits for its end."""
-    await _require(link, who, id)
-    await awaited(request, response, link, id)
-    found = rows.operation(await _require(link, who, id))
+    record = await _require(link, who, id)
+    if await awaited(request, response, link, id):
+        record = await _require(link, who, id)
+    found = rows.operation(record)
     query = "delete from operation_secret where operation_id = %s and actor = %s and expires_at > now() returning value"
     secret = await rows.row(link, query, [id, who.actor])
     return found if secret is None else found.model_copy(update={"result": secret["value"]})

@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import psycopg
-from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from deskyard.access import egress
-from deskyard.control.store.connection import Link, attend
+from deskyard.control.store.connection import Link, attend, connect
 from deskyard.declaration import declaration
 from deskyard.errors import DeskyardError
 
@@ -71,7 +70,7 @@ class Follower:
     def _follow(self, name: str) -> None:
         try:
             if self._wanted(name):
-                with psycopg.connect(self._url, autocommit=True, row_factory=dict_row) as link:
+                with connect(self._url) as link:
                     for ticket in self._tickets(name):
                         write(link, name, ticket)
         except (DeskyardError, psycopg.Error) as error:

@@ -299,11 +299,11 @@ class AsyncMissionControl:
 
     async def alert_rules(self) -> list[dict[str, Any]]:
         """The rules of alerts, with their numbers."""
-        return list((await self._get("/alert-rules"))["items"])
+        return await self._items("GET", "/alert-rules")
 
     async def set_alert_rules(self, rules: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Put rules in force or out of it, and set their numbers: `kind`, `enabled`, `number` each."""
-        return list((await self._ask("PUT", "/alert-rules", json={"rules": [dict(rule) for rule in rules]}))["items"])
+        return await self._items("PUT", "/alert-rules", json={"rules": [dict(rule) for rule in rules]})
 
     async def usage(self, by: str | None = None, since: str | None = None, until: str | None = None) -> dict[str, Any]:
         """Machine time and cost by desktop and day, or added up `by` desktop, workspace or day."""
@@ -321,25 +321,25 @@ class AsyncMissionControl:
 
     async def prices(self) -> list[dict[str, Any]]:
         """What tiers cost, with their history."""
-        return list((await self._get("/prices"))["items"])
+        return await self._items("GET", "/prices")
 
     async def set_prices(self, micros_per_hour: Mapping[str, int]) -> list[dict[str, Any]]:
         """Set what tiers cost from now on, in millionths of the site's unit."""
         prices = [{"tier": tier, "microsPerHour": price} for tier, price in micros_per_hour.items()]
-        return list((await self._ask("PUT", "/prices", json={"prices": prices}))["items"])
+        return await self._items("PUT", "/prices", json={"prices": prices})
 
     async def budgets(self) -> list[dict[str, Any]]:
         """What workspaces may cost in a month, and what is spent."""
-        return list((await self._get("/budgets"))["items"])
+        return await self._items("GET", "/budgets")
 
     async def set_budget(self, workspace: str, micros_per_month: int | None) -> list[dict[str, Any]]:
         """Set what a workspace may cost in a month; None: it has no budget."""
         wanted = {"microsPerMonth": micros_per_month}
-        return list((await self._ask("PUT", f"/budgets/{workspace}", json=wanted))["items"])
+        return await self._items("PUT", f"/budgets/{workspace}", json=wanted)
 
     async def webhooks(self) -> list[dict[str, Any]]:
         """Who is told of alerts."""
-        return list((await self._get("/webhooks"))["items"])
+        return await self._items("GET", "/webhooks")
 
     async def make_webhook(self, url: str) -> dict[str, Any]:
         """Tell somebody of every alert from now on; the answer alone holds the secret of its signatures."""
@@ -355,13 +355,13 @@ class AsyncMissionControl:
 
     async def deliveries(self, webhook: str) -> list[dict[str, Any]]:
         """What came of its last messages."""
-        return list((await self._get(f"/webhooks/{webhook}/deliveries"))["items"])
+        return await self._items("GET", f"/webhooks/{webhook}/deliveries")
 
     # -- who may do what, and who did
 
     async def keys(self) -> list[dict[str, Any]]:
         """The API keys, without their secrets."""
-        return list((await self._get("/keys"))["items"])
+        return await self._items("GET", "/keys")
 
     async def revoke_key(self, id: str) -> None:
         """Let a key open nothing any more."""
@@ -369,11 +369,11 @@ class AsyncMissionControl:
 
     async def people(self) -> list[dict[str, Any]]:
         """Who may sign in."""
-        return list((await self._get("/people"))["items"])
+        return await self._items("GET", "/people")
 
     async def sessions(self) -> list[dict[str, Any]]:
         """Who is signed in."""
-        return list((await self._get("/sessions"))["items"])
+        return await self._items("GET", "/sessions")
 
     async def end_session(self, id: str) -> None:
         """Sign somebody out."""
@@ -399,6 +399,10 @@ class AsyncMissionControl:
             if not part.get("nextCursor"):
                 return
             wanted["after"] = part["nextCursor"]
+
+    async def _items(self, method: str, path: str, **what: Any) -> list[dict[str, Any]]:
+        """What a list answers that is never cut into parts."""
+        return list((await self._ask(method, path, **what))["items"])
 
     async def _get(self, path: str, params: Mapping[str, Any] | None = None, **more: Any) -> Any:
         return await self._ask("GET", path, params=params, **more)

@@ -31,7 +31,7 @@ class PlayedControl:
         if self.refusal:
             raise self.refusal
         self.ups.append(site)
-        return {"ready": True, "url": "https://mission.localhost:9443"}
+        return {"ready": True, "url": "https://mission.localhost:9443", "link": self.link}
 
     def first_link(self) -> str | None:
         """The first person's link."""
