@@ -55,6 +55,16 @@ class Loop:
         self._loop.close()
 
 
+def opened(opening: Coroutine[Any, Any, T]) -> tuple[Loop, T]:
+    """A loop of its own, and what is opened there; no thread is left where that fails."""
+    loop = Loop()
+    try:
+        return loop, loop.run(opening)
+    except BaseException:
+        loop.stop()
+        raise
+
+
 async def _first(items: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
     try:
         yield await anext(items)
@@ -215,12 +225,7 @@ class Desktop:
     @classmethod
     def connect(cls, url: str, ca: str | None = None, session: str | Path | None = None) -> "Desktop":
         """Open a desktop, as `AsyncDesktop.connect` does."""
-        loop = Loop()
-        try:
-            return cls(loop, loop.run(AsyncDesktop.connect(url, ca, session)))
-        except BaseException:
-            loop.stop()
-            raise
+        return cls(*opened(AsyncDesktop.connect(url, ca, session)))
 
     def __enter__(self) -> "Desktop":
         return self

@@ -13,6 +13,7 @@ from psycopg.types.json import Jsonb
 
 from deskyard.access import egress
 from deskyard.control.store.connection import Link, attend, connect
+from deskyard.control.store.upsert import upsert
 from deskyard.declaration import declaration
 from deskyard.errors import DeskyardError
 
@@ -92,10 +93,7 @@ def write(link: Link, workspace: str, ticket: Mapping[str, Any]) -> None:
         **{"verdict": answer.get("verdict"), "decided_by": answer.get("actor"), "reason": answer.get("reason", "")},
         **{"decided_at": answer.get("time"), "ends_at": answer.get("until")},
     }
-    names = list(values)
-    query = f"""insert into approval ({", ".join(names)}) values ({", ".join(["%s"] * len(names))})
-        on conflict (id) do update set ({", ".join(names)}) = row({", ".join(f"excluded.{name}" for name in names)})
-        returning (xmax = 0) as is_new"""
+    query = f"{upsert('approval', list(values))} returning (xmax = 0) as is_new"
     with link.transaction():
         row = link.execute(query.encode(), list(values.values())).fetchone()
         if row is not None and row["is_new"]:

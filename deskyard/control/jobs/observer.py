@@ -10,6 +10,7 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from deskyard.control.store.connection import Link, attend, connect
+from deskyard.control.store.upsert import upsert
 from deskyard.control.watch.usage import FOLLOWED
 from deskyard.declaration import declaration
 from deskyard.declaration.declaration import Declared
@@ -221,12 +222,9 @@ def _size(name: str, tier: Tier) -> dict[str, Any]:
 
 def _upsert(link: Link, table: str, values: dict[str, Any]) -> None:
     """Insert a row, or change it where it differs: what stays the same is no event."""
-    names = list(values)
-    places = ", ".join(["%s"] * len(names))
-    new = ", ".join(f"excluded.{name}" for name in names)
-    old = ", ".join(f"{table}.{name}" for name in names)
-    query = f"""insert into {table} ({", ".join(names)}) values ({places})
-        on conflict (id) do update set ({", ".join(names)}) = row({new}) where ({old}) is distinct from ({new})"""
+    new = ", ".join(f"excluded.{name}" for name in values)
+    old = ", ".join(f"{table}.{name}" for name in values)
+    query = f"{upsert(table, list(values))} where ({old}) is distinct from ({new})"
     link.execute(query.encode(), list(values.values()))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from deskyard_sdk.mission.client import AsyncMissionControl
-from deskyard_sdk.sync import Desktop, Loop, waits, yields
+from deskyard_sdk.sync import Desktop, Loop, opened, waits, yields
 
 
 class MissionControl:
@@ -15,12 +15,7 @@ class MissionControl:
     @classmethod
     def connect(cls, url: str, key: str, ca: str | None = None) -> "MissionControl":
         """Open it, as `AsyncMissionControl.connect` does."""
-        loop = Loop()
-        try:
-            return cls(loop, loop.run(AsyncMissionControl.connect(url, key, ca)))
-        except BaseException:
-            loop.stop()
-            raise
+        return cls(*opened(AsyncMissionControl.connect(url, key, ca)))
 
     def __enter__(self) -> "MissionControl":
         return self
