@@ -28,6 +28,7 @@ from deskyard.gateway.machine.system import Answer, Machine, System
 from deskyard.gateway.session import line
 from deskyard.gateway.view.websocket import PING, frame
 from deskyard.wire import gateway_settings
+from deskyard.wire.egress_rules import EgressRules
 from tests.gateway.authority import Authority
 from tests.gateway.desktops import FakeDesktops
 
@@ -218,7 +219,7 @@ class Gateway:
             "workspace_prefix": 8,
             "egress": "open",
             "denied_networks": ["10.0.0.0/8", "169.254.0.0/16"],
-            "egress_rules": {"allow": [], "forwards": [], "forward_networks": [], "exceptions": [], "rates": {}},
+            "egress_rules": asdict(EgressRules((), (), (), (), {})),
             "acme": None,
             "desktops": [
                 {"name": name, "mac": f"52:54:00:00:01:{n:02x}", "address": address, "routes": self.ports}
