@@ -39,6 +39,7 @@ from deskyard.site import certificate_authority
 from deskyard.site.files import read_site
 
 UP_SECONDS = 90.0
+DOWN_SECONDS = 90.0  # more than its supervisor takes at worst, which ends the processes first and the database last
 LINK_SECONDS = 30 * 60
 RENEW_BEFORE = timedelta(days=30)
 SUPERVISOR = "supervisor"
@@ -73,13 +74,13 @@ class Control:
             self._certify(settings)
         with step("processes", timings):
             settings.save(self.folder)
-            self._background().stop()
+            self.down()
             self._background().start(
                 [sys.executable, "-m", "deskyard.control.process.supervisor", str(self.folder.root)], cwd=tree()
             )
             if not Deadline(UP_SECONDS).wait_for(lambda: not self._runs() or self._ready(), 0.1) or not self._runs():
                 tail = self._background().log_tail()
-                self._background().stop()
+                self.down()
                 raise HostError("control", str(self.folder.root), f"did not come up:\n{tail}", "see its logs folder")
         return {**self.status(), "link": self.first_link()}
 
@@ -93,6 +94,8 @@ class Control:
     def down(self) -> None:
         """End its processes; what they know stays."""
         self._background().stop()
+        # Where its supervisor was killed, the database is still ending.
+        Cluster(self.folder).end_orphan()
 
     def status(self) -> dict[str, Any]:
         """Whether it runs, where it is reached, and each of its processes."""
@@ -195,7 +198,7 @@ class Control:
         return found[0]
 
     def _background(self) -> Background:
-        return Background(SUPERVISOR, self.folder.root)
+        return Background(SUPERVISOR, self.folder.root, end_seconds=DOWN_SECONDS)
 
     def _runs(self) -> bool:
         return self._background().pid() is not None

@@ -24,6 +24,7 @@ class Background:
     folder: Path
     # A forwarder's processes, one per connection, end with it; a daemon's (running machines) do not.
     whole_group: bool = False
+    end_seconds: float = END_SECONDS  # how long it may take to end in order, before it is killed
 
     @property
     def pid_file(self) -> Path:
@@ -76,7 +77,7 @@ class Background:
             for sign in (signal.SIGTERM, signal.SIGKILL):
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(pid, sign) if self.whole_group else os.kill(pid, sign)
-                if self._gone_within(END_SECONDS):
+                if self._gone_within(self.end_seconds):
                     break
         self.pid_file.unlink(missing_ok=True)
 

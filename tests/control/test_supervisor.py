@@ -149,3 +149,13 @@ def test_it_goes_down_whole_and_comes_up_with_what_it_knew(site: Site) -> None:
         site.control.key("test", ["read"], None, 1)
     assert site.control.upgrade()["ready"]
     assert site.get("/api/me", Authorization=f"Bearer {made['key']}")[0].status == 200
+
+
+def test_nothing_of_it_runs_once_it_is_down_although_its_supervisor_was_killed(site: Site) -> None:
+    database = site.processes()["database"]
+    supervisor = json.loads((site.control.folder.root / "supervisor.pid").read_text())["pid"]
+    os.kill(supervisor, signal.SIGKILL)
+    site.control.down()
+    assert start_time(database) is None
+    assert not (site.control.folder.cluster / "postmaster.pid").exists()
+    assert site.control.upgrade()["ready"]

@@ -25,6 +25,8 @@ ALLOWED = (
     "git.example.org:9876",
     "rebinding.example.org",
 )
+# What a person is asked about there.
+ASKED = ("pay.example.org",)
 
 
 @pytest.fixture(scope="session")
@@ -38,7 +40,7 @@ def workspaces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, R
     folder.mkdir(exist_ok=True)
     declared = [
         Declared("e2e-a", "10.91.1.0/24", 18443, ("desk",), folder),
-        Declared("e2e-b", "10.91.2.0/24", 18444, ("desk",), folder, egress_allow=ALLOWED),
+        Declared("e2e-b", "10.91.2.0/24", 18444, ("desk",), folder, egress_allow=ALLOWED, egress_ask=ASKED),
     ]
     try:
         bring_up(declared)

@@ -1,23 +1,35 @@
-"""A locked workspace, seen from inside its desktop: the names on its list, and nothing else of the outside."""
+"""A locked workspace, seen from inside its desktop: the names on its lists, and nothing else of the outside."""
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from tests.support import probe
 from tests.support.outside import BODY, Outside
 from tests.support.site_host import SiteHost
-from tests.support.workspaces import Running
+from tests.support.workspaces import Running, start_inv
 
 pytestmark = pytest.mark.vm
 VERIFY_SECONDS = 900
 LATER = "later.example.org"
 REBINDING = "rebinding.example.org"
+PAY = "pay.example.org"
+# A connection is held for 90 seconds; the next try finds the answer that came after them.
+TRIES = 5
 CERTIFICATE = "/tmp/outside.pem"
 NAMES = {
     name: SiteHost.internet_address
-    for name in ("docs.example.org", "one.pages.example.org", "git.example.org", LATER, "docs.example.org.evil.test")
+    for name in (
+        "docs.example.org",
+        "one.pages.example.org",
+        "git.example.org",
+        PAY,
+        LATER,
+        "docs.example.org.evil.test",
+    )
 }
 
 
@@ -101,6 +113,45 @@ def test_a_refusal_is_told_and_what_it_suggests_allows_the_name(locked: Running)
         locked.inv("egress.forbid", locked.name, LATER)
     # The desktop's own resolver may remember the name for a while; the router does not.
     assert fetch(locked, f"https://{LATER}/", at_the_gateway(locked, LATER)).split() == ["000", "exit", "35"]
+
+
+def test_a_name_that_is_asked_about_is_held_until_a_person_allows_it(locked: Running) -> None:
+    url = f"https://{PAY}/"
+    script = f"for n in $(seq {TRIES}); do curl -sf -m 120 --cacert {CERTIFICATE} {url} && exit; done; exit 1"
+    with ThreadPoolExecutor(1) as pool:
+        client = pool.submit(locked.ssh, "desk", script, check=False)
+        ticket = waiting(locked)
+        assert (ticket["desktop"], ticket["name"], ticket["port"]) == ("desk", PAY, 443)
+        # Root in the desktop has no way to answer for the person.
+        posted = f"sudo curl -s -m 20 -o /dev/null -w '%{{http_code}}' -d for=1h http://ask.deskyard/{PAY}"
+        locked.ssh("desk", posted, check=False)
+        assert waiting(locked)["id"] == ticket["id"]
+        locked.inv("egress.decide", locked.name, ticket["id"], "--for", "15m")
+        done = client.result()
+    assert (done.returncode, done.stdout) == (0, f"{BODY} {PAY}")
+
+
+def test_what_a_person_refused_is_refused_and_its_page_says_so(locked: Running) -> None:
+    fetch(locked, f"https://{PAY}/")  # allowed by the test before, or a ticket by now
+    ticket = tickets(locked)[-1]
+    locked.inv("egress.decide", locked.name, ticket["id"], "--refuse", "--reason", "not this shop")
+    assert fetch(locked, f"https://{PAY}/").split() == ["000", "exit", "35"]
+    assert "not this shop" in fetch(locked, f"http://ask.deskyard/{PAY}")
+    chain = json.loads(locked.inv("access.audit", locked.name, "--json").stdout)
+    mine = [entry["result"] for entry in chain if entry.get("ticket") == ticket["id"]]
+    assert mine[0] == "raised" and mine[-1] == "refused"
+
+
+def waiting(locked: Running) -> dict[str, Any]:
+    """The ticket that waits for a person, as soon as there is one."""
+    with start_inv(locked, "egress.ask", locked.name, "--follow", "--json") as following:
+        assert following.stdout is not None
+        return next(found for found in map(json.loads, following.stdout) if found["state"] == "waiting")
+
+
+def tickets(locked: Running) -> list[dict[str, Any]]:
+    """All tickets, the oldest first."""
+    return [json.loads(line) for line in locked.inv("egress.ask", locked.name, "--json").stdout.splitlines()]
 
 
 def test_a_locked_workspace_holds(locked: Running, ours: Running) -> None:

@@ -33,6 +33,7 @@ class Declared:
     desktops: tuple[str, ...]
     folder: Path
     egress_allow: tuple[str, ...] | None = None  # the list of a locked workspace; none: egress is open
+    egress_ask: tuple[str, ...] = ()  # names of a locked workspace that a person is asked about
     image: str | None = None  # that of its desktops; none: the usual one
 
     def write(self) -> None:
@@ -44,7 +45,8 @@ class Declared:
 
     def values(self) -> dict[str, Any]:
         """The keys of the declaration."""
-        locked = {} if self.egress_allow is None else {"egress": "locked", "egress_allow": list(self.egress_allow)}
+        lists = {"egress_allow": list(self.egress_allow or ()), "egress_ask": list(self.egress_ask)}
+        locked = {} if self.egress_allow is None else {"egress": "locked", **lists}
         return {
             "network": self.network,
             "gateway_port": self.gateway_port,

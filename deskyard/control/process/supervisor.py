@@ -3,7 +3,6 @@
 With systemd it is one unit; without, `control.up` starts it. Whatever ends it, its processes end, too.
 """
 
-import contextlib
 import json
 import logging
 import os
@@ -27,6 +26,7 @@ from deskyard.control.process.settings import Settings, kept
 from deskyard.control.store import cluster, migration
 from deskyard.control.store.cluster import OWNER, RECORDER, WEB, WORKER, Cluster
 from deskyard.errors import HostError
+from deskyard.host.deadline import Deadline
 from deskyard.host.places import tree
 
 LOOK_SECONDS = 0.2
@@ -75,15 +75,14 @@ class Piece:
                 )
             self.started = now
 
-    def end(self) -> None:
-        """End it, if need be by force."""
-        if self.process is None:
-            return
-        for sign in (signal.SIGTERM, signal.SIGKILL):
-            if self.process.poll() is None:
-                self.process.send_signal(sign)
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    self.process.wait(END_SECONDS)
+    def end(self, sign: signal.Signals) -> None:
+        """Tell it to end."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(sign)
+
+    def has_ended(self) -> bool:
+        """Whether it does not run."""
+        return self.process is None or self.process.poll() is not None
 
 
 @dataclass
@@ -113,8 +112,7 @@ class Supervisor:
                 self._note(pieces, postmaster.pid)
                 self.ended.wait(LOOK_SECONDS)
         finally:
-            for piece in reversed(pieces):
-                piece.end()
+            _end(pieces)
             cluster.stop(postmaster)
             self.folder.web_socket.unlink(missing_ok=True)
 
@@ -184,6 +182,15 @@ class Supervisor:
             draft = path.with_suffix(".new")
             draft.write_text(text)
             draft.replace(path)
+
+
+def _end(pieces: Sequence[Piece]) -> None:
+    """End all at once, if need be by force."""
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        for piece in pieces:
+            piece.end(sign)
+        if Deadline(END_SECONDS).wait_for(lambda: all(piece.has_ended() for piece in pieces), 0.05):
+            return
 
 
 def main() -> None:

@@ -68,7 +68,7 @@ class Cluster:
 
     def start(self) -> "subprocess.Popen[bytes]":
         """Start the postmaster as a child, and wait until it answers; raises `HostError`."""
-        self._end_orphan()
+        self.end_orphan()
         # Its sockets have to stand where others find them; the folder is root's.
         os.chown(self.folder.sockets, ids(self.folder.accounts.database)[0], -1)
         log = (self.folder.logs / "postgres.log").open("ab")
@@ -104,8 +104,8 @@ class Cluster:
         except psycopg.Error:
             return False
 
-    def _end_orphan(self) -> None:
-        """End a postmaster of this folder whose parent was killed."""
+    def end_orphan(self) -> None:
+        """End a postmaster of this folder whose parent was killed, and wait until it is gone."""
         try:
             number = int((self.folder.cluster / "postmaster.pid").read_text().split()[0])
             own = str(self.folder.cluster).encode() in Path(f"/proc/{number}/cmdline").read_bytes().split(b"\0")
