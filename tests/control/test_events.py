@@ -1,5 +1,6 @@
 """What happens is heard to every watcher, in order, and not lost over a cut, a restart or a late commit."""
 
+import asyncio
 import json
 import signal
 from collections.abc import Iterator
@@ -8,10 +9,16 @@ from typing import Any
 
 import httpx
 import psycopg
+import pytest
+from psycopg.rows import dict_row
+from pydantic import BaseModel
 
+from deskyard.control.api import feed
 from deskyard.control.store.cluster import OWNER
 from tests.control.lab import EVERYTHING, Lab
 from tests.control.test_operations import want
+
+MOST_BEATS = 4  # of 15 seconds
 
 
 @contextmanager
@@ -26,14 +33,18 @@ def watching(mission: Lab, key: str, path: str = "/api/events", last: str | None
 
 
 def events(lines: Iterator[str]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """What is told; heartbeats alone are no life: they would keep the client's own bound from ever being over."""
     fields: dict[str, str] = {}
+    beats = 0
     for line in lines:
+        beats = beats + 1 if line.startswith(":") else beats
+        assert beats <= MOST_BEATS, f"nothing was told in {beats} heartbeats"
         if line and not line.startswith(":"):
             name, _, value = line.partition(": ")
             fields[name] = value
         elif fields:
             yield fields["id"], fields["event"], json.loads(fields["data"])
-            fields = {}
+            fields, beats = {}, 0
 
 
 def until_done(stream: Iterator[Any], operation: str) -> list[tuple[str, str, dict[str, Any]]]:
@@ -84,6 +95,39 @@ def test_an_event_of_a_transaction_that_ends_late_is_not_left_out(mission: Lab) 
         mission.link.execute(update, ["lab.early"])
         late.commit()
         assert {data["id"] for _, _, data in (next(stream), next(stream))} == {"lab.early", "lab.late"}
+
+
+def test_what_was_written_in_part_is_told_and_listed_and_silences_nothing(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "first")
+    with watching(mission, mission.key("read")) as stream:
+        mission.link.execute(
+            "insert into operation (id, kind, workspace_id, desktop_id, actor, state, problem)"
+            """ values ('op_x', 'desktop.start', 'lab', 'lab.first', 'x', 'failed', '{"reason": "no room"}')"""
+        )
+        heard = until_done(stream, want(owner, "lab.first"))
+    (told,) = [data for _, kind, data in heard if kind == "operation" and data["id"] == "op_x"]
+    assert told["problem"] == {"field": "", "value": "", "reason": "no room", "remedy": ""}
+    assert [o["problem"] for o in owner.get("/api/operations").json()["items"] if o["id"] == "op_x"] == [
+        told["problem"]
+    ]
+
+
+def test_what_cannot_be_told_is_left_out_and_the_rest_is_told(mission: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    mission.declare("good")
+    mission.declare("bad")
+    query, form = feed.FORMS["workspace"]
+    assert form is not None
+
+    def picky(record: dict[str, Any]) -> BaseModel:
+        return form({**record, "state": None} if record["id"] == "bad" else record)
+
+    monkeypatch.setitem(feed.FORMS, "workspace", (query, picky))
+
+    async def told() -> dict[str, str]:
+        async with await psycopg.AsyncConnection.connect(mission.url(OWNER), row_factory=dict_row) as link:
+            return await feed.data(link, "workspace", ["good", "bad"])
+
+    assert set(asyncio.run(told())) == {"good"}
 
 
 def test_a_watcher_hears_only_of_what_its_key_may_see(mission: Lab, owner: httpx.Client) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from deskyard.control.api import rows
 from deskyard.control.api.caller import Caller, Link, Row
@@ -112,6 +112,9 @@ class Feed:
                             pass
             except psycopg.Error as error:
                 log.warning("no events from the database, which is asked again: %s", error)
+            except Exception:
+                # Nobody waits for this task: were it over, every watcher would hear nothing for ever.
+                log.exception("events are read again")
             await asyncio.sleep(AGAIN_SECONDS)
 
     async def _newest(self) -> Cursor:
@@ -217,51 +220,51 @@ async def _after(link: Link, place: Cursor) -> list[Row]:
 async def _as_news(link: Link, found: Iterable[Row]) -> list[News]:
     """The events with what they tell of, as it is now; of several of the same subject the last is enough."""
     last = {(event["kind"], event["subject"]): event for event in found}
-    data = {}
+    texts = {}
     for kind in {kind for kind, _ in last}:
         subjects = [subject for other, subject in last if other == kind]
-        data.update({(kind, subject): text for subject, text in (await _data(link, kind, subjects)).items()})
+        texts.update({(kind, subject): text for subject, text in (await data(link, kind, subjects)).items()})
     return [
         News(_place(event), event["kind"], event["workspace_id"], event["desktop_id"], event["subject"], text)
         for place, event in sorted(last.items(), key=lambda item: _place(item[1]))
-        if (text := data.get(place)) is not None
+        if (text := texts.get(place)) is not None
     ]
 
 
-async def _data(link: Link, kind: str, subjects: list[str]) -> dict[str, str]:
-    if kind == "desktop":
-        found = await rows.rows(link, f"{rows.DESKTOP} where d.id = any(%s)", [subjects])
-        there = [record for record in found if record["gone_at"] is None]
-        gone = {
-            record["id"]: json.dumps({"id": record["id"], "gone": True})
-            for record in found
-            if record["gone_at"] is not None
-        }
-        return gone | {record.id: _json(record) for record in await rows.desktops(link, there)}
-    if kind == "operation":
-        found = await rows.rows(link, f"{rows.OPERATION} where o.id = any(%s)", [subjects])
-        return {record["id"]: _json(rows.operation(record)) for record in found}
-    if kind == "workspace":
-        found = await rows.rows(link, f"{rows.WORKSPACE} where w.id = any(%s)", [subjects])
-        gone = {
-            record["id"]: json.dumps({"id": record["id"], "gone": True})
-            for record in found
-            if record["gone_at"] is not None
-        }
-        return {record["id"]: _json(rows.workspace(record)) for record in found} | gone
-    if kind == "approval":
-        found = await rows.rows(link, f"{rows.APPROVAL} where a.id = any(%s)", [subjects])
-        return {record["id"]: _json(rows.approval(record)) for record in found}
-    if kind == "alert":
-        found = await rows.rows(link, "select * from alert where id = any(%s)", [subjects])
-        return {record["id"]: _json(alert(record)) for record in found}
-    if kind == "message":
-        found = await rows.rows(link, "select * from message where id = any(%s)", [subjects])
-        return {record["id"]: _json(rows.message(record)) for record in found}
-    numbers: list[Any] = [subject.rpartition("/") for subject in subjects]
-    query = "select * from operation_log where (operation_id, number) in (select * from unnest(%s::text[], %s::int[]))"
-    found = await rows.rows(link, query, [[part[0] for part in numbers], [int(part[2]) for part in numbers]])
-    return {f"{record['operation_id']}/{record['number']}": _json(rows.log_line(record)) for record in found}
+async def data(link: Link, kind: str, subjects: list[str]) -> dict[str, str]:
+    """What is told of subjects of a kind, as JSON, as it is now; what is not there, or cannot be told, is left out."""
+    if kind == "operation.log":
+        numbers: list[Any] = [subject.rpartition("/") for subject in subjects]
+        query = (
+            "select * from operation_log where (operation_id, number) in (select * from unnest(%s::text[], %s::int[]))"
+        )
+        found = await rows.rows(link, query, [[part[0] for part in numbers], [int(part[2]) for part in numbers]])
+        return {f"{record['operation_id']}/{record['number']}": _json(rows.log_line(record)) for record in found}
+    query, form = FORMS[kind]
+    found = await rows.rows(link, query, [subjects])
+    gone = [record["id"] for record in found if record.get("gone_at") is not None]
+    told = {id: json.dumps({"id": id, "gone": True}) for id in gone}
+    there = [record for record in found if record["id"] not in told]
+    if form is None:
+        return told | {record.id: _json(record) for record in await rows.desktops(link, there)}
+    for record in there:
+        try:
+            told[record["id"]] = _json(form(record))
+        except ValidationError as error:
+            # The others are told; a list with it says what is wrong.
+            log.error("%s %s cannot be told: %s", kind, record["id"], error)
+    return told
+
+
+# How the subjects of a kind are read; desktops are read together, as each may have an operation.
+FORMS: dict[str, tuple[str, Callable[[Row], BaseModel] | None]] = {
+    "desktop": (f"{rows.DESKTOP} where d.id = any(%s)", None),
+    "operation": (f"{rows.OPERATION} where o.id = any(%s)", rows.operation),
+    "workspace": (f"{rows.WORKSPACE} where w.id = any(%s)", rows.workspace),
+    "approval": (f"{rows.APPROVAL} where a.id = any(%s)", rows.approval),
+    "alert": ("select * from alert where id = any(%s)", alert),
+    "message": ("select * from message where id = any(%s)", rows.message),
+}
 
 
 def _json(form: BaseModel) -> str:

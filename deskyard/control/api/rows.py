@@ -133,8 +133,8 @@ def log_line(found: Row) -> LogLine:
 
 
 def trouble(found: Any) -> Trouble | None:
-    """An error that was written down."""
-    return Trouble(**found) if found else None
+    """An error that was written down; what was left out of it is empty, so that the rest can be read."""
+    return Trouble(**{name: found.get(name) or "" for name in Trouble.model_fields}) if found else None
 
 
 def conditions(parts: Iterable[tuple[str, Any]]) -> tuple[str, list[Any]]:
