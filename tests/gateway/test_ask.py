@@ -4,9 +4,11 @@ Witnesses: curl and its TLS from a desktop's namespace, HAProxy, dnsmasq and nft
 """
 
 import socket
+import stat
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -79,6 +81,11 @@ def tried(lab: EgressLab, name: str, kind: str = "hello", seconds: float = 8.0) 
     if "outside " in answer["text"]:
         return "outside"
     return "alert" if answer["text"].startswith("\x15\x03") else str(answer["outcome"])
+
+
+def mode(path: Path) -> int:
+    """Who may use a file; none may before it is there."""
+    return stat.S_IMODE(path.stat().st_mode) if path.exists() else 0
 
 
 def held(lab: EgressLab, name: str, kind: str = "hello") -> dict[str, Any]:
@@ -221,7 +228,8 @@ def test_what_was_answered_outlives_the_process_and_a_gateway_without_it_refuses
     place(lab).hold_socket.unlink()
     lab.processes.remove(process)
     lab.start_program("ask")
-    wait_for("what holds connections", place(lab).hold_socket.exists)
+    # The router may connect once the socket has its mode, the last step before it serves.
+    wait_for("what holds connections", lambda: mode(place(lab).hold_socket) == 0o660)
     assert tried(lab, "kept.asked.test") == "outside"
 
 
