@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from deskyard.access import gateway_program
@@ -64,10 +65,26 @@ def rotate_keys(name: str, *, at_once: bool = False) -> Any:
     )
 
 
-def audit(name: str, *, since: int = 0, last: int | None = None) -> Any:
-    """Read what was decided at the door of a workspace, oldest first."""
+@dataclass(frozen=True)
+class Chosen:
+    """Which lines of a gateway's audit: decisions or actions, about which desktop and session."""
+
+    actions: bool = False
+    desktop: str = ""
+    session: str = ""
+
+    def arguments(self) -> list[str]:
+        """The choice as the gateway's program takes it."""
+        named = {"--desktop": self.desktop, "--session": self.session}
+        return [*(["--actions"] if self.actions else []), *(f"{name}={text}" for name, text in named.items() if text)]
+
+
+def audit(name: str, *, since: int = 0, last: int | None = None, chosen: Chosen | None = None) -> Any:
+    """Read what was decided at the door of a workspace, or what programs did behind it, oldest first."""
     wanted = ["--since", str(since), *(["--last", str(last)] if last is not None else [])]
-    return gateway_program.ask(gateway_program.require(name), ["audit", *wanted])
+    return gateway_program.ask(
+        gateway_program.require(name), ["audit", *wanted, *(chosen.arguments() if chosen else [])]
+    )
 
 
 def verify_audit(name: str, noted: str | None = None) -> Any:
@@ -77,11 +94,12 @@ def verify_audit(name: str, noted: str | None = None) -> Any:
     )
 
 
-def follow_audit(name: str, since: int, pause: float = FOLLOW_SECONDS) -> Iterator[Any]:
+def follow_audit(name: str, since: int, pause: float = FOLLOW_SECONDS, chosen: Chosen | None = None) -> Iterator[Any]:
     """Events after number `since`, as they come, for ever."""
     link = gateway_program.require(name)
+    asked = chosen.arguments() if chosen else []
     while True:
-        for event in gateway_program.ask(link, ["audit", "--since", str(since), "--last", str(FOLLOW_AT_ONCE)]):
+        for event in gateway_program.ask(link, ["audit", "--since", str(since), "--last", str(FOLLOW_AT_ONCE), *asked]):
             since = event["seq"]
             yield event
         time.sleep(pause)

@@ -6,10 +6,12 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from deskyard.computer.claims import Claims
 from deskyard.computer.problem import Problem, answer
 
 
@@ -36,6 +38,7 @@ def create(parts: Sequence[Part]) -> Starlette:
     return Starlette(
         routes=[Route("/healthz", _healthz), *(route for part in parts for route in part.routes())],
         exception_handlers={Problem: answer},
+        middleware=[Middleware(Claims)],
         lifespan=lifespan,
     )
 

@@ -109,16 +109,18 @@ def _audit(options: argparse.Namespace, layout: Layout) -> Any:
     from deskyard.gateway.session import audit, audit_check
 
     if not options.verify:
-        return audit.events(layout.audit_file, options.since, options.last)
-    noted = None
+        path = layout.actions_file if options.actions else layout.audit_file
+        about = {name: value for name in ("desktop", "session") if (value := getattr(options, name))}
+        return audit.events(path, options.since, options.last, about)
+    noted = {}
     if options.known:
         number, _, digest = options.known.partition(":")
         if not number.isdigit() or len(digest) != 64:
             raise GatewayError("--known", options.known, "is no line", "write NUMBER:HASH as `audit` printed them")
-        noted = (int(number), digest)
+        noted = {int(number): digest}
     # A file that is just being turned over looks like a gap, once.
-    first = audit_check.verify(layout.audit_file, noted)
-    return first if first["ok"] else audit_check.verify(layout.audit_file, noted)
+    first = audit_check.verify_both(layout.audit_file, layout.actions_file, noted)
+    return first if first["ok"] else audit_check.verify_both(layout.audit_file, layout.actions_file, noted)
 
 
 def _status(options: argparse.Namespace, layout: Layout) -> Any:
@@ -175,6 +177,9 @@ def _parser() -> argparse.ArgumentParser:
     audit.add_argument("--known", help="NUMBER:HASH of a line that was collected before: it must still be there")
     audit.add_argument("--since", type=int, default=0, help="only events after this number")
     audit.add_argument("--last", type=int, help="only so many, the newest")
+    audit.add_argument("--actions", action="store_true", help="what programs did on desktops, instead of decisions")
+    audit.add_argument("--desktop", help="only what is about this desktop")
+    audit.add_argument("--session", help="only what is about the session with this id")
     cli.add_commands(add)
     status = add("status", _status, "say what works, with a real handshake to each route of each desktop")
     status.add_argument("--timeout", type=float, default=5, help="seconds to wait for each route (default: 5)")

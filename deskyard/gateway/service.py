@@ -18,6 +18,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from deskyard.errors import GatewayError
+from deskyard.gateway.actions import ledger
 from deskyard.gateway.config import render
 from deskyard.gateway.machine import systemd
 from deskyard.gateway.machine.layout import Layout
@@ -41,9 +42,10 @@ def create(layout: Layout) -> Starlette:
     """The application; reads the settings in force once: `apply` restarts the service when they change."""
     settings = parse(layout.settings_file.read_text())
     audit, keys = Audit(layout.audit_file), signing.Ring(layout.signing_keys)
+    store = Store(layout.database)
     sessions = Sessions(
         settings,
-        Store(layout.database),
+        store,
         Proxy(layout.master_socket, layout.revoked_file, render.servers(settings, layout)),
         audit,
         keys,
@@ -66,6 +68,7 @@ def create(layout: Layout) -> Starlette:
     app.state.sessions = sessions
     app.state.keys = keys
     app.state.refusals = Refusals(audit.note)
+    app.state.actions = ledger.Ledger(ledger.chain(layout), audit, store.actor)
     return app
 
 
@@ -76,14 +79,19 @@ async def _lifespan(app: Starlette, layout: Layout) -> AsyncIterator[None]:
     streams = await StreamLine(sessions, layout.view_user).serve(layout.streams_socket)
     await sessions.revoke_removed_desktops()
     refusals = await listen(app.state.refusals, layout.refusals_port)
-    sweeper = asyncio.create_task(_sweep(sessions, app.state.refusals))
+    actions: ledger.Ledger = app.state.actions
+    heard = await ledger.listen(actions, layout.actions_port)
+    tasks = [asyncio.create_task(_sweep(sessions, app.state.refusals)), asyncio.create_task(actions.run())]
     systemd.notify("READY=1")
     try:
         yield
     finally:
-        sweeper.cancel()
+        for task in tasks:
+            task.cancel()
         refusals.close()
+        heard.close()
         app.state.refusals.flush()
+        actions.close()
         line.close()
         streams.close()
 

@@ -113,6 +113,9 @@ def rotate_keys(_: Context, workspace: str, at_once: bool = False, json: bool = 
         "workspace": "name of the workspace",
         "verify": "check that no line was changed, deleted or put in since it was written",
         "known": "with --verify: NUMBER:HASH of a line that was collected before",
+        "actions": "what programs did on desktops, instead of what was decided",
+        "desktop": "only what is about this desktop",
+        "session": "only what is about the session with this id",
         "since": "only events after this number",
         "last": "only so many, the newest (default: 100)",
         "follow": "go on with what happens, until interrupted",
@@ -127,33 +130,51 @@ def audit(
     since: int = 0,
     last: int = 100,
     follow: bool = False,
+    actions: bool = False,
+    desktop: str = "",
+    session: str = "",
     json: bool = False,
 ) -> None:
-    """Show what was decided at the door: grants, redemptions, refusals, drivers, revocations."""
+    """Show what was decided at the door: grants, redemptions, refusals, drivers, revocations.
+
+    With --actions, what programs did on desktops: what the gateway saw, and after it what the desktop claims.
+    """
     from deskyard.access import access
 
     if verify or known:
         checked = access.verify_audit(workspace, known or None)
         text = [f"{problem['file']} line {problem['line']}: {problem['problem']}" for problem in checked["problems"]]
         whole = f"whole: lines {checked['first']} to {checked['last']}, the last has the hash {checked['hash']}"
+        if found := checked.get("actions"):
+            whole += f"\nwhole: actions {found['first']} to {found['last']}, the last has the hash {found['hash']}"
         show(checked, as_json=json, text="\n".join(text) or whole)
         if not checked["ok"]:
             raise Exit(code=1)
         return
-    found = access.audit(workspace, since=since, last=last)
+    chosen = access.Chosen(actions, desktop, session)
+    found = access.audit(workspace, since=since, last=last, chosen=chosen)
     if not follow:
         show(found, as_json=json, text="\n".join(map(_event_line, found)) or "no events")
         return
     start = found[-1]["seq"] if found else since
-    for event in chain(found, access.follow_audit(workspace, start)):
+    for event in chain(found, access.follow_audit(workspace, start, chosen=chosen)):
         print(dumps(event) if json else _event_line(event), flush=True)
 
 
 def _event_line(event: dict[str, Any]) -> str:
     """Write an event as a person reads it."""
-    skipped = ("seq", "time", "event", "prev", "hash")
+    skipped = ("seq", "time", "event", "prev", "hash", "claimed")
     facts = "  ".join(f"{name}={_word(value)}" for name, value in event.items() if name not in skipped and value)
-    return f"{event['seq']}  {event['time']}  {event['event']}  {facts}"
+    return f"{event['seq']}  {event['time']}  {event['event']}  {facts}{_claims(event.get('claimed'))}"
+
+
+def _claims(claimed: Any) -> str:
+    """What a desktop says that it did, on lines of their own: nobody but the desktop knows."""
+    if not isinstance(claimed, dict):
+        return f"\n    claimed: {claimed}" if claimed else ""
+    actions = [" ".join(f"{name}={_word(value)}" for name, value in action.items()) for action in claimed["actions"]]
+    rest = " ".join(f"{name}={value}" for name, value in claimed.items() if name != "actions")
+    return "".join(f"\n    claimed: {text}" for text in [*actions, rest] if text)
 
 
 def _word(value: object) -> str:

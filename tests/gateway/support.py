@@ -179,6 +179,7 @@ class Gateway:
             service_port=service,
             view_port=view,
             refusals_port=view + 1,
+            actions_port=door + 1,
             trusts_system=False,
             false_tickets_per_minute=self.false_tickets_per_minute,
             **{"door_sockets": most_sockets(), **self.changes},

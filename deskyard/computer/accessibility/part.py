@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import hashlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
@@ -17,6 +16,7 @@ from deskyard.computer.accessibility.bus import Bus, Late, Reference, Refused, r
 from deskyard.computer.accessibility.readiness import Readiness
 from deskyard.computer.accessibility.search import Search, Sought, Window
 from deskyard.computer.caller import caller
+from deskyard.computer.claims import digest
 from deskyard.computer.display.events import READY
 from deskyard.computer.display.part import Display
 from deskyard.computer.display.spaces import window_id
@@ -179,7 +179,7 @@ class Accessibility:
         seconds = fields.integer("within_ms", 1, MOST_WITHIN_MS, 10_000) / 1000
         note = {"kind": f"accessibility.{kind}", "session": who.session, "scope": ACT, "node": at.id}
         if isinstance(text := fields.peek("text"), str):
-            note["text_sha256"] = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+            note["text_sha256"] = digest(text)
         self._display.drive.check()
         event = self._display.log.last
         try:

@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from deskyard.computer.caller import caller
+from deskyard.computer.claims import claim, digest
 from deskyard.computer.display.acting.drive import Drive
 from deskyard.computer.display.clipboard import MOST_PICTURE, MOST_TEXT, PICTURE, TEXT
 from deskyard.computer.display.watcher import Watcher
@@ -60,6 +61,7 @@ class ClipboardRoutes:
             await asyncio.to_thread(_must_be_png, png)
             self._drive.check()
             await asyncio.wrap_future(watcher.call(lambda c: watcher.clipboard.put_picture(c, png)))
+            claim({"kind": "clipboard.picture", "scope": ACT})
             return JSONResponse({"ok": True})
         fields = await body(request)
         text = fields.text("text", most=MOST_TEXT // 4)
@@ -68,6 +70,7 @@ class ClipboardRoutes:
             raise wrong("text", None, "has half of a surrogate pair", "send whole characters")
         self._drive.check()
         await asyncio.wrap_future(watcher.call(lambda c: watcher.clipboard.put(c, text)))
+        claim({"kind": "clipboard.text", "scope": ACT, "text_sha256": digest(text)})
         return JSONResponse({"ok": True})
 
 

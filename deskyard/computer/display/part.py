@@ -18,9 +18,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from deskyard.computer.caller import Caller, caller
+from deskyard.computer.claims import Claiming, Sink
 from deskyard.computer.display import windows
 from deskyard.computer.display.acting.actions import Tools, read
-from deskyard.computer.display.acting.batch import Outcome, Runner, Sink, Stderr
+from deskyard.computer.display.acting.batch import Outcome, Runner, Stderr
 from deskyard.computer.display.acting.drive import Drive
 from deskyard.computer.display.acting.hands import Hands
 from deskyard.computer.display.clipboard_routes import ClipboardRoutes
@@ -64,7 +65,7 @@ class Display:
         self._desk = Line(display)
         hands = Hands(display, self.drive)
         spaces = Spaces(lambda: hands.line.get().size(), self._window_of(hands.line), self._shots)
-        self.sink = sink or Stderr()
+        self.sink = Claiming(sink or Stderr())
         self._runner = Runner(Tools(hands, spaces, self._paste, self._await_event), self.eyes, self.sink)
         self._seeing = ThreadPoolExecutor(2, "eyes")
         self._watcher: Watcher | None = None
@@ -209,9 +210,11 @@ class Display:
         return await asyncio.to_thread(described_window)
 
     async def _window(self, request: Request) -> Response:
-        caller(request).require(ACT)
+        who = caller(request)
+        who.require(ACT)
         window = window_id(request.path_params["id"], "id")
         action = request.path_params["action"]
+        note = {"kind": f"window.{action}", "session": who.session, "scope": ACT, "window": window}
         if action not in windows.ACTIONS:
             raise wrong("action", action, "is not known", f"use one of: {', '.join(windows.ACTIONS)}")
         fields = await body(request)
@@ -223,6 +226,7 @@ class Display:
 
         event = self.log.last
         await asyncio.to_thread(act)
+        self.sink.note(note)
         return JSONResponse({"ok": True, "event": event})
 
     def _listening(self) -> Watcher:

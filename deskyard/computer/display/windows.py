@@ -32,6 +32,11 @@ def title(c: XConnection, window: int) -> str:
     return c.text(window, "_NET_WM_NAME") or c.text(window, "WM_NAME")
 
 
+def names(c: XConnection, window: int) -> list[str]:
+    """What the program calls the window, and which class of windows it says that it is of; the same if it says one."""
+    return c.text(window, "WM_CLASS").split("\0")[:2]
+
+
 def geometry(c: XConnection, window: int) -> Rectangle | None:
     """Where the window's content is on the screen; None if there is no such window."""
     try:
@@ -56,7 +61,7 @@ def described(c: XConnection, window: int) -> dict[str, Any] | None:
     where = geometry(c, window)
     if where is None:
         return None
-    names = c.text(window, "WM_CLASS").split("\0")
+    called = names(c, window)
     states = [c.name(atom).removeprefix("_NET_WM_STATE_").lower() for atom in c.numbers(window, "_NET_WM_STATE")]
     kinds = [
         c.name(atom).removeprefix("_NET_WM_WINDOW_TYPE_").lower() for atom in c.numbers(window, "_NET_WM_WINDOW_TYPE")
@@ -64,8 +69,8 @@ def described(c: XConnection, window: int) -> dict[str, Any] | None:
     return {
         "id": window,
         "pid": next(iter(c.numbers(window, "_NET_WM_PID")), None),
-        "class": names[1] if len(names) > 1 else names[0],
-        "instance": names[0],
+        "class": called[-1],
+        "instance": called[0],
         "title": title(c, window),
         "geometry": where.as_list(),
         "frame": c.numbers(window, "_NET_FRAME_EXTENTS") or [0, 0, 0, 0],

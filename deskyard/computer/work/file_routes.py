@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from deskyard.computer.caller import caller
+from deskyard.computer.claims import claim, digest
 from deskyard.computer.fields import Fields, body, query, wrong
 from deskyard.computer.streams import ALIVE, ALIVE_SECONDS, event, or_silence, sent
 from deskyard.computer.work import files
@@ -78,6 +79,7 @@ class FileRoutes:
         parents, overwrite = fields.flag("parents", True), fields.flag("overwrite", True)
         fields.done()
         entry = await files.write(path, request.stream(), mode, parents, overwrite)
+        _claim("write", path)
         return JSONResponse(entry.described())
 
     async def make_directory(self, request: Request) -> Response:
@@ -86,6 +88,7 @@ class FileRoutes:
         path, parents = resolve(self._home, fields.text("path")), fields.flag("parents", True)
         fields.done()
         entry = await asyncio.to_thread(files.make_directory, path, parents)
+        _claim("directory", path)
         return JSONResponse(entry.described(), HTTPStatus.CREATED)
 
     async def move(self, request: Request) -> Response:
@@ -96,6 +99,8 @@ class FileRoutes:
         overwrite = fields.flag("overwrite", False)
         fields.done()
         entry = await asyncio.to_thread(files.move, source, destination, overwrite)
+        _claim("move", source)
+        _claim("moved", destination)
         return JSONResponse(entry.described())
 
     async def remove(self, request: Request) -> Response:
@@ -104,6 +109,7 @@ class FileRoutes:
         path, recursive = resolve(self._home, fields.text("path")), fields.flag("recursive", False)
         fields.done()
         await asyncio.to_thread(files.remove, path, recursive)
+        _claim("remove", path)
         return Response(status_code=HTTPStatus.NO_CONTENT)
 
     async def watch(self, request: Request) -> Response:
@@ -142,6 +148,10 @@ def _query(request: Request) -> Fields:
 async def _asked(request: Request) -> Fields:
     caller(request).require(FILES)
     return await body(request)
+
+
+def _claim(kind: str, path: Path) -> None:
+    claim({"kind": f"files.{kind}", "scope": FILES, "path_sha256": digest(str(path))})
 
 
 def _mode(fields: Fields) -> int | None:

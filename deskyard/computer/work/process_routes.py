@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from deskyard.computer.caller import caller
+from deskyard.computer.claims import claim, digest
 from deskyard.computer.fields import Fields, body, query, wrong
 from deskyard.computer.problem import Problem
 from deskyard.computer.streams import ALIVE, ALIVE_SECONDS, event, last_id, or_silence, sent
@@ -139,6 +140,8 @@ class ProcessRoutes:
         if tag is not None and not isinstance(tag, str):
             raise wrong("tag", tag, "must be text")
         cwd = resolve(self._home, fields.text("cwd", "~"), "cwd")
+        # Claimed as it is asked: a command that does not start is told by the answer's status.
+        claim({"kind": "process", "scope": SHELL_SCOPE, "command_sha256": digest("\0".join(argv))})
         return Order(argv, cwd, fields.names("environment"), stdin, terminal, tag)
 
     async def _finished(self, process: Process, given: str | None, seconds: float) -> bool:

@@ -8,8 +8,10 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from deskyard.gateway.actions.line import HASHED_BYTES, MOST_LINE
 from deskyard.gateway.config import tracking
 from deskyard.gateway.machine.layout import Layout
+from deskyard.wire import actions
 from deskyard.wire.egress_list import NAME, WEB_PORTS
 from deskyard.wire.egress_rules import ASK_PAGE, exact, suffixes
 from deskyard.wire.gateway_settings import Settings
@@ -100,6 +102,8 @@ def haproxy(settings: Settings, layout: Layout, kids: Sequence[str], bundle: Pat
         routes=tuple(ROUTES.values()),
         people=[route for route in ROUTES.values() if not route.for_programs],
         programs=[route for route in ROUTES.values() if route.for_programs],
+        action_line=MOST_LINE,
+        hashed_bytes=HASHED_BYTES,
     )
 
 
@@ -135,6 +139,8 @@ def backends(settings: Settings, layout: Layout, sessions: Mapping[tuple[str, st
         routes=ROUTES,
         addresses=servers(settings, layout),
         most=layout.streams_per_desktop,
+        claims=actions.HEADER,
+        most_claims=actions.MOST_HEADER,
     )
 
 

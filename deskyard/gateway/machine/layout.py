@@ -21,6 +21,7 @@ class Layout:
     service_port: int = 8700
     view_port: int = 8702  # where HAProxy finds the filter of VNC connections
     refusals_port: int = 8703  # where HAProxy tells the session service what it answered
+    actions_port: int = 8705  # the same, of what programs do on desktops
     acme_port: int = 8704  # where certbot answers on loopback while it asks for a certificate
     challenge_port: int = 80  # where an ACME server looks for that answer
     door_sockets: int = 12_000  # at once; two open files each, HAProxy's unit allows 40,000
@@ -116,6 +117,11 @@ class Layout:
     def audit_file(self) -> Path:
         """The audit: a JSON line per decision."""
         return self.root / "var/log/deskyard/audit.jsonl"
+
+    @property
+    def actions_file(self) -> Path:
+        """What programs did on desktops: a JSON line each, in a chain of its own that the audit holds the end of."""
+        return self.audit_file.with_name("actions.jsonl")
 
     @property
     def proxy_run(self) -> Path:

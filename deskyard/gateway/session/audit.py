@@ -5,13 +5,14 @@ file. `audit.head` says which lines there must be: the first that is kept, and t
 number and hash of the last line it took can tell later that nothing before it was changed, head file or not.
 """
 
+import contextlib
 import errno
 import hashlib
 import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +25,10 @@ START = "0" * 64
 FULL_BYTES = 8 * 1024 * 1024
 KEEP_FILES = 24
 # What ends or refuses something happens even if it cannot be written down; what opens something does not.
-ENDING = ("certificate", "expire", "recover", "refuse", "revoke")
+# What was done by a program on a desktop has happened before the log tells of it.
+ENDING = ("action", "actions", "certificate", "counted", "expire", "recover", "refuse", "revoke")
+
+Event = tuple[str, Mapping[str, object]]  # what happened, and its facts
 
 
 @dataclass(frozen=True)
@@ -49,42 +53,56 @@ class Audit:
         self._missed = 0  # lines that could not be written, of what happened all the same
         self._recover()
 
+    @property
+    def last(self) -> tuple[int, str]:
+        """Number and hash of the last line; 0 where there is none."""
+        return self._head.last, self._head.hash
+
     def note(self, event: str, **facts: object) -> None:
         """Write down what happened; raises `GatewayError` if that cannot be and the event opens something."""
+        self.note_all([(event, facts)])
+
+    def note_all(self, events: Sequence[Event]) -> None:
+        """Write down several events with a single wait for the disk; all of them are written, or none."""
         try:
             if self._missed:
-                self._write("recover", {"result": "missed", "reason": f"{self._missed} lines could not be written"})
+                reason = f"{self._missed} lines could not be written"
+                self._write([("recover", {"result": "missed", "reason": reason})])
                 self._missed = 0
-            self._write(event, facts)
+            self._write(events)
         except OSError as error:
-            print(f"audit cannot be written: {error}: {event} {facts}", file=sys.stderr, flush=True)
-            if event in ENDING:
-                self._missed += 1
+            for event, facts in events:
+                print(f"audit cannot be written: {error}: {event} {facts}", file=sys.stderr, flush=True)
+            if all(event in ENDING for event, _ in events):
+                self._missed += len(events)
             elif error.errno in room.FULL:
                 raise room.full(self._path.parent) from error
             else:
                 remedy = "see `journalctl -k` in the gateway"
                 raise Unwritable("audit", str(self._path), f"cannot be written: {error.strerror}", remedy) from error
 
-    def _write(self, event: str, facts: dict[str, object]) -> None:
+    def _write(self, events: Sequence[Event]) -> None:
         if self._path.exists() and self._path.stat().st_size >= self._full_bytes:
             self._turn_over()
         moment = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
-        number = self._head.last + 1
-        line = json.dumps({"seq": number, "time": moment, "event": event, **facts, "prev": self._head.hash}).encode()
-        head = Head(self._head.first, self._head.before, number, digest(line))
+        head, data = self._head, bytearray()
+        for event, facts in events:
+            number = head.last + 1
+            line = json.dumps({"seq": number, "time": moment, "event": event, **facts, "prev": head.hash}).encode()
+            head = Head(head.first, head.before, number, digest(line))
+            data += line + b"\n"
         # The head's room comes first: a line that the head cannot follow would break the chain at the next start.
         fresh = self._prepared(head)
-        self._append(line)
+        self._append(bytes(data))
         self._head = head
         fresh.replace(head_file(self._path))
 
-    def _append(self, line: bytes) -> None:
+    def _append(self, data: bytes) -> None:
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
         try:
             size = os.fstat(descriptor).st_size
             try:
-                if os.write(descriptor, line + b"\n") != len(line) + 1:
+                if os.write(descriptor, data) != len(data):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 os.fdatasync(descriptor)
             except OSError:
@@ -114,22 +132,42 @@ class Audit:
 
     def _recover(self) -> None:
         """Take up the chain where the last process left it, also if it was cut off within a line."""
+        if not files(self._path) and not head_file(self._path).exists():
+            # From here on a head that is missing was taken away. On a full disk the first line makes it.
+            with contextlib.suppress(OSError):
+                self._prepared(self._head).replace(head_file(self._path))
         if not self._path.exists():
             return
         data = self._path.read_bytes()
         whole, _, rest = data.rpartition(b"\n")
         if rest:
             os.truncate(self._path, len(data) - len(rest))
-        last = whole.rpartition(b"\n")[2]
-        try:
-            number = json.loads(last)["seq"] if last else 0
-        except (ValueError, KeyError, TypeError):
-            number = 0  # it was tampered with: the chain goes on from the head, and `verify` names the line
-        if number == self._head.last + 1:
-            # Written, but not yet in the head file, which follows with the next line.
-            self._head = Head(self._head.first, self._head.before, number, digest(last))
+        self._follow(whole.split(b"\n"))
         if rest:
             self.note("recover", result="cut", reason=f"{len(rest)} bytes of an unfinished line were dropped")
+
+    def _follow(self, lines: Sequence[bytes]) -> None:
+        """Take up the lines that were written, but are not yet in the head file, which follows with the next batch."""
+        fresh: list[bytes] = []
+        for line in reversed(lines):
+            if _number(line) <= self._head.last:
+                break
+            fresh.append(line)
+        # Without a head there is no telling which lines are new: that it is missing must still show.
+        limit = len(fresh) if head_file(self._path).exists() else 1
+        for line in fresh[::-1][:limit]:
+            if json.loads(line)["prev"] != self._head.hash or _number(line) != self._head.last + 1:
+                break  # it was tampered with: the chain goes on from the head, and `verify` names the line
+            self._head = Head(self._head.first, self._head.before, _number(line), digest(line))
+
+
+def _number(line: bytes) -> int:
+    """The number of a line; 0 of what is no line of the audit."""
+    try:
+        event = json.loads(line)
+        return int(event["seq"]) if isinstance(event["prev"], str) else 0
+    except (ValueError, KeyError, TypeError):
+        return 0
 
 
 def head_file(path: Path) -> Path:
@@ -164,14 +202,21 @@ def lines(path: Path) -> Iterator[tuple[Path, int, bytes]]:
                 yield file, number, line.rstrip(b"\n")
 
 
-def events(path: Path, since: int = 0, last: int | None = None) -> list[dict[str, Any]]:
-    """The events after number `since`, at most the `last` ones; a line that is no JSON is left to `verify`."""
+def events(
+    path: Path, since: int = 0, last: int | None = None, about: Mapping[str, str] | None = None
+) -> list[dict[str, Any]]:
+    """The events after number `since` with the facts `about`, at most the `last` ones.
+
+    A line that is no JSON is left to `verify`.
+    """
+    wanted = (about or {}).items()
     found: list[dict[str, Any]] = []
     for _, _, line in lines(path):
         try:
             event = json.loads(line)
         except ValueError:
             continue
-        if isinstance(event, dict) and event.get("seq", 0) > since:
+        known = isinstance(event, dict) and event.get("seq", 0) > since
+        if known and all(event.get(name) == value for name, value in wanted):
             found.append({**event, "hash": digest(line)})
     return found if last is None else found[-last:]

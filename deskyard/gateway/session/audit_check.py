@@ -1,11 +1,15 @@
 """Looks through the audit's chain and names every line that is missing, changed or out of order."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from deskyard.gateway.session.audit import digest, head_file, lines, read_head
+from deskyard.gateway.session.audit import digest, events, files, head_file, lines, read_head
+
+# In the audit: number and hash of the last action that there was.
+ANCHOR = "actions"
 
 
 @dataclass(frozen=True)
@@ -17,14 +21,15 @@ class Problem:
     problem: str
 
 
-def verify(path: Path, noted: tuple[int, str] | None = None) -> dict[str, Any]:
-    """Check the whole chain; `noted` is the number and hash of a line that somebody took down before."""
+def verify(path: Path, noted: Mapping[int, str] | None = None) -> dict[str, Any]:
+    """Check the whole chain; `noted` are numbers and hashes of lines that somebody took down before."""
     # The head is read first: what is written meanwhile comes after it.
     has_head, head = head_file(path).exists(), read_head(path)
     problems: list[Problem] = [] if has_head else [Problem(head_file(path).name, 1, "the head file is missing")]
     number, expected, count = head.first - 1, head.before, 0
     where = (path.name, 0)
-    wanted, hashes = {head.last, noted[0] if noted else 0}, dict[int, str]()
+    noted = noted or {}
+    wanted, hashes = {head.last, *noted}, dict[int, str]()
     for file, at, line in lines(path):
         count += 1
         try:
@@ -48,8 +53,11 @@ def verify(path: Path, noted: tuple[int, str] | None = None) -> dict[str, Any]:
         problems.append(Problem(where[0], where[1] + 1, f"lines {number + 1} to {head.last} are missing at the end"))
     elif hashes.get(head.last, head.hash) != head.hash:
         problems.append(Problem(*where, f"line {head.last} was changed: the head file holds another hash"))
-    if noted is not None and noted[0] >= head.first and hashes.get(noted[0]) != noted[1]:
-        problems.append(Problem(*where, f"line {noted[0]} is not the one that was taken down"))
+    problems += [
+        Problem(*where, f"line {line} is not the one that was taken down")
+        for line, wrote in noted.items()
+        if line >= head.first and hashes.get(line) != wrote
+    ]
     return {
         "ok": not problems,
         "lines": count,
@@ -58,3 +66,22 @@ def verify(path: Path, noted: tuple[int, str] | None = None) -> dict[str, Any]:
         "hash": expected,
         "problems": [asdict(problem) for problem in problems],
     }
+
+
+def verify_both(audit: Path, actions: Path, noted: Mapping[int, str] | None = None) -> dict[str, Any]:
+    """Check the audit, and the chain of actions, whose last line the audit takes down from time to time."""
+    checked = verify(audit, noted)
+    # One that was changed is named as a changed line of the audit.
+    anchors = {
+        line: str(event.get("head")) for event in events(audit, about={"event": ANCHOR}) if (line := _last(event))
+    }
+    if not anchors and not files(actions) and not head_file(actions).exists():
+        return {**checked, ANCHOR: None}
+    also = verify(actions, anchors)
+    problems = checked["problems"] + also.pop("problems")
+    return {**checked, "ok": not problems, "problems": problems, ANCHOR: also}
+
+
+def _last(event: Mapping[str, Any]) -> int:
+    last = event.get("last")
+    return last if isinstance(last, int) else 0

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from deskyard.errors import GatewayError
 from deskyard.gateway.machine import room
 
 State = Literal["granted", "lapsed", "active", "idle", "expired", "revoked"]
@@ -178,6 +179,13 @@ class Store:
         """Read the session with this id."""
         with self._transaction() as db:
             return self._first(db, "id = ?", id)
+
+    def actor(self, id: str) -> str | None:
+        """For whom a session was granted; None where that cannot be read just now."""
+        with contextlib.suppress(GatewayError, sqlite3.Error):
+            session = self.get(id)
+            return session.actor if session else None
+        return None
 
     def all(self) -> list[Session]:
         """Read all sessions that are remembered, newest first."""

@@ -1,7 +1,7 @@
 """Batches of actions: done in order in one thread, stopped at the first failure, remembered by their id."""
 
 import asyncio
-import hashlib
+import contextvars
 import json
 import sys
 import threading
@@ -9,22 +9,16 @@ from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any
 
 from deskyard.computer.caller import Caller
+from deskyard.computer.claims import BATCH, Sink, digest
 from deskyard.computer.display.acting.actions import Action, Tools, check_places
 from deskyard.computer.display.eyes import Eyes
 from deskyard.computer.problem import Problem, described
 
 MOST_WAITING = 8
 MOST_REMEMBERED = 500
-
-
-class Sink(Protocol):
-    """Where the record of what was done goes; the chain of the audit is made from it."""
-
-    def note(self, entry: dict[str, Any]) -> None:
-        """Take one action; never its text, only the hash of it."""
 
 
 class Stderr:
@@ -65,22 +59,24 @@ class Runner:
         self._waiting += 1
         try:
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._thread, self._do, caller, actions, gone)
+            # The thread works for the request in hand: what it notes is claimed in that answer.
+            within = contextvars.copy_context().run
+            return await loop.run_in_executor(self._thread, within, self._do, caller, actions, gone)
         finally:
             self._waiting -= 1
 
     async def once(self, caller: Caller, id: str, body: str, actions: list[Action], gone: threading.Event) -> Outcome:
         """Do the batch of this id, or say what came of it when it was done before."""
         key = (caller.session, id)
-        digest = hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()
+        asked = digest(body)
         if key in self._remembered:
             before, future = self._remembered[key]
-            if before != digest:
+            if before != asked:
                 reason = "was used for other actions"
                 raise Problem(HTTPStatus.CONFLICT, "id", id, reason, "take a new id for each batch")
             return await asyncio.shield(future)
         task = asyncio.ensure_future(self.run(caller, actions, gone))
-        self._remembered[key] = (digest, task)
+        self._remembered[key] = (asked, task)
         while len(self._remembered) > MOST_REMEMBERED:
             self._remembered.popitem(last=False)
         try:
@@ -115,7 +111,7 @@ class Runner:
         if outcome.problem or gone.is_set():
             hands.release_all()
         self._sink.note(
-            {"kind": "batch", "session": caller.session, "frame_before": before, "frame_after": self._frame()}
+            {"kind": BATCH, "session": caller.session, "frame_before": before, "frame_after": self._frame()}
         )
         return outcome
 
@@ -140,10 +136,11 @@ class Runner:
             entry["at"] = [[point.x, point.y, point.space] for point in action.points[:2]]
         if action.text:
             # Not surrogates: they were refused when the text was read.
-            entry["text_sha256"] = hashlib.sha256(action.text.encode()).hexdigest()
+            entry["text_sha256"] = digest(action.text)
         if not result["ok"]:
             entry["error"] = result["error"]
-        self._sink.note(entry | {"window": self.tools.hands.window(), "frame": frame})
+        window, program = self.tools.hands.window()
+        self._sink.note(entry | {"window": window, "class": program, "frame": frame})
 
     def close(self) -> None:
         """End the thread when its batch is done."""

@@ -62,12 +62,13 @@ class Hands:
         reply = connection.core.QueryPointer(connection.root).reply()
         return reply.root_x, reply.root_y
 
-    def window(self) -> int:
-        """The window in front, or 0; none while the screen is away."""
+    def window(self) -> tuple[int, str]:
+        """The window in front with its class; 0 and nothing where there is none, or the screen is away."""
         try:
-            return windows.focused(self._ready()[0])
+            window = windows.focused(self._ready()[0])
+            return window, windows.names(self._ready()[0], window)[-1] if window else ""
         except (Problem, *REFUSED):
-            return 0
+            return 0, ""
 
     def move(self, at: tuple[int, int]) -> None:
         """Move the pointer."""

@@ -1,0 +1,51 @@
+"""A line of HAProxy's log about a program's request that acts -> the facts that the audit keeps of it."""
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+from deskyard.wire.actions import HEADER, MOST_HEADER, unpack
+from deskyard.wire.routes import COMPUTER
+
+MOST_LINE = MOST_HEADER + 2048  # characters: what HAProxy writes at most
+HASHED_BYTES = 12 * 1024  # of a body; HAProxy has 16 KiB for it and the headers
+NOTHING, ILL_FORMED = "-", "!"
+LINE = re.compile(
+    r"(?P<address>[0-9a-f.:]+):\d+ pid=\d+ method=(?P<method>[A-Z]+)"
+    rf" path=/d/(?P<desktop>[a-z][a-z0-9-]{{0,31}})/{COMPUTER.place}(?P<path>/[A-Za-z0-9/_.:-]*)"
+    r" status=(?P<status>-?\d+) state=\S+ session=(?P<session>[A-Za-z0-9_-]{16,40}) server=\S+ check=[a-z-]+"
+    r" ms=\+?(?P<ms>-?\d+)"
+    r" action=(?P<at>\d{1,16})/(?P<number>\d+)/(?P<scopes>[a-z,]*)/(?P<bytes>\d+)/(?P<body>[a-z0-9]+)"
+    r" claims=(?P<claims>[A-Za-z0-9_-]+|!)"
+)
+
+
+def read(line: str) -> dict[str, Any] | None:
+    """The facts of a line, the claims of the desktop last and apart; None of what is no such line."""
+    found = LINE.fullmatch(line)
+    if found is None:
+        return None
+    at = datetime.fromtimestamp(int(found["at"]) / 1000, UTC).isoformat(timespec="milliseconds")
+    facts = {
+        "session": found["session"],
+        "desktop": found["desktop"],
+        "route": COMPUTER.name,
+        "scopes": sorted(filter(None, found["scopes"].split(","))),
+        "address": found["address"],
+        "at": at,
+        "number": int(found["number"]),
+        "method": found["method"],
+        "path": found["path"],
+        "status": int(found["status"]),
+        "ms": int(found["ms"]),
+        "bytes": int(found["bytes"]),
+        "body": found["body"],
+    }
+    return facts | {"claimed": claimed(found["claims"])}
+
+
+def claimed(text: str) -> dict[str, Any] | str | None:
+    """What the desktop claims to have done; the word for what nobody can read."""
+    if text == NOTHING:
+        return None
+    return (unpack(text) if text != ILL_FORMED else None) or f"an ill-formed {HEADER}"
