@@ -1,12 +1,15 @@
 """What the agent's hands do, read back by a window that notes it."""
 
+import hashlib
 import json
 import socket
 from typing import Any
 
+import httpx
 import pytest
 import xcffib.xproto as xproto
 
+from deskyard.wire.actions import HEADER, unpack
 from tests.computer.desktop import Recorder, Service
 
 SHIFT_MASK, CONTROL_MASK = 1, 4
@@ -170,3 +173,52 @@ def test_what_is_done_is_recorded_without_its_text(service: Service, recorder: R
     assert len(typed["text_sha256"]) == 64 and typed["window"] == recorder.id
     assert clicked["at"] == [[3.0, 4.0, f"window:{recorder.id}"]]
     assert len(batch["frame_before"]) == len(batch["frame_after"]) == 64
+
+
+def claims(answer: httpx.Response) -> dict[str, Any]:
+    said = unpack(answer.headers[HEADER])
+    assert said is not None
+    return said
+
+
+def test_an_answer_claims_what_was_done_for_the_audit(service: Service, recorder: Recorder) -> None:
+    called = b"recorder\0Rec\x1b order\0"
+    recorder.c.core.ChangeProperty(
+        0, recorder.id, xproto.Atom.WM_CLASS, xproto.Atom.STRING, 8, len(called), called, is_checked=True
+    ).check()
+    answer = service.act({"type": "type", "text": "secret word"}, {"type": "click", **inside(recorder, x=3, y=4)})
+    said = claims(answer)
+    typed, clicked = said["actions"]
+    assert typed["text_sha256"] == hashlib.sha256(b"secret word").hexdigest()
+    assert typed["kind"] == "type" and typed["ok"] and typed["scope"] == "act" and typed["window"] == recorder.id
+    assert typed["class"] == "Rec__order", "a name of the desktop's own, as a plain word"
+    assert clicked["at"] == [[3.0, 4.0, f"window:{recorder.id}"]]
+    assert len(said["frame_before"]) == len(said["frame_after"]) == 64
+    recorder.until(lambda: recorder.buttons() == [(1, 3, 4)], "the click")
+
+
+def test_a_repeat_and_a_refusal_claim_nothing_and_a_failure_claims_what_failed(
+    service: Service, recorder: Recorder
+) -> None:
+    assert HEADER in service.act({"type": "move", "x": 1, "y": 1}, id="claimed-1").headers
+    assert HEADER not in service.act({"type": "move", "x": 1, "y": 1}, id="claimed-1").headers
+    assert HEADER not in service.act({"type": "move", "x": 99999, "y": 1}).headers
+    assert HEADER not in service.client.get("/v1/windows").headers
+    missed = service.act({"type": "wait", "event": "window.appeared", "match": {"id": 1}, "within_ms": 1})
+    [failed] = claims(missed)["actions"]
+    assert (failed["kind"], failed["ok"]) == ("wait", False) and failed["error"]
+
+
+def test_windows_clipboard_files_and_commands_are_claimed_by_hash(service: Service, recorder: Recorder) -> None:
+    client = service.client
+    [moved] = claims(client.post(f"/v1/windows/{recorder.id}/move", json={"x": 100, "y": 100}))["actions"]
+    assert moved == {"kind": "window.move", "scope": "act", "window": recorder.id}
+    [put] = claims(client.put("/v1/clipboard", json={"text": "secret word"}))["actions"]
+    assert put["text_sha256"] == hashlib.sha256(b"secret word").hexdigest()
+    written = client.put("/v1/files/content", params={"path": "~/claimed"}, content=b"secret word")
+    path = written.json()["path"]
+    assert claims(written)["actions"] == [
+        {"kind": "files.write", "scope": "files", "path_sha256": hashlib.sha256(path.encode()).hexdigest()}
+    ]
+    [ran] = claims(client.post("/v1/processes/run", json={"command": ["true", "x"]}))["actions"]
+    assert ran["command_sha256"] == hashlib.sha256(b"true\0x").hexdigest() and ran["scope"] == "shell"
