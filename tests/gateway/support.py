@@ -403,6 +403,8 @@ class Gateway:
 
     def connect(self) -> ssl.SSLSocket:
         line = socket.create_connection(("127.0.0.1", self.layout.listen_port), 10)
+        # As the libraries of clients do: a body that follows its head waits for no acknowledgement.
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return self.trust.wrap_socket(line, server_hostname=HOSTNAME)
 
     def _certify(self) -> None:

@@ -6,9 +6,10 @@ import hashlib
 import http.client
 import json
 import socket
+import subprocess
 import zlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -16,6 +17,7 @@ from deskyard.gateway import cli
 from deskyard.gateway.actions import ledger
 from deskyard.gateway.session.audit_check import verify_both
 from deskyard.wire.actions import HEADER, MOST_HEADER, pack
+from tests.gateway.conftest import run_gateway
 from tests.gateway.support import HOSTNAME, Gateway, wait_for
 
 ACT = "/d/d1/computer/v1/act"
@@ -135,6 +137,33 @@ def test_a_body_that_is_large_or_comes_in_pieces_passes_and_is_not_hashed(gatewa
     ]  # fmt: skip
 
 
+def head_of(gateway: Gateway, bearer: dict[str, str], length: int) -> bytes:
+    fields = {"Host": gateway.authority, "Content-Length": str(length), **bearer}
+    return "\r\n".join(
+        [f"PUT {ACT} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items()), "", ""]
+    ).encode()
+
+
+def test_a_body_that_comes_after_its_head_is_waited_for(gateway: Gateway) -> None:
+    id, bearer = gateway.program()
+    other, another = gateway.program()
+    with gateway.connect() as line:
+        line.sendall(head_of(gateway, bearer, 5))
+        # The door has had the time for another request meanwhile.
+        gateway.request("POST", ACT, BODY, another)
+        listed(gateway, other)
+        line.sendall(b"hello")
+        assert line.recv(4096).startswith(b"HTTP/1.1 200")
+    assert listed(gateway, id)[0]["body"] == digest("hello")
+
+
+def test_a_body_that_ended_early_is_listed_as_a_part(gateway: Gateway) -> None:
+    id, bearer = gateway.program()
+    with gateway.connect() as line:
+        line.sendall(head_of(gateway, bearer, 5) + b"hel")
+    assert listed(gateway, id)[0]["body"] == "part"
+
+
 HOSTILE = {
     "quotes": 'x" session="root',
     "escape": "\x1b[2J\x1b[31m",
@@ -178,10 +207,10 @@ def test_a_head_that_is_too_large_for_the_door_is_listed_as_refused(gateway: Gat
 def test_words_of_a_hostile_desktop_are_plain_and_short(gateway: Gateway) -> None:
     id, bearer = gateway.program()
     hostile = {
-        "kind": 'x\n{"seq": 1, "event": "grant"}', "class": "\x1b[31m\u202e" + "y" * 500, "window": 10**30,
+        "kind": 'x\n{"seq": 1, "event": "grant"}', "class": "\x1b[31m\u202e" + "y" * 100, "window": 10**30,
         "text_sha256": TYPED, "ok": "yes", "at": [["x", 1, "screen"], [1, 2]], "session": "other", "title": TYPED,
     }  # fmt: skip
-    with answering(gateway, f"{HEADER}: {packed({'actions': [hostile] * 300, 'more': -1, 'seq': 1})}"):
+    with answering(gateway, f"{HEADER}: {packed({'actions': [hostile] * 120, 'more': -1, 'seq': 1})}"):
         gateway.request("POST", ACT, BODY, bearer)
     [line] = listed(gateway, id)
     plain = {"kind": "x___seq_:_1___event_:__grant__", "class": "_[31m_" + "y" * 58}
@@ -227,43 +256,68 @@ def many(gateway: Gateway, bearer: dict[str, str], count: int) -> None:
     connection.close()
 
 
-def test_one_who_acts_without_end_is_counted_above_his_share_and_pushes_out_nobody(own_gateway: Gateway) -> None:
-    gateway = own_gateway
-    id, bearer = gateway.program()
-    other, another = gateway.program("d1")
-    before = len(gateway.audit())
-    many(gateway, bearer, ledger.LINES + 15)
-    many(gateway, another, 1)
-    listed(gateway, other)
-    service = gateway.processes[0]
+@pytest.fixture(scope="module")
+def own() -> Iterator[Gateway]:
+    """A gateway whose service a test may end and start again; a body may take half a second to come."""
+    patient, brief = "wait-for-body time 5s", "wait-for-body time 500ms"
+    with run_gateway(Gateway(weaken=lambda text: text.replace(patient, brief))) as running:
+        yield running
+
+
+def service_of(gateway: Gateway) -> subprocess.Popen[bytes]:
+    [running] = [
+        process for process in gateway.processes if process.poll() is None and "serve" in cast(list[str], process.args)
+    ]
+    return running
+
+
+def test_one_who_acts_without_end_is_counted_above_his_share_and_pushes_out_nobody(own: Gateway) -> None:
+    id, bearer = own.program()
+    other, another = own.program("d1")
+    before = len(own.audit())
+    many(own, bearer, ledger.LINES + 15)
+    many(own, another, 1)
+    listed(own, other)
+    service = service_of(own)
     service.terminate()
     service.wait(20)
-    assert len(lines(gateway, session=id, event="action")) == ledger.LINES
-    [counted] = lines(gateway, event="counted")
-    assert counted["session"] == id and counted["actor"] == "tester"
-    assert (counted["requests"], counted["first"], counted["last"]) == (15, ledger.LINES + 1, ledger.LINES + 15)
+    assert len(lines(own, session=id, event="action")) == ledger.LINES
+    [counted] = lines(own, event="counted", session=id)
+    assert (counted["actor"], counted["requests"]) == ("tester", 15)
+    assert (counted["first"], counted["last"]) == (ledger.LINES + 1, ledger.LINES + 15)
     # The audit of decisions has one line more: the end of the chain of actions.
-    [anchor] = gateway.audit()[before:]
-    assert (anchor["event"], anchor["last"], check(gateway)["ok"]) == ("actions", ledger.LINES + 2, True)
+    [anchor] = own.audit()[before:]
+    assert (anchor["event"], anchor["last"]) == ("actions", lines(own)[-1]["seq"])
+    assert check(own)["ok"]
+    own.start_service()
 
 
-def test_a_killed_service_loses_the_last_batch_at_most_and_what_is_lost_shows(own_gateway: Gateway) -> None:
-    gateway = own_gateway
-    id, bearer = gateway.program()
-    many(gateway, bearer, 3)
-    listed(gateway, id, 3)
-    many(gateway, bearer, 2)
-    service = gateway.processes[0]
+def test_a_killed_service_loses_the_last_batch_at_most_and_what_is_lost_shows(own: Gateway) -> None:
+    id, bearer = own.program()
+    many(own, bearer, 3)
+    listed(own, id, 3)
+    many(own, bearer, 2)
+    service = service_of(own)
     service.kill()
     service.wait(20)
-    many(gateway, bearer, 1)  # HAProxy carries on, and nobody hears of it
-    gateway.start_service()
-    gateway.reload()
-    many(gateway, bearer, 2)
-    wait_for("the last", lambda: lines(gateway, session=id, number=8))
-    numbers = [line["number"] for line in lines(gateway, session=id)]
+    many(own, bearer, 1)  # HAProxy carries on, and nobody hears of it
+    own.start_service()
+    many(own, bearer, 2)
+    wait_for("the last", lambda: lines(own, session=id, number=8))
+    numbers = [line["number"] for line in lines(own, session=id)]
     assert numbers[:3] == [1, 2, 3] and numbers[-2:] == [7, 8] and 6 not in numbers
-    assert check(gateway)["ok"]
+    assert check(own)["ok"]
+
+
+def test_a_request_whose_body_never_comes_is_listed_as_late_and_does_nothing(own: Gateway) -> None:
+    id, bearer = own.program()
+    before = len(own.desktops.requests)
+    with own.connect() as line:
+        line.sendall(head_of(own, bearer, 5))
+        assert line.recv(4096).startswith(b"HTTP/1.1 408")
+    [late] = listed(own, id)
+    assert (late["body"], late["number"], late["status"]) == ("late", 1, 408)
+    assert len(own.desktops.requests) == before
 
 
 def test_what_is_no_line_of_the_log_is_no_action(gateway: Gateway) -> None:

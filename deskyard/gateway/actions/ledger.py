@@ -8,13 +8,14 @@ takes down its last line from time to time, so that neither can be changed witho
 import asyncio
 import contextlib
 import json
+import re
 import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from deskyard.gateway.actions.line import read
+from deskyard.gateway.actions.line import facts, read
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.session.audit import Audit, Event
 from deskyard.gateway.session.audit_check import ANCHOR
@@ -43,20 +44,22 @@ class Share:
     first: int = 0
     last: int = 0
 
-    def takes(self, size: int) -> bool:
-        """Whether a line of this size is listed still."""
-        if self.lines >= LINES or self.bytes + size > BYTES:
-            return False
+    def take(self, found: re.Match[str]) -> dict[str, Any] | None:
+        """The facts of a line that is listed still; nothing of one that is counted, which costs less to read."""
+        read = facts(found) if self.lines < LINES else None
+        size = len(json.dumps(read))
+        if read is None or self.bytes + size > BYTES:
+            self._count(int(found["number"]), int(found["status"]))
+            return None
         self.lines += 1
         self.bytes += size
-        return True
+        return read
 
-    def count(self, facts: dict[str, Any]) -> None:
-        """Count a request that is not listed."""
+    def _count(self, number: int, status: int) -> None:
         self.counted += 1
-        self.failed += facts["status"] >= 400
-        self.first = min(self.first or facts["number"], facts["number"])
-        self.last = max(self.last, facts["number"])
+        self.failed += status >= 400
+        self.first = min(self.first or number, number)
+        self.last = max(self.last, number)
 
     def as_event(self) -> Event:
         """How many requests were not listed."""
@@ -88,21 +91,15 @@ class Ledger(asyncio.DatagramProtocol):
     def datagram_received(self, data: bytes, addr: Any) -> None:
         """Read lines of HAProxy's log."""
         for line in data.decode("ascii", "replace").splitlines():
-            facts = read(line)
-            if facts is not None:
-                self.take(facts)
+            found = read(line)
+            if found is None:
+                continue
+            share = self._share(found["session"], found["desktop"])
+            if (action := share.take(found)) is not None:
+                self._pending.append(("action", {**action, "actor": share.actor}))
+                self._woken.set()
 
-    def take(self, facts: dict[str, Any]) -> None:
-        """List an action, or count it where its session has had its share."""
-        share = self._share(facts)
-        if share.takes(len(json.dumps(facts))):
-            self._pending.append(("action", {**facts, "actor": share.actor}))
-            self._woken.set()
-        else:
-            share.count(facts)
-
-    def _share(self, facts: dict[str, Any]) -> Share:
-        key, desktop = facts["session"], facts["desktop"]
+    def _share(self, key: str, desktop: str) -> Share:
         if key not in self._shares:
             if len(self._shares) >= SESSIONS:
                 return self._shares.setdefault(MANY, Share(MANY, MANY, None))

@@ -20,13 +20,15 @@ LINE = re.compile(
 )
 
 
-def read(line: str) -> dict[str, Any] | None:
-    """The facts of a line, the claims of the desktop last and apart; None of what is no such line."""
-    found = LINE.fullmatch(line)
-    if found is None:
-        return None
+def read(line: str) -> re.Match[str] | None:
+    """The parts of a line as they stand there; None of what is no such line."""
+    return LINE.fullmatch(line)
+
+
+def facts(found: re.Match[str]) -> dict[str, Any]:
+    """What is kept of a line, the claims of the desktop last and apart."""
     at = datetime.fromtimestamp(int(found["at"]) / 1000, UTC).isoformat(timespec="milliseconds")
-    facts = {
+    seen = {
         "session": found["session"],
         "desktop": found["desktop"],
         "route": COMPUTER.name,
@@ -41,7 +43,7 @@ def read(line: str) -> dict[str, Any] | None:
         "bytes": int(found["bytes"]),
         "body": found["body"],
     }
-    return facts | {"claimed": claimed(found["claims"])}
+    return seen | {"claimed": claimed(found["claims"])}
 
 
 def claimed(text: str) -> dict[str, Any] | str | None:

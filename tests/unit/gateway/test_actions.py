@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from deskyard.gateway.actions.ledger import BYTES, LINES, MANY, PERIOD_SECONDS, SESSIONS, Ledger
-from deskyard.gateway.actions.line import read
+from deskyard.gateway.actions.line import facts, read
 from deskyard.gateway.session import audit_check
 from deskyard.gateway.session.audit import Audit, events, files, head_file
 from deskyard.wire import actions
@@ -61,7 +61,9 @@ def book(tmp_path: Path) -> Book:
 
 
 def test_a_line_of_the_log_is_read_whole() -> None:
-    assert read(logged(3).strip()) == {
+    found = read(logged(3).strip())
+    assert found is not None
+    assert facts(found) == {
         "session": SESSION, "desktop": "d1", "route": "computer", "scopes": ["act", "see"], "address": "192.0.2.7",
         "at": "2026-11-26T02:07:25.058+00:00", "number": 3, "method": "POST", "path": "/v1/act", "status": 200,
         "ms": 12, "bytes": 7, "body": DIGEST, "claimed": None,
