@@ -33,6 +33,7 @@ REASONS = {
     # Mission Control's processes.
     "deskyard/control/api/feed.py": "a database that went away tells nobody when it is back",
     # What runs inside machines, where no task waits for it.
+    "deskyard/gateway/actions/ledger.py": "lets lines of a log come that share one wait for the disk; in a gateway",
     "deskyard/gateway/egress/refusals.py": "a log that HAProxy writes; in a gateway",
     "deskyard/gateway/egress/router.py": "workers of HAProxy are told by asking its master; in a gateway",
     "deskyard/gateway/service.py": "the sweep of sessions, by the clock; in a gateway",

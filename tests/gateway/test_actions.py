@@ -285,9 +285,10 @@ def test_one_who_acts_without_end_is_counted_above_his_share_and_pushes_out_nobo
     [counted] = lines(own, event="counted", session=id)
     assert (counted["actor"], counted["requests"]) == ("tester", 15)
     assert (counted["first"], counted["last"]) == (ledger.LINES + 1, ledger.LINES + 15)
-    # The audit of decisions has one line more: the end of the chain of actions.
-    [anchor] = own.audit()[before:]
-    assert (anchor["event"], anchor["last"]) == ("actions", lines(own)[-1]["seq"])
+    # All that the audit of decisions has of it is the end of the chain of actions, once a minute and at last.
+    anchors = own.audit()[before:]
+    assert {event["event"] for event in anchors} == {"actions"} and len(anchors) < 10
+    assert anchors[-1]["last"] == lines(own)[-1]["seq"]
     assert check(own)["ok"]
     own.start_service()
 
