@@ -18,7 +18,7 @@ from deskyard.gateway.actions import ledger
 from deskyard.gateway.session.audit_check import verify_both
 from deskyard.wire.actions import HEADER, MOST_HEADER, pack
 from tests.gateway.conftest import run_gateway
-from tests.gateway.support import HOSTNAME, Gateway, wait_for
+from tests.gateway.support import Gateway, wait_for
 
 ACT = "/d/d1/computer/v1/act"
 TYPED = "correct horse battery staple"
@@ -161,7 +161,9 @@ def test_a_body_that_ended_early_is_listed_as_a_part(gateway: Gateway) -> None:
     id, bearer = gateway.program()
     with gateway.connect() as line:
         line.sendall(head_of(gateway, bearer, 5) + b"hel")
-    assert listed(gateway, id)[0]["body"] == "part"
+        # Ended, and not torn down: the door reads all that was sent.
+        line.shutdown(socket.SHUT_WR)
+        assert listed(gateway, id)[0]["body"] == "part"
 
 
 HOSTILE = {
@@ -247,19 +249,19 @@ def test_the_gateway_s_program_shows_the_actions_of_a_session(
 
 
 def many(gateway: Gateway, bearer: dict[str, str], count: int) -> None:
-    """So many actions, by one connection."""
-    connection = http.client.HTTPConnection(HOSTNAME)
-    connection.sock = gateway.connect()
-    for _ in range(count):
-        connection.request("POST", ACT, BODY, {"Host": gateway.authority, **bearer})
-        assert connection.getresponse().read()
-    connection.close()
+    """So many actions, by one connection, each sent in one piece."""
+    with gateway.connect() as line:
+        for _ in range(count):
+            line.sendall(head_of(gateway, bearer, len(BODY)) + BODY.encode())
+            answer = http.client.HTTPResponse(line)
+            answer.begin()
+            assert answer.status == 200 and answer.read()
 
 
 @pytest.fixture(scope="module")
 def own() -> Iterator[Gateway]:
-    """A gateway whose service a test may end and start again; a body may take half a second to come."""
-    patient, brief = "wait-for-body time 5s", "wait-for-body time 500ms"
+    """A gateway whose service a test may end and start again; a body may take two seconds to come."""
+    patient, brief = "wait-for-body time 5s", "wait-for-body time 2s"
     with run_gateway(Gateway(weaken=lambda text: text.replace(patient, brief))) as running:
         yield running
 

@@ -45,6 +45,7 @@ DOOR = (
     "test_keys*",
     "test_view*",
     "test_audit*",
+    "test_actions*",
 )
 RELEVANT = {
     "firewall.nft.j2": (
