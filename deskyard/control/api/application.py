@@ -36,7 +36,7 @@ POLICY = (
     "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'"
 )
-_FORM = {"schema": ProblemDetails.model_json_schema()}
+_FORM = {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}
 PROBLEM: dict[str, Any] = {"description": "A problem", "content": {problem.MEDIA_TYPE: _FORM}}
 HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -52,7 +52,7 @@ ROOMS += (usage, alerts, webhooks, metrics, meta)
 
 def create(url: str, origin: str, files: Pages) -> FastAPI:
     """The application on a database, for pages of one origin."""
-    app = FastAPI(
+    app = Described(
         title=TITLE,
         version=_release(),
         lifespan=_lifespan(url),
@@ -71,6 +71,16 @@ def create(url: str, origin: str, files: Pages) -> FastAPI:
         app.include_router(module.router)
     app.add_middleware(Frame)
     return app
+
+
+class Described(FastAPI):
+    """The application with its OpenAPI document, which has the form of a problem once."""
+
+    def openapi(self) -> dict[str, Any]:
+        """The document."""
+        found = super().openapi()
+        found["components"]["schemas"].setdefault("ProblemDetails", ProblemDetails.model_json_schema())
+        return found
 
 
 def _lifespan(url: str) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:

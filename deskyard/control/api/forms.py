@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
 from pydantic.alias_generators import to_camel
 
 from deskyard.model.base import DnsLabel
@@ -129,7 +129,7 @@ class NewDesktop(Form):
 class Force(Form):
     """How a machine is stopped."""
 
-    force: bool = Field(False, description="Pull the plug: what programs have not written is lost.")
+    force: StrictBool = Field(False, description="Pull the plug: what programs have not written is lost.")
 
 
 class SignedIntent(Form):
@@ -287,8 +287,8 @@ class FleetAction(Form):
 
     action: Literal["start", "stop", "restart"]
     selector: Selector
-    expected_count: int = Field(ge=0, description="How many the caller saw: another number is refused.")
-    dry_run: bool = False
+    expected_count: StrictInt = Field(ge=0, description="How many the caller saw: another number is refused.")
+    dry_run: StrictBool = False
 
 
 class FleetAnswer(Form):

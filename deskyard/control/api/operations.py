@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from deskyard.control.api import rows
-from deskyard.control.api.admission import Asked, Wanted, accepted, awaited, note
+from deskyard.control.api.admission import Asked, Prefer, Wanted, accepted, awaited, note
 from deskyard.control.api.caller import Caller, Connection, Link, Row, may
 from deskyard.control.api.forms import LogLine, Operation, OperationState, Page
 from deskyard.control.api.problem import Problem, unknown
@@ -49,7 +49,9 @@ async def listing(
 
 
 @router.get("/{id}")
-async def look(request: Request, response: Response, link: Connection, who: Reader, id: str) -> Operation:
+async def look(
+    request: Request, response: Response, link: Connection, who: Reader, id: str, _prefer: Prefer = None
+) -> Operation:
     """Show an operation; whoever asked for a link sees it here, once. `Prefer: wait=30` waits for its end."""
     record = await _require(link, who, id)
     if await awaited(request, response, link, id):

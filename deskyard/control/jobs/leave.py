@@ -8,7 +8,7 @@ from deskyard.control.jobs.claim import Claim
 from deskyard.control.people.intent import SIGNED, Intent
 from deskyard.control.people.keys import prove
 from deskyard.control.people.passkeys import Passkeys, credential_id
-from deskyard.control.people.scopes import DECIDE, DESTROY, ROLES
+from deskyard.control.people.scopes import DECIDE, DESTROY, ROLES, of_key
 from deskyard.control.store.connection import Link
 from deskyard.errors import ConfigError
 
@@ -58,7 +58,7 @@ def _by_key(link: Link, held: Claim, proof: dict[str, Any], intent: Intent) -> s
     row = link.execute(query, [str(proof["key"])]).fetchone()
     if row is None or not hmac.compare_digest(prove(bytes(row["secret"]), intent.canonical), str(proof.get("proof"))):
         raise ConfigError("proof", proof["key"], "is not that of this key", UNSIGNED)
-    if SCOPES[held.kind] not in row["scopes"] or (
+    if SCOPES[held.kind] not in of_key(row["scopes"], row["workspaces"]) or (
         row["workspaces"] is not None and held.workspace not in row["workspaces"]
     ):
         raise ConfigError("proof", proof["key"], "is of a key that may not do this", UNSIGNED)
