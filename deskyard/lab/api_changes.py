@@ -151,7 +151,8 @@ class _Comparison:
         if _choices(new) != [new] or _choices(old) != [old]:
             wrong: list[str] = []
             for choice in _choices(new):
-                wrong += min((self._answered(place, known, choice, seen) for known in _choices(old)), key=len)
+                nearest = min((self._answered(place, known, choice, seen) for known in _choices(old)), key=len)
+                wrong += nearest
             return wrong
         if _types(old) and not _types(new) <= _types(old):
             return [f"{place}: is {_names(new)} now, and was {_names(old)}"]

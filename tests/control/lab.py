@@ -182,7 +182,7 @@ class Lab:
         )
         self.link.execute(f"truncate {tables}, operation, workspace, api_key, key_proof, session, passkey cascade")
         self.link.execute(
-            "truncate usage_interval, tier_price, budget, alert, delivery, webhook_secret, webhook"
+            "truncate usage_interval, tier_price, budget, quota, alert, delivery, webhook_secret, webhook"
         )
         self.link.execute("truncate enrolment, challenge, person cascade")
         shutil.rmtree(self.path, ignore_errors=True)

@@ -24,7 +24,9 @@ from deskyard.control.api.forms import ProblemDetails
 from deskyard.control.api.pages import Pages
 from deskyard.control.api.watch import alerts, metrics, usage, webhooks
 from deskyard.control.approvals import calls as approvals
+from deskyard.control.approvals import rule_calls
 from deskyard.control.people.passkeys import Passkeys
+from deskyard.control.quotas import calls as quotas
 from deskyard.errors import DeskyardError
 from deskyard.host.places import tree
 
@@ -46,8 +48,8 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
 }
-ROOMS: tuple[Any, ...] = (desktops, workspaces, operations, approvals, chat, people, settings)
-ROOMS += (usage, alerts, webhooks, metrics, meta)
+ROOMS: tuple[Any, ...] = (desktops, workspaces, operations, approvals, rule_calls, chat, people, settings)
+ROOMS += (usage, quotas, alerts, webhooks, metrics, meta)
 
 
 def create(url: str, origin: str, files: Pages) -> FastAPI:

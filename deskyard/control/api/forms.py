@@ -149,7 +149,7 @@ class WantedIntent(Form):
     """What somebody wants to sign."""
 
     kind: str = Field(max_length=60)
-    target: str = Field(max_length=500)
+    target: str = Field(max_length=5000)
 
 
 class IntentToSign(Form):
@@ -158,6 +158,14 @@ class IntentToSign(Form):
     intent: dict[str, Any]
     text: str
     public_key: dict[str, Any]
+
+
+class Given(Form):
+    """An answer that waits for another person's."""
+
+    actor: str
+    answer: str
+    at: datetime
 
 
 class Approval(Form):
@@ -183,6 +191,8 @@ class Approval(Form):
     reason: str
     decided_at: datetime | None
     ends_at: datetime | None = Field(description="When what was answered ends by itself.")
+    needed: int = Field(description="How many persons have to give the same answer, by the rule of the workspace.")
+    answers: list[Given] = Field(description="Those that wait for another person's.")
 
 
 class Decision(Form):
