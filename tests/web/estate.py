@@ -186,6 +186,8 @@ class Estate:
             "reason": "",
             "decidedAt": None,
             "endsAt": None,
+            "needed": 1,
+            "answers": [],
         }
         self.approvals[id] = {**fresh, **self.approvals.get(id, {}), **known}
         self.tell("approval", self.approvals[id])
