@@ -40,6 +40,7 @@ OWN = {"POST /api/sign-out", "POST /api/intents"}
 MARK = "belongs-to-lab"
 KNOWN = {"desktops": "lab.first", "workspaces": "lab", "budgets": "lab", "operations": "op_lab"}
 KNOWN |= {"conversations": "cv_lab", "alerts": "al_lab", "approvals": "lab.0a1b2c"}
+KNOWN |= {"approval-rules": "lab", "quotas": "workspace:lab"}
 
 
 def furnish(mission: Lab) -> None:
@@ -59,6 +60,9 @@ def furnish(mission: Lab) -> None:
         "insert into alert (id, rule, object, workspace_id, text, number)"
         f" values ('al_lab', 'desktop.broken', 'lab.first', 'lab', '{MARK}', 1)",
         f"insert into budget (workspace_id, micros_per_month, actor) values ('lab', 7, '{MARK}')",
+        f"insert into quota (subject, desktops, actor) values ('workspace:lab', 900, '{MARK}')",
+        "insert into approval_rule (workspace_id, persons, roles, people, keys, actor)"
+        f" values ('lab', 1, '{{}}', '{{}}', '{{}}', '{MARK}')",
     ):
         mission.link.execute(statement.encode())
 
@@ -68,7 +72,7 @@ def known(document: dict[str, object]) -> dict[str, dict[str, str]]:
     paths = document["paths"]
     assert isinstance(paths, dict)
     return {
-        path: {name: KNOWN[path.split("/")[2]] for name in ("id", "workspace") if f"{{{name}}}" in path}
+        path: {name: KNOWN[path.split("/")[2]] for name in ("id", "workspace", "subject") if f"{{{name}}}" in path}
         for path in paths
         if len(path.split("/")) > 2 and path.split("/")[2] in KNOWN
     }

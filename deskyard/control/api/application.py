@@ -31,6 +31,25 @@ from deskyard.errors import DeskyardError
 from deskyard.host.places import tree
 
 TITLE = "Deskyard Mission Control"
+ABOUT = (
+    "Desktops of AI agents: what there is, what is wanted of it, and who did what. docs/mission-control.md has it all."
+)
+TAGS = {
+    "desktops": "Desktops, and what is done with them.",
+    "workspaces": "Workspaces, and the same for many desktops at once.",
+    "operations": "Long work, from the request to its end.",
+    "conversations": "What was said with agents.",
+    "approvals": "What desktops want to reach, who answers, and the answers.",
+    "usage": "Machine time, prices and budgets.",
+    "quotas": "How much a workspace, a person or a key may have.",
+    "alerts": "What is wrong by itself, and the rules that find it.",
+    "webhooks": "Who is told of alerts.",
+    "people": "Persons, their passkeys and sessions.",
+    "keys": "Keys of programs.",
+    "audit": "What was decided, by whom.",
+    "events": "What happens, as it does.",
+    "health": "Whether it lives and is ready, and its counts.",
+}
 CONNECTIONS = 20
 MOST_BODY = 2 << 20
 POLICY = (
@@ -56,6 +75,8 @@ def create(url: str, origin: str, files: Pages) -> FastAPI:
     """The application on a database, for pages of one origin."""
     app = Described(
         title=TITLE,
+        description=ABOUT,
+        openapi_tags=[{"name": name, "description": text} for name, text in TAGS.items()],
         version=_release(),
         lifespan=_lifespan(url),
         openapi_url="/api/openapi.json",

@@ -1,7 +1,7 @@
 """What the API takes and answers, as pydantic models: OpenAPI is made from them."""
 
 from datetime import datetime
-from typing import Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
 from pydantic.alias_generators import to_camel
@@ -9,6 +9,7 @@ from pydantic.alias_generators import to_camel
 from deskyard.model.base import DnsLabel
 
 T = TypeVar("T")
+Label = Annotated[DnsLabel, Field(max_length=63)]
 
 OperationState = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
 DesktopState = Literal[
@@ -116,11 +117,11 @@ class Desktop(Form):
 class NewDesktop(Form):
     """A desktop to be made."""
 
-    name: DnsLabel
-    workspace_id: DnsLabel = Field(description="A workspace that is declared.")
+    name: Label
+    workspace_id: Label = Field(description="A workspace that is declared.")
     tier: str = Field("free", max_length=40)
-    image: DnsLabel | None = Field(None, description="Another image than the workspace's.")
-    keys: list[DnsLabel] = Field([], max_length=32, description="Names of keys of the workspace that it gets.")
+    image: Label | None = Field(None, description="Another image than the workspace's.")
+    keys: list[Label] = Field([], max_length=32, description="Names of keys of the workspace that it gets.")
     first_task: str | None = Field(
         None, min_length=1, max_length=100_000, description="What its agent is to do once it is ready."
     )
@@ -285,11 +286,11 @@ class Workspace(Form):
 class Selector(Form):
     """Which desktops."""
 
-    workspace: str | None = None
+    workspace: str | None = Field(None, max_length=80)
     state: DesktopState | None = None
-    tier: str | None = None
+    tier: str | None = Field(None, max_length=40)
     q: str | None = Field(None, max_length=80)
-    ids: list[str] | None = Field(None, max_length=10_000)
+    ids: list[Annotated[str, Field(max_length=130)]] | None = Field(None, max_length=10_000)
 
 
 class FleetAction(Form):

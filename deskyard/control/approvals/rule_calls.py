@@ -11,13 +11,12 @@ from deskyard.control.api import rows
 from deskyard.control.api.admission import Asked, Wanted
 from deskyard.control.api.caller import Caller, Connection, Link, may
 from deskyard.control.api.desktops import require_workspace
-from deskyard.control.api.forms import Form, Operation, Page, SignedIntent
+from deskyard.control.api.forms import Form, Label, Operation, Page, SignedIntent
 from deskyard.control.api.people import proof_of
 from deskyard.control.api.problem import Problem, unknown
 from deskyard.control.approvals import rules
 from deskyard.control.approvals.rules import Rule
 from deskyard.control.people.scopes import ADMIN, APPROVALS, DECIDE, ROLES
-from deskyard.model.base import DnsLabel
 
 router = APIRouter(prefix="/api/approval-rules", tags=["approvals"])
 Admin = Annotated[Caller, Depends(may(ADMIN))]
@@ -39,7 +38,7 @@ class ApprovalRule(Form):
 class NewApprovalRule(Form):
     """The rule of a workspace from now on, signed by an admin; a key with the scope `admin` needs no signature."""
 
-    workspace_id: DnsLabel
+    workspace_id: Label
     persons: StrictInt = Field(1, ge=1, le=2)
     roles: list[Literal["operator", "admin"]] = Field([], max_length=2)
     people: list[Name] = Field([], max_length=20)
