@@ -34,6 +34,12 @@ def test_a_first_answer_of_two_is_shown_as_it_comes(browser: Browser, estate: Es
         DESK, "api.stripe.com", id=found["id"], answers=[{"actor": "person:Eve", "answer": "once", "at": ago()}]
     )
     browser.sees("1 of 2 said once: Eve")
+    browser.click("Always")
+    browser.sees("another person has to say the same")
+    browser.click("Not now")
+    browser.click("Allow once")
+    browser.sees("Reason, for the audit")
+    assert "another person" not in browser.find("dialog").text
 
 
 def test_price_and_quota_stand_there_before_a_desktop_is_asked_for(browser: Browser, estate: Estate) -> None:
