@@ -108,6 +108,18 @@ def test_a_key_that_is_bound_to_a_workspace_is_no_admin(mission: Lab) -> None:
         assert client.get("/api/audit").status_code == 200
 
 
+def test_a_method_that_a_call_has_not_is_refused_with_those_that_it_has(owner: httpx.Client) -> None:
+    for method, path, allowed in (
+        ("OPTIONS", "/api/desktops/lab.first", "DELETE, GET"),
+        ("PATCH", "/api/prices", "GET, PUT"),
+        ("GET", "/api/sign-in", "POST"),
+    ):
+        answer = owner.request(method, path)
+        assert (answer.status_code, answer.headers["allow"]) == (405, allowed), path
+        assert answer.json()["reason"] == "Method Not Allowed"
+    assert owner.get("/api/nothing").status_code == 404
+
+
 def test_a_number_is_a_number_and_a_choice_is_yes_or_no(mission: Lab, owner: httpx.Client) -> None:
     mission.declare("lab", "first")
     for path, body in (

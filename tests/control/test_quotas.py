@@ -80,6 +80,18 @@ def test_what_a_quota_leaves_is_admitted_and_no_more(lab: Lab, owner: httpx.Clie
     assert create(owner, "d5").status_code == 202
 
 
+def test_what_failed_is_counted_when_it_is_tried_again(lab: Lab, owner: httpx.Client) -> None:
+    bound(owner, "workspace:lab", desktops=3)
+    first = create(owner, "d3").json()["id"]
+    lab.link.execute("update operation set state = 'failed', ended_at = now() where id = %s", [first])
+    assert create(owner, "d4").status_code == 202
+    assert owner.post(f"/api/operations/{first}/retry").json()["field"] == "desktops"
+    # Its failed try declared it: it is one of the three already.
+    lab.link.execute("update operation set state = 'cancelled' where desktop_id = 'lab.d4'")
+    lab.declare("lab", "d3")
+    assert owner.post(f"/api/operations/{first}/retry").status_code == 202
+
+
 def test_requests_at_the_same_time_take_no_more_than_is_left(lab: Lab, owner: httpx.Client) -> None:
     bound(owner, "workspace:lab", desktops=5)
     with ThreadPoolExecutor(8) as pool:

@@ -12,6 +12,7 @@ from deskyard.control.api.forms import LogLine, Operation, OperationState, Page
 from deskyard.control.api.problem import Problem, unknown
 from deskyard.control.people.intent import SIGNED
 from deskyard.control.people.scopes import CHAT, READ, WRITE
+from deskyard.control.quotas import admission as quotas
 
 router = APIRouter(prefix="/api/operations", tags=["operations"])
 Reader = Annotated[Caller, Depends(may(READ))]
@@ -102,6 +103,8 @@ async def retry(asked: Asked, who: Reader, id: str) -> Operation:
         raise Problem(HTTPStatus.CONFLICT, "operation", id, "cannot be repeated by another", remedy)
 
     async def make() -> Wanted:
+        if found["kind"] == "desktop.create":
+            await quotas.require_again(asked.link, who, found["desktop_id"], found["input"]["tier"])
         return Wanted(found["kind"], found["workspace_id"], found["desktop_id"], found["input"], lane=found["lane"])
 
     return await asked.admitted(who, make)

@@ -78,6 +78,12 @@ async def require(link: Link, who: Caller, workspace: str, tier: str) -> None:
         _require(quota, there[quota["subject"]], added)
 
 
+async def require_again(link: Link, who: Caller, desktop: str, tier: str) -> None:
+    """The same for a desktop that was to be made before: one that is declared since counts already."""
+    if await rows.row(link, "select 1 from desktop where id = %s and gone_at is null", [desktop]) is None:
+        await require(link, who, desktop.partition(".")[0], tier)
+
+
 async def used(link: Link, subjects: Sequence[str]) -> dict[str, Row]:
     """What these have, by subject."""
     return {row["subject"]: row for row in await rows.rows(link, USED, [list(subjects)])}
