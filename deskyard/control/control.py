@@ -24,7 +24,7 @@ from deskyard.control import backup
 from deskyard.control.api.caller import fresh_token, token_hash
 from deskyard.control.folder import Folder
 from deskyard.control.people.keys import Key
-from deskyard.control.people.scopes import ROLES, SCOPES
+from deskyard.control.people.scopes import ADMIN, ROLES, SCOPES
 from deskyard.control.process import pages
 from deskyard.control.process.settings import PORT, Settings, kept
 from deskyard.control.store import migration
@@ -172,6 +172,9 @@ class Control:
         """Make an API key; the answer is the only place where it ever stands."""
         if unknown := sorted(set(scopes) - set(SCOPES)):
             raise ConfigError("--scopes", unknown[0], "is no scope", f"choose of: {', '.join(SCOPES)}")
+        if ADMIN in scopes and workspaces is not None:
+            remedy = "leave --workspaces out, or the scope"
+            raise ConfigError("--scopes", ADMIN, "is for keys of all workspaces: keys and people are of all", remedy)
         if not scopes or not 0 < days <= 3660:
             raise ConfigError("--days", days, "is no time for a key", "write 1 to 3660, and at least one scope")
         key = Key.fresh()

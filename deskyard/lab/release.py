@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from deskyard.host.command import run
-from deskyard.lab import role_page
+from deskyard.lab import api_changes, role_page
 from deskyard.model import schema
 
 VERSION = re.compile(r"\d+\.\d+\.\d+\Z")
@@ -37,6 +37,7 @@ def examine(tree: Path) -> list[Finding]:
         "lock": _lock,
         "schemas": _schemas,
         "role pages": _role_pages,
+        "api": _api,
         "commit": _commit,
     }
     return [Finding(name, *check(tree)) for name, check in checks.items()]
@@ -100,6 +101,14 @@ def _schemas(tree: Path) -> tuple[bool, str]:
 def _role_pages(tree: Path) -> tuple[bool, str]:
     stale = [path.parent.name for path in role_page.differing(tree)]
     return (False, f"{', '.join(stale)}: run ./inv check.roles --write") if stale else (True, "follow from the roles")
+
+
+def _api(tree: Path) -> tuple[bool, str]:
+    if wrong := api_changes.taken_away(api_changes.promised(tree), api_changes.document()):
+        return False, f"takes away what was promised: {wrong[0]}"
+    if api_changes.promised(tree)["paths"] != api_changes.document()["paths"]:
+        return False, "there are calls that are not promised yet: run ./inv check.api --write"
+    return True, "as promised"
 
 
 def _commit(tree: Path) -> tuple[bool, str]:

@@ -83,6 +83,18 @@ def roles(_: Context, write: bool = False) -> None:
     print("role pages are up to date")
 
 
+@command(help={"write": "promise what was added, too"})
+def api(_: Context, write: bool = False) -> None:
+    """Compare Mission Control's API with what its clients were promised: nothing of that may be taken away."""
+    from deskyard.lab import api_changes
+
+    if write and api_changes.write(tree()):
+        print(f"written: {api_changes.PROMISED}")
+        return
+    api_changes.require(tree())
+    print("nothing that was promised is taken away")
+
+
 @command()
 def lock(_: Context) -> None:
     """Write requirements.lock anew from pyproject.toml: pinned, with hashes, without index addresses."""
@@ -190,6 +202,7 @@ def deep(_: Context, seed: str = "", part: str = "") -> None:
 ns = Collection("check")
 ns.add_task(deep)
 ns.add_task(lint)
+ns.add_task(api)
 ns.add_task(schemas)
 ns.add_task(roles)
 ns.add_task(lock)

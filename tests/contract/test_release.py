@@ -9,7 +9,16 @@ import pytest
 from deskyard.host.places import tree
 from deskyard.lab.release import declared_version, examine
 
-FILES = ("pyproject.toml", "CHANGELOG.md", "requirements.lock", "schemas", "ansible/roles", "tests/infra", ".gitignore")
+FILES = (
+    "pyproject.toml",
+    "CHANGELOG.md",
+    "requirements.lock",
+    "schemas",
+    "sdk/mission.json",
+    "ansible/roles",
+    "tests/infra",
+    ".gitignore",
+)
 
 
 def git(folder: Path, *words: str) -> None:
@@ -58,6 +67,7 @@ def test_tree_that_is_ready_passes(released: Path) -> None:
         "lock",
         "schemas",
         "role pages",
+        "api",
         "commit",
     ]
 
@@ -71,6 +81,7 @@ def test_tree_that_is_ready_passes(released: Path) -> None:
         ("lock", "pyproject.toml", '"jinja2>=3.1"', '"jinja2>=99"', "jinja2>=99"),
         ("lock", "pyproject.toml", '"jinja2>=3.1"', '"no-such-package>=1"', "no-such-package"),
         ("schemas", "schemas/site.schema.json", "{", "{ ", "site.schema.json"),
+        ("api", "sdk/mission.json", '"/api/alerts"', '"/api/alarms"', "GET /api/alarms is gone"),
         ("role pages", "ansible/roles/fonts/README.md", "# fonts", "# font", "fonts"),
     ],
 )

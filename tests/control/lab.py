@@ -104,10 +104,10 @@ class Lab:
         """What a process printed."""
         return (self.folder.logs / f"{name}.log").read_text(errors="replace")
 
-    def client(self, key: str | None = None) -> httpx.Client:
-        """A client of the API on the web process's socket."""
+    def client(self, key: str | None = None, path: Path | None = None) -> httpx.Client:
+        """A client of the API on the web process's socket, or on another."""
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        transport = httpx.HTTPTransport(uds=str(self.folder.web_socket))
+        transport = httpx.HTTPTransport(uds=str(path or self.folder.web_socket))
         return httpx.Client(
             transport=transport, base_url=ORIGIN.replace("https", "http"), headers=headers, timeout=WAIT_SECONDS
         )
@@ -181,7 +181,9 @@ class Lab:
             "event, message, conversation, idempotency, operation_log, operation_secret, intent_used, approval, desktop"
         )
         self.link.execute(f"truncate {tables}, operation, workspace, api_key, key_proof, session, passkey cascade")
-        self.link.execute("truncate usage_interval, tier_price, budget, alert, delivery, webhook_secret, webhook")
+        self.link.execute(
+            "truncate usage_interval, tier_price, budget, quota, alert, delivery, webhook_secret, webhook"
+        )
         self.link.execute("truncate enrolment, challenge, person cascade")
         shutil.rmtree(self.path, ignore_errors=True)
         (self.path / "gates").mkdir(parents=True)

@@ -61,6 +61,13 @@ def taken() -> Callable[..., str]:
         "insert into approval (id, ticket, workspace_id, desktop_id, name, port) values ('x', 'x', 'x', 'x', 'x', 1)",
         "update approval set state = 'allowed'",
         "delete from approval",
+        "insert into approval_rule (workspace_id, persons, roles, people, keys, actor)"
+        " values ('x', 1, '{}', '{}', '{}', 'x')",
+        "update approval_rule set persons = 1",
+        "delete from approval_rule",
+        "insert into approval_decision (approval_id, actor, answer, operation_id) values ('x', 'x', 'once', 'x')",
+        "update approval_decision set actor = 'person:x'",
+        "delete from approval_decision",
         "update operation set input = '{}'",
         "delete from operation",
         "update desktop set state = 'ready'",

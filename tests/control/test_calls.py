@@ -99,6 +99,38 @@ def test_a_key_that_is_bound_to_a_workspace_sees_no_other(mission: Lab) -> None:
         assert client.post("/api/fleet/actions", json=selector).json()["desktops"] == ["mine.first"]
 
 
+def test_a_key_that_is_bound_to_a_workspace_is_no_admin(mission: Lab) -> None:
+    with mission.client(mission.key("read", "admin", workspaces=["mine"])) as client:
+        for path in ("/api/audit", "/api/keys", "/api/people", "/api/metrics"):
+            assert (client.get(path).status_code, client.get(path).json()["value"]) == (403, "admin")
+        assert client.get("/api/me").json()["scopes"] == ["read"]
+    with mission.client(mission.key("read", "admin")) as client:
+        assert client.get("/api/audit").status_code == 200
+
+
+def test_a_method_that_a_call_has_not_is_refused_with_those_that_it_has(owner: httpx.Client) -> None:
+    for method, path, allowed in (
+        ("OPTIONS", "/api/desktops/lab.first", "DELETE, GET"),
+        ("PATCH", "/api/prices", "GET, PUT"),
+        ("GET", "/api/sign-in", "POST"),
+    ):
+        answer = owner.request(method, path)
+        assert (answer.status_code, answer.headers["allow"]) == (405, allowed), path
+        assert answer.json()["reason"] == "Method Not Allowed"
+    assert owner.get("/api/nothing").status_code == 404
+
+
+def test_a_number_is_a_number_and_a_choice_is_yes_or_no(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "first")
+    for path, body in (
+        ("/api/budgets/lab", {"microsPerMonth": True}),
+        ("/api/prices", {"prices": [{"tier": "free", "microsPerHour": "5"}]}),
+        ("/api/alert-rules", {"rules": [{"kind": "desktop.broken", "enabled": "yes", "number": 0}]}),
+    ):
+        assert owner.put(path, json=body).status_code == 422, path
+    assert owner.post("/api/desktops/lab.first/stop", json={"force": 1}).status_code == 422
+
+
 def test_the_same_request_sent_again_is_done_once(mission: Lab, owner: httpx.Client) -> None:
     mission.declare("lab", "first")
     headers = {"Idempotency-Key": "just-once", "Prefer": "wait=30"}
@@ -184,6 +216,8 @@ def test_every_answer_keeps_browsers_from_what_they_need_not_do(owner: httpx.Cli
 def test_the_api_describes_itself_as_openapi_3_1(owner: httpx.Client) -> None:
     found = owner.get("/api/openapi.json").json()
     assert found["openapi"].startswith("3.1")
-    refused = found["paths"]["/api/desktops"]["post"]["responses"]["4XX"]["content"]
-    assert set(refused["application/problem+json"]["schema"]["properties"]) >= {"field", "value", "reason", "remedy"}
+    refused = found["paths"]["/api/desktops"]["post"]["responses"]["4XX"]["content"]["application/problem+json"]
+    assert refused["schema"] == {"$ref": "#/components/schemas/ProblemDetails"}
+    problem = found["components"]["schemas"]["ProblemDetails"]
+    assert set(problem["properties"]) >= {"field", "value", "reason", "remedy"}
     assert {"/api/desktops", "/api/desktops/{id}/chat", "/api/operations/{id}"} <= set(found["paths"])

@@ -167,7 +167,7 @@ class Estate:
         """A connection that waits for a person, as all are told; `id` changes one."""
         workspace_id = desktop_id.partition(".")[0]
         id = known.pop("id", None) or f"{workspace_id}.{next(self.numbers):06x}"
-        fresh = {
+        fresh: Thing = {
             "id": id,
             "workspaceId": workspace_id,
             "desktopId": desktop_id,
@@ -186,6 +186,8 @@ class Estate:
             "reason": "",
             "decidedAt": None,
             "endsAt": None,
+            "needed": 1,
+            "answers": [],
         }
         self.approvals[id] = {**fresh, **self.approvals.get(id, {}), **known}
         self.tell("approval", self.approvals[id])

@@ -10,6 +10,8 @@ const KINDS: Record<string, string> = {
   "desktop.session": "open the screen",
   "desktop.chat": "message",
   "approval.decide": "answer",
+  "approval-rule.set": "set the rule of approvals",
+  "approval-rule.remove": "remove the rule of approvals",
   "workspace.up": "bring up",
   "workspace.start": "start",
   "workspace.stop": "stop",
@@ -34,7 +36,7 @@ export function capital(words: string): string {
 
 /** Whether the same can be asked for again; what was signed counts once. */
 export function canRepeat(operation: Operation): boolean {
-  const signed = operation.kind.startsWith("person.") || ["desktop.destroy", "approval.decide"].includes(operation.kind);
+  const signed = /^(person\.|approval|desktop\.destroy$)/.test(operation.kind);
   return ["failed", "cancelled"].includes(operation.state) && !signed;
 }
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Annotated, Any
 
-from fastapi import Depends, Request, Response
+from fastapi import Depends, Header, Request, Response
 from psycopg.types.json import Jsonb
 
 from deskyard.control.api import rows
@@ -47,9 +47,18 @@ class Repeat:
     request_hash: bytes
 
 
-async def repeat(request: Request) -> Repeat:
+async def repeat(
+    request: Request,
+    key: Annotated[
+        str | None,
+        Header(
+            alias="Idempotency-Key",
+            description="The request's own name: sent again with it, it is done once.",
+            json_schema_extra={"minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
+        ),
+    ] = None,
+) -> Repeat:
     """What tells whether the request was sent before."""
-    key = request.headers.get("idempotency-key")
     if key is not None and not KEY.match(key):
         remedy = "send up to 200 printable characters, such as a UUID"
         raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "Idempotency-Key", key, "is no name of a request", remedy)
@@ -153,7 +162,13 @@ class Asking:
         return await accepted(self.request, self.response, self.link, id)
 
 
-def asking(request: Request, response: Response, link: Connection, once: Once) -> Asking:
+Prefer = Annotated[
+    str | None,
+    Header(alias="Prefer", description="`wait=SECONDS`: answer at the end of the operation, or of the time."),
+]
+
+
+def asking(request: Request, response: Response, link: Connection, once: Once, _prefer: Prefer = None) -> Asking:
     """The request, with what an answer to it needs."""
     return Asking(request, response, link, once)
 

@@ -24,11 +24,32 @@ from deskyard.control.api.forms import ProblemDetails
 from deskyard.control.api.pages import Pages
 from deskyard.control.api.watch import alerts, metrics, usage, webhooks
 from deskyard.control.approvals import calls as approvals
+from deskyard.control.approvals import rule_calls
 from deskyard.control.people.passkeys import Passkeys
+from deskyard.control.quotas import calls as quotas
 from deskyard.errors import DeskyardError
 from deskyard.host.places import tree
 
 TITLE = "Deskyard Mission Control"
+ABOUT = (
+    "Desktops of AI agents: what there is, what is wanted of it, and who did what. docs/mission-control.md has it all."
+)
+TAGS = {
+    "desktops": "Desktops, and what is done with them.",
+    "workspaces": "Workspaces, and the same for many desktops at once.",
+    "operations": "Long work, from the request to its end.",
+    "conversations": "What was said with agents.",
+    "approvals": "What desktops want to reach, who answers, and the answers.",
+    "usage": "Machine time, prices and budgets.",
+    "quotas": "How much a workspace, a person or a key may have.",
+    "alerts": "What is wrong by itself, and the rules that find it.",
+    "webhooks": "Who is told of alerts.",
+    "people": "Persons, their passkeys and sessions.",
+    "keys": "Keys of programs.",
+    "audit": "What was decided, by whom.",
+    "events": "What happens, as it does.",
+    "health": "Whether it lives and is ready, and its counts.",
+}
 CONNECTIONS = 20
 MOST_BODY = 2 << 20
 POLICY = (
@@ -36,7 +57,7 @@ POLICY = (
     "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'"
 )
-_FORM = {"schema": ProblemDetails.model_json_schema()}
+_FORM = {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}
 PROBLEM: dict[str, Any] = {"description": "A problem", "content": {problem.MEDIA_TYPE: _FORM}}
 HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -46,14 +67,16 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
 }
-ROOMS: tuple[Any, ...] = (desktops, workspaces, operations, approvals, chat, people, settings)
-ROOMS += (usage, alerts, webhooks, metrics, meta)
+ROOMS: tuple[Any, ...] = (desktops, workspaces, operations, approvals, rule_calls, chat, people, settings)
+ROOMS += (usage, quotas, alerts, webhooks, metrics, meta)
 
 
 def create(url: str, origin: str, files: Pages) -> FastAPI:
     """The application on a database, for pages of one origin."""
-    app = FastAPI(
+    app = Described(
         title=TITLE,
+        description=ABOUT,
+        openapi_tags=[{"name": name, "description": text} for name, text in TAGS.items()],
         version=_release(),
         lifespan=_lifespan(url),
         openapi_url="/api/openapi.json",
@@ -71,6 +94,16 @@ def create(url: str, origin: str, files: Pages) -> FastAPI:
         app.include_router(module.router)
     app.add_middleware(Frame)
     return app
+
+
+class Described(FastAPI):
+    """The application with its OpenAPI document, which has the form of a problem once."""
+
+    def openapi(self) -> dict[str, Any]:
+        """The document."""
+        found = super().openapi()
+        found["components"]["schemas"].setdefault("ProblemDetails", ProblemDetails.model_json_schema())
+        return found
 
 
 def _lifespan(url: str) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:

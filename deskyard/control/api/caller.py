@@ -8,18 +8,24 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated, Any
 
-from fastapi import Depends, Request
+from fastapi import Depends, Request, Security
+from fastapi.security import APIKeyCookie, HTTPBearer
 from psycopg import AsyncConnection
 
 from deskyard.control.api.problem import Problem
 from deskyard.control.people.keys import Key
-from deskyard.control.people.scopes import ROLES, SCOPES
+from deskyard.control.people.scopes import ROLES, SCOPES, of_key
 
 COOKIE = "__Host-mission"
 # A page of another site can neither set a header of its own nor read our answers.
 OWN_HEADER = "x-deskyard"
 UNSAFE = {"POST", "PUT", "PATCH", "DELETE"}
 SEEN_AGAIN = "1 minute"
+
+# Said in the OpenAPI document; `caller` looks by itself.
+BY_KEY = Security(HTTPBearer(scheme_name="key", auto_error=False, description="A key, `dyk_...`"))
+BY_SESSION = Security(APIKeyCookie(name=COOKIE, scheme_name="session", auto_error=False, description="A browser's"))
+SECURED = [BY_KEY, BY_SESSION]
 
 Row = dict[str, Any]
 Link = AsyncConnection[Row]
@@ -64,7 +70,12 @@ async def link(request: Request) -> Any:
 Connection = Annotated[Link, Depends(link, scope="function")]
 
 
-async def caller(request: Request, connection: Connection) -> Caller:
+async def caller(
+    request: Request,
+    connection: Connection,
+    _key: Annotated[object, BY_KEY] = None,
+    _session: Annotated[object, BY_SESSION] = None,
+) -> Caller:
     """Who asks; raises a 401 for nobody."""
     header = request.headers.get("authorization")
     found = await _by_key(connection, header) if header is not None else await _by_session(connection, request)
@@ -118,7 +129,7 @@ async def _by_key(connection: Link, header: str) -> Caller | None:
         [key.id],
     )
     bounds = frozenset(row["workspaces"]) if row["workspaces"] is not None else None
-    scopes = frozenset(row["scopes"])
+    scopes = of_key(row["scopes"], row["workspaces"])
     return Caller(f"key:{row['name']}:{key.id}", scopes, key=row, workspaces=bounds, presented=key)
 
 

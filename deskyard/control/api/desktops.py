@@ -25,6 +25,7 @@ from deskyard.control.api.forms import (
 from deskyard.control.api.people import proof_of
 from deskyard.control.api.problem import Problem, unknown
 from deskyard.control.people.scopes import CHAT, DESTROY, READ, WRITE
+from deskyard.control.quotas import admission as quotas
 
 router = APIRouter(prefix="/api", tags=["desktops"])
 Reader = Annotated[Caller, Depends(may(READ))]
@@ -83,6 +84,7 @@ async def create(asked: Asked, who: Writer, wanted: NewDesktop) -> Operation:
             raise Problem(HTTPStatus.CONFLICT, "name", wanted.name, "is the name of a desktop there", "choose another")
         if wanted.first_task is not None:
             who.require(CHAT)
+        await quotas.require(link, who, wanted.workspace_id, wanted.tier)
         return Wanted("desktop.create", wanted.workspace_id, id, wanted.model_dump(by_alias=False, mode="json"))
 
     async def give_task(created: str) -> None:

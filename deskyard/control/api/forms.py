@@ -1,14 +1,15 @@
 """What the API takes and answers, as pydantic models: OpenAPI is made from them."""
 
 from datetime import datetime
-from typing import Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
 from pydantic.alias_generators import to_camel
 
 from deskyard.model.base import DnsLabel
 
 T = TypeVar("T")
+Label = Annotated[DnsLabel, Field(max_length=63)]
 
 OperationState = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
 DesktopState = Literal[
@@ -116,11 +117,11 @@ class Desktop(Form):
 class NewDesktop(Form):
     """A desktop to be made."""
 
-    name: DnsLabel
-    workspace_id: DnsLabel = Field(description="A workspace that is declared.")
+    name: Label
+    workspace_id: Label = Field(description="A workspace that is declared.")
     tier: str = Field("free", max_length=40)
-    image: DnsLabel | None = Field(None, description="Another image than the workspace's.")
-    keys: list[DnsLabel] = Field([], max_length=32, description="Names of keys of the workspace that it gets.")
+    image: Label | None = Field(None, description="Another image than the workspace's.")
+    keys: list[Label] = Field([], max_length=32, description="Names of keys of the workspace that it gets.")
     first_task: str | None = Field(
         None, min_length=1, max_length=100_000, description="What its agent is to do once it is ready."
     )
@@ -129,7 +130,7 @@ class NewDesktop(Form):
 class Force(Form):
     """How a machine is stopped."""
 
-    force: bool = Field(False, description="Pull the plug: what programs have not written is lost.")
+    force: StrictBool = Field(False, description="Pull the plug: what programs have not written is lost.")
 
 
 class SignedIntent(Form):
@@ -149,7 +150,7 @@ class WantedIntent(Form):
     """What somebody wants to sign."""
 
     kind: str = Field(max_length=60)
-    target: str = Field(max_length=500)
+    target: str = Field(max_length=5000)
 
 
 class IntentToSign(Form):
@@ -158,6 +159,14 @@ class IntentToSign(Form):
     intent: dict[str, Any]
     text: str
     public_key: dict[str, Any]
+
+
+class Given(Form):
+    """An answer that waits for another person's."""
+
+    actor: str
+    answer: str
+    at: datetime
 
 
 class Approval(Form):
@@ -183,6 +192,8 @@ class Approval(Form):
     reason: str
     decided_at: datetime | None
     ends_at: datetime | None = Field(description="When what was answered ends by itself.")
+    needed: int = Field(description="How many persons have to give the same answer, by the rule of the workspace.")
+    answers: list[Given] = Field(description="Those that wait for another person's.")
 
 
 class Decision(Form):
@@ -275,11 +286,11 @@ class Workspace(Form):
 class Selector(Form):
     """Which desktops."""
 
-    workspace: str | None = None
+    workspace: str | None = Field(None, max_length=80)
     state: DesktopState | None = None
-    tier: str | None = None
+    tier: str | None = Field(None, max_length=40)
     q: str | None = Field(None, max_length=80)
-    ids: list[str] | None = Field(None, max_length=10_000)
+    ids: list[Annotated[str, Field(max_length=130)]] | None = Field(None, max_length=10_000)
 
 
 class FleetAction(Form):
@@ -287,8 +298,8 @@ class FleetAction(Form):
 
     action: Literal["start", "stop", "restart"]
     selector: Selector
-    expected_count: int = Field(ge=0, description="How many the caller saw: another number is refused.")
-    dry_run: bool = False
+    expected_count: StrictInt = Field(ge=0, description="How many the caller saw: another number is refused.")
+    dry_run: StrictBool = False
 
 
 class FleetAnswer(Form):

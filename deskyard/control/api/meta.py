@@ -7,7 +7,7 @@ from fastapi import APIRouter, Header, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from deskyard.control.api import feed, rows
-from deskyard.control.api.caller import Caller, Connection, caller
+from deskyard.control.api.caller import SECURED, Caller, Connection, caller
 from deskyard.control.people.scopes import READ
 
 router = APIRouter()
@@ -19,7 +19,9 @@ async def healthz() -> dict[str, str]:
     return {"state": "ok"}
 
 
-@router.get("/readyz", tags=["health"])
+@router.get(
+    "/readyz", tags=["health"], responses={503: {"description": "Not ready", "content": {"application/json": {}}}}
+)
 async def readyz(link: Connection) -> JSONResponse:
     """Say whether the database answers and a worker runs; 503 if not."""
     query = f"select exists (select from worker where seen_at > now() - interval '{rows.WORKER_GONE}') as worker"
@@ -35,7 +37,7 @@ async def version(request: Request) -> dict[str, Any]:
     return {"version": request.app.version}
 
 
-@router.get("/api/events", tags=["events"], response_class=StreamingResponse)
+@router.get("/api/events", tags=["events"], response_class=StreamingResponse, dependencies=SECURED)
 async def events(
     request: Request,
     workspace: str | None = None,

@@ -6,12 +6,13 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from deskyard.control.api import rows
-from deskyard.control.api.admission import Asked, Wanted, accepted, awaited, note
+from deskyard.control.api.admission import Asked, Prefer, Wanted, accepted, awaited, note
 from deskyard.control.api.caller import Caller, Connection, Link, Row, may
 from deskyard.control.api.forms import LogLine, Operation, OperationState, Page
 from deskyard.control.api.problem import Problem, unknown
 from deskyard.control.people.intent import SIGNED
 from deskyard.control.people.scopes import CHAT, READ, WRITE
+from deskyard.control.quotas import admission as quotas
 
 router = APIRouter(prefix="/api/operations", tags=["operations"])
 Reader = Annotated[Caller, Depends(may(READ))]
@@ -49,7 +50,9 @@ async def listing(
 
 
 @router.get("/{id}")
-async def look(request: Request, response: Response, link: Connection, who: Reader, id: str) -> Operation:
+async def look(
+    request: Request, response: Response, link: Connection, who: Reader, id: str, _prefer: Prefer = None
+) -> Operation:
     """Show an operation; whoever asked for a link sees it here, once. `Prefer: wait=30` waits for its end."""
     record = await _require(link, who, id)
     if await awaited(request, response, link, id):
@@ -100,6 +103,8 @@ async def retry(asked: Asked, who: Reader, id: str) -> Operation:
         raise Problem(HTTPStatus.CONFLICT, "operation", id, "cannot be repeated by another", remedy)
 
     async def make() -> Wanted:
+        if found["kind"] == "desktop.create":
+            await quotas.require_again(asked.link, who, found["desktop_id"], found["input"]["tier"])
         return Wanted(found["kind"], found["workspace_id"], found["desktop_id"], found["input"], lane=found["lane"])
 
     return await asked.admitted(who, make)

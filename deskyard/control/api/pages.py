@@ -2,12 +2,14 @@
 
 import mimetypes
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
+from starlette.exceptions import HTTPException
 
-from deskyard.control.api.problem import unknown
+from deskyard.control.api.problem import methods, unknown
 
 router = APIRouter(include_in_schema=False)
 INDEX = "index.html"
@@ -35,6 +37,8 @@ class Pages:
 async def page(request: Request, path: str) -> Response:
     """A file of the pages; every other address is one of the app's own."""
     pages: Pages = request.app.state.pages
+    if path.startswith("api/") and methods(request):
+        raise HTTPException(HTTPStatus.METHOD_NOT_ALLOWED)
     is_file = path in pages.files
     if (not is_file and "." in path.rpartition("/")[2]) or path.startswith("api/") or INDEX not in pages.files:
         raise unknown("path", f"/{path}", "see /api/openapi.json for what can be asked")

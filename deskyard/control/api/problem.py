@@ -1,5 +1,7 @@
 """Errors as RFC 9457 problems, with the field, value, reason and remedy of every Deskyard error."""
 
+import functools
+import re
 import secrets
 from http import HTTPStatus
 from typing import Any
@@ -8,6 +10,7 @@ from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import compile_path
 
 from deskyard.errors import DeskyardError
 
@@ -67,8 +70,24 @@ async def no_text(_: Request, error: Exception) -> JSONResponse:
     return answer(HTTPStatus.UNPROCESSABLE_ENTITY, problem)
 
 
-async def plain(_: Request, error: Exception) -> JSONResponse:
+async def plain(request: Request, error: Exception) -> JSONResponse:
     """The answer to what the framework refuses: no such path or method."""
     assert isinstance(error, HTTPException)
     problem = DeskyardError("request", None, str(error.detail), "see /api/openapi.json for what can be asked")
-    return answer(error.status_code, problem, dict(error.headers) if error.headers else None)
+    headers = dict(error.headers) if error.headers else None
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        # The framework names the methods of the first call alone that has this path.
+        headers = {"Allow": ", ".join(methods(request))}
+    return answer(error.status_code, problem, headers)
+
+
+def methods(request: Request) -> list[str]:
+    """The methods of all calls of the document that have a request's path."""
+    paths: dict[str, dict[str, Any]] = request.app.openapi()["paths"]
+    found = [calls for path, calls in paths.items() if _form(path).match(request.url.path)]
+    return sorted({method.upper() for calls in found for method in calls})
+
+
+@functools.cache
+def _form(path: str) -> "re.Pattern[str]":
+    return compile_path(path)[0]

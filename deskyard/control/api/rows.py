@@ -56,7 +56,10 @@ select a.* from (
     case when state = 'waiting' and until <= now() then 'lapsed'
       when state in ('allowed', 'refused') and ends_at <= now() then 'over' else state end as state,
     case when held_until > now() then held else 0 end as held,
-    case when held_until > now() then held_until end as held_until
+    case when held_until > now() then held_until end as held_until,
+    coalesce((select persons from approval_rule r where r.workspace_id = approval.workspace_id), 1) as needed,
+    (select coalesce(jsonb_agg(jsonb_build_object('actor', actor, 'answer', answer, 'at', at) order by at), '[]')
+      from approval_decision d where d.approval_id = approval.id) as answers
   from approval
 ) a
 """

@@ -11,6 +11,8 @@ from deskyard.control.api.caller import Caller, Connection, Link, Row, may
 from deskyard.control.api.forms import Approval, ApprovalState, Decision, Operation, Page
 from deskyard.control.api.people import proof_of
 from deskyard.control.api.problem import Problem, unknown
+from deskyard.control.approvals import rules
+from deskyard.control.approvals.rules import Rule
 from deskyard.control.approvals.target import KIND, target
 from deskyard.control.people.scopes import APPROVALS, DECIDE
 
@@ -70,6 +72,7 @@ async def decide(
         if answer.answer == "refuse" and not answer.reason.strip():
             remedy = "say why: the desktop reads it"
             raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "reason", None, "is missing", remedy)
+        await _require_leave(link, who, found, answer.answer)
         aim = target(found, answer.answer)
         proof = await proof_of(link, who, KIND, aim, answer.intent)
         # A lane of its own: a connection waits 90 seconds, an `up` of its workspace may take minutes.
@@ -82,6 +85,18 @@ async def decide(
         before = await admit(link, who, once, wanted)
         await note(link, who.actor, "approval.answer", aim, operation=before, reason=answer.reason.strip())
     return await accepted(request, response, link, before)
+
+
+async def _require_leave(link: Link, who: Caller, approval: Row, answer: str) -> None:
+    """Raise a 403 for whom the rule of the workspace lets not answer; the worker looks again, at who signed."""
+    found = await rows.row(link, rules.RULE, [approval["workspace_id"]])
+    if found is None:
+        return
+    askers = {row["actor"] for row in await rows.rows(link, rules.ASKERS, [approval["id"]])}
+    role = who.person["role"] if who.person else None
+    reason = Rule.of(approval["workspace_id"], found).refusal(who.actor, role, askers, answer)
+    if reason is not None:
+        raise Problem(HTTPStatus.FORBIDDEN, "decider", who.actor, reason, rules.REMEDY)
 
 
 async def _require(link: Link, who: Caller, id: str) -> Row:

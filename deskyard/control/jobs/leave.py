@@ -3,17 +3,18 @@
 import hmac
 from typing import Any
 
+from deskyard.control.approvals import rules
 from deskyard.control.approvals.target import KIND, target
 from deskyard.control.jobs.claim import Claim
 from deskyard.control.people.intent import SIGNED, Intent
 from deskyard.control.people.keys import prove
 from deskyard.control.people.passkeys import Passkeys, credential_id
-from deskyard.control.people.scopes import DECIDE, DESTROY, ROLES
+from deskyard.control.people.scopes import ADMIN, DECIDE, DESTROY, ROLES, of_key
 from deskyard.control.store.connection import Link
 from deskyard.errors import ConfigError
 
 UNSIGNED = "sign it with a passkey, or use a key with the scope for it"
-SCOPES = {"desktop.destroy": DESTROY, KIND: DECIDE}
+SCOPES = {"desktop.destroy": DESTROY, KIND: DECIDE, rules.SET: ADMIN, rules.REMOVE: ADMIN}
 
 
 def require(link: Link, held: Claim, passkeys: Passkeys) -> str:
@@ -42,6 +43,8 @@ def require(link: Link, held: Claim, passkeys: Passkeys) -> str:
 
 def _target(link: Link, held: Claim) -> str:
     """What has to have been signed: of an answer, what the gateway said of the ticket, whatever the request says."""
+    if held.kind == rules.SET:
+        return rules.Rule.of(str(held.workspace), held.input).target
     if held.kind != KIND:
         return held.desktop or held.workspace or ""
     query = "select id, ticket, desktop_id, workspace_id, name, port from approval where id = %s"
@@ -58,7 +61,7 @@ def _by_key(link: Link, held: Claim, proof: dict[str, Any], intent: Intent) -> s
     row = link.execute(query, [str(proof["key"])]).fetchone()
     if row is None or not hmac.compare_digest(prove(bytes(row["secret"]), intent.canonical), str(proof.get("proof"))):
         raise ConfigError("proof", proof["key"], "is not that of this key", UNSIGNED)
-    if SCOPES[held.kind] not in row["scopes"] or (
+    if SCOPES[held.kind] not in of_key(row["scopes"], row["workspaces"]) or (
         row["workspaces"] is not None and held.workspace not in row["workspaces"]
     ):
         raise ConfigError("proof", proof["key"], "is of a key that may not do this", UNSIGNED)

@@ -12,8 +12,10 @@ from typing import IO, Any
 
 from psycopg.types.json import Jsonb
 
+from deskyard.control.approvals import rules
+from deskyard.control.approvals.target import KIND as DECIDE
 from deskyard.control.jobs import claim as claims
-from deskyard.control.jobs import enrolment, leave
+from deskyard.control.jobs import deciding, enrolment, leave
 from deskyard.control.jobs.claim import Claim
 from deskyard.control.jobs.conversation import Turn
 from deskyard.control.people.passkeys import Passkeys
@@ -27,6 +29,8 @@ SECRET_SECONDS = 60
 CHILD = (sys.executable, "-m", "deskyard.control.jobs.child")
 MOST_LINE = 4000
 ENROL, CHAT = "person.enrol", "desktop.chat"
+# What the worker writes down by itself: no program has to be run for it.
+RULES = {rules.SET: deciding.set_rule, rules.REMOVE: deciding.remove_rule}
 log = logging.getLogger(__name__)
 
 
@@ -52,10 +56,7 @@ class Runner:
         try:
             with link.transaction():
                 actor = leave.require(link, held, self.passkeys)
-            if held.kind == ENROL:
-                result = enrolment.enrol(link, held, self.passkeys)
-            else:
-                result = self._child(link, held, turn, actor)
+            result = self._done(link, held, turn, actor)
         except Lost:
             log.warning("%s is another worker's by now", held.id)
         except Cancelled:
@@ -66,6 +67,19 @@ class Runner:
             with link.transaction():
                 if claims.finish(link, held, "done", result=result) and turn is not None:
                     turn.end(link, "done")
+
+    def _done(self, link: Link, held: Claim, turn: Turn | None, actor: str) -> dict[str, Any]:
+        if held.kind == ENROL:
+            return dict(enrolment.enrol(link, held, self.passkeys))
+        if held.kind in RULES:
+            return RULES[held.kind](link, held, actor)
+        if held.kind != DECIDE:
+            return self._child(link, held, turn, actor)
+        kept = deciding.collect(link, held, actor)
+        if kept is None:
+            kept = self._child(link, held, turn, actor)
+            deciding.forget(link, held)
+        return kept
 
     def _end(self, link: Link, held: Claim, turn: Turn | None, state: str, problem: Mapping[str, str] | None) -> None:
         with link.transaction():

@@ -13,6 +13,8 @@ LIFE_SECONDS = 300
 SIGNED = {
     "desktop.destroy": "Destroy desktop {target} and all its data, with no way back but a backup",
     "approval.decide": "Answer what a desktop wants to reach (ticket, desktop, name, answer): {target}",
+    "approval-rule.set": "Let these answer what desktops of a workspace want to reach: {target}",
+    "approval-rule.remove": "Let everybody who may answer at all do so for workspace {target}",
 }
 
 

@@ -1,5 +1,7 @@
 """What a person or a key may do, by scope."""
 
+from collections.abc import Iterable
+
 READ, WRITE, DESTROY, CHAT, ADMIN = "read", "desktops:write", "desktops:destroy", "chat", "admin"
 APPROVALS, DECIDE = "approvals:read", "approvals:decide"
 SCOPES = {
@@ -9,7 +11,7 @@ SCOPES = {
     CHAT: "give agents tasks, and talk to them",
     APPROVALS: "see what desktops wait to be allowed",
     DECIDE: "answer what desktops wait to be allowed, which opens the network to them",
-    ADMIN: "see keys, people, sessions and the audit; revoke keys, end sessions",
+    ADMIN: "see keys, people, sessions and the audit; revoke keys, end sessions, set rules and quotas",
 }
 # A person who destroys, or opens the network, signs it with a passkey: the scope alone does not do.
 ROLES = {
@@ -17,3 +19,8 @@ ROLES = {
     "operator": frozenset({READ, WRITE, DESTROY, CHAT, APPROVALS, DECIDE}),
     "admin": frozenset(SCOPES),
 }
+
+
+def of_key(scopes: Iterable[str], workspaces: Iterable[str] | None) -> frozenset[str]:
+    """What a key may: keys, people and the audit are of all workspaces, so one that is bound to some is no admin."""
+    return frozenset(scopes) - (frozenset() if workspaces is None else {ADMIN})

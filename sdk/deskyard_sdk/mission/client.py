@@ -215,6 +215,26 @@ class AsyncMissionControl:
         """Answer `once`, `15m`, `always` or `refuse`; needs `approvals:decide`, a scope that no desktop may have."""
         return await self._long(f"/approvals/{approval}/decide", {"answer": answer, "reason": reason})
 
+    async def approval_rules(self) -> list[dict[str, Any]]:
+        """Who answers for which workspace, and how many have to."""
+        return await self._items("GET", "/approval-rules")
+
+    async def set_approval_rule(
+        self,
+        workspace: str,
+        persons: int = 1,
+        roles: Sequence[str] = (),
+        people: Sequence[str] = (),
+        keys: Sequence[str] = (),
+    ) -> Operation:
+        """Let these answer for a workspace: roles, names of persons, ids of keys; none: all who may answer at all."""
+        names = {"roles": list(roles), "people": list(people), "keys": list(keys)}
+        return await self._long("/approval-rules", {"workspaceId": workspace, "persons": persons, **names})
+
+    async def remove_approval_rule(self, workspace: str) -> Operation:
+        """Let everybody who may answer at all do so, alone."""
+        return cast(Operation, await self._ask("DELETE", f"/approval-rules/{workspace}"))
+
     # -- operations
 
     async def operations(
@@ -336,6 +356,21 @@ class AsyncMissionControl:
         """Set what a workspace may cost in a month; None: it has no budget."""
         wanted = {"microsPerMonth": micros_per_month}
         return await self._items("PUT", f"/budgets/{workspace}", json=wanted)
+
+    async def quotas(self) -> list[dict[str, Any]]:
+        """How much workspaces, persons and keys may have at most, and have."""
+        return await self._items("GET", "/quotas")
+
+    async def set_quota(
+        self,
+        subject: str,
+        desktops: int | None = None,
+        memory_mib: int | None = None,
+        micros_per_day: int | None = None,
+    ) -> list[dict[str, Any]]:
+        """Set the most that `workspace:NAME`, `person:NAME` or `key:ID` may have; with none of them, no quota."""
+        wanted = {"desktops": desktops, "memoryMib": memory_mib, "microsPerDay": micros_per_day}
+        return await self._items("PUT", f"/quotas/{subject}", json=wanted)
 
     async def webhooks(self) -> list[dict[str, Any]]:
         """Who is told of alerts."""

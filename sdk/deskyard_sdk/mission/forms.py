@@ -130,6 +130,14 @@ class Alert(TypedDict):
     silencedUntil: str | None
 
 
+class Given(TypedDict):
+    """An answer that waits for another person's."""
+
+    actor: str
+    answer: str
+    at: str
+
+
 class Approval(TypedDict):
     """A connection that a desktop wants to make, held at its gateway until a person answers."""
 
@@ -151,6 +159,8 @@ class Approval(TypedDict):
     reason: str
     decidedAt: str | None
     endsAt: str | None
+    needed: int
+    answers: list[Given]
 
 
 class Fleet(TypedDict):

@@ -126,6 +126,31 @@ export interface Approval {
   reason: string;
   decidedAt: string | null;
   endsAt: string | null;
+  needed: number;
+  answers: { actor: string; answer: string; at: string }[];
+}
+
+export interface ApprovalRule {
+  workspaceId: string;
+  persons: number;
+  roles: string[];
+  people: string[];
+  keys: string[];
+  actor: string;
+  changedAt: string;
+}
+
+export interface Amounts {
+  desktops: number;
+  memoryMib: number;
+  microsPerDay: number;
+}
+
+export interface Quota extends Record<keyof Amounts, number | null> {
+  subject: string;
+  used: Amounts;
+  actor: string;
+  changedAt: string;
 }
 
 export interface LogLine {

@@ -5,7 +5,7 @@ from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, Field, StrictBool, StrictInt
 
 from deskyard.control.api import rows
 from deskyard.control.api.admission import note
@@ -61,8 +61,8 @@ class NewRule(Form):
     """How a rule is to be from now on."""
 
     kind: str = Field(max_length=40)
-    enabled: bool
-    number: int = Field(ge=0, le=100_000)
+    enabled: StrictBool
+    number: StrictInt = Field(ge=0, le=100_000)
 
 
 class NewRules(Form):

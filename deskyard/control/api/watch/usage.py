@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import PlainTextResponse
-from pydantic import Field
+from pydantic import Field, StrictInt
 
 from deskyard.control.api import rows
 from deskyard.control.api.admission import note
@@ -26,6 +26,12 @@ Admin = Annotated[Caller, Depends(may(ADMIN))]
 MOST_DAYS = 400
 MOST_MICROS = 10**12
 By = Literal["desktop", "workspace", "day"]
+
+
+class Csv(PlainTextResponse):
+    """A table, so that the document says what it is."""
+
+    media_type = "text/csv"
 
 
 class Used(Form):
@@ -62,7 +68,7 @@ class NewPrice(Form):
     """What an hour of a tier costs from now on."""
 
     tier: str = Field(min_length=1, max_length=40)
-    micros_per_hour: int = Field(ge=0, le=MOST_MICROS)
+    micros_per_hour: StrictInt = Field(ge=0, le=MOST_MICROS)
 
 
 class NewPrices(Form):
@@ -82,7 +88,7 @@ class Budget(Form):
 class NewBudget(Form):
     """What a workspace may cost in a month; none: there is no budget."""
 
-    micros_per_month: int | None = Field(ge=1, le=1000 * MOST_MICROS)
+    micros_per_month: StrictInt | None = Field(ge=1, le=1000 * MOST_MICROS)
 
 
 async def lines(
@@ -140,8 +146,8 @@ async def look(found: Asked, by: By | None = None) -> Usage:
     )
 
 
-@router.get("/usage.csv", response_class=PlainTextResponse)
-async def table(found: Asked) -> PlainTextResponse:
+@router.get("/usage.csv", response_class=Csv)
+async def table(found: Asked) -> Csv:
     """Export machine time and cost by desktop and day as CSV."""
     text = io.StringIO()
     writer = csv.writer(text)
@@ -150,7 +156,7 @@ async def table(found: Asked) -> PlainTextResponse:
         # Names are DNS labels: none begins a formula.
         writer.writerow([line.day, line.workspace, line.desktop, line.tier, line.microseconds, line.micros])
     headers = {"Content-Disposition": 'attachment; filename="usage.csv"'}
-    return PlainTextResponse(text.getvalue(), media_type="text/csv", headers=headers)
+    return Csv(text.getvalue(), headers=headers)
 
 
 @router.get("/prices")

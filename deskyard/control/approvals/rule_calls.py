@@ -1,0 +1,117 @@
+"""/api/approval-rules: who answers what desktops of a workspace want to reach; the worker writes what was signed."""
+
+from datetime import datetime
+from http import HTTPStatus
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Body, Depends
+from pydantic import Field, StrictInt
+
+from deskyard.control.api import rows
+from deskyard.control.api.admission import Asked, Wanted
+from deskyard.control.api.caller import Caller, Connection, Link, may
+from deskyard.control.api.desktops import require_workspace
+from deskyard.control.api.forms import Form, Label, Operation, Page, SignedIntent
+from deskyard.control.api.people import proof_of
+from deskyard.control.api.problem import Problem, unknown
+from deskyard.control.approvals import rules
+from deskyard.control.approvals.rules import Rule
+from deskyard.control.people.scopes import ADMIN, APPROVALS, DECIDE, ROLES
+
+router = APIRouter(prefix="/api/approval-rules", tags=["approvals"])
+Admin = Annotated[Caller, Depends(may(ADMIN))]
+Name = Annotated[str, Field(min_length=1, max_length=80)]
+
+
+class ApprovalRule(Form):
+    """Who answers for a workspace, and how many have to; whoever asked never does."""
+
+    workspace_id: str
+    persons: int = Field(description="How many persons have to give the same answer; one is enough to refuse.")
+    roles: list[str]
+    people: list[str] = Field(description="Names of persons.")
+    keys: list[str] = Field(description="Ids of keys. With no role, person or key all may who may answer at all.")
+    actor: str
+    changed_at: datetime
+
+
+class NewApprovalRule(Form):
+    """The rule of a workspace from now on, signed by an admin; a key with the scope `admin` needs no signature."""
+
+    workspace_id: Label
+    persons: StrictInt = Field(1, ge=1, le=2)
+    roles: list[Literal["operator", "admin"]] = Field([], max_length=2)
+    people: list[Name] = Field([], max_length=20)
+    keys: list[Name] = Field([], max_length=20)
+    intent: SignedIntent | None = None
+
+
+class Signed(Form):
+    """An admin's signature; a key with the scope `admin` needs none."""
+
+    intent: SignedIntent | None = None
+
+
+@router.get("")
+async def listing(link: Connection, who: Annotated[Caller, Depends(may(APPROVALS))]) -> Page[ApprovalRule]:
+    """List the rules of workspaces; where there is none, everybody answers who may at all, alone."""
+    query = "select * from approval_rule where %s::text[] is null or workspace_id = any(%s) order by workspace_id"
+    found = await rows.rows(link, query, [who.bounds, who.bounds])
+    return Page(items=[ApprovalRule(**row) for row in found], total=len(found))
+
+
+@router.post("", status_code=HTTPStatus.ACCEPTED)
+async def put_in_force(asked: Asked, who: Admin, wanted: NewApprovalRule) -> Operation:
+    """Set the rule of a workspace: the worker checks the signature over all of it, and puts it in force."""
+
+    async def make() -> Wanted:
+        await require_workspace(asked.link, who, wanted.workspace_id)
+        values = wanted.model_dump(include={"persons", "roles", "people", "keys"})
+        rule = Rule.of(wanted.workspace_id, values)
+        await _require_somebody(asked.link, rule)
+        proof = await proof_of(asked.link, who, rules.SET, rule.target, wanted.intent)
+        return Wanted(rules.SET, rule.workspace, None, values, proof, lane=f"approval-rule:{rule.workspace}")
+
+    return await asked.admitted(who, make)
+
+
+@router.delete("/{workspace}", status_code=HTTPStatus.ACCEPTED)
+async def remove(asked: Asked, who: Admin, workspace: str, leave: Annotated[Signed | None, Body()] = None) -> Operation:
+    """Take the rule of a workspace out of force: everybody who may answer at all does so alone again."""
+
+    async def make() -> Wanted:
+        found = await rows.row(asked.link, rules.RULE, [workspace])
+        if found is None or not who.sees(workspace):
+            raise unknown("workspace", workspace, "see GET /api/approval-rules")
+        proof = await proof_of(asked.link, who, rules.REMOVE, workspace, leave.intent if leave else None)
+        return Wanted(rules.REMOVE, workspace, proof=proof, lane=f"approval-rule:{workspace}")
+
+    return await asked.admitted(who, make)
+
+
+async def _require_somebody(link: Link, rule: Rule) -> None:
+    """Raise a 422 for a rule that names who is not there, or that nobody could satisfy."""
+    query = """select distinct person.name, role from person join passkey on person_id = person.id
+        where disabled_at is null"""
+    people = {row["name"]: row["role"] for row in await rows.rows(link, query, [])}
+    query = "select id from api_key where revoked_at is null and expires_at > now() and %s = any(scopes)"
+    keys = {row["id"] for row in await rows.rows(link, query, [DECIDE])}
+    for field, names, there in (("people", rule.people, people), ("keys", rule.keys, keys)):
+        for name in names:
+            if name not in there:
+                remedy = (
+                    "name persons with a passkey (GET /api/people), and ids of keys that may answer (GET /api/keys)"
+                )
+                raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, field, name, "is nobody who can answer", remedy)
+    if rule.persons > 1 and rule.keys:
+        reason = "are no persons, and two have to answer"
+        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "keys", rule.keys[0], reason, "leave keys out, or ask for one")
+    able = [
+        name
+        for name, role in people.items()
+        if DECIDE in ROLES[role] and rule.refusal(f"person:{name}", role, (), "once") is None
+    ]
+    if not rule.keys and len(able) < rule.persons:
+        reason = f"are more than those who can answer: {', '.join(able) or 'nobody'}"
+        remedy = "name more people or roles; ./inv control.person NAME --role operator makes a person"
+        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "persons", rule.persons, reason, remedy)

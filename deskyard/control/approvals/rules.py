@@ -1,0 +1,74 @@
+"""Rules of approvals: who answers for a workspace, how many have to, and never whoever asked.
+
+The web process says early what a rule refuses; the worker, which it cannot stand in for, decides by the same words.
+"""
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deskyard.errors import ConfigError
+
+SET, REMOVE = "approval-rule.set", "approval-rule.remove"
+# An agent may go on by itself after its turn, and whoever has a link may use it for as long.
+TURN_LASTS, LINK_LASTS = "1 hour", "12 hours"
+# Another person's answer counts with one that is not older.
+WAITS = "24 hours"
+REMEDY = "let somebody answer whom GET /api/approval-rules names; an admin changes the rule"
+
+RULE = "select workspace_id, persons, roles, people, keys from approval_rule where workspace_id = %s"
+ROLE = "select role from person where name = %s and disabled_at is null"
+# Of a ticket: who had given its desktop's agent something to do, or a link to use it.
+ASKERS = f"""select distinct o.actor from approval a join operation o on o.desktop_id = a.desktop_id
+    where a.id = %s and o.created_at <= a.last_at and (
+      (o.kind = 'desktop.chat' and o.started_at is not null
+        and (o.ended_at is null or o.ended_at >= a.since - interval '{TURN_LASTS}'))
+      or (o.kind = 'desktop.session' and o.state = 'done' and o.input ->> 'mode' is distinct from 'view'
+        and o.created_at >= a.since - interval '{LINK_LASTS}'))"""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The rule of a workspace; with no role, person or key it is for everybody who may answer at all."""
+
+    workspace: str
+    persons: int
+    roles: tuple[str, ...] = ()
+    people: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, workspace: str, values: Mapping[str, Any]) -> "Rule":
+        """The rule of a row, or of what an operation is given."""
+        names = (tuple(sorted(set(map(str, values[name])))) for name in ("roles", "people", "keys"))
+        return cls(workspace, int(values["persons"]), *names)
+
+    @property
+    def target(self) -> str:
+        """All of it in the one line that an admin signs and the worker compares."""
+        lists = (("roles", self.roles), ("people", self.people), ("keys", self.keys))
+        parts = [f"{name}={json.dumps(each, separators=(',', ':'), ensure_ascii=False)}" for name, each in lists]
+        return " ".join([self.workspace, f"persons={self.persons}", *parts])
+
+    def refusal(self, actor: str, role: str | None, askers: Collection[str], answer: str) -> str | None:
+        """Why somebody may not give an answer; None if they may. `role` is a person's."""
+        kind, _, name = actor.partition(":")
+        if kind != "person" and self.persons > 1:
+            return f"is a key, and {self.persons} persons have to answer"
+        by_name = name in self.people if kind == "person" else name.rpartition(":")[2] in self.keys
+        if (self.roles or self.people or self.keys) and not (by_name or role in self.roles):
+            return f"is not among those who answer for {self.workspace}"
+        # To refuse opens nothing: whoever asked may take it back.
+        if answer != "refuse" and actor in askers:
+            return "gave the desktop its task or uses it: whoever asked does not answer"
+        return None
+
+    def needs(self, answer: str) -> int:
+        """How many have to say the same; one is enough to refuse."""
+        return 1 if answer == "refuse" else self.persons
+
+
+def refused(actor: str, reason: str) -> ConfigError:
+    """The error that tells a refusal."""
+    return ConfigError("decider", actor, reason, REMEDY)

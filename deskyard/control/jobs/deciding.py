@@ -1,0 +1,69 @@
+"""The worker's own look at the rule of a workspace: who answers, how many have to; and how an admin sets one."""
+
+from typing import Any
+
+from deskyard.control.approvals import rules
+from deskyard.control.approvals.rules import Rule
+from deskyard.control.jobs.claim import Claim
+from deskyard.control.store.connection import Link
+from deskyard.errors import ConfigError
+
+
+def collect(link: Link, held: Claim, actor: str) -> dict[str, Any] | None:
+    """Raise `ConfigError` for who may not answer; what is kept while another has to say the same, None once all did."""
+    with link.transaction():
+        row = link.execute(rules.RULE, [held.workspace]).fetchone()
+        if row is None:
+            return None
+        rule, approval, answer = Rule.of(str(held.workspace), row), held.input["approval"], held.input["answer"]
+        askers = {found["actor"] for found in link.execute(rules.ASKERS.encode(), [approval]).fetchall()}
+        if (reason := rule.refusal(actor, _role(link, actor), askers, answer)) is not None:
+            raise rules.refused(actor, reason)
+        needed = rule.needs(answer)
+        if needed == 1:
+            return None
+        link.execute(
+            """insert into approval_decision (approval_id, actor, answer, operation_id) values (%s, %s, %s, %s)
+            on conflict (approval_id, actor) do update
+                set answer = excluded.answer, operation_id = excluded.operation_id, at = now()""",
+            [approval, actor, answer, held.id],
+        )
+        query = f"""select actor from approval_decision where approval_id = %s and answer = %s
+            and at > now() - interval '{rules.WAITS}'"""
+        said = {found["actor"] for found in link.execute(query.encode(), [approval, answer]).fetchall()}
+        # Who answered before may have lost their role, or asked for something since.
+        count = sum(rule.refusal(each, _role(link, each), askers, answer) is None for each in said)
+    return None if count >= needed else {"approval": approval, "answers": count, "needed": needed}
+
+
+def forget(link: Link, held: Claim) -> None:
+    """An answer was given: those that led to it count for nothing more."""
+    link.execute("delete from approval_decision where approval_id = %s", [held.input["approval"]])
+
+
+def set_rule(link: Link, held: Claim, actor: str) -> dict[str, Any]:
+    """Put the rule of a workspace in force; who signed it is its author."""
+    rule = Rule.of(str(held.workspace), held.input)
+    with link.transaction():
+        if link.execute("select 1 from workspace where id = %s", [rule.workspace]).fetchone() is None:
+            raise ConfigError("workspaceId", rule.workspace, "is not known", "see GET /api/workspaces")
+        link.execute(
+            """insert into approval_rule (workspace_id, persons, roles, people, keys, actor)
+            values (%s, %s, %s, %s, %s, %s) on conflict (workspace_id) do update set persons = excluded.persons,
+                roles = excluded.roles, people = excluded.people, keys = excluded.keys, actor = excluded.actor,
+                changed_at = now()""",
+            [rule.workspace, rule.persons, list(rule.roles), list(rule.people), list(rule.keys), actor],
+        )
+    return {"rule": rule.target}
+
+
+def remove_rule(link: Link, held: Claim, actor: str) -> dict[str, Any]:
+    """Let everybody who may answer at all do so again, alone."""
+    link.execute("delete from approval_rule where workspace_id = %s", [held.workspace])
+    return {"removed": held.workspace}
+
+
+def _role(link: Link, actor: str) -> str | None:
+    kind, _, name = actor.partition(":")
+    row = link.execute(rules.ROLE, [name]).fetchone() if kind == "person" else None
+    return str(row["role"]) if row else None

@@ -1,0 +1,97 @@
+"""Whether one more desktop is within the quotas, counted in the transaction that writes it down.
+
+Whoever asks at the same time waits for the same lock, so that two together take no more than is left.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from deskyard.control.api import rows
+from deskyard.control.api.caller import Caller, Link, Row
+from deskyard.control.api.problem import Problem
+
+# What a desktop of `x` is, by its workspace and tier; its price is that of a whole day, also while it is off.
+SIZE = """
+  coalesce((select (t ->> 'memory_gib')::numeric * 1024 from workspace w, jsonb_array_elements(w.tiers) t
+    where w.id = x.workspace_id and t ->> 'name' = x.tier limit 1), 0)::bigint as memory_mib,
+  coalesce((select micros_per_hour * 24 from tier_price p where p.tier = x.tier order by since desc limit 1),
+    0)::bigint as micros_per_day"""
+# What subjects have: what is declared, and what is about to be; a desktop is also that of whoever wanted it last.
+USED = f"""
+with held as (
+  select d.id, d.workspace_id, d.tier from desktop d where d.gone_at is null
+  union all
+  select distinct on (o.desktop_id) o.desktop_id, o.workspace_id, o.input ->> 'tier' from operation o
+    where o.kind = 'desktop.create'
+    and ((o.state in ('queued', 'running', 'waiting')
+        and not exists (select from desktop d where d.id = o.desktop_id and d.gone_at is null))
+      or (o.state = 'done' and o.ended_at > now() - interval '1 minute'
+        and not exists (select from desktop d where d.id = o.desktop_id)))),
+owned as (
+  select x.*, (select case when o.actor like 'key:%%' then 'key:' || substring(o.actor from '[^:]*$') else o.actor end
+      from operation o where o.kind = 'desktop.create' and o.desktop_id = x.id
+      and o.state not in ('failed', 'cancelled') order by o.created_at desc limit 1) as maker, {SIZE}
+  from held x)
+select s as subject, count(o.id) as desktops, coalesce(sum(o.memory_mib), 0)::bigint as memory_mib,
+  coalesce(sum(o.micros_per_day), 0)::bigint as micros_per_day
+from unnest(%s::text[]) s left join owned o on s = 'workspace:' || o.workspace_id or s = o.maker group by s
+"""
+ADDED = f"select 1 as desktops, {SIZE} from (select %s::text as workspace_id, %s::text as tier) x"
+REMEDY = "destroy a desktop, choose a smaller tier, or let an admin raise it: GET /api/quotas has all that are yours"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Something that is counted: its column, its name in a request, and in what."""
+
+    column: str
+    field: str
+    unit: str
+
+
+KINDS = (
+    Kind("desktops", "desktops", "desktops"),
+    Kind("memory_mib", "memoryMib", "MiB of memory"),
+    Kind("micros_per_day", "microsPerDay", "millionths of price a day"),
+)
+
+
+def own(who: Caller) -> str:
+    """The subject that a caller is."""
+    return f"key:{who.key['id']}" if who.key is not None else who.actor
+
+
+async def require(link: Link, who: Caller, workspace: str, tier: str) -> None:
+    """Raise a 409 if a desktop of this tier would be more than a quota leaves; nothing is touched before."""
+    subjects = sorted({f"workspace:{workspace}", own(who)})
+    bounded = await rows.rows(link, "select * from quota where subject = any(%s) order by subject", [subjects])
+    if not bounded:
+        return
+    for quota in bounded:
+        await link.execute("select pg_advisory_xact_lock(hashtextextended(%s, 9))", [quota["subject"]])
+    there = await used(link, [quota["subject"] for quota in bounded])
+    added = await rows.row(link, ADDED, [workspace, tier])
+    assert added is not None
+    for quota in bounded:
+        _require(quota, there[quota["subject"]], added)
+
+
+async def require_again(link: Link, who: Caller, desktop: str, tier: str) -> None:
+    """The same for a desktop that was to be made before: one that is declared since counts already."""
+    if await rows.row(link, "select 1 from desktop where id = %s and gone_at is null", [desktop]) is None:
+        await require(link, who, desktop.partition(".")[0], tier)
+
+
+async def used(link: Link, subjects: Sequence[str]) -> dict[str, Row]:
+    """What these have, by subject."""
+    return {row["subject"]: row for row in await rows.rows(link, USED, [list(subjects)])}
+
+
+def _require(quota: Mapping[str, Any], there: Mapping[str, Any], added: Mapping[str, Any]) -> None:
+    for kind in KINDS:
+        most, has, more = quota[kind.column], there[kind.column], added[kind.column]
+        if most is not None and has + more > most:
+            reason = f"is more than {quota['subject']} may have: {most} {kind.unit}, of which it has {has}"
+            raise Problem(HTTPStatus.CONFLICT, kind.field, has + more, reason, REMEDY)

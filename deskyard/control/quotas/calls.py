@@ -1,0 +1,93 @@
+"""/api/quotas: how much a workspace, a person or a key may have at most, and has."""
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path
+from pydantic import Field, StrictInt
+
+from deskyard.control.api import rows
+from deskyard.control.api.admission import note
+from deskyard.control.api.caller import Caller, Connection, Link, may
+from deskyard.control.api.forms import Form, Page
+from deskyard.control.api.problem import unknown
+from deskyard.control.people.scopes import ADMIN, READ
+from deskyard.control.quotas import admission
+
+router = APIRouter(prefix="/api/quotas", tags=["quotas"])
+SUBJECT = r"^(workspace|person|key):[^/\x00-\x1f]{1,80}$"
+MOST = 10**15
+Subject = Annotated[str, Path(pattern=SUBJECT, description="workspace:NAME, person:NAME or key:ID")]
+THERE = {
+    "workspace": "select 1 from workspace where id = %s and gone_at is null",
+    "person": "select 1 from person where name = %s and disabled_at is null",
+    "key": "select 1 from api_key where id = %s and revoked_at is null",
+}
+
+
+class Amounts(Form):
+    """Desktops, their memory, and what they cost in a day by the prices of now."""
+
+    desktops: int
+    memory_mib: int
+    micros_per_day: int
+
+
+class Quota(Form):
+    """The most that a workspace, a person or a key may have; what is none has no bound."""
+
+    subject: str = Field(description="workspace:NAME, person:NAME or key:ID")
+    desktops: int | None
+    memory_mib: int | None
+    micros_per_day: int | None
+    used: Amounts = Field(description="What it has now, with what is about to be made.")
+    actor: str
+    changed_at: datetime
+
+
+class NewQuota(Form):
+    """The most from now on; what is left out has no bound, and with none of them there is no quota."""
+
+    desktops: StrictInt | None = Field(None, ge=0, le=1_000_000)
+    memory_mib: StrictInt | None = Field(None, ge=0, le=MOST)
+    micros_per_day: StrictInt | None = Field(None, ge=0, le=MOST)
+
+
+@router.get("")
+async def listing(link: Connection, who: Annotated[Caller, Depends(may(READ))]) -> Page[Quota]:
+    """List quotas: an admin sees all, others their own and those of workspaces that they see."""
+    condition, values = rows.conditions(
+        (
+            ("(subject like 'workspace:%%' or subject = %s)", None if ADMIN in who.scopes else admission.own(who)),
+            ("(subject not like 'workspace:%%' or substr(subject, 11) = any(%s))", who.bounds),
+        )
+    )
+    return await _page(link, f"select * from quota where {condition} order by subject", values)
+
+
+@router.put("/{subject}")
+async def put(
+    link: Connection, who: Annotated[Caller, Depends(may(ADMIN))], subject: Subject, wanted: NewQuota
+) -> Page[Quota]:
+    """Set the most that one may have; desktops that are there stay, also where they are more."""
+    kind, _, name = subject.partition(":")
+    values = wanted.model_dump()
+    if all(value is None for value in values.values()):
+        await link.execute("delete from quota where subject = %s", [subject])
+    elif await rows.row(link, THERE[kind], [name]) is None:
+        raise unknown("subject", subject, "name a workspace, a person or the id of a key that is there")
+    else:
+        query = """insert into quota (subject, desktops, memory_mib, micros_per_day, actor) values (%s, %s, %s, %s, %s)
+            on conflict (subject) do update set desktops = excluded.desktops, memory_mib = excluded.memory_mib,
+                micros_per_day = excluded.micros_per_day, actor = excluded.actor, changed_at = now()"""
+        await link.execute(query, [subject, *values.values(), who.actor])
+    await note(link, who.actor, "quota.set", subject, **values)
+    return await _page(link, "select * from quota order by subject", [])
+
+
+async def _page(link: Link, query: str, values: list[object]) -> Page[Quota]:
+    found = await rows.rows(link, query, values)
+    there = await admission.used(link, [row["subject"] for row in found]) if found else {}
+    names = list(Amounts.model_fields)
+    items = [Quota(**row, used=Amounts(**{name: there[row["subject"]][name] for name in names})) for row in found]
+    return Page(items=items, total=len(items))

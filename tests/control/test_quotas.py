@@ -1,0 +1,123 @@
+"""How much a workspace, a person or a key may have: counted as a desktop is admitted, before anything is touched."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+from psycopg.types.json import Jsonb
+
+from tests.control.lab import Lab
+
+TIERS = [{"name": name, "memory_gib": gib} for name, gib in (("free", 4), ("max", 16))]
+FREE_A_DAY = 24 * 250_000
+
+
+@pytest.fixture
+def lab(mission: Lab, owner: httpx.Client) -> Iterator[Lab]:
+    """A workspace with two desktops of the tier free, which has a price; nothing is done with what is admitted."""
+    mission.end("worker")
+    mission.declare("lab", "d1", "d2")
+    mission.declare("other", "d1")
+    mission.link.execute("update workspace set tiers = %s", [Jsonb(TIERS)])
+    owner.put("/api/prices", json={"prices": [{"tier": "free", "microsPerHour": 250_000}]})
+    yield mission
+
+
+def create(
+    client: httpx.Client, name: str, workspace: str = "lab", tier: str = "free", **headers: str
+) -> httpx.Response:
+    return client.post("/api/desktops", json={"name": name, "workspaceId": workspace, "tier": tier}, headers=headers)
+
+
+def bound(owner: httpx.Client, subject: str, **values: Any) -> dict[str, Any]:
+    found = owner.put(f"/api/quotas/{subject}", json=values).json()["items"]
+    return dict({quota["subject"]: quota for quota in found}.get(subject, {}))
+
+
+def made(mission: Lab) -> list[str]:
+    found = mission.link.execute("select desktop_id from operation order by created_at").fetchall()
+    return [row["desktop_id"] for row in found]
+
+
+@pytest.mark.parametrize(
+    ("limit", "tier", "field", "value"),
+    [
+        ({"desktops": 2}, "free", "desktops", "3"),
+        ({"memoryMib": 3 * 4096 - 1}, "free", "memoryMib", str(3 * 4096)),
+        ({"memoryMib": 3 * 4096}, "max", "memoryMib", str(6 * 4096)),
+        ({"microsPerDay": 3 * FREE_A_DAY - 1}, "free", "microsPerDay", str(3 * FREE_A_DAY)),
+    ],
+)
+def test_one_more_than_a_quota_is_refused_with_what_to_do(
+    lab: Lab, owner: httpx.Client, limit: dict[str, int], tier: str, field: str, value: str
+) -> None:
+    bound(owner, "workspace:lab", **limit)
+    refused = create(owner, "d3", tier=tier)
+    problem = refused.json()
+    assert (refused.status_code, problem["field"], problem["value"]) == (409, field, value)
+    assert "workspace:lab may have" in problem["reason"] and "an admin" in problem["remedy"]
+    assert made(lab) == []
+    assert create(owner, "d3", "other", tier).status_code == 202
+
+
+@pytest.mark.parametrize("limit", [{"desktops": 3}, {"memoryMib": 3 * 4096}, {"microsPerDay": 3 * FREE_A_DAY}])
+def test_what_a_quota_leaves_is_admitted_and_no_more(lab: Lab, owner: httpx.Client, limit: dict[str, int]) -> None:
+    assert bound(owner, "workspace:lab", **limit)["used"] == {
+        "desktops": 2,
+        "memoryMib": 2 * 4096,
+        "microsPerDay": 2 * FREE_A_DAY,
+    }
+    key = {"Idempotency-Key": "one"}
+    assert create(owner, "d3", **key).status_code == 202
+    # The same request again is that one, not another.
+    assert create(owner, "d3", **key).status_code == 202
+    assert create(owner, "d4").status_code == 409
+    lab.link.execute("update desktop set gone_at = now() where id = 'lab.d1'")
+    assert create(owner, "d4").status_code == 202
+    lab.link.execute("update operation set state = 'cancelled' where desktop_id = 'lab.d4'")
+    assert create(owner, "d5").status_code == 202
+
+
+def test_what_failed_is_counted_when_it_is_tried_again(lab: Lab, owner: httpx.Client) -> None:
+    bound(owner, "workspace:lab", desktops=3)
+    first = create(owner, "d3").json()["id"]
+    lab.link.execute("update operation set state = 'failed', ended_at = now() where id = %s", [first])
+    assert create(owner, "d4").status_code == 202
+    assert owner.post(f"/api/operations/{first}/retry").json()["field"] == "desktops"
+    # Its failed try declared it: it is one of the three already.
+    lab.link.execute("update operation set state = 'cancelled' where desktop_id = 'lab.d4'")
+    lab.declare("lab", "d3")
+    assert owner.post(f"/api/operations/{first}/retry").status_code == 202
+
+
+def test_requests_at_the_same_time_take_no_more_than_is_left(lab: Lab, owner: httpx.Client) -> None:
+    bound(owner, "workspace:lab", desktops=5)
+    with ThreadPoolExecutor(8) as pool:
+        states = sorted(pool.map(lambda number: create(owner, f"n{number}").status_code, range(8)))
+    assert states == [202] * 3 + [409] * 5
+    assert len(made(lab)) == 3
+
+
+def test_a_key_has_what_it_made_itself_in_every_workspace(lab: Lab, owner: httpx.Client) -> None:
+    key = lab.key("read", "desktops:write")
+    id = key.split("_")[1]
+    bound(owner, f"key:{id}", desktops=2)
+    with lab.client(key) as program:
+        assert [create(program, name, where).status_code for name, where in (("a", "lab"), ("b", "other"))] == [202] * 2
+        assert create(program, "c").json()["reason"].startswith(f"is more than key:{id} may have: 2 desktops")
+        (mine,) = program.get("/api/quotas").json()["items"]
+        assert (mine["subject"], mine["used"]["desktops"]) == (f"key:{id}", 2)
+    assert create(owner, "c").status_code == 202
+
+
+def test_quotas_are_an_admins_to_set_and_for_each_to_see_its_own(lab: Lab, owner: httpx.Client) -> None:
+    bound(owner, "workspace:lab", desktops=5)
+    bound(owner, "workspace:other", desktops=5)
+    with lab.client(lab.key("read", "desktops:write", workspaces=["lab"])) as program:
+        assert [quota["subject"] for quota in program.get("/api/quotas").json()["items"]] == ["workspace:lab"]
+        assert program.put("/api/quotas/workspace:lab", json={"desktops": 99}).status_code == 403
+    assert bound(owner, "workspace:lab") == {}
+    assert owner.put("/api/quotas/workspace:nothing", json={"desktops": 1}).status_code == 404
+    assert owner.put("/api/quotas/everybody", json={"desktops": 1}).status_code == 422

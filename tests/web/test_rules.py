@@ -1,0 +1,51 @@
+"""Rules of approvals and quotas in the pages: what is signed, what two persons say, and price and quota before."""
+
+from tests.web.browser import Browser
+from tests.web.estate import Estate, ago
+from tests.web.stand_in import StandIn
+
+DESK = "team-01.desk-1"
+
+
+def test_an_admin_signs_all_of_a_rule(browser: Browser, estate: Estate, server: StandIn) -> None:
+    estate.fill(workspaces=2, desktops=2)
+    browser.open("/settings")
+    browser.sees("role admin")
+    browser.find("input[value=operator]").click()
+    browser.find("input[value=Ada]").click()
+    browser.click("Set the rule, signed by my passkey")
+    path = "/api/approval-rules"
+    browser.wait("the rule is sent", lambda: server.asked("POST", path) != [])
+    target = 'team-01 persons=2 roles=["operator"] people=["Ada"] keys=[]'
+    assert server.asked("POST", "/api/intents") == [{"kind": "approval-rule.set", "target": target}]
+    (sent,) = server.asked("POST", path)
+    assert (sent["persons"], sent["people"], sent["intent"]["intent"]["target"]) == (2, ["Ada"], target)
+    browser.click("Remove the rule of team-01")
+    browser.wait("the removal is sent", lambda: server.asked("DELETE", f"{path}/team-01") != [])
+    assert server.asked("POST", "/api/intents")[1] == {"kind": "approval-rule.remove", "target": "team-01"}
+
+
+def test_a_first_answer_of_two_is_shown_as_it_comes(browser: Browser, estate: Estate) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    found = estate.approval(DESK, "api.stripe.com", needed=2)
+    browser.open("/approvals")
+    browser.sees("2 persons have to say the same")
+    estate.approval(
+        DESK, "api.stripe.com", id=found["id"], answers=[{"actor": "person:Eve", "answer": "once", "at": ago()}]
+    )
+    browser.sees("1 of 2 said once: Eve")
+    browser.click("Always")
+    browser.sees("another person has to say the same")
+    browser.click("Not now")
+    browser.click("Allow once")
+    browser.sees("Reason, for the audit")
+    assert "another person" not in browser.find("dialog").text
+
+
+def test_price_and_quota_stand_there_before_a_desktop_is_asked_for(browser: Browser, estate: Estate) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    browser.open("/new")
+    browser.sees("Price: 0.25 an hour while it runs, at most 6.00 a day")
+    browser.sees("Desktops: 16 of 20 with it")
+    browser.find("input[value=pro]").click()
+    browser.sees("Memory: 68 GiB of 64 GiB with it, which is too much")
