@@ -16,7 +16,7 @@ from deskyard.plan.first_boot import FirstBoot
 from deskyard.plan.image.source import ImageSource
 from deskyard.plan.isolation.probe import HostFacts
 from deskyard.plan.pool.seat import Entry, Seated
-from deskyard.plan.power import Moved, Power
+from deskyard.plan.power import Load, Moved, Power
 from deskyard.plan.snapshot import Snapshot
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.site.files import read_site
@@ -102,6 +102,9 @@ class Machines(Protocol):
 
     def desired(self) -> dict[str, Power]:
         """Read what each machine that is there is wanted to be."""
+
+    def loads(self, domains: Sequence[str]) -> dict[str, Load]:
+        """What each of these machines takes; those that do not run are left out."""
 
     def want(self, domain: str, power: Power) -> None:
         """Keep with the machine what it is wanted to be, and whether it starts with its host; moves nothing."""

@@ -9,13 +9,14 @@ from typing import Any
 from deskyard.engine.backend import Machines, Moves
 from deskyard.errors import ConfigError, SiteError
 from deskyard.host.deadline import Deadline
-from deskyard.life import power
+from deskyard.life import asleep, power
 from deskyard.plan.power import BROKEN, Moved, Stage, follows, stage_of
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.workspace import readiness
 
 # Machines tell of themselves, routes do not: those of whoever is ready are asked that often whether they still answer.
 CHECK_SECONDS = 60.0
+ASLEEP = "asleep: nobody used it"
 
 
 @dataclass(frozen=True)
@@ -220,6 +221,8 @@ class _Watch:
 
     def _tell(self, domain: str, stage: Stage, at: float, detail: str = "") -> Event | None:
         """The event, if it is one: the same again without any new detail is not."""
+        if stage is Stage.STOPPED and asleep.is_asleep(self._plan, self._desktops[domain].name):
+            detail = detail or ASLEEP
         before = self.latest.get(domain)
         if before is not None and not follows(before.state, stage):
             return None

@@ -11,9 +11,10 @@ from deskyard.engine.backend import Machines, backend_of, machines_of
 from deskyard.errors import ConfigError, SiteError
 from deskyard.host.at_once import at_once
 from deskyard.host.progress import say
+from deskyard.life import asleep
 from deskyard.life.pool import pool
 from deskyard.plan.power import Power
-from deskyard.plan.workspace import GATEWAY, WorkspacePlan
+from deskyard.plan.workspace import GATEWAY, DesktopPlan, WorkspacePlan
 from deskyard.site.files import read_site
 from deskyard.site.ssh_link import SshLink
 from deskyard.workspace import readiness, turn
@@ -41,6 +42,7 @@ class Machine:
     def move(self, power: Power, work: Callable[[], None]) -> None:
         """Do it while nobody else moves the machine; what cannot be halted is wanted as it was."""
         with self.alone():
+            asleep.forget(self.plan, self.name)
             before = self.machines.desired()[self.domain]
             self.machines.want(self.domain, power)
             try:
@@ -136,11 +138,17 @@ def names(target: str) -> tuple[str, str]:
     return name, desktop
 
 
+def named(target: str) -> tuple[WorkspacePlan, DesktopPlan]:
+    """The Plan of WORKSPACE/DESKTOP; nothing is asked of a hypervisor."""
+    name, desktop = names(target)
+    plan = declaration.read(name).plan
+    return plan, plan.desktop(desktop)
+
+
 def opened(target: str) -> Machine:
     """The desktop called WORKSPACE/DESKTOP; raises an error unless its machine is there."""
-    name, desktop = names(target)
-    plan, machines = look_up(name)
-    machine = Machine(plan, plan.desktop(desktop).name, machines)
+    plan, desktop = named(target)
+    machine = Machine(plan, desktop.name, look_up(plan.name)[1])
     _require_there(machine)
     return machine
 

@@ -5,6 +5,7 @@ from types import MappingProxyType
 from pydantic import Field
 
 from deskyard.model.base import Declaration
+from deskyard.model.idle import Idle
 
 
 class Tier(Declaration):
@@ -25,6 +26,9 @@ class Tier(Declaration):
         ge=10,
         le=6400,
         description="Processor time of the whole machine, in percent of one processor; by default all of its CPUs.",
+    )
+    idle: Idle | None = Field(
+        None, description="When its desktops are stopped because nobody uses them; never if left out."
     )
 
 

@@ -9,6 +9,7 @@ from deskyard.model.base import Declaration, DnsLabel
 from deskyard.model.care import Care
 from deskyard.model.customise import Customise
 from deskyard.model.egress import AllowEntry, AskEntry
+from deskyard.model.idle import Idle
 from deskyard.model.keys import MAX_KEYS, Encrypted, encrypted
 from deskyard.model.pool import Pool
 from deskyard.wire.egress_list import MAX_ENTRIES
@@ -42,6 +43,15 @@ class Desktop(Declaration):
     customise: Customise | None = Field(
         None, description="Files, environment and scripts of this desktop, laid over those of the workspace."
     )
+    idle: Idle | Literal["never"] | None = Field(
+        None, description="When it is stopped because nobody uses it; as its tier says if left out. never: it is not."
+    )
+
+    @model_validator(mode="after")
+    def _ends_otherwise(self) -> Self:
+        if self.lifetime == "task" and isinstance(self.idle, Idle):
+            raise ValueError("idle is for desktops that are kept -> leave it out: desktop.release ends this one")
+        return self
 
 
 class Workspace(Declaration):

@@ -1,4 +1,4 @@
-"""The power that a machine is wanted to have, and how far it is on its way to be of use.
+"""The power that a machine is wanted to have, how far it is on its way to be of use, and what it takes of its host.
 
 The wish is kept with the machine: the host may restart, and whoever asked may be gone.
 """
@@ -64,3 +64,31 @@ def stage_of(machine: Mapping[str, Any] | None) -> Stage:
 def follows(now: Stage, then: Stage) -> bool:
     """Whether it is news: what rests does not begin to stop, and what runs is not made."""
     return {Stage.STOPPING: now in RUNS, Stage.PROVISIONING: now not in (*RUNS, Stage.STOPPING)}.get(then, True)
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a machine has taken since it started; where processor time is not counted, what it takes just now."""
+
+    network_bytes: int
+    cpu_seconds: float | None = None
+    processors: float = 0.0
+
+
+@dataclass(frozen=True)
+class Rate:
+    """What a machine took on average: percent of one processor, KiB per second of its network."""
+
+    cpu_percent: float
+    network_kib_per_second: float
+
+
+def rate(before: Load, now: Load, seconds: float) -> Rate | None:
+    """The average between two looks; none if it was started anew meanwhile, or no time passed."""
+    network = now.network_bytes - before.network_bytes
+    percent = now.processors * 100
+    if before.cpu_seconds is not None and now.cpu_seconds is not None and seconds > 0:
+        percent = (now.cpu_seconds - before.cpu_seconds) / seconds * 100
+    if seconds <= 0 or network < 0 or percent < 0:
+        return None
+    return Rate(round(percent, 1), round(network / 1024 / seconds, 1))

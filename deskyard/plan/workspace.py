@@ -6,6 +6,7 @@ from ipaddress import IPv4Address, IPv4Network
 from typing import Any, Literal
 
 from deskyard.errors import ConfigError
+from deskyard.model.idle import Idle
 from deskyard.model.site import Site
 from deskyard.model.tier import Tier
 from deskyard.model.workspace import Desktop, Workspace
@@ -76,6 +77,7 @@ class DesktopPlan:
     address: str
     routes: dict[str, int]
     isolated: bool
+    idle: Idle | None = None  # when it is stopped because nobody uses it
 
     @property
     def awaited(self) -> list[str]:
@@ -303,7 +305,8 @@ def _desktop(
     )
     mac = mac_address(workspace.site, workspace.name, desktop.name)
     isolated = workspace.peers == "closed"
-    return DesktopPlan(desktop.name, desktop.tier, tier, machine, mac, str(address), routes, isolated)
+    idle = None if desktop.idle == "never" or desktop.lifetime == "task" else desktop.idle or tier.idle
+    return DesktopPlan(desktop.name, desktop.tier, tier, machine, mac, str(address), routes, isolated, idle)
 
 
 def _image(desktop: Desktop, index: int, workspace: Workspace) -> str:

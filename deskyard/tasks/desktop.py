@@ -8,6 +8,7 @@ from typing import Any
 from invoke import Collection, Context, Exit
 
 from deskyard.tasks.front import command, confirm, show
+from deskyard.tasks.life.idle import idle
 from deskyard.tasks.life.pool import release, run
 
 TARGET = "WORKSPACE/DESKTOP"
@@ -291,6 +292,6 @@ for task in (
     *(start, stop, restart, pause, resume, wait, events, health, freeze, thaw),
     *(upgrade, reinstall, roll_back, system_, migrate_home),
     *(set_key, keys, customise),
-    *(run, release),
+    *(run, release, idle),
 ):
     ns.add_task(task)

@@ -105,10 +105,10 @@ def test_what_was_written_in_part_is_told_and_listed_and_silences_nothing(missio
             """ values ('op_x', 'desktop.start', 'lab', 'lab.first', 'x', 'failed', '{"reason": "no room"}')"""
         )
         heard = until_done(stream, want(owner, "lab.first"))
-    (told,) = [data for _, kind, data in heard if kind == "operation" and data["id"] == "op_x"]
-    assert told["problem"] == {"field": "", "value": "", "reason": "no room", "remedy": ""}
+    (failed,) = [data for _, kind, data in heard if kind == "operation" and data["id"] == "op_x"]
+    assert failed["problem"] == {"field": "", "value": "", "reason": "no room", "remedy": ""}
     assert [o["problem"] for o in owner.get("/api/operations").json()["items"] if o["id"] == "op_x"] == [
-        told["problem"]
+        failed["problem"]
     ]
 
 
@@ -123,11 +123,11 @@ def test_what_cannot_be_told_is_left_out_and_the_rest_is_told(mission: Lab, monk
 
     monkeypatch.setitem(feed.FORMS, "workspace", (query, picky))
 
-    async def told() -> dict[str, str]:
+    async def texts() -> dict[str, str]:
         async with await psycopg.AsyncConnection.connect(mission.url(OWNER), row_factory=dict_row) as link:
             return await feed.data(link, "workspace", ["good", "bad"])
 
-    assert set(asyncio.run(told())) == {"good"}
+    assert set(asyncio.run(texts())) == {"good"}
 
 
 def test_a_watcher_hears_only_of_what_its_key_may_see(mission: Lab, owner: httpx.Client) -> None:

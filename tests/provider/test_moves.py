@@ -7,6 +7,7 @@ import pytest
 from deskyard.errors import SiteError
 from deskyard.plan.power import Power, Stage
 from deskyard.site.libvirt import moves, power
+from deskyard.site.libvirt.machines import loads
 from deskyard.site.libvirt.moves import LibvirtMoves
 from tests.provider.bench import PREFIX, Bench
 
@@ -48,6 +49,17 @@ def test_life_of_a_machine_is_heard_from_its_making_to_its_end(bench: Bench) -> 
         assert stages(heard, Stage.PAUSED, Stage.BOOTING) == [Stage.PAUSED]
         power.forget(machine)
         assert stages(heard, Stage.PROVISIONING, Stage.PAUSED) == [Stage.PROVISIONING]
+
+
+def test_what_a_machine_takes_is_counted_while_it_runs(bench: Bench) -> None:
+    bench.machine()
+    machine = bench.link.lookupByName(PREFIX)
+    first, second = (loads(bench.link, [PREFIX])[PREFIX] for _ in range(2))
+    assert first.cpu_seconds is not None and second.cpu_seconds is not None
+    assert 0 < first.cpu_seconds <= second.cpu_seconds <= machine.getCPUStats(True)[0]["cpu_time"] / 1e9
+    assert loads(bench.link, ["another"]) == {}
+    machine.destroy()
+    assert loads(bench.link, [PREFIX]) == {}
 
 
 def test_restart_of_a_guest_is_heard(bench: Bench) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from deskyard.errors import SiteError
-from deskyard.plan.power import Power, Stage
+from deskyard.plan.power import Load, Power, Stage
 from deskyard.site.files import read_site
 from deskyard.site.proxmox.life import power
 from deskyard.site.proxmox.machines import ClusterMachines
@@ -58,6 +58,16 @@ def desk(peer: Peer, root: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     start(rack, declared.on_cluster.desktops["dev1"])
     root.ask("PUT", f"{rack.node_path(NAME, 'dev1')}/config", protection=1, tags=f"{OWN};theirs", onboot=1)
     return Desk(rack, ClusterMachines(declared.plan, read_site(SITE)), declared.plan.desktop("dev1").machine.domain)
+
+
+def test_what_it_takes_is_what_the_cluster_counts_while_it_runs(desk: Desk) -> None:
+    desk.vm.config["cores"] = 4
+    desk.vm.stats.update(cpu=0.25, netin=1000, netout=24)
+    desk.rack.peer.fake.faults.late_listings = 0
+    assert desk.machines.loads([desk.domain]) == {desk.domain: Load(1024, processors=1.0)}
+    assert desk.machines.loads([]) == {}
+    desk.machines.shut_down(desk.domain, force=True)
+    assert desk.machines.loads([desk.domain]) == {}
 
 
 def test_what_is_wanted_is_kept_with_the_machine_and_moves_nothing(desk: Desk) -> None:

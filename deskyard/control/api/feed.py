@@ -232,7 +232,7 @@ async def _as_news(link: Link, found: Iterable[Row]) -> list[News]:
 
 
 async def data(link: Link, kind: str, subjects: list[str]) -> dict[str, str]:
-    """What is told of subjects of a kind, as JSON, as it is now; what is not there, or cannot be told, is left out."""
+    """What watchers hear of subjects of a kind, as JSON, as it is now; what cannot be written is left out."""
     if kind == "operation.log":
         numbers: list[Any] = [subject.rpartition("/") for subject in subjects]
         query = (
@@ -243,17 +243,17 @@ async def data(link: Link, kind: str, subjects: list[str]) -> dict[str, str]:
     query, form = FORMS[kind]
     found = await rows.rows(link, query, [subjects])
     gone = [record["id"] for record in found if record.get("gone_at") is not None]
-    told = {id: json.dumps({"id": id, "gone": True}) for id in gone}
-    there = [record for record in found if record["id"] not in told]
+    texts = {id: json.dumps({"id": id, "gone": True}) for id in gone}
+    there = [record for record in found if record["id"] not in texts]
     if form is None:
-        return told | {record.id: _json(record) for record in await rows.desktops(link, there)}
+        return texts | {record.id: _json(record) for record in await rows.desktops(link, there)}
     for record in there:
         try:
-            told[record["id"]] = _json(form(record))
+            texts[record["id"]] = _json(form(record))
         except ValidationError as error:
             # The others are told; a list with it says what is wrong.
             log.error("%s %s cannot be told: %s", kind, record["id"], error)
-    return told
+    return texts
 
 
 # How the subjects of a kind are read; desktops are read together, as each may have an operation.

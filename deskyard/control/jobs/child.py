@@ -96,7 +96,9 @@ def _decide(wanted: Mapping[str, Any]) -> dict[str, Any]:
 
 def _session(wanted: Mapping[str, Any]) -> dict[str, Any]:
     from deskyard.access import access
+    from deskyard.life import idle
 
+    idle.wake(_target(wanted))
     chosen = wanted["input"]
     scopes = ",".join(chosen["scopes"]) if chosen.get("scopes") else None
     granted = access.grant(_target(wanted), mode=chosen.get("mode", "drive"), scopes=scopes)
@@ -105,11 +107,13 @@ def _session(wanted: Mapping[str, Any]) -> dict[str, Any]:
 
 def _chat(wanted: Mapping[str, Any]) -> dict[str, Any]:
     from deskyard.agent.task import Task, events
+    from deskyard.life import idle
 
     given = wanted["input"]
     # Conversations of Mission Control have names of their own on the desktop.
     session = given["conversation"].replace("_", "-")
     task = Task.checked(_target(wanted), given["text"], session, CHAT_SECONDS)
+    idle.wake(task.target)
     status = "failed"
     for event in events(task):
         if event["event"] == "text":

@@ -1,4 +1,4 @@
-"""python -m deskyard.control.watch: looks by the rules, opens and closes alerts, and tells webhooks, for ever."""
+"""python -m deskyard.control.watch: opens and closes alerts by the rules, tells webhooks, stops what nobody uses."""
 
 import argparse
 import logging
@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 from deskyard.control.store.connection import Link, attend
-from deskyard.control.watch import alerts, webhooks
+from deskyard.control.watch import alerts, idle, webhooks
 from deskyard.control.watch.rules import Eye
 from deskyard.control.watch.webhooks import Reach
 from deskyard.host.deadline import Deadline
@@ -16,6 +16,8 @@ from deskyard.site import certificate_authority
 # Machines and operations tell of themselves; that time passed, nobody tells.
 LOOK_SECONDS = 10.0
 DUE_SECONDS = 2.0
+# What a desktop takes is an average between two looks.
+IDLE_SECONDS = 60.0
 
 
 def main() -> None:
@@ -49,6 +51,12 @@ def main() -> None:
             for _ in link.notifies(timeout=DUE_SECONDS, stop_after=1):
                 pass
 
+    def stop_unused(link: Link) -> None:
+        while not ended.wait(IDLE_SECONDS):
+            idle.stop_unused(link)
+
+    # A machine that shuts down keeps nobody from looking.
+    threading.Thread(target=attend, args=(chosen.database, ended, stop_unused), daemon=True).start()
     # Somebody who is slow to take a message keeps nobody from looking.
     threading.Thread(target=attend, args=(chosen.database, ended, tell), daemon=True).start()
     attend(chosen.database, ended, look)

@@ -1,7 +1,7 @@
 """The machines of a workspace on this machine's hypervisor: their states, and evidence of their failures."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import libvirt
 
-from deskyard.plan.power import Power
+from deskyard.plan.power import Load, Power
 from deskyard.plan.snapshot import Snapshot
 from deskyard.plan.workspace import WorkspacePlan
 from deskyard.site.libvirt import agent, daemon, moves, power, snapshots
@@ -25,6 +25,13 @@ def active_domains() -> set[str]:
     """The names of all machines that run."""
     with daemon.connection() as link:
         return {domain.name() for domain in link.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)}
+
+
+def loads(link: Any, domains: Sequence[str]) -> dict[str, Load]:
+    """What each of these machines has taken since it was started, as libvirt counts it."""
+    kinds = libvirt.VIR_DOMAIN_STATS_CPU_TOTAL | libvirt.VIR_DOMAIN_STATS_INTERFACE
+    counted = link.getAllDomainStats(kinds, libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE)
+    return {machine.name(): _load(counts) for machine, counts in counted if machine.name() in domains}
 
 
 class LibvirtMachines:
@@ -45,6 +52,11 @@ class LibvirtMachines:
     def desired(self) -> dict[str, Power]:
         """Read what each machine that is there is wanted to be."""
         return self._of_each(power.desired)
+
+    def loads(self, domains: Sequence[str]) -> dict[str, Load]:
+        """What each of these machines takes; those that do not run are left out."""
+        with daemon.connection() as link:
+            return loads(link, domains)
 
     def want(self, domain: str, wanted: Power) -> None:
         """Keep with a machine what it is wanted to be."""
@@ -128,6 +140,11 @@ def _state(domain: Any) -> dict[str, Any]:
     now = _hardware(domain.XMLDesc(0)) if active else later
     word = {"state": power.state(domain), "desired": str(power.desired(domain))}
     return {**word, "restart_needed": now != later, **later}
+
+
+def _load(counts: dict[str, Any]) -> Load:
+    names = (f"net.{number}.{way}.bytes" for number in range(counts.get("net.count", 0)) for way in ("rx", "tx"))
+    return Load(sum(counts.get(name, 0) for name in names), cpu_seconds=counts["cpu.time"] / 1e9)
 
 
 def _hardware(xml: str) -> dict[str, int]:

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from deskyard.errors import SiteError
 from deskyard.model.site import Site
-from deskyard.plan.power import Power
+from deskyard.plan.power import Load, Power
 from deskyard.plan.proxmox.power_tag import power_of
 from deskyard.plan.proxmox.seat_words import seat_owner
 from deskyard.plan.proxmox.view import ClusterView, Owner, SeenMachine, read_view, tags_of
@@ -80,6 +80,16 @@ class ClusterMachines:
         """Read what each machine that is there is wanted to be."""
         asked = ask_each(self._found, lambda domain: self._power(domain).desired())
         return dict(asked)
+
+    def loads(self, domains: Sequence[str]) -> dict[str, Load]:
+        """What each of these machines takes, as the daemon of its node counts it (pvestatd, every ten seconds).
+
+        `cpu` is the part of the machine's CPUs that it took since the count before (`vmstatus` of qemu-server's
+        PVE/QemuServer.pm). A machine's own status is no source: whoever answers counts from its own last answer.
+        """
+        rows = {row.get("vmid"): row for row in self._client.get("cluster/resources", type="vm")}
+        mine = {domain: rows.get(machine.vm_id, {}) for domain, machine in self._found.items() if domain in domains}
+        return {domain: _load(row) for domain, row in mine.items() if row.get("status") == "running"}
 
     def want(self, domain: str, power: Power) -> None:
         """Keep with the machine what it is wanted to be; if its memory is on disk, as soon as it has left it."""
@@ -211,3 +221,8 @@ class ClusterMachines:
         if machine is None:
             raise SiteError("machine", domain, "is not in the cluster", "run ./inv workspace.up")
         return MachineSnapshots(self._client, machine.node, machine.vm_id)
+
+
+def _load(row: Mapping[str, Any]) -> Load:
+    network = int(row.get("netin") or 0) + int(row.get("netout") or 0)
+    return Load(network, processors=float(row.get("cpu") or 0) * int(row.get("maxcpu") or 1))

@@ -1,12 +1,12 @@
 """Machines of workspace `lab` that do at once what they are asked."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from deskyard.errors import SiteError
 from deskyard.plan.image.source import ImageSource
-from deskyard.plan.power import Power
+from deskyard.plan.power import Load, Power
 from deskyard.plan.snapshot import Snapshot
 from tests.desktop.lab import planned
 
@@ -55,6 +55,7 @@ class Machines:
         self.act: Callable[[str], None] = lambda _: None
         self.disk = Disk(lambda what: self.act(what))
         self.keys = dict.fromkeys(self.now, "the key")
+        self.taken = dict.fromkeys(self.now, Load(0, 0.0))
         self.moves: list[tuple[str, str, Power]] = []
 
     def states(self) -> dict[str, dict[str, Any]]:
@@ -62,6 +63,9 @@ class Machines:
 
     def desired(self) -> dict[str, Power]:
         return dict(self.wanted)
+
+    def loads(self, domains: Sequence[str]) -> dict[str, Load]:
+        return {domain: self.taken[domain] for domain in domains}
 
     def want(self, domain: str, wanted: Power) -> None:
         self.wanted[domain] = wanted

@@ -1,0 +1,43 @@
+"""Stops desktops that nobody uses, as their declarations say; what waits or runs for a desktop is use of it."""
+
+import logging
+
+from psycopg.types.json import Jsonb
+
+from deskyard.control.store.connection import Link
+from deskyard.declaration import declaration
+from deskyard.errors import DeskyardError
+from deskyard.life import idle
+
+ACTOR = "idle"
+log = logging.getLogger(__name__)
+
+
+def stop_unused(link: Link) -> None:
+    """Look at every workspace once; each stop is a line of the audit."""
+    for name in declaration.stack_names():
+        try:
+            plan = declaration.read(name).plan
+            if not any(desktop.idle for desktop in plan.desktops):
+                continue
+            found = idle.stop_unused(name, busy(link, name, [desktop.name for desktop in plan.desktops]))
+        except DeskyardError as error:
+            log.info("%s is not looked at now: %s", name, str(error).splitlines()[0])
+            continue
+        for use in found:
+            if use.asleep and use.used_at is not None:
+                _note(link, f"{name}.{use.desktop}", use)
+
+
+def busy(link: Link, workspace: str, desktops: list[str]) -> set[str]:
+    """The desktops for which an operation waits or runs; one of the whole workspace is for all of them."""
+    query = """select distinct desktop_id from operation
+        where workspace_id = %s and state in ('queued', 'running')"""
+    ids = {row["desktop_id"] for row in link.execute(query, [workspace]).fetchall()}
+    return set(desktops) if None in ids else {id.partition(".")[2] for id in ids}
+
+
+def _note(link: Link, desktop: str, use: idle.Use) -> None:
+    detail = {"lastUse": use.used_by, "lastUsedAt": use.used_at}
+    query = "insert into audit_intake (actor, action, target, detail) values (%s, 'desktop.stop', %s, %s)"
+    link.execute(query, [ACTOR, desktop, Jsonb(detail)])

@@ -1,0 +1,27 @@
+"""Remembers which desktops were stopped because nobody used them; whoever moves one by hand ends that."""
+
+from pathlib import Path
+
+from deskyard.host.places import places
+from deskyard.plan.workspace import WorkspacePlan
+
+
+def is_asleep(plan: WorkspacePlan, desktop: str) -> bool:
+    """Whether it was stopped for want of use, and not moved since."""
+    return _mark(plan, desktop).exists()
+
+
+def note(plan: WorkspacePlan, desktop: str) -> None:
+    """Remember that it is stopped for want of use."""
+    path = _mark(plan, desktop)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path.touch()
+
+
+def forget(plan: WorkspacePlan, desktop: str) -> None:
+    """Whatever is done with it now, somebody wants it so."""
+    _mark(plan, desktop).unlink(missing_ok=True)
+
+
+def _mark(plan: WorkspacePlan, desktop: str) -> Path:
+    return places().workspace(plan.site, plan.name) / "asleep" / desktop

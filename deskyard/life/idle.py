@@ -1,0 +1,210 @@
+"""Stops desktops that nobody uses, and starts them again for whoever wants them.
+
+Used is a desktop with a task, or whose operator said so (`busy`); with a viewer in which somebody acted; or whose
+machine takes more of a processor or the network than its declaration calls idle. What cannot be asked counts as used.
+"""
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from deskyard.access import access
+from deskyard.errors import DeskyardError, SiteError
+from deskyard.host.lock import alone
+from deskyard.host.places import places
+from deskyard.host.progress import say
+from deskyard.life import asleep, power
+from deskyard.model.idle import Idle
+from deskyard.plan.power import Load, Power, rate
+from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
+
+UNKNOWN = "nobody looked before"
+
+
+@dataclass(frozen=True)
+class Use:
+    """How a desktop is used: its machine's state, who or what used it last, when (Unix time), and when it is stopped.
+
+    `stops_at` is none while its machine does not run. `asleep`: it was stopped because nobody used it.
+    """
+
+    desktop: str
+    state: str
+    used_by: str
+    used_at: float | None
+    stops_at: float | None
+    asleep: bool = False
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What was seen of a desktop that runs, and when it was used last."""
+
+    at: float
+    load: Load
+    used_at: float
+    used_by: str
+
+
+def look(name: str, busy: Collection[str] = (), clock: Callable[[], float] = time.time) -> list[Use]:
+    """Look at the desktops of a workspace that may be stopped; what is seen is kept for the next look."""
+    plan, machines = power.look_up(name)
+    wanted = [desktop for desktop in plan.desktops if desktop.idle is not None]
+    if not wanted:
+        return []
+    states = machines.states()
+    running = [desktop for desktop in wanted if _state(states, desktop) == "running"]
+    with alone(f"idle-{plan.site}-{plan.name}"):
+        before, now = _kept(plan), clock()
+        loads = machines.loads([desktop.machine.domain for desktop in running])
+        sessions = _sessions(name) if running else []
+        seen = {}
+        for desktop in running:
+            load = loads.get(desktop.machine.domain)
+            if load is not None:
+                seen[desktop.name] = _judged(desktop, before.get(desktop.name), load, now, busy, sessions)
+        _keep(plan, seen)
+    return [_use(plan, desktop, _state(states, desktop), seen.get(desktop.name)) for desktop in wanted]
+
+
+def stop_unused(name: str, busy: Collection[str] = (), clock: Callable[[], float] = time.time) -> list[Use]:
+    """Look, and stop what nobody has used for as long as its declaration says; answers how all are then.
+
+    A desktop that does not shut down goes on, and is looked at anew.
+    """
+    found = []
+    for use in look(name, busy, clock):
+        if use.stops_at is None or use.stops_at > clock():
+            found.append(use)
+            continue
+        say(f"    {use.desktop}: nobody uses it")
+        try:
+            state = _put_to_sleep(f"{name}/{use.desktop}")
+        except SiteError as error:
+            say(f"    {error}")
+            found.append(use)
+        else:
+            found.append(Use(use.desktop, state, use.used_by, use.used_at, None, asleep=True))
+    return found
+
+
+def wake(target: str) -> bool:
+    """Start a desktop that sleeps, and wait until its routes answer; false if it does not sleep, or is not to be woken.
+
+    For whoever wants it: nothing is asked of the hypervisor unless it was put to sleep.
+    """
+    plan, desktop = power.named(target)
+    if not asleep.is_asleep(plan, desktop.name) or desktop.idle is None or desktop.idle.wake != "on_access":
+        return False
+    say(f"    {desktop.name} slept, since nobody used it: it is started")
+    power.start(target)
+    return True
+
+
+def text(found: Iterable[Use], clock: Callable[[], float] = time.time) -> str:
+    """How desktops are used, a line each."""
+    return "\n".join(_line(use, clock()) for use in found) or "no desktop here is declared to be stopped when idle"
+
+
+def _line(use: Use, now: float) -> str:
+    if use.asleep:
+        return f"{use.desktop}  asleep: a link or a task starts it"
+    if use.used_at is None or use.stops_at is None:
+        return f"{use.desktop}  {use.state}"
+    minutes, left = int(now - use.used_at) // 60, max(0, int(use.stops_at - now)) // 60
+    return f"{use.desktop}  {use.state}  {use.used_by}, {minutes} minutes ago; is stopped in {left} minutes"
+
+
+def _judged(
+    desktop: DesktopPlan,
+    before: _Look | None,
+    load: Load,
+    now: float,
+    busy: Collection[str],
+    sessions: list[dict[str, Any]] | None,
+) -> _Look:
+    """What was seen now; unless something used it since, it was last used when it was before."""
+    assert desktop.idle is not None
+    if before is None or before.at > now:
+        return _Look(now, load, now, UNKNOWN)
+    used_at, used_by = before.used_at, before.used_by
+    if sessions is None:
+        used_at, used_by = now, "its gateway does not answer"
+    for session in sessions or ():
+        if session["desktop"] == desktop.name and session["idle"] is not None and now - session["idle"] > used_at:
+            used_at, used_by = now - session["idle"], f"{session['actor']} {session['does']}"
+    if reason := _taken(desktop.idle, before, load, now):
+        used_at, used_by = now, reason
+    if desktop.name in busy:
+        used_at, used_by = now, "it has a task"
+    return _Look(now, load, used_at, used_by)
+
+
+def _taken(idle: Idle, before: _Look, load: Load, now: float) -> str:
+    """What the machine took that is not idle; empty if it is."""
+    found = rate(before.load, load, now - before.at)
+    if found is None:
+        return "it was started"
+    if found.cpu_percent > idle.cpu_percent:
+        return f"it took {found.cpu_percent:.0f} % of a processor"
+    if found.network_kib_per_second > idle.network_kib_per_second:
+        return f"it sent and got {found.network_kib_per_second:.0f} KiB/s"
+    return ""
+
+
+def _put_to_sleep(target: str) -> str:
+    machine = power.opened(target)
+
+    def stop() -> None:
+        asleep.note(machine.plan, machine.name)
+        try:
+            machine.machines.shut_down(machine.domain, force=False)
+        except BaseException:
+            asleep.forget(machine.plan, machine.name)
+            raise
+
+    machine.move(Power.OFF, stop)
+    return str(machine.state()["machines"][0]["state"])
+
+
+def _use(plan: WorkspacePlan, desktop: DesktopPlan, state: str, seen: _Look | None) -> Use:
+    assert desktop.idle is not None
+    if seen is None:
+        sleeps = state != "running" and asleep.is_asleep(plan, desktop.name)
+        return Use(desktop.name, state, "", None, None, sleeps)
+    return Use(desktop.name, state, seen.used_by, seen.used_at, seen.used_at + desktop.idle.stop_seconds)
+
+
+def _state(states: Mapping[str, Mapping[str, Any]], desktop: DesktopPlan) -> str:
+    return str(states.get(desktop.machine.domain, {}).get("state", "absent"))
+
+
+def _sessions(name: str) -> list[dict[str, Any]] | None:
+    """The sessions of a workspace; none if its gateway cannot be asked, and nobody knows who uses what."""
+    with contextlib.suppress(DeskyardError):
+        return list(access.sessions(name))
+    return None
+
+
+def _kept(plan: WorkspacePlan) -> dict[str, _Look]:
+    try:
+        found = json.loads(_file(plan).read_text())
+        return {name: _Look(**{**values, "load": Load(**values["load"])}) for name, values in found.items()}
+    except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
+        return {}  # nobody looked before, or another release did
+
+
+def _keep(plan: WorkspacePlan, seen: Mapping[str, _Look]) -> None:
+    path = _file(plan)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    draft = path.with_suffix(".new")
+    draft.write_text(json.dumps({name: asdict(look) for name, look in seen.items()}))
+    draft.replace(path)
+
+
+def _file(plan: WorkspacePlan) -> Path:
+    return places().workspace(plan.site, plan.name) / "idle.json"

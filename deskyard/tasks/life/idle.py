@@ -1,0 +1,25 @@
+"""desktop.idle: how desktops are used, and those that nobody uses stopped."""
+
+from invoke import Context
+
+from deskyard.tasks.front import command, show
+
+
+@command(
+    help={
+        "workspace": "name of the workspace",
+        "stop": "stop those that nobody has used for as long as they are declared to stay; for a timer",
+        "json": "print JSON",
+    }
+)
+def idle(_: Context, workspace: str, stop: bool = False, json: bool = False) -> None:
+    """Show who or what used each desktop last, and when it is stopped because nobody does.
+
+    What happened between two looks is known as their average; Mission Control looks every minute.
+    """
+    from dataclasses import asdict
+
+    from deskyard.life import idle as life_idle
+
+    found = life_idle.stop_unused(workspace) if stop else life_idle.look(workspace)
+    show([asdict(use) for use in found], as_json=json, text=life_idle.text(found))

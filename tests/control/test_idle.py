@@ -1,0 +1,100 @@
+"""Desktops that nobody uses are stopped by Mission Control: an operation is use, and each stop is in the audit."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from deskyard.control.store.cluster import WORKER
+from deskyard.control.store.connection import Link, connect
+from deskyard.control.watch import idle as watch
+from deskyard.declaration import declaration
+from deskyard.errors import SiteError
+from deskyard.life import idle
+from deskyard.life.idle import Use
+from deskyard.model.idle import Idle
+from tests.control.lab import Lab
+from tests.desktop.lab import planned
+
+NAME = "lab"
+
+
+@pytest.fixture
+def worker(mission: Lab) -> Iterator[Link]:
+    with connect(mission.url(WORKER)) as link:
+        yield link
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Collection[str]]:
+    """Which desktops were busy, each time that somebody looked; the first is stopped if it is not."""
+    plan = planned("first", "second")
+    desktops = tuple(replace(desktop, idle=Idle(stop_after="2h")) for desktop in plan.desktops)
+    declared = SimpleNamespace(plan=replace(plan, desktops=desktops))
+    busy_each_time: list[Collection[str]] = []
+
+    def stop_unused(name: str, busy: Collection[str]) -> list[Use]:
+        assert name == NAME
+        busy_each_time.append(busy)
+        if "first" in busy:
+            return [Use("first", "running", "it has a task", 8.0, 7208.0)]
+        return [
+            Use("first", "stopped", "ann drives", 7.0, None, asleep=True),
+            Use("second", "stopped", "", None, None, asleep=True),
+        ]
+
+    monkeypatch.setattr(declaration, "stack_names", lambda: [NAME])
+    monkeypatch.setattr(declaration, "read", lambda _: declared)
+    monkeypatch.setattr(idle, "stop_unused", stop_unused)
+    return busy_each_time
+
+
+def test_each_stop_is_one_line_of_the_audit(mission: Lab, worker: Link, asked: list[Any]) -> None:
+    watch.stop_unused(worker)
+    assert asked == [set()]
+    found = mission.until("select * from audit_entry where actor = 'idle' and target = %s", [f"{NAME}.first"])
+    assert (found["action"], found["detail"]) == ("desktop.stop", {"lastUse": "ann drives", "lastUsedAt": 7.0})
+    query = "select count(*) as lines from audit_entry where actor = 'idle' and target = %s"
+    # It was off before: nobody stopped it now.
+    assert mission.until(query, [f"{NAME}.second"])["lines"] == 0
+
+
+@pytest.mark.parametrize(
+    ("desktop", "state", "busy"),
+    [
+        (f"{NAME}.first", "queued", {"first"}),
+        (f"{NAME}.first", "running", {"first"}),
+        (f"{NAME}.first", "done", set()),
+        (None, "running", {"first", "second"}),
+    ],
+    ids=["waits", "runs", "is over", "runs for all"],
+)
+def test_an_operation_that_is_not_over_is_use(
+    mission: Lab, worker: Link, asked: list[Any], desktop: str | None, state: str, busy: set[str]
+) -> None:
+    mission.end("worker")
+    mission.declare(NAME, "first", "second")
+    query = (
+        "insert into operation (id, kind, workspace_id, desktop_id, actor, state) values ('op_i', 'x', %s, %s, 'x', %s)"
+    )
+    mission.link.execute(query, [NAME, desktop, state])
+    watch.stop_unused(worker)
+    assert asked == [busy]
+
+
+def test_a_workspace_that_cannot_be_asked_keeps_no_other_from_being_looked_at(
+    worker: Link, asked: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = declaration.read
+
+    def refused(name: str) -> Any:
+        if name == "broken":
+            raise SiteError("site", "local", "its hypervisor does not run", "run ./inv site.up")
+        return read(name)
+
+    monkeypatch.setattr(declaration, "stack_names", lambda: ["broken", NAME])
+    monkeypatch.setattr(declaration, "read", refused)
+    watch.stop_unused(worker)
+    assert asked == [set()]

@@ -1,0 +1,180 @@
+"""Desktops that nobody uses: what counts as use, what is stopped and when, and who starts it again."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from deskyard.access import access
+from deskyard.declaration import declaration
+from deskyard.errors import SiteError
+from deskyard.life import asleep, idle, power
+from deskyard.life.idle import Use
+from deskyard.model.idle import Idle
+from deskyard.plan.power import Load, Power, Rate, rate
+from tests.unit.life.machines import DEV1, DEV2, PLAN, Machines
+
+DECLARED = Idle(stop_after="10m")
+LOOK = 60.0
+
+
+class Clock:
+    """The time, which goes on when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def sessions(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The sessions of the workspace."""
+    found: list[dict[str, Any]] = []
+    monkeypatch.setattr(access, "sessions", lambda _: found)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def declare(machines: Machines, sessions: list[Any], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """`dev1` may be stopped as declared, `dev2` never."""
+
+    def write(declared: Idle | None) -> None:
+        desktops = [replace(desktop, idle=declared if desktop.name == "dev1" else None) for desktop in PLAN.desktops]
+        plan = replace(PLAN, desktops=tuple(desktops))
+        monkeypatch.setattr(declaration, "read", lambda _: SimpleNamespace(plan=plan))
+
+    write(DECLARED)
+    return write
+
+
+def pass_by(machines: Machines, clock: Clock, minutes: int, percent: float = 0, kib: float = 0, **named: Any) -> Use:
+    """Look every minute, while the machine takes so much; how it is used at last."""
+    found = []
+    for _ in range(minutes):
+        clock.now += LOOK
+        before = machines.taken[DEV1]
+        seconds = (before.cpu_seconds or 0.0) + percent / 100 * LOOK
+        machines.taken[DEV1] = Load(before.network_bytes + int(kib * 1024 * LOOK), seconds)
+        found = idle.stop_unused("lab", clock=clock, **named)
+    (use,) = found
+    return use
+
+
+def test_what_nobody_uses_is_stopped_when_its_time_is_over_and_not_before(machines: Machines, clock: Clock) -> None:
+    idle.look("lab", clock=clock)
+    assert pass_by(machines, clock, 9).state == "running"
+    use = pass_by(machines, clock, 1)
+    assert (use.desktop, use.state, use.asleep) == ("dev1", "stopped", True)
+    assert machines.moves == [(DEV1, "stopped", Power.OFF)]
+    assert machines.now[DEV2] == "running"
+    (later,) = idle.look("lab", clock=clock)
+    assert later == Use("dev1", "stopped", "", None, None, asleep=True)
+    assert "a link or a task starts it" in idle.text([later], clock)
+
+
+@pytest.mark.parametrize(("percent", "kib"), [(11, 0), (0, 17)], ids=["processor", "network"])
+def test_what_takes_more_than_declared_is_used(machines: Machines, clock: Clock, percent: float, kib: float) -> None:
+    idle.look("lab", clock=clock)
+    use = pass_by(machines, clock, 30, percent, kib)
+    assert (use.state, use.used_at) == ("running", clock.now)
+    assert pass_by(machines, clock, 9, 10, 16).state == "running"
+    assert pass_by(machines, clock, 1).state == "stopped"
+
+
+def test_who_acts_in_a_viewer_uses_it_and_a_viewer_left_open_does_not(
+    machines: Machines, clock: Clock, sessions: list[dict[str, Any]]
+) -> None:
+    sessions += [
+        {"desktop": "dev1", "idle": 5, "actor": "ann", "does": "drives"},
+        {"desktop": "dev1", "idle": None, "actor": "bob", "does": None},
+        {"desktop": "dev2", "idle": 0, "actor": "eve", "does": "drives"},
+    ]
+    idle.look("lab", clock=clock)
+    use = pass_by(machines, clock, 30)
+    assert (use.used_by, use.used_at) == ("ann drives", clock.now - 5)
+    states = []
+    for minute in range(1, 11):
+        sessions[0]["idle"] = 5 + 60 * minute
+        states.append(pass_by(machines, clock, 1).state)
+    assert states == ["running"] * 9 + ["stopped"]
+
+
+def test_a_desktop_with_a_task_is_used(machines: Machines, clock: Clock) -> None:
+    idle.look("lab", clock=clock)
+    assert pass_by(machines, clock, 30, busy=["dev1"]).used_by == "it has a task"
+
+
+def test_a_gateway_that_cannot_be_asked_keeps_them_up(
+    machines: Machines, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: str) -> None:
+        raise SiteError("gateway", "lab", "does not answer", "look at it")
+
+    monkeypatch.setattr(access, "sessions", fail)
+    idle.look("lab", clock=clock)
+    use = pass_by(machines, clock, 30)
+    assert (use.state, use.used_by) == ("running", "its gateway does not answer")
+
+
+def test_one_that_was_started_anew_has_its_whole_time_again(machines: Machines, clock: Clock) -> None:
+    machines.taken[DEV1] = Load(1 << 30, 900.0)
+    idle.look("lab", clock=clock)
+    pass_by(machines, clock, 9)
+    machines.taken[DEV1] = Load(0, 0.0)
+    assert pass_by(machines, clock, 1).used_by == "it was started"
+    assert pass_by(machines, clock, 9).state == "running"
+
+
+def test_a_guest_that_does_not_listen_goes_on_and_does_not_sleep(machines: Machines, clock: Clock) -> None:
+    machines.deaf.add(DEV1)
+    idle.look("lab", clock=clock)
+    use = pass_by(machines, clock, 12)
+    assert (use.state, machines.wanted[DEV1]) == ("running", Power.RUNNING)
+    assert not asleep.is_asleep(PLAN, "dev1")
+
+
+def test_whoever_wants_it_wakes_it_and_waits_for_its_routes(machines: Machines, clock: Clock, waits: list[Any]) -> None:
+    assert not idle.wake("lab/dev1")
+    idle.look("lab", clock=clock)
+    pass_by(machines, clock, 10)
+    assert idle.wake("lab/dev1")
+    assert (machines.now[DEV1], machines.wanted[DEV1], waits) == ("running", Power.RUNNING, [["dev1"]])
+    assert not idle.wake("lab/dev1")
+
+
+def test_what_a_person_stopped_is_not_woken(machines: Machines, clock: Clock, waits: list[Any]) -> None:
+    idle.look("lab", clock=clock)
+    pass_by(machines, clock, 10)
+    power.start("lab/dev1")
+    power.stop("lab/dev1")
+    assert not idle.wake("lab/dev1")
+    assert machines.now[DEV1] == "stopped"
+
+
+def test_what_is_woken_by_hand_alone_sleeps_on(machines: Machines, clock: Clock, declare: Any) -> None:
+    idle.look("lab", clock=clock)
+    pass_by(machines, clock, 10)
+    declare(Idle(stop_after="10m", wake="by_hand"))
+    assert not idle.wake("lab/dev1")
+    assert machines.now[DEV1] == "stopped"
+
+
+def test_where_nothing_is_declared_nothing_is_asked(declare: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    declare(None)
+    monkeypatch.setattr(Machines, "states", lambda _: pytest.fail("its machines were asked"))
+    assert idle.stop_unused("lab") == []
+    assert "no desktop here" in idle.text([])
+
+
+def test_a_cluster_tells_what_a_machine_takes_just_now() -> None:
+    assert rate(Load(0, processors=0.0), Load(61_440, processors=0.25), 60) == Rate(25.0, 1.0)
+    assert rate(Load(0, 6.0), Load(0, 12.0), 60) == Rate(10.0, 0.0)
+    assert rate(Load(5, 6.0), Load(0, 12.0), 60) is None
