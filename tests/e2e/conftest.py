@@ -1,6 +1,7 @@
 """Two workspaces at once, shared by all end-to-end tests of a run."""
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,13 @@ from tests.support.door import Door
 from tests.support.workspaces import Declared, Running, bring_up, inv, plan, take_down
 
 BUILD_SECONDS = 6 * 3600
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Say at once why a test failed: the machines run for long, and a run that is ended says it no more."""
+    if report.failed:
+        print(f"\n{report.nodeid}, {report.when}:\n{report.longreprtext}", file=sys.stderr, flush=True)
+
 
 # What the locked workspace may reach.
 ALLOWED = (
