@@ -27,17 +27,22 @@ class Door:
         """A context that trusts the site's authority and nothing else."""
         return ssl.create_default_context(cafile=str(self.authority))
 
-    def wire(self) -> socket.socket:
+    def wire(self, seconds: float = SECONDS) -> socket.socket:
         """A TCP connection to the published port; names below localhost need no resolver this way."""
-        return socket.create_connection((self.listen, urlsplit(self.url).port or 443), SECONDS)
+        return socket.create_connection((self.listen, urlsplit(self.url).port or 443), seconds)
 
     def request(
-        self, method: str, path: str, body: str | None = None, headers: dict[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        body: str | None = None,
+        headers: dict[str, str] | None = None,
+        seconds: float = SECONDS,
     ) -> tuple[int, dict[str, str], str]:
-        """One HTTP request: status, headers (lower-case names), body."""
+        """One HTTP request, which is given up if nothing is heard for `seconds`: status, lower-case headers, body."""
         parts = urlsplit(self.url)
-        connection = http.client.HTTPConnection(self.listen, parts.port or 443, timeout=SECONDS)
-        connection.sock = self.tls().wrap_socket(self.wire(), server_hostname=parts.hostname)
+        connection = http.client.HTTPConnection(self.listen, parts.port or 443, timeout=seconds)
+        connection.sock = self.tls().wrap_socket(self.wire(seconds), server_hostname=parts.hostname)
         try:
             connection.request(method, path, body, {"Host": parts.netloc, **(headers or {})})
             answer = connection.getresponse()
