@@ -40,6 +40,8 @@ class LibvirtMachines:
     def __init__(self, plan: WorkspacePlan) -> None:
         machines = [*plan.machines().values(), *(seat.machine for seat in plan.seats)]
         self._names = [machine.domain for machine in machines]
+        emulated = plan.accelerator == "tcg"
+        self._shutdown_seconds = power.EMULATED_SHUTDOWN_SECONDS if emulated else power.SHUTDOWN_SECONDS
 
     def states(self) -> dict[str, dict[str, Any]]:
         """State, what it is wanted to be, and size of each machine that is there."""
@@ -72,7 +74,7 @@ class LibvirtMachines:
     def shut_down(self, domain: str, *, force: bool) -> None:
         """Let the guest shut down, or pull its plug."""
         with moves.listening([domain]) as heard, daemon.machine(domain) as machine:
-            power.shut_down(machine, force=force, pause=heard.rest)
+            power.shut_down(machine, force=force, seconds=self._shutdown_seconds, pause=heard.rest)
 
     def pause(self, domain: str, *, to_disk: bool) -> None:
         """Halt a machine as it is."""

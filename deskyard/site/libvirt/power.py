@@ -17,6 +17,8 @@ from deskyard.site.libvirt.backup import freeze
 from deskyard.site.libvirt.link import gone_is_fine
 
 SHUTDOWN_SECONDS = 60.0
+# Beside three other emulated machines on two processors a guest took more than a minute.
+EMULATED_SHUTDOWN_SECONDS = 300.0
 # An emulated guest whose memory was just read back takes some seconds to answer.
 AGENT_SECONDS = 120.0
 POLL_SECONDS = 0.5
