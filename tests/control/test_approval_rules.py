@@ -157,6 +157,8 @@ def test_a_rule_is_in_force_by_an_admins_signature_over_all_of_it_alone(team: Te
             [id, kind, Jsonb(given), proof and Jsonb(proof)],
         )
         assert mission.state(id, "done", "failed")["state"] == "failed"
+    line = "select 1 from audit_entry where action = 'approval-rule.want' and actor = 'person:root' and target = %s"
+    mission.until(line, [Rule("lab", 2).target])
     (rule,) = team.ada.call("GET", path).json()["items"]
     assert (rule["persons"], rule["people"], rule["actor"]) == (2, [], "person:root")
     gone = team.admin.call("DELETE", f"{path}/lab", team.admin.signed(REMOVE, "lab"), Prefer="wait=30").json()

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Body, Depends
 from pydantic import Field, StrictInt
 
 from deskyard.control.api import rows
-from deskyard.control.api.admission import Asked, Wanted
+from deskyard.control.api.admission import Asked, Wanted, note
 from deskyard.control.api.caller import Caller, Connection, Link, may
 from deskyard.control.api.desktops import require_workspace
 from deskyard.control.api.forms import Form, Label, Operation, Page, SignedIntent
@@ -63,16 +63,19 @@ async def listing(link: Connection, who: Annotated[Caller, Depends(may(APPROVALS
 @router.post("", status_code=HTTPStatus.ACCEPTED)
 async def put_in_force(asked: Asked, who: Admin, wanted: NewApprovalRule) -> Operation:
     """Set the rule of a workspace: the worker checks the signature over all of it, and puts it in force."""
+    values = wanted.model_dump(include={"persons", "roles", "people", "keys"})
+    rule = Rule.of(wanted.workspace_id, values)
 
     async def make() -> Wanted:
         await require_workspace(asked.link, who, wanted.workspace_id)
-        values = wanted.model_dump(include={"persons", "roles", "people", "keys"})
-        rule = Rule.of(wanted.workspace_id, values)
         await _require_somebody(asked.link, rule)
         proof = await proof_of(asked.link, who, rules.SET, rule.target, wanted.intent)
         return Wanted(rules.SET, rule.workspace, None, values, proof, lane=f"approval-rule:{rule.workspace}")
 
-    return await asked.admitted(who, make)
+    async def note_rule(id: str) -> None:
+        await note(asked.link, who.actor, "approval-rule.want", rule.target, operation=id)
+
+    return await asked.admitted(who, make, note_rule)
 
 
 @router.delete("/{workspace}", status_code=HTTPStatus.ACCEPTED)
