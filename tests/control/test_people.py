@@ -27,6 +27,15 @@ def test_a_person_enrols_by_a_link_signs_out_and_in_again(mission: Lab, client: 
     assert person.call("GET", "/api/me").json()["person"]["name"] == "ada"
 
 
+def test_an_enrolment_that_was_done_by_a_worker_that_ended_is_done(mission: Lab, client: httpx.Client) -> None:
+    enrolled(mission, client, "ada", "operator")
+    query = "update operation set state = 'queued', result = null where kind = 'person.enrol' returning id, attempt"
+    before = mission.link.execute(query).fetchone()
+    assert before is not None
+    again = mission.state(before["id"], "done", "failed")
+    assert (again["state"], again["attempt"], again["result"]) == ("done", before["attempt"] + 1, {"person": "pe_ada"})
+
+
 def test_the_cookie_is_for_this_host_alone_and_no_script(mission: Lab, client: httpx.Client) -> None:
     enrolled(mission, client, "ada", "operator")
     options = client.post("/api/sign-in/options", headers=PAGE).json()["publicKey"]

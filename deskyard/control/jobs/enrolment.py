@@ -9,15 +9,20 @@ from deskyard.errors import ConfigError
 def enrol(link: Link, held: Claim, passkeys: Passkeys) -> dict[str, str]:
     """Check link and passkey, and write it down; the link counts no more."""
     given = held.input
+    id, public_key = passkeys.registered(given["credential"], bytes.fromhex(given["challenge"]))
+    token = bytes.fromhex(given["token_hash"])
     with link.transaction():
         query = """update enrolment set used_at = now() where token_hash = %s and used_at is null
             and expires_at > %s returning person_id"""
-        row = link.execute(query, [bytes.fromhex(given["token_hash"]), held.created_at]).fetchone()
-        if row is None:
-            raise ConfigError("token", None, "was used, or is over", "let ./inv control.person make a new link")
-        id, public_key = passkeys.registered(given["credential"], bytes.fromhex(given["challenge"]))
-        link.execute(
-            "insert into passkey (id, person_id, name, public_key) values (%s, %s, %s, %s)",
-            [id, row["person_id"], given["name"], public_key],
-        )
+        row = link.execute(query, [token, held.created_at]).fetchone()
+        if row is not None:
+            query = "insert into passkey (id, person_id, name, public_key) values (%s, %s, %s, %s)"
+            link.execute(query, [id, row["person_id"], given["name"], public_key])
+        else:
+            # A worker that ended before it said so has done it: the same passkey, by the same link.
+            query = """select p.person_id from passkey p join enrolment e on e.person_id = p.person_id
+                where p.id = %s and p.public_key = %s and e.token_hash = %s"""
+            row = link.execute(query, [id, public_key, token]).fetchone()
+    if row is None:
+        raise ConfigError("token", None, "was used, or is over", "let ./inv control.person make a new link")
     return {"person": row["person_id"]}
