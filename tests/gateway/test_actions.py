@@ -240,10 +240,10 @@ def test_the_gateway_s_program_shows_the_actions_of_a_session(
         assert cli.main(["audit", *options]) == 0
         return json.loads(capsys.readouterr().out)
 
-    [found] = shown("--actions", "--session", id)
+    [found] = shown("--actions", f"--session={id}")
     assert found.items() >= line.items()
     assert {event["desktop"] for event in shown("--actions", "--desktop", "d2")} == {"d2"}
-    assert {event["event"] for event in shown("--session", id)} >= {"grant", "redeem"}
+    assert {event["event"] for event in shown(f"--session={id}")} >= {"grant", "redeem"}
     checked = shown("--verify")
     assert checked["ok"] and checked["actions"]["last"] >= line["seq"]
 
