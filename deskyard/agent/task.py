@@ -26,6 +26,12 @@ MAX_TEXT = 1 << 20
 MAX_SECONDS = 7 * 86_400
 # Without a colon, and none of these two: such names are OpenClaw's own.
 SESSION = re.compile(r"(?!(?:global|unknown)\Z)[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z")
+# A desktop may say more: it goes no further.
+FIELDS = {
+    "tool": ("id", "name", "state", "summary", "output"),
+    "usage": ("input", "output", "cached"),
+    "approval": ("id", "kind", "asked"),
+}
 ENDS = ("done", "failed", "timeout")
 HTTP_SETTING = "gateway.http.endpoints.chatCompletions.enabled"
 
@@ -38,10 +44,14 @@ class Task:
     text: str
     session: str
     seconds: int
+    id: str = ""
 
     @classmethod
-    def checked(cls, target: str, text: str, session: str, seconds: int) -> "Task":
-        """The task; raises `ConfigError` for what is none. Without `session` it is a conversation of its own."""
+    def checked(cls, target: str, text: str, session: str, seconds: int, id: str = "") -> "Task":
+        """The task; raises `ConfigError` for what is none. Without `session` it is a conversation of its own.
+
+        Given twice with the same `id`, it is done once, and its answer said twice.
+        """
         if not text.strip():
             raise ConfigError("text", None, "is empty", 'write what is to be done: agent.task WORKSPACE/DESKTOP "..."')
         if any("\ud800" <= letter <= "\udfff" for letter in text):
@@ -55,18 +65,23 @@ class Task:
             raise ConfigError("--session", session, reason, "write up to 64 of a-z, 0-9 and -, such as report")
         if not 0 < seconds <= MAX_SECONDS:
             raise ConfigError("--timeout", seconds, "is no time for a task", "write 1s to 7d, such as 2h")
-        return cls(target, text, session or f"task-{secrets.token_hex(4)}", seconds)
+        message = id or f"task-{secrets.token_hex(8)}"
+        return cls(target, text, session or f"task-{secrets.token_hex(4)}", seconds, message)
 
 
 def events(task: Task) -> Generator[dict[str, Any], None, None]:
-    """Yield events: `begin`, `text` by and by, `end` with its status and seconds; raises `SiteError` if it fails."""
+    """Yield events: `begin`, then as they come `text`, `tool`, `usage` and `approval`, `end` with status and seconds.
+
+    Raises `SiteError` if it fails.
+    """
     name, _, desktop = task.target.partition("/")
     if not desktop:
         raise ConfigError("desktop", task.target, "names no desktop", "write WORKSPACE/DESKTOP")
     plan = declaration.read(name).plan
     plan.reached(desktop)
     running.require_running(plan, desktop)
-    request = {"unit": UNIT, "secret": SECRET, "text": task.text, "session": task.session, "seconds": task.seconds}
+    request: dict[str, Any] = {"unit": UNIT, "secret": SECRET, "seconds": task.seconds}
+    request |= {"text": task.text, "session": task.session, "id": task.id}
     started = time.monotonic()
     with DesktopStream(plan, desktop, AGENT, task_program, request, task.seconds) as stream:
         try:
@@ -76,6 +91,11 @@ def events(task: Task) -> Generator[dict[str, Any], None, None]:
                         yield {"event": "begin", "workspace": name, "desktop": desktop, "session": task.session}
                     case "text":
                         yield {"event": "text", "text": str(event.get("text"))}
+                    case "tool" | "usage" | "approval" as kind:
+                        yield {"event": kind, **{key: event[key] for key in FIELDS[kind] if key in event}}
+                    case "plain":
+                        why = printable(str(event.get("said") or ""), mark=" ")
+                        say(f"    {desktop}: its agent's protocol cannot be used ({why}): text alone, over HTTP")
                     case "waiting":
                         say(f"    {desktop}: its agent is starting")
                     case "end" if event.get("status") in ENDS:

@@ -1,5 +1,7 @@
 """Runs as the agent's account on a desktop: gives OpenClaw a task over its gateway and says the answer as it comes.
 
+It speaks the gateway's own protocol, and where that is older, or does not let it in, HTTP: text and nothing else.
+
 Sent over standard input and run by `python3`, so it knows only the standard library of Python 3.10 and later. It reads
 a request (one line of JSON) and answers one line of JSON for each piece. Without the whole request it does nothing. The
 gateway's secret is read here and goes no further. When standard input ends, who asked is gone, and the task ends too:
@@ -9,18 +11,16 @@ the gateway ends the turn of who hangs up.
 import contextlib
 import http.client
 import json
-import os
 import re
-import select
-import socket
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from deskyard.guest.openclaw import Older, converse, opened
 from deskyard.guest.request import received
+from deskyard.guest.turn import MAX_REASON, Failed, Watch, pieces, say
 
 HOST = "127.0.0.1"
 TOKEN = "OPENCLAW_GATEWAY_TOKEN"
@@ -31,55 +31,7 @@ NO_KEY = re.compile(r"\bAPI key\b|\bsecret reference\b", re.IGNORECASE)
 # After a start, or a change of keys, its gateway is not there at once; emulated desktops need minutes.
 START_SECONDS = 300.0
 PAUSE_SECONDS = 1.0
-PIECE = 8192
 MAX_LINE = 1 << 22
-MAX_REASON = 500
-
-
-class Failed(Exception):
-    """The task was not done: a word for the cause, and what was said about it."""
-
-    def __init__(self, cause: str, said: str = "") -> None:
-        super().__init__(cause)
-        self.cause, self.said = cause, said
-
-
-class Watch(threading.Thread):
-    """Looks whether the task has to end: its time is over, or nobody listens any more."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__(daemon=True)
-        self.deadline = time.monotonic() + seconds
-        self.over = threading.Event()
-        self.why = ""
-        self.link: socket.socket | None = None
-
-    def run(self) -> None:
-        """Wait for the first of both, and hang up."""
-        left = self.deadline - time.monotonic()
-        heard, _, _ = select.select([0], [], [], max(0.0, left))
-        while heard and os.read(0, PIECE):
-            heard, _, _ = select.select([0], [], [], max(0.0, self.deadline - time.monotonic()))
-        self.why = "stopped" if heard else "timeout"
-        self.over.set()
-        self.hang_up()
-
-    def hang_up(self) -> None:
-        """End the connection under who reads from it."""
-        if self.link is not None:
-            with contextlib.suppress(OSError):
-                self.link.shutdown(socket.SHUT_RDWR)
-
-    def follow(self, link: socket.socket) -> None:
-        """Hang up this connection when it is time, which may be now."""
-        self.link = link
-        if self.over.is_set():
-            self.hang_up()
-
-
-def say(event: str, **more: Any) -> None:
-    """Tell who asked."""
-    print(json.dumps({"event": event, **more}), flush=True)
 
 
 def port(unit: str) -> int:
@@ -161,17 +113,26 @@ def refusal(status: int, body: bytes) -> Failed:
     return Failed(cause, f"{status} {said}".strip())
 
 
-def pieces(text: str) -> Iterator[str]:
-    """The text in pieces that make no line too long."""
-    return (text[at : at + PIECE] for at in range(0, len(text), PIECE))
-
-
 def run(request: dict[str, Any], watch: Watch) -> None:
     """Give the agent the task, and say what it answers."""
     connection = connected(request["unit"], watch)
+    token = secret(request["secret"])
+    try:
+        link = opened(connection.sock, f"{HOST}:{connection.port}")
+        converse(link, token, request, watch, Path.home())
+    except Older as older:
+        if watch.over.is_set():
+            raise Failed("over") from None
+        say("plain", said=str(older))
+        connection.close()
+        over_http(connected(request["unit"], watch), token, request)
+
+
+def over_http(connection: http.client.HTTPConnection, token: str, request: dict[str, Any]) -> None:
+    """The same over the gateway's HTTP: the agent's text as it comes."""
     body = {"model": "openclaw/default", "stream": True, "messages": [{"role": "user", "content": request["text"]}]}
     headers = {
-        "Authorization": f"Bearer {secret(request['secret'])}",
+        "Authorization": f"Bearer {token}",
         "Content-Type": "application/json",
         "X-OpenClaw-Session-Key": request["session"],
     }
@@ -203,6 +164,8 @@ def result(request: dict[str, Any]) -> dict[str, str]:
         end = {"status": "failed", "cause": "broken", "said": f"an answer that makes no sense ({type(error).__name__})"}
     else:
         return {"status": "done"}
+    finally:
+        watch.ended.set()
     # After a hang-up any parse error is expected; report the hang-up instead.
     return {"status": watch.why} if watch.over.is_set() else end
 

@@ -57,7 +57,7 @@ class _TextOrFile(Task[Any]):
         "file": "read what to do from this file instead",
         "session": "go on with this conversation, or begin it: a name such as report; main is the agent's own",
         "timeout": "end the task if it takes longer: 90s, 30m (default: 1h), 2d",
-        "json": "print one JSON document per line: begin, text, ..., end",
+        "json": "print one JSON document per line: begin, text, tool, usage, ..., end",
     },
 )
 def task(
@@ -112,10 +112,27 @@ def _followed(wanted: agent_task.Task, json: bool) -> str:
                 elif text := event.get("text"):
                     print(_printable(text), end="", flush=True)
                     in_line = not text.endswith("\n")
+                elif line := _line(event):
+                    print(f"{chr(10) * in_line}{line}", file=sys.stderr, flush=True)
+                    in_line = False
     finally:
         if in_line:
             print(flush=True)
     return status
+
+
+def _line(event: dict[str, Any]) -> str:
+    """What is said beside the answer of a tool, of tokens, of a question; nothing of an output that still grows."""
+    match event["event"]:
+        case "tool" if event.get("state") != "started" or event.get("summary"):
+            words = f"  [{event.get('name')}: {event.get('state')}] {event.get('summary', '')}"
+        case "usage":
+            words = f"  tokens, as the agent claims: {event.get('input')} in, {event.get('output')} out"
+        case "approval":
+            words = f"  the agent asks, and its own page answers: {event.get('asked')}"
+        case _:
+            return ""
+    return _printable(words).rstrip()
 
 
 def _text(text: str, file: str) -> str:

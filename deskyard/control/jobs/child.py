@@ -112,7 +112,7 @@ def _chat(wanted: Mapping[str, Any]) -> dict[str, Any]:
     given = wanted["input"]
     # Conversations of Mission Control have names of their own on the desktop.
     session = given["conversation"].replace("_", "-")
-    task = Task.checked(_target(wanted), given["text"], session, CHAT_SECONDS)
+    task = Task.checked(_target(wanted), given["text"], session, CHAT_SECONDS, given["message"])
     idle.wake(task.target)
     status = "failed"
     for event in events(task):

@@ -1,0 +1,74 @@
+"""A turn of an agent on a desktop: what is said of it, why it failed, and when it has to end.
+
+Sent together with each program that imports it, so it knows only the standard library of Python 3.10 and later.
+"""
+
+import contextlib
+import json
+import os
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+PIECE = 8192
+MAX_REASON = 500
+END_SECONDS = 10.0
+
+
+class Failed(Exception):
+    """The task was not done: a word for the cause, and what was said about it."""
+
+    def __init__(self, cause: str, said: str = "") -> None:
+        super().__init__(cause)
+        self.cause, self.said = cause, said
+
+
+class Watch(threading.Thread):
+    """Looks whether the task has to end: its time is over, or nobody listens any more."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(daemon=True)
+        self.deadline = time.monotonic() + seconds
+        self.over, self.ended = threading.Event(), threading.Event()
+        self.why = ""
+        self.link: socket.socket | None = None
+        self.before: Callable[[], None] | None = None
+
+    def run(self) -> None:
+        """Wait for the first of both, and hang up."""
+        left = self.deadline - time.monotonic()
+        heard, _, _ = select.select([0], [], [], max(0.0, left))
+        while heard and os.read(0, PIECE):
+            heard, _, _ = select.select([0], [], [], max(0.0, self.deadline - time.monotonic()))
+        self.why = "stopped" if heard else "timeout"
+        self.over.set()
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """End the connection under who reads from it, after a last word and its answer if there is one."""
+        if self.before is not None:
+            with contextlib.suppress(OSError):
+                self.before()
+                self.ended.wait(END_SECONDS)
+        if self.link is not None:
+            with contextlib.suppress(OSError):
+                self.link.shutdown(socket.SHUT_RDWR)
+
+    def follow(self, link: socket.socket, before: Callable[[], None] | None = None) -> None:
+        """Hang up this connection when it is time, which may be now."""
+        self.link, self.before = link, before
+        if self.over.is_set():
+            self.hang_up()
+
+
+def say(event: str, **more: Any) -> None:
+    """Tell who asked."""
+    print(json.dumps({"event": event, **more}), flush=True)
+
+
+def pieces(text: str) -> Iterator[str]:
+    """The text in pieces that make no line too long."""
+    return (text[at : at + PIECE] for at in range(0, len(text), PIECE))
