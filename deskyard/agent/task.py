@@ -16,6 +16,7 @@ from deskyard.errors import ConfigError, SiteError
 from deskyard.guest import task as task_program
 from deskyard.host.places import tree
 from deskyard.host.progress import say
+from deskyard.life import idle
 from deskyard.plan.account import AGENT
 from deskyard.plan.image.image import image_names, lineage
 from deskyard.plan.printable import printable
@@ -79,6 +80,7 @@ def events(task: Task) -> Generator[dict[str, Any], None, None]:
         raise ConfigError("desktop", task.target, "names no desktop", "write WORKSPACE/DESKTOP")
     plan = declaration.read(name).plan
     plan.reached(desktop)
+    idle.wake(task.target)
     running.require_running(plan, desktop)
     request: dict[str, Any] = {"unit": UNIT, "secret": SECRET, "seconds": task.seconds}
     request |= {"text": task.text, "session": task.session, "id": task.id}

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from deskyard.access import access
+from deskyard.declaration import declaration
 from deskyard.errors import DeskyardError, SiteError
 from deskyard.host.lock import alone
 from deskyard.host.places import places
@@ -97,7 +98,9 @@ def wake(target: str) -> bool:
 
     For whoever wants it: nothing is asked of the hypervisor unless it was put to sleep.
     """
-    plan, desktop = power.named(target)
+    name, reached = power.names(target)
+    plan = declaration.read(name).plan
+    desktop = plan.reached(reached)
     if not asleep.is_asleep(plan, desktop.name) or desktop.idle is None or desktop.idle.wake != "on_access":
         return False
     say(f"    {desktop.name} slept, since nobody used it: it is started")

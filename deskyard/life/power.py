@@ -14,7 +14,7 @@ from deskyard.host.progress import say
 from deskyard.life import asleep
 from deskyard.life.pool import pool
 from deskyard.plan.power import Power
-from deskyard.plan.workspace import GATEWAY, DesktopPlan, WorkspacePlan
+from deskyard.plan.workspace import GATEWAY, WorkspacePlan
 from deskyard.site.files import read_site
 from deskyard.site.ssh_link import SshLink
 from deskyard.workspace import readiness, turn
@@ -138,17 +138,11 @@ def names(target: str) -> tuple[str, str]:
     return name, desktop
 
 
-def named(target: str) -> tuple[WorkspacePlan, DesktopPlan]:
-    """The Plan of WORKSPACE/DESKTOP; nothing is asked of a hypervisor."""
-    name, desktop = names(target)
-    plan = declaration.read(name).plan
-    return plan, plan.desktop(desktop)
-
-
 def opened(target: str) -> Machine:
     """The desktop called WORKSPACE/DESKTOP; raises an error unless its machine is there."""
-    plan, desktop = named(target)
-    machine = Machine(plan, desktop.name, look_up(plan.name)[1])
+    name, desktop = names(target)
+    plan, machines = look_up(name)
+    machine = Machine(plan, plan.desktop(desktop).name, machines)
     _require_there(machine)
     return machine
 

@@ -70,12 +70,10 @@ def task(
     """
     from deskyard.access import access
     from deskyard.agent import task as agent_task
-    from deskyard.life import idle
 
     started = time.monotonic()
     try:
         wanted = agent_task.Task.checked(target, _text(text, file), session, access.seconds(timeout, "--timeout"))
-        idle.wake(target)
         status = _followed(wanted, json)
     except (DeskyardError, KeyboardInterrupt) as error:
         stopped = isinstance(error, KeyboardInterrupt)

@@ -107,13 +107,11 @@ def _session(wanted: Mapping[str, Any]) -> dict[str, Any]:
 
 def _chat(wanted: Mapping[str, Any]) -> dict[str, Any]:
     from deskyard.agent.task import Task, events
-    from deskyard.life import idle
 
     given = wanted["input"]
     # Conversations of Mission Control have names of their own on the desktop.
     session = given["conversation"].replace("_", "-")
     task = Task.checked(_target(wanted), given["text"], session, CHAT_SECONDS, given["message"])
-    idle.wake(task.target)
     status = "failed"
     for event in events(task):
         if event["event"] == "text":
