@@ -202,6 +202,9 @@ def lab() -> Iterator[Lab]:
         (folder.pages / "index.html").write_text("<!doctype html><title>Mission Control</title>")
         database = Cluster(folder)
         database.make()
+        with (folder.cluster / "postgresql.auto.conf").open("a") as settings:
+            # The machine does not fail here: to empty thirty tables for each test waits for no disk.
+            settings.write("fsync = off\n")
         postmaster = database.start()
         database.make_roles()
         migration.migrate(database.url(OWNER))
