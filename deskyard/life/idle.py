@@ -18,6 +18,7 @@ from deskyard.errors import DeskyardError, SiteError
 from deskyard.host.lock import alone
 from deskyard.host.places import places
 from deskyard.host.progress import say
+from deskyard.host.secret_file import write_secret
 from deskyard.life import asleep, power
 from deskyard.model.idle import Idle
 from deskyard.plan.power import Load, Power, rate
@@ -202,11 +203,7 @@ def _kept(plan: WorkspacePlan) -> dict[str, _Look]:
 
 
 def _keep(plan: WorkspacePlan, seen: Mapping[str, _Look]) -> None:
-    path = _file(plan)
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    draft = path.with_suffix(".new")
-    draft.write_text(json.dumps({name: asdict(look) for name, look in seen.items()}))
-    draft.replace(path)
+    write_secret(_file(plan), json.dumps({name: asdict(look) for name, look in seen.items()}).encode())
 
 
 def _file(plan: WorkspacePlan) -> Path:
