@@ -24,7 +24,7 @@ def test_while_two_keys_are_good_neither_vouches_for_a_stranger_or_for_the_other
         assert gateway.upgrade(cookie=f"__Host-deskyard-d1={token}").status == 401, kid
 
 
-@pytest.mark.parametrize("path", ["/odd;canary/x", "/canary%20x", "/" + "canary" * 20, "/x/canary~"])
+@pytest.mark.parametrize("path", ["/odd;canary/x", "/canary%20x", "/" + "canary" * 50, "/x/canary~"])
 def test_path_of_an_unknown_shape_is_not_written_down(gateway: Gateway, path: str) -> None:
     log = gateway.root / "haproxy.log"
     before = len(log.read_text())

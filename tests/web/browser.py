@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -75,8 +76,17 @@ class Browser:
     def click(self, words: str) -> None:
         """Click the button or link that says so, once it can be clicked."""
         path = f"//*[self::button or self::a][contains(normalize-space(), '{words}') and not(@disabled)]"
-        found = self.wait(f"there is {words!r}", lambda: self.driver.find_elements(By.XPATH, path))
-        found[-1].click()
+
+        def clicked() -> bool:
+            found = self.driver.find_elements(By.XPATH, path)
+            try:
+                found[-1].click()
+            except (IndexError, StaleElementReferenceException):
+                # Not there yet, or drawn anew since it was found: nothing was clicked.
+                return False
+            return True
+
+        self.wait(f"there is {words!r} to click", clicked)
 
     def type(self, selector: str, text: str) -> None:
         found = self.find(selector)

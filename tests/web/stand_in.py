@@ -40,7 +40,7 @@ OPEN = ("/api/sign-in", "/api/enrol")
 
 @dataclass
 class StandIn:
-    """The server of one test run; `estate` is changed by tests, `requests` notes what the pages asked for."""
+    """The server of one test run; `estate` is changed by tests, `requests` notes what the pages asked for, `refused` counts what was asked while it was away."""
 
     pages: Path
     estate: Estate = field(default_factory=Estate)
@@ -48,6 +48,7 @@ class StandIn:
     requests: list[tuple[str, str, Any]] = field(default_factory=list)
     sessions: set[str] = field(default_factory=set)
     away: bool = False
+    refused: int = 0
     port: int = 0
 
     @property
@@ -73,6 +74,7 @@ class StandIn:
             body = json.loads(await request.body() or b"null")
             self.requests.append((request.method, request.url.path, body))
             if self.away:
+                self.refused += 1
                 return Response(status_code=503)
             if not request.url.path.startswith(OPEN) and request.cookies.get(COOKIE) not in self.sessions:
                 return calls.problem(401, "session", "", "nobody is signed in", "Sign in")

@@ -1,5 +1,6 @@
 """The fleet's page: ten thousand rows that are alive."""
 
+import pytest
 from selenium.webdriver.common.by import By
 
 from tests.web.browser import Browser, Keys
@@ -7,6 +8,10 @@ from tests.web.estate import Estate
 from tests.web.stand_in import StandIn
 
 ROWS = "[role=row][id]"
+NO_LONG_TIMERS = """
+const timer = window.setTimeout;
+window.setTimeout = (action, pause, ...rest) => (pause < 1000 ? timer(action, pause, ...rest) : 0);
+"""
 
 
 def names(browser: Browser) -> list[str]:
@@ -101,18 +106,25 @@ def test_an_empty_fleet_names_the_next_step(browser: Browser, estate: Estate) ->
     browser.sees("Make the first one")
 
 
+@pytest.mark.parametrize("healed", ["by itself", "by a person"])
 def test_a_cut_is_told_with_the_age_of_what_is_shown_and_healed(
-    browser: Browser, estate: Estate, server: StandIn
+    browser: Browser, estate: Estate, server: StandIn, healed: str
 ) -> None:
     estate.fill(workspaces=1, desktops=2)
     browser.open("/")
     browser.sees("live")
-    server.away = True
+    if healed == "by a person":
+        # The page's own tries, a second apart and more, do not come: only the button is left.
+        browser.script(NO_LONG_TIMERS)
+    server.refused, server.away = 0, True
     estate.hang_up()
     browser.sees("Not connected to Mission Control. What you see is")
+    # Refused once more, the browser's own stream gives up for good.
+    browser.wait("a refused stream", lambda: server.refused)
     del estate.desktops["team-01.desk-1"]
     server.away = False
-    browser.click("Try now")
+    if healed == "by a person":
+        browser.click("Try now")
     browser.sees_no("Not connected")
     browser.wait("what happened meanwhile", lambda: names(browser) == ["team-01.desk-2"])
     assert browser.driver.find_element(By.CSS_SELECTOR, ".live").text == "live"
