@@ -43,7 +43,8 @@ def make(name: str, site: Site, tier_name: str) -> Template:
     shown = wallpaper(read_image(tree(), name), tree())
     drawn = None if shown is None else shlex.split(wait_command(shown))
     daemon.up(how)
-    with alone(f"template-{name}"), daemon.connection() as link:
+    waiting = f"another run makes a template of image {name}: waiting for it"
+    with alone(f"template-{name}", waiting=waiting), daemon.connection() as link:
         fit = templates.fit(link, image, desktop.machine, how, first_boot)
         found = start(fit, templates.all_templates()).template
         kept = templates.find(found) if found else None

@@ -10,7 +10,7 @@ import pytest
 from deskyard.host.vm.accelerator import accelerator
 from tests.support.workspaces import Declared, Running, inv, plan, take_down
 
-pytestmark = [pytest.mark.vm, pytest.mark.deep]
+pytestmark = pytest.mark.vm
 
 TEMPLATE_SECONDS, UP_SECONDS = 2400, 2400
 CLOCK_SECONDS = 2.0
@@ -43,7 +43,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         up = inv(folder, "workspace.up", declared.name, timeout=UP_SECONDS)
         print(up.stderr)
         for name in DESKTOPS:
-            assert f"{name} went on from template-desktop-" in up.stderr
+            assert f"{name} goes on from template-desktop-" in up.stderr
         yield Running(declared, plan(declared, accelerator("auto")))
     finally:
         take_down([declared])
@@ -60,6 +60,14 @@ def changes(running: Running) -> dict[str, int]:
     return {kind: count for kind, count in found.items() if kind != "same" and count}
 
 
+def test_desktops_of_two_workspaces_from_one_template_are_two(ours: Running, other: Running) -> None:
+    first, second = (own(running, "desk") for running in (ours, other))
+    assert all(first.values())
+    # The name is that of both declarations.
+    assert {what for what in OWN if first[what] == second[what]} == {"hostname"}
+
+
+@pytest.mark.deep
 def test_desktops_from_one_template_have_nothing_of_their_own_in_common(running: Running) -> None:
     first, second = (own(running, name) for name in DESKTOPS)
     assert all(first.values())
@@ -75,6 +83,7 @@ def test_desktops_from_one_template_have_nothing_of_their_own_in_common(running:
     assert changes(running) == {}
 
 
+@pytest.mark.deep
 def test_desktop_is_still_itself_after_it_booted(running: Running) -> None:
     name = DESKTOPS[0]
     before = own(running, name)
