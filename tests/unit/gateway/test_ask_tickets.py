@@ -26,18 +26,10 @@ from deskyard.gateway.egress.ask.tickets import (
 )
 from deskyard.gateway.machine.layout import Layout
 from tests.gateway.egress_guest import client_hello
+from tests.support.clock import Clock
 from tests.unit.gateway.support import parsed
 
 D1, GATEWAY = "10.80.1.10", "10.80.1.1"
-
-
-class Clock:
-    """A clock that a test turns."""
-
-    now = 1_800_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -4,14 +4,7 @@ import pytest
 
 from deskyard.gateway.view import budget
 from deskyard.gateway.view.budget import Budget, Flood
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.support.clock import Clock
 
 
 def test_what_comes_at_once_is_bounded_in_steps_and_in_bytes() -> None:

@@ -13,20 +13,11 @@ from deskyard.life import asleep, idle, power
 from deskyard.life.idle import Use
 from deskyard.model.idle import Idle
 from deskyard.plan.power import Load, Power, Rate, rate
+from tests.support.clock import Clock
 from tests.unit.life.machines import DEV1, DEV2, PLAN, Machines
 
 DECLARED = Idle(stop_after="10m")
 LOOK = 60.0
-
-
-class Clock:
-    """The time, which goes on when the test says so."""
-
-    def __init__(self) -> None:
-        self.now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture
