@@ -40,7 +40,10 @@ OPEN = ("/api/sign-in", "/api/enrol")
 
 @dataclass
 class StandIn:
-    """The server of one test run; `estate` is changed by tests, `requests` notes what the pages asked for, `refused` counts what was asked while it was away."""
+    """The server of one test run; `estate` is changed by tests.
+
+    `requests` notes what the pages asked for, `refused` counts what was asked while the server was away.
+    """
 
     pages: Path
     estate: Estate = field(default_factory=Estate)
