@@ -1,8 +1,12 @@
 """Takes from a process what it has no need of: the network, other accounts' files, and the way back to root."""
 
 import ctypes
+import logging
 import os
 import resource
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, PathFinder
 
 from deskyard.control.folder import ids
 from deskyard.errors import HostError
@@ -10,6 +14,19 @@ from deskyard.errors import HostError
 CLONE_NEWNET, CLONE_NEWIPC = 0x4000_0000, 0x0800_0000
 PR_SET_NO_NEW_PRIVS, PR_SET_PDEATHSIG = 38, 1
 _libc = ctypes.CDLL(None, use_errno=True)
+
+
+class LateImports:
+    """Logs each module that is first imported when the tree may be closed to the process, and imports nothing.
+
+    Where the tree is open the import goes well, and the same program fails where it lies below a closed folder.
+    """
+
+    def find_spec(self, name: str, path: Sequence[str] | None, _: object = None) -> ModuleSpec | None:
+        """Leave the search to all others."""
+        if PathFinder.find_spec(name, path) is not None:
+            logging.getLogger(__name__).warning("%s: import it before the process is confined", name)
+        return None
 
 
 def confine(account: str) -> None:
@@ -25,6 +42,7 @@ def confine(account: str) -> None:
     os.setresuid(user, user, user)
     _call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    sys.meta_path.insert(0, LateImports())
 
 
 def die_with_parent(sign: int) -> None:

@@ -8,12 +8,18 @@ import pytest
 from tests.control.lab import EVERYTHING, Lab, lab
 from tests.support.requirements import need_root
 
+LATE = "import it before the process is confined"
+
 
 @pytest.fixture(scope="session")
 def whole() -> Iterator[Lab]:
     need_root("gives processes accounts of their own")
     with lab() as found:
         yield found
+        for name in ("web", "recorder"):
+            late = [line for line in found.log(name).splitlines() if LATE in line]
+            # Below a folder that is closed to its account, such as root's home, the process would fail there.
+            assert not late, f"{name} imports what it may not be able to read any more:\n{late}"
 
 
 @pytest.fixture

@@ -21,7 +21,10 @@ from deskyard.control.api.pages import Pages
 from deskyard.control.confinement import confine, die_with_parent
 
 BACKLOG = 512
-LIBRARIES = ("anyio", "fastapi", "starlette", "uvicorn", "psycopg", "psycopg_pool", "webauthn", "encodings", "asyncio")
+LIBRARIES = (
+    *("anyio", "asyncio", "cryptography", "encodings", "fastapi", "psycopg", "psycopg_pool", "starlette"),
+    *("uvicorn", "webauthn"),
+)
 # Streams of events never end by themselves.
 SHUTDOWN_SECONDS = 2
 
