@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import libvirt
 
 from deskyard.errors import SiteError
+from deskyard.host.deadline import Deadline
 from deskyard.plan.backup import Moment, Source
 from deskyard.site.libvirt import power, storage
 from deskyard.site.libvirt.backup import content, freeze
@@ -18,6 +19,7 @@ from deskyard.site.libvirt.backup.content import Disk, disks
 
 SCRATCH = ".backup-scratch"
 SOCKET = "deskyard-backup.sock"
+END_SECONDS, END_PAUSE = 120.0, 0.05
 
 
 @contextlib.contextmanager
@@ -81,14 +83,27 @@ def _of_file(path: Path) -> list[str]:
 
 
 def _end(machine: Any, found: Sequence[Disk], socket: Path) -> None:
-    with contextlib.suppress(libvirt.libvirtError):
-        running = ElementTree.fromstring(machine.backupGetXMLDesc()).find("server")
-        if running is None or running.get("socket") != str(socket):
+    running = _running(machine)
+    if running is not None:
+        server = running.find("server")
+        if server is None or server.get("socket") != str(socket):
             reason = "another tool makes a backup of it"
             raise SiteError("machine", machine.name(), reason, f"virsh domjobabort {shlex.quote(machine.name())}")
-        machine.abortJob()
+        with contextlib.suppress(libvirt.libvirtError):
+            machine.abortJob()
+        # It is only asked to end: until QEMU has let go of each disk, whatever comes next would be refused.
+        if not Deadline(END_SECONDS).wait_for(lambda: _running(machine) is None, END_PAUSE):
+            reason = f"its backup job did not end within {END_SECONDS:.0f} s"
+            raise SiteError("machine", machine.name(), reason, "run it again; it ends a job that is left")
     for disk in found:
         _scratch(disk).unlink(missing_ok=True)
+
+
+def _running(machine: Any) -> ElementTree.Element | None:
+    """The backup job of a machine; none if it has none, or is off."""
+    with contextlib.suppress(libvirt.libvirtError):
+        return ElementTree.fromstring(machine.backupGetXMLDesc())
+    return None
 
 
 def _scratch(disk: Disk) -> Path:
