@@ -154,12 +154,21 @@ class Lab:
         """The processes of the double that did something with a desktop."""
         return [line["pid"] for line in self._done(desktop)]
 
-    def _done(self, desktop: str) -> list[dict[str, Any]]:
+    def all_effects(self) -> list[dict[str, Any]]:
+        """What the double did, in order."""
         path = self.path / "effects"
-        lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-        return [line for line in lines if line["desktop"] == desktop]
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
-    def until(self, query: str, values: list[Any]) -> dict[str, Any]:
+    def _done(self, desktop: str) -> list[dict[str, Any]]:
+        return [line for line in self.all_effects() if line["desktop"] == desktop]
+
+    def connect_again(self) -> None:
+        """Connect its owner anew, as soon as the database that sent everybody away answers."""
+        self.link.close()
+        assert Deadline(WAIT_SECONDS).wait_for(Cluster(self.folder).answers, 0.05), self.log("postgres")
+        self.link = psycopg.connect(self.url(OWNER), autocommit=True, row_factory=dict_row)
+
+    def until(self, query: str, values: list[Any] | dict[str, Any]) -> dict[str, Any]:
         """The first row of a query, as soon as it has one; the database says when something changed."""
         with psycopg.connect(self.url(OWNER), autocommit=True, row_factory=dict_row) as link:
             link.execute("listen event")
@@ -190,8 +199,8 @@ class Lab:
 
 
 @contextmanager
-def lab() -> Iterator[Lab]:
-    """A whole Mission Control, gone at the end."""
+def lab(durable: bool = False) -> Iterator[Lab]:
+    """A whole Mission Control, gone at the end; `durable` if what is committed has to be on the disk."""
     root = Path(tempfile.mkdtemp(prefix="deskyard-control."))
     root.chmod(0o711)
     folder = Folder(root, ACCOUNTS)
@@ -202,9 +211,10 @@ def lab() -> Iterator[Lab]:
         (folder.pages / "index.html").write_text("<!doctype html><title>Mission Control</title>")
         database = Cluster(folder)
         database.make()
-        with (folder.cluster / "postgresql.auto.conf").open("a") as settings:
-            # The machine does not fail here: to empty thirty tables for each test waits for no disk.
-            settings.write("fsync = off\n")
+        if not durable:
+            with (folder.cluster / "postgresql.auto.conf").open("a") as settings:
+                # The machine does not fail here: to empty thirty tables for each test waits for no disk.
+                settings.write("fsync = off\n")
         postmaster = database.start()
         database.make_roles()
         migration.migrate(database.url(OWNER))

@@ -97,6 +97,21 @@ def test_an_event_of_a_transaction_that_ends_late_is_not_left_out(mission: Lab) 
         assert {data["id"] for _, _, data in (next(stream), next(stream))} == {"lab.early", "lab.late"}
 
 
+def test_an_event_of_a_transaction_that_outlives_the_web_process_is_told_by_the_next(mission: Lab) -> None:
+    mission.declare("lab", "early", "late")
+    update = "update desktop set detail = 'moved' where id = %s"
+    with psycopg.connect(mission.url(OWNER)) as late:
+        late.execute(update, ["lab.late"])
+        mission.link.execute(update, ["lab.early"])
+        mission.end("web", signal.SIGKILL)
+        mission.web()
+        with watching(mission, mission.key("read")) as stream:
+            late.commit()
+            for _, _, data in stream:
+                if data["id"] == "lab.late":
+                    break
+
+
 def test_what_was_written_in_part_is_told_and_listed_and_silences_nothing(mission: Lab, owner: httpx.Client) -> None:
     mission.declare("lab", "first")
     with watching(mission, mission.key("read")) as stream:

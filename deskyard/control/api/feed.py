@@ -118,10 +118,11 @@ class Feed:
             await asyncio.sleep(AGAIN_SECONDS)
 
     async def _newest(self) -> Cursor:
+        """The last event that none can come before any more: what an open transaction tells is told when it ends."""
         async with self._pool.connection() as link:
-            found = await rows.row(
-                link, "select xid::text as xid, id from event order by event.xid desc, id desc limit 1", []
-            )
+            query = """select xid::text as xid, id from event where xid < pg_snapshot_xmin(pg_current_snapshot())
+                order by event.xid desc, id desc limit 1"""
+            found = await rows.row(link, query, [])
         return (int(found["xid"]), found["id"]) if found else START
 
     async def _pass_on(self, link: Link) -> bool:
