@@ -113,6 +113,12 @@ def fleet(_: Context, workspaces: int = WORKSPACES, desktops: int = DESKTOPS, js
 
 
 @command(help={"json": "print JSON"})
+def control(_: Context, json: bool = False) -> None:
+    """Measure Mission Control with 10,000 desktops: lists, events, claims, memory; in a run of its own."""
+    _measured("control", json=json)
+
+
+@command(help={"json": "print JSON"})
 def state(_: Context, json: bool = False) -> None:
     """Make workspaces on a fake cluster: time, calls and what the state costs, kept in files and in a database."""
     _measured("state", json=json)
@@ -129,6 +135,7 @@ def _measured(name: str, *arguments: str, json: bool) -> None:
 ns = Collection("bench")
 ns.add_task(desktop, default=True)
 ns.add_task(computer)
+ns.add_task(control)
 ns.add_task(fleet)
 ns.add_task(gateway)
 ns.add_task(image)

@@ -3,6 +3,7 @@
 Only what moves machines is a double: `child.py`.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -163,10 +164,19 @@ class Lab:
         return [line for line in self.all_effects() if line["desktop"] == desktop]
 
     def connect_again(self) -> None:
-        """Connect its owner anew, as soon as the database that sent everybody away answers."""
+        """Connect its owner anew after the database has sent everybody away, which this waits for."""
+        with contextlib.suppress(psycopg.OperationalError):
+            self.link.execute("select pg_sleep(%s)", [WAIT_SECONDS])
         self.link.close()
-        assert Deadline(WAIT_SECONDS).wait_for(Cluster(self.folder).answers, 0.05), self.log("postgres")
-        self.link = psycopg.connect(self.url(OWNER), autocommit=True, row_factory=dict_row)
+
+        def is_back() -> bool:
+            try:
+                self.link = psycopg.connect(self.url(OWNER), autocommit=True, row_factory=dict_row)
+            except psycopg.OperationalError:
+                return False
+            return True
+
+        assert Deadline(WAIT_SECONDS).wait_for(is_back, 0.05), self.log("postgres")
 
     def until(self, query: str, values: list[Any] | dict[str, Any]) -> dict[str, Any]:
         """The first row of a query, as soon as it has one; the database says when something changed."""

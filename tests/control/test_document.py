@@ -1,4 +1,4 @@
-"""The OpenAPI document as spectral reads it, with OWASP's rules; its ruleset says what is left out, and why."""
+"""The OpenAPI documents as others read them: spectral with OWASP's rules, and two generators of clients."""
 
 import copy
 import json
@@ -12,15 +12,21 @@ from deskyard.lab import api_changes
 from tests.support.requirements import need_programs
 
 RULES = Path(__file__).parent / "spectral"
+CLIENTS = Path(__file__).parent / "clients"
+SDK = Path(__file__).resolve().parents[2] / "sdk"
+
+
+def install(source: Path, folder: Path) -> None:
+    """Copy a folder, and install what its lock names; no install script runs."""
+    shutil.copytree(source, folder, dirs_exist_ok=True)
+    npm = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"]
+    subprocess.run(npm, cwd=folder, check=True, capture_output=True, timeout=600)
 
 
 @pytest.mark.deep
 def test_spectral_finds_nothing_and_would_find_what_is_not_bounded(tmp_path: Path) -> None:
     need_programs("npm", "node")
-    for name in ("package.json", "package-lock.json", "ruleset.yaml"):
-        shutil.copy(RULES / name, tmp_path / name)
-    npm = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"]
-    subprocess.run(npm, cwd=tmp_path, check=True, capture_output=True, timeout=600)
+    install(RULES, tmp_path)
     document = api_changes.document()
 
     def found(changed: object) -> str:
@@ -38,3 +44,28 @@ def test_spectral_finds_nothing_and_would_find_what_is_not_bounded(tmp_path: Pat
     del weaker["paths"]["/api/desktops"]["post"]["security"]
     said = found(weaker)
     assert "taken-text-is-bounded" in said and "write-restricted" in said
+
+
+@pytest.mark.deep
+def test_clients_of_two_generators_compile_and_refuse_what_is_wrong(tmp_path: Path) -> None:
+    need_programs("npm", "node")
+    install(CLIENTS, tmp_path)
+
+    def run(*argv: str) -> "subprocess.CompletedProcess[str]":
+        argv = (f"node_modules/.bin/{argv[0]}", *argv[1:])
+        return subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+
+    for name in ("mission", "openapi"):
+        document = str(SDK / f"{name}.json")
+        # What has a default may be left out of a request.
+        types = run("openapi-typescript", document, "--default-non-nullable", "false", "-o", f"types/{name}.d.ts")
+        assert types.returncode == 0, types.stderr
+        client = run("openapi-ts", "-i", document, "-o", f"client/{name}", "-c", "@hey-api/client-fetch")
+        assert client.returncode == 0, client.stdout + client.stderr
+    assert (compiled := run("tsc", "-p", ".")).returncode == 0, compiled.stdout
+    # A document without what programs use makes clients that do not compile.
+    weaker = json.loads((SDK / "mission.json").read_text())
+    del weaker["paths"]["/api/desktops"]["post"]
+    (tmp_path / "weaker.json").write_text(json.dumps(weaker))
+    assert run("openapi-typescript", "weaker.json", "-o", "types/mission.d.ts").returncode == 0
+    assert "use.ts" in run("tsc", "-p", ".").stdout

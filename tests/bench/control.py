@@ -1,0 +1,268 @@
+"""How fast Mission Control answers with many desktops, watchers and operations: figures beside aims, never verdicts.
+
+One run on its own database and processes; what they serve are rows, no machines. The clients share the processors.
+"""
+
+import asyncio
+import gzip
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+from psycopg.rows import dict_row
+
+from deskyard.control.api import rows
+from deskyard.control.jobs import claim as claims
+from deskyard.control.process import pages
+from deskyard.control.store.cluster import OWNER, WORKER
+from deskyard.errors import CommandError
+from deskyard.host.progress import say, step
+from tests.bench.watchers import watch_all
+from tests.control.lab import Lab, lab
+
+WORKSPACES = 100
+FILTERS = ("", "&state=ready", "&tier=pro", "&workspace=w7", "&q=d12")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured; rates are a second."""
+
+    desktops: int = 10_000
+    watchers: tuple[int, ...] = (50, 500, 1000)
+    queued: int = 100
+    pages: int = 500
+    page_rate: float = 50
+    events: int = 200
+    event_rate: float = 20
+    with_pages: bool = True
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure; `ratio` is against what `against` names, of the same run."""
+
+    name: str
+    p50: float
+    p95: float
+    most: float
+    unit: str
+    aim: str = ""
+    ratio: float | None = None
+    against: str = ""
+    note: str = ""
+
+
+def figures(mission: Lab, sizes: Sizes) -> Iterator[Row]:
+    """All figures, each as soon as it is known."""
+    with step(f"{sizes.desktops} desktops in {WORKSPACES} workspaces"):
+        furnish(mission, sizes.desktops)
+    yield at_rest(mission)
+    key = mission.key("read")
+    with step("lists"):
+        yield from listing(mission, key, sizes)
+    for watchers in sizes.watchers:
+        with step(f"{watchers} watchers"):
+            yield from watching(mission, key, watchers, sizes)
+    with step("the queue"):
+        yield from claiming(mission, sizes.queued)
+    if sizes.with_pages:
+        yield from built_pages()
+
+
+def furnish(mission: Lab, desktops: int) -> None:
+    """Rows as the observer writes them, of all states and tiers."""
+    for statement in (
+        "insert into workspace (id, site) select 'w' || n, 'local' from generate_series(0, %(workspaces)s - 1) n",
+        """insert into desktop (id, workspace_id, name, tier, image, address, state)
+        select 'w' || n %% %(workspaces)s || '.d' || n, 'w' || n %% %(workspaces)s, 'd' || n,
+            (array['free', 'pro', 'max'])[1 + n %% 3], 'desktop', '10.0.0.2',
+            (array['ready', 'ready', 'ready', 'stopped', 'booting'])[1 + n %% 5]
+        from generate_series(1, %(desktops)s) n""",
+    ):
+        mission.link.execute(statement.encode(), {"workspaces": WORKSPACES, "desktops": desktops})
+    mission.link.execute("vacuum analyze")
+
+
+def at_rest(mission: Lab) -> Row:
+    """Memory of all processes together, each shared page counted once."""
+    numbers = [process.pid for process in mission.processes.values()]
+    postmaster = int((mission.folder.cluster / "postmaster.pid").read_text().split()[0])
+    owned = {number: _kib(number) for number in [*numbers, *_family(postmaster)]}
+    parts = {name: owned[process.pid] / 1024 for name, process in mission.processes.items()}
+    parts["database"] = sum(owned[number] for number in owned if number not in numbers) / 1024
+    total = sum(parts.values())
+    note = ", ".join(f"{name} {value:.0f}" for name, value in sorted(parts.items()))
+    return Row("memory at rest", total, total, total, "MiB", note=note)
+
+
+def listing(mission: Lab, key: str, sizes: Sizes) -> Iterator[Row]:
+    """A page of 100 through the API, beside an answer without work and the query alone."""
+    headers, base = {"Authorization": f"Bearer {key}"}, "http://mission.localhost:9443"
+    transport = httpx.AsyncHTTPTransport(uds=str(mission.folder.web_socket))
+    with psycopg.connect(mission.url(OWNER), autocommit=True) as link:
+        query = f"{rows.DESKTOP} where d.gone_at is null order by d.workspace_id, d.name limit 101".encode()
+        bare = timed(lambda: link.execute(query).fetchall(), min(sizes.pages, 100))
+
+    async def run() -> tuple[list[float], list[float]]:
+        async with httpx.AsyncClient(transport=transport, base_url=base, headers=headers, timeout=60) as client:
+
+            async def get(path: str) -> None:
+                answer = await client.get(path)
+                assert answer.status_code == httpx.codes.OK, answer.text
+
+            def page(number: int) -> Awaitable[None]:
+                return get(f"/api/desktops?limit=100{FILTERS[number % len(FILTERS)]}")
+
+            # Connections and plans are made before anything counts.
+            await open_loop(page, 25, sizes.page_rate)
+            health = await open_loop(lambda _: get("/healthz"), sizes.pages, sizes.page_rate)
+            return health, await open_loop(page, sizes.pages, sizes.page_rate)
+
+    health, found = asyncio.run(run())
+    at = f"at {sizes.page_rate:g} a second"
+    yield row("the query of a page alone", bare)
+    yield row(f"/healthz, {at}", health)
+    yield row(f"page of 100 of {sizes.desktops} desktops, {at}", found, "p95 <= 50 ms", _p95(bare), "the query alone")
+
+
+def watching(mission: Lab, key: str, watchers: int, sizes: Sizes) -> Iterator[Row]:
+    """From just before a commit to what each watcher reads."""
+    with psycopg.connect(mission.url(OWNER), autocommit=True) as link:
+        update = "update desktop set detail = %s where id = %s"
+        bare = timed(lambda: link.execute(update, [f"{time.monotonic()}", "w0.d100"]), 50)
+
+        def tell(number: int) -> None:
+            desktop = 1 + number % sizes.desktops
+            # The moment is inside what is told: it is written before the commit.
+            link.execute(update, [f"{time.monotonic()}", f"w{desktop % WORKSPACES}.d{desktop}"])
+
+        heard = watch_all(mission.folder.web_socket, key, watchers, tell, sizes.events, sizes.event_rate)
+    wanted = watchers * sizes.events
+    yield row(
+        f"commit to {watchers} watchers, {sizes.event_rate:g} events a second",
+        heard,
+        "p95 <= 500 ms",
+        _p95(bare),
+        "the commit alone",
+        f"{len(heard)} of {wanted} heard",
+    )
+
+
+def claiming(mission: Lab, queued: int) -> Iterator[Row]:
+    """Claims of one worker while so many wait, each replaced by another when it is done."""
+    mission.end("worker")
+    insert = """insert into operation (id, kind, workspace_id, lane, actor)
+        select 'op_' || %s || '_' || n, 'desktop.start', 'w' || n %% 100, 'workspace:w' || n %% 100, 'bench'
+        from generate_series(1, %s) n"""
+    mission.link.execute(insert, ["first", queued])
+    mission.link.execute("analyze operation")
+    times = []
+    with psycopg.connect(mission.url(WORKER), autocommit=True, row_factory=dict_row) as link:
+        query = "insert into worker (id) values ('bench') on conflict (id) do update set seen_at = now()"
+        bare = timed(lambda: link.execute(query), 100)
+        for number in range(2 * queued):
+            started = time.monotonic()
+            held = claims.claim(link, "bench")
+            times.append(time.monotonic() - started)
+            assert held is not None and claims.finish(link, held, "done")
+            mission.link.execute(insert, [f"{number}", 1])
+    yield row(f"claim with {queued} queued", times, "p95 <= 20 ms", _p95(bare), "a commit alone")
+
+
+def built_pages() -> Iterator[Row]:
+    """The pages as a browser loads them first; left out where they cannot be built."""
+    with tempfile.TemporaryDirectory(prefix="deskyard-pages.") as name, step("the pages"):
+        try:
+            pages.build(Path(name))
+        except (CommandError, OSError) as error:
+            say(f"    left out: {str(error).splitlines()[0]}")
+            return
+        files = [path for path in Path(name).iterdir() if path.suffix in (".html", ".js", ".css")]
+        size = sum(len(gzip.compress(path.read_bytes(), 6)) for path in files) / 1000
+    yield Row("page with scripts and styles, gzip", size, size, size, "kB", "<= 90 kB")
+
+
+def row(name: str, seconds: Sequence[float], aim: str = "", bare: float = 0, against: str = "", note: str = "") -> Row:
+    """A figure of many times, in milliseconds; the ratio is of p95 to p95."""
+    p50, p95, most = statistics.median(seconds), _p95(seconds), max(seconds)
+    ratio = round(p95 / bare, 1) if bare else None
+    return Row(name, round(p50 * 1e3, 2), round(p95 * 1e3, 2), round(most * 1e3, 2), "ms", aim, ratio, against, note)
+
+
+def timed(work: Callable[[], object], times: int) -> list[float]:
+    """Seconds of each run of some work."""
+    found = []
+    for _ in range(times):
+        started = time.monotonic()
+        work()
+        found.append(time.monotonic() - started)
+    return found
+
+
+async def open_loop(work: Callable[[int], Awaitable[None]], count: int, rate: float) -> list[float]:
+    """Seconds of each call from when it was due: a slow answer does not put the next question off."""
+    loop = asyncio.get_running_loop()
+    began, found = loop.time(), list[float]()
+
+    async def call(number: int) -> None:
+        due = began + number / rate
+        await asyncio.sleep(due - loop.time())
+        await work(number)
+        found.append(loop.time() - due)
+
+    await asyncio.gather(*(call(number) for number in range(count)))
+    return found
+
+
+def _p95(values: Sequence[float]) -> float:
+    return sorted(values)[min(len(values) - 1, int(len(values) * 0.95))]
+
+
+def _family(number: int) -> list[int]:
+    children = Path(f"/proc/{number}/task/{number}/children").read_text().split()
+    return [number, *(below for child in children for below in _family(int(child)))]
+
+
+def _kib(number: int) -> int:
+    text = Path(f"/proc/{number}/smaps_rollup").read_text()
+    return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:"))
+
+
+def text(found: Row) -> str:
+    """A figure as a line."""
+    values = f"{found.p50:9.1f}{found.p95:9.1f}{found.most:9.1f} {found.unit:<4}"
+    ratio = f"{found.ratio:7.1f} x {found.against}" if found.ratio is not None else ""
+    return "  ".join(part for part in (f"{found.name:<52}{values}{found.aim:<14}{ratio}", found.note) if part)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure and print; never a verdict."""
+    found: list[Row] = []
+    before = os.getloadavg()[0]
+    with lab(durable=True) as mission:
+        for figure in figures(mission, Sizes()):
+            found.append(figure)
+            say(f"    {text(figure)}")
+    load = f"{before:.1f} before, {os.getloadavg()[0]:.1f} after, {os.cpu_count()} processors"
+    if "--json" in arguments:
+        rounded: dict[str, Any] = {"load": load, "figures": [asdict(figure) for figure in found]}
+        print(json.dumps(rounded, indent=2))
+        return 0
+    print(f"{'':<52}{'p50':>9}{'p95':>9}{'most':>9}      aim")
+    print("\n".join(map(text, found)))
+    print(f"load {load}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
