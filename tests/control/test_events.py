@@ -101,6 +101,8 @@ def test_an_event_of_a_transaction_that_outlives_the_web_process_is_told_by_the_
     mission.declare("lab", "early", "late")
     update = "update desktop set detail = 'moved' where id = %s"
     with psycopg.connect(mission.url(OWNER)) as late:
+        # It is to outlive a start of the web process, however long that takes.
+        late.execute("set idle_in_transaction_session_timeout = 0")
         late.execute(update, ["lab.late"])
         mission.link.execute(update, ["lab.early"])
         mission.end("web", signal.SIGKILL)
