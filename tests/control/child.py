@@ -39,9 +39,13 @@ def main() -> int:
         # Until somebody writes into it: nothing is asked again and again.
         (LAB / "gates" / name).open().read()
     if wanted["kind"] == "desktop.chat":
-        for part in ("I heard: ", wanted["input"]["text"]):
+        # What stands below the first line is what the agent says of its tools and tokens before its text.
+        text, _, script = wanted["input"]["text"].partition("\n")
+        for said in json.loads(script or "[]"):
+            tell(**said)
+        for part in ("I heard: ", text):
             tell(part=part)
-        if "never ends" in wanted["input"]["text"]:
+        if "never ends" in text:
             signal.pause()
     effect(event="end", kind=wanted["kind"], desktop=wanted["desktop"])
     if wanted["kind"] == "desktop.session":

@@ -75,6 +75,12 @@ def taken() -> Callable[..., str]:
         "delete from intent_used",
         "insert into operation_log values ('x', 1, now(), 1, 'x')",
         "update message set text = 'x'",
+        "update message set tools = '[]'",
+        "update message set claimed_input = 0, claimed_output = 0, claimed_cached = 0",
+        "insert into message (id, conversation_id, role, author, text, state, tools)"
+        " values ('x', 'x', 'agent', 'x', 'x', 'done', '[]')",
+        "insert into message (id, conversation_id, role, author, text, state, claimed_input, claimed_output,"
+        " claimed_cached) values ('x', 'x', 'agent', 'x', 'x', 'done', 1, 1, 1)",
         "delete from conversation",
         "insert into event (kind, subject) values ('x', 'x')",
         "select secret from webhook_secret",

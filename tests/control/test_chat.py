@@ -1,5 +1,8 @@
 """Conversations: stored before anything is sent, told while the agent speaks, found again."""
 
+import json
+from typing import Any
+
 import httpx
 
 from tests.control.lab import Lab
@@ -14,6 +17,78 @@ def test_an_answer_is_kept_beside_what_was_asked(mission: Lab, owner: httpx.Clie
         ("person", "done", "Grüße, 世界"),
         ("agent", "done", "I heard: Grüße, 世界"),
     ]
+
+
+def scripted(text: str, *says: dict[str, Any]) -> str:
+    """A message at which the double of the agent says these, too."""
+    return f"{text}\n{json.dumps(says)}"
+
+
+def answer(owner: httpx.Client, sent: dict[str, Any]) -> dict[str, Any]:
+    """What the agent answered last."""
+    messages = owner.get(f"/api/conversations/{sent['conversationId']}/messages").json()["items"]
+    return next(message for message in reversed(messages) if message["role"] == "agent")
+
+
+def test_tools_and_claimed_tokens_are_kept_with_the_answer(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "first")
+    begun = {"tool": {"id": "a", "name": "exec", "state": "started", "summary": '{"command": "ls"}'}}
+    ended = {"tool": {"id": "a", "name": "exec", "state": "failed", "output": "no such file"}}
+    used = {"usage": {"input": 1200, "output": 34, "cached": 900}}
+    message = scripted("look", begun, ended, used)
+    sent = owner.post("/api/desktops/lab.first/chat", json={"message": message}).json()
+    mission.state(sent["operationId"], "done")
+    found = answer(owner, sent)
+    (tool,) = found["tools"]
+    assert tool["startedAt"] <= tool["endedAt"]
+    assert tool == {
+        **{"id": "a", "name": "exec", "state": "failed", "arguments": '{"command": "ls"}', "argumentsCut": False},
+        **{"output": "no such file", "outputCut": False},
+        **{"startedAt": tool["startedAt"], "endedAt": tool["endedAt"]},
+    }
+    assert (found["text"], found["moreTools"]) == ("I heard: look", 0)
+    assert found["claimed"] == {"input": 1200, "output": 34, "cached": 900}
+
+
+def test_a_tool_is_seen_while_it_runs_and_is_interrupted_with_its_turn(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "first")
+    said = [{"part": "I look. "}, {"tool": {"id": "a", "name": "exec", "state": "started"}}]
+    sent = owner.post("/api/desktops/lab.first/chat", json={"message": scripted("this never ends", *said)}).json()
+    # It comes just after a text was written, and nothing follows it that would bring it along.
+    mission.until(
+        "select 1 from message where operation_id = %s and tools -> 0 ->> 'state' = 'running'", [sent["operationId"]]
+    )
+    assert [tool["state"] for tool in answer(owner, sent)["tools"]] == ["running"]
+    owner.post(f"/api/conversations/{sent['conversationId']}/interrupt")
+    mission.state(sent["operationId"], "cancelled")
+    assert [(tool["state"], tool["endedAt"]) for tool in answer(owner, sent)["tools"]] == [("interrupted", None)]
+
+
+def test_what_cannot_be_stored_of_an_agent_is_replaced(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "first")
+    bad = "a\x00b\ud800c"
+    tool = {"id": bad, "name": bad, "state": "done", "summary": bad, "output": bad}
+    # As JSON has it: what was asked for holds only the escapes.
+    message = scripted("look", {"part": bad}, {"tool": tool})
+    sent = owner.post("/api/desktops/lab.first/chat", json={"message": message}).json()
+    mission.state(sent["operationId"], "done")
+    found = answer(owner, sent)
+    assert found["text"] == "a\ufffdb\ufffdcI heard: look"
+    assert {found["tools"][0][name] for name in ("id", "name", "arguments", "output")} == {"a\ufffdb\ufffdc"}
+
+
+def test_a_message_that_is_delivered_again_has_its_claim_once(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "first")
+    message = scripted("this never ends", {"usage": {"input": 5, "output": 6, "cached": 7}})
+    sent = owner.post("/api/desktops/lab.first/chat", json={"message": message}).json()
+    mission.until("select 1 from message where claimed_input = 5 and operation_id = %s", [sent["operationId"]])
+    owner.post(f"/api/conversations/{sent['conversationId']}/interrupt")
+    mission.state(sent["operationId"], "cancelled")
+    again = owner.post(f"/api/operations/{sent['operationId']}/retry").json()["id"]
+    mission.until("select 1 from message where claimed_input = 5 and operation_id = %s", [again])
+    assert mission.link.execute("select count(claimed_input) as count from message").fetchone() == {"count": 1}
+    owner.post(f"/api/conversations/{sent['conversationId']}/interrupt")
+    mission.state(again, "cancelled")
 
 
 def test_a_conversation_goes_on_turn_by_turn(mission: Lab, owner: httpx.Client) -> None:

@@ -199,6 +199,8 @@ def test_answers_have_the_fields_of_the_document(owner: httpx.Client) -> None:
         "Sent",
         "Conversation",
         "Message",
+        "Tool",
+        "Claimed",
         "Fleet",
         "Alert",
         "Approval",

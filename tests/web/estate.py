@@ -61,6 +61,13 @@ def workspace(name: str, **known: Any) -> Thing:
     }
 
 
+def tool(name: str, **known: Any) -> Thing:
+    """A tool that an agent used, as the API shows it."""
+    fresh: Thing = {"id": name, "name": name, "state": "done", "startedAt": ago(seconds=65), "endedAt": ago()}
+    fresh |= {"arguments": "", "argumentsCut": False, "output": "", "outputCut": False}
+    return {**fresh, **known}
+
+
 @dataclass
 class Estate:
     """Everything by its id, the events so far, and a queue for each browser that listens."""
@@ -152,6 +159,9 @@ class Estate:
             "at": ago(),
             "operationId": None,
             "problem": None,
+            "tools": [],
+            "moreTools": 0,
+            "claimed": None,
             **known,
         }
         self.messages[found["id"]] = found

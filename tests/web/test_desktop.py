@@ -1,7 +1,7 @@
 """A desktop from its creation to its end, as a person goes through it."""
 
 from tests.web.browser import Browser, Keys
-from tests.web.estate import Estate, ago
+from tests.web.estate import Estate, ago, tool
 from tests.web.stand_in import StandIn
 
 DESK = "team-01.desk-1"
@@ -80,6 +80,25 @@ def test_an_answer_is_read_while_the_agent_writes_it(browser: Browser, estate: E
     browser.open("/conversations?q=48")
     browser.click("Count the tickets")
     browser.sees("There are 48 <b>tickets</b>")
+
+
+def test_a_tool_is_seen_while_it_runs_and_opened_by_the_keyboard(browser: Browser, estate: Estate) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    browser.open(PAGE)
+    browser.find("textarea").send_keys("Look", Keys.ENTER)
+    browser.sees("waits to be sent")
+    card = tool("exec", state="running", endedAt=None, arguments='{"command": "<b>ls</b>"}')
+    message = estate.message(next(iter(estate.conversations)), "agent", "", state="streaming", tools=[card])
+    browser.sees("running")
+    browser.sees_no("<b>ls</b>")
+    browser.find("details.tool summary").send_keys(Keys.ENTER)
+    browser.sees('{"command": "<b>ls</b>"}')
+    ended = {**card, "state": "failed", "endedAt": ago(), "output": "no <i>such</i> file", "outputCut": True}
+    claimed = {"input": 1200, "output": 34, "cached": 900}
+    estate.write(message["id"], state="done", tools=[ended], moreTools=2, claimed=claimed)
+    # What a reader opened stays open while the answer goes on.
+    for words in ("no <i>such</i> file", "cut", "1 min", "2 more", "as the agent claims: 1200 in, 34 out, 900 cached"):
+        browser.sees(words)
 
 
 def test_a_desktop_is_stopped_and_started(browser: Browser, estate: Estate, server: StandIn) -> None:

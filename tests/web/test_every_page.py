@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.web.browser import Browser
-from tests.web.estate import Estate, ago
+from tests.web.estate import Estate, ago, tool
 from tests.web.stand_in import StandIn
 
 PAGES = {
@@ -60,7 +60,13 @@ def furnish(estate: Estate) -> str:
     }
     estate.message("talk", "person", "Write the report of the week from ~/tickets, as a PDF.", at=ago(minutes=4))
     answer = "I have read 48 tickets: 12 were closed, 3 are late.\n\nThe report is in ~/report.pdf."
-    estate.message("talk", "agent", answer, state="streaming", at=ago(minutes=3))
+    cards = [
+        tool("exec", arguments='{"command": "ls ~/tickets"}', output="48 files\n" + "x" * 300, outputCut=True),
+        tool("browser-with-a-name-that-" + "goes-on-" * 7, state="failed", output="no such page"),
+        tool("write", state="running", endedAt=None, arguments='{"path": "~/report.pdf"}'),
+    ]
+    more = {"tools": cards, "moreTools": 7, "claimed": {"input": 1200, "output": 340, "cached": 900}}
+    estate.message("talk", "agent", answer, state="streaming", at=ago(minutes=3), **more)
     estate.approval("team-01.desk-1", "api.stripe.com")
     refused = {"state": "refused", "answer": "refuse", "decidedBy": "person:Ada", "reason": "not this shop", "held": 0}
     estate.approval("team-02.desk-3", "shop.example.com", **refused)
@@ -71,6 +77,7 @@ def visit(browser: Browser, path: str, operation: str) -> None:
     """Open a page, and wait for what it shows when it is whole."""
     browser.open(path.replace("OPERATION", operation))
     browser.sees(PAGES[path])
+    browser.script("for (const card of document.querySelectorAll('details.tool')) card.open = true")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

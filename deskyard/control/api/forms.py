@@ -27,6 +27,7 @@ DesktopState = Literal[
 WorkspaceState = Literal["ready", "not ready", "absent", "stopped", "unknown"]
 ApprovalState = Literal["waiting", "allowed", "refused", "used", "over", "lapsed"]
 MessageState = Literal["queued", "sent", "streaming", "done", "failed", "interrupted"]
+ToolState = Literal["running", "done", "failed", "interrupted"]
 
 
 class Form(BaseModel):
@@ -241,8 +242,30 @@ class Conversation(Form):
     messages: int
 
 
+class Tool(Form):
+    """A tool that an agent used, in its own words, which may be cut; the times are those at which it was heard of."""
+
+    id: str
+    name: str
+    state: ToolState
+    started_at: datetime
+    ended_at: datetime | None
+    arguments: str
+    arguments_cut: bool
+    output: str
+    output_cut: bool
+
+
+class Claimed(Form):
+    """The tokens that a turn took, as its agent claims: nobody has measured them."""
+
+    input: int
+    output: int
+    cached: int
+
+
 class Message(Form):
-    """A message of a conversation."""
+    """A message of a conversation; `moreTools` were used beside those of `tools`."""
 
     id: str
     conversation_id: str
@@ -253,6 +276,9 @@ class Message(Form):
     at: datetime
     operation_id: str | None
     problem: Trouble | None
+    tools: list[Tool]
+    more_tools: int
+    claimed: Claimed | None
 
 
 class TierChoice(Form):

@@ -9,11 +9,13 @@ from typing import Any
 from deskyard.control.api.caller import Link, Row
 from deskyard.control.api.forms import (
     Approval,
+    Claimed,
     Conversation,
     Desktop,
     LogLine,
     Message,
     Operation,
+    Tool,
     Trouble,
     Workspace,
 )
@@ -126,8 +128,26 @@ def conversation(found: Row) -> Conversation:
 
 def message(found: Row) -> Message:
     """A message of its row."""
-    names = [name for name in Message.model_fields if name != "problem"]
-    return Message(**{name: found[name] for name in names}, problem=trouble(found["problem"]))
+    names = [name for name in Message.model_fields if name not in ("problem", "tools", "claimed")]
+    return Message(
+        **{name: found[name] for name in names},
+        problem=trouble(found["problem"]),
+        tools=[_tool(card, found["state"]) for card in found["tools"]],
+        claimed=_claimed(found),
+    )
+
+
+def _tool(card: dict[str, Any], state: str) -> Tool:
+    # Of a turn that is over nothing more is heard, also if whoever wrote it down was killed.
+    over = {"state": "interrupted"} if card["state"] == "running" and state != "streaming" else {}
+    return Tool(**card | over)
+
+
+def _claimed(found: Row) -> Claimed | None:
+    """The tokens that are claimed in a row."""
+    if found["claimed_input"] is None:
+        return None
+    return Claimed(**{name: found[f"claimed_{name}"] for name in Claimed.model_fields})
 
 
 def log_line(found: Row) -> LogLine:

@@ -1,7 +1,8 @@
 """python -m deskyard.control.jobs.child: does one operation, read from standard input, as the same task would.
 
-What it says goes to standard error line by line; on standard output stand objects, a line each: `{"part": TEXT}` of an
-agent's answer, and at the end `{"result": ...}`, `{"secret": ...}` or `{"problem": ...}`.
+What it says goes to standard error line by line; on standard output stand objects, a line each: `{"part": TEXT}`,
+`{"tool": ...}` and `{"usage": ...}` of an agent's answer, and at the end `{"result": ...}`, `{"secret": ...}` or
+`{"problem": ...}`.
 """
 
 import json
@@ -114,10 +115,13 @@ def _chat(wanted: Mapping[str, Any]) -> dict[str, Any]:
     task = Task.checked(_target(wanted), given["text"], session, CHAT_SECONDS, given["message"])
     status = "failed"
     for event in events(task):
-        if event["event"] == "text":
-            tell(part=event["text"])
-        elif event["event"] == "end":
-            status = event["status"]
+        match event["event"]:
+            case "text":
+                tell(part=event["text"])
+            case "tool" | "usage" as kind:
+                tell(**{kind: {name: value for name, value in event.items() if name != "event"}})
+            case "end":
+                status = event["status"]
     return {"result": {"status": status}}
 
 

@@ -1,14 +1,16 @@
 """A turn of a conversation, written down while the agent speaks."""
 
+import math
 import secrets
-import time
 from collections.abc import Mapping
 from typing import Any
 
 from psycopg.types.json import Jsonb
 
 from deskyard.control.jobs.claim import Claim
+from deskyard.control.jobs.parts import TOKENS, Tools, storable, tokens
 from deskyard.control.store.connection import Link
+from deskyard.host.deadline import Deadline
 
 PAUSE_SECONDS = 0.2
 
@@ -19,8 +21,9 @@ class Turn:
     def __init__(self, held: Claim) -> None:
         self._held = held
         self._answer = f"ms_{secrets.token_hex(8)}"
-        self._text, self._kept = "", ""
-        self._next = 0.0
+        self._text, self._tools = "", Tools()
+        self._claimed: dict[str, int] | None = None
+        self._has_news, self._next = False, Deadline(0)
 
     def begin(self, link: Link) -> str:
         """The text to deliver. What an attempt before heard of an answer stays, as interrupted."""
@@ -28,20 +31,44 @@ class Turn:
         link.execute(
             "update message set state = 'interrupted' where operation_id = %s and state = 'streaming'", [self._held.id]
         )
+        # The same message, delivered anew, ends with the claim of its whole turn: that counts once.
+        link.execute(
+            """update message m set claimed_input = null, claimed_output = null, claimed_cached = null
+            from operation o where m.conversation_id = %s and m.claimed_input is not null
+                and o.id = m.operation_id and o.input ->> 'message' = %s""",
+            [given["conversation"], given["message"]],
+        )
         query = "update message set state = 'sent', problem = null where id = %s returning text"
         row = link.execute(query, [given["message"]]).fetchone()
         return str(row["text"]) if row else ""
 
-    def hear(self, link: Link, part: str) -> None:
-        """More of the answer; it is written at a bounded pace."""
-        self._text += part
-        if time.monotonic() >= self._next:
+    def hear(self, said: Mapping[str, Any]) -> bool:
+        """More of the answer: text, what is new of a tool, or tokens; false if it is none of these."""
+        if "part" in said:
+            self._text += storable(str(said["part"]))
+        elif "tool" in said:
+            self._tools.hear(said["tool"])
+        elif "usage" in said:
+            self._claimed = tokens(said["usage"])
+        else:
+            return False
+        self._has_news = True
+        return True
+
+    @property
+    def left(self) -> float:
+        """Seconds until something has to be written; without an end if there is nothing."""
+        return self._next.left if self._has_news else math.inf
+
+    def keep_up(self, link: Link) -> None:
+        """Write what was heard, at a bounded pace."""
+        if self.left == 0:
             self._keep(link, "streaming")
-            self._next = time.monotonic() + PAUSE_SECONDS
+            self._next = Deadline(PAUSE_SECONDS)
 
     def end(self, link: Link, state: str, problem: Mapping[str, str] | None = None) -> None:
         """The turn is over: `done`, `failed` or `interrupted`."""
-        if self._text:
+        if self._text or self._tools.cards or self._claimed:
             self._keep(link, state)
         link.execute(
             "update message set state = %s, problem = %s where id = %s",
@@ -50,10 +77,16 @@ class Turn:
         link.execute("update conversation set last_at = now() where id = %s", [self._held.input["conversation"]])
 
     def _keep(self, link: Link, state: str) -> None:
+        self._has_news = False
         values: list[Any] = [self._answer, self._held.input["conversation"], f"agent:{self._held.desktop}"]
+        values += [self._text, state, self._held.id, Jsonb(self._tools.cards), self._tools.more]
+        values += [self._claimed[name] if self._claimed else None for name in TOKENS]
         link.execute(
-            """insert into message (id, conversation_id, role, author, text, state, operation_id)
-            values (%s, %s, 'agent', %s, %s, %s, %s)
-            on conflict (id) do update set text = excluded.text, state = excluded.state""",
-            [*values, self._text, state, self._held.id],
+            """insert into message (id, conversation_id, role, author, text, state, operation_id, tools, more_tools,
+                claimed_input, claimed_output, claimed_cached)
+            values (%s, %s, 'agent', %s, %s, %s, %s, %s, %s, %s, %s, %s)
+            on conflict (id) do update set text = excluded.text, state = excluded.state, tools = excluded.tools,
+                more_tools = excluded.more_tools, claimed_input = excluded.claimed_input,
+                claimed_output = excluded.claimed_output, claimed_cached = excluded.claimed_cached""",
+            values,
         )

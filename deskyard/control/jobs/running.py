@@ -114,7 +114,7 @@ class Runner:
         done: dict[str, Any] = {}
         while open_streams:
             try:
-                kind, line = heard.get(timeout=renewal.left)
+                kind, line = heard.get(timeout=min(renewal.left, turn.left) if turn is not None else renewal.left)
             except queue.Empty:
                 kind, line = "", None
             if kind and line is None:
@@ -123,10 +123,10 @@ class Runner:
                 claims.say(link, held, line[:MOST_LINE])
             elif line is not None:
                 spoken = json.loads(line)
-                if turn is not None and "part" in spoken:
-                    turn.hear(link, spoken["part"])
-                else:
+                if turn is None or not turn.hear(spoken):
                     done = spoken
+            if turn is not None:
+                turn.keep_up(link)
             if renewal.left == 0:
                 self._hold(link, held)
                 renewal = Deadline(self.lease / claims.RENEWALS)

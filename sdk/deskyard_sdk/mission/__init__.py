@@ -4,6 +4,7 @@ from deskyard_sdk.mission.client import AsyncMissionControl
 from deskyard_sdk.mission.forms import (
     Alert,
     Approval,
+    Claimed,
     Conversation,
     DesktopState,
     Fleet,
@@ -12,6 +13,7 @@ from deskyard_sdk.mission.forms import (
     News,
     Operation,
     Sent,
+    Tool,
     Workspace,
 )
 from deskyard_sdk.mission.sync import MissionControl
@@ -20,6 +22,7 @@ __all__ = [
     "Alert",
     "Approval",
     "AsyncMissionControl",
+    "Claimed",
     "Conversation",
     "DesktopState",
     "Fleet",
@@ -29,5 +32,6 @@ __all__ = [
     "News",
     "Operation",
     "Sent",
+    "Tool",
     "Workspace",
 ]

@@ -97,6 +97,28 @@ class Conversation(TypedDict):
     messages: int
 
 
+class Tool(TypedDict):
+    """A tool that an agent used, in its own words."""
+
+    id: str
+    name: str
+    state: str
+    startedAt: str
+    endedAt: str | None
+    arguments: str
+    argumentsCut: bool
+    output: str
+    outputCut: bool
+
+
+class Claimed(TypedDict):
+    """The tokens that a turn took, as its agent claims: nobody has measured them."""
+
+    input: int
+    output: int
+    cached: int
+
+
 class Message(TypedDict):
     """A message of a conversation; an agent's text is content, never an instruction."""
 
@@ -109,6 +131,9 @@ class Message(TypedDict):
     at: str
     operationId: str | None
     problem: Trouble | None
+    tools: list[Tool]
+    moreTools: int
+    claimed: Claimed | None
 
 
 class Alert(TypedDict):

@@ -1,10 +1,13 @@
-"""What a child does with a declaration: the line of a desktop that is refused is taken out again."""
+"""What a child does with a declaration, whose refused desktop is taken out again, and what it tells of an agent."""
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from deskyard.agent import task as agent_task
 from deskyard.control.jobs.child import JOBS
 from deskyard.errors import ConfigError, SiteError
 from deskyard.workspace import workspace
@@ -70,3 +73,25 @@ def test_a_desktop_that_is_destroyed_is_removed_by_its_name(stack: Path, monkeyp
     # What was killed behind the edit is done again.
     JOBS["desktop.destroy"](WANTED)
     assert removed == ["second", "second"]
+
+
+def test_what_an_agent_says_beside_its_text_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def events(task: agent_task.Task) -> Iterator[dict[str, Any]]:
+        assert (task.target, task.session, task.id) == ("lab/second", "cv-1", "ms_1")
+        yield {"event": "begin", "workspace": "lab", "desktop": "second", "session": "cv-1"}
+        yield {"event": "tool", "id": "a", "name": "exec", "state": "started"}
+        yield {"event": "text", "text": "done"}
+        yield {"event": "approval", "id": "b", "kind": "exec", "asked": "rm"}
+        yield {"event": "usage", "input": 1, "output": 2, "cached": 3}
+        yield {"event": "end", "status": "done", "seconds": 1.0}
+
+    monkeypatch.setattr(agent_task, "events", events)
+    asked = {"conversation": "cv_1", "message": "ms_1", "text": "do it"}
+    assert JOBS["desktop.chat"]({**WANTED, "input": asked}) == {"result": {"status": "done"}}
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [
+        {"tool": {"id": "a", "name": "exec", "state": "started"}},
+        {"part": "done"},
+        {"usage": {"input": 1, "output": 2, "cached": 3}},
+    ]

@@ -95,6 +95,24 @@ export interface Conversation {
   messages: number;
 }
 
+export interface Tool {
+  id: string;
+  name: string;
+  state: "running" | "done" | "failed" | "interrupted";
+  startedAt: string;
+  endedAt: string | null;
+  arguments: string;
+  argumentsCut: boolean;
+  output: string;
+  outputCut: boolean;
+}
+
+export interface Claimed {
+  input: number;
+  output: number;
+  cached: number;
+}
+
 export interface Message {
   id: string;
   conversationId: string;
@@ -105,6 +123,9 @@ export interface Message {
   at: string;
   operationId: string | null;
   problem: ProblemDetails | null;
+  tools: Tool[];
+  moreTools: number;
+  claimed: Claimed | null;
 }
 
 export interface Approval {
@@ -275,12 +296,20 @@ export interface Used {
   micros: number;
 }
 
+export interface ClaimedTokens extends Claimed {
+  workspaceId: string | null;
+  desktopId: string | null;
+  day: string | null;
+  turns: number;
+}
+
 export interface Usage {
   since: string;
   until: string;
   items: Used[];
   microseconds: number;
   micros: number;
+  claimed: ClaimedTokens[];
 }
 
 export interface Price {
