@@ -110,12 +110,59 @@ def test_an_open_interval_is_shown_as_far_as_it_was_seen(mission: Lab, owner: ht
     assert owner.get("/api/usage", params=WINDOW).json()["microseconds"] == 4 * HOUR
 
 
+def claimed(mission: Lab, desktop: str, at: datetime, *tokens: int | None) -> None:
+    """An answer of a desktop's agent, with what it claims of it."""
+    mission.link.execute(
+        "insert into conversation (id, desktop_id, title) values (%s, %s, 'x') on conflict (id) do nothing",
+        [f"cv_{desktop}", desktop],
+    )
+    query = """insert into message (id, conversation_id, role, author, text, state, at, claimed_input, claimed_output,
+        claimed_cached) values (gen_random_uuid()::text, %s, 'agent', 'x', '', 'done', %s, %s, %s, %s)"""
+    mission.link.execute(query, [f"cv_{desktop}", at, *tokens])
+
+
+def test_claimed_tokens_stand_beside_what_was_measured_and_change_nothing_of_it(
+    mission: Lab, owner: httpx.Client
+) -> None:
+    ran(mission, "lab.first", DAY, DAY + timedelta(hours=1))
+    price(mission, 5_000_000, DAY - timedelta(days=9))
+    before = owner.get("/api/usage", params=WINDOW).json()
+    assert before["claimed"] == []
+    claimed(mission, "lab.first", DAY, 10**9, 7, 0)
+    claimed(mission, "lab.first", DAY + timedelta(hours=23, minutes=59), 10**9, 8, 3)
+    claimed(mission, "lab.first", DAY + timedelta(days=1), 1, 2, 3)
+    claimed(mission, "lab.first", DAY + timedelta(days=1), None, None, None)
+    # It ran for nobody who looked, and its agent claims all the same.
+    claimed(mission, "lab.other", DAY, 5, 5, 5)
+    # Outside what is asked for.
+    claimed(mission, "lab.first", DAY + timedelta(days=9), 40, 40, 40)
+    found = owner.get("/api/usage", params=WINDOW).json()
+    assert {name: value for name, value in found.items() if name != "claimed"} == {
+        name: value for name, value in before.items() if name != "claimed"
+    }
+    columns = ("desktopId", "day", "turns", "input", "output", "cached")
+    assert [tuple(claim[name] for name in columns) for claim in found["claimed"]] == [
+        ("lab.first", "2026-01-31", 2, 2 * 10**9, 15, 3),
+        ("lab.other", "2026-01-31", 1, 5, 5, 5),
+        ("lab.first", "2026-02-01", 1, 1, 2, 3),
+    ]
+    for by, turns in (("desktop", [3, 1]), ("workspace", [4]), ("day", [3, 1])):
+        sums = owner.get("/api/usage", params={**WINDOW, "by": by}).json()["claimed"]
+        assert [claim["turns"] for claim in sums] == turns
+        assert sum(claim["output"] for claim in sums) == 22
+    of_other = owner.get("/api/usage", params={**WINDOW, "desktop": "lab.other"}).json()["claimed"]
+    assert [claim["desktopId"] for claim in of_other] == ["lab.other"]
+
+
 def test_usage_of_other_workspaces_is_not_shown(mission: Lab) -> None:
+    claimed(mission, "mine.first", DAY, 1, 1, 1)
+    claimed(mission, "theirs.first", DAY, 1, 1, 1)
     ran(mission, "mine.first", DAY, DAY + timedelta(hours=1))
     ran(mission, "theirs.first", DAY, DAY + timedelta(hours=1))
     with mission.client(mission.key("read", workspaces=["mine"])) as client:
         found = client.get("/api/usage", params=WINDOW).json()
         assert [item["desktopId"] for item in found["items"]] == ["mine.first"]
+        assert [claim["desktopId"] for claim in found["claimed"]] == ["mine.first"]
         assert client.put("/api/prices", json={"prices": [{"tier": "free", "microsPerHour": 1}]}).status_code == 403
 
 

@@ -21,7 +21,7 @@ PAGES = {
     "/workspaces": "team-02",
     "/workspaces/team-01": "registry.npmjs.org",
     "/alerts": "./inv desktop.health",
-    "/usage": "team-01.desk-1",
+    "/usage": "Nobody has measured them",
     "/audit": "team-01.desk-240",
     "/settings": "desktops:write",
     "/nowhere": "Nothing is at this address",

@@ -37,6 +37,19 @@ select workspace_id, desktop_id, tier, day,
 from piece where b > a group by workspace_id, desktop_id, tier, day order by day, workspace_id, desktop_id, tier
 """
 
+# Of each desktop and day (UTC): the tokens that its agent claims, by the moment of its answer; nobody measured them.
+CLAIMS = f"""
+select split_part(c.desktop_id, '.', 1) as workspace_id, c.desktop_id,
+  floor(extract(epoch from m.at) / {DAY_SECONDS})::bigint as day, count(*) as turns,
+  sum(m.claimed_input) as input, sum(m.claimed_output) as output, sum(m.claimed_cached) as cached
+from message m join conversation c on c.id = m.conversation_id
+where m.claimed_input is not null and m.at >= %(since)s and m.at < %(until)s
+  and (%(workspace)s::text is null or split_part(c.desktop_id, '.', 1) = %(workspace)s)
+  and (%(desktop)s::text is null or c.desktop_id = %(desktop)s)
+  and (%(bounds)s::text[] is null or split_part(c.desktop_id, '.', 1) = any(%(bounds)s))
+group by c.desktop_id, day order by day, c.desktop_id
+"""
+
 
 @dataclass(frozen=True)
 class Line:
@@ -68,6 +81,26 @@ def line(row: Mapping[str, Any]) -> Line:
     day = datetime.fromtimestamp(int(row["day"]) * DAY_SECONDS, UTC).date()
     cost = int(row["priced"]) // MICROSECONDS_PER_HOUR
     return Line(row["workspace_id"], row["desktop_id"], row["tier"], day, int(row["microseconds"]), cost)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The tokens of a desktop's turns on a day, as its agent claims them."""
+
+    workspace: str
+    desktop: str
+    day: date
+    turns: int
+    input: int
+    output: int
+    cached: int
+
+
+def claim(row: Mapping[str, Any]) -> Claim:
+    """A claim of a row of `CLAIMS`."""
+    day = datetime.fromtimestamp(int(row["day"]) * DAY_SECONDS, UTC).date()
+    counts = {name: int(row[name]) for name in ("turns", "input", "output", "cached")}
+    return Claim(row["workspace_id"], row["desktop_id"], day, **counts)
 
 
 def month_of(day: date) -> tuple[date, date]:

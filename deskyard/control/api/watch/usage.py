@@ -2,6 +2,7 @@
 
 import csv
 import io
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from http import HTTPStatus
 from typing import Annotated, Literal
@@ -18,7 +19,7 @@ from deskyard.control.api.forms import Form, Page
 from deskyard.control.api.problem import Problem
 from deskyard.control.people.scopes import ADMIN, READ
 from deskyard.control.watch import usage
-from deskyard.control.watch.usage import Line
+from deskyard.control.watch.usage import Claim, Line
 
 router = APIRouter(prefix="/api", tags=["usage"])
 Reader = Annotated[Caller, Depends(may(READ))]
@@ -45,14 +46,27 @@ class Used(Form):
     micros: int
 
 
+class ClaimedTokens(Form):
+    """Tokens of what is named, as agents claim them: nobody has measured them, and they cost nothing here."""
+
+    workspace_id: str | None
+    desktop_id: str | None
+    day: date | None
+    turns: int
+    input: int
+    output: int
+    cached: int
+
+
 class Usage(Form):
-    """Use from a day to another (UTC), both included."""
+    """Use from a day to another (UTC), both included: what was measured, and beside it what agents claim."""
 
     since: date
     until: date
     items: list[Used]
     microseconds: int
     micros: int
+    claimed: list[ClaimedTokens]
 
 
 class Price(Form):
@@ -102,6 +116,16 @@ async def lines(
     return [usage.line(row) for row in found]
 
 
+@dataclass(frozen=True)
+class Found:
+    """The usage from a day to another."""
+
+    since: date
+    until: date
+    lines: list[Line]
+    claims: list[Claim]
+
+
 async def asked(
     link: Connection,
     who: Reader,
@@ -109,22 +133,23 @@ async def asked(
     until: date | None = None,
     workspace: Annotated[str | None, Query(max_length=80)] = None,
     desktop: Annotated[str | None, Query(max_length=80)] = None,
-) -> tuple[date, date, list[Line]]:
+) -> Found:
     """The usage that a request asks for: of this month, if it does not say."""
     last = until or datetime.now(UTC).date()
     first = since or last.replace(day=1)
-    return first, last, await lines(link, who, first, last, workspace, desktop)
+    found = await lines(link, who, first, last, workspace, desktop)
+    claims = await rows.rows(link, usage.CLAIMS, usage.values(first, last, workspace, desktop, who.bounds))
+    return Found(first, last, found, [usage.claim(row) for row in claims])
 
 
-Asked = Annotated[tuple[date, date, list[Line]], Depends(asked)]
+Asked = Annotated[Found, Depends(asked)]
 
 
 @router.get("/usage")
 async def look(found: Asked, by: By | None = None) -> Usage:
-    """Show machine time and cost by desktop and day, or added up by one of them."""
-    since, until, lines_found = found
+    """Show machine time, cost and claimed tokens by desktop and day, or added up by one of them."""
     items: dict[tuple[str | None, str | None, str | None, date | None], list[int]] = {}
-    for line in lines_found:
+    for line in found.lines:
         place = {
             None: (line.workspace, line.desktop, line.tier, line.day),
             "desktop": (line.workspace, line.desktop, None, None),
@@ -135,15 +160,40 @@ async def look(found: Asked, by: By | None = None) -> Usage:
         sums[0] += line.microseconds
         sums[1] += line.micros
     return Usage(
-        since=since,
-        until=until,
+        since=found.since,
+        until=found.until,
         items=[
             Used(workspace_id=a, desktop_id=b, tier=c, day=d, microseconds=sums[0], micros=sums[1])
             for (a, b, c, d), sums in items.items()
         ],
-        microseconds=sum(line.microseconds for line in lines_found),
-        micros=sum(line.micros for line in lines_found),
+        microseconds=sum(line.microseconds for line in found.lines),
+        micros=sum(line.micros for line in found.lines),
+        claimed=_added_up(found.claims, by),
     )
+
+
+def _added_up(claims: list[Claim], by: By | None) -> list[ClaimedTokens]:
+    sums: dict[tuple[str | None, str | None, date | None], list[Claim]] = {}
+    for claim in claims:
+        place = {
+            None: (claim.workspace, claim.desktop, claim.day),
+            "desktop": (claim.workspace, claim.desktop, None),
+            "workspace": (claim.workspace, None, None),
+            "day": (None, None, claim.day),
+        }[by]
+        sums.setdefault(place, []).append(claim)
+    return [
+        ClaimedTokens(
+            workspace_id=workspace,
+            desktop_id=desktop,
+            day=day,
+            turns=sum(claim.turns for claim in together),
+            input=sum(claim.input for claim in together),
+            output=sum(claim.output for claim in together),
+            cached=sum(claim.cached for claim in together),
+        )
+        for (workspace, desktop, day), together in sums.items()
+    ]
 
 
 @router.get("/usage.csv", response_class=Csv)
@@ -152,7 +202,7 @@ async def table(found: Asked) -> Csv:
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(["day", "workspace", "desktop", "tier", "microseconds", "micros"])
-    for line in found[2]:
+    for line in found.lines:
         # Names are DNS labels: none begins a formula.
         writer.writerow([line.day, line.workspace, line.desktop, line.tier, line.microseconds, line.micros])
     headers = {"Content-Disposition": 'attachment; filename="usage.csv"'}
