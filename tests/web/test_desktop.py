@@ -90,7 +90,7 @@ def test_a_tool_is_seen_while_it_runs_and_opened_by_the_keyboard(browser: Browse
     card = tool("exec", state="running", endedAt=None, arguments='{"command": "<b>ls</b>"}')
     message = estate.message(next(iter(estate.conversations)), "agent", "", state="streaming", tools=[card])
     browser.sees("running")
-    browser.sees_no("<b>ls</b>")
+    assert not browser.find("details.tool").get_attribute("open"), "it takes no room before it is opened"
     browser.find("details.tool summary").send_keys(Keys.ENTER)
     browser.sees('{"command": "<b>ls</b>"}')
     ended = {**card, "state": "failed", "endedAt": ago(), "output": "no <i>such</i> file", "outputCut": True}
@@ -99,6 +99,7 @@ def test_a_tool_is_seen_while_it_runs_and_opened_by_the_keyboard(browser: Browse
     # What a reader opened stays open while the answer goes on.
     for words in ("no <i>such</i> file", "cut", "1 min", "2 more", "as the agent claims: 1200 in, 34 out, 900 cached"):
         browser.sees(words)
+    assert browser.find("details.tool").get_attribute("open")
 
 
 def test_a_desktop_is_stopped_and_started(browser: Browser, estate: Estate, server: StandIn) -> None:
