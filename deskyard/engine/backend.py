@@ -11,7 +11,7 @@ from deskyard.engine.leftovers import StateIds
 from deskyard.engine.on_libvirt import LibvirtBackend
 from deskyard.engine.on_proxmox import ProxmoxBackend
 from deskyard.model.site import Site
-from deskyard.plan.backup import Moment
+from deskyard.plan.backup import Backup, Moment
 from deskyard.plan.first_boot import FirstBoot
 from deskyard.plan.image.source import ImageSource
 from deskyard.plan.isolation.probe import HostFacts
@@ -53,6 +53,35 @@ class Backups(Protocol):
 
     def guest(self) -> AbstractContextManager[Guest]:
         """The guest of the machine itself, once it has booted."""
+
+
+class Archive(Protocol):
+    """Keeps the backups of a workspace in its backend's own way: whole machines, in a place of the site."""
+
+    @property
+    def location(self) -> str:
+        """The place; raises `ConfigError` if the site names none."""
+
+    def present(self, desktop: str | None) -> list[Backup]:
+        """The whole backups of a desktop, or of all, the oldest first."""
+
+    def half(self, desktop: str) -> list[Backup]:
+        """Those of a desktop that were not finished."""
+
+    def protected(self) -> set[str]:
+        """The manifests of those that somebody there has protected from being deleted."""
+
+    def runs(self, desktop: str) -> bool:
+        """Whether the desktop runs; raises `SiteError` while no backup can be made of it."""
+
+    def give(self, desktop: str, nonce: str) -> None:
+        """Write a nonce into a desktop that runs."""
+
+    def make(self, wanted: Backup) -> Backup:
+        """Make a backup as of one moment; raises `SiteError` if it is not whole."""
+
+    def drop(self, backups: Sequence[Backup]) -> None:
+        """Delete backups; raises `SiteError` for one that is kept there."""
 
 
 class SystemDisk(Protocol):
@@ -269,6 +298,9 @@ class Backend(Protocol):
     def machines(self, plan: WorkspacePlan) -> Machines:
         """The machines of a workspace."""
 
+    def archive(self, workspace: str) -> Archive | None:
+        """What keeps the backups of a workspace; None where that is a repository of our own."""
+
     def disposables(self, workspace: str) -> Disposables | None:
         """The machines at the seats of a workspace; None where there cannot be any."""
 
@@ -285,6 +317,11 @@ BACKENDS: dict[str, Callable[[Site], Backend]] = {"libvirt": LibvirtBackend, "pr
 def backend_of(site: Site) -> Backend:
     """The backend of a site."""
     return BACKENDS[site.backend](site)
+
+
+def archive_of(site: str, workspace: str) -> Archive | None:
+    """What keeps the backups of a workspace on the backend of its site; None for a repository of our own."""
+    return backend_of(read_site(site)).archive(workspace)
 
 
 def machines_of(plan: WorkspacePlan) -> Machines:

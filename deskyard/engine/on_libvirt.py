@@ -93,6 +93,9 @@ class LibvirtBackend:
         """The domains of a workspace."""
         return LibvirtMachines(plan)
 
+    def archive(self, workspace: str) -> None:
+        """None: their disks are read into a repository of our own."""
+
     def disposables(self, workspace: str) -> LibvirtDisposables:
         """The domains at its seats."""
         return LibvirtDisposables(workspace)

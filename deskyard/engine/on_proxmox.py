@@ -16,6 +16,7 @@ from deskyard.site.finding import Finding
 from deskyard.site.proxmox import plugin, retry
 from deskyard.site.proxmox.client import connect
 from deskyard.site.proxmox.doctor import doctor
+from deskyard.site.proxmox.life.backups import ClusterArchive
 from deskyard.site.proxmox.life.disposables import ClusterDisposables
 from deskyard.site.proxmox.life.record import ClusterRecord
 from deskyard.site.proxmox.machines import ClusterMachines, runs
@@ -77,6 +78,10 @@ class ProxmoxBackend:
     def machines(self, plan: WorkspacePlan) -> ClusterMachines:
         """The machines of a workspace on all nodes."""
         return ClusterMachines(plan, self._site)
+
+    def archive(self, workspace: str) -> ClusterArchive:
+        """The cluster's own backups of its machines."""
+        return ClusterArchive(connect(self._site), self._site.name, workspace)
 
     def disposables(self, workspace: str) -> ClusterDisposables:
         """The machines at its seats; each is planned when it is made."""

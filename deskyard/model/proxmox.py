@@ -41,6 +41,9 @@ class Storages(Declaration):
     images: StorageName = Field("local", description="Storage for uploads; its content types must include import.")
     templates: StorageName | None = Field(None, description="Storage of the templates' disks; else that of the disks.")
     disks: StorageName = Field("local-lvm", description="Storage of desktops' disks; must do linked clones.")
+    backups: StorageName | None = Field(
+        None, description="Storage of desktops' backups; its content types must include backup. Without: no backups."
+    )
 
     @property
     def of_templates(self) -> str:

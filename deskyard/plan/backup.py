@@ -4,6 +4,7 @@ Each disk is a snapshot of restic. A further one, the manifest, is written last 
 all there is to know, and only what has one is a backup. So a half one never shows.
 """
 
+import datetime
 import itertools
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +17,9 @@ from deskyard.plan.printable import printable
 MANIFEST, DISK = "deskyard-manifest", "deskyard-disk"
 # The words of restic, which other tools know too.
 KEEP = ("last", "hourly", "daily", "weekly", "monthly", "yearly")
+# Where a nonce lies in a desktop, and the script of a shell that writes it there from its input.
+NONCE = "/var/lib/deskyard/backup-nonce"
+WRITE_NONCE = 'umask 022; mkdir -p "${1%/*}" && cat >"$1.new" && mv "$1.new" "$1"'
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,8 @@ class Backup:
     """A whole backup; `made` and `verified` are Unix times, `manifest` is the snapshot that ties it together.
 
     `nonce` was written into the running desktop just before, and is read back when the backup is verified. A desktop
-    that was off could not be given a new one: `nonce` is the last that is known of it.
+    that was off could not be given a new one: `nonce` is the last that is known of it. A cluster keeps all disks in one
+    volume: then `manifest` is its name, `added` its size, and `disks` is empty.
     """
 
     id: str
@@ -161,6 +166,28 @@ def kept(policy: Mapping[str, int]) -> list[str]:
     return [f"--keep-{word}={count}" for word, count in policy.items() if count]
 
 
+def outdated(present: Sequence[Backup], policy: Mapping[str, int]) -> list[Backup]:
+    """Choose the backups that a policy does not keep, the oldest first, as restic chooses among its snapshots.
+
+    Of each period the newest is kept, until there are as many as the policy says; where it asks for more periods than
+    there are, the oldest of all is kept, too (restic, `ApplyPolicy`).
+    """
+    kept(policy)
+    left, before = dict(policy), dict[str, Any]()
+    newest_first = sorted(present, key=lambda backup: (backup.made, backup.id), reverse=True)
+    doomed = []
+    for number, backup in enumerate(newest_first):
+        stays = False
+        for word in KEEP:
+            period = _period(word, backup.made, number)
+            if left.get(word, 0) and (period != before.get(word) or number == len(newest_first) - 1):
+                stays, before[word] = True, period
+                left[word] -= 1
+        if not stays:
+            doomed.append(backup)
+    return doomed[::-1]
+
+
 def proved(present: Sequence[Backup]) -> list[Backup]:
     """Choose the backups that are proved: they were booted."""
     return [backup for backup in present if backup.verified is not None]
@@ -186,6 +213,15 @@ def faults(output: str) -> list[str]:
     if not any(row[1] == "/" for row in mounts):
         wrong.append("nothing is mounted on /")
     return [printable(finding) for finding in wrong]
+
+
+def _period(word: str, made: int, number: int) -> tuple[int, ...]:
+    moment = time.localtime(made)
+    if word == "last":
+        return (number,)
+    if word == "weekly":
+        return datetime.datetime.fromtimestamp(made).isocalendar()[:2]
+    return moment[: {"hourly": 4, "daily": 3, "monthly": 2, "yearly": 1}[word]]
 
 
 def _read(row: Mapping[str, Any]) -> Backup | None:

@@ -7,10 +7,13 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from deskyard.declaration import declaration
+from deskyard.engine.backend import archive_of
 from deskyard.errors import DeskyardError
 from deskyard.host.progress import say, step
 from deskyard.life import power
+from deskyard.life.backup import archived
 from deskyard.life.backup.repository import Repository, repository_of
+from deskyard.life.backup.shown import known_nonce, line
 from deskyard.life.moment import minute
 from deskyard.plan import backup as plan
 from deskyard.plan.backup import Backup
@@ -23,6 +26,9 @@ def run(target: str) -> dict[str, Any]:
     It is listed once every byte is kept; it counts once it is verified.
     """
     machine = power.opened(target)
+    archive = archive_of(machine.plan.site, machine.plan.name)
+    if archive is not None:
+        return archived.run(machine, archive, target)
     backups = machine.machines.backups(machine.domain)
     repository = repository_of(machine.plan.site, machine.plan.name)
     with machine.alone(at_once=True):
@@ -37,7 +43,7 @@ def run(target: str) -> dict[str, Any]:
             if moment.running:
                 say(f"    its file systems stood still for {moment.frozen_seconds:.2f} s")
             else:
-                wanted = replace(wanted, running=False, nonce=_known(present, target))
+                wanted = replace(wanted, running=False, nonce=known_nonce(present, target))
             repository.require_room(sum(source.used for source in moment.sources))
             for source in moment.sources:
                 with step(f"read {source.target}"):
@@ -51,7 +57,12 @@ def run(target: str) -> dict[str, Any]:
 def listing(target: str) -> dict[str, Any]:
     """The whole backups of a desktop, the oldest first; of one that is gone, too."""
     name, desktop = power.names(target)
-    found, repository = present_of(declaration.read(name).plan, desktop)
+    workspace = declaration.read(name).plan
+    archive = archive_of(workspace.site, workspace.name)
+    if archive is not None:
+        kept = [asdict(backup) for backup in archive.present(desktop)]
+        return {"desktop": target, "location": archive.location, "backups": kept}
+    found, repository = present_of(workspace, desktop)
     return {"desktop": target, "location": repository.location, "backups": [asdict(backup) for backup in found]}
 
 
@@ -64,6 +75,9 @@ def present_of(workspace: WorkspacePlan, desktop: str) -> tuple[list[Backup], Re
 def survivors(name: str) -> list[str]:
     """Of each desktop that a workspace declares: its newest verified backup, which stays, or that there is none."""
     workspace = declaration.read_workspace(name)
+    archive = archive_of(workspace.site, name)
+    if archive is not None:
+        return archived.survivors(archive, [desktop.name for desktop in workspace.persistent()])
     repository = repository_of(workspace.site, name)
     try:
         snapshots = repository.snapshots()
@@ -82,21 +96,6 @@ def survivors(name: str) -> list[str]:
 def text(found: dict[str, Any]) -> str:
     """The backups of a desktop, a line for each."""
     return "\n".join(line(row) for row in found["backups"]) or f"{found['desktop']} has no backups"
-
-
-def line(row: dict[str, Any]) -> str:
-    """A backup in a line."""
-    size, added = sum(disk["size"] for disk in row["disks"]) >> 30, row["added"] / (1 << 20)
-    verdict = "not verified" if row["verified"] is None else f"verified {minute(row['verified'])}"
-    head = f"{row['id']}  {minute(row['made'])}  {'running' if row['running'] else 'off'}"
-    return f"{head}  {len(row['disks'])} disk(s), {size} GiB, {added:.1f} MiB new  {verdict}"
-
-
-def _known(present: list[Backup], target: str) -> str:
-    nonce = plan.last_nonce(present)
-    known = "the last that is known is noted" if nonce else "and none is known: this backup cannot be verified"
-    say(f"    {target} is off, so no new nonce can be written into it: {known}")
-    return nonce
 
 
 def _show_key(repository: Repository) -> None:

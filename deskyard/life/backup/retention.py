@@ -5,9 +5,10 @@ from dataclasses import asdict
 from typing import Any
 
 from deskyard.declaration import declaration
+from deskyard.engine.backend import archive_of
 from deskyard.host.progress import say, step
 from deskyard.life import power
-from deskyard.life.backup import backup
+from deskyard.life.backup import archived, backup, shown
 from deskyard.life.backup.repository import Repository
 from deskyard.plan import backup as plan
 from deskyard.plan.backup import Backup
@@ -25,17 +26,30 @@ def prune(target: str, counts: Sequence[int], *, really: bool = False) -> dict[s
     workspace = declaration.read(name).plan
     # A backup that is being made would be taken for a half one.
     with turn.of(workspace, desktop, at_once=True):
+        archive = archive_of(workspace.site, workspace.name)
+        if archive is not None:
+            present, doomed, half = archived.prune(archive, desktop, policy)
+            if really:
+                with step("delete what is not kept"):
+                    archive.drop([*doomed, *half])
+            return _done(target, present, doomed, len(half), really=really)
         present, repository = backup.present_of(workspace, desktop)
         outdated = repository.outdated(desktop, policy) if present else []
         doomed = plan.spared([entry for entry in present if entry.manifest in outdated], present)
         left = plan.leftovers(repository.snapshots(), desktop)
         if really:
             _drop(repository, doomed, left)
-    if not really and (doomed or left):
+    return _done(target, present, doomed, len(left), really=really)
+
+
+def _done(
+    target: str, present: Sequence[Backup], doomed: Sequence[Backup], half: int, *, really: bool
+) -> dict[str, Any]:
+    if not really and (doomed or half):
         say("    nothing was deleted: add --yes to do it")
     kept = [entry for entry in present if entry not in doomed]
     rows = {"removed": [asdict(entry) for entry in doomed], "kept": [asdict(entry) for entry in kept]}
-    return {"desktop": target, "done": really, "half": len(left), **rows}
+    return {"desktop": target, "done": really, "half": half, **rows}
 
 
 def _drop(repository: Repository, doomed: Sequence[Backup], left: Sequence[str]) -> None:
@@ -50,8 +64,8 @@ def _drop(repository: Repository, doomed: Sequence[Backup], left: Sequence[str])
 def text(found: dict[str, Any]) -> str:
     """What goes and what stays, a line for each."""
     verb = "removed" if found["done"] else "would go"
-    lines = [f"kept      {backup.line(row)}" for row in found["kept"]]
-    lines += [f"{verb:8}  {backup.line(row)}" for row in found["removed"]]
+    lines = [f"kept      {shown.line(row)}" for row in found["kept"]]
+    lines += [f"{verb:8}  {shown.line(row)}" for row in found["removed"]]
     if found["half"]:
         lines.append(f"{verb:8}  {found['half']} disk(s) of backups that were interrupted")
     return "\n".join(lines) or f"{found['desktop']} has no backups"

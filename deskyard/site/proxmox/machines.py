@@ -162,9 +162,11 @@ class ClusterMachines:
         raise SiteError("machine", domain, reason, remedy)
 
     def backups(self, domain: str) -> NoReturn:
-        """None of ours: a cluster makes its own, which know its storages."""
-        reason = "backups of machines on a cluster are the cluster's own for now"
-        remedy = "use vzdump or a Proxmox Backup Server: Datacenter, Backup in its web interface"
+        """None: a cluster keeps whole machines, of which none is restored or tried from here yet."""
+        reason = (
+            "backups on a cluster are restored and tried by the cluster: it keeps whole machines, not disks of ours"
+        )
+        remedy = "in its web interface: the storage, Backups, Restore, to a free id; docs/proxmox.md says how"
         raise SiteError("site", self._plan.site, reason, remedy)
 
     def keep_evidence(self, folder: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from deskyard.errors import SiteError
 from deskyard.site.proxmox.client import Client, quoted
 
-TAIL_LINES = 15
+TAIL_LINES, MOST_LINES = 15, 500
 TASK_SECONDS = 1800.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 3.0
 
@@ -49,12 +49,19 @@ def wait_task(
     upid: str,
     seconds: float = TASK_SECONDS,
     clock: Callable[[], float] = time.monotonic,
+    *,
+    follow: Callable[[str], None] | None = None,
 ) -> Done:
-    """Wait until a task ends; raises `SiteError` with the end of its log if it failed or takes too long."""
+    """Wait until a task ends; raises `SiteError` with the end of its log if it failed or takes too long.
+
+    `follow` is given each line of its log.
+    """
     path = f"nodes/{node_of(upid)}/tasks/{quoted(upid)}"
-    deadline, pause = clock() + seconds, _FIRST_PAUSE
+    deadline, pause, lines = clock() + seconds, _FIRST_PAUSE, 0
     while True:
         state = client.get(f"{path}/status")
+        if follow is not None:
+            lines += _pass_on(client, path, lines, follow)
         if state.get("status") == "stopped":
             return _verdict(client, upid, path, str(state.get("exitstatus", "no exit status")))
         if clock() >= deadline:
@@ -81,6 +88,19 @@ def _verdict(client: Client, upid: str, path: str, ending: str) -> Done:
     if ending.startswith("WARNINGS"):
         return Done(upid, f"{ending}\n{tail}")
     raise SiteError("task", upid, f"{ending}\n{tail}", "mend what the log names, then run the command again")
+
+
+def _pass_on(client: Client, path: str, start: int, follow: Callable[[str], None]) -> int:
+    """Pass on what a task has said since; a log that cannot be read ends nothing."""
+    try:
+        rows = client.get(f"{path}/log", start=start, limit=MOST_LINES)
+    except SiteError:
+        return 0
+    # The API gives a line `no content` of a log that is empty (PVE::Tools::dump_logfile).
+    said = [row for row in rows if int(row.get("n") or 0) > start]
+    for row in said:
+        follow(str(row.get("t", "")))
+    return len(said)
 
 
 def _tail(client: Client, path: str) -> str:

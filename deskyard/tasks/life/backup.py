@@ -10,10 +10,10 @@ TARGET, JSON = "WORKSPACE/DESKTOP", "print JSON"
 @command(help={"target": TARGET, "json": JSON})
 def run(_: Context, target: str, json: bool = False) -> None:
     """Make a backup of a desktop while it runs, or is off; it counts once backup.verify has booted it."""
-    from deskyard.life.backup import backup
+    from deskyard.life.backup import backup, shown
 
     done = backup.run(target)
-    show(done, as_json=json, text=backup.line(done["backup"]))
+    show(done, as_json=json, text=shown.line(done["backup"]))
 
 
 @command(name="list", help={"target": TARGET, "json": JSON})
@@ -28,11 +28,10 @@ def list_(_: Context, target: str, json: bool = False) -> None:
 @command(help={"target": TARGET, "backup": "id of the backup (default: the newest)", "json": JSON})
 def verify(_: Context, target: str, backup: str = "latest", json: bool = False) -> None:
     """Restore a backup into a machine without any NIC, boot it, and read back what was written before: it counts."""
-    from deskyard.life.backup import backup as listing
-    from deskyard.life.backup import restoration
+    from deskyard.life.backup import restoration, shown
 
     done = restoration.verify(target, backup)
-    show(done, as_json=json, text=listing.line(done["backup"]))
+    show(done, as_json=json, text=shown.line(done["backup"]))
 
 
 @command(

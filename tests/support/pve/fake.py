@@ -8,6 +8,7 @@ from fakepve import FakePve, shapes
 from fakepve.server import API, USER, params
 
 from tests.support.pve.access import AccessApi
+from tests.support.pve.backups import BackupApi
 from tests.support.pve.calls import Calls, redacted
 from tests.support.pve.cluster import GIB, Capacity, ClusterApi
 from tests.support.pve.disks import DiskApi
@@ -23,7 +24,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 OPEN_ENDED = ("{tail}", "{volume}", "{cidr}", "{poolid}")
 
 
-class Fake(SnapshotApi, SdnApi, AccessApi, PowerApi, GuestApi, DiskApi, FirewallApi, ClusterApi, FakePve):  # type: ignore[misc]
+class Fake(BackupApi, SnapshotApi, SdnApi, AccessApi, PowerApi, GuestApi, DiskApi, FirewallApi, ClusterApi, FakePve):  # type: ignore[misc]
     """A cluster of nodes pve1 to pveN with the storages `local`, `local-lvm` and, on all nodes, `shared`."""
 
     def __init__(self, nodes: int = 1, capacity: Capacity | None = None) -> None:
@@ -45,6 +46,7 @@ class Fake(SnapshotApi, SdnApi, AccessApi, PowerApi, GuestApi, DiskApi, Firewall
         self.sdn_running = {"zones": {}, "vnets": {}, "subnets": {}}
         self.shown_last = {}
         self.came_back, self.rollback_refusal = {}, ""
+        self.backup_faults, self.backup_bytes = set(), 3 << 20
         self.sdn_on_nodes, self.sdn_generated = {}, {}
         # Not None: what anybody but root may do is checked.
         self.acl = {}

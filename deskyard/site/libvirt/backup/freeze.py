@@ -9,13 +9,12 @@ from typing import Any
 from deskyard.errors import SiteError
 from deskyard.guest import thaw
 from deskyard.host.vm.agent_answer import understood
+from deskyard.plan.backup import NONCE, WRITE_NONCE
 from deskyard.site.libvirt import agent
 
 # No freeze lasts longer than ten seconds.
 WATCHDOG_SECONDS, WATCHDOG_GOES_ON_SECONDS = 8, 60
 FREEZE_SECONDS = 15
-NONCE = "/var/lib/deskyard/backup-nonce"
-WRITE = 'umask 022; mkdir -p "${1%/*}" && cat >"$1.new" && mv "$1.new" "$1"'
 
 
 def hold(machine: Any, nonce: str, work: Callable[[], None]) -> float:
@@ -24,7 +23,7 @@ def hold(machine: Any, nonce: str, work: Callable[[], None]) -> float:
     Raises `SiteError` if the guest thawed them before the work was done.
     """
     release(machine)
-    code, output = agent.execute(machine, ["/bin/sh", "-c", WRITE, "sh", NONCE], stdin=nonce)
+    code, output = agent.execute(machine, ["/bin/sh", "-c", WRITE_NONCE, "sh", NONCE], stdin=nonce)
     if code != 0:
         raise SiteError("machine", machine.name(), f"{NONCE} cannot be written: {output.strip()}", "see its disk")
     guard = watchdog(machine)

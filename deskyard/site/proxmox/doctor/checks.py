@@ -104,6 +104,8 @@ def storages(facts: Facts, site: Site) -> Iterator[Finding]:
     chosen = site.cluster.storages
     yield from _storage(facts, "storage_images", chosen.images, "import")
     yield from _storage(facts, "storage_disks", chosen.disks, "images")
+    if chosen.backups is not None:
+        yield from _storage(facts, "storage_backups", chosen.backups, "backup")
     kinds = {
         str(row.get("type"))
         for node in facts.nodes.values()

@@ -113,6 +113,15 @@ _ROLES = (
             Privilege("Datastore.Audit", "see disks and the free space"),
         ),
     ),
+    Role(
+        "DeskyardBackups",
+        "/storage/{backups}",
+        (
+            Privilege("Datastore.AllocateSpace", "make backups, remove those that are not kept"),
+            Privilege("Datastore.Audit", "see backups"),
+        ),
+    ),
+    Role("DeskyardBackedUp", "/pool", (Privilege("VM.Backup", "make, see and remove backups of machines"),)),
     Role("DeskyardNetworks", "/sdn", (Privilege("SDN.Audit", "read zones and VNets, so that no tag is taken twice"),)),
     # Not propagated: it is for applying the configuration, and gives no power over the zones of others.
     Role("DeskyardApply", "/sdn", (Privilege("SDN.Allocate", "apply the network configuration"),), propagate=False),
@@ -138,12 +147,15 @@ def roles(cluster: Cluster) -> tuple[Role, ...]:
         "images": storages.images,
         "disks": storages.disks,
         "templates": storages.of_templates,
+        "backups": storages.backups,
         "zone": cluster.zone.name,
         "bridge": cluster.uplink.bridge,
     }
     left_out = set()
     if storages.of_templates == storages.disks:
         left_out.add("DeskyardTemplates")
+    if storages.backups is None:
+        left_out |= {"DeskyardBackups", "DeskyardBackedUp"}
     if cluster.operator_group is None:
         left_out.add(OPERATORS)
     return tuple(

@@ -1,0 +1,33 @@
+"""Says of backups what a person reads, wherever they are kept."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from deskyard.host.progress import say
+from deskyard.life.moment import minute
+from deskyard.plan import backup as plan
+from deskyard.plan.backup import Backup
+
+
+def line(row: dict[str, Any]) -> str:
+    """A backup in a line."""
+    size, added = sum(disk["size"] for disk in row["disks"]) >> 30, row["added"] / (1 << 20)
+    verdict = "not verified" if row["verified"] is None else f"verified {minute(row['verified'])}"
+    # A cluster keeps a machine in one volume.
+    what = f"{len(row['disks'])} disk(s), {size} GiB, {added:.1f} MiB new" if row["disks"] else f"{added:.1f} MiB"
+    return f"{row['id']}  {minute(row['made'])}  {'running' if row['running'] else 'off'}  {what}  {verdict}"
+
+
+def survivor(desktop: str, newest: Backup | None, location: str) -> str:
+    """What stays of a desktop whose backups nobody has verified from here."""
+    if newest is None:
+        return f"{desktop}: no backup"
+    return f"{desktop}: a backup of {minute(newest.made)} stays, in {location}; it was not verified"
+
+
+def known_nonce(present: Sequence[Backup], target: str) -> str:
+    """The nonce that a desktop which is off holds, as far as it is known; says so."""
+    nonce = plan.last_nonce(present)
+    known = "the last that is known is noted" if nonce else "and none is known: this backup cannot be verified"
+    say(f"    {target} is off, so no new nonce can be written into it: {known}")
+    return nonce

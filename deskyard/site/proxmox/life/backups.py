@@ -1,0 +1,192 @@
+"""Backups of machines by the cluster itself: vzdump to a storage of content `backup`.
+
+Read in pve-manager 14a22df3 (PVE/API2/VZDump.pm, PVE/API2/Backup.pm, PVE/VZDump.pm) and pve-storage 0c56bad8
+(PVE/Storage.pm: check_volume_access; PVE/API2/Storage/Content.pm; PVE/Storage/PBSPlugin.pm). Not run on a real cluster.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from deskyard.errors import ConfigError, SiteError
+from deskyard.host.progress import say
+from deskyard.plan.backup import NONCE, WRITE_NONCE, Backup
+from deskyard.plan.proxmox import backup_note
+from deskyard.plan.proxmox.backup_note import LEAST_BYTES, UNFINISHED, WHOLE, Keeper
+from deskyard.plan.proxmox.view import Owner, SeenMachine, read_view
+from deskyard.site.proxmox.agent import ClusterAgent
+from deskyard.site.proxmox.client import Client, quoted
+from deskyard.site.proxmox.machine import vm_path
+from deskyard.site.proxmox.task import wait_task
+
+LONG_SECONDS = 24 * 3600.0
+SAY_EVERY_PERCENT = 10
+
+
+class ClusterArchive:
+    """The backups of a workspace in a storage of its cluster."""
+
+    def __init__(self, client: Client, site: str, workspace: str) -> None:
+        self._client, self._owner = client, Keeper(site, workspace)
+
+    @property
+    def location(self) -> str:
+        """The storage; raises `ConfigError` if the site names none."""
+        storage = self._client.cluster.storages.backups
+        if storage is None:
+            reason = "no storage of the site takes backups"
+            remedy = "name one of content backup in the site's file, as storages: {backups: pbs}; then ./inv site.check"
+            raise ConfigError("proxmox.storages.backups", None, reason, remedy)
+        return storage
+
+    def present(self, desktop: str | None) -> list[Backup]:
+        """The whole backups of a desktop, or of all, the oldest first; the token sees those of machines there are."""
+        return backup_note.read(self._volumes(), self._owner, desktop)
+
+    def half(self, desktop: str) -> list[Backup]:
+        """Backups of a desktop that were not finished: their task failed, or whoever began them died."""
+        return backup_note.read(self._volumes(), self._owner, desktop, UNFINISHED)
+
+    def runs(self, desktop: str) -> bool:
+        """Whether the desktop runs; raises `SiteError` while no backup can be made of it."""
+        machine = self._machine(desktop)
+        status = self._client.get(f"{vm_path(machine.node, machine.vm_id)}/status/current")
+        state = status.get("lock") or status.get("qmpstatus") or status.get("status")
+        if state not in ("running", "stopped"):
+            reason = f"is {state}: its file systems cannot be brought to rest"
+            raise SiteError("machine", f"{machine.vm_id} on {machine.node}", reason, "resume it, or stop it, first")
+        return bool(state == "running")
+
+    def give(self, desktop: str, nonce: str) -> None:
+        """Write a nonce into a desktop that runs."""
+        machine = self._machine(desktop)
+        agent = ClusterAgent(self._client, machine.node, machine.vm_id)
+        code, output = agent.execute(["/bin/sh", "-c", WRITE_NONCE, "sh", NONCE], stdin=nonce)
+        if code != 0:
+            raise SiteError(
+                "machine", agent.name, f"{NONCE} cannot be written: {output.strip()[-300:]}", "see its disk"
+            )
+
+    def make(self, wanted: Backup) -> Backup:
+        """Make a backup; the task's end and the volume's size decide. Raises `SiteError` if it is not whole.
+
+        Of a desktop that runs QEMU keeps the disks as of one moment, for which the guest's agent freezes its file
+        systems. Storages prune by themselves after a backup (`remove`); here `backup.prune` alone does.
+        """
+        machine, storage = self._machine(wanted.desktop), self.location
+        self._require_storage(machine.node)
+        upid = self._client.post(
+            f"nodes/{machine.node}/vzdump",
+            vmid=machine.vm_id,
+            storage=storage,
+            mode="snapshot",
+            compress="zstd",
+            remove=False,
+            **{"notes-template": backup_note.notes(self._owner, wanted, UNFINISHED)},
+        )
+        if not str(upid).startswith("UPID:"):
+            # What a node says that does not have the machine (PVE/API2/VZDump.pm: "silent exit").
+            reason = f"{machine.node} does not have it any more"
+            raise SiteError("machine", machine.vm_id, reason, "run the command again")
+        try:
+            warnings = wait_task(self._client, upid, LONG_SECONDS, follow=_Progress()).warnings
+            made = self._found(machine.node, wanted, warnings)
+        except SiteError:
+            with suppress(SiteError):
+                self.drop([half for half in self.half(wanted.desktop) if half.id == wanted.id])
+            raise
+        text = backup_note.notes(self._owner, made, WHOLE)
+        self._client.put(_volume(machine.node, storage, made.manifest), notes=text)
+        return made
+
+    def drop(self, backups: Sequence[Backup]) -> None:
+        """Delete backups; raises `SiteError` for one that the cluster keeps."""
+        where = {str(row["volid"]): str(row["node"]) for row in self._volumes()}
+        for backup in backups:
+            if backup.manifest in where:
+                node = where[backup.manifest]
+                upid = self._client.delete(_volume(node, self.location, backup.manifest))
+                if upid:
+                    wait_task(self._client, upid)
+
+    def protected(self) -> set[str]:
+        """The volumes that somebody has protected from being deleted."""
+        return {str(row["volid"]) for row in self._volumes() if int(row.get("protected") or 0)}
+
+    def _found(self, node: str, wanted: Backup, warnings: str) -> Backup:
+        rows = self._listed(node)
+        for backup in backup_note.read(rows, self._owner, wanted.desktop, UNFINISHED):
+            if backup.id == wanted.id and backup.nonce == wanted.nonce and backup.added >= LEAST_BYTES:
+                return backup
+        reason = f"its task ended, and no such backup of any size is there\n{warnings}".strip()
+        raise SiteError("storage", self.location, reason, "look at the task's log on its node, and run it again")
+
+    def _volumes(self) -> list[dict[str, Any]]:
+        """All backups in the storage that the token may see, each with a node that has it."""
+        there: dict[str, dict[str, Any]] = {}
+        for node in self._nodes():
+            for row in self._listed(node.name):
+                there.setdefault(str(row["volid"]) if node.shared else f"{node.name}/{row['volid']}", row)
+            if node.shared:
+                break
+        return list(there.values())
+
+    def _listed(self, node: str) -> list[dict[str, Any]]:
+        rows = self._client.get(f"nodes/{node}/storage/{quoted(self.location)}/content", content="backup")
+        return [{**row, "node": node} for row in rows]
+
+    def _nodes(self) -> list["_Node"]:
+        storage = self.location
+        rows = [row for row in self._client.get("cluster/resources", type="storage") if row.get("storage") == storage]
+        wrong = [row for row in rows if "backup" not in str(row.get("content")).split(",")]
+        if not rows or wrong:
+            reason = "is no storage of the cluster" if not rows else "does not take backups"
+            remedy = f"pvesm set {storage} --content backup, or another one in the site's file; then ./inv site.check"
+            raise SiteError("proxmox.storages.backups", storage, reason, remedy)
+        nodes = [_Node(str(row["node"]), bool(int(row.get("shared") or 0))) for row in rows if _is_there(row)]
+        if not nodes:
+            raise SiteError("storage", storage, "is active on no node", "pvesm status says why")
+        return nodes
+
+    def _require_storage(self, node: str) -> None:
+        if node not in {there.name for there in self._nodes()}:
+            reason = f"is not active on {node}, where the desktop is"
+            raise SiteError("storage", self.location, reason, f"pvesm set {self.location} --disable 0 --nodes ''")
+
+    def _machine(self, desktop: str) -> SeenMachine:
+        view = read_view(self._client.get("cluster/resources", type="vm"), (), {})
+        found = view.machine_of(Owner(self._owner.site, self._owner.workspace, desktop))
+        if found is None:
+            raise SiteError("machine", desktop, "is not in the cluster", "run ./inv workspace.up")
+        return found
+
+
+@dataclass(frozen=True)
+class _Node:
+    """A node on which the storage is active."""
+
+    name: str
+    shared: bool
+
+
+class _Progress:
+    """Follows what vzdump says of its work: `INFO:  12% (1.2 GiB of 10.0 GiB) in 3s, ...`."""
+
+    def __init__(self) -> None:
+        self._percent = 0
+
+    def __call__(self, line: str) -> None:
+        words = line.removeprefix("INFO:").split()
+        number = words[0].removesuffix("%") if words and words[0].endswith("%") else ""
+        if number.isdecimal() and int(number) >= self._percent + SAY_EVERY_PERCENT:
+            self._percent = int(number)
+            say(f"    {self._percent} % read")
+
+
+def _is_there(row: Mapping[str, Any]) -> bool:
+    return str(row.get("status")) == "available"
+
+
+def _volume(node: str, storage: str, volume: str) -> str:
+    return f"nodes/{node}/storage/{quoted(storage)}/content/{quoted(volume)}"

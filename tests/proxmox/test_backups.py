@@ -1,0 +1,227 @@
+"""Backups of desktops by their cluster: whole ones are listed, half ones never; what is not kept goes.
+
+The peer makes them as pve-manager 14a22df3 does; names and types of parameters are held against the published schema.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from deskyard.errors import ConfigError, SiteError
+from deskyard.life.backup import backup, restoration, retention
+from deskyard.plan.backup import NONCE
+from deskyard.site.files import read_site
+from deskyard.site.proxmox.client import Client as Api
+from deskyard.site.proxmox.doctor.doctor import examine
+from tests.proxmox import test_contract
+from tests.proxmox.rack import SITE, Rack
+from tests.proxmox.started_gateway import start
+from tests.support.pve import Client, Peer
+from tests.support.pve.asking import refused
+
+published = test_contract.published
+NAME, TARGET, STORAGE, NODE = "lab", "lab/dev1", "safe", "/nodes/pve1"
+ALL = (0, 0, 0, 0, 0, 0)
+
+
+class Desk:
+    """A desktop that runs on a cluster with a storage for backups, and what was written into it."""
+
+    def __init__(self, rack: Rack) -> None:
+        self.rack, self.fake = rack, rack.peer.fake
+        self.written: list[tuple[str, str]] = []
+
+    def __call__(self, vm: str, command: str, values: dict[str, Any]) -> Any:
+        """What its agent answers to a program: done."""
+        if command == "exec":
+            self.written.append((values["command"][-1], values["input-data"]))
+            return {"pid": 7}
+        return {"exited": 1, "exitcode": 0} if command == "exec-status" else None
+
+    @property
+    def vm(self) -> Any:
+        """What the peer holds of it."""
+        return self.rack.machines(NAME)["dev1"]
+
+    @property
+    def volumes(self) -> dict[str, Any]:
+        """What lies in the storage."""
+        found: dict[str, Any] = self.fake.storages[STORAGE]["volumes"]
+        return found
+
+    def ids(self) -> list[str]:
+        """The backups that are listed."""
+        return [row["id"] for row in backup.listing(TARGET)["backups"]]
+
+    @contextmanager
+    def wrong(self, fault: str) -> Iterator[None]:
+        """Let backups go wrong."""
+        self.fake.backup_faults.add(fault)
+        try:
+            yield
+        finally:
+            self.fake.backup_faults.clear()
+
+
+@pytest.fixture
+def desk(peer: Peer, root: Client, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    """With the rights of the table of privileges and no other."""
+    peer.fake.storages[STORAGE] = {**peer.fake.storages["shared"], "content": "backup", "volumes": {}}
+    rack = Rack(peer, root, tmp_path, monkeypatch)
+    rack.site(storages={"backups": STORAGE})
+    rack._grant()
+    rack.declare(NAME, "dev1")
+    declared = rack.plan(NAME)
+    assert declared.on_cluster is not None
+    start(rack, declared.on_cluster.desktops["dev1"])
+    peer.fake.answerer = desk = Desk(rack)
+    peer.fake.calls.clear()
+    yield desk
+    peer.fake.answerer = None
+
+
+def test_a_backup_is_listed_with_what_was_written_into_the_desktop_before(
+    desk: Desk, published: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert backup.text(backup.listing(TARGET)) == f"{TARGET} has no backups"
+    done = backup.run(TARGET)
+    ((volume, kept),) = desk.volumes.items()
+    made = done["backup"]
+    assert desk.written == [(NONCE, made["nonce"])]
+    assert len(made["nonce"]) == 32
+    assert (made["manifest"], made["added"], done["location"]) == (f"{STORAGE}:{volume}", 3 << 20, STORAGE)
+    assert {f"site={SITE}", f"workspace={NAME}", "desktop=dev1", f"nonce={made['nonce']}"} < set(kept["notes"].split())
+    (row,) = backup.listing(TARGET)["backups"]
+    assert json.dumps(row) == json.dumps(made)
+    assert "50 % read" in capsys.readouterr().err
+    # The name of a volume takes slashes, which the schema's paths do not tell (fragmentDelimiter of Content.pm).
+    calls = [replace(call, path=call.path.replace("backup/", "backup%2F")) for call in desk.fake.calls]
+    assert sorted(set(test_contract._faults(calls, published))) == []
+    (call,) = desk.fake.calls.to("POST", "/vzdump")
+    assert (call.parameters["mode"], call.parameters["remove"]) == ("snapshot", "0")
+
+
+def test_one_that_is_off_is_backed_up_with_the_nonce_that_it_has(desk: Desk) -> None:
+    first = backup.run(TARGET)["backup"]
+    desk.rack.root.finish("POST", f"{desk.rack.node_path(NAME, 'dev1')}/status/stop")
+    second = backup.run(TARGET)["backup"]
+    assert (second["running"], second["nonce"]) == (False, first["nonce"])
+    assert len(desk.written) == 1
+
+
+def test_what_is_not_whole_is_never_listed_and_the_next_one_works(desk: Desk) -> None:
+    for fault in ("read", "notes", "late", "empty"):
+        with desk.wrong(fault), pytest.raises(SiteError):
+            backup.run(TARGET)
+        assert desk.ids() == [], fault
+    made = backup.run(TARGET)["backup"]
+    assert desk.ids() == [made["id"]]
+
+
+def test_one_whose_maker_died_is_half_and_goes_when_backups_are_pruned(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(Api, "put", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            backup.run(TARGET)
+    assert (desk.ids(), len(desk.volumes)) == ([], 1)
+    made = backup.run(TARGET)["backup"]
+    done = retention.prune(TARGET, (1, *ALL[1:]), really=True)
+    assert (done["half"], done["removed"]) == (1, [])
+    assert [f"{STORAGE}:{volume}" for volume in desk.volumes] == [made["manifest"]]
+
+
+def test_pruning_says_first_what_goes_and_leaves_what_is_protected_or_of_others(desk: Desk) -> None:
+    made = [backup.run(TARGET)["backup"] for _ in range(4)]
+    desk.volumes["backup/vzdump-qemu-900-2026_01_01-00_00_00.vma.zst"] = {
+        "content": "backup",
+        "format": "vma.zst",
+        "size": 9,
+        "vmid": desk.vm.vmid,
+        "ctime": 1,
+        "notes": "of the admin",
+    }
+    desk.volumes[made[0]["manifest"].partition(":")[2]]["protected"] = True
+    said = retention.prune(TARGET, (2, *ALL[1:]))
+    assert ([row["id"] for row in said["removed"]], len(desk.volumes)) == ([made[1]["id"]], 5)
+    assert "would go" in retention.text(said)
+    retention.prune(TARGET, (2, *ALL[1:]), really=True)
+    assert desk.ids() == [made[0]["id"], made[2]["id"], made[3]["id"]]
+    assert len(desk.volumes) == 4
+
+
+def test_a_storage_that_prunes_by_itself_takes_no_backup_from_the_project(desk: Desk) -> None:
+    desk.fake.storages[STORAGE]["keep-last"] = 1
+    first = backup.run(TARGET)["backup"]
+    with pytest.raises(SiteError, match="job errors"):
+        backup.run(TARGET)
+    assert desk.ids() == [first["id"]]
+
+
+def test_what_outlives_the_workspace_is_said_before_it_goes(desk: Desk) -> None:
+    assert backup.survivors(NAME) == ["dev1: no backup"]
+    backup.run(TARGET)
+    (line,) = backup.survivors(NAME)
+    assert line.startswith("dev1: a backup of ")
+    assert line.endswith(f"stays, in {STORAGE}; it was not verified")
+
+
+def test_a_site_without_a_storage_for_backups_says_which_setting_to_add(desk: Desk) -> None:
+    desk.rack.site()
+    with pytest.raises(ConfigError, match="no storage of the site takes backups") as caught:
+        backup.run(TARGET)
+    assert caught.value.field == "proxmox.storages.backups"
+    assert desk.written == []
+    assert backup.survivors(NAME) == ["dev1: no backup"]
+
+
+def test_a_storage_that_takes_none_is_named_before_anything_is_done(desk: Desk) -> None:
+    desk.fake.storages[STORAGE]["content"] = "images"
+    with pytest.raises(SiteError, match="does not take backups"):
+        backup.run(TARGET)
+    assert desk.written == []
+    wrong = [finding for finding in examine(read_site(SITE)) if finding.name == "storage_backups"]
+    assert [finding.state for finding in wrong] == ["error"]
+
+
+def test_a_paused_desktop_is_refused_before_anything_is_done(desk: Desk) -> None:
+    desk.rack.root.finish("POST", f"{desk.rack.node_path(NAME, 'dev1')}/status/suspend")
+    with pytest.raises(SiteError, match="is paused"):
+        backup.run(TARGET)
+    assert (desk.written, desk.volumes) == ([], {})
+
+
+def test_restore_and_verification_say_what_a_cluster_has_for_them(desk: Desk) -> None:
+    backup.run(TARGET)
+    with pytest.raises(SiteError, match="restored and tried by the cluster"):
+        restoration.verify(TARGET)
+    with pytest.raises(SiteError, match="restored and tried by the cluster"):
+        restoration.restore(TARGET, "latest")
+
+
+def test_each_right_is_needed(desk: Desk) -> None:
+    token = desk.fake.roles
+    for role, lost in (("DeskyardBackedUp", "VM.Backup"), ("DeskyardBackups", "Datastore.AllocateSpace")):
+        held = set(token[role])
+        token[role] = held - {lost}
+        with pytest.raises(SiteError, match=lost):
+            backup.run(TARGET)
+        token[role] = held
+    backup.run(TARGET)
+
+
+# The peer.
+
+
+def test_the_peer_refuses_what_vzdump_refuses(desk: Desk, root: Client) -> None:
+    given = {"vmid": desk.vm.vmid, "storage": STORAGE}
+    path = f"/nodes/{desk.vm.node}/vzdump"
+    for text in ("two\nlines", "{{secret}}", "a\\b"):
+        refused(root.post(path, data={**given, "notes-template": text}), 400, "notes-template")
+    assert root.ask("POST", "/nodes/pve2/vzdump" if desk.vm.node == "pve1" else "/nodes/pve1/vzdump", **given) == "OK"
+    assert desk.volumes == {}
