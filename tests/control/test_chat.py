@@ -52,7 +52,7 @@ def test_tools_and_claimed_tokens_are_kept_with_the_answer(mission: Lab, owner: 
 
 def test_a_tool_is_seen_while_it_runs_and_is_interrupted_with_its_turn(mission: Lab, owner: httpx.Client) -> None:
     mission.declare("lab", "first")
-    said = [{"part": "I look. "}, {"tool": {"id": "a", "name": "exec", "state": "started"}}]
+    said: list[dict[str, Any]] = [{"part": "I look. "}, {"tool": {"id": "a", "name": "exec", "state": "started"}}]
     sent = owner.post("/api/desktops/lab.first/chat", json={"message": scripted("this never ends", *said)}).json()
     # It comes just after a text was written, and nothing follows it that would bring it along.
     mission.until(
