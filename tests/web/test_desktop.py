@@ -116,7 +116,7 @@ def test_a_desktop_is_stopped_and_started(browser: Browser, estate: Estate, serv
     estate.advance(next(iter(estate.operations)), state="done", endedAt=ago())
     estate.change(DESK, state="stopped", wanted="off")
     browser.click("Start")
-    assert server.asked("POST", f"/api/desktops/{DESK}/start") == [{}]
+    browser.wait("it was asked for", lambda: server.asked("POST", f"/api/desktops/{DESK}/start") == [{}])
     browser.wait("it is told", lambda: f"{DESK} is stopped" in browser.script("return document.body.textContent"))
 
 
