@@ -66,7 +66,7 @@ class Line:
 def values(
     since: date, until: date, workspace: str | None = None, desktop: str | None = None, bounds: list[str] | None = None
 ) -> dict[str, Any]:
-    """The parameters of `LINES`: from the beginning of a day to the end of another, in UTC."""
+    """The parameters of `LINES` and `CLAIMS`: from the beginning of a day to the end of another, in UTC."""
     return {
         "since": datetime(since.year, since.month, since.day, tzinfo=UTC),
         "until": datetime(until.year, until.month, until.day, tzinfo=UTC) + timedelta(days=1),
@@ -78,9 +78,8 @@ def values(
 
 def line(row: Mapping[str, Any]) -> Line:
     """A line of a row of `LINES`."""
-    day = datetime.fromtimestamp(int(row["day"]) * DAY_SECONDS, UTC).date()
     cost = int(row["priced"]) // MICROSECONDS_PER_HOUR
-    return Line(row["workspace_id"], row["desktop_id"], row["tier"], day, int(row["microseconds"]), cost)
+    return Line(row["workspace_id"], row["desktop_id"], row["tier"], _day(row), int(row["microseconds"]), cost)
 
 
 @dataclass(frozen=True)
@@ -98,9 +97,12 @@ class Claim:
 
 def claim(row: Mapping[str, Any]) -> Claim:
     """A claim of a row of `CLAIMS`."""
-    day = datetime.fromtimestamp(int(row["day"]) * DAY_SECONDS, UTC).date()
     counts = {name: int(row[name]) for name in ("turns", "input", "output", "cached")}
-    return Claim(row["workspace_id"], row["desktop_id"], day, **counts)
+    return Claim(row["workspace_id"], row["desktop_id"], _day(row), **counts)
+
+
+def _day(row: Mapping[str, Any]) -> date:
+    return datetime.fromtimestamp(int(row["day"]) * DAY_SECONDS, UTC).date()
 
 
 def month_of(day: date) -> tuple[date, date]:

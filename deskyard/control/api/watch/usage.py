@@ -5,7 +5,7 @@ import io
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from http import HTTPStatus
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import PlainTextResponse
@@ -105,104 +105,110 @@ class NewBudget(Form):
     micros_per_month: StrictInt | None = Field(ge=1, le=1000 * MOST_MICROS)
 
 
-async def lines(
-    link: Link, who: Caller, since: date, until: date, workspace: str | None = None, desktop: str | None = None
-) -> list[Line]:
-    """Lines of usage within the caller's bounds."""
-    if not since <= until or (until - since).days > MOST_DAYS or until.year > 9000 or since.year < 2000:
-        reason = f"is no time of at most {MOST_DAYS} days"
-        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "since", since, reason, "name a day, and a later one")
-    found = await rows.rows(link, usage.LINES, usage.values(since, until, workspace, desktop, who.bounds))
-    return [usage.line(row) for row in found]
-
-
 @dataclass(frozen=True)
-class Found:
-    """The usage from a day to another."""
+class Wanted:
+    """The days whose usage is wanted, both included, and of what."""
 
     since: date
     until: date
-    lines: list[Line]
-    claims: list[Claim]
+    workspace: str | None = None
+    desktop: str | None = None
+
+    def values(self, who: Caller) -> dict[str, Any]:
+        """The parameters of its queries, within the caller's bounds."""
+        return usage.values(self.since, self.until, self.workspace, self.desktop, who.bounds)
+
+
+async def lines(link: Link, who: Caller, wanted: Wanted) -> list[Line]:
+    """Lines of usage within the caller's bounds."""
+    since, until = wanted.since, wanted.until
+    if not since <= until or (until - since).days > MOST_DAYS or until.year > 9000 or since.year < 2000:
+        reason = f"is no time of at most {MOST_DAYS} days"
+        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "since", since, reason, "name a day, and a later one")
+    found = await rows.rows(link, usage.LINES, wanted.values(who))
+    return [usage.line(row) for row in found]
 
 
 async def asked(
-    link: Connection,
-    who: Reader,
     since: date | None = None,
     until: date | None = None,
     workspace: Annotated[str | None, Query(max_length=80)] = None,
     desktop: Annotated[str | None, Query(max_length=80)] = None,
-) -> Found:
-    """The usage that a request asks for: of this month, if it does not say."""
+) -> Wanted:
+    """What a request asks for: this month, if it does not say."""
     last = until or datetime.now(UTC).date()
-    first = since or last.replace(day=1)
-    found = await lines(link, who, first, last, workspace, desktop)
-    claims = await rows.rows(link, usage.CLAIMS, usage.values(first, last, workspace, desktop, who.bounds))
-    return Found(first, last, found, [usage.claim(row) for row in claims])
+    return Wanted(since or last.replace(day=1), last, workspace, desktop)
 
 
-Asked = Annotated[Found, Depends(asked)]
+Asked = Annotated[Wanted, Depends(asked)]
 
 
 @router.get("/usage")
-async def look(found: Asked, by: By | None = None) -> Usage:
+async def look(link: Connection, who: Reader, wanted: Asked, by: By | None = None) -> Usage:
     """Show machine time, cost and claimed tokens by desktop and day, or added up by one of them."""
-    items: dict[tuple[str | None, str | None, str | None, date | None], list[int]] = {}
-    for line in found.lines:
-        place = {
-            None: (line.workspace, line.desktop, line.tier, line.day),
-            "desktop": (line.workspace, line.desktop, None, None),
-            "workspace": (line.workspace, None, None, None),
-            "day": (None, None, None, line.day),
-        }[by]
-        sums = items.setdefault(place, [0, 0])
-        sums[0] += line.microseconds
-        sums[1] += line.micros
+    found = await lines(link, who, wanted)
+    claims = [usage.claim(row) for row in await rows.rows(link, usage.CLAIMS, wanted.values(who))]
     return Usage(
-        since=found.since,
-        until=found.until,
-        items=[
-            Used(workspace_id=a, desktop_id=b, tier=c, day=d, microseconds=sums[0], micros=sums[1])
-            for (a, b, c, d), sums in items.items()
-        ],
-        microseconds=sum(line.microseconds for line in found.lines),
-        micros=sum(line.micros for line in found.lines),
-        claimed=_added_up(found.claims, by),
+        since=wanted.since,
+        until=wanted.until,
+        items=_used(found, by),
+        microseconds=sum(line.microseconds for line in found),
+        micros=sum(line.micros for line in found),
+        claimed=_claimed(claims, by),
     )
 
 
-def _added_up(claims: list[Claim], by: By | None) -> list[ClaimedTokens]:
-    sums: dict[tuple[str | None, str | None, date | None], list[Claim]] = {}
+def _place(entry: Line | Claim, by: By | None) -> tuple[str | None, str | None, date | None]:
+    """The workspace, desktop and day under which an entry is added up."""
+    return (
+        None if by == "day" else entry.workspace,
+        entry.desktop if by in (None, "desktop") else None,
+        entry.day if by in (None, "day") else None,
+    )
+
+
+def _used(found: list[Line], by: By | None) -> list[Used]:
+    groups: dict[tuple[str | None, str | None, date | None, str | None], list[Line]] = {}
+    for line in found:
+        groups.setdefault((*_place(line, by), None if by else line.tier), []).append(line)
+    return [
+        Used(
+            workspace_id=workspace,
+            desktop_id=desktop,
+            tier=tier,
+            day=day,
+            microseconds=sum(line.microseconds for line in group),
+            micros=sum(line.micros for line in group),
+        )
+        for (workspace, desktop, day, tier), group in groups.items()
+    ]
+
+
+def _claimed(claims: list[Claim], by: By | None) -> list[ClaimedTokens]:
+    groups: dict[tuple[str | None, str | None, date | None], list[Claim]] = {}
     for claim in claims:
-        place = {
-            None: (claim.workspace, claim.desktop, claim.day),
-            "desktop": (claim.workspace, claim.desktop, None),
-            "workspace": (claim.workspace, None, None),
-            "day": (None, None, claim.day),
-        }[by]
-        sums.setdefault(place, []).append(claim)
+        groups.setdefault(_place(claim, by), []).append(claim)
     return [
         ClaimedTokens(
             workspace_id=workspace,
             desktop_id=desktop,
             day=day,
-            turns=sum(claim.turns for claim in together),
-            input=sum(claim.input for claim in together),
-            output=sum(claim.output for claim in together),
-            cached=sum(claim.cached for claim in together),
+            turns=sum(claim.turns for claim in group),
+            input=sum(claim.input for claim in group),
+            output=sum(claim.output for claim in group),
+            cached=sum(claim.cached for claim in group),
         )
-        for (workspace, desktop, day), together in sums.items()
+        for (workspace, desktop, day), group in groups.items()
     ]
 
 
 @router.get("/usage.csv", response_class=Csv)
-async def table(found: Asked) -> Csv:
+async def table(link: Connection, who: Reader, wanted: Asked) -> Csv:
     """Export machine time and cost by desktop and day as CSV."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(["day", "workspace", "desktop", "tier", "microseconds", "micros"])
-    for line in found.lines:
+    for line in await lines(link, who, wanted):
         # Names are DNS labels: none begins a formula.
         writer.writerow([line.day, line.workspace, line.desktop, line.tier, line.microseconds, line.micros])
     headers = {"Content-Disposition": 'attachment; filename="usage.csv"'}
@@ -233,7 +239,7 @@ async def budgets(link: Connection, who: Reader) -> Page[Budget]:
     found = await rows.rows(link, query, [who.bounds, who.bounds])
     spent: dict[str, int] = {}
     first, last = usage.month_of(datetime.now(UTC).date())
-    for line in await lines(link, who, first, last) if found else []:
+    for line in await lines(link, who, Wanted(first, last)) if found else []:
         spent[line.workspace] = spent.get(line.workspace, 0) + line.micros
     items = [
         Budget(
