@@ -11,7 +11,7 @@ from deskyard.engine.leftovers import StateIds
 from deskyard.engine.on_libvirt import LibvirtBackend
 from deskyard.engine.on_proxmox import ProxmoxBackend
 from deskyard.model.site import Site
-from deskyard.plan.backup import Backup, Moment
+from deskyard.plan.backup import Backup, Moment, Survey
 from deskyard.plan.first_boot import FirstBoot
 from deskyard.plan.image.source import ImageSource
 from deskyard.plan.isolation.probe import HostFacts
@@ -65,11 +65,8 @@ class Archive(Protocol):
     def present(self, desktop: str | None) -> list[Backup]:
         """The whole backups of a desktop, or of all, the oldest first."""
 
-    def half(self, desktop: str) -> list[Backup]:
-        """Those of a desktop that were not finished."""
-
-    def protected(self) -> set[str]:
-        """The manifests of those that somebody there has protected from being deleted."""
+    def survey(self, desktop: str) -> Survey:
+        """All that is kept of a desktop, asked for once."""
 
     def runs(self, desktop: str) -> bool:
         """Whether the desktop runs; raises `SiteError` while no backup can be made of it."""

@@ -17,9 +17,9 @@ from deskyard.plan.printable import printable
 MANIFEST, DISK = "deskyard-manifest", "deskyard-disk"
 # The words of restic, which other tools know too.
 KEEP = ("last", "hourly", "daily", "weekly", "monthly", "yearly")
-# Where a nonce lies in a desktop, and the script of a shell that writes it there from its input.
+# Where a nonce lies in a desktop, and the command that writes it there from its input.
 NONCE = "/var/lib/deskyard/backup-nonce"
-WRITE_NONCE = 'umask 022; mkdir -p "${1%/*}" && cat >"$1.new" && mv "$1.new" "$1"'
+WRITE_NONCE = ["/bin/sh", "-c", 'umask 022; mkdir -p "${1%/*}" && cat >"$1.new" && mv "$1.new" "$1"', "sh", NONCE]
 
 
 @dataclass(frozen=True)
@@ -164,6 +164,18 @@ def kept(policy: Mapping[str, int]) -> list[str]:
     if not any(policy.values()):
         raise ConfigError("keep", None, "nothing would be kept", "say what to keep, as --keep-last 3 --keep-daily 7")
     return [f"--keep-{word}={count}" for word, count in policy.items() if count]
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a backend that keeps backups itself has of a desktop: whole ones, those that were not finished, and more.
+
+    `protected` are the manifests of those that somebody there has protected from being deleted.
+    """
+
+    whole: list[Backup]
+    half: list[Backup]
+    protected: set[str]
 
 
 def outdated(present: Sequence[Backup], policy: Mapping[str, int]) -> list[Backup]:

@@ -36,11 +36,11 @@ def prune(archive: Archive, desktop: str, policy: dict[str, int]) -> tuple[list[
 
     What somebody has protected there stays.
     """
-    present, protected = archive.present(desktop), archive.protected()
-    doomed = [entry for entry in plan.outdated(present, policy) if entry.manifest not in protected]
-    if stays := sum(entry.manifest in protected for entry in present):
+    found = archive.survey(desktop)
+    doomed = [entry for entry in plan.outdated(found.whole, policy) if entry.manifest not in found.protected]
+    if stays := sum(entry.manifest in found.protected for entry in found.whole):
         say(f"    {stays} of them are protected in {archive.location}, and stay")
-    return present, plan.spared(doomed, present), archive.half(desktop)
+    return found.whole, plan.spared(doomed, found.whole), found.half
 
 
 def survivors(archive: Archive, desktops: list[str]) -> list[str]:

@@ -23,7 +23,7 @@ def hold(machine: Any, nonce: str, work: Callable[[], None]) -> float:
     Raises `SiteError` if the guest thawed them before the work was done.
     """
     release(machine)
-    code, output = agent.execute(machine, ["/bin/sh", "-c", WRITE_NONCE, "sh", NONCE], stdin=nonce)
+    code, output = agent.execute(machine, WRITE_NONCE, stdin=nonce)
     if code != 0:
         raise SiteError("machine", machine.name(), f"{NONCE} cannot be written: {output.strip()}", "see its disk")
     guard = watchdog(machine)

@@ -11,7 +11,7 @@ from typing import Any
 
 from deskyard.errors import ConfigError, SiteError
 from deskyard.host.progress import say
-from deskyard.plan.backup import NONCE, WRITE_NONCE, Backup
+from deskyard.plan.backup import NONCE, WRITE_NONCE, Backup, Survey
 from deskyard.plan.proxmox import backup_note
 from deskyard.plan.proxmox.backup_note import LEAST_BYTES, UNFINISHED, WHOLE, Keeper
 from deskyard.plan.proxmox.view import Owner, SeenMachine, read_view
@@ -44,9 +44,11 @@ class ClusterArchive:
         """The whole backups of a desktop, or of all, the oldest first; the token sees those of machines there are."""
         return backup_note.read(self._volumes(), self._owner, desktop)
 
-    def half(self, desktop: str) -> list[Backup]:
-        """Backups of a desktop that were not finished: their task failed, or whoever began them died."""
-        return backup_note.read(self._volumes(), self._owner, desktop, UNFINISHED)
+    def survey(self, desktop: str) -> Survey:
+        """All that is kept of a desktop; not finished are those whose task failed, or whose beginner died."""
+        rows = self._volumes()
+        whole, half = (backup_note.read(rows, self._owner, desktop, head) for head in (WHOLE, UNFINISHED))
+        return Survey(whole, half, {str(row["volid"]) for row in rows if int(row.get("protected") or 0)})
 
     def runs(self, desktop: str) -> bool:
         """Whether the desktop runs; raises `SiteError` while no backup can be made of it."""
@@ -62,7 +64,7 @@ class ClusterArchive:
         """Write a nonce into a desktop that runs."""
         machine = self._machine(desktop)
         agent = ClusterAgent(self._client, machine.node, machine.vm_id)
-        code, output = agent.execute(["/bin/sh", "-c", WRITE_NONCE, "sh", NONCE], stdin=nonce)
+        code, output = agent.execute(WRITE_NONCE, stdin=nonce)
         if code != 0:
             raise SiteError(
                 "machine", agent.name, f"{NONCE} cannot be written: {output.strip()[-300:]}", "see its disk"
@@ -94,7 +96,7 @@ class ClusterArchive:
             made = self._found(machine.node, wanted, warnings)
         except SiteError:
             with suppress(SiteError):
-                self.drop([half for half in self.half(wanted.desktop) if half.id == wanted.id])
+                self.drop([half for half in self.survey(wanted.desktop).half if half.id == wanted.id])
             raise
         text = backup_note.notes(self._owner, made, WHOLE)
         self._client.put(_volume(machine.node, storage, made.manifest), notes=text)
@@ -109,10 +111,6 @@ class ClusterArchive:
                 upid = self._client.delete(_volume(node, self.location, backup.manifest))
                 if upid:
                     wait_task(self._client, upid)
-
-    def protected(self) -> set[str]:
-        """The volumes that somebody has protected from being deleted."""
-        return {str(row["volid"]) for row in self._volumes() if int(row.get("protected") or 0)}
 
     def _found(self, node: str, wanted: Backup, warnings: str) -> Backup:
         rows = self._listed(node)
