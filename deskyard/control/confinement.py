@@ -13,6 +13,7 @@ from deskyard.errors import HostError
 
 CLONE_NEWNET, CLONE_NEWIPC = 0x4000_0000, 0x0800_0000
 PR_SET_NO_NEW_PRIVS, PR_SET_PDEATHSIG = 38, 1
+LATE = "import it before the process is confined"
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -25,7 +26,7 @@ class LateImports:
     def find_spec(self, name: str, path: Sequence[str] | None, _: object = None) -> ModuleSpec | None:
         """Leave the search to all others."""
         if PathFinder.find_spec(name, path) is not None:
-            logging.getLogger(__name__).warning("%s: import it before the process is confined", name)
+            logging.getLogger(__name__).warning("%s: %s", name, LATE)
         return None
 
 

@@ -1,6 +1,5 @@
 """Measures how desktops start: cold, from a template, claimed from a pool, many at once; as ratios of one run."""
 
-import math
 import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from deskyard.image import warm
 from deskyard.image.check.first_frame import wait_command, wallpaper
 from deskyard.image.store.store import require
 from deskyard.lab.desktop_bench import NAME, bare_boot, own_stacks
+from deskyard.lab.quantile import quantile
 from deskyard.life.pool import filling, making, pool
 from deskyard.plan.image.image import read_image
 from deskyard.plan.pool.seat import Claim
@@ -83,11 +83,6 @@ def rows(waits: Mapping[str, Sequence[float]], at_once: int, came: int, memory_m
     if memory_mib:
         found.append(_row("memory of a desktop that idles, MiB", memory_mib, 1.0))
     return found
-
-
-def quantile(values: Sequence[float], share: float) -> float:
-    """The smallest of these that is no smaller than so many of them."""
-    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 
 def text(found: Sequence[Row]) -> str:

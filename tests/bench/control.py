@@ -26,6 +26,7 @@ from deskyard.control.process import pages
 from deskyard.control.store.cluster import OWNER, RECORDER, WORKER
 from deskyard.errors import CommandError
 from deskyard.host.progress import say, step
+from deskyard.lab.quantile import quantile
 from tests.bench.watchers import watch_all
 from tests.control.lab import Lab, lab
 
@@ -142,7 +143,7 @@ def listing(mission: Lab, key: str, sizes: Sizes) -> Iterator[Row]:
         f"page of 100 of {sizes.desktops} desktops, {at}",
         found,
         "p95 <= 50 ms",
-        _p95(bare),
+        quantile(bare, 0.95),
         "the query alone",
         note,
     )
@@ -165,7 +166,7 @@ def watching(mission: Lab, key: str, watchers: int, sizes: Sizes) -> Iterator[Ro
         f"commit to {watchers} watchers, {sizes.event_rate:g} events a second",
         heard,
         "p95 <= 500 ms",
-        _p95(bare),
+        quantile(bare, 0.95),
         "the commit alone",
         f"{len(heard)} of {wanted} heard",
     )
@@ -189,7 +190,7 @@ def claiming(mission: Lab, queued: int) -> Iterator[Row]:
             times.append(time.monotonic() - started)
             assert held is not None and claims.finish(link, held, "done")
             mission.link.execute(insert, [f"{number}", 1])
-    yield row(f"claim with {queued} queued", times, "p95 <= 20 ms", _p95(bare), "a commit alone")
+    yield row(f"claim with {queued} queued", times, "p95 <= 20 ms", quantile(bare, 0.95), "a commit alone")
 
 
 def built_pages() -> Iterator[Row]:
@@ -207,7 +208,7 @@ def built_pages() -> Iterator[Row]:
 
 def row(name: str, seconds: Sequence[float], aim: str = "", bare: float = 0, against: str = "", note: str = "") -> Row:
     """A figure of many times, in milliseconds; the ratio is of p95 to p95."""
-    p50, p95, most = statistics.median(seconds), _p95(seconds), max(seconds)
+    p50, p95, most = statistics.median(seconds), quantile(seconds, 0.95), max(seconds)
     ratio = round(p95 / bare, 1) if bare else None
     return Row(name, round(p50 * 1e3, 2), round(p95 * 1e3, 2), round(most * 1e3, 2), "ms", aim, ratio, against, note)
 
@@ -235,10 +236,6 @@ async def open_loop(work: Callable[[int], Awaitable[None]], count: int, rate: fl
 
     await asyncio.gather(*(call(number) for number in range(count)))
     return found
-
-
-def _p95(values: Sequence[float]) -> float:
-    return sorted(values)[min(len(values) - 1, int(len(values) * 0.95))]
 
 
 def _family(number: int) -> list[int]:

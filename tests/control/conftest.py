@@ -5,10 +5,9 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from deskyard.control.confinement import LATE
 from tests.control.lab import EVERYTHING, Lab, lab
 from tests.support.requirements import need_root
-
-LATE = "import it before the process is confined"
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 """Kills processes of Mission Control at seeded events, never at times, while operations are wanted and watched."""
 
-import json
 import os
 import random
 import signal
@@ -18,6 +17,7 @@ import psycopg
 from deskyard.control.store.cluster import RECORDER, WEB, WORKER
 from deskyard.host.deadline import Deadline
 from tests.control.lab import EVERYTHING, WAIT_SECONDS, Lab
+from tests.control.stream import events
 
 WORKSPACES = 8
 PROCESSES = ("web", "worker", "recorder")
@@ -147,15 +147,15 @@ def _watched(mission: Lab, key: str, found: Killing) -> Iterator[None]:
                 with mission.client(key) as client:
                     headers = {"Last-Event-ID": place} if place else {}
                     with client.stream("GET", "/api/events", headers=headers) as answer:
-                        for frame in _frames(answer):
-                            if not frame:
-                                began.set()
-                                continue
-                            place = frame["id"]
-                            data = json.loads(frame["data"])
+                        if answer.status_code != HTTPStatus.OK:
+                            continue
+                        lines = answer.iter_lines()
+                        if next(lines, "").startswith(": deskyard"):
+                            began.set()
+                        for place, kind, data in events(lines):
                             first, _, second = place.partition("-")
                             subject = data.get("id") or f"{data['operationId']}/{data['number']}"
-                            found.heard.append(((int(first), int(second)), frame["event"], subject))
+                            found.heard.append(((int(first), int(second)), kind, subject))
                             if subject == last:
                                 over.set()
                                 return
@@ -180,22 +180,6 @@ def _watched(mission: Lab, key: str, found: Killing) -> Iterator[None]:
         over.set()
         thread.join(WAIT_SECONDS)
     assert not broken, repr(broken)
-
-
-def _frames(answer: httpx.Response) -> Iterator[dict[str, str]]:
-    """The frames of a stream; an empty one for its beginning, and nothing of an answer that is no stream."""
-    if answer.status_code != HTTPStatus.OK:
-        return
-    frame: dict[str, str] = {}
-    for line in answer.iter_lines():
-        if line.startswith(": deskyard"):
-            yield {}
-        elif line and not line.startswith(":"):
-            name, _, value = line.partition(": ")
-            frame[name] = value
-        elif frame:
-            yield frame
-            frame = {}
 
 
 def faults(mission: Lab, found: Killing) -> list[str]:

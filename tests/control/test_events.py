@@ -1,10 +1,8 @@
 """What happens is heard to every watcher, in order, and not lost over a cut, a restart or a late commit."""
 
 import asyncio
-import json
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -16,35 +14,8 @@ from pydantic import BaseModel
 from deskyard.control.api import feed
 from deskyard.control.store.cluster import OWNER
 from tests.control.lab import EVERYTHING, Lab
+from tests.control.stream import watching
 from tests.control.test_operations import want
-
-MOST_BEATS = 4  # of 15 seconds
-
-
-@contextmanager
-def watching(mission: Lab, key: str, path: str = "/api/events", last: str | None = None) -> Iterator[Iterator[Any]]:
-    """The events of a stream as (id, kind, data), once it listens."""
-    headers = {"Last-Event-ID": last} if last else {}
-    with mission.client(key) as client, client.stream("GET", path, headers=headers) as answer:
-        assert answer.status_code == 200
-        lines = answer.iter_lines()
-        assert next(lines).startswith(":")
-        yield events(lines)
-
-
-def events(lines: Iterator[str]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """What is told; heartbeats alone are no life: they would keep the client's own bound from ever being over."""
-    fields: dict[str, str] = {}
-    beats = 0
-    for line in lines:
-        beats = beats + 1 if line.startswith(":") else beats
-        assert beats <= MOST_BEATS, f"nothing was told in {beats} heartbeats"
-        if line and not line.startswith(":"):
-            name, _, value = line.partition(": ")
-            fields[name] = value
-        elif fields:
-            yield fields["id"], fields["event"], json.loads(fields["data"])
-            fields, beats = {}, 0
 
 
 def until_done(stream: Iterator[Any], operation: str) -> list[tuple[str, str, dict[str, Any]]]:

@@ -16,7 +16,7 @@ from tests.support.workspaces import Running
 pytestmark = [pytest.mark.vm, pytest.mark.deep]
 
 DESKTOP = "desk"
-HOURS, SECOND = 2, 3600
+HOURS, HOUR_SECONDS = 2, 3600
 # An emulated desktop takes more of a processor for nothing than a real one takes for work.
 IDLE = {"stop_after": f"{HOURS}h", "cpu_percent": 100, "network_kib_per_second": 1024}
 WAIT_SECONDS = 1500
@@ -50,7 +50,7 @@ def age(running: Running, hours: int) -> None:
     """Put the last use of the desktop back by hours."""
     path = places().workspace(running.plan.site, running.name) / "idle.json"
     seen = json.loads(path.read_text())
-    seen[DESKTOP]["used_at"] -= hours * SECOND
+    seen[DESKTOP]["used_at"] -= hours * HOUR_SECONDS
     path.write_text(json.dumps(seen))
 
 
@@ -58,7 +58,7 @@ def test_what_nobody_uses_is_stopped_and_a_link_starts_it_again(declared: Runnin
     running = declared
     first = look(running)
     assert (first["state"], first["used_by"]) == ("running", "nobody looked before")
-    assert first["stops_at"] - first["used_at"] == HOURS * SECOND
+    assert first["stops_at"] - first["used_at"] == HOURS * HOUR_SECONDS
 
     with browser.browser(door_of(running)) as driver:
         watch(driver, running.grant()["url"])

@@ -6,7 +6,8 @@ import pytest
 
 from deskyard.errors import ConfigError
 from deskyard.lab import start_bench
-from deskyard.lab.start_bench import BARE, CLAIM, COLD, FRAME, WARM, quantile, rows
+from deskyard.lab.quantile import quantile
+from deskyard.lab.start_bench import BARE, CLAIM, COLD, FRAME, WARM, rows
 from deskyard.model.workspace import Workspace
 from tests.support.inv import inv
 
