@@ -1,6 +1,7 @@
 """Two workspaces at once, shared by all end-to-end tests of a run."""
 
 import os
+import random
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from selenium.webdriver import Chrome
 
 from deskyard.host.places import places
 from deskyard.host.vm.accelerator import accelerator
+from tests.conftest import SEED
 from tests.e2e.full_desktop import CLOSE
 from tests.e2e.test_viewer import watch
 from tests.support import browser
@@ -17,6 +19,16 @@ from tests.support.door import Door
 from tests.support.workspaces import Declared, Running, bring_up, inv, plan, take_down
 
 BUILD_SECONDS = 6 * 3600
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave to CI, of the tests marked `boots` that take minutes each, the choice of the seed; a deep run has all."""
+    boots = [item for item in items if item.get_closest_marker("boots")]
+    kept = random.Random(SEED).choice(boots) if boots and config.option.markexpr != "deep" else None
+    for item in boots:
+        if item is not kept:
+            item.add_marker(pytest.mark.deep)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

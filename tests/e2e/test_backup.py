@@ -20,6 +20,7 @@ def listed(running: Running) -> list[dict[str, Any]]:
     return list(found["backups"])
 
 
+@pytest.mark.boots
 def test_desktop_comes_back_from_a_backup_that_was_booted(other: Running) -> None:
     target = f"{other.name}/{DESKTOP}"
     identity = other.ssh(DESKTOP, IDENTITY).stdout

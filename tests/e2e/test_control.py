@@ -137,6 +137,7 @@ def test_a_link_of_the_api_opens_the_desktop_and_is_shown_once(api: httpx.Client
     assert any(session["mode"] == "view" for session in sessions)
 
 
+@pytest.mark.boots
 def test_a_desktop_is_stopped_and_started_and_its_events_say_so(api: httpx.Client, ours: Running) -> None:
     desktop, patience = f"{ours.name}.desk", SECONDS[ours.plan.accelerator]
     stopped = done(api, f"/api/desktops/{desktop}/stop", patience)

@@ -37,6 +37,7 @@ def clock_is_right(running: Running) -> bool:
     return before - CLOCK_SECONDS <= now <= time.time() + CLOCK_SECONDS
 
 
+@pytest.mark.boots
 def test_desktop_outlives_all_that_is_done_to_its_power(other: Running) -> None:
     target = f"{other.name}/{DESKTOP}"
     other.ssh(DESKTOP, PROGRAM)

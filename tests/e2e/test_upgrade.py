@@ -12,6 +12,7 @@ pytestmark = pytest.mark.vm
 HOME = "findmnt --noheadings --output SOURCE --target /home"
 
 
+@pytest.mark.boots
 def test_desktop_keeps_home_and_identity_over_a_fresh_system(other: Running) -> None:
     target = f"{other.name}/{DESKTOP}"
     other.ssh(DESKTOP, "echo mine > work; sudo sh -c 'echo theirs > /opt/theirs; echo x > /etc/changed'; sync")
