@@ -77,6 +77,12 @@ class Archive(Protocol):
     def make(self, wanted: Backup) -> Backup:
         """Make a backup as of one moment; raises `SiteError` if it is not whole."""
 
+    def note(self, backup: Backup) -> None:
+        """Write down what is known of a backup by now: whether it is proved."""
+
+    def booted(self, backup: Backup) -> AbstractContextManager[Guest]:
+        """A machine without any NIC that starts from a backup; it is gone with its block."""
+
     def drop(self, backups: Sequence[Backup]) -> None:
         """Delete backups; raises `SiteError` for one that is kept there."""
 

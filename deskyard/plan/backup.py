@@ -20,6 +20,14 @@ KEEP = ("last", "hourly", "daily", "weekly", "monthly", "yearly")
 # Where a nonce lies in a desktop, and the command that writes it there from its input.
 NONCE = "/var/lib/deskyard/backup-nonce"
 WRITE_NONCE = ["/bin/sh", "-c", 'umask 022; mkdir -p "${1%/*}" && cat >"$1.new" && mv "$1.new" "$1"', "sh", NONCE]
+READ_NONCE = ["/bin/cat", NONCE]
+# Says of a guest's file systems what `faults` reads.
+LOOK = """
+cd /sys/fs/ext4 && for one in *; do [ ! -f "$one/errors_count" ] || echo "errors $one $(cat "$one/errors_count")"; done
+while read -r device path kind options rest; do
+  case $device in /dev/*) echo "mount $path $kind $options" ;; esac
+done </proc/self/mounts
+"""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ The peer makes them as pve-manager 14a22df3 does; names and types of parameters 
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -13,10 +13,12 @@ import pytest
 
 from deskyard.errors import ConfigError, SiteError
 from deskyard.life.backup import backup, restoration, retention
-from deskyard.plan.backup import NONCE
+from deskyard.plan.backup import NONCE, READ_NONCE
+from deskyard.plan.proxmox.view import Owner, read_view
 from deskyard.site.files import read_site
 from deskyard.site.proxmox.client import Client as Api
 from deskyard.site.proxmox.doctor.doctor import examine
+from deskyard.site.proxmox.life import trial
 from tests.proxmox import test_contract
 from tests.proxmox.rack import SITE, Rack
 from tests.proxmox.started_gateway import start
@@ -34,13 +36,23 @@ class Desk:
     def __init__(self, rack: Rack) -> None:
         self.rack, self.fake = rack, rack.peer.fake
         self.written: list[tuple[str, str]] = []
+        # What a restored machine holds, what it says of its file systems, and what is done when it is asked.
+        self.held, self.looks = "", "mount / ext4 rw\n"
+        self.asked: Callable[[], Any] = lambda: None
+        self._says = ""
 
     def __call__(self, vm: str, command: str, values: dict[str, Any]) -> Any:
-        """What its agent answers to a program: done."""
+        """What its agent answers to a program, and what that of a restored machine does."""
+        if command == "exec" and vm.startswith("dev1-trial."):
+            self.asked()
+            self._says = self.held if values["command"] == READ_NONCE else self.looks
+            return {"pid": 8}
         if command == "exec":
             self.written.append((values["command"][-1], values["input-data"]))
+            self.held = values["input-data"]
             return {"pid": 7}
-        return {"exited": 1, "exitcode": 0} if command == "exec-status" else None
+        answer = {"exited": 1, "exitcode": 0, "out-data": self._says if str(values.get("pid")) == "8" else ""}
+        return answer if command == "exec-status" else None
 
     @property
     def vm(self) -> Any:
@@ -56,6 +68,10 @@ class Desk:
     def ids(self) -> list[str]:
         """The backups that are listed."""
         return [row["id"] for row in backup.listing(TARGET)["backups"]]
+
+    def trials(self) -> list[Any]:
+        """The machines in which backups are tried out."""
+        return [vm for vm in self.fake.vms if vm.name.startswith("dev1-trial.")]
 
     @contextmanager
     def wrong(self, fault: str) -> Iterator[None]:
@@ -196,12 +212,86 @@ def test_a_paused_desktop_is_refused_before_anything_is_done(desk: Desk) -> None
     assert (desk.written, desk.volumes) == ([], {})
 
 
-def test_restore_and_verification_say_what_a_cluster_has_for_them(desk: Desk) -> None:
+def test_restore_says_what_a_cluster_has_for_it(desk: Desk) -> None:
     backup.run(TARGET)
-    with pytest.raises(SiteError, match="restored and tried by the cluster"):
-        restoration.verify(TARGET)
-    with pytest.raises(SiteError, match="restored and tried by the cluster"):
+    with pytest.raises(SiteError, match="restored by the cluster"):
         restoration.restore(TARGET, "latest")
+
+
+def test_a_backup_counts_once_it_was_booted_apart_from_everything(desk: Desk, published: Any) -> None:
+    made = backup.run(TARGET)["backup"]
+    before, seen = desk.fake.left(), list[Any]()
+    desk.asked = lambda: seen.extend((vm.status, vm.pool, dict(vm.config)) for vm in desk.trials())
+    desk.fake.calls.clear()
+    done = restoration.verify(TARGET)["backup"]
+    assert (done["id"], done["verified"] is not None) == (made["id"], True)
+    assert backup.listing(TARGET)["backups"] == [done]
+    assert "a verified backup of" in backup.survivors(NAME)[0]
+    # What ran was a copy: off every network, in no workspace, of an identity of its own. Nothing of it is left.
+    state, pool, config = seen[0]
+    assert (state, pool) == ("running", f"deskyard-trials.{SITE}")
+    assert not [key for key in config if key.startswith("net")]
+    assert config["tags"] == f"deskyard-trial.{SITE}.{NAME}.dev1"
+    assert config["smbios1"] != desk.vm.config["smbios1"]
+    assert {**desk.fake.left(), "pools": set()} == {**before, "pools": set()}
+    calls = [replace(call, path=call.path.replace("backup/", "backup%2F")) for call in desk.fake.calls]
+    assert sorted(set(test_contract._faults(calls, published))) == []
+
+
+def test_what_is_not_what_it_says_counts_no_more_and_leaves_nothing(desk: Desk) -> None:
+    backup.run(TARGET)
+    nonce, before = desk.held, desk.fake.left()["machines"]
+    wrongs = {"nonce": "held", "errors": "looks"}
+    for wrong, where in wrongs.items():
+        desk.held, desk.looks = nonce, "mount / ext4 rw\n"
+        restoration.verify(TARGET)
+        setattr(desk, where, "other" if where == "held" else "errors sda1 3\nmount / ext4 rw\n")
+        with pytest.raises(SiteError, match=wrong):
+            restoration.verify(TARGET)
+        assert backup.listing(TARGET)["backups"][-1]["verified"] is None
+    with desk.wrong("restore"), pytest.raises(SiteError, match="short vma extent"):
+        restoration.verify(TARGET)
+    assert desk.fake.left()["machines"] == before
+
+
+def test_a_nic_that_comes_back_before_the_start_stops_the_trial(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    backup.run(TARGET)
+    before = desk.fake.left()["machines"]
+    monkeypatch.setattr(Api, "put", lambda *_, **__: None)
+    with pytest.raises(SiteError, match="twin of the desktop"):
+        restoration.verify(TARGET)
+    assert desk.fake.calls.to("POST", "/status/start") == []
+    assert desk.fake.left()["machines"] == before
+
+
+def test_what_a_killed_trial_left_goes_with_the_next_once_its_time_is_over(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backup.run(TARGET)
+    before = desk.fake.left()["machines"]
+    with monkeypatch.context() as patched:
+        patched.setattr(trial, "_remove", lambda _: None)
+        restoration.verify(TARGET)
+    (left,) = desk.trials()
+    # It may still go on, elsewhere.
+    restoration.verify(TARGET)
+    assert desk.trials() == [left]
+    left.config["description"] = "until=5"
+    restoration.verify(TARGET)
+    assert desk.fake.left()["machines"] == before
+
+
+def test_a_trial_is_no_machine_of_the_workspace(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    backup.run(TARGET)
+    monkeypatch.setattr(trial, "_remove", lambda _: None)
+    restoration.verify(TARGET)
+    assert len(desk.trials()) == 1
+    view = read_view(desk.rack.root.ask("GET", "/cluster/resources", type="vm"), (), {})
+    desktop = view.machine_of(Owner(SITE, NAME, "dev1"))
+    assert desktop is not None
+    assert desktop.vm_id == desk.vm.vmid
+    own = {vm.vmid for vm in desk.rack.machines(NAME).values()}
+    assert {machine.vm_id for machine in view.machines_of(SITE, NAME)} == own
 
 
 def test_each_right_is_needed(desk: Desk) -> None:
@@ -213,6 +303,7 @@ def test_each_right_is_needed(desk: Desk) -> None:
             backup.run(TARGET)
         token[role] = held
     backup.run(TARGET)
+    restoration.verify(TARGET)
 
 
 # The peer.

@@ -8,6 +8,7 @@ from typing import Any
 from deskyard.engine.backend import Archive
 from deskyard.errors import ConfigError, DeskyardError
 from deskyard.host.progress import say, step
+from deskyard.life.backup.proof import provable, prove
 from deskyard.life.backup.shown import known_nonce, survivor
 from deskyard.life.power import Machine
 from deskyard.plan import backup as plan
@@ -31,6 +32,23 @@ def run(machine: Machine, archive: Archive, target: str) -> dict[str, Any]:
     return {"desktop": target, "backup": asdict(done), "location": location}
 
 
+def verify(archive: Archive, desktop: str, name: str, target: str) -> dict[str, Any]:
+    """Restore a backup into a machine without any NIC, boot it, and read back the nonce: then it counts."""
+    present = archive.present(desktop)
+    found = plan.find(name, present, target)
+    expected = provable(found, present, target)
+    try:
+        with step("restore and boot it"), archive.booted(found) as guest:
+            prove(guest, found, expected)
+    except DeskyardError:
+        if found.verified is not None:
+            archive.note(plan.with_verdict(found, None))
+        raise
+    proved = plan.with_verdict(found, int(time.time()))
+    archive.note(proved)
+    return {"desktop": target, "backup": asdict(proved)}
+
+
 def prune(archive: Archive, desktop: str, policy: dict[str, int]) -> tuple[list[Backup], list[Backup], list[Backup]]:
     """The whole backups of a desktop, those of them that a policy does not keep, and those that were not finished.
 
@@ -51,5 +69,6 @@ def survivors(archive: Archive, desktops: list[str]) -> list[str]:
         return [f"{desktop}: no backup" for desktop in desktops]
     except DeskyardError as error:
         return [f"its backups cannot be looked at: {error.reason.splitlines()[0]}"]
-    mine = {entry.desktop: entry for entry in present}
-    return [survivor(desktop, mine.get(desktop), archive.location) for desktop in desktops]
+    newest = {entry.desktop: entry for entry in present}
+    proved = {entry.desktop: entry for entry in plan.proved(present)}
+    return [survivor(desktop, proved.get(desktop) or newest.get(desktop), archive.location) for desktop in desktops]

@@ -5,12 +5,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from deskyard.engine.backend import Guest
+from deskyard.engine.backend import archive_of
 from deskyard.errors import DeskyardError, SiteError
 from deskyard.host.lock import alone
 from deskyard.host.progress import say, step
 from deskyard.life import power
-from deskyard.life.backup import backup
+from deskyard.life.backup import archived, backup
+from deskyard.life.backup.proof import provable, prove
 from deskyard.life.backup.repository import Repository
 from deskyard.plan import backup as plan
 from deskyard.plan.backup import Backup
@@ -24,19 +25,20 @@ def verify(target: str, name: str = "latest") -> dict[str, Any]:
     Raises `SiteError` for one that is not what it says; it counts no more then.
     """
     machine = power.opened(target)
+    archive = archive_of(machine.plan.site, machine.plan.name)
+    if archive is not None:
+        with alone(f"verify-{machine.domain}", at_once=True):
+            return archived.verify(archive, machine.name, name, target)
     backups = machine.machines.backups(machine.domain)
     present, repository = backup.present_of(machine.plan, machine.name)
     found = plan.find(name, present, target)
-    expected = plan.nonces(found, present)
-    if not expected:
-        reason = "was made while the desktop was off, and nothing was written into that before"
-        raise SiteError("backup", found.id, reason, f"./inv desktop.start {target} and make another")
+    expected = provable(found, present, target)
     with alone(f"verify-{machine.domain}", at_once=True), backups.room("verify", found.used) as folder:
         repository.prepare()
         try:
             disks = _restored(repository, found, folder)
             with step("boot what was restored"), backups.scratch(disks) as guest:
-                _prove(guest, found, expected)
+                prove(guest, found, expected)
         except DeskyardError:
             if found.verified is not None:
                 repository.tag(plan.with_verdict(found, None))
@@ -64,7 +66,7 @@ def restore(target: str, name: str, *, force: bool = False, wait: bool = True) -
                 with step("boot what was restored"), backups.swap(disks):
                     machines.start(domain)
                     with backups.guest() as guest:
-                        _prove(guest, found, plan.nonces(found, present))
+                        prove(guest, found, plan.nonces(found, present))
             except BaseException:
                 say("    what it held before is put back")
                 if runs:
@@ -84,19 +86,6 @@ def _restored(repository: Repository, found: Backup, folder: Path) -> dict[str, 
         with step(f"restore {disk.target}"):
             restored[disk.target] = repository.restore(disk, folder)
     return restored
-
-
-def _prove(guest: Guest, found: Backup, expected: set[str]) -> None:
-    """It booted: is it what was kept, and whole?"""
-    nonce = guest.nonce()
-    if expected and nonce not in expected:
-        reason = f"what was restored holds the nonce {nonce[:40]!r}, which is not of this backup"
-        raise SiteError("backup", found.id, reason, "take another backup")
-    faults = guest.faults()
-    if faults:
-        raise SiteError(
-            "backup", found.id, f"its file systems are not well: {'; '.join(faults)}", "take another backup"
-        )
 
 
 def _require_no_memory(state: str, target: str) -> None:

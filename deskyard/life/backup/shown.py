@@ -19,9 +19,11 @@ def line(row: dict[str, Any]) -> str:
 
 
 def survivor(desktop: str, newest: Backup | None, location: str) -> str:
-    """What stays of a desktop whose backups nobody has verified from here."""
+    """What stays of a desktop."""
     if newest is None:
         return f"{desktop}: no backup"
+    if newest.verified is not None:
+        return f"{desktop}: a verified backup of {minute(newest.made)} stays, in {location}"
     return f"{desktop}: a backup of {minute(newest.made)} stays, in {location}; it was not verified"
 
 

@@ -52,6 +52,16 @@ def claim(site: str, cluster: Cluster, workspace: str, desktops: Iterable[str], 
     return Claims(vm_ids, str(uplink_address(cluster, vm_ids[GATEWAY])), vnet, tag)
 
 
+def trial_id(site: str, cluster: Cluster, name: str, view: ClusterView) -> int:
+    """Choose an id for a machine in which a backup is tried out; raises `ConfigError` if none is free."""
+    ids = _desktop_ids(cluster)
+    chosen = _free(ids, {machine.vm_id for machine in view.machines}, name)
+    if chosen is None:
+        reason = f"has nothing free to try a backup out: all {len(ids)} are taken"
+        raise ConfigError(f"site {site}: proxmox.vm_ids", None, reason, "widen first..last, or destroy a workspace")
+    return chosen
+
+
 def uplink_address(cluster: Cluster, vm_id: int) -> IPv4Address:
     """The address of the gateway with this id: the last id has the first address."""
     return cluster.uplink.first + (cluster.vm_ids.last - vm_id)

@@ -8,8 +8,8 @@ from typing import Any
 from deskyard.model.proxmox import Cluster
 
 MIB, GIB = 1024**2, 1024**3
-# How the pools of all sites begin: those of workspaces, and those of templates.
-WORKSPACE_POOLS, IMAGE_POOLS = "deskyard.", "deskyard-images."
+# How the pools of all sites begin: those of workspaces, of templates, and of backups that are tried out.
+WORKSPACE_POOLS, IMAGE_POOLS, TRIAL_POOLS = "deskyard.", "deskyard-images.", "deskyard-trials."
 
 
 @dataclass(frozen=True)
@@ -134,6 +134,11 @@ def pool_of(site: str, workspace: str) -> str:
 def image_pool_of(site: str) -> str:
     """The pool that holds the templates of a site."""
     return f"{IMAGE_POOLS}{site}"
+
+
+def trial_pool_of(site: str) -> str:
+    """The pool of the machines in which a site tries out backups: they belong to no workspace."""
+    return f"{TRIAL_POOLS}{site}"
 
 
 def tags_of(row: Mapping[str, Any]) -> tuple[str, ...]:

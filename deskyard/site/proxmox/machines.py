@@ -162,10 +162,8 @@ class ClusterMachines:
         raise SiteError("machine", domain, reason, remedy)
 
     def backups(self, domain: str) -> NoReturn:
-        """None: a cluster keeps whole machines, of which none is restored or tried from here yet."""
-        reason = (
-            "backups on a cluster are restored and tried by the cluster: it keeps whole machines, not disks of ours"
-        )
+        """None: a cluster keeps whole machines, to which no desktop is taken back from here yet."""
+        reason = "backups on a cluster are restored by the cluster: it keeps whole machines, not disks of ours"
         remedy = "in its web interface: the storage, Backups, Restore, to a free id; docs/proxmox.md says how"
         raise SiteError("site", self._plan.site, reason, remedy)
 

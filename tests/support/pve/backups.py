@@ -1,16 +1,20 @@
 """Backups that a cluster makes of its machines: vzdump to a storage of content `backup`.
 
 Read in pve-manager 14a22df3 (PVE/API2/VZDump.pm, PVE/API2/Backup.pm, PVE/VZDump.pm): who may, what is refused at once
-and what the task refuses, when the archive gets its name and when its notes. What is kept is a name and a size, no
-content. fakepve lists, notes and deletes volumes.
+and what the task refuses, when the archive gets its name and when its notes. In qemu-server e6352be6 (PVE/API2/Qemu.pm,
+create_vm; PVE/QemuServer.pm, restore_vma_archive, restore_merge_config, restore_update_config_line): who may restore,
+and what the restored configuration is. What is kept is a configuration and a size, no content. fakepve lists, notes and
+deletes volumes.
 """
 
 import re
 import time
+import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from fakepve.model import TaskError
+from fakepve.model import FakeVm, PveError, TaskError
+from fakepve.qemu import CREATE_ONLY, DRIVE_KEY, drives_of, with_mac
 
 from tests.support.pve.cluster import Routes
 from tests.support.pve.sdn import failed
@@ -25,16 +29,30 @@ class BackupApi:
     """Part of the peer; `backup_faults` are what goes wrong with each backup.
 
     `read`: the disks cannot be read to their end. `notes`: no notes can be written. `late`: the task fails with its
-    archive made, as where a hook fails. `empty`: an archive of no size. Each archive is of `backup_bytes`.
+    archive made, as where a hook fails. `empty`: an archive of no size. `restore`: an archive that is damaged. Each
+    archive is of `backup_bytes`; `archives` are the configurations in them.
     """
 
     backup_faults: set[str]
     backup_bytes: int
+    archives: dict[str, Values]
     storages: dict[str, Values]
     allowed: Callable[[str, str, str], bool]
     require: Callable[[str, str, str], None]
     task: Callable[..., Awaitable[str]]
     vm: Callable[[int], Any]
+    vms: list[Any]
+    need_quorum: Callable[[], None]
+    _config_priv: Callable[[str], str]
+    _check_access: Callable[..., None]
+    _qm_perm: Callable[..., None]
+    _qm_check_pool: Callable[[str | None], None]
+    _qm_taken: Callable[[int], bool]
+    _qm_lock: Callable[[Any, str | None], None]
+    _qm_volume: Callable[[str], Values | None]
+    _qm_alloc: Callable[..., tuple[str, str]]
+    _qm_free: Callable[[str], None]
+    _pool_join: Callable[[str, int], None]
 
     def _routes_backups(self) -> Routes:
         return [("POST", "/nodes/{node}/vzdump", self._vzdump)]
@@ -84,6 +102,7 @@ class BackupApi:
         size = 0 if "empty" in self.backup_faults else self.backup_bytes
         volume = {"content": "backup", "format": "vma.zst", "size": size, "vmid": vm.vmid, "ctime": int(moment)}
         store["volumes"][name] = volume
+        self.archives[f"{storage}:{name}"] = dict(vm.config)
         if notes and "notes" not in self.backup_faults:
             volume["notes"] = re.sub(r"\{\{vmid\}\}", str(vm.vmid), notes)
         for old in sorted(own)[: len(own) + 1 - keep] if keep and int(values.get("remove", 1)) else ():
@@ -91,6 +110,66 @@ class BackupApi:
         if "late" in self.backup_faults:
             raise TaskError("job errors")
         return "INFO:  50% (1.5 MiB of 3.0 MiB) in 1s\nINFO: 100% (3.0 MiB of 3.0 MiB) in 2s"
+
+    async def _qm_create(self, values: Values, user: str) -> str:
+        """POST /nodes/{node}/qemu with `archive`: a machine of a free id is restored; without, fakepve has it."""
+        if not values.get("archive"):
+            made: str = await super()._qm_create(values, user)  # type: ignore[misc]
+            return made
+        node, vmid, pool, volume = values["node"], int(values["vmid"]), values.get("pool"), str(values["archive"])
+        self.need_quorum()
+        self._qm_check_pool(pool)
+        if not any(
+            self.allowed(user, path, "VM.Allocate") for path in (f"/vms/{vmid}", *([f"/pool/{pool}"] * bool(pool)))
+        ):
+            raise PveError(403, "Permission check failed")
+        given = {key: value for key, value in values.items() if key not in (*CREATE_ONLY, "unique")}
+        for key in sorted(given):
+            if DRIVE_KEY.match(key):
+                raise failed(**{key: "option conflicts with option 'archive'"})
+        storage, name = volume.split(":", 1)
+        owner = re.match(r"backup/vzdump-qemu-(\d+)-", name)
+        if "backup" not in self.storages[storage]["content"].split(",") or owner is None:
+            raise PveError(500, f"unable to use volume {volume} - content type needs to be 'backup'")
+        self._check_access(user, storage, "backup", int(owner[1]), volume)
+        for key in sorted(set(given) - {"tags"}):
+            self._qm_perm(user, vmid, pool, self._config_priv(key))
+        if self._qm_taken(vmid):
+            raise PveError(500, f"unable to restore VM {vmid} - VM {vmid} already exists on node '{node}'")
+        vm = FakeVm(vmid, f"VM {vmid}", node=node)
+        vm.config.pop("name", None)
+        self._qm_lock(vm, "create")
+        self.vms.append(vm)
+
+        async def body() -> None:
+            if volume not in self.archives or "restore" in self.backup_faults:
+                self.vms.remove(vm)
+                raise TaskError(f"unable to restore VM {vmid} - vma: restore failed - short vma extent")
+            vm.config = self._restored(vm, self.archives[volume], unique=bool(int(values.get("unique", 0))))
+            vm.config |= {key: str(value) for key, value in given.items()}
+            vm.name = vm.config.get("name") or f"VM {vmid}"
+            self._qm_lock(vm, None)
+            if pool:
+                self._pool_join(pool, vmid)
+
+        return await self.task(node, "qmrestore", vmid, user, body, vm=vm, lock=False)
+
+    def _restored(self, vm: Any, held: Values, *, unique: bool) -> Values:
+        """The configuration of an archive with disks of its own; `unique` changes addresses and the machine's UUID."""
+        left = {key: value for key, value in held.items() if key not in ("lock", "parent", "pending")}
+        config = {key: value for key, value in left.items() if not re.fullmatch(r"unused\d+", key)}
+        for key, kept, options in drives_of(config, skip_cdrom=False):
+            if ":" in kept:
+                size = int((self._qm_volume(kept) or {"size": 4 << 20})["size"])
+                disk, _ = self._qm_alloc(kept.partition(":")[0], vm.vmid, None, size)
+                config[key] = ",".join(
+                    [disk, *(f"{name}={value}" for name, value in options.items() if name != "format")]
+                )
+        if unique:
+            for key in [key for key in config if re.fullmatch(r"net\d+", key)]:
+                config[key] = with_mac(re.sub(r"=([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}", "", str(config[key]), count=1))
+            config |= {"smbios1": f"uuid={uuid.uuid4()}"} if "smbios1" in config else {}
+        return config | ({"vmgenid": str(uuid.uuid4())} if "vmgenid" in config else {})
 
     @staticmethod
     def _archive(vmid: int, moment: float) -> str:

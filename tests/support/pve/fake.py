@@ -46,7 +46,7 @@ class Fake(BackupApi, SnapshotApi, SdnApi, AccessApi, PowerApi, GuestApi, DiskAp
         self.sdn_running = {"zones": {}, "vnets": {}, "subnets": {}}
         self.shown_last = {}
         self.came_back, self.rollback_refusal = {}, ""
-        self.backup_faults, self.backup_bytes = set(), 3 << 20
+        self.backup_faults, self.backup_bytes, self.archives = set(), 3 << 20, {}
         self.sdn_on_nodes, self.sdn_generated = {}, {}
         # Not None: what anybody but root may do is checked.
         self.acl = {}

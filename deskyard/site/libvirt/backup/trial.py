@@ -12,7 +12,7 @@ import libvirt
 from deskyard.errors import SiteError
 from deskyard.host.deadline import Deadline
 from deskyard.host.facts import available_memory_mib
-from deskyard.plan.backup import faults
+from deskyard.plan.backup import LOOK, faults
 from deskyard.site.libvirt import agent
 from deskyard.site.libvirt.backup import freeze
 from deskyard.site.libvirt.link import gone_is_fine
@@ -22,12 +22,6 @@ SUFFIX = ".verify"
 BOOT_SECONDS, POLL_SECONDS = 1500.0, 2.0
 # Enough to boot; what else runs on the host keeps its own.
 MOST_MEMORY_KIB, SPARE_MIB = 2 << 20, 512
-LOOK = """
-cd /sys/fs/ext4 && for one in *; do [ ! -f "$one/errors_count" ] || echo "errors $one $(cat "$one/errors_count")"; done
-while read -r device path kind options rest; do
-  case $device in /dev/*) echo "mount $path $kind $options" ;; esac
-done </proc/self/mounts
-"""
 
 
 class TriedGuest:

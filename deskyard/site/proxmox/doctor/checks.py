@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from deskyard.model.proxmox import Cluster
 from deskyard.model.site import Site
-from deskyard.plan.proxmox.view import IMAGE_POOLS, WORKSPACE_POOLS
+from deskyard.plan.proxmox.view import IMAGE_POOLS, TRIAL_POOLS, WORKSPACE_POOLS
 from deskyard.site.finding import Finding, error, ok, warning
 from deskyard.site.proxmox import listing, templates
 from deskyard.site.proxmox.doctor import privileges
@@ -158,7 +158,7 @@ def ids(facts: Facts, site: Site) -> Iterator[Finding]:
         and row.get("lock") not in listing.BEING_MADE
         and chosen.first <= int(row["vmid"]) <= chosen.last
         and int(row["vmid"]) not in ours
-        and not str(row.get("pool") or "").startswith((WORKSPACE_POOLS, IMAGE_POOLS))
+        and not str(row.get("pool") or "").startswith((WORKSPACE_POOLS, IMAGE_POOLS, TRIAL_POOLS))
     )
     if foreign:
         what = f"machines of others have ids {_some(map(str, foreign))}"

@@ -5,7 +5,7 @@ Read in pve-manager 14a22df3 (PVE/API2/VZDump.pm, PVE/API2/Backup.pm, PVE/VZDump
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from deskyard.plan.proxmox.backup_note import LEAST_BYTES, UNFINISHED, WHOLE, Ke
 from deskyard.plan.proxmox.view import Owner, SeenMachine, read_view
 from deskyard.site.proxmox.agent import ClusterAgent
 from deskyard.site.proxmox.client import Client, quoted
+from deskyard.site.proxmox.life import trial
 from deskyard.site.proxmox.machine import vm_path
 from deskyard.site.proxmox.task import wait_task
 
@@ -98,9 +99,18 @@ class ClusterArchive:
             with suppress(SiteError):
                 self.drop([half for half in self.survey(wanted.desktop).half if half.id == wanted.id])
             raise
-        text = backup_note.notes(self._owner, made, WHOLE)
-        self._client.put(_volume(machine.node, storage, made.manifest), notes=text)
+        self._write(machine.node, made)
         return made
+
+    def note(self, backup: Backup) -> None:
+        """Write down what is known of a backup by now: whether it is proved."""
+        self._write(self._node_of(backup), backup)
+
+    def booted(self, backup: Backup) -> AbstractContextManager[trial.TriedGuest]:
+        """A machine without any NIC that starts from a backup; it is gone with its block."""
+        machine = self._machine(backup.desktop)
+        node = machine.node if machine.node in {node.name for node in self._nodes() if node.shared} else ""
+        return trial.booted(self._client, self._owner, machine, node or self._node_of(backup), backup)
 
     def drop(self, backups: Sequence[Backup]) -> None:
         """Delete backups; raises `SiteError` for one that the cluster keeps."""
@@ -111,6 +121,18 @@ class ClusterArchive:
                 upid = self._client.delete(_volume(node, self.location, backup.manifest))
                 if upid:
                     wait_task(self._client, upid)
+
+    def _write(self, node: str, backup: Backup) -> None:
+        text = backup_note.notes(self._owner, backup, WHOLE)
+        self._client.put(_volume(node, self.location, backup.manifest), notes=text)
+
+    def _node_of(self, backup: Backup) -> str:
+        """A node that has it."""
+        for row in self._volumes():
+            if str(row["volid"]) == backup.manifest:
+                return str(row["node"])
+        reason = f"is in {self.location} no more"
+        raise SiteError("backup", backup.id, reason, f"./inv backup.list {self._owner.workspace}/{backup.desktop}")
 
     def _found(self, node: str, wanted: Backup, warnings: str) -> Backup:
         rows = self._listed(node)

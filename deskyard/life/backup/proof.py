@@ -1,0 +1,29 @@
+"""Proves that a restored machine is what was kept, and whole."""
+
+from collections.abc import Sequence
+
+from deskyard.engine.backend import Guest
+from deskyard.errors import SiteError
+from deskyard.plan import backup as plan
+from deskyard.plan.backup import Backup
+
+
+def provable(found: Backup, present: Sequence[Backup], target: str) -> set[str]:
+    """The nonces that it may hold; raises `SiteError` for a backup into which none was written."""
+    expected = plan.nonces(found, present)
+    if not expected:
+        reason = "was made while the desktop was off, and nothing was written into that before"
+        raise SiteError("backup", found.id, reason, f"./inv desktop.start {target} and make another")
+    return expected
+
+
+def prove(guest: Guest, found: Backup, expected: set[str]) -> None:
+    """It booted: is it what was kept, and whole? Raises `SiteError` if not."""
+    nonce = guest.nonce()
+    if expected and nonce not in expected:
+        reason = f"what was restored holds the nonce {nonce[:40]!r}, which is not of this backup"
+        raise SiteError("backup", found.id, reason, "take another backup")
+    faults = guest.faults()
+    if faults:
+        reason = f"its file systems are not well: {'; '.join(faults)}"
+        raise SiteError("backup", found.id, reason, "take another backup")
