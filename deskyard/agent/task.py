@@ -7,16 +7,19 @@ import time
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn
 
 from deskyard.declaration import declaration
 from deskyard.desktop.stream import DesktopStream
 from deskyard.engine import running
 from deskyard.errors import ConfigError, SiteError
-from deskyard.guest import task as task_program
+from deskyard.guest.agent import acp as acp_program
+from deskyard.guest.agent import task as task_program
 from deskyard.host.places import tree
 from deskyard.host.progress import say
 from deskyard.life import idle
+from deskyard.model.customise import AgentProgram
 from deskyard.plan.account import AGENT
 from deskyard.plan.image.image import image_names, lineage
 from deskyard.plan.printable import printable
@@ -79,13 +82,14 @@ def events(task: Task) -> Generator[dict[str, Any], None, None]:
     if not desktop:
         raise ConfigError("desktop", task.target, "names no desktop", "write WORKSPACE/DESKTOP")
     plan = declaration.read(name).plan
-    plan.reached(desktop)
+    agent = plan.reached(desktop).agent
+    if agent == "none":
+        _fail(task.target, "none", "")
     idle.wake(task.target)
     running.require_running(plan, desktop)
-    request: dict[str, Any] = {"unit": UNIT, "secret": SECRET, "seconds": task.seconds}
-    request |= {"text": task.text, "session": task.session, "id": task.id}
+    program, request = _program(agent, task)
     started = time.monotonic()
-    with DesktopStream(plan, desktop, AGENT, task_program, request, task.seconds) as stream:
+    with DesktopStream(plan, desktop, AGENT, program, request, task.seconds) as stream:
         try:
             for event in stream.lines():
                 match event.get("event"):
@@ -98,11 +102,15 @@ def events(task: Task) -> Generator[dict[str, Any], None, None]:
                     case "plain":
                         why = printable(str(event.get("said") or ""), mark=" ")
                         say(f"    {desktop}: its agent's protocol cannot be used ({why}): text alone, over HTTP")
+                    case "forgot":
+                        say(f"    {desktop}: its agent cannot go on with this conversation, and begins it anew")
                     case "waiting":
                         say(f"    {desktop}: its agent is starting")
                     case "end" if event.get("status") in ENDS:
                         if event["status"] == "failed":
                             said = printable(str(event.get("said") or ""), mark=" ")
+                            if agent is not None:
+                                _fail_of_program(task.target, str(event.get("cause")), said)
                             _fail(task.target, str(event.get("cause")), said)
                         seconds = round(time.monotonic() - started, 1)
                         yield {"event": "end", "status": event["status"], "seconds": seconds}
@@ -114,12 +122,47 @@ def events(task: Task) -> Generator[dict[str, Any], None, None]:
     raise SiteError("agent", task.target, "did not say how its task ended", "run the same command again")
 
 
+def _program(agent: AgentProgram | None, task: Task) -> tuple[ModuleType, dict[str, Any]]:
+    """The program that gives the task to the desktop's agent, and what it is asked."""
+    asked = {"text": task.text, "session": task.session, "id": task.id, "seconds": task.seconds}
+    if agent is None:
+        return task_program, {"unit": UNIT, "secret": SECRET, **asked}
+    return acp_program, {**agent.model_dump(mode="json"), **asked}
+
+
+def _fail_of_program(target: str, cause: str, said: str) -> NoReturn:
+    """Raise what went wrong with an agent of the owner's choice, and what to do about it."""
+    there, after = f"./inv access.grant {target}, and in its terminal: run", f": {said}" if said else ""
+    match cause:
+        case "no program":
+            reason = f"does not have the program of its agent{after}"
+            remedy = "install it there, or correct `agent: {command: [...]}` in the workspace's file (docs/agent.md)"
+        case "busy":
+            reason, remedy = f"has an agent that is at work{after}", "wait for it, or leave --session out"
+        case "unknown":
+            reason = f"may have done it already{after}"
+            remedy = "look at the desktop, then give what is left to be done as another message"
+        case "closed":
+            reason, remedy = f"has an agent of another protocol{after}", "use a version of it that speaks this one"
+        case "key":
+            reason = f"has an agent that wants to be signed in{after}"
+            remedy = f"see ./inv desktop.keys {target}; or {there} the agent by hand, once, and sign in"
+        case "agent":
+            reason, remedy = f"has an agent that could not do it{after}", f"{there} the agent by hand"
+        case _:
+            reason, remedy = f"has an agent that broke off{after}", f"{there} the agent by hand"
+    raise SiteError("agent", target, reason, remedy)
+
+
 def _fail(target: str, cause: str, said: str) -> NoReturn:
     """Raise what went wrong on a desktop, and what to do about it."""
     name = target.partition("/")[0]
     there = f"./inv access.grant {target}, and in its terminal:"
     after = f": {said}" if said else ""
     match cause:
+        case "none":
+            reason = "is declared to have no agent"
+            remedy = "use its screen and terminal, or give it one: `agent: {command: [...]}` (docs/agent.md)"
         case "no agent":
             reason = "has no agent: its image was made without one"
             remedy = f"declare a desktop with `image: {' or '.join(images_with_agent(tree()))}` (docs/catalogue.md)"

@@ -26,7 +26,7 @@ PAUSE_SECONDS = 3.0
 START = "import sys; exec(sys.stdin.read(int(sys.argv[1])))"
 # The modules that a program of deskyard/guest imports from there go with it: a desktop has none of them.
 # Not by `ast`: in Python 3.11 its trees are not made safely by several threads, and desktops are asked by several.
-ROOM_IMPORT = re.compile(r"^from (deskyard\.guest\.\w+) import ", re.MULTILINE)
+ROOM_IMPORT = re.compile(r"^from (deskyard\.guest\.[\w.]+) import ", re.MULTILINE)
 LOADER = """import sys, types
 for name, text in {modules!r}.items():
     module = sys.modules[name] = types.ModuleType(name)

@@ -1,9 +1,9 @@
-"""The declared softer side of a desktop: where its owner's files, environment and scripts are."""
+"""The declared softer side of a desktop: where its owner's files, environment and scripts are, and its agent."""
 
 import re
-from typing import Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from deskyard.model.base import Declaration
 
@@ -13,6 +13,8 @@ SERVER = r"(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9a-fA-F:.]+\])(?::[0-9]{1,5})?"
 HOST = re.compile(rf"(?:[A-Za-z0-9_][A-Za-z0-9._-]*@)?{SERVER}\Z")
 SCP_FORM = re.compile(r"(?:[^/:]+@)?[^/:]+:")
 REF = r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,127}$"
+MAX_WORDS = 32
+Word = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=r"^[^\x00-\x1f\x7f]+$")]
 COMMIT = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})\Z")
 
 
@@ -77,3 +79,20 @@ def _check_url(url: str) -> None:
         raise ValueError(
             "from is no plain URL of a repository -> write for example https://git.example.org/me/desk.git"
         )
+
+
+class AgentProgram(Declaration):
+    """An agent of the owner's choice: a program that speaks the Agent Client Protocol."""
+
+    command: tuple[Word, ...] = Field(
+        min_length=1,
+        max_length=MAX_WORDS,
+        description="Program and arguments, started for each task as the account agent, with the desktop's keys in its "
+        "environment; it speaks the Agent Client Protocol on its standard input and output. No secret belongs here.",
+    )
+    folder: Word = Field(".", description="Where it works: a folder, which a relative path begins in the agent's home.")
+    permissions: Literal["allow", "refuse"] = Field(
+        "allow",
+        description="What it hears when it asks whether it may do something. allow: it may; what a desktop may do is "
+        "decided outside of it. refuse: it may not. Each question is told either way.",
+    )

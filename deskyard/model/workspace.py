@@ -7,7 +7,7 @@ from pydantic import Field, field_validator, model_validator
 
 from deskyard.model.base import Declaration, DnsLabel
 from deskyard.model.care import Care
-from deskyard.model.customise import Customise
+from deskyard.model.customise import AgentProgram, Customise
 from deskyard.model.egress import AllowEntry, AskEntry
 from deskyard.model.idle import Idle
 from deskyard.model.keys import MAX_KEYS, Encrypted, encrypted
@@ -42,6 +42,9 @@ class Desktop(Declaration):
     )
     customise: Customise | None = Field(
         None, description="Files, environment and scripts of this desktop, laid over those of the workspace."
+    )
+    agent: AgentProgram | Literal["none"] | None = Field(
+        None, description="The agent that its tasks go to; that of the workspace if left out. none: it has none."
     )
     idle: Idle | Literal["never"] | None = Field(
         None, description="When it is stopped because nobody uses it; as its tier says if left out. never: it is not."
@@ -104,6 +107,9 @@ class Workspace(Declaration):
         (), max_length=MAX_KEYS, repr=False, description="Names of the keys that every desktop gets."
     )
     customise: Customise | None = Field(None, description="Files, environment and scripts of every desktop.")
+    agent: AgentProgram | Literal["none"] | None = Field(
+        None, description="The agent that the desktops' tasks go to; OpenClaw, where the image has it, if left out."
+    )
     care: Care | None = Field(
         None, description="Updates, restarts and clean-up by ./inv care.run; as it stands if left out."
     )

@@ -6,6 +6,8 @@ from ipaddress import IPv4Address, IPv4Network
 from typing import Any, Literal
 
 from deskyard.errors import ConfigError
+from deskyard.model.base import Declaration
+from deskyard.model.customise import AgentProgram
 from deskyard.model.idle import Idle
 from deskyard.model.site import Site
 from deskyard.model.tier import Tier
@@ -78,6 +80,7 @@ class DesktopPlan:
     routes: dict[str, int]
     isolated: bool
     idle: Idle | None = None  # when it is stopped because nobody uses it
+    agent: AgentProgram | Literal["none"] | None = None  # whom tasks go to; None: OpenClaw, where the image has it
 
     @property
     def awaited(self) -> list[str]:
@@ -138,7 +141,7 @@ class WorkspacePlan:
         """The Plan as plain data, for `--json` and golden files."""
         plain = asdict(self)
         for desktop in (*plain["desktops"], *plain["seats"]):
-            desktop["caps"] = desktop["caps"].model_dump()
+            desktop |= {key: each.model_dump() for key, each in desktop.items() if isinstance(each, Declaration)}
         return plain
 
     def machines(self) -> dict[str, MachinePlan]:
@@ -306,7 +309,8 @@ def _desktop(
     mac = mac_address(workspace.site, workspace.name, desktop.name)
     isolated = workspace.peers == "closed"
     idle = None if desktop.idle == "never" or desktop.lifetime == "task" else desktop.idle or tier.idle
-    return DesktopPlan(desktop.name, desktop.tier, tier, machine, mac, str(address), routes, isolated, idle)
+    agent = desktop.agent or workspace.agent
+    return DesktopPlan(desktop.name, desktop.tier, tier, machine, mac, str(address), routes, isolated, idle, agent)
 
 
 def _image(desktop: Desktop, index: int, workspace: Workspace) -> str:

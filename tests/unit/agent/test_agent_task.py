@@ -17,7 +17,7 @@ from deskyard.desktop import stream
 from deskyard.desktop.program import source
 from deskyard.engine import running
 from deskyard.errors import ConfigError, SiteError
-from deskyard.guest import task as task_program
+from deskyard.guest.agent import task as task_program
 from deskyard.host.places import tree
 from deskyard.site.ssh_link import SshLink
 from tests.support import agent_server

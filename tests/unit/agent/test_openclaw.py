@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from deskyard.guest import device
-from deskyard.guest.openclaw import Older, Turn, converse, opened, since
-from deskyard.guest.turn import Failed, Watch
+from deskyard.guest.agent import device
+from deskyard.guest.agent.openclaw import Older, Turn, converse, opened, since
+from deskyard.guest.agent.turn import Failed, Watch
 
 FRAMES = [json.loads(line) for line in (Path(__file__).parent / "openclaw-2026.9.6.jsonl").read_text().splitlines()]
 REQUEST = {"session": "report", "id": "ms_0001", "text": "Please run it."}

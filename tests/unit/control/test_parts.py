@@ -6,7 +6,7 @@ import pytest
 
 from deskyard.control.jobs import parts
 from deskyard.control.jobs.parts import Tools, tokens
-from deskyard.guest import openclaw
+from deskyard.guest.agent import openclaw
 
 
 def heard(*said: dict[str, Any]) -> Tools:

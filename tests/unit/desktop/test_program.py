@@ -11,9 +11,10 @@ from types import ModuleType
 import pytest
 
 from deskyard.desktop.program import START, sent, source
-from deskyard.guest import care, customise, freeze, health, keys, probe, script, system, task, thaw
+from deskyard.guest import care, customise, freeze, health, keys, probe, script, system, thaw
+from deskyard.guest.agent import acp, task
 
-PROGRAMS = (care, customise, freeze, health, keys, probe, script, system, task, thaw)
+PROGRAMS = (acp, care, customise, freeze, health, keys, probe, script, system, task, thaw)
 
 
 def run(program: ModuleType, text: str, folder: Path) -> "subprocess.CompletedProcess[str]":
@@ -48,7 +49,7 @@ def test_program_that_imports_nothing_of_ours_is_sent_as_it_is() -> None:
     assert source(thaw) == Path(thaw.__file__).read_text()
 
 
-@pytest.mark.parametrize("program", [care, customise, freeze, health, keys, script, system, task])
+@pytest.mark.parametrize("program", [acp, care, customise, freeze, health, keys, script, system, task])
 def test_half_a_request_is_refused_by_every_program(program: ModuleType, tmp_path: Path) -> None:
     for request in ('{"do": "look"', "", "[]"):
         done = run(program, f"{source(program)}{request}", tmp_path)

@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from deskyard.guest.openclaw import Older, converse, opened
+from deskyard.guest.agent.openclaw import Older, converse, opened
+from deskyard.guest.agent.turn import MAX_REASON, Failed, Watch, outcome, pieces, say
 from deskyard.guest.request import received
-from deskyard.guest.turn import MAX_REASON, Failed, Watch, pieces, say
 
 HOST = "127.0.0.1"
 TOKEN = "OPENCLAW_GATEWAY_TOKEN"
@@ -150,25 +150,5 @@ def over_http(connection: http.client.HTTPConnection, token: str, request: dict[
                 say("text", text=piece)
 
 
-def result(request: dict[str, Any]) -> dict[str, str]:
-    """Do what is asked; how it ended."""
-    watch = Watch(request["seconds"])
-    watch.start()
-    try:
-        run(request, watch)
-    except Failed as failure:
-        end = {"status": "failed", "cause": failure.cause, "said": failure.said}
-    except (OSError, http.client.HTTPException, subprocess.SubprocessError) as error:
-        end = {"status": "failed", "cause": "broken", "said": f"{type(error).__name__}: {error}"[:MAX_REASON]}
-    except (ValueError, AttributeError, TypeError, KeyError, RecursionError) as error:
-        end = {"status": "failed", "cause": "broken", "said": f"an answer that makes no sense ({type(error).__name__})"}
-    else:
-        return {"status": "done"}
-    finally:
-        watch.ended.set()
-    # After a hang-up any parse error is expected; report the hang-up instead.
-    return {"status": watch.why} if watch.over.is_set() else end
-
-
 if __name__ == "__main__":
-    say("end", **result(received()))
+    say("end", **outcome(run, received()))

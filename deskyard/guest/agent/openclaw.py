@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from deskyard.guest.device import CLIENT, ROLE, SCOPES, identity, key
-from deskyard.guest.turn import MAX_REASON, Failed, Watch, pieces, say
-from deskyard.guest.web_socket import NoWebSocket, WebSocket
+from deskyard.guest.agent.device import CLIENT, ROLE, SCOPES, identity, key
+from deskyard.guest.agent.turn import MAX_REASON, Failed, Watch, pieces, say
+from deskyard.guest.agent.web_socket import NoWebSocket, WebSocket
 
 PROTOCOL = 4
 MAX_EXCERPT, MAX_SUMMARY = 4000, 300

@@ -4,14 +4,16 @@ Sent together with each program that imports it, so it knows only the standard l
 """
 
 import contextlib
+import http.client
 import json
 import os
 import select
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 PIECE = 8192
 MAX_REASON = 500
@@ -26,6 +28,13 @@ class Failed(Exception):
         self.cause, self.said = cause, said
 
 
+class Line(Protocol):
+    """What a turn hangs on: a connection, or a process."""
+
+    def shutdown(self, how: int, /) -> None:
+        """End it under who reads from it."""
+
+
 class Watch(threading.Thread):
     """Looks whether the task has to end: its time is over, or nobody listens any more."""
 
@@ -34,7 +43,7 @@ class Watch(threading.Thread):
         self.deadline = time.monotonic() + seconds
         self.over, self.ended = threading.Event(), threading.Event()
         self.why = ""
-        self.link: socket.socket | None = None
+        self.link: Line | None = None
         self.before: Callable[[], None] | None = None
 
     def run(self) -> None:
@@ -57,7 +66,7 @@ class Watch(threading.Thread):
             with contextlib.suppress(OSError):
                 self.link.shutdown(socket.SHUT_RDWR)
 
-    def follow(self, link: socket.socket, before: Callable[[], None] | None = None) -> None:
+    def follow(self, link: Line, before: Callable[[], None] | None = None) -> None:
         """Hang up this connection when it is time, which may be now."""
         self.link, self.before = link, before
         if self.over.is_set():
@@ -67,6 +76,26 @@ class Watch(threading.Thread):
 def say(event: str, **more: Any) -> None:
     """Tell who asked."""
     print(json.dumps({"event": event, **more}), flush=True)
+
+
+def outcome(run: Callable[[dict[str, Any], Watch], None], request: dict[str, Any]) -> dict[str, str]:
+    """Do what is asked; how it ended."""
+    watch = Watch(request["seconds"])
+    watch.start()
+    try:
+        run(request, watch)
+    except Failed as failure:
+        end = {"status": "failed", "cause": failure.cause, "said": failure.said}
+    except (OSError, http.client.HTTPException, subprocess.SubprocessError) as error:
+        end = {"status": "failed", "cause": "broken", "said": f"{type(error).__name__}: {error}"[:MAX_REASON]}
+    except (ValueError, AttributeError, TypeError, KeyError, RecursionError) as error:
+        end = {"status": "failed", "cause": "broken", "said": f"an answer that makes no sense ({type(error).__name__})"}
+    else:
+        return {"status": "done"}
+    finally:
+        watch.ended.set()
+    # After a hang-up any parse error is expected; report the hang-up instead.
+    return {"status": watch.why} if watch.over.is_set() else end
 
 
 def pieces(text: str) -> Iterator[str]:
