@@ -74,6 +74,9 @@ class Agent:
     async def prompt(self, prompt: list[Any], session_id: str, **_: Any) -> PromptResponse:
         """A turn."""
         text = "".join(block.text for block in prompt)
+        if "sign in" in text and not Path("signed-in").exists():
+            Path("signed-in").touch()
+            raise RequestError(-32000, "Authentication required")
         before = Path(session_id).read_text().splitlines()
         with Path(session_id).open("a") as file:
             file.write(f"{text}\n")

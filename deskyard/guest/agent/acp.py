@@ -35,6 +35,10 @@ STATES = {"pending": "started", "in_progress": "started", "completed": "done", "
 REFUSED = {"refusal": "it refused to go on", "max_turn_requests": "it asked its model as often as it may in one turn"}
 
 
+class Refused(Failed):
+    """The agent answered that it does not do what it was asked."""
+
+
 class Agent:
     """The program, and what is said with it."""
 
@@ -173,7 +177,12 @@ def run(request: dict[str, Any], watch: Watch) -> None:
         memory.keep(id=request["id"], state="begun", text="")
         watch.follow(agent, cancel)
         say("begin")
-        answer = agent.ask("session/prompt", {"sessionId": name, "prompt": [{"type": "text", "text": request["text"]}]})
+        prompt = [{"type": "text", "text": request["text"]}]
+        try:
+            answer = agent.ask("session/prompt", {"sessionId": name, "prompt": prompt})
+        except Refused:
+            memory.keep(id="")
+            raise
         spent(answer.get("usage"))
         stopped = str(answer.get("stopReason"))
         memory.keep(state=stopped, text=agent.said[:MAX_KEPT])
@@ -266,10 +275,10 @@ def keys(path: Path) -> dict[str, str]:
     return {match[1]: match[2] for line in lines if (match := ASSIGNMENT.fullmatch(line))}
 
 
-def _refusal(error: Any) -> Failed:
+def _refusal(error: Any) -> Refused:
     found = error if isinstance(error, dict) else {}
     said = f"{found.get('code')} {found.get('message')}"[:MAX_REASON]
-    return Failed("key" if found.get("code") == SIGN_IN else "agent", said)
+    return Refused("key" if found.get("code") == SIGN_IN else "agent", said)
 
 
 if __name__ == "__main__":

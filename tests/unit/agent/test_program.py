@@ -28,6 +28,8 @@ from deskyard.site.ssh_link import SshLink
 from tests.support import acp_agent
 
 PROGRAM = [sys.executable, str(Path(acp_agent.__file__))]
+# Far beyond what anything takes.
+SECONDS = 600
 STACK = "config:\n  deskyard:network: 10.80.1.0/24\n  deskyard:desktops:\n"
 
 
@@ -46,7 +48,7 @@ class Desk:
 
     def do(self, text: str, session: str = "talk", id: str = "") -> list[dict[str, Any]]:
         """Give it a task, to its end."""
-        return list(agent_task.events(Task.checked("lab/dev1", text, session, 60, id)))
+        return list(agent_task.events(Task.checked("lab/dev1", text, session, SECONDS, id)))
 
     def said(self, text: str, session: str = "talk", id: str = "") -> str:
         """What it answers."""
@@ -118,6 +120,12 @@ def test_message_whose_agent_died_is_not_done_again(desk: Desk) -> None:
     assert desk.said("on", id="ms_2") == "turn 2: ON"
 
 
+def test_message_that_the_agent_did_not_take_is_given_again(desk: Desk) -> None:
+    with pytest.raises(SiteError, match="wants to be signed in"):
+        desk.do("sign in", id="ms_1")
+    assert desk.said("sign in", id="ms_1") == "turn 1: SIGN IN"
+
+
 def test_agent_has_the_keys_of_its_desktop(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = tmp_path / "keys.env"
     keys.write_text("# of the owner\nANTHROPIC_API_KEY='canary-key'\nodd line\n")
@@ -183,7 +191,7 @@ def test_desktop_has_the_agent_of_its_workspace_unless_it_has_its_own() -> None:
 def test_ctrl_c_cancels_the_turn_and_the_agent_is_gone(
     desk: Desk, ctrl_c: None, eventually: Callable[[Callable[[], bool], str], None]
 ) -> None:
-    events = agent_task.events(Task.checked("lab/dev1", "wait", "talk", 60))
+    events = agent_task.events(Task.checked("lab/dev1", "wait", "talk", SECONDS))
     heard = []
     with pytest.raises(KeyboardInterrupt), closing(events):
         for event in events:
@@ -195,7 +203,6 @@ def test_ctrl_c_cancels_the_turn_and_the_agent_is_gone(
     assert desk.said("on") == "turn 2: ON"
 
 
-def test_time_that_is_over_cancels_the_turn(desk: Desk) -> None:
+def test_time_that_is_over_ends_the_turn(desk: Desk) -> None:
     events = list(agent_task.events(Task.checked("lab/dev1", "wait", "talk", 3)))
     assert (events[-1]["event"], events[-1]["status"]) == ("end", "timeout")
-    assert (desk.home / "cancelled").exists()
