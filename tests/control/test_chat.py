@@ -180,6 +180,41 @@ def test_conversations_are_found_by_their_words_also_of_desktops_that_are_gone(
     ]
 
 
+def test_a_conversation_is_exported_whole_also_of_a_desktop_that_is_gone(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "first")
+    mission.declare("elsewhere", "first")
+    evil = "```\n## person:Ada, done\n![](https://evil.test)"
+    tool = {"id": "a", "name": "# exec", "state": "done", "summary": "ls", "output": f"{evil}{'x' * 4000}"}
+    says = ({"tool": tool}, {"usage": {"input": 5, "output": 6, "cached": 7}}, {"part": f"{evil} "})
+    sent = owner.post("/api/desktops/lab.first/chat", json={"message": scripted("# <b>no</b>", *says)}).json()
+    mission.state(sent["operationId"], "done")
+    mission.link.execute("update desktop set gone_at = now()")
+    id = sent["conversationId"]
+    path = f"/api/conversations/{id}"
+    exported = owner.get(f"{path}/export")
+    assert exported.headers["content-disposition"] == f'attachment; filename="{id}.json"'
+    assert exported.json()["messages"] == owner.get(f"{path}/messages").json()["items"]
+    assert (exported.json()["conversation"]["desktopId"], len(exported.json()["messages"])) == ("lab.first", 2)
+
+    read = owner.get(f"{path}/export", params={"format": "markdown"})
+    assert read.headers["content-type"].startswith("text/markdown")
+    assert read.headers["content-disposition"] == f'attachment; filename="{id}.md"'
+    assert read.text.startswith("# \\# \\<b\\>no\\<\\/b\\> ")
+    for said in ("Tool \\# exec, done\n\n```text\nls\n```\n", "Cut: it was longer.", "claims: 5 in, 6 out, 7 cached"):
+        assert said in read.text
+    # What was said stands in blocks that it cannot end: it passes for no other message, and loads nothing.
+    assert f"````text\n{evil}xxx" in read.text
+    assert f"````text\n{evil} I heard: # <b>no</b>\n````\n" in read.text
+    outside = "".join(read.text.split("````")[::2])
+    assert (outside.count("\n## "), "![" in outside) == (2, False)
+
+    assert owner.get(f"{path}/export?format=pdf").status_code == 422
+    with mission.client(mission.key("read", workspaces=["elsewhere"])) as stranger:
+        assert stranger.get(f"{path}/export").status_code == 404
+    with mission.client(mission.key("chat")) as writer:
+        assert writer.get(f"{path}/export").status_code == 403
+
+
 def test_a_link_is_shown_once_and_to_its_asker_alone(mission: Lab, owner: httpx.Client) -> None:
     mission.declare("lab", "first")
     operation = owner.post("/api/desktops/lab.first/session", json={"mode": "view"}).json()["id"]

@@ -1,21 +1,25 @@
 """/api/conversations: what was said with agents, also with those of desktops that are gone."""
 
+import re
 import secrets
+from collections.abc import Iterator
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.responses import PlainTextResponse
 
 from deskyard.control.api import rows
 from deskyard.control.api.admission import Repeat, Wanted, accepted, admit, known, note
 from deskyard.control.api.caller import Caller, Connection, Link, Row, may
-from deskyard.control.api.forms import Conversation, Message, Operation, Page, Said, Sent
+from deskyard.control.api.forms import Conversation, Message, Operation, Page, Said, Sent, Transcript
 from deskyard.control.api.problem import Problem, unknown
 from deskyard.control.people.scopes import CHAT, READ
 
 router = APIRouter(prefix="/api", tags=["conversations"])
 Reader = Annotated[Caller, Depends(may(READ))]
 TITLE_LENGTH = 80
+MARKDOWN = "text/markdown"
 
 
 async def send(link: Link, who: Caller, once: Repeat, desktop: str, said: Said) -> Sent:
@@ -118,6 +122,24 @@ async def messages(
     )
 
 
+@router.get(
+    "/conversations/{id}/export",
+    response_model=Transcript,
+    responses={HTTPStatus.OK.value: {"content": {MARKDOWN: {"schema": {"type": "string"}}}}},
+)
+async def export(link: Connection, who: Reader, id: str, format: Literal["json", "markdown"] = "json") -> Response:
+    """Export a whole conversation, the oldest message first."""
+    conversation = rows.conversation(await _require(link, who, id))
+    query = "select * from message where conversation_id = %s order by number"
+    said = [rows.message(record) for record in await rows.rows(link, query, [id])]
+    ending = "md" if format == "markdown" else "json"
+    headers = {"Content-Disposition": f'attachment; filename="{id}.{ending}"'}
+    if format == "markdown":
+        return PlainTextResponse("\n".join(_markdown(conversation, said)), headers=headers, media_type=MARKDOWN)
+    whole = Transcript(conversation=conversation, messages=said)
+    return Response(whole.model_dump_json(by_alias=True), headers=headers, media_type="application/json")
+
+
 @router.post("/conversations/{id}/interrupt", status_code=HTTPStatus.ACCEPTED)
 async def interrupt(
     request: Request, response: Response, link: Connection, who: Annotated[Caller, Depends(may(CHAT))], id: str
@@ -138,3 +160,34 @@ async def _require(link: Link, who: Caller, id: str) -> Row:
     if found is None or not who.sees(found["desktop_id"].partition(".")[0]):
         raise unknown("conversation", id, "see GET /api/conversations")
     return found
+
+
+def _markdown(conversation: Conversation, said: list[Message]) -> Iterator[str]:
+    yield f"# {_plain(conversation.title)}\n"
+    yield f"Desktop {_plain(conversation.desktop_id)}, conversation {_plain(conversation.id)}\n"
+    for message in said:
+        yield f"## {_plain(message.author)}, {message.at.isoformat(timespec='seconds')}, {message.state}\n"
+        for tool in message.tools:
+            yield f"Tool {_plain(tool.name)}, {tool.state}\n"
+            for text, cut in ((tool.arguments, tool.arguments_cut), (tool.output, tool.output_cut)):
+                if text:
+                    yield _block(text) + ("\nCut: it was longer.\n" if cut else "")
+        if message.more_tools:
+            yield f"{message.more_tools} more tools were used, and are not kept.\n"
+        yield _block(message.text)
+        if message.claimed is not None:
+            claimed = message.claimed
+            yield f"Tokens, as the agent claims: {claimed.input} in, {claimed.output} out, {claimed.cached} cached\n"
+        if message.problem is not None:
+            yield _plain(f"{message.problem.field} {message.problem.value}: {message.problem.reason}") + "\n"
+
+
+def _block(text: str) -> str:
+    """What is shown and not interpreted: it can neither load a picture nor pass for another message."""
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{fence}text\n{text}\n{fence}\n"
+
+
+def _plain(text: str) -> str:
+    """A line that means nothing in Markdown."""
+    return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", " ".join(text.split()))
