@@ -179,7 +179,7 @@ class AsyncMissionControl:
         async for message in self._each(f"/conversations/{conversation}/messages"):
             yield cast(Message, message)
 
-    async def export_conversation(self, conversation: str, format: Literal["json", "markdown"] = "markdown") -> str:
+    async def export_conversation(self, conversation: str, format: Literal["json", "markdown"] = "json") -> str:
         """A whole conversation as a text to keep, the oldest message first."""
         return (await self._answer("GET", f"/conversations/{conversation}/export", params={"format": format})).text
 
