@@ -80,6 +80,9 @@ def test_an_answer_is_read_while_the_agent_writes_it(browser: Browser, estate: E
     browser.open("/conversations?q=48")
     browser.click("Count the tickets")
     browser.sees("There are 48 <b>tickets</b>")
+    for ending, form in (("md", "markdown"), ("json", "json")):
+        link = browser.find(f"a[download='{conversation}.{ending}']")
+        assert link.get_attribute("href").endswith(f"/api/conversations/{conversation}/export?format={form}")
 
 
 def test_a_tool_is_seen_while_it_runs_and_opened_by_the_keyboard(browser: Browser, estate: Estate) -> None:

@@ -281,6 +281,13 @@ class Message(Form):
     claimed: Claimed | None
 
 
+class Transcript(Form):
+    """A conversation with all that was said in it, the oldest first."""
+
+    conversation: Conversation
+    messages: list[Message]
+
+
 class TierChoice(Form):
     """A size that a desktop of the workspace may have."""
 

@@ -5,7 +5,7 @@ import ssl
 import time
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
 import httpx
@@ -178,6 +178,10 @@ class AsyncMissionControl:
         """Each message of a conversation, the oldest first."""
         async for message in self._each(f"/conversations/{conversation}/messages"):
             yield cast(Message, message)
+
+    async def export_conversation(self, conversation: str, format: Literal["json", "markdown"] = "json") -> str:
+        """A whole conversation as a text to keep, the oldest message first."""
+        return (await self._answer("GET", f"/conversations/{conversation}/export", params={"format": format})).text
 
     async def interrupt(self, conversation: str) -> Operation:
         """End the turn that runs; what the agent said so far is kept."""

@@ -47,6 +47,7 @@ class MissionControl:
     answer = waits(AsyncMissionControl.answer)
     conversations = yields(AsyncMissionControl.conversations)
     messages = yields(AsyncMissionControl.messages)
+    export_conversation = waits(AsyncMissionControl.export_conversation)
     interrupt = waits(AsyncMissionControl.interrupt)
     workspaces = yields(AsyncMissionControl.workspaces)
     workspace = waits(AsyncMissionControl.workspace)
