@@ -92,7 +92,8 @@ def own_vnet(site: str, workspace: str, view: ClusterView) -> str | None:
 
     Its alias alone proves nothing: administrators may write there what they like.
     """
-    own = {machine.vm_id for machine in view.machines_of(site, workspace)}
+    # Machines count by their NICs alone: where nobody asked for those, all of the cluster need not be looked through.
+    own = {machine.vm_id for machine in view.machines_of(site, workspace)} if view.wires else set()
     named = [
         vnet.name for vnet in view.vnets if vnet.alias == pool_of(site, workspace) and tag_of(vnet.name) is not None
     ]
