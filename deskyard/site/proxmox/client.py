@@ -5,6 +5,7 @@ reads a whole upload into memory without a further library; what would be left o
 """
 
 import json
+import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from urllib3.exceptions import (
     NewConnectionError,
     SSLError,
 )
+from urllib3.util.ssl_ import create_urllib3_context
 
 from deskyard.errors import ConfigError, SiteError
 from deskyard.model.proxmox import Cluster
@@ -200,17 +202,32 @@ def quoted(part: object) -> str:
 
 
 def _pool(cluster: Cluster) -> urllib3.HTTPSConnectionPool:
-    trust: dict[str, Any] = {"cert_reqs": "CERT_REQUIRED"}
+    # One context for all calls: each has a connection of its own, and would read the authorities anew.
     if cluster.fingerprint is not None:
         # The certificate itself is compared, before anything is sent; who signed it then says nothing.
-        trust = {"cert_reqs": "CERT_NONE", "assert_fingerprint": cluster.fingerprint}
-    elif cluster.ca is not None:
-        path = cluster.ca.expanduser()
-        if not path.is_file():
-            raise ConfigError("proxmox.ca", str(cluster.ca), "is no file", "copy /etc/pve/pve-root-ca.pem of a node")
-        trust["ca_certs"] = str(path)
+        context = create_urllib3_context(cert_reqs=ssl.CERT_NONE)
+        trust: dict[str, Any] = {"cert_reqs": "CERT_NONE", "assert_fingerprint": cluster.fingerprint}
+    else:
+        context, trust = create_urllib3_context(cert_reqs=ssl.CERT_REQUIRED), {"cert_reqs": "CERT_REQUIRED"}
+        _trust(context, cluster)
     host = cluster.endpoint.host or ""
-    return urllib3.HTTPSConnectionPool(host.strip("[]"), cluster.endpoint.port or 443, maxsize=8, block=False, **trust)
+    port = cluster.endpoint.port or 443
+    return urllib3.HTTPSConnectionPool(host.strip("[]"), port, maxsize=8, block=False, ssl_context=context, **trust)
+
+
+def _trust(context: ssl.SSLContext, cluster: Cluster) -> None:
+    """Trust the site's own authority, or those of this machine where it names none."""
+    if cluster.ca is None:
+        context.load_default_certs()
+        return
+    path = cluster.ca.expanduser()
+    remedy = "copy /etc/pve/pve-root-ca.pem of a node"
+    if not path.is_file():
+        raise ConfigError("proxmox.ca", str(cluster.ca), "is no file", remedy)
+    try:
+        context.load_verify_locations(path)
+    except OSError as error:
+        raise ConfigError("proxmox.ca", str(cluster.ca), f"holds no certificate: {error}", remedy) from error
 
 
 def _fields(name: str, value: object) -> list[tuple[str, str]]:

@@ -74,6 +74,15 @@ def test_missing_file_of_the_authority_is_named(stub: Stub) -> None:
         client_of(stub, ca="/nowhere/ca.pem")
 
 
+def test_file_that_holds_no_certificate_is_named_before_anything_is_sent(stub: Stub, tmp_path: Path) -> None:
+    empty = tmp_path / "ca.pem"
+    empty.write_text("no certificate\n")
+    with pytest.raises(ConfigError, match=r"proxmox.ca = .*ca.pem.*holds no certificate") as error:
+        client_of(stub, ca=str(empty))
+    assert "pve-root-ca.pem" in error.value.remedy
+    assert stub.calls == []
+
+
 def test_redirect_is_not_followed(stub: Stub) -> None:
     stub.script = [Reply(302, reason="Found", location="https://127.0.0.1:1/")]
     with pytest.raises(ApiError, match="HTTP 302: Found"):
