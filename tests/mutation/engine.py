@@ -129,20 +129,24 @@ class Engine:
         files = [name for name in names if not any(fnmatch(name, pattern) for pattern in LEFT_OUT)]
         broken: list[str] = []
 
-        def done(name: str, answer: dict[str, Any] | None, _: float) -> None:
+        def done(part: list[str], answer: dict[str, Any] | None, _: float) -> None:
             if answer is None or answer["failed"]:
-                broken.append(answer["failed"] if answer else f"{name}: no answer")
+                broken.append(answer["failed"] if answer else f"{' '.join(part)}: no answer")
                 return
-            self.tests[name] = answer["passed"]
-            # What else it renders it never puts into force.
-            self.rendered[name] = {
-                template: texts for template, texts in answer["texts"].items() if _looks_at(name, template)
-            }
+            for name in part:
+                own = f"tests/gateway/{name}::"
+                self.tests[name] = {test: took for test, took in answer["passed"].items() if test.startswith(own)}
+                # What else it renders it never puts into force.
+                self.rendered[name] = {
+                    template: texts for template, texts in answer["texts"].items() if _looks_at(name, template)
+                }
 
         enough = {next((name for name in files if fnmatch(name, patterns[0])), "") for patterns in RELEVANT.values()}
-        work: list[Any] = [
-            (name, [f"tests/gateway/{name}"], (int(name in enough) if quick else None)) for name in files
-        ]
+        # Of those that need not run the names are wanted alone, and one pytest has them all.
+        unseen = [name for name in files if quick and name not in enough]
+        parts = [([name], 1 if quick else None) for name in files if name not in unseen]
+        parts += [(unseen, 0)] if unseen else []
+        work: list[Any] = [(part, [f"tests/gateway/{name}" for name in part], change) for part, change in parts]
         self._run(work, jobs, done, time.monotonic() + 3600)
         return broken
 
@@ -277,8 +281,9 @@ def _child(tests: list[str], change: Mutant | int | None, answer: Path, hint: st
         only = change if isinstance(change, int) else None
         watch = Watch([test for test in tests if "::" in test], only, hint)
         # File by file: to collect them all takes longer than most mutants live.
-        for file in dict.fromkeys(test.partition("::")[0] for test in tests):
-            if not _notices(file, watch, folder):
+        files = list(dict.fromkeys(test.partition("::")[0] for test in tests))
+        for part in [files] if only == 0 else [[file] for file in files]:
+            if not _notices(part, watch, folder):
                 return  # what was not tried is no verdict
             if watch.failed:
                 break
@@ -287,24 +292,24 @@ def _child(tests: list[str], change: Mutant | int | None, answer: Path, hint: st
         answer.write_text(json.dumps({**found, "texts": texts}))
 
 
-def _notices(file: str, watch: Watch, folder: Path) -> bool:
-    """Try a file's tests; False: they did not run.
+def _notices(files: list[str], watch: Watch, folder: Path) -> bool:
+    """Try the tests of files; False: they did not run.
 
     A failure counts if it comes again, alone, in a fresh laboratory; where a recorded run saw the same one, it has.
     """
     order = watch.order
-    while _ran(file, watch, folder):
+    while _ran(files, watch, folder):
         suspect = watch.failed
         if not suspect or watch.refused or watch.seen_twice():
             watch.order = order
             return True
         watch.failed, watch.order = "", [suspect]
-        if not _ran(file, watch, folder):
+        if not _ran(files, watch, folder):
             return False
         if watch.failed:
             return True
         # A busy machine failed it, not the mutant.
-        mine = [test for test in order or watch.collected if test.startswith(f"{file}::")]
+        mine = [test for test in order or watch.collected if test.partition("::")[0] in files]
         watch.order = mine[mine.index(suspect) + 1 :] if suspect in mine else []
         if not watch.order:
             watch.order = order
@@ -312,9 +317,9 @@ def _notices(file: str, watch: Watch, folder: Path) -> bool:
     return False
 
 
-def _ran(file: str, watch: Watch, folder: Path) -> bool:
+def _ran(files: list[str], watch: Watch, folder: Path) -> bool:
     options = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not deep and not vm", "-k", NOT_THESE]
-    ended = pytest.main([*options, f"--basetemp={folder}/t", file], plugins=[watch])
+    ended = pytest.main([*options, f"--basetemp={folder}/t", *files], plugins=[watch])
     return ended in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
