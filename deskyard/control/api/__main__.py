@@ -6,6 +6,7 @@ What it needs of the file system is read before: afterwards the tree may be clos
 import argparse
 import asyncio
 import contextlib
+import gc
 import importlib
 import logging
 import pkgutil
@@ -65,6 +66,8 @@ def main() -> None:
     settings.load()
     app.openapi()
     preload()
+    # What is loaded now stays for ever: a full collection that looks through all of it stops every request.
+    gc.freeze()
     listener = socket.socket(fileno=chosen.socket)
     confine(chosen.account)
     die_with_parent(signal.SIGKILL)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import select
 import tomllib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
@@ -115,7 +116,7 @@ def _lifespan(url: str) -> Callable[[FastAPI], AbstractAsyncContextManager[None]
             max_size=CONNECTIONS,
             open=False,
             kwargs={"row_factory": dict_row},
-            check=AsyncConnectionPool.check_connection,
+            check=_check,
         )
         await pool.open()
         app.state.pool, app.state.feed = pool, Feed(url, pool)
@@ -127,6 +128,14 @@ def _lifespan(url: str) -> Callable[[FastAPI], AbstractAsyncContextManager[None]
             await pool.close()
 
     return lifespan
+
+
+async def _check(connection: Link) -> None:
+    """Raise if a connection is lost; asked over it only where something waits to be read, as when its server ends."""
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    if poll.poll(0):
+        await AsyncConnectionPool.check_connection(connection)
 
 
 class Frame:

@@ -119,15 +119,13 @@ async def _by_key(connection: Link, header: str) -> Caller | None:
     key = Key.parsed(text.strip()) if kind.lower() == "bearer" else None
     if key is None:
         return None
-    query = "select * from api_key where id = %s and revoked_at is null and expires_at > now()"
-    row = await (await connection.execute(query, [key.id])).fetchone()
+    query = f"""select *, last_used_at is null or last_used_at < now() - interval '{SEEN_AGAIN}' as unseen
+        from api_key where id = %s and revoked_at is null and expires_at > now()"""
+    row = await (await connection.execute(query.encode(), [key.id])).fetchone()
     if row is None or not hmac.compare_digest(row["auth_hash"], key.auth_hash):
         return None
-    await connection.execute(
-        "update api_key set last_used_at = now() where id = %s and"
-        f" (last_used_at is null or last_used_at < now() - interval '{SEEN_AGAIN}')",
-        [key.id],
-    )
+    if row["unseen"]:
+        await connection.execute("update api_key set last_used_at = now() where id = %s", [key.id])
     bounds = frozenset(row["workspaces"]) if row["workspaces"] is not None else None
     scopes = of_key(row["scopes"], row["workspaces"])
     return Caller(f"key:{row['name']}:{key.id}", scopes, key=row, workspaces=bounds, presented=key)
@@ -137,14 +135,13 @@ async def _by_session(connection: Link, request: Request) -> Caller | None:
     token = request.cookies.get(COOKIE)
     if not token:
         return None
-    query = """select session.id as session_id, person.* from session join person on person.id = session.person_id
+    query = f"""select session.id as session_id, seen_at < now() - interval '{SEEN_AGAIN}' as unseen, person.*
+        from session join person on person.id = session.person_id
         where token_hash = %s and ended_at is null and expires_at > now() and disabled_at is null"""
-    row = await (await connection.execute(query, [token_hash(token)])).fetchone()
+    row = await (await connection.execute(query.encode(), [token_hash(token)])).fetchone()
     if row is None:
         return None
     own_page(request)
-    await connection.execute(
-        f"update session set seen_at = now() where id = %s and seen_at < now() - interval '{SEEN_AGAIN}'",
-        [row["session_id"]],
-    )
+    if row["unseen"]:
+        await connection.execute("update session set seen_at = now() where id = %s", [row["session_id"]])
     return Caller(f"person:{row['name']}", ROLES[row["role"]], person=row, session=row["session_id"])

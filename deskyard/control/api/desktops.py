@@ -61,15 +61,17 @@ async def listing(
     """List desktops by workspace and name."""
     chosen = Selector(workspace=workspace, state=state, tier=tier, q=q)
     condition, values = where(who, chosen)
-    count = await rows.row(link, f"select count(*) as total from desktop d where {condition}", values)
+    count, counted = f"select count(*) as total from desktop d where {condition}", values
     if (start := rows.place(after, 2)) is not None:
         condition, values = f"{condition} and (d.workspace_id, d.name) > (%s, %s)", [*values, *start]
-    query = f"{rows.DESKTOP} where {condition} order by d.workspace_id, d.name"
-    found, last = await rows.part(link, query, values, limit)
+    # Counted by the same statement: each way to the database and back costs as much as the count.
+    query = f"select d.*, ({count}) as total from ({rows.DESKTOP} where {condition}) d order by workspace_id, name"
+    found, last = await rows.part(link, query, [*counted, *values], limit)
+    total = found[0] if found else await rows.row(link, count, counted)
     return Page(
         items=await rows.desktops(link, found),
         next_cursor=rows.cursor(last["workspace_id"], last["name"]) if last else None,
-        total=count["total"] if count else 0,
+        total=total["total"] if total else 0,
     )
 
 

@@ -27,6 +27,10 @@ AT_ONCE = 500
 AGAIN_SECONDS = 1.0
 # The transaction that holds events back may end without any event of its own.
 HELD_BACK_SECONDS = 0.05
+# To wake a watcher costs the same for one event and for ten: with many of them, what happens within a pause is told
+# together, and most of the processor is left for who asks. The first event after a quiet time waits for nothing.
+PAUSE_SECONDS_EACH = 0.0001
+MOST_PAUSE_SECONDS = 0.25
 START = (0, 0)
 Cursor = tuple[int, int]
 log = logging.getLogger(__name__)
@@ -138,6 +142,7 @@ class Feed:
                     watcher.hear(news)
             if found:
                 self._place = _place(found[-1])
+                await asyncio.sleep(min(len(self._watchers) * PAUSE_SECONDS_EACH, MOST_PAUSE_SECONDS))
             if len(found) < AT_ONCE:
                 query = "select 1 from event where (xid, id) > (%s::text::xid8, %s) limit 1"
                 return await rows.row(link, query, [str(self._place[0]), self._place[1]]) is None
