@@ -136,3 +136,4 @@ class Agent:
 if __name__ == "__main__":
     print("hello, I greet on my output", flush=True)
     asyncio.run(acp.run_agent(cast(Any, Agent())))
+    Path("ended").touch()

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from deskyard.guest.agent.turn import MAX_REASON, Failed, Watch, outcome, pieces, say
+from deskyard.guest.agent.turn import END_SECONDS, MAX_REASON, Failed, Watch, outcome, pieces, say
 from deskyard.guest.request import received
 
 PROTOCOL = 1
@@ -79,8 +79,17 @@ class Agent:
                 return dict(message.get("result") or {})
         raise Failed("broken", self._last_words() or f"it ended at {method}")
 
+    def end(self) -> None:
+        """Let it end by itself, which may be when it writes its conversation down; then all that it started goes."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(END_SECONDS)
+        self.shutdown()
+
     def shutdown(self, _: int = 0) -> None:
-        """End it, and all that it started in its group."""
+        """End it at once, and all that it started in its group."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -191,7 +200,7 @@ def run(request: dict[str, Any], watch: Watch) -> None:
         if stopped in REFUSED:
             raise Failed("agent", REFUSED[stopped])
     finally:
-        agent.shutdown()
+        agent.end()
 
 
 def conversation(agent: Agent, memory: Memory, command: list[str], folder: Path) -> str:

@@ -80,6 +80,8 @@ def test_agent_answers_with_its_tools_and_tokens(desk: Desk) -> None:
     assert [event for event in events if event["event"] == "usage"] == [
         {"event": "usage", "input": 10, "output": 5, "cached": 2}
     ]
+    # It was let end by itself.
+    assert (desk.home / "ended").exists()
     # What it thinks is not what it says.
     assert "".join(event["text"] for event in events if event["event"] == "text") == "turn 1: USE THE TOOL"
     assert events[-1]["status"] == "done"
