@@ -379,5 +379,5 @@ def test_every_call_is_published_with_its_parameters(desk: Desk, published: sche
 
 
 def test_backups_are_tried_and_restored_by_the_cluster_alone(desk: Desk) -> None:
-    with pytest.raises(SiteError, match="restored and tried by the cluster"):
+    with pytest.raises(SiteError, match="restored by the cluster"):
         desk.machines.backups(desk.domain)

@@ -110,13 +110,16 @@ class Described(FastAPI):
 def _lifespan(url: str) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async def check(connection: Link) -> None:
+            await _check(pool, connection)
+
         pool: AsyncConnectionPool[Link] = AsyncConnectionPool(
             url,
             min_size=2,
             max_size=CONNECTIONS,
             open=False,
             kwargs={"row_factory": dict_row},
-            check=_check,
+            check=check,
         )
         await pool.open()
         app.state.pool, app.state.feed = pool, Feed(url, pool)
@@ -130,12 +133,19 @@ def _lifespan(url: str) -> Callable[[FastAPI], AbstractAsyncContextManager[None]
     return lifespan
 
 
-async def _check(connection: Link) -> None:
-    """Raise if a connection is lost; asked over it only where something waits to be read, as when its server ends."""
+async def _check(pool: AsyncConnectionPool[Link], connection: Link) -> None:
+    """Raise if a connection is lost; asked over it only where something waits to be read, as when its server ends.
+
+    The others are likely lost with it, and the pool waits twice as long after each that it finds: all go at once.
+    """
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     if poll.poll(0):
-        await AsyncConnectionPool.check_connection(connection)
+        try:
+            await AsyncConnectionPool.check_connection(connection)
+        except psycopg.OperationalError:
+            await pool.check()
+            raise
 
 
 class Frame:
