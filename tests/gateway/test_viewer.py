@@ -227,7 +227,11 @@ def test_page_survives_a_hostile_desktop(browser: Any, viewed: Gateway, talker: 
     talker.hostile, talker.name = HOSTILE[kind], b"<img src=x onerror=document.body.dataset.owned=1>" * 50
     try:
         browser.get(viewed.grant("d1", routes=["desktop"])["url"])
-        wait_for("the answer of the desktop", lambda: talker.shared)
+        try:
+            wait_for("the answer of the desktop", lambda: talker.shared)
+        except AssertionError as late:
+            shown = browser.execute_script("return `${location.href.split('#')[0]}: ${document.body.innerText}`")
+            raise AssertionError(f"{late}; the page shows {shown[:1000]!r}, {browser.get_log('browser')[-5:]}") from late
         shown = "return document.getElementById('name')?.textContent"
         wait_for("a page that still works", lambda: browser.execute_script(shown) == "d1 · demo", 30)
         time.sleep(1)  # long enough for what must not come
