@@ -231,7 +231,9 @@ def test_page_survives_a_hostile_desktop(browser: Any, viewed: Gateway, talker: 
             wait_for("the answer of the desktop", lambda: talker.shared)
         except AssertionError as late:
             shown = browser.execute_script("return `${location.href.split('#')[0]}: ${document.body.innerText}`")
-            raise AssertionError(f"{late}; the page shows {shown[:1000]!r}, {browser.get_log('browser')[-5:]}") from late
+            raise AssertionError(
+                f"{late}; the page shows {shown[:1000]!r}, {browser.get_log('browser')[-5:]}"
+            ) from late
         shown = "return document.getElementById('name')?.textContent"
         wait_for("a page that still works", lambda: browser.execute_script(shown) == "d1 · demo", 30)
         time.sleep(1)  # long enough for what must not come
