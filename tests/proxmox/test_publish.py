@@ -14,6 +14,7 @@ from deskyard.image.publish.draft import HARDWARE
 from deskyard.image.publish.publish import Publication, Publisher
 from deskyard.image.store.store import BuiltImage
 from deskyard.site.proxmox import listing, templates
+from deskyard.site.proxmox.machine import ensure_pool
 from tests.proxmox.site_on_peer import DIGEST, DISK_BYTES, Rack, built_image
 from tests.support.pve.calls import Call
 from tests.support.pve.peer import Peer
@@ -296,7 +297,7 @@ def test_draft_of_an_image_that_nobody_builds_any_more_goes(one_node: Rack, tmp_
     rack.fake.storages["local-lvm"]["avail"] = 8 * DISK_BYTES
     rack.fake.faults.silent_from = None
     publisher = Publisher(old, rack.site, rack.client(), "me")
-    publisher._ensure_pool()
+    ensure_pool(publisher.client, publisher._pool, "of the test")
     draft = publisher._claim("pve1")
     assert draft is not None
     assert f"pve1/{draft.vmid}" in publish(rack, new).removed

@@ -23,8 +23,9 @@ from deskyard.model.proxmox import Cluster
 from deskyard.model.site import Site
 from deskyard.plan.proxmox.view import image_pool_of
 from deskyard.site.proxmox import listing, templates
-from deskyard.site.proxmox.client import ApiError, Client, connect
+from deskyard.site.proxmox.client import Client, connect
 from deskyard.site.proxmox.estate import Estate, read_estate
+from deskyard.site.proxmox.machine import ensure_pool
 from deskyard.site.proxmox.task import running
 from deskyard.site.proxmox.templates import Template
 
@@ -140,26 +141,12 @@ class Publisher:
     # Claims: a draft is made before anything is sent, so that two publishers do not write the same file at once.
 
     def _make(self, nodes: list[str], estate: Estate) -> None:
-        self._ensure_pool()
+        ensure_pool(self.client, self._pool, "Images that Deskyard published")
         drafts = [draft for node in nodes if (draft := self._claim(node)) is not None]
         self._upload(drafts, estate)
         work = {f"template on {draft.node}": partial(self._finish, draft) for draft in drafts}
         if work:
             together(work, self.timings)
-
-    def _ensure_pool(self) -> None:
-        """Make the pool through which the token reaches its templates."""
-        if self._has_pool():
-            return
-        try:
-            self.client.post("pools", poolid=self._pool, comment="Images that Deskyard published")
-        except ApiError:
-            # Another publisher may have been faster, or the answer alone was lost.
-            if not self._has_pool():
-                raise
-
-    def _has_pool(self) -> bool:
-        return any(row.get("poolid") == self._pool for row in self.client.get("pools"))
 
     @property
     def _pool(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from deskyard.engine.backend import Archive
 from deskyard.errors import ConfigError, DeskyardError
 from deskyard.host.progress import say, step
-from deskyard.life.backup.proof import provable, prove
+from deskyard.life.backup.proof import judge, provable, prove
 from deskyard.life.backup.shown import known_nonce, survivor
 from deskyard.life.power import Machine
 from deskyard.plan import backup as plan
@@ -37,16 +37,12 @@ def verify(archive: Archive, desktop: str, name: str, target: str) -> dict[str, 
     present = archive.present(desktop)
     found = plan.find(name, present, target)
     expected = provable(found, present, target)
-    try:
+
+    def attempt() -> None:
         with step("restore and boot it"), archive.booted(found) as guest:
             prove(guest, found, expected)
-    except DeskyardError:
-        if found.verified is not None:
-            archive.note(plan.with_verdict(found, None))
-        raise
-    proved = plan.with_verdict(found, int(time.time()))
-    archive.note(proved)
-    return {"desktop": target, "backup": asdict(proved)}
+
+    return {"desktop": target, "backup": asdict(judge(found, archive.note, attempt))}
 
 
 def prune(archive: Archive, desktop: str, policy: dict[str, int]) -> tuple[list[Backup], list[Backup], list[Backup]]:

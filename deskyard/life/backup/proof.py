@@ -1,9 +1,10 @@
 """Proves that a restored machine is what was kept, and whole."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 from deskyard.engine.backend import Guest
-from deskyard.errors import SiteError
+from deskyard.errors import DeskyardError, SiteError
 from deskyard.plan import backup as plan
 from deskyard.plan.backup import Backup
 
@@ -27,3 +28,16 @@ def prove(guest: Guest, found: Backup, expected: set[str]) -> None:
     if faults:
         reason = f"its file systems are not well: {'; '.join(faults)}"
         raise SiteError("backup", found.id, reason, "take another backup")
+
+
+def judge(found: Backup, write: Callable[[Backup], None], attempt: Callable[[], None]) -> Backup:
+    """Try a backup out, and write down what is known by then: it is proved; or, if the attempt fails, it is not."""
+    try:
+        attempt()
+    except DeskyardError:
+        if found.verified is not None:
+            write(plan.with_verdict(found, None))
+        raise
+    proved = plan.with_verdict(found, int(time.time()))
+    write(proved)
+    return proved

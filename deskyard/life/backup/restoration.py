@@ -1,17 +1,16 @@
 """Proves backups by booting them, and takes desktops back to them."""
 
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from deskyard.engine.backend import archive_of
-from deskyard.errors import DeskyardError, SiteError
+from deskyard.errors import SiteError
 from deskyard.host.lock import alone
 from deskyard.host.progress import say, step
 from deskyard.life import power
 from deskyard.life.backup import archived, backup
-from deskyard.life.backup.proof import provable, prove
+from deskyard.life.backup.proof import judge, provable, prove
 from deskyard.life.backup.repository import Repository
 from deskyard.plan import backup as plan
 from deskyard.plan.backup import Backup
@@ -35,16 +34,13 @@ def verify(target: str, name: str = "latest") -> dict[str, Any]:
     expected = provable(found, present, target)
     with alone(f"verify-{machine.domain}", at_once=True), backups.room("verify", found.used) as folder:
         repository.prepare()
-        try:
+
+        def attempt() -> None:
             disks = _restored(repository, found, folder)
             with step("boot what was restored"), backups.scratch(disks) as guest:
                 prove(guest, found, expected)
-        except DeskyardError:
-            if found.verified is not None:
-                repository.tag(plan.with_verdict(found, None))
-            raise
-        proved = plan.with_verdict(found, int(time.time()))
-        repository.tag(proved)
+
+        proved = judge(found, repository.tag, attempt)
     return {"desktop": target, "backup": asdict(proved)}
 
 

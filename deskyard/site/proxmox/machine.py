@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from deskyard.site.proxmox.client import Client
+from deskyard.site.proxmox.client import ApiError, Client
 
 # A linked clone has its disk where its template has it.
 DISK = "scsi0"
@@ -44,3 +44,19 @@ def node_of(client: Client, vm_id: int) -> str | None:
         if row.get("vmid") == vm_id:
             return str(row["node"])
     return None
+
+
+def ensure_pool(client: Client, pool: str, comment: str) -> None:
+    """Make a pool through which the token reaches machines, if it is not there."""
+
+    def there() -> bool:
+        return any(row.get("poolid") == pool for row in client.get("pools"))
+
+    if there():
+        return
+    try:
+        client.post("pools", poolid=pool, comment=comment)
+    except ApiError:
+        # Another one may have been faster, or the answer alone was lost.
+        if not there():
+            raise

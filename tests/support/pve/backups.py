@@ -51,7 +51,6 @@ class BackupApi:
     _qm_lock: Callable[[Any, str | None], None]
     _qm_volume: Callable[[str], Values | None]
     _qm_alloc: Callable[..., tuple[str, str]]
-    _qm_free: Callable[[str], None]
     _pool_join: Callable[[str, int], None]
 
     def _routes_backups(self) -> Routes:

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from deskyard.errors import HostError
+from deskyard.host.vm.tried_guest import TriedGuest
 from deskyard.plan.backup import Moment
 from deskyard.site.libvirt import daemon, storage
 from deskyard.site.libvirt.backup import export, swap, trial
-from deskyard.site.libvirt.backup.trial import TriedGuest
 from deskyard.site.libvirt.link import POOL_PATH
 
 # On the disk of the pool, and not in its list.

@@ -9,7 +9,7 @@ from typing import Any
 from deskyard.errors import SiteError
 from deskyard.guest import thaw
 from deskyard.host.vm.agent_answer import understood
-from deskyard.plan.backup import NONCE, READ_NONCE, WRITE_NONCE
+from deskyard.plan.backup import NONCE, WRITE_NONCE
 from deskyard.site.libvirt import agent
 
 # No freeze lasts longer than ten seconds.
@@ -46,12 +46,6 @@ def release(machine: Any) -> None:
     """Thaw what a run that was killed left frozen: until then the agent runs no programs."""
     if agent.call(machine, "guest-fsfreeze-status") == "frozen":
         agent.call(machine, "guest-fsfreeze-thaw")
-
-
-def read_nonce(machine: Any) -> str:
-    """The nonce that lies in the guest; empty if there is none."""
-    code, output = agent.execute(machine, READ_NONCE)
-    return output.strip() if code == 0 else ""
 
 
 def watchdog(machine: Any) -> int:

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -12,9 +13,8 @@ import libvirt
 from deskyard.errors import SiteError
 from deskyard.host.deadline import Deadline
 from deskyard.host.facts import available_memory_mib
-from deskyard.plan.backup import LOOK, faults
+from deskyard.host.vm.tried_guest import TriedGuest
 from deskyard.site.libvirt import agent
-from deskyard.site.libvirt.backup import freeze
 from deskyard.site.libvirt.link import gone_is_fine
 
 # No desktop has a name with a dot.
@@ -22,22 +22,6 @@ SUFFIX = ".verify"
 BOOT_SECONDS, POLL_SECONDS = 1500.0, 2.0
 # Enough to boot; what else runs on the host keeps its own.
 MOST_MEMORY_KIB, SPARE_MIB = 2 << 20, 512
-
-
-class TriedGuest:
-    """A booted guest, asked by its agent."""
-
-    def __init__(self, machine: Any) -> None:
-        self._machine = machine
-
-    def nonce(self) -> str:
-        """The nonce that lies in it; empty if there is none."""
-        return freeze.read_nonce(self._machine)
-
-    def faults(self) -> list[str]:
-        """List the faults of the file systems."""
-        _, output = agent.execute(self._machine, ["/bin/sh", "-c", LOOK])
-        return faults(output)
 
 
 def answering(machine: Any, seconds: float = BOOT_SECONDS) -> TriedGuest:
@@ -49,7 +33,7 @@ def answering(machine: Any, seconds: float = BOOT_SECONDS) -> TriedGuest:
     if not Deadline(seconds).wait_for(decided, POLL_SECONDS) or not machine.isActive():
         reason = f"the restored machine did not boot within {seconds:.0f} s"
         raise SiteError("machine", machine.name(), reason, f"see /var/log/libvirt/qemu/{machine.name()}-console.log")
-    return TriedGuest(machine)
+    return TriedGuest(partial(agent.execute, machine))
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ from typing import Any
 
 from deskyard.errors import ConfigError, SiteError
 from deskyard.host.progress import say
+from deskyard.host.vm.tried_guest import TriedGuest
 from deskyard.plan.backup import NONCE, WRITE_NONCE, Backup, Survey
 from deskyard.plan.proxmox import backup_note
 from deskyard.plan.proxmox.backup_note import LEAST_BYTES, UNFINISHED, WHOLE, Keeper
@@ -106,7 +107,7 @@ class ClusterArchive:
         """Write down what is known of a backup by now: whether it is proved."""
         self._write(self._node_of(backup), backup)
 
-    def booted(self, backup: Backup) -> AbstractContextManager[trial.TriedGuest]:
+    def booted(self, backup: Backup) -> AbstractContextManager[TriedGuest]:
         """A machine without any NIC that starts from a backup; it is gone with its block."""
         machine = self._machine(backup.desktop)
         node = machine.node if machine.node in {node.name for node in self._nodes() if node.shared} else ""

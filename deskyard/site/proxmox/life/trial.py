@@ -18,14 +18,15 @@ from typing import Any
 from deskyard.errors import SiteError
 from deskyard.host.deadline import Deadline
 from deskyard.host.progress import say
-from deskyard.plan.backup import LOOK, READ_NONCE, Backup, faults
+from deskyard.host.vm.tried_guest import TriedGuest
+from deskyard.plan.backup import Backup
 from deskyard.plan.proxmox.backup_note import Keeper
 from deskyard.plan.proxmox.claims import trial_id
-from deskyard.plan.proxmox.view import ClusterView, SeenMachine, read_view, trial_pool_of
+from deskyard.plan.proxmox.view import ClusterView, SeenMachine, read_view, tags_of, trial_pool_of
 from deskyard.site.proxmox.agent import ClusterAgent
 from deskyard.site.proxmox.client import ApiError, Client, quoted
 from deskyard.site.proxmox.life.power import START_SECONDS, MachinePower
-from deskyard.site.proxmox.machine import vm_path
+from deskyard.site.proxmox.machine import ClusterMachine, ensure_pool
 from deskyard.site.proxmox.task import node_of, wait_task
 
 RESTORE_SECONDS, BOOT_SECONDS, REMOVE_SECONDS, POLL_SECONDS = 24 * 3600.0, 900.0, 600.0, 2.0
@@ -35,56 +36,41 @@ _NIC = re.compile(r"net\d+")
 
 
 @dataclass(frozen=True)
-class Trial:
+class Trial(ClusterMachine):
     """A machine in which a backup is tried out, and whose backup that is."""
 
-    client: Client
     owner: Keeper
-    node: str
-    vm_id: int
     desktop: str
 
     @property
     def path(self) -> str:
         """Where the API has it."""
-        return vm_path(self.node, self.vm_id)
+        return self._path
 
     @property
     def mark(self) -> str:
         """The tag that tells it from the machines of workspaces."""
         return mark_of(self.owner, self.desktop)
 
-
-class TriedGuest:
-    """The booted guest, asked by its agent."""
-
-    def __init__(self, agent: ClusterAgent) -> None:
-        self._agent = agent
-
-    def nonce(self) -> str:
-        """The nonce that lies in it; empty if there is none."""
-        code, output = self._agent.execute(READ_NONCE)
-        return output.strip() if code == 0 else ""
-
-    def faults(self) -> list[str]:
-        """List the faults of the file systems."""
-        _, output = self._agent.execute(["/bin/sh", "-c", LOOK])
-        return faults(output)
+    @property
+    def power(self) -> MachinePower:
+        """What moves it."""
+        return MachinePower(self.client, self.node, self.vm_id)
 
 
 @contextlib.contextmanager
 def booted(client: Client, owner: Keeper, machine: SeenMachine, node: str, backup: Backup) -> Iterator[TriedGuest]:
     """A machine like that of the desktop, started from its backup on a node that has it."""
-    _ensure_pool(client, trial_pool_of(owner.site))
+    ensure_pool(client, trial_pool_of(owner.site), "Backups that Deskyard tries out")
     view = _view(client)
     _clear(client, owner, backup.desktop, view)
     name = mark_of(owner, backup.desktop)
-    trial = Trial(client, owner, node, trial_id(owner.site, client.cluster, name, view), backup.desktop)
+    trial = Trial(client, node, trial_id(owner.site, client.cluster, name, view), owner, backup.desktop)
     try:
         _restore(trial, machine, backup)
         _cut_off(trial)
         wait_task(client, client.post(f"{trial.path}/status/start"), START_SECONDS)
-        yield TriedGuest(_answering(trial))
+        yield TriedGuest(_answering(trial).execute)
     finally:
         _remove(trial)
 
@@ -94,21 +80,6 @@ def mark_of(owner: Keeper, desktop: str) -> str:
     return f"deskyard-trial.{owner.site}.{owner.workspace}.{desktop}"
 
 
-def _ensure_pool(client: Client, pool: str) -> None:
-    """Make the pool through which the token reaches its trials; two operators may do so at once."""
-
-    def there() -> bool:
-        return any(row.get("poolid") == pool for row in client.get("pools"))
-
-    if there():
-        return
-    try:
-        client.post("pools", poolid=pool, comment="Backups that Deskyard tries out")
-    except ApiError:
-        if not there():
-            raise
-
-
 def _view(client: Client) -> ClusterView:
     return read_view(client.get("cluster/resources", type="vm"), (), {})
 
@@ -116,7 +87,7 @@ def _view(client: Client) -> ClusterView:
 def _clear(client: Client, owner: Keeper, desktop: str, view: ClusterView) -> None:
     """Remove what trials left whose process was killed; one that may still go on is left alone."""
     for machine in view.machines:
-        left = Trial(client, owner, machine.node, machine.vm_id, desktop)
+        left = Trial(client, machine.node, machine.vm_id, owner, desktop)
         if left.mark in machine.tags and _until(_config(left)) < time.time():
             say(f"    machine {machine.vm_id}, which an interrupted trial left, is removed")
             _remove(left)
@@ -159,17 +130,14 @@ def _cut_off(trial: Trial) -> None:
 
 def _answering(trial: Trial) -> ClusterAgent:
     """The agent of the guest once it answers; raises `SiteError` if the machine ends, or it takes too long."""
-    agent, power = (
-        ClusterAgent(trial.client, trial.node, trial.vm_id),
-        MachinePower(trial.client, trial.node, trial.vm_id),
-    )
+    agent = ClusterAgent(trial.client, trial.node, trial.vm_id)
 
     def decided() -> bool:
-        return agent.answers() or power.state() != "running"
+        return agent.answers() or trial.power.state() != "running"
 
     if not Deadline(BOOT_SECONDS).wait_for(decided, POLL_SECONDS, trial.client.sleep) or not agent.answers():
         reason = f"the restored machine did not boot within {BOOT_SECONDS:.0f} s"
-        raise SiteError("machine", agent.name, reason, "restore the backup by hand and see its console")
+        raise SiteError("machine", trial.name, reason, "restore the backup by hand and see its console")
     return agent
 
 
@@ -180,9 +148,9 @@ def _remove(trial: Trial) -> None:
     except ApiError:
         # Nothing was restored: the cluster took it away itself.
         return
-    if trial.mark not in str(config.get("tags") or "").split(";"):
+    if trial.mark not in tags_of(config):
         return
-    MachinePower(trial.client, trial.node, trial.vm_id).pull_plug()
+    trial.power.pull_plug()
     wait_task(trial.client, trial.client.delete(trial.path, purge=True), REMOVE_SECONDS)
 
 
