@@ -291,3 +291,23 @@ def test_a_connection_that_was_allowed_for_a_name_carries_no_other(lab: EgressLa
     wait_for("the refusal", lambda: [e for e in lab.events() if e["rule"] == "other-name"])
     assert OTHER not in str(lab.hits())
     assert first_bytes.server_name(client_hello(b"A.asked.TEST")[5:]) == "a.asked.test"
+
+
+def test_a_plain_request_that_was_allowed_for_a_name_carries_no_other(lab: EgressLab) -> None:
+    peer = Peer(D1, 4001, GATEWAY, 80)
+
+    def through(approved: str, *host: str) -> bytes:
+        with socket.socket(socket.AF_UNIX) as end:
+            end.settimeout(10)
+            end.connect(str(place(lab).released_socket(80)))
+            lines = ["GET / HTTP/1.0", *(f"Host: {name}" for name in host), "", ""]
+            end.sendall(peer.header(approved) + "\r\n".join(lines).encode())
+            return end.recv(99).partition(b"\r\n")[0].partition(b" ")[2]
+
+    before = len(lab.events())
+    assert through("c.asked.test", "c.asked.test").startswith(b"200")
+    assert through("c.asked.test", "d.asked.test").startswith(b"403")
+    assert through("allowed.test", "allowed.test").startswith(b"403")  # not a name that a person is asked about
+    assert through("c.asked.test").startswith(b"400")
+    reasons = {"other-name", "list", "no-name"}
+    wait_for("the refusals", lambda: {event["rule"] for event in lab.events()[before:]} >= reasons)
