@@ -26,7 +26,7 @@ from deskyard.image.build import npm_packages
 from deskyard.image.build.layer import kind_of, layer_variables, own_roles, parent_disk
 from deskyard.image.build.network import build_network
 from deskyard.image.build.packer import PackerBuild, packer_version
-from deskyard.image.build.space import require_space
+from deskyard.image.build.space import large_files_on_disk, require_space
 from deskyard.image.build.variables import ansible_variables
 from deskyard.image.check.suites import Verdict, check_image
 from deskyard.image.store.seal import seal
@@ -65,9 +65,9 @@ def build(name: str, *, force: bool = False, keep: bool = False) -> BuiltImage:
         kind = kind_of(parent) if parent else choose_base(root, base_choice())
         image_digest = digest(image, tree(), kind)
         logs = _log_folder(name)
-        require_space(image, places())
+        require_space(image, places(), bootstraps=kind == "bootstrap")
         say(f"building image {name} {image_digest}; logs in {logs}")
-        with _naming_evidence(logs), scratch_folder(".new-", keep=keep) as scratch:
+        with _naming_evidence(logs), large_files_on_disk(), scratch_folder(".new-", keep=keep) as scratch:
             result = _build(image, root, parent, kind, image_digest, scratch, logs, force=force, keep=keep)
     say(f"image {name} {image_digest} is built and tested: {result.disk}")
     return result

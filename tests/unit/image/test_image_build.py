@@ -190,7 +190,7 @@ def test_failure_names_what_was_kept_of_it(stages: Stages) -> None:
 
 
 def test_full_disk_is_found_out_before_the_build(stages: Stages, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any) -> None:
+    def full(*_: Any, **_options: Any) -> None:
         raise HostError("disk space", "/", "is full", "free some space")
 
     monkeypatch.setattr(build, "require_space", full)
