@@ -81,7 +81,18 @@ def taken() -> Callable[..., str]:
         " values ('x', 'x', 'agent', 'x', 'x', 'done', '[]')",
         "insert into message (id, conversation_id, role, author, text, state, claimed_input, claimed_output,"
         " claimed_cached) values ('x', 'x', 'agent', 'x', 'x', 'done', 1, 1, 1)",
+        "delete from message",
         "delete from conversation",
+        "update conversation set last_at = '2000-01-01'",
+        "insert into conversation (id, desktop_id, title, last_at) values ('x', 'x', 'x', '2000-01-01')",
+        "insert into message (id, conversation_id, role, author, text, state, at)"
+        " values ('x', 'x', 'person', 'x', 'x', 'done', '2000-01-01')",
+        "insert into retention (subject, days, actor) values ('site', 1, 'x')",
+        "update retention set days = 1",
+        "delete from retention",
+        "insert into claim_kept values ('x', 1, 1, 1, 1, 1)",
+        "update claim_kept set input = 0",
+        "delete from claim_kept",
         "insert into event (kind, subject) values ('x', 'x')",
         "select secret from webhook_secret",
         "update webhook set url = 'https://mine.example'",

@@ -161,6 +161,20 @@ export interface ApprovalRule {
   changedAt: string;
 }
 
+export interface Retention {
+  workspaceId: string | null;
+  days: number | null;
+  actor: string;
+  changedAt: string;
+}
+
+export interface WouldGo {
+  conversations: number;
+  messages: number;
+  oldestAt: string | null;
+  newestAt: string | null;
+}
+
 export interface Amounts {
   desktops: number;
   memoryMib: number;
