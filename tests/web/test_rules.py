@@ -66,7 +66,7 @@ def test_what_would_go_is_counted_before_an_admin_signs_how_long_conversations_a
     assert server.asked("POST", "/api/intents") == [{"kind": "retention.set", "target": "workspace:team-01 30 days"}]
     (sent,) = server.asked("POST", "/api/retention")
     assert (sent["workspaceId"], sent["days"]) == ("team-01", 30)
-    (operation,) = estate.operations
+    (operation,) = browser.wait("it is admitted", lambda: list(estate.operations))
     estate.advance(operation, state="done", endedAt=ago())
     browser.sees("Each is kept 30 days after its last message, as Ada set it.")
 
