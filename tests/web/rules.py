@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 async def approval_rules(request: Request, _stand_in: "StandIn", _body: Any) -> Response:
     rule: Thing = {"workspaceId": "team-01", "persons": 2, "roles": ["admin"], "people": [], "keys": []}
-    return page(request, [rule | {"actor": "person:Ada", "changedAt": ago(days=2)}])
+    change = {**rule, "actor": "person:Eve", "remove": False, "persons": 1, "people": ["Ada"], "at": ago()}
+    del change["workspaceId"]
+    return page(request, [rule | {"actor": "person:Ada", "changedAt": ago(days=2), "changes": [change]}])
 
 
 async def change_rule(request: Request, stand_in: "StandIn", body: Any) -> Response:

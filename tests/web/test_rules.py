@@ -25,6 +25,20 @@ def test_an_admin_signs_all_of_a_rule(browser: Browser, estate: Estate, server: 
     assert server.asked("POST", "/api/intents")[1] == {"kind": "approval-rule.remove", "target": "team-01"}
 
 
+def test_what_another_admin_signed_is_shown_and_signed_too(browser: Browser, estate: Estate, server: StandIn) -> None:
+    estate.fill(workspaces=2, desktops=2)
+    browser.open("/settings")
+    browser.sees("Eve signed for team-01: one: role admin, Ada.")
+    browser.click("Sign it too as Eve did for team-01")
+    browser.wait("the same is sent", lambda: server.asked("POST", "/api/approval-rules") != [])
+    target = 'team-01 persons=1 roles=["admin"] people=["Ada"] keys=[]'
+    assert server.asked("POST", "/api/intents") == [{"kind": "approval-rule.set", "target": target}]
+    (operation,) = estate.operations
+    estate.advance(operation, state="done", endedAt=ago(), result={"rule": target, "signatures": 1, "needed": 2})
+    said = "The rule of team-01 is changed once another admin signs the same"
+    browser.wait("it is said", lambda: browser.find("[role=status]").get_attribute("textContent") == said)
+
+
 def test_a_first_answer_of_two_is_shown_as_it_comes(browser: Browser, estate: Estate) -> None:
     estate.fill(workspaces=1, desktops=1)
     found = estate.approval(DESK, "api.stripe.com", needed=2)
