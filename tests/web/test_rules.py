@@ -33,10 +33,10 @@ def test_what_another_admin_signed_is_shown_and_signed_too(browser: Browser, est
     browser.wait("the same is sent", lambda: server.asked("POST", "/api/approval-rules") != [])
     target = 'team-01 persons=1 roles=["admin"] people=["Ada"] keys=[]'
     assert server.asked("POST", "/api/intents") == [{"kind": "approval-rule.set", "target": target}]
-    (operation,) = estate.operations
+    (operation,) = browser.wait("it is admitted", lambda: list(estate.operations))
     estate.advance(operation, state="done", endedAt=ago(), result={"rule": target, "signatures": 1, "needed": 2})
     said = "The rule of team-01 is changed once another admin signs the same"
-    browser.wait("it is said", lambda: browser.find("[role=status]").get_attribute("textContent") == said)
+    browser.wait("it is said", lambda: browser.find("[role=status][aria-live]").get_attribute("textContent") == said)
 
 
 def test_a_first_answer_of_two_is_shown_as_it_comes(browser: Browser, estate: Estate) -> None:
