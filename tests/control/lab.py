@@ -201,9 +201,9 @@ class Lab:
         )
         self.link.execute(f"truncate {tables}, operation, workspace, api_key, key_proof, session, passkey cascade")
         self.link.execute(
-            "truncate usage_interval, tier_price, budget, quota, alert, delivery, webhook_secret, webhook"
+            "truncate usage_interval, tier_price, budget, quota, alert, delivery, webhook_secret, webhook, retention"
         )
-        self.link.execute("truncate enrolment, challenge, person cascade")
+        self.link.execute("truncate enrolment, challenge, claim_kept, person cascade")
         shutil.rmtree(self.path, ignore_errors=True)
         (self.path / "gates").mkdir(parents=True)
 

@@ -30,11 +30,20 @@ class Team:
     ada: Person
     eve: Person
 
-    def rule(self, **values: Any) -> httpx.Response:
-        """Set a rule, signed by the admin."""
+    def rule(self, by: Person | None = None, **values: Any) -> httpx.Response:
+        """Set a rule, signed by an admin."""
         wanted = {"workspaceId": "lab", "persons": 1, "roles": [], "people": [], "keys": []} | values
-        signed = self.admin.signed(SET, Rule.of("lab", wanted).target)
-        return self.admin.call("POST", "/api/approval-rules", {**wanted, **signed}, Prefer="wait=30")
+        admin = by or self.admin
+        signed = admin.signed(SET, Rule.of("lab", wanted).target)
+        return admin.call("POST", "/api/approval-rules", {**wanted, **signed}, Prefer="wait=30")
+
+    def remove(self, by: Person) -> httpx.Response:
+        """Take the rule out of force, signed by an admin."""
+        return by.call("DELETE", "/api/approval-rules/lab", by.signed(REMOVE, "lab"), Prefer="wait=30")
+
+    def rules(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.ada.call("GET", "/api/approval-rules").json()["items"]
+        return found
 
     def answer(self, person: Person, answer: str = "once") -> httpx.Response:
         body = {"answer": answer, "reason": "because", **person.signed(KIND, aim(answer))}
@@ -55,6 +64,13 @@ def team(mission: Lab) -> Iterator[Team]:
             for name, role in (("root", "admin"), ("ada", "operator"), ("eve", "operator"))
         ]
         yield Team(mission, *people)
+
+
+@pytest.fixture
+def amy(team: Team) -> Iterator[Person]:
+    """Another admin."""
+    with team.mission.client() as client:
+        yield enrolled(team.mission, client, "amy", "admin")
 
 
 def asked(mission: Lab, actor: str, kind: str, **values: str) -> None:
@@ -159,11 +175,83 @@ def test_a_rule_is_in_force_by_an_admins_signature_over_all_of_it_alone(team: Te
         assert mission.state(id, "done", "failed")["state"] == "failed"
     line = "select 1 from audit_entry where action = 'approval-rule.want' and actor = 'person:root' and target = %s"
     mission.until(line, [Rule("lab", 2).target])
-    (rule,) = team.ada.call("GET", path).json()["items"]
+    (rule,) = team.rules()
     assert (rule["persons"], rule["people"], rule["actor"]) == (2, [], "person:root")
-    gone = team.admin.call("DELETE", f"{path}/lab", team.admin.signed(REMOVE, "lab"), Prefer="wait=30").json()
-    assert (gone["state"], team.ada.call("GET", path).json()["items"]) == ("done", [])
-    assert team.admin.call("DELETE", f"{path}/lab", team.admin.signed(REMOVE, "lab")).status_code == 404
+
+
+def test_a_rule_of_one_person_is_removed_by_one_admin(team: Team) -> None:
+    assert team.rule(people=["ada"]).json()["state"] == "done"
+    assert team.remove(team.admin).json()["result"] == {"removed": "lab"}
+    assert team.rules() == []
+    assert team.remove(team.admin).status_code == 404
+
+
+def test_a_rule_of_two_persons_is_changed_by_two_admins_who_sign_the_same(team: Team, amy: Person) -> None:
+    team.rule(persons=2)
+    waits = {"signatures": 1, "needed": 2}
+    assert team.rule(people=["ada"]).json()["result"] == {"rule": Rule("lab", 1, people=("ada",)).target, **waits}
+    assert team.rule(people=["ada"]).json()["result"]["signatures"] == 1  # the same admin is one
+    assert team.rule(amy, people=["eve"]).json()["result"]["signatures"] == 1  # not the same
+    assert team.remove(amy).json()["result"] == {"remove": "lab", **waits}
+    (rule,) = team.rules()
+    assert (rule["persons"], rule["people"]) == (2, [])
+    assert [(each["actor"], each["remove"], each["people"]) for each in rule["changes"]] == [
+        ("person:root", False, ["ada"]),
+        ("person:amy", True, []),
+    ]
+    assert team.rule(amy, people=["ada"]).json()["result"] == {"rule": Rule("lab", 1, people=("ada",)).target}
+    (rule,) = team.rules()
+    assert (rule["persons"], rule["people"], rule["actor"], rule["changes"]) == (1, ["ada"], "person:amy", [])
+
+
+def test_a_rule_of_two_persons_is_removed_by_two_admins(team: Team, amy: Person) -> None:
+    team.rule(persons=2)
+    assert team.remove(team.admin).json()["result"]["signatures"] == 1
+    assert team.remove(amy).json()["result"] == {"removed": "lab"}
+    assert team.rules() == []
+
+
+def test_a_signature_under_a_change_that_is_old_or_of_no_admin_any_more_does_not_count(team: Team, amy: Person) -> None:
+    team.rule(persons=2)
+    team.remove(team.admin)
+    for spoil, mend in (
+        (
+            "update approval_rule_change set at = now() - interval '25 hours' where actor = 'person:root'",
+            "update approval_rule_change set at = now() where actor = 'person:root'",
+        ),
+        (
+            "update person set role = 'operator' where name = 'root'",
+            "update person set role = 'admin' where name = 'root'",
+        ),
+    ):
+        team.mission.link.execute(spoil.encode())
+        team.remove(amy)  # with too few admins it is refused at once
+        assert [rule["persons"] for rule in team.rules()] == [2]
+        team.mission.link.execute(mend.encode())
+    assert team.remove(amy).json()["result"] == {"removed": "lab"}
+
+
+def test_no_key_and_no_admin_alone_changes_a_rule_of_two_persons(team: Team) -> None:
+    path = "/api/approval-rules"
+    team.rule(persons=2)
+    alone = team.rule(people=["ada"])
+    assert (alone.status_code, alone.json()["field"]) == (422, "admins")
+    assert team.remove(team.admin).status_code == 422
+    with team.mission.client(team.mission.key("admin")) as program:
+        for answer in (program.post(path, json={**TWO, "persons": 1}), program.delete(f"{path}/lab")):
+            assert (answer.status_code, answer.json()["field"]) == (403, "caller")
+    # The worker holds it against a web process that does not.
+    for kind, given in ((SET, {"persons": 1, "roles": [], "people": [], "keys": []}), (REMOVE, {})):
+        target = Rule.of("lab", given).target if given else "lab"
+        signed = team.admin.signed(kind, target)["intent"]
+        id = f"op_{secrets.token_hex(8)}"
+        team.mission.link.execute(
+            "insert into operation (id, kind, workspace_id, lane, input, proof, actor)"
+            " values (%s, %s, 'lab', 'x', %s, %s, 'person:amy')",
+            [id, kind, Jsonb(given), Jsonb(signed)],
+        )
+        assert team.mission.state(id, "done", "failed")["result"]["signatures"] == 1
+    assert [rule["persons"] for rule in team.rules()] == [2]
 
 
 def test_a_rule_that_nobody_could_satisfy_is_refused(team: Team) -> None:

@@ -40,7 +40,7 @@ OWN = {"POST /api/sign-out", "POST /api/intents"}
 MARK = "belongs-to-lab"
 KNOWN = {"desktops": "lab.first", "workspaces": "lab", "budgets": "lab", "operations": "op_lab"}
 KNOWN |= {"conversations": "cv_lab", "alerts": "al_lab", "approvals": "lab.0a1b2c"}
-KNOWN |= {"approval-rules": "lab", "quotas": "workspace:lab"}
+KNOWN |= {"approval-rules": "lab", "quotas": "workspace:lab", "retention": "lab"}
 
 
 def furnish(mission: Lab) -> None:
@@ -61,6 +61,7 @@ def furnish(mission: Lab) -> None:
         f" values ('al_lab', 'desktop.broken', 'lab.first', 'lab', '{MARK}', 1)",
         f"insert into budget (workspace_id, micros_per_month, actor) values ('lab', 7, '{MARK}')",
         f"insert into quota (subject, desktops, actor) values ('workspace:lab', 900, '{MARK}')",
+        f"insert into retention (subject, days, actor) values ('workspace:lab', 9, '{MARK}')",
         "insert into approval_rule (workspace_id, persons, roles, people, keys, actor)"
         f" values ('lab', 1, '{{}}', '{{}}', '{{}}', '{MARK}')",
     ):

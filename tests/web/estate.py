@@ -78,6 +78,7 @@ class Estate:
     conversations: dict[str, Thing] = field(default_factory=dict)
     messages: dict[str, Thing] = field(default_factory=dict)
     approvals: dict[str, Thing] = field(default_factory=dict)
+    kept: dict[str | None, int | None] = field(default_factory=lambda: {None: 90})
     logs: dict[str, list[Thing]] = field(default_factory=dict)
     events: list[tuple[int, str, Thing]] = field(default_factory=list)
     listeners: set["asyncio.Queue[tuple[int, str, Thing] | None]"] = field(default_factory=set)

@@ -1,9 +1,9 @@
-"""The stand-in's rules of approvals and its quotas."""
+"""The stand-in's rules of approvals, its quotas, and how long it keeps conversations."""
 
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from tests.web.calls import accepted, page, problem
 from tests.web.estate import Thing, ago
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 async def approval_rules(request: Request, _stand_in: "StandIn", _body: Any) -> Response:
     rule: Thing = {"workspaceId": "team-01", "persons": 2, "roles": ["admin"], "people": [], "keys": []}
-    return page(request, [rule | {"actor": "person:Ada", "changedAt": ago(days=2)}])
+    change = {**rule, "actor": "person:Eve", "remove": False, "persons": 1, "people": ["Ada"], "at": ago()}
+    del change["workspaceId"]
+    return page(request, [rule | {"actor": "person:Ada", "changedAt": ago(days=2), "changes": [change]}])
 
 
 async def change_rule(request: Request, stand_in: "StandIn", body: Any) -> Response:
@@ -34,10 +36,31 @@ async def quotas(request: Request, _stand_in: "StandIn", _body: Any) -> Response
     return page(request, [quota | {"used": used, "actor": "person:Ada", "changedAt": ago(days=2)}])
 
 
+async def retention(request: Request, stand_in: "StandIn", _body: Any) -> Response:
+    kept = [{"workspaceId": name, "days": days} for name, days in stand_in.estate.kept.items()]
+    return page(request, [each | {"actor": "person:Ada", "changedAt": ago(days=2)} for each in kept])
+
+
+async def would_go(_request: Request, _stand_in: "StandIn", _body: Any) -> Response:
+    return JSONResponse({"conversations": 12, "messages": 240, "oldestAt": ago(days=90), "newestAt": ago(days=31)})
+
+
+async def change_retention(request: Request, stand_in: "StandIn", body: Any) -> Response:
+    try:
+        stand_in.passkeys.answered(request, body["intent"]["credential"], "webauthn.get")
+    except Refused as refused:
+        return problem(403, "intent", "", str(refused), "Sign it again")
+    stand_in.estate.kept[body["workspaceId"]] = body["days"]
+    return accepted(stand_in.estate.operation("retention.set", body["workspaceId"]))
+
+
 ROUTES = (
     ("GET", "/api/approval-rules", approval_rules),
     ("POST", "/api/approval-rules", change_rule),
     ("DELETE", "/api/approval-rules/{workspace}", change_rule),
+    ("GET", "/api/retention", retention),
+    ("GET", "/api/retention/preview", would_go),
+    ("POST", "/api/retention", change_retention),
     ("GET", "/api/quotas", quotas),
     ("PUT", "/api/quotas/{subject}", quotas),
 )

@@ -1,4 +1,4 @@
-"""Rules of approvals and quotas in the pages: what is signed, what two persons say, and price and quota before."""
+"""Rules in the pages: what is signed, what two persons say, price and quota before, and what is kept how long."""
 
 from tests.web.browser import Browser
 from tests.web.estate import Estate, ago
@@ -25,6 +25,20 @@ def test_an_admin_signs_all_of_a_rule(browser: Browser, estate: Estate, server: 
     assert server.asked("POST", "/api/intents")[1] == {"kind": "approval-rule.remove", "target": "team-01"}
 
 
+def test_what_another_admin_signed_is_shown_and_signed_too(browser: Browser, estate: Estate, server: StandIn) -> None:
+    estate.fill(workspaces=2, desktops=2)
+    browser.open("/settings")
+    browser.sees("Eve signed for team-01: one: role admin, Ada.")
+    browser.click("Sign it too as Eve did for team-01")
+    browser.wait("the same is sent", lambda: server.asked("POST", "/api/approval-rules") != [])
+    target = 'team-01 persons=1 roles=["admin"] people=["Ada"] keys=[]'
+    assert server.asked("POST", "/api/intents") == [{"kind": "approval-rule.set", "target": target}]
+    (operation,) = browser.wait("it is admitted", lambda: list(estate.operations))
+    estate.advance(operation, state="done", endedAt=ago(), result={"rule": target, "signatures": 1, "needed": 2})
+    said = "The rule of team-01 is changed once another admin signs the same"
+    browser.wait("it is said", lambda: browser.find("[role=status][aria-live]").get_attribute("textContent") == said)
+
+
 def test_a_first_answer_of_two_is_shown_as_it_comes(browser: Browser, estate: Estate) -> None:
     estate.fill(workspaces=1, desktops=1)
     found = estate.approval(DESK, "api.stripe.com", needed=2)
@@ -49,3 +63,34 @@ def test_price_and_quota_stand_there_before_a_desktop_is_asked_for(browser: Brow
     browser.sees("Desktops: 16 of 20 with it")
     browser.find("input[value=pro]").click()
     browser.sees("Memory: 68 GiB of 64 GiB with it, which is too much")
+
+
+def test_what_would_go_is_counted_before_an_admin_signs_how_long_conversations_are_kept(
+    browser: Browser, estate: Estate, server: StandIn
+) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    browser.open("/workspaces/team-01")
+    browser.sees("Each is kept 90 days after its last message, as the site says.")
+    browser.type("input[type=number]", "30")
+    browser.click("Count what would go")
+    browser.sees("Now 12 conversations with 240 messages would be deleted for good")
+    assert server.asked("POST", "/api/retention") == []
+    browser.click("Sign it with my passkey")
+    browser.wait("it is sent", lambda: server.asked("POST", "/api/retention") != [])
+    assert server.asked("POST", "/api/intents") == [{"kind": "retention.set", "target": "workspace:team-01 30 days"}]
+    (sent,) = server.asked("POST", "/api/retention")
+    assert (sent["workspaceId"], sent["days"]) == ("team-01", 30)
+    (operation,) = browser.wait("it is admitted", lambda: list(estate.operations))
+    estate.advance(operation, state="done", endedAt=ago())
+    browser.sees("Each is kept 30 days after its last message, as Ada set it.")
+
+
+def test_a_conversation_that_is_deleted_while_it_is_read_says_so(browser: Browser, estate: Estate) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    estate.conversations["cv-1"] = {"id": "cv-1", "desktopId": DESK, "title": "old"}
+    estate.message("cv-1", "person", "words of long ago")
+    browser.open("/conversations/cv-1")
+    browser.sees("words of long ago")
+    estate.tell("conversation", {"id": "cv-1", "gone": True})
+    browser.sees("This conversation is deleted")
+    assert "words of long ago" not in browser.text()

@@ -12,6 +12,8 @@ const KINDS: Record<string, string> = {
   "approval.decide": "answer",
   "approval-rule.set": "set the rule of approvals",
   "approval-rule.remove": "remove the rule of approvals",
+  "retention.set": "set how long conversations are kept",
+  "retention.remove": "keep conversations as the site says",
   "workspace.up": "bring up",
   "workspace.start": "start",
   "workspace.stop": "stop",
@@ -36,7 +38,7 @@ export function capital(words: string): string {
 
 /** Whether the same can be asked for again; what was signed counts once. */
 export function canRepeat(operation: Operation): boolean {
-  const signed = /^(person\.|approval|desktop\.destroy$)/.test(operation.kind);
+  const signed = /^(person\.|approval|retention|desktop\.destroy$)/.test(operation.kind);
   return ["failed", "cancelled"].includes(operation.state) && !signed;
 }
 

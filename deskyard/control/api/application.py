@@ -28,6 +28,7 @@ from deskyard.control.approvals import calls as approvals
 from deskyard.control.approvals import rule_calls
 from deskyard.control.people.passkeys import Passkeys
 from deskyard.control.quotas import calls as quotas
+from deskyard.control.retention import calls as retention
 from deskyard.errors import DeskyardError
 from deskyard.host.places import tree
 
@@ -39,7 +40,7 @@ TAGS = {
     "desktops": "Desktops, and what is done with them.",
     "workspaces": "Workspaces, and the same for many desktops at once.",
     "operations": "Long work, from the request to its end.",
-    "conversations": "What was said with agents.",
+    "conversations": "What was said with agents, and how long that is kept.",
     "approvals": "What desktops want to reach, who answers, and the answers.",
     "usage": "Machine time, prices and budgets.",
     "quotas": "How much a workspace, a person or a key may have.",
@@ -69,7 +70,7 @@ HEADERS = {
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
 }
 ROOMS: tuple[Any, ...] = (desktops, workspaces, operations, approvals, rule_calls, chat, people, settings)
-ROOMS += (usage, quotas, alerts, webhooks, metrics, meta)
+ROOMS += (retention, usage, quotas, alerts, webhooks, metrics, meta)
 
 
 def create(url: str, origin: str, files: Pages) -> FastAPI:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
+import psycopg
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
@@ -19,6 +20,7 @@ from deskyard.control.people.scopes import CHAT, READ
 router = APIRouter(prefix="/api", tags=["conversations"])
 Reader = Annotated[Caller, Depends(may(READ))]
 TITLE_LENGTH = 80
+REMEDY = "see GET /api/conversations; what is older than GET /api/retention says is deleted"
 MARKDOWN = "text/markdown"
 # So many messages of an export are in memory at once.
 PART = 10
@@ -56,13 +58,14 @@ async def store(link: Link, who: Caller, once: Repeat, desktop: str, said: Said,
         if found["desktop_id"] != desktop:
             remedy = "leave it out for a new one"
             raise Problem(HTTPStatus.CONFLICT, "conversationId", conversation, "is of another desktop", remedy)
-        await link.execute("update conversation set last_at = now() where id = %s", [conversation])
     message, operation = f"ms_{secrets.token_hex(8)}", f"op_{secrets.token_hex(8)}"
-    await link.execute(
-        "insert into message (id, conversation_id, role, author, text, state, operation_id)"
-        " values (%s, %s, 'person', %s, %s, 'queued', %s)",
-        [message, conversation, who.actor, said.message, operation],
-    )
+    query = """insert into message (id, conversation_id, role, author, text, state, operation_id)
+        values (%s, %s, 'person', %s, %s, 'queued', %s)"""
+    try:
+        await link.execute(query, [message, conversation, who.actor, said.message, operation])
+    except psycopg.errors.ForeignKeyViolation as error:
+        # Its time was over, and it went in this moment.
+        raise unknown("conversation", conversation, REMEDY) from error
     workspace = desktop.partition(".")[0]
     wanted = Wanted(
         "desktop.chat",
@@ -162,7 +165,7 @@ async def interrupt(
 async def _require(link: Link, who: Caller, id: str) -> Row:
     found = await rows.row(link, f"{rows.CONVERSATION} where c.id = %s", [id])
     if found is None or not who.sees(found["desktop_id"].partition(".")[0]):
-        raise unknown("conversation", id, "see GET /api/conversations")
+        raise unknown("conversation", id, REMEDY)
     return found
 
 

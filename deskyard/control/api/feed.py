@@ -252,6 +252,9 @@ async def data(link: Link, kind: str, subjects: list[str]) -> dict[str, str]:
         )
         found = await rows.rows(link, query, [[part[0] for part in numbers], [int(part[2]) for part in numbers]])
         return {f"{record['operation_id']}/{record['number']}": _json(rows.log_line(record)) for record in found}
+    if kind == "conversation":
+        # Its messages tell of one that is there; of itself it tells that it was deleted.
+        return {id: json.dumps({"id": id, "gone": True}) for id in subjects}
     query, form = FORMS[kind]
     found = await rows.rows(link, query, [subjects])
     gone = [record["id"] for record in found if record.get("gone_at") is not None]

@@ -23,6 +23,18 @@ Admin = Annotated[Caller, Depends(may(ADMIN))]
 Name = Annotated[str, Field(min_length=1, max_length=80)]
 
 
+class ApprovalRuleChange(Form):
+    """What an admin signed of a rule of two persons; it is done once another admin signs the same."""
+
+    actor: str
+    remove: bool = Field(description="There is to be no rule any more; what follows says nothing then.")
+    persons: int = 1
+    roles: list[str] = Field([])
+    people: list[str] = Field([])
+    keys: list[str] = Field([])
+    at: datetime
+
+
 class ApprovalRule(Form):
     """Who answers for a workspace, and how many have to; whoever asked never does."""
 
@@ -33,10 +45,14 @@ class ApprovalRule(Form):
     keys: list[str] = Field(description="Ids of keys. With no role, person or key all may who may answer at all.")
     actor: str
     changed_at: datetime
+    changes: list[ApprovalRuleChange] = Field([], description="Changes that wait for another admin, for 24 hours.")
 
 
 class NewApprovalRule(Form):
-    """The rule of a workspace from now on, signed by an admin; a key with the scope `admin` needs no signature."""
+    """The rule of a workspace from now on, signed by an admin; a key with the scope `admin` needs no signature.
+
+    A rule that asks for two persons is changed by two admins, who sign the same; a key changes it not at all.
+    """
 
     workspace_id: Label
     persons: StrictInt = Field(1, ge=1, le=2)
@@ -57,7 +73,8 @@ async def listing(link: Connection, who: Annotated[Caller, Depends(may(APPROVALS
     """List the rules of workspaces; where there is none, everybody answers who may at all, alone."""
     query = "select * from approval_rule where %s::text[] is null or workspace_id = any(%s) order by workspace_id"
     found = await rows.rows(link, query, [who.bounds, who.bounds])
-    return Page(items=[ApprovalRule(**row) for row in found], total=len(found))
+    items = [ApprovalRule(**row, changes=await _changes(link, row["workspace_id"])) for row in found]
+    return Page(items=items, total=len(items))
 
 
 @router.post("", status_code=HTTPStatus.ACCEPTED)
@@ -69,6 +86,7 @@ async def put_in_force(asked: Asked, who: Admin, wanted: NewApprovalRule) -> Ope
     async def make() -> Wanted:
         await require_workspace(asked.link, who, wanted.workspace_id)
         await _require_somebody(asked.link, rule)
+        await _require_admins(asked.link, who, rule.workspace)
         proof = await proof_of(asked.link, who, rules.SET, rule.target, wanted.intent)
         return Wanted(rules.SET, rule.workspace, None, values, proof, lane=f"approval-rule:{rule.workspace}")
 
@@ -86,10 +104,40 @@ async def remove(asked: Asked, who: Admin, workspace: str, leave: Annotated[Sign
         found = await rows.row(asked.link, rules.RULE, [workspace])
         if found is None or not who.sees(workspace):
             raise unknown("workspace", workspace, "see GET /api/approval-rules")
+        await _require_admins(asked.link, who, workspace)
         proof = await proof_of(asked.link, who, rules.REMOVE, workspace, leave.intent if leave else None)
         return Wanted(rules.REMOVE, workspace, proof=proof, lane=f"approval-rule:{workspace}")
 
     return await asked.admitted(who, make)
+
+
+async def _changes(link: Link, workspace: str) -> list[ApprovalRuleChange]:
+    """What waits for another admin, from the earliest."""
+    found = await rows.rows(link, rules.CHANGES, [workspace])
+    return [
+        ApprovalRuleChange(actor=row["actor"], at=row["at"], remove=row["wanted"] is None, **(row["wanted"] or {}))
+        for row in found
+    ]
+
+
+async def _require_admins(link: Link, who: Caller, workspace: str) -> None:
+    """Raise a 403 for a key, and a 422 where there are too few admins, if the rule of now asks for two persons."""
+    found = await rows.row(link, rules.RULE, [workspace])
+    needed = found["persons"] if found else 1
+    if needed == 1:
+        return
+    if who.key is not None:
+        reason = f"is a key, and {needed} admins have to sign a change of this rule"
+        raise Problem(
+            HTTPStatus.FORBIDDEN, "caller", who.actor, reason, "sign in as an admin, and have another sign it"
+        )
+    query = """select count(distinct person.id) from person join passkey on person_id = person.id
+        where disabled_at is null and role = 'admin'"""
+    (admins,) = (await rows.rows(link, query, []))[0].values()
+    if admins < needed:
+        reason = f"admins have to sign a change of this rule, and there are {admins}"
+        remedy = "make another at the host: ./inv control.person NAME --role admin"
+        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "admins", needed, reason, remedy)
 
 
 async def _require_somebody(link: Link, rule: Rule) -> None:

@@ -13,11 +13,13 @@ from deskyard.errors import ConfigError
 SET, REMOVE = "approval-rule.set", "approval-rule.remove"
 # An agent may go on by itself after its turn, and whoever has a link may use it for as long.
 TURN_LASTS, LINK_LASTS = "1 hour", "12 hours"
-# Another person's answer counts with one that is not older.
+# Another person's answer, or signature under a change of a rule, counts with one that is not older.
 WAITS = "24 hours"
 REMEDY = "let somebody answer whom GET /api/approval-rules names; an admin changes the rule"
 
 RULE = "select workspace_id, persons, roles, people, keys from approval_rule where workspace_id = %s"
+CHANGES = f"""select workspace_id, actor, wanted, at from approval_rule_change where workspace_id = %s
+    and at > now() - interval '{WAITS}' order by at, actor"""
 ROLE = "select role from person where name = %s and disabled_at is null"
 # Of a ticket: who had given its desktop's agent something to do, or a link to use it.
 ASKERS = f"""select distinct o.actor from approval a join operation o on o.desktop_id = a.desktop_id
@@ -43,6 +45,10 @@ class Rule:
         """The rule of a row, or of what an operation is given."""
         names = (tuple(sorted(set(map(str, values[name])))) for name in ("roles", "people", "keys"))
         return cls(workspace, int(values["persons"]), *names)
+
+    def values(self) -> dict[str, Any]:
+        """What `of` makes the rule of again."""
+        return {"persons": self.persons, "roles": self.roles, "people": self.people, "keys": self.keys}
 
     @property
     def target(self) -> str:
@@ -72,3 +78,8 @@ class Rule:
 def refused(actor: str, reason: str) -> ConfigError:
     """The error that tells a refusal."""
     return ConfigError("decider", actor, reason, REMEDY)
+
+
+def wanted_by(row: Mapping[str, Any]) -> Rule | None:
+    """The rule that an admin signed and that waits for another; None to have none any more."""
+    return None if row["wanted"] is None else Rule.of(row["workspace_id"], row["wanted"])

@@ -10,6 +10,7 @@ from psycopg.types.json import Jsonb
 from deskyard.control.jobs.claim import Claim
 from deskyard.control.jobs.parts import TOKENS, Tools, storable, tokens
 from deskyard.control.store.connection import Link
+from deskyard.errors import ConfigError
 from deskyard.host.deadline import Deadline
 
 PAUSE_SECONDS = 0.2
@@ -28,6 +29,11 @@ class Turn:
     def begin(self, link: Link) -> str:
         """The text to deliver. What an attempt before heard of an answer stays, as interrupted."""
         given = self._held.input
+        # Whoever deletes what is old leaves it from here on; what went before is not asked of an agent as nothing.
+        query = "update conversation set last_at = now() where id = %s returning id"
+        if link.execute(query, [given["conversation"]]).fetchone() is None:
+            remedy = "begin a new conversation"
+            raise ConfigError("conversation", given["conversation"], "is deleted, as retention has it", remedy)
         link.execute(
             "update message set state = 'interrupted' where operation_id = %s and state = 'streaming'", [self._held.id]
         )

@@ -1,12 +1,16 @@
-"""The worker's own look at the rule of a workspace: who answers, how many have to; and how an admin sets one."""
+"""The worker's own look at the rule of a workspace: who answers, how many have to; and how admins set one."""
 
 from typing import Any
+
+from psycopg.types.json import Jsonb
 
 from deskyard.control.approvals import rules
 from deskyard.control.approvals.rules import Rule
 from deskyard.control.jobs.claim import Claim
 from deskyard.control.store.connection import Link
 from deskyard.errors import ConfigError
+
+ADMIN = "admin"
 
 
 def collect(link: Link, held: Claim, actor: str) -> dict[str, Any] | None:
@@ -42,11 +46,13 @@ def forget(link: Link, held: Claim) -> None:
 
 
 def set_rule(link: Link, held: Claim, actor: str) -> dict[str, Any]:
-    """Put the rule of a workspace in force; who signed it is its author."""
+    """Put the rule of a workspace in force; who signed it last is its author."""
     rule = Rule.of(str(held.workspace), held.input)
     with link.transaction():
         if link.execute("select 1 from workspace where id = %s", [rule.workspace]).fetchone() is None:
             raise ConfigError("workspaceId", rule.workspace, "is not known", "see GET /api/workspaces")
+        if (waits := _signed(link, held, actor, rule)) is not None:
+            return {"rule": rule.target, **waits}
         link.execute(
             """insert into approval_rule (workspace_id, persons, roles, people, keys, actor)
             values (%s, %s, %s, %s, %s, %s) on conflict (workspace_id) do update set persons = excluded.persons,
@@ -59,8 +65,34 @@ def set_rule(link: Link, held: Claim, actor: str) -> dict[str, Any]:
 
 def remove_rule(link: Link, held: Claim, actor: str) -> dict[str, Any]:
     """Let everybody who may answer at all do so again, alone."""
-    link.execute("delete from approval_rule where workspace_id = %s", [held.workspace])
-    return {"removed": held.workspace}
+    with link.transaction():
+        waits = _signed(link, held, actor, None)
+        if waits is None:
+            link.execute("delete from approval_rule where workspace_id = %s", [held.workspace])
+    return {"removed": held.workspace} if waits is None else {"remove": held.workspace, **waits}
+
+
+def _signed(link: Link, held: Claim, actor: str, wanted: Rule | None) -> dict[str, int] | None:
+    """What is kept while another admin has to sign the same change; None once enough did, and where one is enough."""
+    row = link.execute(f"{rules.RULE} for update".encode(), [held.workspace]).fetchone()
+    needed = row["persons"] if row else 1
+    if needed > 1:
+        if not actor.startswith("person:"):
+            raise rules.refused(actor, f"is a key, and {needed} admins have to sign a change of this rule")
+        link.execute(
+            """insert into approval_rule_change (workspace_id, actor, wanted, operation_id) values (%s, %s, %s, %s)
+            on conflict (workspace_id, actor) do update
+                set wanted = excluded.wanted, operation_id = excluded.operation_id, at = now()""",
+            [held.workspace, actor, wanted and Jsonb(wanted.values()), held.id],
+        )
+        found = link.execute(rules.CHANGES.encode(), [held.workspace]).fetchall()
+        same = [each["actor"] for each in found if rules.wanted_by(each) == wanted]
+        # Who signed before may have lost their role since.
+        count = sum(_role(link, each) == ADMIN for each in same)
+        if count < needed:
+            return {"signatures": count, "needed": needed}
+    link.execute("delete from approval_rule_change where workspace_id = %s", [held.workspace])
+    return None
 
 
 def _role(link: Link, actor: str) -> str | None:

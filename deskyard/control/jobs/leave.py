@@ -10,11 +10,13 @@ from deskyard.control.people.intent import SIGNED, Intent
 from deskyard.control.people.keys import prove
 from deskyard.control.people.passkeys import Passkeys, credential_id
 from deskyard.control.people.scopes import ADMIN, DECIDE, DESTROY, ROLES, of_key
+from deskyard.control.retention import policy
 from deskyard.control.store.connection import Link
 from deskyard.errors import ConfigError
 
 UNSIGNED = "sign it with a passkey, or use a key with the scope for it"
 SCOPES = {"desktop.destroy": DESTROY, KIND: DECIDE, rules.SET: ADMIN, rules.REMOVE: ADMIN}
+SCOPES |= {policy.SET: ADMIN, policy.REMOVE: ADMIN}
 
 
 def require(link: Link, held: Claim, passkeys: Passkeys) -> str:
@@ -45,6 +47,8 @@ def _target(link: Link, held: Claim) -> str:
     """What has to have been signed: of an answer, what the gateway said of the ticket, whatever the request says."""
     if held.kind == rules.SET:
         return rules.Rule.of(str(held.workspace), held.input).target
+    if held.kind == policy.SET:
+        return policy.Policy.of(held.workspace, held.input).target
     if held.kind != KIND:
         return held.desktop or held.workspace or ""
     query = "select id, ticket, desktop_id, workspace_id, name, port from approval where id = %s"

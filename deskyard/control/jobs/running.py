@@ -15,10 +15,11 @@ from psycopg.types.json import Jsonb
 from deskyard.control.approvals import rules
 from deskyard.control.approvals.target import KIND as DECIDE
 from deskyard.control.jobs import claim as claims
-from deskyard.control.jobs import deciding, enrolment, leave
+from deskyard.control.jobs import deciding, enrolment, keeping, leave
 from deskyard.control.jobs.claim import Claim
 from deskyard.control.jobs.conversation import Turn
 from deskyard.control.people.passkeys import Passkeys
+from deskyard.control.retention import policy
 from deskyard.control.store.connection import Link
 from deskyard.errors import DeskyardError
 from deskyard.host.command import end_group
@@ -31,6 +32,7 @@ MOST_LINE = 4000
 ENROL, CHAT = "person.enrol", "desktop.chat"
 # What the worker writes down by itself: no program has to be run for it.
 RULES = {rules.SET: deciding.set_rule, rules.REMOVE: deciding.remove_rule}
+RULES |= {policy.SET: keeping.set_policy, policy.REMOVE: keeping.remove_policy}
 log = logging.getLogger(__name__)
 
 

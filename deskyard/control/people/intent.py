@@ -15,6 +15,8 @@ SIGNED = {
     "approval.decide": "Answer what a desktop wants to reach (ticket, desktop, name, answer): {target}",
     "approval-rule.set": "Let these answer what desktops of a workspace want to reach: {target}",
     "approval-rule.remove": "Let everybody who may answer at all do so for workspace {target}",
+    "retention.set": "Keep what is said with agents so long, and then delete it for good: {target}",
+    "retention.remove": "Keep what is said with agents of workspace {target} as long as the site says",
 }
 
 

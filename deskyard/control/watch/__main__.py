@@ -1,4 +1,4 @@
-"""python -m deskyard.control.watch: opens and closes alerts by the rules, tells webhooks, stops what nobody uses."""
+"""python -m deskyard.control.watch: alerts, webhooks, and an end to what nobody uses or what is kept no more."""
 
 import argparse
 import logging
@@ -6,6 +6,7 @@ import signal
 import threading
 from pathlib import Path
 
+from deskyard.control.retention.forget import forget
 from deskyard.control.store.connection import Link, attend
 from deskyard.control.watch import alerts, idle, webhooks
 from deskyard.control.watch.rules import Eye
@@ -55,6 +56,11 @@ def main() -> None:
         while not ended.wait(IDLE_SECONDS):
             idle.stop_unused(link)
 
+    def forget_old(link: Link) -> None:
+        while not ended.wait(chosen.pace):
+            forget(link)
+
+    threading.Thread(target=attend, args=(chosen.database, ended, forget_old), daemon=True).start()
     # A machine that shuts down keeps nobody from looking.
     threading.Thread(target=attend, args=(chosen.database, ended, stop_unused), daemon=True).start()
     # Somebody who is slow to take a message keeps nobody from looking.

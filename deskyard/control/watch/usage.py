@@ -38,16 +38,23 @@ from piece where b > a group by workspace_id, desktop_id, tier, day order by day
 """
 
 # Of each desktop and day (UTC): the tokens that its agent claims, by the moment of its answer; nobody measured them.
+# Those of conversations that are gone are kept by whole days: see `deskyard.control.retention.forget`.
 CLAIMS = f"""
-select split_part(c.desktop_id, '.', 1) as workspace_id, c.desktop_id,
-  floor(extract(epoch from m.at) / {DAY_SECONDS})::bigint as day, count(*) as turns,
-  sum(m.claimed_input) as input, sum(m.claimed_output) as output, sum(m.claimed_cached) as cached
-from message m join conversation c on c.id = m.conversation_id
-where m.claimed_input is not null and m.at >= %(since)s and m.at < %(until)s
-  and (%(workspace)s::text is null or split_part(c.desktop_id, '.', 1) = %(workspace)s)
-  and (%(desktop)s::text is null or c.desktop_id = %(desktop)s)
-  and (%(bounds)s::text[] is null or split_part(c.desktop_id, '.', 1) = any(%(bounds)s))
-group by c.desktop_id, day order by day, c.desktop_id
+select split_part(desktop_id, '.', 1) as workspace_id, desktop_id, day, sum(turns) as turns, sum(input) as input,
+  sum(output) as output, sum(cached) as cached
+from (
+  select c.desktop_id, floor(extract(epoch from m.at) / {DAY_SECONDS})::bigint as day, 1 as turns,
+    m.claimed_input as input, m.claimed_output as output, m.claimed_cached as cached
+  from message m join conversation c on c.id = m.conversation_id
+  where m.claimed_input is not null and m.at >= %(since)s and m.at < %(until)s
+  union all
+  select desktop_id, day, turns, input, output, cached from claim_kept
+  where day >= extract(epoch from %(since)s::timestamptz) / {DAY_SECONDS}
+    and day < extract(epoch from %(until)s::timestamptz) / {DAY_SECONDS}) as claim
+where (%(workspace)s::text is null or split_part(desktop_id, '.', 1) = %(workspace)s)
+  and (%(desktop)s::text is null or desktop_id = %(desktop)s)
+  and (%(bounds)s::text[] is null or split_part(desktop_id, '.', 1) = any(%(bounds)s))
+group by desktop_id, day order by day, desktop_id
 """
 
 

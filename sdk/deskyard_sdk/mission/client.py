@@ -187,6 +187,26 @@ class AsyncMissionControl:
         """End the turn that runs; what the agent said so far is kept."""
         return await self._long(f"/conversations/{conversation}/interrupt")
 
+    async def retention(self) -> list[dict[str, Any]]:
+        """How long conversations are kept, by the site and by workspaces; where nothing is said, for ever."""
+        return await self._items("GET", "/retention")
+
+    async def preview_retention(self, days: int, workspace: str | None = None) -> dict[str, Any]:
+        """How many conversations and messages would go now if they were kept for so many days; nothing is deleted."""
+        params = {"days": days} | ({"workspace": workspace} if workspace is not None else {})
+        return dict(await self._ask("GET", "/retention/preview", params=params))
+
+    async def set_retention(self, days: int | None, workspace: str | None = None) -> Operation:
+        """Keep conversations so many days after their last message, or for ever; then they are deleted for good.
+
+        Without `workspace` it is for all that have no such rule of their own; the key needs the scope admin.
+        """
+        return await self._long("/retention", {"workspaceId": workspace, "days": days})
+
+    async def remove_retention(self, workspace: str) -> Operation:
+        """Let the site say again how long the conversations of a workspace are kept."""
+        return cast(Operation, await self._ask("DELETE", f"/retention/{workspace}"))
+
     # -- workspaces
 
     async def workspaces(self) -> AsyncGenerator[Workspace, None]:

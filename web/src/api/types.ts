@@ -151,6 +151,16 @@ export interface Approval {
   answers: { actor: string; answer: string; at: string }[];
 }
 
+export interface ApprovalRuleChange {
+  actor: string;
+  remove: boolean;
+  persons: number;
+  roles: string[];
+  people: string[];
+  keys: string[];
+  at: string;
+}
+
 export interface ApprovalRule {
   workspaceId: string;
   persons: number;
@@ -159,6 +169,21 @@ export interface ApprovalRule {
   keys: string[];
   actor: string;
   changedAt: string;
+  changes: ApprovalRuleChange[];
+}
+
+export interface Retention {
+  workspaceId: string | null;
+  days: number | null;
+  actor: string;
+  changedAt: string;
+}
+
+export interface WouldGo {
+  conversations: number;
+  messages: number;
+  oldestAt: string | null;
+  newestAt: string | null;
 }
 
 export interface Amounts {

@@ -18,6 +18,8 @@ class Estate {
   readonly operations = new Collection<Operation>((left, right) => byText(right.createdAt, left.createdAt), KEPT);
   readonly messages = new Collection<Message>((left, right) => byText(left.at, right.at) || byText(left.id, right.id), KEPT);
   readonly approvals = new Collection<Approval>((left, right) => byText(right.since, left.since), KEPT);
+  /** Conversations that were deleted while the page was open. */
+  readonly forgotten = new Collection<{ id: string }>((left, right) => byText(left.id, right.id), KEPT);
   loaded = $state(false);
   total = $state(0);
   problem = $state.raw<ProblemDetails | null>(null);
@@ -30,6 +32,7 @@ class Estate {
     this.#follow("operation", this.operations);
     this.#follow("message", this.messages);
     this.#follow("approval", this.approvals);
+    connection.on("conversation", (data) => this.#forget((data as { id: string }).id));
     connection.on("operation", (data) => this.#showAtDesktop(data as Operation));
     // Lists come after the stream is open, so that nothing falls between the two.
     connection.on("reset", () => void this.load());
@@ -94,6 +97,13 @@ class Estate {
     if (!desktop || operation.kind === "desktop.session") return;
     if (!isOver(operation)) this.desktops.put({ ...desktop, operation });
     else if (desktop.operation?.id === operation.id) this.desktops.put({ ...desktop, operation: null });
+  }
+
+  #forget(conversationId: string): void {
+    for (const message of this.messages.all()) {
+      if (message.conversationId === conversationId) this.messages.remove(message.id);
+    }
+    this.forgotten.put({ id: conversationId });
   }
 
   #follow<T extends { id: string }>(event: string, into: Collection<T>): void {

@@ -12,6 +12,7 @@ export class Talk {
   constructor(readonly desktopId: string) {}
 
   readonly messages = $derived(estate.messages.all().filter((message) => message.conversationId === this.current));
+  readonly forgotten = $derived(this.current !== null && estate.forgotten.get(this.current) !== undefined);
   readonly busy = $derived(this.messages.some((message) => ["queued", "sent", "streaming"].includes(message.state)));
 
   load(): void {
@@ -38,6 +39,7 @@ export class Talk {
   /** Whether the message is stored: then it is sent, whatever happens here. */
   send(message: string): Promise<boolean> {
     return this.#try(async () => {
+      if (this.forgotten) this.current = null;
       const asked = this.current ? { message, conversationId: this.current } : { message };
       const answer = await post<{ conversationId: string }>(`/api/desktops/${this.desktopId}/chat`, asked);
       if (this.current === answer.conversationId) return;
