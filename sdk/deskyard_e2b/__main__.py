@@ -94,7 +94,7 @@ async def serve(settings: Settings) -> None:
                 )
 
             program = web.compose(keeping, opens, settings.choice, settings.at_timeout)
-            await web.server(program.application, settings.listening, ready).serve(sockets=[listening])
+            await web.server(program, settings.listening, ready).serve(sockets=[listening])
     finally:
         keeping.close()
 

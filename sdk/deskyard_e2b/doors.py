@@ -13,6 +13,9 @@ from deskyard_e2b.keyring import Caller
 # What a gateway lets pass at once (deskyard/gateway/machine/layout.py): by a session, and to a desktop.
 AT_ONCE, MOST_DOORS = 4, 8
 SCOPES = ("files", "shell")
+# A gateway hears that somebody left an answer when the desktop next says something: a stream says that it lives in
+# that many seconds, and its place is taken for somewhat longer.
+SIGN_SECONDS, LEAVING_SECONDS = 5, 12.0
 OpensDoor = Callable[[Caller, str], Awaitable[Door]]
 
 
@@ -27,6 +30,10 @@ class Carrying:
 
     door: Door
     now: int = 0
+
+    def leave(self) -> None:
+        """A request is over."""
+        self.now -= 1
 
 
 @dataclass
@@ -56,8 +63,13 @@ class Ways:
         carrying = await self._free(way, desktop, caller)
         try:
             yield carrying.door
-        finally:
-            carrying.now -= 1
+        except asyncio.CancelledError:
+            asyncio.get_running_loop().call_later(LEAVING_SECONDS, carrying.leave)
+            raise
+        except BaseException:
+            carrying.leave()
+            raise
+        carrying.leave()
 
     @contextlib.contextmanager
     def passing(self, sandbox: str, task: asyncio.Task[None]) -> Iterator[None]:

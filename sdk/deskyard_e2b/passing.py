@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from deskyard_e2b import answers, environment
-from deskyard_e2b.doors import Ways
+from deskyard_e2b.doors import SIGN_SECONDS, Ways
 from deskyard_e2b.keeping import Keeping, Kept
 from deskyard_e2b.keyring import Caller, Keyring
 from deskyard_e2b.naming import desktop_id
@@ -37,7 +37,6 @@ ASKED = (
     "accept",
     "user-agent",
     "range",
-    "keepalive-ping-interval",
 )
 ASKED_BEGINNINGS = ("connect-", "if-", "x-metadata-")
 ANSWERED = ("content-type", "content-length", "content-range", "accept-ranges", "etag", "last-modified", "retry-after")
@@ -228,7 +227,7 @@ async def _by_gateway(answer: httpx.Response) -> DesktopError | None:
 
 def _asked(headers: Headers) -> dict[str, str]:
     passed = {name: headers[name] for name in headers if name in ASKED or name.startswith(ASKED_BEGINNINGS)}
-    return {**passed, "accept-encoding": "identity"}
+    return {**passed, "accept-encoding": "identity", "keepalive-ping-interval": str(SIGN_SECONDS)}
 
 
 def _path(scope: Scope, headers: Headers) -> str:

@@ -116,31 +116,36 @@ class Listening:
         return f"{'https' if self.certificate else 'http'}://{host}:{listening.getsockname()[1]}"
 
 
-def server(application: ASGIApp, where: Listening, ready: Callable[[], None]) -> "Ready":
-    """What serves an application; `ready` is called as soon as requests are answered."""
+def server(program: Program, where: Listening, ready: Callable[[], None]) -> "Ready":
+    """What serves a program; `ready` is called as soon as requests are answered."""
     logging.getLogger("uvicorn.error").addFilter(_is_no_cut)
     config = uvicorn.Config(
-        application,
+        program.application,
         log_level="warning",
         access_log=False,
         timeout_graceful_shutdown=GRACE_SECONDS,
         ssl_certfile=where.certificate,
         ssl_keyfile=where.key,
     )
-    return Ready(config, ready)
+    return Ready(config, ready, program.ways)
 
 
 class Ready(uvicorn.Server):
-    """A server that says when it serves."""
+    """A server that says when it serves, and cuts what passes to desktops when it ends."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], ways: Ways) -> None:
         super().__init__(config)
-        self._ready = ready
+        self._ready, self._ways = ready, ways
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to serve."""
         await super().startup(sockets)
         self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End: streams, which would go on for hours, first."""
+        await self._ways.close()
+        await super().shutdown(sockets)
 
 
 def _is_no_cut(record: logging.LogRecord) -> bool:

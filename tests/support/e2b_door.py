@@ -47,7 +47,7 @@ class Served:
             keeping = Keeping(self.state)
             try:
                 self.program = web.compose(keeping, self.opens, self.default, self.action)
-                self._server = web.server(self.program.application, where, ready.set)
+                self._server = web.server(self.program, where, ready.set)
                 await self._server.serve(sockets=[listening])
             finally:
                 keeping.close()
