@@ -64,6 +64,8 @@ class Keeping:
             self._link.row_factory = sqlite3.Row
             self._link.execute("pragma foreign_keys = on")
             self._link.executescript(TABLES)
+            # One that was being killed when the program ended: whether it is gone, Mission Control knows.
+            self._link.execute("update sandbox set killed = 0")
         except (OSError, sqlite3.Error) as error:
             os.close(self._lock)
             raise self._wrong(f"cannot be used ({error})", "give a file of your own, or remove this one") from error

@@ -194,7 +194,7 @@ def test_a_restart_loses_nothing_and_the_file_opens_nothing(door: Served, key: s
 
 def test_a_key_does_here_what_it_may_at_mission_control(observed: Lab, door: Served, key: str) -> None:
     for wrong in ("", "dyk_nobody", "e2b_" + "0" * 40, "dyk_" + "ä" * 50):
-        answer = httpx.get(f"{door.url}/v2/sandboxes", headers={"X-API-KEY": wrong.encode()})
+        answer = httpx.get(f"{door.url}/v2/sandboxes", headers=[(b"X-API-KEY", wrong.encode())])
         assert (answer.status_code, answer.json()["code"]) == (401, 401)
         assert "./inv control.key" in answer.json()["message"]
     reader, elsewhere = observed.key("read"), observed.key(*MAY, workspaces=["other"])
