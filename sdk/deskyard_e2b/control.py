@@ -168,7 +168,7 @@ class ControlPlane:
 
 
 async def _health(_: Request) -> Response:
-    return Response("ok\n")
+    return Response(status_code=204)
 
 
 async def _nowhere(request: Request) -> Response:

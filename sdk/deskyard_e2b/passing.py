@@ -25,10 +25,12 @@ from deskyard_e2b.naming import desktop_id
 
 SANDBOX, PORT, TOKEN = "e2b-sandbox-id", "e2b-sandbox-port", "x-access-token"
 ENVD_PORT = "49983"
-START = "/process.Process/Start"
-SESSION = "session"
-# A body that is read before it is passed on: that of a new process, which may get variables, or a small one.
-MOST_START, SMALL = 16 << 20, 64 << 10
+START, STREAM_INPUT = "/process.Process/Start", "/process.Process/StreamInput"
+CALL = "application/connect+json"
+# A session that was ended, and a request that did not reach a gateway in its time: it passed neither on.
+SESSION, LATE = "session", "lateness"
+# A body that is read before it is passed on: the one message of a call, or a small one.
+MOST_MESSAGE, SMALL = 16 << 20, 64 << 10
 # What a client says to its desktop; keys and tokens are for nobody there. The gateway lets no packed answer through.
 ASKED = (
     "content-type",
@@ -78,7 +80,7 @@ class Asked:
         async for piece in self.body():
             parts.append(piece)
             size += len(piece)
-            if size > MOST_START:
+            if size > MOST_MESSAGE:
                 raise DesktopError("body", str(size), "is too large", "start it with less, and send the rest", 413)
         return b"".join(parts)
 
@@ -148,7 +150,7 @@ class DataPlane:
         passed, path = _asked(headers), _path(scope, headers)
         is_start = scope["path"] == START and kept.environment
         try:
-            content = await _content(headers, asked, is_start)
+            content = await _content(scope["path"], headers, asked)
             for is_last in (not isinstance(content, bytes | None), True):
                 async with self.ways.door(kept.id, desktop, caller) as door:
                     if is_start and isinstance(content, bytes):
@@ -163,7 +165,7 @@ class DataPlane:
                     if error.field == SESSION:
                         await self.ways.drop(kept.id, caller, door)
                 # Nothing of it passed the gateway; but what came in pieces is not here to be sent again.
-                if is_last or error.field != SESSION:
+                if is_last or error.field not in (SESSION, LATE):
                     raise error
         except DesktopError as error:
             if error.status == 401:
@@ -178,7 +180,7 @@ class DataPlane:
 
     async def _explained(self, error: DesktopError, kept: Kept, caller: Caller, desktop: str) -> DesktopError:
         """Why a desktop was not reached, in the words that E2B's clients tell apart."""
-        if error.status not in (0, 502, 503, 504) or error.field == SESSION:
+        if error.status not in (0, 502, 503, 504) or error.field in (SESSION, LATE):
             return error
         try:
             found = await caller.mission.desktop(desktop)
@@ -190,10 +192,11 @@ class DataPlane:
         return DesktopError("sandbox", kept.id, reason, "look at the desktop in Mission Control", 502)
 
 
-async def _content(headers: Headers, asked: Asked, is_start: bool) -> bytes | AsyncIterator[bytes] | None:
-    """The body to pass on: a small one whole, so that it can be sent again, and any other as it comes."""
+async def _content(path: str, headers: Headers, asked: Asked) -> bytes | AsyncIterator[bytes] | None:
+    """The body to pass on: a message or a small body whole, so that it can be sent again, any other as it comes."""
     length = headers.get("content-length", "")
-    if is_start or (length.isdecimal() and int(length) <= SMALL):
+    is_message = path != STREAM_INPUT and headers.get("content-type", "").startswith(CALL)
+    if is_message or (length.isdecimal() and int(length) <= SMALL):
         return await asked.whole()
     return asked.body() if length or "transfer-encoding" in headers else None
 
@@ -209,7 +212,7 @@ async def _answer(answer: httpx.Response, send: Send) -> None:
 
 async def _by_gateway(answer: httpx.Response) -> DesktopError | None:
     """The error that a gateway answers for a desktop; None for what the desktop itself says."""
-    if answer.status_code not in (401, 403, 404, 429, 502, 503, 504):
+    if answer.status_code not in (401, 403, 404, 408, 429, 502, 503, 504):
         return None
     content = await answer.aread()
     try:
@@ -221,6 +224,8 @@ async def _by_gateway(answer: httpx.Response) -> DesktopError | None:
     if answer.status_code == 401:
         reason = "was ended at the gateway"
         return DesktopError(SESSION, "", reason, "ask again: another one is opened, if the key may", 503)
+    if answer.status_code == 408:
+        return DesktopError(LATE, "", "the gateway did not get the request in its time", "ask again", 503)
     reason = str(body.get("message") or body.get("reason") or f"the gateway answers {answer.status_code}")
     return DesktopError(str(body.get("error") or "gateway"), "", reason, "wait a moment", answer.status_code)
 

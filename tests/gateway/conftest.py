@@ -44,10 +44,18 @@ class Lived(Gateway):
         return FakeDesktops([*played, (self.names["d2"], self.ports["computer"])])
 
 
+def patient(configuration: str) -> str:
+    """A door that waits long where it is short of time: beside other tests its clients may stand still."""
+    for wait in ("connect 3s", "http-request 5s", "client 10s", "queue 3s"):
+        assert f"timeout {wait}\n" in configuration
+        configuration = configuration.replace(f"timeout {wait}\n", f"timeout {wait.split()[0]} 1m\n")
+    return configuration
+
+
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     """A running gateway with a service behind it that works, in a home of its own."""
-    with run_gateway(Lived()) as running, home_of(tmp_path_factory.mktemp("lived")) as home:
+    with run_gateway(Lived(weaken=patient)) as running, home_of(tmp_path_factory.mktemp("lived")) as home:
         work = Work(home)
         listening = socket.create_server((LIVED, running.ports["computer"]))
         config = uvicorn.Config(create([work, Envd(work)]), log_level="warning", timeout_graceful_shutdown=1)

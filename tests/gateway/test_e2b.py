@@ -125,16 +125,16 @@ def test_both_ways_come_as_they_are_said(sandbox: Sandbox) -> None:
 
     def speak() -> Iterator[str]:
         yield "first\n"
-        assert heard["first"].wait(8), "the answer did not come before the request was over"
+        assert heard["first"].wait(40), "the answer did not come before the request was over"
         yield "second\n"
-        assert heard["second"].wait(8)
+        assert heard["second"].wait(40)
 
     result: list[Any] = []
     waiting = threading.Thread(target=lambda: result.append(command.wait(on_stdout=listen)))
     waiting.start()
     sandbox.commands.stream_input(command.pid, speak())
     sandbox.commands.close_stdin(command.pid)
-    waiting.join(20)
+    waiting.join(60)
     assert (result[0].stdout, said) == ("got first\ngot second\n", ["got first\n", "got second\n"])
 
 
@@ -182,7 +182,7 @@ def test_a_sandbox_that_is_killed_cuts_what_runs_and_is_not_found(door: Served) 
     sandbox = door.create(KEY)
     command = sandbox.commands.run("read", background=True, stdin=True)
     assert sandbox.kill()
-    with pytest.raises(SandboxNotRunningException):
+    with pytest.raises(TimeoutException):
         command.wait()
     assert not sandbox.is_running()
     with pytest.raises(TimeoutException, match="was not found"):

@@ -3,16 +3,18 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import httpx
 from deskyard_e2b import web
 from deskyard_e2b.ending import STOP
 from deskyard_e2b.keeping import Keeping
 from deskyard_e2b.keyring import Opens
 from deskyard_e2b.naming import Choice
+from deskyard_sdk.mission import AsyncMissionControl, DesktopState
 from e2b import Sandbox
 
 SECONDS = 60
@@ -80,6 +82,23 @@ class Served:
     def connect(self, key: str, id: str, **options: Any) -> Sandbox:
         """A sandbox that there is."""
         return Sandbox.connect(id, **options, **self.with_key(key))
+
+
+class Linked(AsyncMissionControl):
+    """A Mission Control that knows desktops which run, and asks `link` for links, with the scopes that are wanted."""
+
+    def __init__(self, link: Callable[[str], str], ca: str) -> None:
+        super().__init__(httpx.AsyncClient(), ca)
+        self._link = link
+
+    async def desktop(self, id: str) -> DesktopState:
+        """Any of them: it runs."""
+        stands = {"workspaceId": id.partition(".")[0], "tier": "free", "state": "ready", "operation": None}
+        return cast(DesktopState, {"id": id, "stateAt": "2026-01-01T00:00:00Z", **stands})
+
+    async def link(self, id: str, mode: str = "drive", scopes: Sequence[str] | None = None) -> str:
+        """A link for a program."""
+        return await asyncio.to_thread(self._link, ",".join(scopes or ()))
 
 
 @contextlib.contextmanager
