@@ -41,6 +41,9 @@ class Keyring:
             except DesktopError as error:
                 if error.status == 401:
                     raise DesktopError("X-API-KEY", "", "is not known to Mission Control", remedy, 401) from error
+                if not error.status:
+                    remedy = "look whether it runs, and whether the door was given its CA: ./inv control.status"
+                    raise DesktopError("Mission Control", "", error.reason, remedy, 503) from error
                 raise
             if owner in self._callers:
                 await mission.close()
