@@ -145,7 +145,7 @@ def test_the_task_tells_the_program_where_mission_control_is(monkeypatch: pytest
     monkeypatch.setenv("DESKYARD_HOME", str(tmp_path))
     started: list[Any] = []
     monkeypatch.setattr(os, "execve", lambda *call: started.append(call))
-    e2b.serve({"port": "0", "tier": "", "at-timeout": "destroy"}, STATE, True)  # type: ignore[unused-ignore]
+    e2b.serve({"port": "0", "tier": "", "at-timeout": "destroy"}, STATE, True)
     _, argv, environ = started[0]
     assert argv[1:3] == ["-m", "deskyard_e2b"]
     settings = program.read(argv[3:], {})
