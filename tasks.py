@@ -19,6 +19,7 @@ from deskyard.tasks import (
     toolchain,
     workspace,
 )
+from deskyard.tasks.clients import e2b
 from deskyard.tasks.life import backup, care, pool, snapshot
 
 ns = Collection()
@@ -33,6 +34,7 @@ for module in (
     control,
     desktop,
     docs,
+    e2b,
     egress,
     host,
     image,

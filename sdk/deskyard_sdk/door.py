@@ -40,7 +40,13 @@ class Door:
         self._tls = tls
         self._kept = kept
         self._token = str(facts.get("token") or "")
+        self._refused = False
         self._renewing = asyncio.create_task(self._renew()) if facts else None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its session was refused another term, or has had its time: only a new link opens another."""
+        return self._refused or (bool(self.facts) and time.time() >= float(self.facts["expires"]))
 
     async def close(self) -> None:
         """Close it; the session ends with its time, or by access.revoke."""
@@ -62,11 +68,17 @@ class Door:
     @contextlib.asynccontextmanager
     async def stream(self, method: str, path: str, **what: Any) -> AsyncIterator[httpx.Response]:
         """Ask for an answer that is read as it comes."""
+        async with self.passing(method, path, **what) as response:
+            if response.status_code >= 400:
+                raise refusal(response.status_code, await response.aread())
+            yield response
+
+    @contextlib.asynccontextmanager
+    async def passing(self, method: str, path: str, **what: Any) -> AsyncIterator[httpx.Response]:
+        """The same for who passes answers on: a refusal is an answer, too."""
         headers = {**self._bearer(), **what.pop("headers", {})}
         try:
             async with self._client.stream(method, self.base + path, headers=headers, **what) as response:
-                if response.status_code >= 400:
-                    raise refusal(response.status_code, await response.aread())
                 yield response
         except httpx.TransportError as error:
             raise unreachable(self.base + path, error) from error
@@ -107,6 +119,7 @@ class Door:
             except httpx.TransportError:
                 continue
             if response.status_code >= 400:
+                self._refused = True
                 return
             self.facts |= response.json()
             self._token = str(self.facts.get("token") or "")

@@ -4,10 +4,13 @@ import json
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from deskyard_e2b.naming import sandbox_id
+from deskyard_sdk.mission import AsyncMissionControl
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -15,6 +18,7 @@ from selenium.webdriver.common.keys import Keys
 from tests.e2e.test_viewer import watch
 from tests.support import browser
 from tests.support.door import Door
+from tests.support.e2b_door import Linked, served
 from tests.support.workspaces import Running
 
 pytestmark = pytest.mark.vm
@@ -152,3 +156,19 @@ def test_a_person_at_the_viewer_takes_the_drive_from_a_program(ours: Running, do
         assert (status, refused.get("error")) == (409, "driver") or program.ask("POST", "/v1/wait", left)[0] == 200
         assert program.ask("POST", "/v1/wait", left)[0] == 200
         assert program.ask("POST", "/v1/act", move)[1]["ok"]
+
+
+def test_e2b_s_client_uses_the_desktop_through_its_door(ours: Running, door: Door, tmp_path: Path) -> None:
+    def link(scopes: str) -> str:
+        return str(ours.grant("desk", "--mode", "agent", "--scopes", scopes)["url"])
+
+    async def opens(key: str) -> AsyncMissionControl:
+        return Linked(link, str(door.authority))
+
+    with served(tmp_path / "e2b.sqlite", opens) as program:
+        sandbox = program.connect("dyk_any", sandbox_id(ours.name, "desk"), request_timeout=ANSWER_SECONDS)
+        ran = sandbox.commands.run("id -un; cat", stdin=False, timeout=ANSWER_SECONDS)
+        assert (ran.stdout, ran.exit_code) == ("agent\n", 0)
+        sandbox.files.write("from-outside.txt", "Grüße")
+        assert sandbox.files.read("from-outside.txt") == "Grüße"
+        sandbox.files.remove("from-outside.txt")

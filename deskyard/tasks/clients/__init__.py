@@ -1,0 +1,1 @@
+"""The front of doors for the clients of others: `e2b`."""

@@ -1,0 +1,114 @@
+"""`python -m deskyard_e2b` answers E2B's own clients with the desktops of a Mission Control."""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from deskyard_sdk import DesktopError
+from deskyard_sdk.mission import AsyncMissionControl
+
+from deskyard_e2b import web
+from deskyard_e2b.ending import ENDINGS, STOP
+from deskyard_e2b.keeping import Keeping
+from deskyard_e2b.naming import Choice
+
+PORT = 3000
+URL, CA = "DESKYARD_MISSION_CONTROL", "DESKYARD_CA"
+KEY_HINT = "dyk_...   # ./inv control.key NAME --scopes read,desktops:write,desktops:destroy"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the program was started with."""
+
+    url: str
+    ca: str | None
+    state: Path
+    listening: web.Listening
+    choice: Choice
+    at_timeout: str
+    as_json: bool
+
+
+def read(argv: Sequence[str], environment: Mapping[str, str]) -> Settings:
+    """The settings of a command line; raises `DesktopError`."""
+    options = _parser(environment).parse_args(argv)
+    if not options.mission_control:
+        remedy = f"give the address that ./inv control.status says, or set {URL}"
+        raise DesktopError("--mission-control", "", "is not given", remedy)
+    if bool(options.certificate) != bool(options.certificate_key):
+        raise DesktopError("--certificate", "", "needs its private key", "give both, or none: --certificate-key")
+    listening = web.Listening(options.host, options.port, options.certificate, options.certificate_key)
+    choice = Choice(options.workspace, options.tier, options.image)
+    state = Path(options.state).expanduser()
+    return Settings(options.mission_control, options.ca, state, listening, choice, options.at_timeout, options.json)
+
+
+def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m deskyard_e2b",
+        description="Answers the unmodified clients of E2B with desktops of a Mission Control, each with its own key.",
+    )
+    home = environment.get("XDG_STATE_HOME") or "~/.local/state"
+    add = parser.add_argument
+    add("--mission-control", default=environment.get(URL), metavar="URL", help=f"its address (or {URL})")
+    add("--ca", default=environment.get(CA), metavar="FILE", help=f"the CA of it and the gateways, if own (or {CA})")
+    add("--host", default="127.0.0.1", help="the address to listen on; others than loopback need a certificate")
+    add("--port", type=int, default=PORT, help=f"0: a free one (default: {PORT})")
+    add("--certificate", metavar="FILE", help="the chain, as PEM, to serve HTTPS")
+    add("--certificate-key", metavar="FILE", help="its private key")
+    add("--state", default=f"{home}/deskyard/e2b.sqlite", metavar="FILE", help="what is kept of sandboxes")
+    add("--workspace", help="of a sandbox whose template names none (default: the only one that the key sees)")
+    add("--tier", default="free", help="the same of its tier (default: free)")
+    add("--image", help="the image of new desktops (default: the workspace's)")
+    add("--at-timeout", choices=ENDINGS, default=STOP, help="what is done at the end of a sandbox (default: stop)")
+    add("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def exports(url: str) -> str:
+    """What a user's shell needs."""
+    return f"export E2B_API_URL={url}\nexport E2B_SANDBOX_URL={url}\nexport E2B_API_KEY={KEY_HINT}"
+
+
+async def serve(settings: Settings) -> None:
+    """Serve until ended."""
+    settings.listening.require_certificate()
+    keeping = Keeping(settings.state)
+    try:
+        with settings.listening.open() as listening:
+            url = settings.listening.url(listening)
+
+            async def opens(key: str) -> AsyncMissionControl:
+                return await AsyncMissionControl.connect(settings.url, key, settings.ca)
+
+            def ready() -> None:
+                said = {"url": url, "mission_control": settings.url, "at_timeout": settings.at_timeout}
+                print(
+                    json.dumps({**said, "state": str(settings.state)}) if settings.as_json else exports(url), flush=True
+                )
+
+            program = web.compose(keeping, opens, settings.choice, settings.at_timeout)
+            await web.server(program, settings.listening, ready).serve(sockets=[listening])
+    finally:
+        keeping.close()
+
+
+def main() -> None:
+    """Serve; what is wrong is said on standard error."""
+    try:
+        asyncio.run(serve(read(sys.argv[1:], os.environ)))
+    except DesktopError as error:
+        print(f"deskyard_e2b: {error}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

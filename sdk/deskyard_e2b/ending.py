@@ -1,0 +1,105 @@
+"""The end of a sandbox's time: what the host wants is done then, or as soon as a key that may is heard again."""
+
+import asyncio
+import contextlib
+import functools
+import logging
+from dataclasses import dataclass, field
+
+from deskyard_sdk import DesktopError
+
+from deskyard_e2b.answers import state
+from deskyard_e2b.keeping import Kept
+from deskyard_e2b.keyring import Caller, Keyring
+from deskyard_e2b.naming import desktop_id
+from deskyard_e2b.sandboxes import Sandboxes
+
+STOP, DESTROY, NOTHING = "stop", "destroy", "nothing"
+ENDINGS = (STOP, DESTROY, NOTHING)
+# After what failed, and the longest that the clock is not looked at: it may be set.
+AGAIN_SECONDS, LONGEST_SECONDS = 60.0, 3600.0
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Ending:
+    """Ends sandboxes whose time is over."""
+
+    sandboxes: Sandboxes
+    keyring: Keyring
+    action: str = STOP
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _working: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _again: dict[str, float] = field(default_factory=dict)
+
+    def look(self) -> None:
+        """Look again: an end moved, or a key was heard."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """End them until cancelled."""
+        try:
+            while self.action != NOTHING:
+                self._changed.clear()
+                seconds = self._begin()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._changed.wait(), seconds)
+        finally:
+            for task in self._working.values():
+                task.cancel()
+
+    def _begin(self) -> float:
+        """Begin with all that are due; how long it is until the next may be."""
+        now, wait = self.sandboxes.clock(), LONGEST_SECONDS
+        for sandbox in self.sandboxes.keeping.ending():
+            due = max(sandbox.ends or 0, self._again.get(sandbox.id, 0))
+            if self.sandboxes.is_making(sandbox.id):
+                # Its time begins when it is there; that is told.
+                continue
+            if due > now:
+                wait = min(wait, due - now)
+            elif sandbox.id not in self._working and (caller := self._caller(sandbox)):
+                task = asyncio.create_task(self._end(caller, sandbox))
+                self._working[sandbox.id] = task
+                task.add_done_callback(functools.partial(self._over, sandbox.id))
+        return wait
+
+    def _over(self, id: str, _: asyncio.Task[None]) -> None:
+        del self._working[id]
+        self.look()
+
+    def _caller(self, sandbox: Kept) -> Caller | None:
+        """Who may end it: who made it, or else who was given a token for it; nobody before such a key is heard."""
+        owners = [sandbox.owner, *self.sandboxes.keeping.owners(sandbox.id)]
+        return next((caller for owner in owners if (caller := self.keyring.known(owner))), None)
+
+    async def _end(self, caller: Caller, sandbox: Kept) -> None:
+        self._again.pop(sandbox.id, None)
+        try:
+            if self.action == DESTROY and not sandbox.pauses:
+                try:
+                    await self.sandboxes.kill(caller, sandbox.id)
+                    return
+                except DesktopError as error:
+                    if error.status != 403:
+                        raise
+                    log.warning("%s is stopped, since the key may not destroy it", sandbox.id)
+            await self._stop(caller, sandbox)
+        except DesktopError as error:
+            if error.status == 401:
+                self.keyring.forget(caller.owner)
+            if error.status == 404:
+                self.sandboxes.keeping.forget(sandbox.id)
+                return
+            self._again[sandbox.id] = self.sandboxes.clock() + AGAIN_SECONDS
+            log.warning("%s was not ended at its time: %s", sandbox.id, error)
+
+    async def _stop(self, caller: Caller, sandbox: Kept) -> None:
+        desktop = await caller.mission.desktop(desktop_id(sandbox.id) or "")
+        if state(desktop) == "running":
+            await caller.mission.wait(await caller.mission.stop(desktop["id"]))
+        await self.sandboxes.ways.cut(sandbox.id)
+        latest = self.sandboxes.keeping.find(sandbox.id)
+        # Who connected meanwhile finds it running for as long as that said, or started anew.
+        if latest and latest.ends == sandbox.ends:
+            self.sandboxes.keeping.end(sandbox.id)

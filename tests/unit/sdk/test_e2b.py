@@ -1,0 +1,180 @@
+"""What the door for E2B's clients reads, keeps and refuses before anybody asks it."""
+
+import json
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deskyard_e2b import __main__ as program
+from deskyard_e2b import answers, doors, environment, naming, web
+from deskyard_e2b.keeping import Keeping, Kept, token_for
+from deskyard_e2b.naming import Choice
+from deskyard_sdk import DesktopError
+
+from deskyard.computer.envd.part import ENVD_VERSION
+from deskyard.control import e2b
+from deskyard.errors import HostError
+from deskyard.gateway.machine.layout import Layout
+
+STATE = {"url": "https://mission.localhost:9443", "folder": "/x", "certificate_authority": "/ca.pem"}
+
+
+@pytest.mark.parametrize("workspace", ["lab", "a", "my--place", "w" * 32])
+@pytest.mark.parametrize("desktop", ["reader", "e2b-0123456789abcdef", "a--b", "x"])
+def test_each_desktop_is_a_sandbox_and_leads_back(workspace: str, desktop: str) -> None:
+    sandbox = naming.sandbox_id(workspace, desktop)
+    assert naming.desktop_id(sandbox) == f"{workspace}.{desktop}"
+    assert set(sandbox) <= set("abcdefghijklmnopqrstuvwxyz0123456789-") and sandbox[0] != "-"
+    assert naming.sandbox_of(f"{workspace}.{desktop}") == sandbox
+
+
+@pytest.mark.parametrize(
+    "wrong", ["", "lab", "lab.reader", "lab--", "--x", "Lab--x", "3-lab-x", "9-a--b-c", "lab--x/../y"]
+)
+def test_what_is_no_name_of_a_sandbox_leads_nowhere(wrong: str) -> None:
+    assert naming.desktop_id(wrong) is None
+
+
+def test_a_template_says_workspace_and_tier() -> None:
+    default = Choice("lab", "pro")
+    assert naming.chosen("base", default, ["lab", "other"]) == ("lab", "pro")
+    assert naming.chosen("other", default, ["lab", "other"]) == ("other", "pro")
+    assert naming.chosen("other/max", default, ["lab", "other"]) == ("other", "max")
+    assert naming.chosen("desktop", Choice(), ["only"]) == ("only", "free")
+    for template, choice, seen in (
+        ("base", Choice(), ["a", "b"]),
+        ("python", default, ["lab"]),
+        ("base", default, ["b"]),
+    ):
+        with pytest.raises(DesktopError) as refused:
+            naming.chosen(template, choice, seen)
+        assert all(name in str(refused.value) for name in seen)
+
+
+def test_what_is_written_twice_is_the_same() -> None:
+    assert answers.ENVD_VERSION == ENVD_VERSION
+    assert Layout.streams_per_session == doors.AT_ONCE
+    assert Layout.streams_per_desktop == doors.AT_ONCE * doors.MOST_DOORS
+
+
+def test_a_file_that_others_read_or_that_is_in_use_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "e2b.sqlite"
+    keeping = Keeping(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(DesktopError, match="is in use"):
+        Keeping(path)
+    keeping.close()
+    path.chmod(0o644)
+    with pytest.raises(DesktopError, match="chmod 600"):
+        Keeping(path)
+    other = tmp_path / "text"
+    other.write_text("no database, but a text that is long enough to be none" * 20)
+    other.chmod(0o600)
+    with pytest.raises(DesktopError, match="cannot be used"):
+        Keeping(other)
+
+
+def test_a_token_is_of_its_key_and_sandbox_and_is_forgotten_with_it(tmp_path: Path) -> None:
+    keeping = Keeping(tmp_path / "e2b.sqlite")
+    first = Kept("lab--a", b"o", b"nonce", True, "base", {}, 1.0, 2.0)
+    again = Kept("lab--a", b"o", b"other", True, "base", {}, 1.0, 2.0)
+    keeping.add(first)
+    token = token_for("key", first)
+    keeping.give("lab--a", token, b"o")
+    assert keeping.owner_of("lab--a", token) == b"o"
+    assert keeping.owner_of("lab--b", token) is None
+    assert len({token, token_for("other", first), token_for("key", again)}) == 3
+    keeping.add(again)
+    assert keeping.owner_of("lab--a", token) is None, "another desktop of the same name"
+    keeping.kill("lab--a")
+    keeping.close()
+    keeping = Keeping(tmp_path / "e2b.sqlite")
+    found = keeping.find("lab--a")
+    assert found is not None and not found.killed, "whether it is gone, Mission Control knows"
+    keeping.close()
+
+
+def test_variables_are_added_where_a_process_has_no_others() -> None:
+    def message(flags: int, content: bytes) -> bytes:
+        return struct.pack(">BI", flags, len(content)) + content
+
+    asked = message(0, json.dumps({"process": {"cmd": "x", "envs": {"A": "own"}}, "tag": "t"}).encode())
+    changed = environment.added(asked + b"rest", {"A": "1", "B": "2"})
+    length = struct.unpack_from(">BI", changed)[1]
+    assert json.loads(changed[5 : 5 + length]) == {"process": {"cmd": "x", "envs": {"A": "own", "B": "2"}}, "tag": "t"}
+    assert changed[5 + length :] == b"rest"
+    for strange in (
+        b"",
+        b"\0\0",
+        message(0, b"{"),
+        message(0, b"[]"),
+        message(1, b"packed"),
+        message(0, b'{"process":1}'),
+    ):
+        assert environment.added(strange, {"A": "1"}) == strange
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        ([], "--mission-control"),
+        (["--mission-control=x", "--certificate=a"], "private key"),
+    ],
+)
+def test_a_command_line_that_is_not_whole_is_refused(argv: list[str], said: str) -> None:
+    with pytest.raises(DesktopError, match=said):
+        program.read(argv, {})
+
+
+def test_it_listens_where_others_reach_it_with_a_certificate_alone(tmp_path: Path) -> None:
+    for host in ("0.0.0.0", "::", "192.0.2.1"):
+        with pytest.raises(DesktopError, match="is reached by others"):
+            web.Listening(host).open()
+    for host in ("127.0.0.1", "localhost"):
+        web.Listening(host).open().close()
+    (tmp_path / "wrong.pem").write_text("no certificate")
+    with pytest.raises(DesktopError, match="cannot be used"):
+        web.Listening("0.0.0.0", 0, str(tmp_path / "wrong.pem"), str(tmp_path / "wrong.pem")).require_certificate()
+
+
+def test_the_task_tells_the_program_where_mission_control_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DESKYARD_HOME", str(tmp_path))
+    started: list[Any] = []
+    monkeypatch.setattr(os, "execve", lambda *call: started.append(call))
+    e2b.serve({"port": "0", "tier": "", "at-timeout": "destroy"}, STATE, True)
+    _, argv, environ = started[0]
+    assert argv[1:3] == ["-m", "deskyard_e2b"]
+    settings = program.read(argv[3:], {})
+    assert (settings.url, settings.ca, settings.listening.port) == (STATE["url"], "/ca.pem", 0)
+    assert (settings.at_timeout, settings.as_json, settings.choice) == ("destroy", True, Choice())
+    assert settings.state == tmp_path / "state" / "e2b.sqlite"
+    assert environ["PYTHONPATH"].split(os.pathsep)[0].endswith("/sdk")
+    with pytest.raises(HostError, match=r"control\.up"):
+        e2b.arguments({}, {**STATE, "url": None})
+
+
+def test_it_prints_what_clients_need_and_no_key(tmp_path: Path) -> None:
+    options = ["--mission-control=https://mission.localhost:1", "--port=0", f"--state={tmp_path / 'e2b.sqlite'}"]
+    path = os.pathsep.join(sys.path)
+    running = subprocess.Popen(
+        [sys.executable, "-m", "deskyard_e2b", *options],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    try:
+        assert running.stdout is not None
+        lines = [running.stdout.readline() for _ in range(3)]
+    finally:
+        running.terminate()
+        running.wait(20)
+        if running.stdout:
+            running.stdout.close()
+    url = lines[0].rpartition("=")[2].strip()
+    assert url.startswith("http://127.0.0.1:")
+    assert lines[:2] == [f"export E2B_API_URL={url}\n", f"export E2B_SANDBOX_URL={url}\n"]
+    assert lines[2].startswith("export E2B_API_KEY=dyk_...")
