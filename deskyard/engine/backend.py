@@ -55,6 +55,16 @@ class Backups(Protocol):
         """The guest of the machine itself, once it has booted."""
 
 
+class Staged(Protocol):
+    """A backup that is restored beside its machine."""
+
+    def swap(self) -> AbstractContextManager[None]:
+        """Give the machine that is off what was restored; if the block fails, it is off and has its own again."""
+
+    def guest(self) -> AbstractContextManager[Guest]:
+        """The guest of the machine itself, once it has booted."""
+
+
 class Archive(Protocol):
     """Keeps the backups of a workspace in its backend's own way: whole machines, in a place of the site."""
 
@@ -80,8 +90,20 @@ class Archive(Protocol):
     def note(self, backup: Backup) -> None:
         """Write down what is known of a backup by now: whether it is proved."""
 
+    def require_room(self, backup: Backup) -> None:
+        """Raise `SiteError` unless there is room for it once more; nothing is touched."""
+
     def booted(self, backup: Backup) -> AbstractContextManager[Guest]:
         """A machine without any NIC that starts from a backup; it is gone with its block."""
+
+    def mend(self, desktop: str) -> None:
+        """Bring a restore of a desktop that broke off to its end; raises `SiteError` while another host is at one."""
+
+    def staged(self, backup: Backup) -> AbstractContextManager[Staged]:
+        """A backup restored beside its desktop; of both, what is not used is gone with the block.
+
+        Raises `SiteError` before anything is touched if there is no room, or the two cannot be exchanged.
+        """
 
     def drop(self, backups: Sequence[Backup]) -> None:
         """Delete backups; raises `SiteError` for one that is kept there."""

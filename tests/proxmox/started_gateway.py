@@ -72,8 +72,8 @@ class Gateway:
         return self.client
 
 
-def start(rack: Rack, vm: VmPlan) -> None:
-    """Make and start the machine with what cloud-init is told."""
+def start(rack: Rack, vm: VmPlan, **more: str) -> None:
+    """Make and start the machine with what cloud-init is told, and more."""
     if vm.owner.pool not in rack.peer.fake.pools:
         rack.root.ask("POST", "/pools", poolid=vm.owner.pool)
     nics = {f"net{number}": f"virtio={nic.mac},bridge=vmbr0" for number, nic in enumerate(vm.nics)}
@@ -81,7 +81,7 @@ def start(rack: Rack, vm: VmPlan) -> None:
     first_boot |= {"ciuser": MANAGER, "sshkeys": quote(public_key(SITE), safe="")}
     tags = ";".join(vm.tags)
     made = {"vmid": vm.vm_id, "name": vm.owner.vm_name, "pool": vm.owner.pool, "tags": tags, "agent": "1"}
-    assert rack.root.finish("POST", f"/nodes/{vm.node}/qemu", **made, **nics, **first_boot) == "OK"
+    assert rack.root.finish("POST", f"/nodes/{vm.node}/qemu", **made, **nics, **first_boot, **more) == "OK"
     assert rack.root.finish("POST", f"/nodes/{vm.node}/qemu/{vm.vm_id}/status/start") == "OK"
 
 

@@ -4,8 +4,7 @@ The peer makes them as pve-manager 14a22df3 does; names and types of parameters 
 """
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,91 +12,26 @@ import pytest
 
 from deskyard.errors import ConfigError, SiteError
 from deskyard.life.backup import backup, restoration, retention
-from deskyard.plan.backup import NONCE, READ_NONCE
+from deskyard.plan.backup import NONCE
 from deskyard.plan.proxmox.view import Owner, read_view
 from deskyard.site.files import read_site
 from deskyard.site.proxmox.client import Client as Api
 from deskyard.site.proxmox.doctor.doctor import examine
-from deskyard.site.proxmox.life import trial
+from deskyard.site.proxmox.life.copies import Copy
 from tests.proxmox import test_contract
-from tests.proxmox.rack import SITE, Rack
-from tests.proxmox.started_gateway import start
+from tests.proxmox.backed_up import NAME, STORAGE, TARGET, Desk, desk_on
+from tests.proxmox.rack import SITE
 from tests.support.pve import Client, Peer
 from tests.support.pve.asking import refused
 
 published = test_contract.published
-NAME, TARGET, STORAGE, NODE = "lab", "lab/dev1", "safe", "/nodes/pve1"
 ALL = (0, 0, 0, 0, 0, 0)
-
-
-class Desk:
-    """A desktop that runs on a cluster with a storage for backups, and what was written into it."""
-
-    def __init__(self, rack: Rack) -> None:
-        self.rack, self.fake = rack, rack.peer.fake
-        self.written: list[tuple[str, str]] = []
-        # What a restored machine holds, what it says of its file systems, and what is done when it is asked.
-        self.held, self.looks = "", "mount / ext4 rw\n"
-        self.asked: Callable[[], Any] = lambda: None
-        self._says = ""
-
-    def __call__(self, vm: str, command: str, values: dict[str, Any]) -> Any:
-        """What its agent answers to a program, and what that of a restored machine does."""
-        if command == "exec" and vm.startswith("dev1-trial."):
-            self.asked()
-            self._says = self.held if values["command"] == READ_NONCE else self.looks
-            return {"pid": 8}
-        if command == "exec":
-            self.written.append((values["command"][-1], values["input-data"]))
-            self.held = values["input-data"]
-            return {"pid": 7}
-        answer = {"exited": 1, "exitcode": 0, "out-data": self._says if str(values.get("pid")) == "8" else ""}
-        return answer if command == "exec-status" else None
-
-    @property
-    def vm(self) -> Any:
-        """What the peer holds of it."""
-        return self.rack.machines(NAME)["dev1"]
-
-    @property
-    def volumes(self) -> dict[str, Any]:
-        """What lies in the storage."""
-        found: dict[str, Any] = self.fake.storages[STORAGE]["volumes"]
-        return found
-
-    def ids(self) -> list[str]:
-        """The backups that are listed."""
-        return [row["id"] for row in backup.listing(TARGET)["backups"]]
-
-    def trials(self) -> list[Any]:
-        """The machines in which backups are tried out."""
-        return [vm for vm in self.fake.vms if vm.name.startswith("dev1-trial.")]
-
-    @contextmanager
-    def wrong(self, fault: str) -> Iterator[None]:
-        """Let backups go wrong."""
-        self.fake.backup_faults.add(fault)
-        try:
-            yield
-        finally:
-            self.fake.backup_faults.clear()
 
 
 @pytest.fixture
 def desk(peer: Peer, root: Client, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
-    """With the rights of the table of privileges and no other."""
-    peer.fake.storages[STORAGE] = {**peer.fake.storages["shared"], "content": "backup", "volumes": {}}
-    rack = Rack(peer, root, tmp_path, monkeypatch)
-    rack.site(storages={"backups": STORAGE})
-    rack._grant()
-    rack.declare(NAME, "dev1")
-    declared = rack.plan(NAME)
-    assert declared.on_cluster is not None
-    start(rack, declared.on_cluster.desktops["dev1"])
-    peer.fake.answerer = desk = Desk(rack)
-    peer.fake.calls.clear()
-    yield desk
-    peer.fake.answerer = None
+    with desk_on(peer, root, tmp_path, monkeypatch) as desk:
+        yield desk
 
 
 def test_a_backup_is_listed_with_what_was_written_into_the_desktop_before(
@@ -212,16 +146,10 @@ def test_a_paused_desktop_is_refused_before_anything_is_done(desk: Desk) -> None
     assert (desk.written, desk.volumes) == ([], {})
 
 
-def test_restore_says_what_a_cluster_has_for_it(desk: Desk) -> None:
-    backup.run(TARGET)
-    with pytest.raises(SiteError, match="restored by the cluster"):
-        restoration.restore(TARGET, "latest")
-
-
 def test_a_backup_counts_once_it_was_booted_apart_from_everything(desk: Desk, published: Any) -> None:
     made = backup.run(TARGET)["backup"]
     before, seen = desk.fake.left(), list[Any]()
-    desk.asked = lambda: seen.extend((vm.status, vm.pool, dict(vm.config)) for vm in desk.trials())
+    desk.asked = lambda: seen.extend((vm.status, vm.pool, dict(vm.config)) for vm in desk.copies())
     desk.fake.calls.clear()
     done = restoration.verify(TARGET)["backup"]
     assert (done["id"], done["verified"] is not None) == (made["id"], True)
@@ -270,22 +198,33 @@ def test_what_a_killed_trial_left_goes_with_the_next_once_its_time_is_over(
     backup.run(TARGET)
     before = desk.fake.left()["machines"]
     with monkeypatch.context() as patched:
-        patched.setattr(trial, "_remove", lambda _: None)
+        patched.setattr(Copy, "remove", lambda _: None)
         restoration.verify(TARGET)
-    (left,) = desk.trials()
+    (left,) = desk.copies()
     # It may still go on, elsewhere.
     restoration.verify(TARGET)
-    assert desk.trials() == [left]
+    assert desk.copies() == [left]
     left.config["description"] = "until=5"
     restoration.verify(TARGET)
     assert desk.fake.left()["machines"] == before
 
 
+def test_a_trial_for_which_there_is_no_room_is_refused_early_and_says_nothing_of_the_backup(desk: Desk) -> None:
+    backup.run(TARGET)
+    verified = restoration.verify(TARGET)["backup"]
+    desk.fake.storages["local-lvm"]["avail"] = (4 << 30) - 1
+    desk.fake.calls.clear()
+    with pytest.raises(SiteError, match=r"4095 MiB are free on .*; the disk of a backup takes 4096"):
+        restoration.verify(TARGET)
+    assert desk.fake.calls.writes() == []
+    assert backup.listing(TARGET)["backups"] == [verified]
+
+
 def test_a_trial_is_no_machine_of_the_workspace(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     backup.run(TARGET)
-    monkeypatch.setattr(trial, "_remove", lambda _: None)
+    monkeypatch.setattr(Copy, "remove", lambda _: None)
     restoration.verify(TARGET)
-    assert len(desk.trials()) == 1
+    assert len(desk.copies()) == 1
     view = read_view(desk.rack.root.ask("GET", "/cluster/resources", type="vm"), (), {})
     desktop = view.machine_of(Owner(SITE, NAME, "dev1"))
     assert desktop is not None
@@ -304,6 +243,7 @@ def test_each_right_is_needed(desk: Desk) -> None:
         token[role] = held
     backup.run(TARGET)
     restoration.verify(TARGET)
+    restoration.restore(TARGET, "latest")
 
 
 # The peer.

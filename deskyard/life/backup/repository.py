@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deskyard.errors import ConfigError, SiteError
+from deskyard.errors import CommandError, ConfigError, DeskyardError, SiteError
 from deskyard.host.command import Result, run
 from deskyard.host.lock import alone
 from deskyard.host.places import places
 from deskyard.host.progress import say
 from deskyard.host.secret_file import write_secret
 from deskyard.host.toolchain import locate
+from deskyard.life.backup import reach
 from deskyard.plan import backup as plan
 from deskyard.plan.backup import Backup, Disk, Source
 from deskyard.site.files import read_site
@@ -54,12 +55,15 @@ class Repository:
             if made:
                 write_secret(self.key, secrets.token_urlsafe(32).encode())
             answer = self._restic("cat", "config", check=False)
-            if answer.code == ABSENT:
-                self._init()
-            elif answer.code != 0:
+            try:
+                if answer.code == ABSENT:
+                    self._init()
+                elif answer.code != 0:
+                    raise self._closed(answer)
+            except DeskyardError:
                 if made:
                     self.key.unlink()
-                raise self._closed(answer)
+                raise
         self._restic("unlock")
         return made
 
@@ -153,6 +157,8 @@ class Repository:
         if answer.code == WRONG_KEY:
             remedy = f"put its key into {self.key} (mode 0600)"
             return ConfigError("backups", self.location, "its key is another than this machine has", remedy)
+        if unreached := reach.fault(self.location, answer.stderr):
+            return unreached
         return ConfigError("backups", self.location, f"does not open: {answer.stderr.strip()[-500:]}", "mend the cause")
 
     def _restic(
@@ -165,12 +171,18 @@ class Repository:
     ) -> Result:
         # Machines that somebody works on come first.
         start = ["nice", "-n", "10", str(locate("restic")), "--repo", self.location, "--retry-lock", LOCK_WAIT]
+        start += reach.options(self.location)
         env = {
             "RESTIC_PASSWORD_FILE": str(self.key),
             "RESTIC_CACHE_DIR": str(places().cache / "restic"),
             "RESTIC_PROGRESS_FPS": "0.5",
         }
-        return run([*start, *arguments], timeout=timeout, stdin=stdin, env=env, check=check, on_line=on_line)
+        try:
+            return run([*start, *arguments], timeout=timeout, stdin=stdin, env=env, check=check, on_line=on_line)
+        except CommandError as error:
+            if unreached := reach.fault(self.location, error.reason):
+                raise unreached from error
+            raise
 
 
 def repository_of(site: str, workspace: str) -> Repository:

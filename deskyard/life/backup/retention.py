@@ -5,13 +5,11 @@ from dataclasses import asdict
 from typing import Any
 
 from deskyard.declaration import declaration
-from deskyard.engine.backend import archive_of
-from deskyard.host.progress import say, step
+from deskyard.host.progress import say
 from deskyard.life import power
-from deskyard.life.backup import archived, backup, shown
-from deskyard.life.backup.repository import Repository
+from deskyard.life.backup import shown
+from deskyard.life.backup.vault import vault_of
 from deskyard.plan import backup as plan
-from deskyard.plan.backup import Backup
 from deskyard.workspace import turn
 
 
@@ -26,39 +24,14 @@ def prune(target: str, counts: Sequence[int], *, really: bool = False) -> dict[s
     workspace = declaration.read(name).plan
     # A backup that is being made would be taken for a half one.
     with turn.of(workspace, desktop, at_once=True):
-        archive = archive_of(workspace.site, workspace.name)
-        if archive is not None:
-            present, doomed, half = archived.prune(archive, desktop, policy)
-            if really:
-                with step("delete what is not kept"):
-                    archive.drop([*doomed, *half])
-            return _done(target, present, doomed, len(half), really=really)
-        present, repository = backup.present_of(workspace, desktop)
-        outdated = repository.outdated(desktop, policy) if present else []
-        doomed = plan.spared([entry for entry in present if entry.manifest in outdated], present)
-        left = plan.leftovers(repository.snapshots(), desktop)
+        found = vault_of(workspace.site, workspace.name).outdated(desktop, policy)
         if really:
-            _drop(repository, doomed, left)
-    return _done(target, present, doomed, len(left), really=really)
-
-
-def _done(
-    target: str, present: Sequence[Backup], doomed: Sequence[Backup], half: int, *, really: bool
-) -> dict[str, Any]:
-    if not really and (doomed or half):
-        say("    nothing was deleted: add --yes to do it")
-    kept = [entry for entry in present if entry not in doomed]
-    rows = {"removed": [asdict(entry) for entry in doomed], "kept": [asdict(entry) for entry in kept]}
-    return {"desktop": target, "done": really, "half": half, **rows}
-
-
-def _drop(repository: Repository, doomed: Sequence[Backup], left: Sequence[str]) -> None:
-    repository.prepare()
-    # Manifests first: what is half gone is no backup.
-    repository.forget([entry.manifest for entry in doomed])
-    repository.forget([*(disk.snapshot for entry in doomed for disk in entry.disks), *left])
-    with step("delete what nothing holds any more"):
-        repository.prune()
+            found.drop()
+        elif found.doomed or found.half:
+            say("    nothing was deleted: add --yes to do it")
+    kept = [entry for entry in found.present if entry not in found.doomed]
+    rows = {"removed": [asdict(entry) for entry in found.doomed], "kept": [asdict(entry) for entry in kept]}
+    return {"desktop": target, "done": really, "half": found.half, **rows}
 
 
 def text(found: dict[str, Any]) -> str:

@@ -1,12 +1,23 @@
 """Says of backups what a person reads, wherever they are kept."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from deskyard.host.progress import say
 from deskyard.life.moment import minute
 from deskyard.plan import backup as plan
 from deskyard.plan.backup import Backup
+
+
+@dataclass(frozen=True)
+class Outdated:
+    """The backups of a desktop, those that are not kept, and how much is half; `drop` deletes both."""
+
+    present: Sequence[Backup]
+    doomed: Sequence[Backup]
+    half: int
+    drop: Callable[[], None]
 
 
 def line(row: dict[str, Any]) -> str:

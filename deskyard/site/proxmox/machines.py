@@ -162,10 +162,9 @@ class ClusterMachines:
         raise SiteError("machine", domain, reason, remedy)
 
     def backups(self, domain: str) -> NoReturn:
-        """None: a cluster keeps whole machines, to which no desktop is taken back from here yet."""
-        reason = "backups on a cluster are restored by the cluster: it keeps whole machines, not disks of ours"
-        remedy = "in its web interface: the storage, Backups, Restore, to a free id; docs/proxmox.md says how"
-        raise SiteError("site", self._plan.site, reason, remedy)
+        """None: a cluster keeps whole machines in a storage of its own (life.backups), and reads out no disk."""
+        reason = "a cluster makes backups of whole machines; none of its disks is read from here"
+        raise SiteError("machine", domain, reason, "./inv backup.run, which asks the cluster")
 
     def keep_evidence(self, folder: Path) -> None:
         """Save what the API tells: configuration, state and the last tasks. Console and screen need a node's shell."""

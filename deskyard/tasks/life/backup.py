@@ -53,7 +53,7 @@ def restore(
     wait: bool = True,
     json: bool = False,
 ) -> None:
-    """Take a desktop back to a backup; WHAT CHANGED SINCE IS LOST, and its snapshots are, too."""
+    """Take a desktop back to a backup; WHAT CHANGED SINCE IS LOST, and on libvirt its snapshots are, too."""
     from deskyard.life import power
     from deskyard.life.backup import restoration
 

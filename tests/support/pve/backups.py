@@ -17,6 +17,7 @@ from fakepve.model import FakeVm, PveError, TaskError
 from fakepve.qemu import CREATE_ONLY, DRIVE_KEY, drives_of, with_mac
 
 from tests.support.pve.cluster import Routes
+from tests.support.pve.disks import bytes_of
 from tests.support.pve.sdn import failed
 
 Values = dict[str, Any]
@@ -131,6 +132,8 @@ class BackupApi:
         if "backup" not in self.storages[storage]["content"].split(",") or owner is None:
             raise PveError(500, f"unable to use volume {volume} - content type needs to be 'backup'")
         self._check_access(user, storage, "backup", int(owner[1]), volume)
+        if "storage" in values:
+            self.require(user, f"/storage/{values['storage']}", "Datastore.AllocateSpace")
         for key in sorted(set(given) - {"tags"}):
             self._qm_perm(user, vmid, pool, self._config_priv(key))
         if self._qm_taken(vmid):
@@ -144,7 +147,8 @@ class BackupApi:
             if volume not in self.archives or "restore" in self.backup_faults:
                 self.vms.remove(vm)
                 raise TaskError(f"unable to restore VM {vmid} - vma: restore failed - short vma extent")
-            vm.config = self._restored(vm, self.archives[volume], unique=bool(int(values.get("unique", 0))))
+            unique = bool(int(values.get("unique", 0)))
+            vm.config = self._restored(vm, volume, values.get("storage"), unique=unique)
             vm.config |= {key: str(value) for key, value in given.items()}
             vm.name = vm.config.get("name") or f"VM {vmid}"
             self._qm_lock(vm, None)
@@ -153,14 +157,19 @@ class BackupApi:
 
         return await self.task(node, "qmrestore", vmid, user, body, vm=vm, lock=False)
 
-    def _restored(self, vm: Any, held: Values, *, unique: bool) -> Values:
-        """The configuration of an archive with disks of its own; `unique` changes addresses and the machine's UUID."""
+    def _restored(self, vm: Any, archive: str, storage: str | None, *, unique: bool) -> Values:
+        """The configuration of an archive with disks of its own; `unique` changes addresses and the machine's UUID.
+
+        The volumes of the disks say which archive they hold.
+        """
+        held = self.archives[archive]
         left = {key: value for key, value in held.items() if key not in ("lock", "parent", "pending")}
         config = {key: value for key, value in left.items() if not re.fullmatch(r"unused\d+", key)}
         for key, kept, options in drives_of(config, skip_cdrom=False):
             if ":" in kept:
-                size = int((self._qm_volume(kept) or {"size": 4 << 20})["size"])
-                disk, _ = self._qm_alloc(kept.partition(":")[0], vm.vmid, None, size)
+                size = bytes_of(options.get("size", "4M"))
+                disk, _ = self._qm_alloc(storage or kept.partition(":")[0], vm.vmid, None, size)
+                (self._qm_volume(disk) or {})["archive"] = archive
                 config[key] = ",".join(
                     [disk, *(f"{name}={value}" for name, value in options.items() if name != "format")]
                 )

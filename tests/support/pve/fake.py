@@ -15,6 +15,7 @@ from tests.support.pve.disks import DiskApi
 from tests.support.pve.faults import Faults
 from tests.support.pve.firewall import FirewallApi
 from tests.support.pve.guests import Guest, GuestApi
+from tests.support.pve.moved_disks import MovedDiskApi
 from tests.support.pve.power import PowerApi
 from tests.support.pve.sdn import SdnApi
 from tests.support.pve.snapshots import SnapshotApi
@@ -24,7 +25,19 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 OPEN_ENDED = ("{tail}", "{volume}", "{cidr}", "{poolid}")
 
 
-class Fake(BackupApi, SnapshotApi, SdnApi, AccessApi, PowerApi, GuestApi, DiskApi, FirewallApi, ClusterApi, FakePve):  # type: ignore[misc]
+class Fake(  # type: ignore[misc]
+    BackupApi,
+    SnapshotApi,
+    SdnApi,
+    AccessApi,
+    PowerApi,
+    GuestApi,
+    MovedDiskApi,
+    DiskApi,
+    FirewallApi,
+    ClusterApi,
+    FakePve,  # type: ignore[misc]
+):
     """A cluster of nodes pve1 to pveN with the storages `local`, `local-lvm` and, on all nodes, `shared`."""
 
     def __init__(self, nodes: int = 1, capacity: Capacity | None = None) -> None:

@@ -30,14 +30,21 @@ NONCE = TAG = 16
 PRICE = {"N": 2, "r": 1, "p": 1}
 
 
-def use_restic(monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Let repositories use it, and begin as copies; where it is."""
+def use_restic(monkeypatch: pytest.MonkeyPatch, folder: Path | None = None) -> Path:
+    """Let repositories use it, and begin as copies; where it is.
+
+    Of one on another machine `folder` is the place: what restic itself makes there by that way.
+    """
     monkeypatch.setattr("deskyard.life.backup.repository.locate", lambda _: RESTIC)
     run = Repository._restic
 
     def begun(self: Repository, *arguments: str, **named: Any) -> Result:
         if arguments != ("init",):
             return run(self, *arguments, **named)
+        if folder is not None:
+            answer = run(self, *arguments, **named)
+            _lock_anew(folder, self.key.read_bytes(), self.key.read_bytes())
+            return answer
         new = _new()
         shutil.copytree(Path(new.name, "repository"), self.location, dirs_exist_ok=True)
         _lock_anew(Path(self.location), Path(new.name, "key").read_bytes(), self.key.read_bytes())

@@ -19,7 +19,7 @@ from deskyard.desktop import customise_delivery, key_delivery, program
 from deskyard.errors import SiteError
 from deskyard.image.store import store
 from deskyard.life import health, journal, power, snapshot, system
-from deskyard.life.backup import backup, restoration
+from deskyard.life.backup import backup, restoration, vault
 from deskyard.life.pool import filling, making, pool, run
 from deskyard.plan import backup as backup_plan
 from deskyard.plan.image.source import ImageSource
@@ -69,8 +69,7 @@ class Life:
             monkeypatch.setattr(module, "backend_of", lambda _: backend)
         for module in (power, filling):
             monkeypatch.setattr(module, "machines_of", lambda _: self.machines)
-        for module in (backup, restoration):
-            monkeypatch.setattr(module, "repository_of", lambda *_: self.repository, raising=False)
+        monkeypatch.setattr(vault, "repository_of", lambda *_: self.repository)
         monkeypatch.setattr(access, "revoke", lambda *_, **__: None)
         monkeypatch.setattr(making, "_let_in", lambda *_: None)
         monkeypatch.setattr(readiness, "wait", lambda *_, **__: {})

@@ -18,7 +18,9 @@ from deskyard.plan.proxmox.backup_note import LEAST_BYTES, UNFINISHED, WHOLE, Ke
 from deskyard.plan.proxmox.view import Owner, SeenMachine, read_view
 from deskyard.site.proxmox.agent import ClusterAgent
 from deskyard.site.proxmox.client import Client, quoted
-from deskyard.site.proxmox.life import trial
+from deskyard.site.proxmox.life import exchange, trial
+from deskyard.site.proxmox.life.copies import require_room
+from deskyard.site.proxmox.life.exchange import Exchange
 from deskyard.site.proxmox.machine import vm_path
 from deskyard.site.proxmox.task import wait_task
 
@@ -107,11 +109,33 @@ class ClusterArchive:
         """Write down what is known of a backup by now: whether it is proved."""
         self._write(self._node_of(backup), backup)
 
+    def require_room(self, backup: Backup) -> None:
+        """Raise `SiteError` unless there is room for it once more, where it would be tried out."""
+        require_room(self._client, *self._trial_place(backup))
+
     def booted(self, backup: Backup) -> AbstractContextManager[TriedGuest]:
         """A machine without any NIC that starts from a backup; it is gone with its block."""
+        return trial.booted(self._client, self._owner, *self._trial_place(backup), backup)
+
+    def _trial_place(self, backup: Backup) -> tuple[SeenMachine, str]:
+        """The desktop, and the node on which its backup is tried out: its own if that has the backup."""
         machine = self._machine(backup.desktop)
         node = machine.node if machine.node in {node.name for node in self._nodes() if node.shared} else ""
-        return trial.booted(self._client, self._owner, machine, node or self._node_of(backup), backup)
+        return machine, node or self._node_of(backup)
+
+    def mend(self, desktop: str) -> None:
+        """Bring a restore of a desktop that broke off to its end; raises `SiteError` while another host is at one."""
+        exchange.mend(self._client, self._owner, self._machine(desktop), desktop)
+
+    def staged(self, backup: Backup) -> AbstractContextManager[Exchange]:
+        """A backup restored beside its desktop, on the same node: a disk goes to no other (move_vm_disk)."""
+        machine = self._machine(backup.desktop)
+        self._require_storage(machine.node)
+        if backup.manifest not in {str(row["volid"]) for row in self._listed(machine.node)}:
+            reason = f"lies on {self._node_of(backup)} alone, and the desktop is on {machine.node}"
+            remedy = "migrate the desktop there, or keep backups in a storage that all nodes share"
+            raise SiteError("backup", backup.id, reason, remedy)
+        return exchange.staged(self._client, self._owner, machine, backup)
 
     def drop(self, backups: Sequence[Backup]) -> None:
         """Delete backups; raises `SiteError` for one that the cluster keeps."""

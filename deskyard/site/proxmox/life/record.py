@@ -39,8 +39,7 @@ class ClusterRecord:
 
     def __init__(self, client: Client, site: str, workspace: str) -> None:
         self._client, self._site, self._workspace = client, site, workspace
-        # Tells this operator's machine, with its own locks, from another's.
-        self.host = short_id(socket.gethostname(), str(places().state))
+        self.host = this_host()
         self.begun: dict[str, Words] = {}
         # As it was read last, so that a write that follows from it is one of what was judged.
         self.seen: dict[str, Words | None] = {}
@@ -142,6 +141,11 @@ class ClusterRecord:
     def _config(self, machine: SeenMachine) -> dict[str, object]:
         found: dict[str, object] = self._client.get(f"{vm_path(machine.node, machine.vm_id)}/config")
         return found
+
+
+def this_host() -> str:
+    """Tells this operator's machine, with its own locks, from another's."""
+    return short_id(socket.gethostname(), str(places().state))
 
 
 def _with(words: Words, claim: Claim) -> Words:

@@ -1,0 +1,152 @@
+"""Backups of desktops in a repository of our own: each disk read as of one moment."""
+
+import secrets
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from deskyard.engine.backend import Backups, Guest, Staged
+from deskyard.errors import DeskyardError
+from deskyard.host.progress import say, step
+from deskyard.life.backup.repository import Repository
+from deskyard.life.backup.shown import Outdated, known_nonce
+from deskyard.life.moment import minute
+from deskyard.life.power import Machine
+from deskyard.plan import backup as plan
+from deskyard.plan.backup import Backup
+
+
+class InRepository:
+    """The backups of a workspace in its repository."""
+
+    def __init__(self, repository: Repository) -> None:
+        self._repository = repository
+
+    @property
+    def location(self) -> str:
+        """The repository's place."""
+        return self._repository.location
+
+    def present(self, desktop: str) -> list[Backup]:
+        """The whole backups of a desktop, the oldest first."""
+        return plan.backups(self._repository.snapshots(), desktop)
+
+    def make(self, machine: Machine, target: str) -> dict[str, Any]:
+        """Make a backup: of all disks as of one moment. It is listed once every byte is kept."""
+        backups, repository = machine.machines.backups(machine.domain), self._repository
+        with machine.alone(at_once=True):
+            repository.require_room(0)
+            if repository.prepare():
+                _show_key(repository)
+            present = self.present(machine.name)
+            nonce, made = secrets.token_hex(16), int(time.time())
+            name = plan.free_name(made, present)
+            wanted = Backup(name, machine.name, made, running=True, nonce=nonce)
+            with backups.moment(nonce) as moment:
+                if moment.running:
+                    say(f"    its file systems stood still for {moment.frozen_seconds:.2f} s")
+                else:
+                    wanted = replace(wanted, running=False, nonce=known_nonce(present, target))
+                repository.require_room(sum(source.used for source in moment.sources))
+                for source in moment.sources:
+                    with step(f"read {source.target}"):
+                        disk, added = repository.keep(source, machine.name, name)
+                    wanted = replace(wanted, disks=(*wanted.disks, disk), added=wanted.added + added)
+            repository.finish(wanted)
+        done = {"desktop": target, "frozen_seconds": round(moment.frozen_seconds, 3), "backup": asdict(wanted)}
+        return {**done, "location": repository.location}
+
+    def note(self, backup: Backup) -> None:
+        """Write down whether it is proved."""
+        self._repository.tag(backup)
+
+    @contextmanager
+    def trial(self, machine: Machine, found: Backup) -> Iterator[Callable[[], AbstractContextManager[Guest]]]:
+        """Room for a machine in which a backup is booted."""
+        backups = machine.machines.backups(machine.domain)
+        with backups.room("verify", found.used) as folder:
+            self._repository.prepare()
+
+            @contextmanager
+            def booted() -> Iterator[Guest]:
+                with backups.scratch(self._restored(found, folder)) as guest:
+                    yield guest
+
+            yield booted
+
+    def mend(self, _: Machine) -> None:
+        """Nothing: the hypervisor puts back what was killed between two disks before the machine starts."""
+
+    @contextmanager
+    def staged(self, machine: Machine, found: Backup) -> Iterator[Staged]:
+        """The disks of a backup, restored beside those of its desktop."""
+        backups = machine.machines.backups(machine.domain)
+        with backups.room("restore", 2 * found.used) as folder:
+            self._repository.prepare()
+            yield _Staged(backups, self._restored(found, folder))
+
+    def outdated(self, desktop: str, policy: Mapping[str, int]) -> Outdated:
+        """What a policy does not keep of a desktop, and disks of backups that were interrupted."""
+        present = self.present(desktop)
+        outdated = self._repository.outdated(desktop, policy) if present else []
+        doomed = plan.spared([entry for entry in present if entry.manifest in outdated], present)
+        left = plan.leftovers(self._repository.snapshots(), desktop)
+        return Outdated(present, doomed, len(left), lambda: self._drop(doomed, left))
+
+    def survivors(self, desktops: Sequence[str]) -> list[str]:
+        """Of each desktop: its newest verified backup, which stays, or that there is none."""
+        try:
+            snapshots = self._repository.snapshots()
+        except DeskyardError as error:
+            return [f"its backups cannot be looked at: {error.reason.splitlines()[0]}"]
+        lines = []
+        for desktop in desktops:
+            proved = plan.proved(plan.backups(snapshots, desktop))
+            what = "no verified backup"
+            if proved:
+                what = f"a verified backup of {minute(proved[-1].made)} stays, in {self.location}"
+            lines.append(f"{desktop}: {what}")
+        return lines
+
+    def _drop(self, doomed: Sequence[Backup], left: Sequence[str]) -> None:
+        repository = self._repository
+        repository.prepare()
+        # Manifests first: what is half gone is no backup.
+        repository.forget([entry.manifest for entry in doomed])
+        repository.forget([*(disk.snapshot for entry in doomed for disk in entry.disks), *left])
+        with step("delete what nothing holds any more"):
+            repository.prune()
+
+    def _restored(self, found: Backup, folder: Path) -> dict[str, Path]:
+        restored = {}
+        for disk in found.disks:
+            with step(f"restore {disk.target}"):
+                restored[disk.target] = self._repository.restore(disk, folder)
+        return restored
+
+
+@dataclass(frozen=True)
+class _Staged:
+    """Restored disks, and the machine that may get them."""
+
+    backups: Backups
+    disks: Mapping[str, Path]
+
+    def swap(self) -> AbstractContextManager[None]:
+        return self.backups.swap(self.disks)
+
+    def guest(self) -> AbstractContextManager[Guest]:
+        return self.backups.guest()
+
+
+def _show_key(repository: Repository) -> None:
+    """Once, and only to a person: a log would keep it."""
+    say(f"    the key of this workspace's backups is {repository.key}: without it they cannot be read")
+    if sys.stderr.isatty():
+        say(f"    keep a copy in your safe, it is not shown again: {repository.key.read_text()}")
+    else:
+        say("    keep a copy of that file in your safe")

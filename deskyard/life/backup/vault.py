@@ -1,0 +1,53 @@
+"""The seam between backups and where they are kept: a repository of our own, or the cluster in its own way."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from deskyard.engine.backend import Guest, Staged, archive_of
+from deskyard.life.backup.archived import InArchive
+from deskyard.life.backup.kept import InRepository
+from deskyard.life.backup.repository import repository_of
+from deskyard.life.backup.shown import Outdated
+from deskyard.life.power import Machine
+from deskyard.plan.backup import Backup
+
+Boot = Callable[[], AbstractContextManager[Guest]]
+
+
+class Vault(Protocol):
+    """Where the backups of a workspace are kept."""
+
+    @property
+    def location(self) -> str:
+        """The place, for people."""
+
+    def present(self, desktop: str) -> list[Backup]:
+        """The whole backups of a desktop, the oldest first."""
+
+    def make(self, machine: Machine, target: str) -> dict[str, Any]:
+        """Make one, which is listed once all of it is kept; says what there is to know of it."""
+
+    def note(self, backup: Backup) -> None:
+        """Write down what is known of a backup by now: whether it is proved."""
+
+    def trial(self, machine: Machine, found: Backup) -> AbstractContextManager[Boot]:
+        """Room for a machine without any NIC in which a backup is booted; raises an error if there is none."""
+
+    def mend(self, machine: Machine) -> None:
+        """Bring a restore that broke off to its end."""
+
+    def staged(self, machine: Machine, found: Backup) -> AbstractContextManager[Staged]:
+        """A backup restored beside its desktop; raises an error if there is no room, before anything is touched."""
+
+    def outdated(self, desktop: str, policy: Mapping[str, int]) -> Outdated:
+        """What a policy does not keep of a desktop, and what was not finished."""
+
+    def survivors(self, desktops: Sequence[str]) -> list[str]:
+        """Of each desktop: which backup stays when the workspace goes, or that there is none."""
+
+
+def vault_of(site: str, workspace: str) -> Vault:
+    """Where the backups of a workspace are kept."""
+    archive = archive_of(site, workspace)
+    return InRepository(repository_of(site, workspace)) if archive is None else InArchive(archive)

@@ -1,0 +1,191 @@
+"""A machine of its own that holds a backup of a desktop: beside the workspace, without any NIC.
+
+Read in qemu-server e6352be6 (PVE/API2/Qemu.pm: create_vm; PVE/QemuServer.pm: restore_vma_archive, restore_merge_config,
+restore_update_config_line) and pve-storage (PVE/Storage.pm: check_volume_access). Not run on a real cluster.
+
+What is given beside the archive takes the place of what the archive says, in the step that gives the machine its
+configuration: so it never has the name or the tags of the desktop that it is a copy of. A NIC can be replaced in that
+way, not be left out: it is taken out before anything else.
+"""
+
+import contextlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deskyard.errors import SiteError
+from deskyard.host.deadline import Deadline
+from deskyard.plan.backup import Backup
+from deskyard.plan.proxmox.backup_note import Keeper
+from deskyard.plan.proxmox.claims import trial_id
+from deskyard.plan.proxmox.view import ClusterView, SeenMachine, read_view, tags_of, trial_pool_of
+from deskyard.site.proxmox.agent import ClusterAgent
+from deskyard.site.proxmox.client import ApiError, Client, quoted
+from deskyard.site.proxmox.life.power import MachinePower
+from deskyard.site.proxmox.machine import DISK, ClusterMachine, ensure_pool, vm_path
+from deskyard.site.proxmox.task import node_of, wait_task
+
+RESTORE_SECONDS, BOOT_SECONDS, REMOVE_SECONDS, POLL_SECONDS = 24 * 3600.0, 900.0, 600.0, 2.0
+# Enough to boot; what else runs on the node keeps its own.
+MOST_MEMORY_MIB = 2048
+_NIC = re.compile(r"net\d+")
+_SIZE = re.compile(r"size=(\d+)([KMGT]?)")
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+@dataclass(frozen=True)
+class Copy(ClusterMachine):
+    """A machine that holds a backup, whose backup that is, and what it is for: `trial` or `restore`."""
+
+    owner: Keeper
+    desktop: str
+    purpose: str
+
+    @property
+    def path(self) -> str:
+        """Where the API has it."""
+        return self._path
+
+    @property
+    def mark(self) -> str:
+        """The tag that tells it from the machines of workspaces."""
+        return mark_of(self.owner, self.desktop, self.purpose)
+
+    @property
+    def power(self) -> MachinePower:
+        """What moves it."""
+        return MachinePower(self.client, self.node, self.vm_id)
+
+    def config(self) -> Mapping[str, Any]:
+        """Its configuration."""
+        found: Mapping[str, Any] = self.client.get(f"{self._path}/config")
+        return found
+
+    def make(self, machine: SeenMachine, backup: Backup, storage: str, description: str) -> None:
+        """Restore a backup to it, with its disks in a storage; then it has no NIC."""
+        ensure_pool(self.client, trial_pool_of(self.owner.site), "Backups that Deskyard tries out")
+        upid = self.client.post(
+            f"nodes/{self.node}/qemu",
+            vmid=self.vm_id,
+            archive=backup.manifest,
+            storage=storage,
+            unique=True,
+            pool=trial_pool_of(self.owner.site),
+            name=f"{self.desktop}-{self.purpose}.{self.owner.workspace}",
+            tags=self.mark,
+            description=description,
+            memory=min(machine.memory_mib, MOST_MEMORY_MIB),
+            onboot=False,
+            protection=False,
+        )
+        try:
+            wait_task(self.client, upid, RESTORE_SECONDS)
+        except BaseException:
+            # Of its own task a token may end each; it takes away what it has restored by then.
+            with contextlib.suppress(SiteError):
+                self.client.delete(f"nodes/{node_of(upid)}/tasks/{quoted(upid)}")
+                wait_task(self.client, upid, REMOVE_SECONDS)
+            raise
+        self._cut_off()
+
+    def remove(self) -> None:
+        """Remove it with its disks; nothing if it is not there, or is not ours."""
+        try:
+            config = self.config()
+        except ApiError:
+            # Nothing was restored: the cluster took it away itself.
+            return
+        if self.mark not in tags_of(config):
+            return
+        self.power.pull_plug()
+        wait_task(self.client, self.client.delete(self._path, purge=True), REMOVE_SECONDS)
+
+    def _cut_off(self) -> None:
+        """Take its NICs out, and see that it has none: it is the twin of a desktop that runs."""
+        config = self.config()
+        if nics := _nics(config):
+            self.client.put(f"{self._path}/config", delete=",".join(nics), digest=config["digest"])
+        if nics := _nics(self.config()):
+            reason = f"still has {', '.join(nics)} and would be a twin of the desktop on its network"
+            raise SiteError("machine", self.vm_id, reason, "look who else changes it, then run it again")
+
+
+def mark_of(owner: Keeper, desktop: str, purpose: str) -> str:
+    """The tag of the copies of a desktop's backups that are for something."""
+    return f"deskyard-{purpose}.{owner.site}.{owner.workspace}.{desktop}"
+
+
+def new_copy(client: Client, owner: Keeper, desktop: str, purpose: str, node: str) -> Copy:
+    """A copy with a free id that is to be made on a node."""
+    name = mark_of(owner, desktop, purpose)
+    return Copy(client, node, trial_id(owner.site, client.cluster, name, view_of(client)), owner, desktop, purpose)
+
+
+def copies(client: Client, owner: Keeper, desktop: str, purpose: str) -> list[Copy]:
+    """The copies that are there."""
+    mark = mark_of(owner, desktop, purpose)
+    found = [machine for machine in view_of(client).machines if mark in machine.tags]
+    return [Copy(client, machine.node, machine.vm_id, owner, desktop, purpose) for machine in found]
+
+
+def view_of(client: Client) -> ClusterView:
+    """The machines of the cluster."""
+    return read_view(client.get("cluster/resources", type="vm"), (), {})
+
+
+def require_room(client: Client, machine: SeenMachine, node: str) -> str:
+    """The storage of the desktop's disk; raises `SiteError` if that disk has no room there once more.
+
+    Its whole size counts: what a disk will take of a thin pool nobody can tell, and one that is full halts all of it.
+    """
+    disk = str(client.get(f"{vm_path(machine.node, machine.vm_id)}/config").get(DISK, ""))
+    storage, needed = disk.partition(":")[0], size_of(disk)
+    if not storage:
+        raise SiteError("machine", f"{machine.vm_id} on {machine.node}", f"has no {DISK}", "give it back its disk")
+    free = int(client.get(f"nodes/{node}/storage/{quoted(storage)}/status").get("avail") or 0)
+    if free < needed:
+        reason = f"{free >> 20} MiB are free on {node}; the disk of a backup takes {needed >> 20}"
+        remedy = "delete snapshots or backups that lie there, or add space, then run it again; nothing was touched"
+        raise SiteError("storage", storage, reason, remedy)
+    return storage
+
+
+def size_of(drive: str) -> int:
+    """The bytes of a disk, as the configuration has it; 0 if it does not say."""
+    found = _SIZE.search(drive)
+    return int(found[1]) * _UNITS[found[2]] if found else 0
+
+
+def answering(client: Client, node: str, vm_id: int) -> ClusterAgent:
+    """The agent of a guest once it answers; raises `SiteError` if the machine ends, or it takes too long."""
+    agent, power = ClusterAgent(client, node, vm_id), MachinePower(client, node, vm_id)
+
+    def decided() -> bool:
+        return agent.answers() or power.state() != "running"
+
+    if not Deadline(BOOT_SECONDS).wait_for(decided, POLL_SECONDS, client.sleep) or not agent.answers():
+        reason = f"the restored machine did not boot within {BOOT_SECONDS:.0f} s"
+        raise SiteError("machine", agent.name, reason, "restore the backup by hand and see its console")
+    return agent
+
+
+def written(words: Mapping[str, object]) -> str:
+    """A description that holds these words."""
+    return "\n".join(f"{key}={value}" for key, value in words.items() if value not in ("", None))
+
+
+def words_of(config: Mapping[str, Any]) -> dict[str, str]:
+    """The words in the description of a machine."""
+    pairs = [line.strip().partition("=") for line in str(config.get("description") or "").splitlines()]
+    return {key: value for key, _, value in pairs if value}
+
+
+def until_of(config: Mapping[str, Any]) -> int:
+    """Until when somebody may be at work with a machine; 0 if it does not say."""
+    found = words_of(config).get("until", "")
+    return int(found) if found.isdecimal() else 0
+
+
+def _nics(config: Mapping[str, Any]) -> list[str]:
+    return sorted(key for key in config if _NIC.fullmatch(key))

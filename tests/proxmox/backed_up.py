@@ -1,0 +1,101 @@
+"""A desktop on the peer that runs, with a storage for its backups, and what is in it and in copies of it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deskyard.life.backup import backup
+from deskyard.plan.backup import READ_NONCE
+from tests.proxmox.rack import Rack
+from tests.proxmox.started_gateway import start
+from tests.support.pve import Client, Peer
+
+NAME, TARGET, STORAGE = "lab", "lab/dev1", "safe"
+TRIAL, RESTORE = "dev1-trial.", "dev1-restore."
+# As the stack's machines have them (stacks/proxmox/machine.py, _disk and _initialization).
+DISK = "local-lvm:4,discard=on,iops_rd=500"
+
+
+class Desk:
+    """The desktop, and what was written into it."""
+
+    def __init__(self, rack: Rack) -> None:
+        self.rack, self.fake = rack, rack.peer.fake
+        self.written: list[tuple[str, str]] = []
+        # What the desktop and a copy of it hold, what they say of their file systems, and what is done when asked.
+        self.held, self.looks = "", "mount / ext4 rw\n"
+        self.asked: Callable[[], Any] = lambda: None
+        self._says = ""
+
+    def __call__(self, vm: str, command: str, values: dict[str, Any]) -> Any:
+        """What its agent answers to a program, and what that of a restored machine does."""
+        if command == "exec" and "input-data" in values:
+            self.written.append((values["command"][-1], values["input-data"]))
+            self.held = values["input-data"]
+            return {"pid": 7}
+        if command == "exec":
+            self.asked()
+            self._says = self.held if values["command"] == READ_NONCE else self.looks
+            return {"pid": 8}
+        answer = {"exited": 1, "exitcode": 0, "out-data": self._says if str(values.get("pid")) == "8" else ""}
+        return answer if command == "exec-status" else None
+
+    @property
+    def vm(self) -> Any:
+        """What the peer holds of it."""
+        return self.rack.machines(NAME)["dev1"]
+
+    @property
+    def volumes(self) -> dict[str, Any]:
+        """What lies in the storage."""
+        found: dict[str, Any] = self.fake.storages[STORAGE]["volumes"]
+        return found
+
+    @property
+    def holds(self) -> str | None:
+        """The archive that its disk was restored from; None of a disk that it always had."""
+        volume = str(self.vm.config["scsi0"]).partition(",")[0]
+        return (self.fake._qm_volume(volume) or {}).get("archive")
+
+    def ids(self) -> list[str]:
+        """The backups that are listed."""
+        return [row["id"] for row in backup.listing(TARGET)["backups"]]
+
+    def copies(self, kind: str = TRIAL) -> list[Any]:
+        """The machines that hold a backup."""
+        return [vm for vm in self.fake.vms if vm.name.startswith(kind)]
+
+    def config(self) -> dict[str, Any]:
+        """Its configuration without the name of its volume, which is chosen by the cluster."""
+        found = dict(self.vm.config)
+        volume, _, options = found["scsi0"].partition(",")
+        return {**found, "scsi0": f"{volume.partition(':')[0]},{options}"}
+
+    @contextmanager
+    def wrong(self, fault: str) -> Iterator[None]:
+        """Let backups go wrong."""
+        self.fake.backup_faults.add(fault)
+        try:
+            yield
+        finally:
+            self.fake.backup_faults.clear()
+
+
+@contextmanager
+def desk_on(peer: Peer, root: Client, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    """With the rights of the table of privileges and no other."""
+    peer.fake.storages[STORAGE] = {**peer.fake.storages["shared"], "content": "backup", "volumes": {}}
+    rack = Rack(peer, root, folder, monkeypatch)
+    rack.site(storages={"backups": STORAGE})
+    rack._grant()
+    rack.declare(NAME, "dev1")
+    declared = rack.plan(NAME)
+    assert declared.on_cluster is not None
+    start(rack, declared.on_cluster.desktops["dev1"], scsi0=DISK, ide2="local-lvm:cloudinit", protection="1")
+    peer.fake.answerer = desk = Desk(rack)
+    peer.fake.calls.clear()
+    yield desk
+    peer.fake.answerer = None
