@@ -378,6 +378,6 @@ def test_every_call_is_published_with_its_parameters(desk: Desk, published: sche
     assert sorted(set(test_contract._faults(calls, published))) == []
 
 
-def test_backups_are_tried_and_restored_by_the_cluster_alone(desk: Desk) -> None:
-    with pytest.raises(SiteError, match="restored by the cluster"):
+def test_no_disk_of_a_cluster_is_read_from_here(desk: Desk) -> None:
+    with pytest.raises(SiteError, match="none of its disks is read from here"):
         desk.machines.backups(desk.domain)
