@@ -4,7 +4,7 @@ import contextlib
 import re
 import secrets
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -35,7 +35,10 @@ FIELDS = {
     "tool": ("id", "name", "state", "summary", "output"),
     "usage": ("input", "output", "cached"),
     "approval": ("id", "kind", "asked"),
+    "question": ("id", "asked", "options"),
+    "heard": ("id", "option"),
 }
+Ask = Callable[[dict[str, Any]], str | None]
 ENDS = ("done", "failed", "timeout")
 HTTP_SETTING = "gateway.http.endpoints.chatCompletions.enabled"
 
@@ -73,10 +76,11 @@ class Task:
         return cls(target, text, session or f"task-{secrets.token_hex(4)}", seconds, message)
 
 
-def events(task: Task) -> Generator[dict[str, Any], None, None]:
+def events(task: Task, ask: Ask | None = None) -> Generator[dict[str, Any], None, None]:
     """Yield events: `begin`, then as they come `text`, `tool`, `usage` and `approval`, `end` with status and seconds.
 
-    Raises `SiteError` if it fails.
+    `ask` answers what an agent that is to ask wants to know, with one of its options; None, and nobody to ask, refuse.
+    The event `heard` follows. Raises `SiteError` if it fails.
     """
     name, _, desktop = task.target.partition("/")
     if not desktop:
@@ -88,6 +92,8 @@ def events(task: Task) -> Generator[dict[str, Any], None, None]:
     idle.wake(task.target)
     running.require_running(plan, desktop)
     program, request = _program(agent, task)
+    if request.get("permissions") == "ask" and ask is None:
+        request["permissions"] = "refuse"
     started = time.monotonic()
     with DesktopStream(plan, desktop, AGENT, program, request, task.seconds) as stream:
         try:
@@ -97,7 +103,10 @@ def events(task: Task) -> Generator[dict[str, Any], None, None]:
                         yield {"event": "begin", "workspace": name, "desktop": desktop, "session": task.session}
                     case "text":
                         yield {"event": "text", "text": str(event.get("text"))}
-                    case "tool" | "usage" | "approval" as kind:
+                    case "question" if ask is not None and request.get("permissions") == "ask":
+                        question = {key: event[key] for key in FIELDS["question"] if key in event}
+                        stream.say(id=event.get("id"), option=ask(question))
+                    case "tool" | "usage" | "approval" | "heard" as kind:
                         yield {"event": kind, **{key: event[key] for key in FIELDS[kind] if key in event}}
                     case "plain":
                         why = printable(str(event.get("said") or ""), mark=" ")

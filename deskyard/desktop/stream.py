@@ -88,6 +88,13 @@ class DesktopStream:
             reason = f"did not do what it was asked: exit code {code}: {said}"
             raise SiteError("desktop", self.name, reason, "see what runs there, then run the same command again")
 
+    def say(self, **answer: Any) -> None:
+        """Answer something that the program asked; one that is gone hears nothing, and its end says so."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.write(json.dumps(answer) + "\n")
+            self._process.stdin.flush()
+
     def end(self) -> bool:
         """Tell the program that nobody listens any more, and wait for its end; false if it had to be cut off."""
         assert self._process.stdin is not None and self._process.stdout is not None

@@ -91,8 +91,9 @@ class AgentProgram(Declaration):
         "environment; it speaks the Agent Client Protocol on its standard input and output. No secret belongs here.",
     )
     folder: Word = Field(".", description="Where it works: a folder, which a relative path begins in the agent's home.")
-    permissions: Literal["allow", "refuse"] = Field(
+    permissions: Literal["allow", "refuse", "ask"] = Field(
         "allow",
         description="What it hears when it asks whether it may do something. allow: it may; what a desktop may do is "
-        "decided outside of it. refuse: it may not. Each question is told either way.",
+        "decided outside of it. refuse: it may not. ask: a person answers in Mission Control's chat; where nobody "
+        "does, it may not. Each question is told either way.",
     )

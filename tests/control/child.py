@@ -43,6 +43,10 @@ def main() -> int:
         text, _, script = wanted["input"]["text"].partition("\n")
         for said in json.loads(script or "[]"):
             tell(**said)
+            if "question" in said:
+                answer = json.loads(sys.stdin.readline())
+                tell(heard=answer)
+                tell(part=f"chosen: {answer['option']}. ")
         for part in ("I heard: ", text):
             tell(part=part)
         if "never ends" in text:

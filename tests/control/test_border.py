@@ -79,6 +79,9 @@ def taken() -> Callable[..., str]:
         "insert into operation_log values ('x', 1, now(), 1, 'x')",
         "update message set text = 'x'",
         "update message set tools = '[]'",
+        "update message set questions = '[]'",
+        "update question_answer set option = 'x'",
+        "delete from question_answer",
         "update message set claimed_input = 0, claimed_output = 0, claimed_cached = 0",
         "insert into message (id, conversation_id, role, author, text, state, tools)"
         " values ('x', 'x', 'agent', 'x', 'x', 'done', '[]')",

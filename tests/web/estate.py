@@ -162,6 +162,7 @@ class Estate:
             "problem": None,
             "tools": [],
             "moreTools": 0,
+            "questions": [],
             "claimed": None,
             **known,
         }

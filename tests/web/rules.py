@@ -54,10 +54,19 @@ async def change_retention(request: Request, stand_in: "StandIn", body: Any) -> 
     return accepted(stand_in.estate.operation("retention.set", body["workspaceId"]))
 
 
+async def answer_question(request: Request, stand_in: "StandIn", body: Any) -> Response:
+    found = stand_in.estate.messages[request.path_params["message"]]
+    (question,) = found["questions"]
+    news = {"state": "answered", "option": body["option"], "answeredBy": "person:Ada", "answeredAt": ago()}
+    stand_in.estate.write(found["id"], questions=[question | news])
+    return JSONResponse(question | news)
+
+
 ROUTES = (
     ("GET", "/api/approval-rules", approval_rules),
     ("POST", "/api/approval-rules", change_rule),
     ("DELETE", "/api/approval-rules/{workspace}", change_rule),
+    ("POST", "/api/conversations/{id}/messages/{message}/questions/{question}/answer", answer_question),
     ("GET", "/api/retention", retention),
     ("GET", "/api/retention/preview", would_go),
     ("POST", "/api/retention", change_retention),

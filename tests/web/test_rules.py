@@ -94,3 +94,31 @@ def test_a_conversation_that_is_deleted_while_it_is_read_says_so(browser: Browse
     estate.tell("conversation", {"id": "cv-1", "gone": True})
     browser.sees("This conversation is deleted")
     assert "words of long ago" not in browser.text()
+
+
+def test_what_an_agent_asks_by_itself_is_answered_by_its_own_options_and_named_a_courtesy(
+    browser: Browser, estate: Estate, server: StandIn
+) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    estate.conversations["cv-1"] = {"id": "cv-1", "desktopId": DESK, "title": "work"}
+    options = [
+        {"id": "yes", "name": "Yes, once", "kind": "allow_once"},
+        {"id": "no", "name": "No", "kind": "reject_once"},
+    ]
+    question = {
+        "id": "q1",
+        "asked": "Run ls",
+        "options": options,
+        "strength": "courtesy",
+        "state": "open",
+        "askedAt": ago(),
+    }
+    question |= {"until": ago(minutes=-9), "option": None, "answeredBy": None, "answeredAt": None, "heard": False}
+    found = estate.message("cv-1", "agent", "", state="streaming", questions=[question])
+    browser.open("/conversations/cv-1")
+    browser.sees("The agent asks: Run ls")
+    browser.sees("Courtesy: it asks by itself")
+    browser.click("Yes, once")
+    browser.sees("Ada answered: Yes, once. The agent has not heard it yet.")
+    path = f"/api/conversations/cv-1/messages/{found['id']}/questions/q1/answer"
+    assert server.asked("POST", path) == [{"option": "yes"}]

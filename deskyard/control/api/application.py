@@ -27,6 +27,7 @@ from deskyard.control.api.watch import alerts, metrics, usage, webhooks
 from deskyard.control.approvals import calls as approvals
 from deskyard.control.approvals import rule_calls
 from deskyard.control.people.passkeys import Passkeys
+from deskyard.control.questions import calls as questions
 from deskyard.control.quotas import calls as quotas
 from deskyard.control.retention import calls as retention
 from deskyard.errors import DeskyardError
@@ -70,7 +71,7 @@ HEADERS = {
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
 }
 ROOMS: tuple[Any, ...] = (desktops, workspaces, operations, approvals, rule_calls, chat, people, settings)
-ROOMS += (retention, usage, quotas, alerts, webhooks, metrics, meta)
+ROOMS += (questions, retention, usage, quotas, alerts, webhooks, metrics, meta)
 
 
 def create(url: str, origin: str, files: Pages) -> FastAPI:

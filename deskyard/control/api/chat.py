@@ -54,7 +54,7 @@ async def store(link: Link, who: Caller, once: Repeat, desktop: str, said: Said,
         )
     else:
         conversation = said.conversation_id
-        found = await _require(link, who, conversation)
+        found = await require(link, who, conversation)
         if found["desktop_id"] != desktop:
             remedy = "leave it out for a new one"
             raise Problem(HTTPStatus.CONFLICT, "conversationId", conversation, "is of another desktop", remedy)
@@ -119,7 +119,7 @@ async def messages(
     after: str | None = None,
 ) -> Page[Message]:
     """List the messages of a conversation, the oldest first."""
-    await _require(link, who, id)
+    await require(link, who, id)
     start = rows.place(after, 1)
     number = int(start[0]) if start is not None and start[0].isdigit() else 0
     query = "select * from message where conversation_id = %s and number > %s order by number"
@@ -139,7 +139,7 @@ async def export(
     request: Request, link: Connection, who: Reader, id: str, format: Literal["json", "markdown"] = "json"
 ) -> Response:
     """Export a whole conversation, the oldest message first."""
-    conversation = rows.conversation(await _require(link, who, id))
+    conversation = rows.conversation(await require(link, who, id))
     said = _each(request.app.state.pool, conversation)
     is_markdown = format == "markdown"
     parts = _markdown(conversation, said) if is_markdown else _json(conversation, said)
@@ -152,7 +152,7 @@ async def interrupt(
     request: Request, response: Response, link: Connection, who: Annotated[Caller, Depends(may(CHAT))], id: str
 ) -> Operation:
     """End the turn that runs; what the agent said so far is kept."""
-    await _require(link, who, id)
+    await require(link, who, id)
     query = "select id from operation where lane = %s and state in ('running', 'queued') order by state desc limit 1"
     found = await rows.row(link, query, [f"conversation:{id}"])
     if found is None:
@@ -162,7 +162,8 @@ async def interrupt(
     return await accepted(request, response, link, found["id"])
 
 
-async def _require(link: Link, who: Caller, id: str) -> Row:
+async def require(link: Link, who: Caller, id: str) -> Row:
+    """The row of a conversation that the caller may see; raises a 404 for none."""
     found = await rows.row(link, f"{rows.CONVERSATION} where c.id = %s", [id])
     if found is None or not who.sees(found["desktop_id"].partition(".")[0]):
         raise unknown("conversation", id, REMEDY)
@@ -213,6 +214,11 @@ def _paragraphs(message: Message) -> Iterator[str]:
                 yield _block(text)
                 if cut:
                     yield "Cut: it was longer."
+    for question in message.questions:
+        options = {option.id: option.name for option in question.options}
+        chosen = f"{question.answered_by} answered {options.get(question.option or '')}"
+        end = chosen if question.state == "answered" else question.state
+        yield _plain(f"Question of the agent: {question.asked}; {end}")
     if message.more_tools:
         yield f"{message.more_tools} more tools were used, and are not kept."
     yield _block(message.text)

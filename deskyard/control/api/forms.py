@@ -256,6 +256,30 @@ class Tool(Form):
     output_cut: bool
 
 
+class QuestionOption(Form):
+    """An answer that the agent offers, in its own words."""
+
+    id: str
+    name: str
+    kind: str
+
+
+class Question(Form):
+    """What the agent asked by itself: courtesy, as nothing but the agent holds it to the answer."""
+
+    id: str
+    asked: str
+    options: list[QuestionOption]
+    strength: Literal["courtesy"] = "courtesy"
+    state: Literal["open", "answered", "lapsed"] = Field(description="`lapsed`: nobody answered, which is a refusal.")
+    asked_at: datetime
+    until: datetime
+    option: str | None
+    answered_by: str | None
+    answered_at: datetime | None
+    heard: bool = Field(description="Whether the agent got the answer.")
+
+
 class Claimed(Form):
     """The tokens that a turn took, as its agent claims: nobody has measured them."""
 
@@ -278,6 +302,7 @@ class Message(Form):
     problem: Trouble | None
     tools: list[Tool]
     more_tools: int
+    questions: list[Question]
     claimed: Claimed | None
 
 

@@ -15,6 +15,7 @@ from deskyard.control.api.forms import (
     LogLine,
     Message,
     Operation,
+    Question,
     Tool,
     Trouble,
     Workspace,
@@ -128,13 +129,23 @@ def conversation(found: Row) -> Conversation:
 
 def message(found: Row) -> Message:
     """A message of its row."""
-    names = [name for name in Message.model_fields if name not in ("problem", "tools", "claimed")]
+    names = [name for name in Message.model_fields if name not in ("problem", "tools", "questions", "claimed")]
     return Message(
         **{name: found[name] for name in names},
         problem=trouble(found["problem"]),
         tools=[_tool(card, found["state"]) for card in found["tools"]],
+        questions=questions(found),
         claimed=_claimed(found),
     )
+
+
+def questions(found: Row) -> list[Question]:
+    """What was asked in a message of its row; what nobody answered before its turn was over is open no more."""
+    over = found["state"] != "streaming"
+    return [
+        Question(**card | ({"state": "lapsed"} if over and card["state"] == "open" else {}))
+        for card in found["questions"]
+    ]
 
 
 def _tool(card: dict[str, Any], state: str) -> Tool:

@@ -2,7 +2,8 @@
 
 What it says goes to standard error line by line; on standard output stand objects, a line each: `{"part": TEXT}`,
 `{"tool": ...}` and `{"usage": ...}` of an agent's answer, and at the end `{"result": ...}`, `{"secret": ...}` or
-`{"problem": ...}`.
+`{"problem": ...}`. To a `{"question": ...}` it waits for a line `{"id": ..., "option": ...}`, and says `{"heard": ...}`
+when its agent has it.
 """
 
 import json
@@ -114,15 +115,25 @@ def _chat(wanted: Mapping[str, Any]) -> dict[str, Any]:
     session = given["conversation"].replace("_", "-")
     task = Task.checked(_target(wanted), given["text"], session, CHAT_SECONDS, given["message"])
     status = "failed"
-    for event in events(task):
+    for event in events(task, _ask):
         match event["event"]:
             case "text":
                 tell(part=event["text"])
-            case "tool" | "usage" as kind:
+            case "tool" | "usage" | "heard" as kind:
                 tell(**{kind: {name: value for name, value in event.items() if name != "event"}})
             case "end":
                 status = event["status"]
     return {"result": {"status": status}}
+
+
+def _ask(question: dict[str, Any]) -> str | None:
+    """What a person chose; None if the worker says that nobody did, or says nothing any more."""
+    tell(question=question)
+    while line := sys.stdin.readline():
+        answer = json.loads(line)
+        if answer["id"] == question.get("id"):
+            return answer["option"] and str(answer["option"])
+    return None
 
 
 def _workspace(verb: str) -> Job:

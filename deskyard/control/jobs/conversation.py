@@ -9,6 +9,7 @@ from psycopg.types.json import Jsonb
 
 from deskyard.control.jobs.claim import Claim
 from deskyard.control.jobs.parts import TOKENS, Tools, storable, tokens
+from deskyard.control.questions.asked import Questions
 from deskyard.control.store.connection import Link
 from deskyard.errors import ConfigError
 from deskyard.host.deadline import Deadline
@@ -22,7 +23,7 @@ class Turn:
     def __init__(self, held: Claim) -> None:
         self._held = held
         self._answer = f"ms_{secrets.token_hex(8)}"
-        self._text, self._tools = "", Tools()
+        self._text, self._tools, self._questions = "", Tools(), Questions()
         self._claimed: dict[str, int] | None = None
         self._has_news, self._next = False, Deadline(0)
 
@@ -56,6 +57,10 @@ class Turn:
             self._tools.hear(said["tool"])
         elif "usage" in said:
             self._claimed = tokens(said["usage"])
+        elif "question" in said:
+            self._questions.hear(said["question"])
+        elif "heard" in said:
+            self._questions.heard(said["heard"])
         else:
             return False
         self._has_news = True
@@ -63,8 +68,21 @@ class Turn:
 
     @property
     def left(self) -> float:
-        """Seconds until something has to be written; without an end if there is nothing."""
-        return self._next.left if self._has_news else math.inf
+        """Seconds until something has to be written, or an answer looked for; without an end if there is nothing."""
+        news = self._next.left if self._has_news else math.inf
+        return min(news, self._questions.look.left) if self._questions.open is not None else news
+
+    def answers(self, link: Link) -> list[dict[str, Any]]:
+        """What is to be said to the agent's questions by now."""
+        said = self._questions.refusals()
+        card = self._questions.open
+        if card is not None and self._questions.look.is_over:
+            query = "select option, actor, at from question_answer where message_id = %s and question = %s"
+            row = link.execute(query, [self._answer, card["id"]]).fetchone()
+            if (settled := self._questions.settle(row)) is not None:
+                said.append(settled)
+                self._has_news = True
+        return said
 
     def keep_up(self, link: Link) -> None:
         """Write what was heard, at a bounded pace."""
@@ -74,7 +92,7 @@ class Turn:
 
     def end(self, link: Link, state: str, problem: Mapping[str, str] | None = None) -> None:
         """The turn is over: `done`, `failed` or `interrupted`."""
-        if self._text or self._tools.cards or self._claimed:
+        if self._text or self._tools.cards or self._questions.cards or self._claimed:
             self._keep(link, state)
         link.execute(
             "update message set state = %s, problem = %s where id = %s",
@@ -87,12 +105,14 @@ class Turn:
         values: list[Any] = [self._answer, self._held.input["conversation"], f"agent:{self._held.desktop}"]
         values += [self._text, state, self._held.id, Jsonb(self._tools.cards), self._tools.more]
         values += [self._claimed[name] if self._claimed else None for name in TOKENS]
+        values.append(Jsonb(self._questions.cards))
         link.execute(
             """insert into message (id, conversation_id, role, author, text, state, operation_id, tools, more_tools,
-                claimed_input, claimed_output, claimed_cached)
-            values (%s, %s, 'agent', %s, %s, %s, %s, %s, %s, %s, %s, %s)
+                claimed_input, claimed_output, claimed_cached, questions)
+            values (%s, %s, 'agent', %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
             on conflict (id) do update set text = excluded.text, state = excluded.state, tools = excluded.tools,
                 more_tools = excluded.more_tools, claimed_input = excluded.claimed_input,
-                claimed_output = excluded.claimed_output, claimed_cached = excluded.claimed_cached""",
+                claimed_output = excluded.claimed_output, claimed_cached = excluded.claimed_cached,
+                questions = excluded.questions""",
             values,
         )

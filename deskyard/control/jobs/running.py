@@ -1,5 +1,6 @@
 """Runs a claimed operation in a child to its end, and ends the child as soon as the operation is not ours any more."""
 
+import contextlib
 import json
 import logging
 import queue
@@ -105,7 +106,9 @@ class Runner:
         try:
             assert process.stdin is not None
             process.stdin.write(json.dumps(wanted) + "\n")
-            process.stdin.close()
+            process.stdin.flush()
+            if turn is None:
+                process.stdin.close()
             return self._follow(link, held, turn, process)
         finally:
             end_group(process)
@@ -128,6 +131,8 @@ class Runner:
                 if turn is None or not turn.hear(spoken):
                     done = spoken
             if turn is not None:
+                for answer in turn.answers(link):
+                    _answer(process, answer)
                 turn.keep_up(link)
             if renewal.left == 0:
                 self._hold(link, held)
@@ -158,6 +163,14 @@ class Runner:
             )
             return {"shown": "once, to whoever asked"}
         return dict(done.get("result") or {})
+
+
+def _answer(process: "subprocess.Popen[str]", answer: Mapping[str, Any]) -> None:
+    """Tell the child an answer; one that is gone hears nothing, which its end says."""
+    assert process.stdin is not None
+    with contextlib.suppress(OSError):
+        process.stdin.write(json.dumps(answer) + "\n")
+        process.stdin.flush()
 
 
 def _heard(process: "subprocess.Popen[str]") -> "queue.Queue[tuple[str, str | None]]":

@@ -30,6 +30,8 @@ MEMORY = ".local/state/deskyard/acp"
 MAX_LINE, MAX_EXCERPT, MAX_SUMMARY, MAX_KEPT = 1 << 22, 4000, 300, 1 << 20
 NOT_KNOWN, SIGN_IN = -32601, -32000
 ALLOWING = {"allow": ("allow_once", "allow_always"), "refuse": ("reject_once", "reject_always")}
+# Who asked answers before; this is for a line that says nothing any more.
+ASK_SECONDS, MAX_OPTIONS = 660.0, 10
 STATES = {"pending": "started", "in_progress": "started", "completed": "done", "failed": "failed"}
 # The stops that are no answer.
 REFUSED = {"refusal": "it refused to go on", "max_turn_requests": "it asked its model as often as it may in one turn"}
@@ -58,8 +60,9 @@ class Agent:
             )
         except OSError as error:
             raise Failed("no program", f"{error.filename or command[0]}: {error.strerror}"[:MAX_REASON]) from None
-        self._count, self.replaying = 0, False
+        self._count, self._questions, self.replaying = 0, 0, False
         self.permissions, self.said = "allow", ""
+        self.watch: Watch | None = None
 
     def tell(self, method: str, params: dict[str, Any]) -> None:
         """Say something that has no answer."""
@@ -126,12 +129,29 @@ class Agent:
     def _decide(self, params: dict[str, Any]) -> dict[str, str]:
         call = params.get("toolCall") or {}
         asked = str(call.get("title") or call.get("kind") or "")[:MAX_SUMMARY]
+        options = list(params.get("options") or ())
+        if self.permissions == "ask" and self.watch is not None:
+            return self._ask(self.watch, asked, options[:MAX_OPTIONS])
         say("approval", id=str(call.get("toolCallId")), kind=self.permissions, asked=asked)
-        for kind in ALLOWING[self.permissions]:
-            for option in params.get("options") or ():
-                if option.get("kind") == kind:
-                    return {"outcome": "selected", "optionId": str(option["optionId"])}
-        return {"outcome": "cancelled"}
+        return _first(options, ALLOWING[self.permissions])
+
+    def _ask(self, watch: Watch, asked: str, options: list[dict[str, Any]]) -> dict[str, str]:
+        """Let a person choose; without an answer it is a refusal."""
+        self._questions += 1
+        id = f"q{self._questions}"
+        shown = [
+            {"id": str(option["optionId"]), "name": str(option.get("name")), "kind": str(option.get("kind"))}
+            for option in options
+        ]
+        say("question", id=id, asked=asked, options=shown)
+        chosen = watch.answer(id, ASK_SECONDS).get("option")
+        if watch.over.is_set():
+            return {"outcome": "cancelled"}
+        if chosen in [option["id"] for option in shown]:
+            say("heard", id=id, option=chosen)
+            return {"outcome": "selected", "optionId": chosen}
+        say("heard", id=id, option=None)
+        return _first(options, ALLOWING["refuse"])
 
     def _last_words(self) -> str:
         self._process.wait()
@@ -174,7 +194,7 @@ def run(request: dict[str, Any], watch: Watch) -> None:
         return
     folder = home / Path(request["folder"]).expanduser()
     agent = Agent(request["command"], folder, keys(Path(request.get("keys", KEYS))))
-    agent.permissions = request["permissions"]
+    agent.permissions, agent.watch = request["permissions"], watch
     try:
         watch.follow(agent)
         name = conversation(agent, memory, request["command"], folder)
@@ -282,6 +302,15 @@ def keys(path: Path) -> dict[str, str]:
     except OSError:
         return {}
     return {match[1]: match[2] for line in lines if (match := ASSIGNMENT.fullmatch(line))}
+
+
+def _first(options: list[dict[str, Any]], kinds: tuple[str, ...]) -> dict[str, str]:
+    """The first of the agent's own options that is of these kinds."""
+    for kind in kinds:
+        for option in options:
+            if option.get("kind") == kind:
+                return {"outcome": "selected", "optionId": str(option["optionId"])}
+    return {"outcome": "cancelled"}
 
 
 def _refusal(error: Any) -> Refused:

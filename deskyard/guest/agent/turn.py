@@ -7,6 +7,7 @@ import contextlib
 import http.client
 import json
 import os
+import queue
 import select
 import socket
 import subprocess
@@ -43,6 +44,7 @@ class Watch(threading.Thread):
         self.deadline = time.monotonic() + seconds
         self.over, self.ended = threading.Event(), threading.Event()
         self.why = ""
+        self._answers: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self.link: Line | None = None
         self.before: Callable[[], None] | None = None
 
@@ -50,11 +52,36 @@ class Watch(threading.Thread):
         """Wait for the first of both, and hang up."""
         left = self.deadline - time.monotonic()
         heard, _, _ = select.select([0], [], [], max(0.0, left))
-        while heard and os.read(0, PIECE):
+        rest = b""
+        while heard and (piece := os.read(0, PIECE)):
+            rest = self._take(rest + piece)
             heard, _, _ = select.select([0], [], [], max(0.0, self.deadline - time.monotonic()))
         self.why = "stopped" if heard else "timeout"
         self.over.set()
+        self._answers.put(None)
         self.hang_up()
+
+    def answer(self, id: str, seconds: float) -> dict[str, Any]:
+        """What who asked says to a question; nothing if that takes longer, or the task is over."""
+        end = time.monotonic() + seconds
+        while not self.over.is_set():
+            try:
+                found = self._answers.get(timeout=max(0.0, end - time.monotonic()))
+            except queue.Empty:
+                break
+            if found is not None and found.get("id") == id:
+                return found
+        return {}
+
+    def _take(self, heard: bytes) -> bytes:
+        """Put whole lines by as answers; what is left of the last."""
+        *lines, rest = heard.split(b"\n")
+        for line in lines:
+            with contextlib.suppress(ValueError):
+                found = json.loads(line)
+                if isinstance(found, dict):
+                    self._answers.put(found)
+        return rest[-PIECE:]
 
     def hang_up(self) -> None:
         """End the connection under who reads from it, after a last word and its answer if there is one."""

@@ -187,6 +187,11 @@ class AsyncMissionControl:
         """End the turn that runs; what the agent said so far is kept."""
         return await self._long(f"/conversations/{conversation}/interrupt")
 
+    async def answer_question(self, conversation: str, message: str, question: str, option: str) -> dict[str, Any]:
+        """Answer what an agent asks by itself (`questions` of its message), with one of its options."""
+        path = f"/conversations/{conversation}/messages/{message}/questions/{question}/answer"
+        return dict(await self._post(path, {"option": option}))
+
     async def retention(self) -> list[dict[str, Any]]:
         """How long conversations are kept, by the site and by workspaces; where nothing is said, for ever."""
         return await self._items("GET", "/retention")

@@ -49,6 +49,7 @@ class MissionControl:
     messages = yields(AsyncMissionControl.messages)
     export_conversation = waits(AsyncMissionControl.export_conversation)
     interrupt = waits(AsyncMissionControl.interrupt)
+    answer_question = waits(AsyncMissionControl.answer_question)
     retention = waits(AsyncMissionControl.retention)
     preview_retention = waits(AsyncMissionControl.preview_retention)
     set_retention = waits(AsyncMissionControl.set_retention)

@@ -208,3 +208,50 @@ def test_ctrl_c_cancels_the_turn_and_the_agent_is_gone(
 def test_time_that_is_over_ends_the_turn(desk: Desk) -> None:
     events = list(agent_task.events(Task.checked("lab/dev1", "wait", "talk", 3)))
     assert (events[-1]["event"], events[-1]["status"]) == ("end", "timeout")
+
+
+def test_agent_that_is_to_ask_hears_what_a_person_chose_of_its_own_options(desk: Desk) -> None:
+    desk.declare(permissions="ask")
+    asked: list[dict[str, Any]] = []
+
+    def ask(question: dict[str, Any]) -> str:
+        asked.append(question)
+        return "yes"
+
+    found = list(agent_task.events(Task.checked("lab/dev1", "use the tool", "talk", SECONDS), ask))
+    options = [
+        {"id": "always", "name": "Always", "kind": "allow_always"},
+        {"id": "yes", "name": "Yes", "kind": "allow_once"},
+        {"id": "no", "name": "No", "kind": "reject_once"},
+    ]
+    assert asked == [{"id": "q1", "asked": "Run ls", "options": options}]
+    assert [event for event in found if event["event"] == "heard"] == [{"event": "heard", "id": "q1", "option": "yes"}]
+    assert [event.get("output") for event in found if event["event"] == "tool"][-1] == "chosen: yes"
+    assert found[-1]["status"] == "done"
+
+
+@pytest.mark.parametrize("answer", [None, "something else"])
+def test_without_an_answer_that_it_offered_it_hears_its_own_refusal(desk: Desk, answer: str | None) -> None:
+    desk.declare(permissions="ask")
+    found = list(agent_task.events(Task.checked("lab/dev1", "use the tool", "talk", SECONDS), lambda _: answer))
+    assert [event["option"] for event in found if event["event"] == "heard"] == [None]
+    assert [event.get("output") for event in found if event["event"] == "tool"][-1] == "chosen: no"
+
+
+def test_where_nobody_can_be_asked_it_hears_its_own_refusal(desk: Desk) -> None:
+    desk.declare(permissions="ask")
+    found = desk.do("use the tool")
+    assert [event["kind"] for event in found if event["event"] == "approval"] == ["refuse"]
+    assert [event.get("output") for event in found if event["event"] == "tool"][-1] == "chosen: no"
+
+
+def test_who_is_interrupted_while_a_question_is_open_ends_the_turn_and_the_agent(desk: Desk) -> None:
+    desk.declare(permissions="ask")
+
+    def ask(_: dict[str, Any]) -> str:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(agent_task.events(Task.checked("lab/dev1", "use the tool", "talk", SECONDS), ask))
+    # It was told, and let end by itself.
+    assert (desk.home / "ended").exists()

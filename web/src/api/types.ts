@@ -107,6 +107,20 @@ export interface Tool {
   outputCut: boolean;
 }
 
+export interface Question {
+  id: string;
+  asked: string;
+  options: { id: string; name: string; kind: string }[];
+  strength: "courtesy";
+  state: "open" | "answered" | "lapsed";
+  askedAt: string;
+  until: string;
+  option: string | null;
+  answeredBy: string | null;
+  answeredAt: string | null;
+  heard: boolean;
+}
+
 export interface Claimed {
   input: number;
   output: number;
@@ -125,6 +139,7 @@ export interface Message {
   problem: ProblemDetails | null;
   tools: Tool[];
   moreTools: number;
+  questions: Question[];
   claimed: Claimed | null;
 }
 

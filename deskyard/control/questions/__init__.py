@@ -1,0 +1,1 @@
+"""Questions that agents ask by themselves: as courtesy, answered once by whoever may talk to the agent."""
