@@ -53,7 +53,7 @@ async def me(_request: Request, _stand_in: "StandIn", _body: Any) -> Response:
         {
             "person": person,
             "key": None,
-            "scopes": ["read", "admin", "approvals:read", "approvals:decide"],
+            "scopes": ["read", "chat", "admin", "approvals:read", "approvals:decide"],
             "passkeys": [PASSKEY],
             "csrf": None,
         }
