@@ -28,6 +28,7 @@ ROLE = "agent_openclaw"
 UNIT, SECRET = "agent-openclaw.service", "/etc/deskyard/agent-openclaw.env"
 MAX_TEXT = 1 << 20
 MAX_SECONDS = 7 * 86_400
+MAX_ID = 100
 # Without a colon, and none of these two: such names are OpenClaw's own.
 SESSION = re.compile(r"(?!(?:global|unknown)\Z)[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z")
 # A desktop may say more: it goes no further.
@@ -105,7 +106,8 @@ def events(task: Task, ask: Ask | None = None) -> Generator[dict[str, Any], None
                         yield {"event": "text", "text": str(event.get("text"))}
                     case "question" if ask is not None and request.get("permissions") == "ask":
                         question = {key: event[key] for key in FIELDS["question"] if key in event}
-                        stream.say(id=event.get("id"), option=ask(question))
+                        question["id"] = str(event.get("id"))[:MAX_ID]
+                        stream.say(id=question["id"], option=ask(question))
                     case "tool" | "usage" | "approval" | "heard" as kind:
                         yield {"event": kind, **{key: event[key] for key in FIELDS[kind] if key in event}}
                     case "plain":

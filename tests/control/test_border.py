@@ -80,6 +80,7 @@ def taken() -> Callable[..., str]:
         "update message set text = 'x'",
         "update message set tools = '[]'",
         "update message set questions = '[]'",
+        "insert into question_answer (message_id, question, option, actor, at) values ('x', 'q1', 'x', 'x', now())",
         "update question_answer set option = 'x'",
         "delete from question_answer",
         "update message set claimed_input = 0, claimed_output = 0, claimed_cached = 0",

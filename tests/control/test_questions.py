@@ -1,6 +1,7 @@
 """What agents ask by themselves: told as it comes, answered once, and refused where nobody answers."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -111,3 +112,29 @@ def test_what_is_asked_beyond_the_bounds_is_refused_at_once() -> None:
     (card,) = many.cards
     assert (len(card["asked"]), [option["id"] for option in card["options"]][:2]) == (asked.MOST_ASKED, ["o1", "o2"])
     assert len(card["options"]) < asked.MOST_OPTIONS + 1 and len(card["options"][0]["name"]) == asked.MOST_NAME
+
+
+@pytest.mark.parametrize("options", [None, [], "yes", [5, {"id": 5}, {"id": " "}, {"id": "\u202eyes", "name": "Yes"}]])
+def test_what_nobody_could_answer_is_said_and_refused_at_once(options: Any) -> None:
+    questions = Questions()
+    questions.hear({"id": "q1", "asked": "Run\x1b[2J ls", "options": options})
+    (card,) = questions.cards
+    assert (card["asked"], card["state"], questions.open) == ("Run\ufffd[2J ls", "lapsed", None)
+    assert questions.refusals() == [{"id": "q1", "option": None}]
+
+
+def test_an_option_is_shown_once_with_a_name_and_only_what_was_offered_counts() -> None:
+    questions = Questions()
+    questions.hear({**ASKED, "options": [{"id": "yes", "name": " "}, {"id": "yes", "name": "No"}, OPTIONS[1]]})
+    (card,) = questions.cards
+    assert card["options"] == [{"id": "yes", "name": "yes", "kind": ""}, OPTIONS[1]]
+    row = {"option": "maybe", "actor": "person:x", "at": datetime.now(UTC)}
+    assert (questions.settle(row), card["state"]) == (None, "open")
+    assert questions.settle({**row, "option": "no"}) == {"id": "q1", "option": "no"}
+
+
+def test_ids_that_a_desktop_made_up_are_refused_and_the_turn_goes_on(lab: Lab, owner: httpx.Client) -> None:
+    turn = sent(owner, id="../" * 9)
+    lab.state(turn["operationId"], "done")
+    found = answer(owner, turn)
+    assert (found["text"], found["questions"]) == ("chosen: None. I heard: look", [])

@@ -105,7 +105,7 @@ def test_what_an_agent_asks_by_itself_is_answered_by_its_own_options_and_named_a
         {"id": "yes", "name": "Yes, once", "kind": "allow_once"},
         {"id": "no", "name": "No", "kind": "reject_once"},
     ]
-    question = {
+    question: dict[str, Any] = {
         "id": "q1",
         "asked": "Run ls",
         "options": options,

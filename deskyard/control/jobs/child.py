@@ -131,7 +131,7 @@ def _ask(question: dict[str, Any]) -> str | None:
     tell(question=question)
     while line := sys.stdin.readline():
         answer = json.loads(line)
-        if answer["id"] == question.get("id"):
+        if answer["id"] == question["id"]:
             return answer["option"] and str(answer["option"])
     return None
 

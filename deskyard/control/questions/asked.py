@@ -38,17 +38,14 @@ class Questions:
         if known or not NAME.match(id) or self.open is not None or len(self.cards) == MOST_QUESTIONS:
             self._refused.append(id)
             return
-        found = [each for each in options if isinstance(each, dict)] if isinstance(options, list) else []
         seconds = said.get("seconds", WAITS_SECONDS)
         seconds = min(seconds, WAITS_SECONDS) if isinstance(seconds, int | float) and seconds > 0 else WAITS_SECONDS
         now = datetime.now(UTC)
-        card = {"id": id, "asked": printable(str(said.get("asked")), most=MOST_ASKED, mark=MARK), "state": "open"}
-        card["options"] = [
-            {name: printable(str(each.get(name)), most=most, mark=MARK) for name, most in _PARTS}
-            for each in found[:MOST_OPTIONS]
-            # What is changed when it is shown could not be sent back.
-            if printable(str(each.get("id")), most=MOST_ID, mark=MARK) == each.get("id")
-        ]
+        card = {"id": id, "asked": _shown(said.get("asked"), MOST_ASKED), "options": _options(options), "state": "open"}
+        if not card["options"]:
+            # Nobody could answer it: that is said, and not waited for.
+            self._refused.append(id)
+            card["state"], seconds = "lapsed", 0
         card |= {"asked_at": now.isoformat(), "until": (now + timedelta(seconds=seconds)).isoformat()}
         self.cards.append(card | {"option": None, "answered_by": None, "answered_at": None, "heard": False})
         self._end, self.look = Deadline(seconds + GRACE_SECONDS), Deadline(0)
@@ -70,7 +67,8 @@ class Questions:
         self.look = Deadline(LOOK_SECONDS)
         if card is None:
             return None
-        if row is not None:
+        # Whoever took the web process could have written down anything.
+        if row is not None and row["option"] in [option["id"] for option in card["options"]]:
             card |= {"state": "answered", "option": row["option"], "answered_by": row["actor"]}
             card["answered_at"] = row["at"].isoformat()
         elif self._end.is_over:
@@ -80,4 +78,17 @@ class Questions:
         return {"id": card["id"], "option": card["option"]}
 
 
-_PARTS = (("id", MOST_ID), ("name", MOST_NAME), ("kind", MOST_NAME))
+def _options(said: Any) -> list[dict[str, str]]:
+    """The options that can be shown and sent back, each once."""
+    found: dict[str, dict[str, str]] = {}
+    for each in said[:MOST_OPTIONS] if isinstance(said, list) else ():
+        id = each.get("id") if isinstance(each, dict) else None
+        # What is changed when it is shown could not be sent back.
+        if isinstance(id, str) and id.strip() and printable(id, most=MOST_ID, mark=MARK) == id:
+            name = _shown(each.get("name"), MOST_NAME)
+            found.setdefault(id, {"id": id, "name": name or id, "kind": _shown(each.get("kind"), MOST_NAME)})
+    return list(found.values())
+
+
+def _shown(said: Any, most: int) -> str:
+    return printable(str(said or ""), most=most, mark=MARK).strip()

@@ -6,8 +6,8 @@ grant update (questions) on message to mc_worker;
 create table question_answer (
   message_id text not null references message on delete cascade,
   question text not null,
-  option text not null,
-  actor text not null,
+  option text not null check (length(option) <= 100),
+  actor text not null check (length(actor) <= 1000),
   at timestamptz not null default now(),
   primary key (message_id, question)
 );

@@ -4,10 +4,10 @@ from alembic import op
 
 from deskyard.control.store.migration import execute, read
 
-revision = "0008"
-down_revision = "0007"
+revision = "0009"
+down_revision = "0008"
 
 
 def upgrade() -> None:
     """Make their column and table."""
-    execute(op.get_bind(), read("0008_questions"))
+    execute(op.get_bind(), read("0009_questions"))
