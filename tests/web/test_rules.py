@@ -1,5 +1,7 @@
 """Rules in the pages: what is signed, what two persons say, price and quota before, and what is kept how long."""
 
+from typing import Any
+
 from tests.web.browser import Browser
 from tests.web.estate import Estate, ago
 from tests.web.stand_in import StandIn
