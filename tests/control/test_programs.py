@@ -200,6 +200,8 @@ def test_answers_have_the_fields_of_the_document(owner: httpx.Client) -> None:
         "Conversation",
         "Message",
         "Tool",
+        "Question",
+        "QuestionOption",
         "Claimed",
         "Fleet",
         "Alert",

@@ -23,6 +23,7 @@ from deskyard_sdk.mission.forms import (
     Message,
     News,
     Operation,
+    Question,
     Sent,
     Workspace,
 )
@@ -187,10 +188,10 @@ class AsyncMissionControl:
         """End the turn that runs; what the agent said so far is kept."""
         return await self._long(f"/conversations/{conversation}/interrupt")
 
-    async def answer_question(self, conversation: str, message: str, question: str, option: str) -> dict[str, Any]:
+    async def answer_question(self, conversation: str, message: str, question: str, option: str) -> Question:
         """Answer what an agent asks by itself (`questions` of its message), with one of its options."""
         path = f"/conversations/{conversation}/messages/{message}/questions/{question}/answer"
-        return dict(await self._post(path, {"option": option}))
+        return cast(Question, await self._post(path, {"option": option}))
 
     async def retention(self) -> list[dict[str, Any]]:
         """How long conversations are kept, by the site and by workspaces; where nothing is said, for ever."""

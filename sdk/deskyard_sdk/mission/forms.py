@@ -111,6 +111,30 @@ class Tool(TypedDict):
     outputCut: bool
 
 
+class QuestionOption(TypedDict):
+    """An answer that an agent offers, in its own words."""
+
+    id: str
+    name: str
+    kind: str
+
+
+class Question(TypedDict):
+    """What an agent asked by itself: courtesy, as nothing but the agent holds it to the answer."""
+
+    id: str
+    asked: str
+    options: list[QuestionOption]
+    strength: Literal["courtesy"]
+    state: Literal["open", "answered", "lapsed"]
+    askedAt: str
+    until: str
+    option: str | None
+    answeredBy: str | None
+    answeredAt: str | None
+    heard: bool
+
+
 class Claimed(TypedDict):
     """The tokens that a turn took, as its agent claims: nobody has measured them."""
 
@@ -133,6 +157,7 @@ class Message(TypedDict):
     problem: Trouble | None
     tools: list[Tool]
     moreTools: int
+    questions: list[Question]
     claimed: Claimed | None
 
 
