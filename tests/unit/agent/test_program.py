@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -255,3 +255,30 @@ def test_who_is_interrupted_while_a_question_is_open_ends_the_turn_and_the_agent
         list(agent_task.events(Task.checked("lab/dev1", "use the tool", "talk", SECONDS), ask))
     # It was told, and let end by itself.
     assert (desk.home / "ended").exists()
+
+
+@pytest.mark.parametrize(("id", "known"), [(5, "5"), ("x" * 9999, "x" * 100), (None, "None")])
+def test_ids_that_a_desktop_made_up_go_on_as_short_text(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, id: object, known: str
+) -> None:
+    desk.declare(permissions="ask")
+    given: list[dict[str, Any]] = []
+
+    class Stream:
+        def __init__(self, *_: object) -> None:
+            self.say = lambda **answer: given.append(answer)
+
+        def __enter__(self) -> "Stream":
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            return
+
+        def lines(self) -> Iterator[dict[str, Any]]:
+            yield {"event": "question", "id": id, "seconds": 10**9}
+            yield {"event": "end", "status": "done"}
+
+    monkeypatch.setattr(agent_task, "DesktopStream", Stream)
+    asked: list[dict[str, Any]] = []
+    list(agent_task.events(Task.checked("lab/dev1", "use the tool", "talk", SECONDS), asked.append))
+    assert (asked, given) == ([{"id": known}], [{"id": known, "option": None}])

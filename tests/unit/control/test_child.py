@@ -1,6 +1,8 @@
 """What a child does with a declaration, whose refused desktop is taken out again, and what it tells of an agent."""
 
+import io
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -78,20 +80,29 @@ def test_a_desktop_that_is_destroyed_is_removed_by_its_name(stack: Path, monkeyp
 def test_what_an_agent_says_beside_its_text_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def events(task: agent_task.Task) -> Iterator[dict[str, Any]]:
+    def events(task: agent_task.Task, ask: agent_task.Ask) -> Iterator[dict[str, Any]]:
         assert (task.target, task.session, task.id) == ("lab/second", "cv-1", "ms_1")
         yield {"event": "begin", "workspace": "lab", "desktop": "second", "session": "cv-1"}
         yield {"event": "tool", "id": "a", "name": "exec", "state": "started"}
         yield {"event": "text", "text": "done"}
         yield {"event": "approval", "id": "b", "kind": "exec", "asked": "rm"}
         yield {"event": "usage", "input": 1, "output": 2, "cached": 3}
+        yield {"event": "heard", "id": "q1", "option": ask({"id": "q1", "asked": "rm", "options": []})}
+        # The worker is gone.
+        yield {"event": "heard", "id": "q2", "option": ask({"id": "q2"})}
         yield {"event": "end", "status": "done", "seconds": 1.0}
 
     monkeypatch.setattr(agent_task, "events", events)
+    answers = [{"id": "q0", "option": "no"}, {"id": "q1", "option": "yes"}]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("".join(json.dumps(answer) + "\n" for answer in answers)))
     asked = {"conversation": "cv_1", "message": "ms_1", "text": "do it"}
     assert JOBS["desktop.chat"]({**WANTED, "input": asked}) == {"result": {"status": "done"}}
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [
         {"tool": {"id": "a", "name": "exec", "state": "started"}},
         {"part": "done"},
         {"usage": {"input": 1, "output": 2, "cached": 3}},
+        {"question": {"id": "q1", "asked": "rm", "options": []}},
+        {"heard": {"id": "q1", "option": "yes"}},
+        {"question": {"id": "q2"}},
+        {"heard": {"id": "q2", "option": None}},
     ]
