@@ -73,8 +73,10 @@ def _got(tool: Tool) -> FoundTool:
             with step(f"get {name} {tool.version}: {source}"):
                 found = way(tool)
         except DeskyardError as error:
-            answers.append(f"{source}: {error.reason}")
-            say(f"    {source}: {error.reason.splitlines()[0]}")
+            # Which program a way lacks is the whole of its answer.
+            answer = f"{error.value} {error.reason}" if error.field == "program" else error.reason
+            answers.append(f"{source}: {answer}")
+            say(f"    {source}: {answer.splitlines()[0]}")
             continue
         if found is not None:
             locate.cache_clear()

@@ -109,6 +109,16 @@ def test_when_every_way_fails_the_error_says_what_each_answered(monkeypatch: pyt
         get("packer")
 
 
+def test_a_way_that_lacks_a_program_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object) -> None:
+        raise HostError("program", "go", "is not installed", "run ./inv host.prepare")
+
+    for way in ("_from_release", "_from_go", "_from_distribution"):
+        monkeypatch.setattr(finder, way, refuse)
+    with pytest.raises(HostError, match="Go modules: go is not installed\n"):
+        get("packer")
+
+
 def test_what_two_runs_ask_for_at_once_is_got_once(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ways: list[str] = []
 
