@@ -35,6 +35,13 @@ WAIT_SECONDS = 60.0
 LEASE_SECONDS = 3.0
 # Accounts that every machine has: tests make none.
 ACCOUNTS = Accounts(web="nobody", recorder="daemon", proxy="games")
+CLEAR_SECONDS = 60.0
+CLEARED = (
+    "event, message, conversation, idempotency, operation_log, operation_secret, intent_used, approval, desktop,"
+    " operation, workspace, api_key, key_proof, session, passkey",
+    "usage_interval, tier_price, budget, quota, alert, delivery, webhook_secret, webhook, retention",
+    "enrolment, challenge, claim_kept, person",
+)
 EVERYTHING = ("read", "desktops:write", "desktops:destroy", "chat", "approvals:read", "approvals:decide", "admin")
 
 Link = psycopg.Connection[dict[str, Any]]
@@ -195,15 +202,19 @@ class Lab:
         return self.until("select * from operation where id = %s and state = any(%s)", [operation, list(states)])
 
     def clear(self) -> None:
-        """Forget all that a test left."""
-        tables = (
-            "event, message, conversation, idempotency, operation_log, operation_secret, intent_used, approval, desktop"
-        )
-        self.link.execute(f"truncate {tables}, operation, workspace, api_key, key_proof, session, passkey cascade")
-        self.link.execute(
-            "truncate usage_interval, tier_price, budget, quota, alert, delivery, webhook_secret, webhook, retention"
-        )
-        self.link.execute("truncate enrolment, challenge, claim_kept, person cascade")
+        """Forget all that a test left; who still writes goes first, as waiting for a lock could be a deadlock."""
+        deadline = Deadline(CLEAR_SECONDS)
+        while True:
+            try:
+                with self.link.transaction():
+                    # Shorter than the second after which PostgreSQL looks for deadlocks, and ends somebody for it.
+                    self.link.execute("set local lock_timeout = '200ms'")
+                    for tables in CLEARED:
+                        self.link.execute(f"truncate {tables} cascade".encode())
+                break
+            except psycopg.errors.LockNotAvailable:
+                if deadline.is_over:
+                    raise
         shutil.rmtree(self.path, ignore_errors=True)
         (self.path / "gates").mkdir(parents=True)
 

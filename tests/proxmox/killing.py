@@ -62,9 +62,10 @@ class Killer:
             if self.struck is None and self._strikes(point, call):
                 self.struck = point
                 assert self.client is not None
-                self.client.kill()
+                # First: whoever waits for the end of the client goes on as soon as it is killed.
                 if not done:
                     self._fake.faults.cuts[call.number] = "before"
+                self.client.kill()
 
 
 class Listed:

@@ -86,7 +86,6 @@ def goes_on(bench: Bench, operation: Operation, strikes: Strikes) -> Point | Non
     killer = Killer(bench, watch, strikes)
     killer.client = bench.start(operation.command, **operation.named)
     ending = killer.client.wait()
-    bench.rack.peer.fake.faults.cuts.clear()
     if killer.struck is None:
         return None
     assert ending.error == KILLED

@@ -86,7 +86,8 @@ class Fake(  # type: ignore[misc]
         await self.faults.silence(call)
         if self.faults.on_call is not None:
             self.faults.on_call(call)
-        cut = self.faults.cuts.get(call.number)
+        # Taken out, so that none is left for a call that gets this number later.
+        cut = self.faults.cuts.pop(call.number, None)
         if cut == "before":
             return self._hang_up(request)
         answer = await self._refused(request, call.writes) or await handler(request)
