@@ -18,7 +18,7 @@ RESTING = ("stopping", "stopped", "paused")
 # Of a desktop that no timeout ends.
 NEVER = datetime(9999, 12, 31, tzinfo=UTC)
 STATUSES = {422: 400}
-MIB = 1024
+MIB_OF_GIB = 1024
 
 
 def created(kept: Kept, token: str) -> dict[str, Any]:
@@ -39,8 +39,8 @@ def listed(desktop: DesktopState, kept: Kept | None, tier: Mapping[str, Any]) ->
         "startedAt": _written(datetime.fromtimestamp(started, UTC)),
         "endAt": _written(NEVER if ends is None else datetime.fromtimestamp(ends, UTC)),
         "cpuCount": int(tier.get("vcpus", 0)),
-        "memoryMB": int(float(tier.get("memoryGib", 0)) * MIB),
-        "diskSizeMB": int(float(tier.get("diskGib", 0)) * MIB),
+        "memoryMB": int(float(tier.get("memoryGib", 0)) * MIB_OF_GIB),
+        "diskSizeMB": int(float(tier.get("diskGib", 0)) * MIB_OF_GIB),
         "metadata": kept.metadata if kept else {},
         "state": state(desktop),
         "envdVersion": ENVD_VERSION,

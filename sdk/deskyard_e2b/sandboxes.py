@@ -65,8 +65,9 @@ class Sandboxes:
             await caller.mission.wait(await caller.mission.start(desktop["id"]))
         if kept.made:
             ends = self.clock() + seconds
-            is_later = is_paused or kept.ended or kept.ends is None or ends > kept.ends
-            self._last_until(id, ends if is_later or kept.ends is None else kept.ends)
+            if kept.ends is not None and not (is_paused or kept.ended):
+                ends = max(ends, kept.ends)
+            self._last_until(id, ends)
         return is_paused, answers.created(kept, self._token(caller, kept))
 
     async def detail(self, caller: Caller, id: str) -> dict[str, Any]:

@@ -141,6 +141,12 @@ class SignedIntent(Form):
     credential: dict[str, Any]
 
 
+class Signed(Form):
+    """An admin's signature; a key with the scope `admin` needs none."""
+
+    intent: SignedIntent | None = None
+
+
 class Destroy(Form):
     """Leave to destroy a desktop; a key with the scope `desktops:destroy` needs none."""
 

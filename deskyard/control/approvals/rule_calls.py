@@ -11,7 +11,7 @@ from deskyard.control.api import rows
 from deskyard.control.api.admission import Asked, Wanted, note
 from deskyard.control.api.caller import Caller, Connection, Link, may
 from deskyard.control.api.desktops import require_workspace
-from deskyard.control.api.forms import Form, Label, Operation, Page, SignedIntent
+from deskyard.control.api.forms import Form, Label, Operation, Page, Signed, SignedIntent
 from deskyard.control.api.people import proof_of
 from deskyard.control.api.problem import Problem, unknown
 from deskyard.control.approvals import rules
@@ -62,18 +62,13 @@ class NewApprovalRule(Form):
     intent: SignedIntent | None = None
 
 
-class Signed(Form):
-    """An admin's signature; a key with the scope `admin` needs none."""
-
-    intent: SignedIntent | None = None
-
-
 @router.get("")
 async def listing(link: Connection, who: Annotated[Caller, Depends(may(APPROVALS))]) -> Page[ApprovalRule]:
     """List the rules of workspaces; where there is none, everybody answers who may at all, alone."""
     query = "select * from approval_rule where %s::text[] is null or workspace_id = any(%s) order by workspace_id"
     found = await rows.rows(link, query, [who.bounds, who.bounds])
-    items = [ApprovalRule(**row, changes=await _changes(link, row["workspace_id"])) for row in found]
+    changes = await _changes(link, [row["workspace_id"] for row in found])
+    items = [ApprovalRule(**row, changes=changes.get(row["workspace_id"], [])) for row in found]
     return Page(items=items, total=len(items))
 
 
@@ -111,13 +106,14 @@ async def remove(asked: Asked, who: Admin, workspace: str, leave: Annotated[Sign
     return await asked.admitted(who, make)
 
 
-async def _changes(link: Link, workspace: str) -> list[ApprovalRuleChange]:
-    """What waits for another admin, from the earliest."""
-    found = await rows.rows(link, rules.CHANGES, [workspace])
-    return [
-        ApprovalRuleChange(actor=row["actor"], at=row["at"], remove=row["wanted"] is None, **(row["wanted"] or {}))
-        for row in found
-    ]
+async def _changes(link: Link, workspaces: list[str]) -> dict[str, list[ApprovalRuleChange]]:
+    """What waits for another admin, of each workspace from the earliest."""
+    found: dict[str, list[ApprovalRuleChange]] = {}
+    for row in await rows.rows(link, rules.CHANGES, [workspaces]):
+        wanted = row["wanted"]
+        change = ApprovalRuleChange(actor=row["actor"], at=row["at"], remove=wanted is None, **(wanted or {}))
+        found.setdefault(row["workspace_id"], []).append(change)
+    return found
 
 
 async def _require_admins(link: Link, who: Caller, workspace: str) -> None:

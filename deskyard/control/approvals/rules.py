@@ -18,7 +18,7 @@ WAITS = "24 hours"
 REMEDY = "let somebody answer whom GET /api/approval-rules names; an admin changes the rule"
 
 RULE = "select workspace_id, persons, roles, people, keys from approval_rule where workspace_id = %s"
-CHANGES = f"""select workspace_id, actor, wanted, at from approval_rule_change where workspace_id = %s
+CHANGES = f"""select workspace_id, actor, wanted, at from approval_rule_change where workspace_id = any(%s)
     and at > now() - interval '{WAITS}' order by at, actor"""
 ROLE = "select role from person where name = %s and disabled_at is null"
 # Of a ticket: who had given its desktop's agent something to do, or a link to use it.

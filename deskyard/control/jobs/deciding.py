@@ -7,10 +7,9 @@ from psycopg.types.json import Jsonb
 from deskyard.control.approvals import rules
 from deskyard.control.approvals.rules import Rule
 from deskyard.control.jobs.claim import Claim
+from deskyard.control.people.scopes import ADMIN, ROLES
 from deskyard.control.store.connection import Link
 from deskyard.errors import ConfigError
-
-ADMIN = "admin"
 
 
 def collect(link: Link, held: Claim, actor: str) -> dict[str, Any] | None:
@@ -85,10 +84,10 @@ def _signed(link: Link, held: Claim, actor: str, wanted: Rule | None) -> dict[st
                 set wanted = excluded.wanted, operation_id = excluded.operation_id, at = now()""",
             [held.workspace, actor, wanted and Jsonb(wanted.values()), held.id],
         )
-        found = link.execute(rules.CHANGES.encode(), [held.workspace]).fetchall()
+        found = link.execute(rules.CHANGES.encode(), [[held.workspace]]).fetchall()
         same = [each["actor"] for each in found if rules.wanted_by(each) == wanted]
         # Who signed before may have lost their role since.
-        count = sum(_role(link, each) == ADMIN for each in same)
+        count = sum(ADMIN in ROLES.get(_role(link, each) or "", ()) for each in same)
         if count < needed:
             return {"signatures": count, "needed": needed}
     link.execute("delete from approval_rule_change where workspace_id = %s", [held.workspace])

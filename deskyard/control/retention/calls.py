@@ -10,7 +10,7 @@ from pydantic import Field, StrictInt
 from deskyard.control.api import rows
 from deskyard.control.api.admission import Asked, Wanted, note
 from deskyard.control.api.caller import Caller, Connection, Link, Row, may
-from deskyard.control.api.forms import Form, Label, Operation, Page, SignedIntent
+from deskyard.control.api.forms import Form, Label, Operation, Page, Signed, SignedIntent
 from deskyard.control.api.people import proof_of
 from deskyard.control.api.problem import unknown
 from deskyard.control.people.scopes import ADMIN, READ
@@ -37,12 +37,6 @@ class NewRetention(Form):
 
     workspace_id: Label | None = Field(None, description="None: all workspaces without one of their own.")
     days: Days | None = Field(description="None: for ever.")
-    intent: SignedIntent | None = None
-
-
-class Signed(Form):
-    """An admin's signature; a key with the scope `admin` needs none."""
-
     intent: SignedIntent | None = None
 
 

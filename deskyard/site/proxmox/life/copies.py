@@ -10,6 +10,7 @@ way, not be left out: it is taken out before anything else.
 
 import contextlib
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,7 @@ from deskyard.plan.proxmox.claims import trial_id
 from deskyard.plan.proxmox.view import ClusterView, SeenMachine, read_view, tags_of, trial_pool_of
 from deskyard.site.proxmox.agent import ClusterAgent
 from deskyard.site.proxmox.client import ApiError, Client, quoted
+from deskyard.site.proxmox.kinds.disk_size import size_of
 from deskyard.site.proxmox.life.power import MachinePower
 from deskyard.site.proxmox.machine import DISK, ClusterMachine, ensure_pool, vm_path
 from deskyard.site.proxmox.task import node_of, wait_task
@@ -30,8 +32,6 @@ RESTORE_SECONDS, BOOT_SECONDS, REMOVE_SECONDS, POLL_SECONDS = 24 * 3600.0, 900.0
 # Enough to boot; what else runs on the node keeps its own.
 MOST_MEMORY_MIB = 2048
 _NIC = re.compile(r"net\d+")
-_SIZE = re.compile(r"size=(\d+)([KMGT]?)")
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 @dataclass(frozen=True)
@@ -151,12 +151,6 @@ def require_room(client: Client, machine: SeenMachine, node: str) -> str:
     return storage
 
 
-def size_of(drive: str) -> int:
-    """The bytes of a disk, as the configuration has it; 0 if it does not say."""
-    found = _SIZE.search(drive)
-    return int(found[1]) * _UNITS[found[2]] if found else 0
-
-
 def answering(client: Client, node: str, vm_id: int) -> ClusterAgent:
     """The agent of a guest once it answers; raises `SiteError` if the machine ends, or it takes too long."""
     agent, power = ClusterAgent(client, node, vm_id), MachinePower(client, node, vm_id)
@@ -179,6 +173,11 @@ def words_of(config: Mapping[str, Any]) -> dict[str, str]:
     """The words in the description of a machine."""
     pairs = [line.strip().partition("=") for line in str(config.get("description") or "").splitlines()]
     return {key: value for key, _, value in pairs if value}
+
+
+def latest_end() -> int:
+    """When a copy that is begun now has booted at the latest, or is of a process that was killed."""
+    return int(time.time() + RESTORE_SECONDS + BOOT_SECONDS)
 
 
 def until_of(config: Mapping[str, Any]) -> int:

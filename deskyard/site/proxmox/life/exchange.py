@@ -28,8 +28,9 @@ from deskyard.plan.power import Power
 from deskyard.plan.proxmox.backup_note import Keeper
 from deskyard.plan.proxmox.view import SeenMachine, tags_of
 from deskyard.site.proxmox.client import ApiError, Client
+from deskyard.site.proxmox.kinds.disk_size import size_of
 from deskyard.site.proxmox.life import copies
-from deskyard.site.proxmox.life.copies import Copy, answering, size_of
+from deskyard.site.proxmox.life.copies import Copy, answering
 from deskyard.site.proxmox.life.power import MachinePower
 from deskyard.site.proxmox.life.record import ABSENT, this_host
 from deskyard.site.proxmox.life.snapshots import MachineSnapshots
@@ -196,8 +197,7 @@ def staged(client: Client, owner: Keeper, machine: SeenMachine, backup: Backup) 
     storage = copies.require_room(client, machine, machine.node)
     copy = copies.new_copy(client, owner, backup.desktop, RESTORE, machine.node)
     exchange = Exchange(copy, machine.vm_id)
-    until = int(time.time() + copies.RESTORE_SECONDS + copies.BOOT_SECONDS)
-    journal = Journal(until, this_host(), str(config[DISK]), free_key(config))
+    journal = Journal(copies.latest_end(), this_host(), str(config[DISK]), free_key(config))
     try:
         copy.make(machine, backup, storage, copies.written(asdict(journal)))
         exchange.move_in()

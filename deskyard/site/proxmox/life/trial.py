@@ -11,10 +11,9 @@ from deskyard.plan.proxmox.backup_note import Keeper
 from deskyard.plan.proxmox.view import SeenMachine
 from deskyard.site.proxmox.client import Client
 from deskyard.site.proxmox.life.copies import (
-    BOOT_SECONDS,
-    RESTORE_SECONDS,
     answering,
     copies,
+    latest_end,
     new_copy,
     require_room,
     until_of,
@@ -33,7 +32,7 @@ def booted(client: Client, owner: Keeper, machine: SeenMachine, node: str, backu
     storage = require_room(client, machine, node)
     trial = new_copy(client, owner, backup.desktop, TRIAL, node)
     try:
-        trial.make(machine, backup, storage, written({"until": int(time.time() + RESTORE_SECONDS + BOOT_SECONDS)}))
+        trial.make(machine, backup, storage, written({"until": latest_end()}))
         wait_task(client, client.post(f"{trial.path}/status/start"), START_SECONDS)
         yield TriedGuest(answering(client, node, trial.vm_id).execute)
     finally:

@@ -1,0 +1,26 @@
+// An operation that a page has asked for, until it is over.
+import type { Operation } from "../api/types";
+import { isOver } from "../words";
+import { estate } from "./estate.svelte";
+
+export class Pending {
+  #asked = $state.raw<Operation | null>(null);
+
+  /** Made while a component is made: `over` is told the operation with its end. */
+  constructor(over: (operation: Operation) => void) {
+    $effect(() => {
+      const now = this.#asked && estate.operations.get(this.#asked.id);
+      if (!now || !isOver(now)) return;
+      this.#asked = null;
+      over(now);
+    });
+  }
+
+  async follow(ask: () => Promise<Operation>): Promise<void> {
+    // The worker may be done before the answer to the request is here.
+    const since = performance.now();
+    const asked = await ask();
+    estate.operations.merge([asked], since);
+    this.#asked = asked;
+  }
+}
