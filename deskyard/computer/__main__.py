@@ -7,6 +7,7 @@ import uvicorn
 
 from deskyard.computer.accessibility.part import Accessibility
 from deskyard.computer.application import Part, create
+from deskyard.computer.devtools.part import Devtools
 from deskyard.computer.display.part import Display
 from deskyard.computer.envd.part import Envd
 from deskyard.computer.launch.part import Launch
@@ -17,12 +18,12 @@ from deskyard.wire.routes import COMPUTER
 
 
 def parts() -> list[Part]:
-    """What this desktop offers: screen, streams, accessibility, files, processes, and E2B's protocol for both."""
+    """What this desktop offers: the screen and its streams, accessibility, DevTools, files and processes."""
     work = Work()
     display = Display(os.environ.get("DISPLAY", ""))
     accessibility = Accessibility(display, os.environ.get("DBUS_SESSION_BUS_ADDRESS", ""))
     streaming = Streaming(os.environ.get("DISPLAY", ""))
-    return [display, accessibility, Launch(display), streaming, work, Envd(work)]
+    return [display, accessibility, Launch(display), Devtools(display), streaming, work, Envd(work)]
 
 
 def main() -> None:

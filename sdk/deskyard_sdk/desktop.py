@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from deskyard_sdk.accessibility import AsyncAccessibility
+from deskyard_sdk.devtools import AsyncDevtools
 from deskyard_sdk.door import Door, open_door
 from deskyard_sdk.files import AsyncFiles
 from deskyard_sdk.forms import Acted, Application, Event, Launched, Picture, Result, Window
@@ -50,6 +51,7 @@ class AsyncDesktop:
         self.windows = AsyncWindows(door)
         self.accessibility = AsyncAccessibility(door)
         self.streams = AsyncStreams(door)
+        self.devtools = AsyncDevtools(door)
 
     @classmethod
     async def connect(cls, url: str, ca: str | None = None, session: str | Path | None = None) -> "AsyncDesktop":

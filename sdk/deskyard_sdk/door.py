@@ -20,6 +20,8 @@ from deskyard_sdk.keeping import Kept
 # A session is renewed when so much of its time is left.
 LEFT = 0.5
 AGAIN_SECONDS = 5.0
+# A WebSocket may first have to start what it leads to.
+OPEN_SECONDS = 75.0
 LOOPBACK = "127.0.0.1"
 
 
@@ -94,12 +96,18 @@ class Door:
                 elif line.startswith("data: "):
                     yield {"event": kind, **json.loads(line.removeprefix("data: "))}
 
+    def address(self, path: str) -> tuple[str, dict[str, str]]:
+        """Where a WebSocket to the desktop is opened, and the headers that open it."""
+        return self.base.replace("http", "ws", 1) + path, self._bearer()
+
     async def socket(self, path: str) -> ClientConnection:
         """A WebSocket to the desktop."""
-        url = self.base.replace("http", "ws", 1) + path
+        url, headers = self.address(path)
         try:
             where: dict[str, Any] = {"host": LOOPBACK} if _is_here(urlsplit(url).hostname or "") else {}
-            return await connect(url, additional_headers=self._bearer(), ssl=self._tls, max_size=None, **where)
+            return await connect(
+                url, additional_headers=headers, ssl=self._tls, max_size=None, open_timeout=OPEN_SECONDS, **where
+            )
         except InvalidStatus as error:
             raise refusal(error.response.status_code, bytes(error.response.body or b"")) from error
         except OSError as error:

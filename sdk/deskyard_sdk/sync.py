@@ -8,6 +8,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from deskyard_sdk.accessibility import AsyncAccessibility
 from deskyard_sdk.desktop import AsyncDesktop, AsyncWindows
+from deskyard_sdk.devtools import AsyncDevtools
 from deskyard_sdk.files import AsyncFiles
 from deskyard_sdk.forms import ProcessInfo
 from deskyard_sdk.processes import AsyncProcess, AsyncProcesses
@@ -211,6 +212,21 @@ class Streams:
     delete = waits(AsyncStreams.delete)
 
 
+class Devtools:
+    """Starts and ends the browser of programs, and says where other libraries connect to it."""
+
+    def __init__(self, loop: Loop, twin: AsyncDevtools) -> None:
+        self._loop, self._twin = loop, twin
+
+    start = waits(AsyncDevtools.start)
+    state = waits(AsyncDevtools.state)
+    stop = waits(AsyncDevtools.stop)
+
+    def address(self) -> tuple[str, dict[str, str]]:
+        """The address and headers, as `AsyncDevtools.address` gives them."""
+        return self._twin.address()
+
+
 class Desktop:
     """A desktop; made by `connect`, and closed at the end of `with`."""
 
@@ -221,6 +237,7 @@ class Desktop:
         self.windows = Windows(loop, twin.windows)
         self.accessibility = Accessibility(loop, twin.accessibility)
         self.streams = Streams(loop, twin.streams)
+        self.devtools = Devtools(loop, twin.devtools)
 
     @classmethod
     def connect(cls, url: str, ca: str | None = None, session: str | Path | None = None) -> "Desktop":

@@ -66,6 +66,16 @@ export class Desktop {
   listApplications(asked?: { signal?: AbortSignal }): Promise<any>;
   /** Start an application, or open a file or address, and wait for its window. */
   launch(asked?: { application?: string; targets?: Array<string>; open?: string; wait?: string; within_ms?: number; signal?: AbortSignal }): Promise<any>;
+  /** The browser of programs, and its pages. */
+  describeDevtools(asked?: { signal?: AbortSignal }): Promise<any>;
+  /** Start the browser of programs unless it runs. */
+  startDevtools(asked?: { within_ms?: number; signal?: AbortSignal }): Promise<any>;
+  /** End the browser of programs. */
+  endDevtools(asked?: { signal?: AbortSignal }): Promise<any>;
+  /** Speak Chromium's DevTools protocol with the whole browser, which is started if need be. */
+  openDevtools(asked?: { signal?: AbortSignal }): WebSocket;
+  /** Speak Chromium's DevTools protocol with a page. */
+  openDevtoolsPage(asked: { id: string; signal?: AbortSignal }): WebSocket;
   /** List the streams. */
   listStreams(asked?: { signal?: AbortSignal }): Promise<any>;
   /** Make a stream of the screen, a region or a window. */

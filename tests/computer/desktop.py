@@ -160,11 +160,14 @@ class Service:
         bus: str = "",
         also: Sequence[Part] = (),
         home: Path | None = None,
+        on_display: Callable[[Display], Part] | None = None,
     ) -> None:
         self.notes = Notes()
         self.part = Display(display, settings or Settings(quiet_seconds=0.5), self.notes)
         self.accessibility = Accessibility(self.part, bus)
         parts: list[Part] = [self.part, self.accessibility, Launch(self.part, home), Streaming(display), *also]
+        if on_display:
+            parts.append(on_display(self.part))
         config = uvicorn.Config(create(parts), port=0, log_level="warning", lifespan="on")
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run)

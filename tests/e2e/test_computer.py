@@ -1,5 +1,6 @@
 """A program uses a desktop through the gateway: it sees, types, is refused beside a person, and is halted."""
 
+import asyncio
 import json
 import shlex
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from deskyard_e2b.naming import sandbox_id
+from deskyard_sdk import AsyncDesktop
 from deskyard_sdk.mission import AsyncMissionControl
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
@@ -172,3 +174,22 @@ def test_e2b_s_client_uses_the_desktop_through_its_door(ours: Running, door: Doo
         sandbox.files.write("from-outside.txt", "Grüße")
         assert sandbox.files.read("from-outside.txt") == "Grüße"
         sandbox.files.remove("from-outside.txt")
+
+
+@pytest.mark.deep  # a second browser starts, which takes an emulated machine minutes
+def test_a_program_drives_a_browser_of_its_own_by_devtools(ours: Running, door: Door) -> None:
+    link = str(ours.grant("desk", "--mode", "agent")["url"])
+
+    async def drives() -> dict[str, Any]:
+        async with await AsyncDesktop.connect(link, ca=str(door.authority)) as desktop:
+            browser = await desktop.devtools.start(within=ASK_MS / 1000)
+            async with await desktop.devtools.open(browser.pages[0]) as page:
+                expression = "document.title = 'by DevTools ' + 6 * 7; document.title"
+                said = {"id": 1, "method": "Runtime.evaluate", "params": {"expression": expression}}
+                await page.send(json.dumps(said))
+                answer = json.loads(await asyncio.wait_for(page.recv(), ANSWER_SECONDS))
+            assert await desktop.devtools.stop()
+            assert not (await desktop.devtools.state()).running
+            return dict(answer["result"]["result"])
+
+    assert asyncio.run(drives()) == {"type": "string", "value": "by DevTools 42"}

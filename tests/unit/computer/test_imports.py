@@ -20,6 +20,7 @@ PACKAGES = {
     "jeepney": "python3-jeepney",
     "starlette": "python3-starlette",
     "uvicorn": "python3-uvicorn",
+    "websockets": "python3-websockets",
     "xcffib": "python3-xcffib",
 }
 
@@ -54,8 +55,8 @@ def test_every_library_that_it_imports_is_installed_by_its_role() -> None:
     wanted = yaml.safe_load((TREE / "ansible/roles/computer_use/defaults/main.yml").read_text())[
         "computer_use_packages"
     ]
-    # uvicorn takes WebSockets, Starlette forms from these by themselves.
-    by_others = {"python3-websockets", "python3-python-multipart"}
+    # Starlette takes forms by itself.
+    by_others = {"python3-python-multipart"}
     assert {PACKAGES[name] for name in foreign} | by_others == set(wanted)
 
 

@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 
 from deskyard.computer.accessibility.part import Accessibility
 from deskyard.computer.application import create
+from deskyard.computer.devtools.part import Devtools
 from deskyard.computer.display.part import Display
 from deskyard.computer.launch.part import Launch
 from deskyard.computer.streaming.part import Streaming
@@ -26,7 +27,7 @@ DOCUMENT: dict[str, Any] = json.loads((Path(__file__).resolve().parents[3] / "sd
 def service() -> Starlette:
     """All parts but the protocol of E2B, which has a document of its own; nothing of them runs."""
     display = Display(":99")
-    return create([display, Accessibility(display, ""), Launch(display), Streaming(":99"), Work()])
+    return create([display, Accessibility(display, ""), Launch(display), Devtools(display), Streaming(":99"), Work()])
 
 
 def described() -> Iterator[tuple[str, str, dict[str, Any]]]:

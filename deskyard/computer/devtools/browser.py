@@ -1,0 +1,148 @@
+"""The browser of programs: a profile of its own, started when asked for, found again by what it writes down."""
+
+import asyncio
+import json
+import re
+import shutil
+from collections.abc import Sequence
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from websockets.exceptions import WebSocketException
+
+from deskyard.computer.problem import Problem
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
+
+PROGRAMS = ("chromium", "google-chrome-stable", "google-chrome")
+# Since version 136 Chrome opens no DevTools on the profile that a person uses, and this leaves that alone.
+PROFILE = ".config/deskyard-devtools"
+# Where Chromium writes its port and the path of its WebSocket, which nobody guesses.
+PLACE = "DevToolsActivePort"
+SAYS_WHERE = re.compile(rb"DevTools listening on (ws://127\.0\.0\.1:\d+/devtools/browser/[A-Za-z0-9-]+)")
+PORT, PATH = re.compile(r"\d{1,5}"), re.compile(r"/devtools/browser/[A-Za-z0-9-]+")
+OPTIONS = ("--remote-debugging-port=0", "--no-first-run", "--no-default-browser-check")
+# A picture of a long page, or a download's content in one answer.
+MOST_MESSAGE = 256 << 20
+ANSWER_SECONDS = 60.0
+
+
+class Browser:
+    """Chromium with DevTools on a loopback port of its own choice; it outlives the service."""
+
+    def __init__(self, home: Path, command: Sequence[str] = ()) -> None:
+        self._profile = home / PROFILE
+        self._home = home
+        self._command = tuple(command)
+        self._starting = asyncio.Lock()
+        self._draining: set[asyncio.Task[None]] = set()
+
+    async def close(self) -> None:
+        """Let go of the browser; it goes on."""
+        for task in self._draining:
+            task.cancel()
+        await asyncio.gather(*self._draining, return_exceptions=True)
+
+    async def running(self) -> "ClientConnection | None":
+        """A new connection to the whole browser; None where it does not run."""
+        try:
+            port, path = (self._profile / PLACE).read_text().split("\n")[:2]
+        except (OSError, ValueError):
+            return None
+        if not PORT.fullmatch(port) or not PATH.fullmatch(path):
+            return None
+        try:
+            return await self._connected(f"ws://127.0.0.1:{port}{path}")
+        except (OSError, WebSocketException):
+            # The file of a browser that was killed stays, and its port may be another program's by now.
+            return None
+
+    async def started(self, seconds: float) -> "ClientConnection":
+        """The same, and it is started if need be; raises `Problem` where no browser comes within so long."""
+        async with self._starting:
+            connection = await self.running()
+            return connection or await self._start(seconds)
+
+    async def page(self, id: str) -> "ClientConnection":
+        """A connection to one page of the browser; raises `Problem` (404) if there is none."""
+        whole = await self.running()
+        if whole is not None:
+            address = f"ws://{whole.request.headers['Host']}/devtools/page/{id}"  # type: ignore[union-attr]
+            await whole.close()
+            try:
+                return await self._connected(address)
+            except (OSError, WebSocketException):
+                pass
+        raise Problem(HTTPStatus.NOT_FOUND, "page", id, "is no page of the browser", "see GET /v1/devtools")
+
+    async def _start(self, seconds: float) -> "ClientConnection":
+        program = self._command or (next((name for name in PROGRAMS if shutil.which(name)), ""),)
+        if not program[0]:
+            reason = "has no Chromium, and Firefox speaks another protocol"
+            raise Problem(HTTPStatus.CONFLICT, "browser", None, reason, "use an image with the role `browser`")
+        self._profile.mkdir(mode=0o700, parents=True, exist_ok=True)
+        null = asyncio.subprocess.DEVNULL
+        process = await asyncio.create_subprocess_exec(
+            *program, f"--user-data-dir={self._profile}", *OPTIONS, "about:blank",
+            stdin=null, stdout=null, stderr=asyncio.subprocess.PIPE, cwd=self._home, start_new_session=True,
+        )  # fmt: skip
+        assert process.stderr is not None
+        try:
+            async with asyncio.timeout(seconds):
+                address = await _address(process.stderr)
+        except TimeoutError:
+            reason, remedy = f"shows no DevTools within {seconds:g} s", "ask again: it may still start"
+            raise Problem(HTTPStatus.REQUEST_TIMEOUT, "browser", process.pid, reason, remedy) from None
+        finally:
+            # What it says goes nowhere, and a full pipe would stop it.
+            task = asyncio.create_task(_drain(process))
+            self._draining.add(task)
+            task.add_done_callback(self._draining.discard)
+        if not address:
+            reason = f"ended at once, with {await process.wait()}"
+            remedy = f"look whether {program[0]} starts on this screen"
+            raise Problem(HTTPStatus.CONFLICT, "browser", program[0], reason, remedy)
+        return await self._connected(address)
+
+    @staticmethod
+    async def _connected(address: str) -> "ClientConnection":
+        try:
+            from websockets.asyncio.client import connect
+        except ImportError:
+            # Ubuntu's releases have an older one; all else of the service works with it.
+            reason, remedy = "needs websockets 13, and this desktop's is older", "use an image on Debian 13"
+            raise Problem(HTTPStatus.NOT_IMPLEMENTED, "browser", None, reason, remedy) from None
+        # Straight to loopback, whatever the environment says of proxies.
+        return await connect(address, proxy=None, max_size=MOST_MESSAGE, compression=None, open_timeout=ANSWER_SECONDS)
+
+
+async def _address(stderr: asyncio.StreamReader) -> str:
+    """Where the browser says that it listens; empty when it ends without a word of that."""
+    while line := await stderr.readline():
+        if found := SAYS_WHERE.search(line):
+            return found[1].decode()
+    return ""
+
+
+async def _drain(process: asyncio.subprocess.Process) -> None:
+    assert process.stderr is not None
+    while await process.stderr.read(1 << 16):
+        pass
+    await process.wait()
+
+
+async def ask(connection: "ClientConnection", method: str) -> dict[str, Any]:
+    """What a command without parameters answers; raises `Problem` where the browser does not."""
+    try:
+        await connection.send(json.dumps({"id": 1, "method": method}))
+        async with asyncio.timeout(ANSWER_SECONDS):
+            async for message in connection:
+                answer = json.loads(message)
+                if answer.get("id") == 1:
+                    return dict(answer.get("result", {}))
+    except (TimeoutError, WebSocketException, OSError):
+        pass
+    reason = f"did not answer {method}"
+    raise Problem(HTTPStatus.BAD_GATEWAY, "browser", None, reason, "end it (DELETE /v1/devtools), and start it anew")
