@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from deskyard.computer.claims import digest
-from deskyard.computer.devtools.browser import PLACE, PROFILE
+from deskyard.computer.devtools.browser import LOCK, PLACE, PROFILE
 from deskyard.computer.devtools.part import Devtools
 from deskyard.wire.computer import SCOPES_HEADER, SESSION_HEADER
 from tests.computer.desktop import PATIENCE, Person, Service, XServer, temporary
@@ -194,7 +193,7 @@ def test_browser_outlives_the_service_and_a_killed_one_is_started_anew(desk: Des
 
 def _pid(desk: Desk) -> int:
     """The process of the browser, as the lock of its profile names it."""
-    return int(str((desk.home / PROFILE / "SingletonLock").readlink()).rsplit("-", 1)[1])
+    return int(str((desk.home / PROFILE / LOCK).readlink()).rsplit("-", 1)[1])
 
 
 def test_a_browser_that_does_not_start_is_named(server: XServer, tmp_path: Path) -> None:
@@ -233,4 +232,5 @@ def test_sdk_without_asyncio_starts_and_ends_it(desk: Desk) -> None:
         assert desktop.devtools.state().pages
         assert desktop.devtools.stop()
         assert not desktop.devtools.state().running
-    assert subprocess.run(["pgrep", "-f", str(desk.home)], capture_output=True, check=False).stdout == b""
+    # Its profile is free for the next.
+    assert not (desk.home / PROFILE / LOCK).is_symlink()

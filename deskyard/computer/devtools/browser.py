@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from websockets.exceptions import WebSocketException
 
+from deskyard.computer.devtools.child import Child, exiting
 from deskyard.computer.problem import Problem
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ PROGRAMS = ("chromium", "google-chrome-stable", "google-chrome")
 PROFILE = ".config/deskyard-devtools"
 # Where Chromium writes its port and the path of its WebSocket, which nobody guesses.
 PLACE = "DevToolsActivePort"
+LOCK = "SingletonLock"
 SAYS_WHERE = re.compile(rb"DevTools listening on (ws://127\.0\.0\.1:\d+/devtools/browser/[A-Za-z0-9-]+)")
 PORT, PATH = re.compile(r"\d{1,5}"), re.compile(r"/devtools/browser/[A-Za-z0-9-]+")
 OPTIONS = ("--remote-debugging-port=0", "--no-first-run", "--no-default-browser-check")
@@ -37,13 +39,13 @@ class Browser:
         self._home = home
         self._command = tuple(command)
         self._starting = asyncio.Lock()
-        self._draining: set[asyncio.Task[None]] = set()
+        self._following: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
         """Let go of the browser; it goes on."""
-        for task in self._draining:
+        for task in self._following:
             task.cancel()
-        await asyncio.gather(*self._draining, return_exceptions=True)
+        await asyncio.gather(*self._following, return_exceptions=True)
 
     async def running(self) -> "ClientConnection | None":
         """A new connection to the whole browser; None where it does not run."""
@@ -83,28 +85,50 @@ class Browser:
             reason = "has no Chromium, and Firefox speaks another protocol"
             raise Problem(HTTPStatus.CONFLICT, "browser", None, reason, "use an image with the role `browser`")
         self._profile.mkdir(mode=0o700, parents=True, exist_ok=True)
-        null = asyncio.subprocess.DEVNULL
-        process = await asyncio.create_subprocess_exec(
-            *program, f"--user-data-dir={self._profile}", *OPTIONS, "about:blank",
-            stdin=null, stdout=null, stderr=asyncio.subprocess.PIPE, cwd=self._home, start_new_session=True,
-        )  # fmt: skip
-        assert process.stderr is not None
         try:
+            child = Child([*program, f"--user-data-dir={self._profile}", *OPTIONS, "about:blank"], self._home)
+        except OSError as error:
+            reason = f"does not start: {error.strerror}"
+            raise Problem(HTTPStatus.CONFLICT, "browser", program[0], reason, "install the program") from error
+        try:
+            await child.listen()
             async with asyncio.timeout(seconds):
-                address = await _address(process.stderr)
+                address = await _address(child.says)
         except TimeoutError:
             reason, remedy = f"shows no DevTools within {seconds:g} s", "ask again: it may still start"
-            raise Problem(HTTPStatus.REQUEST_TIMEOUT, "browser", process.pid, reason, remedy) from None
+            raise Problem(HTTPStatus.REQUEST_TIMEOUT, "browser", child.pid, reason, remedy) from None
         finally:
-            # What it says goes nowhere, and a full pipe would stop it.
-            task = asyncio.create_task(_drain(process))
-            self._draining.add(task)
-            task.add_done_callback(self._draining.discard)
+            task = asyncio.create_task(child.follow())
+            self._following.add(task)
+            task.add_done_callback(self._following.discard)
         if not address:
-            reason = f"ended at once, with {await process.wait()}"
-            remedy = f"look whether {program[0]} starts on this screen"
+            reason, remedy = f"ended at once, with {await child.ended()}", f"look whether {program[0]} starts here"
             raise Problem(HTTPStatus.CONFLICT, "browser", program[0], reason, remedy)
         return await self._connected(address)
+
+    async def end(self) -> bool:
+        """End the browser, and return when its profile is free; False if none ran."""
+        async with self._starting:
+            connection = await self.running()
+            if connection is None:
+                return False
+            async with exiting(self._process()) as exited:
+                await ask(connection, "Browser.close")
+                await connection.close()
+                try:
+                    await asyncio.wait_for(exited, ANSWER_SECONDS)
+                except TimeoutError:
+                    reason, remedy = f"has not ended within {ANSWER_SECONDS:g} s", "end its process"
+                    raise Problem(HTTPStatus.CONFLICT, "browser", self._process(), reason, remedy) from None
+            return True
+
+    def _process(self) -> int:
+        """The browser's process, as the lock of its profile names it: `HOST-NUMBER`; 0 where there is none."""
+        try:
+            number = str((self._profile / LOCK).readlink()).rpartition("-")[2]
+        except OSError:
+            return 0
+        return int(number) if number.isdigit() else 0
 
     @staticmethod
     async def _connected(address: str) -> "ClientConnection":
@@ -124,13 +148,6 @@ async def _address(stderr: asyncio.StreamReader) -> str:
         if found := SAYS_WHERE.search(line):
             return found[1].decode()
     return ""
-
-
-async def _drain(process: asyncio.subprocess.Process) -> None:
-    assert process.stderr is not None
-    while await process.stderr.read(1 << 16):
-        pass
-    await process.wait()
 
 
 async def ask(connection: "ClientConnection", method: str) -> dict[str, Any]:

@@ -82,12 +82,10 @@ class Devtools:
         who = _allowed(request)
         query(request).done()
         self._display.drive.check()
-        connection = await self._browser.running()
-        if connection is not None:
-            await ask(connection, "Browser.close")
-            await connection.wait_closed()
+        ended = await self._browser.end()
+        if ended:
             self._display.sink.note({"kind": "devtools.end", "session": who.session, "scope": ACT})
-        return JSONResponse({"ok": True, "ended": connection is not None})
+        return JSONResponse({"ok": True, "ended": ended})
 
     async def _whole(self, socket: WebSocket) -> None:
         await self._serve(socket, lambda: self._browser.started(START_SECONDS))
