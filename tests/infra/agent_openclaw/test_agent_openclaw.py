@@ -137,3 +137,12 @@ def test_owners_keys_reach_the_service_and_are_watched(host: Host) -> None:
     files = host.check_output("systemctl show --property=EnvironmentFiles agent-openclaw.service")
     assert "/etc/deskyard/keys.env (ignore_errors=yes)" in files
     assert host.check_output("systemctl is-active agent-openclaw-keys.path") == "active"
+
+
+def test_its_tools_for_the_screen_are_roots_and_loaded(host: Host, configuration: dict[str, Any]) -> None:
+    [folder] = configuration["plugins"]["load"]["paths"]
+    for name in ("index.js", "openclaw.plugin.json", "package.json"):
+        file = host.file(f"{folder}/{name}")
+        assert (file.user, file.mode) == ("root", 0o644), name
+    manifest = json.loads(host.file(f"{folder}/openclaw.plugin.json").content_string)
+    assert configuration["plugins"]["entries"][manifest["id"]] == {"enabled": True}
