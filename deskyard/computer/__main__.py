@@ -8,22 +8,28 @@ import uvicorn
 from deskyard.computer.accessibility.part import Accessibility
 from deskyard.computer.application import Part, create
 from deskyard.computer.devtools.part import Devtools
+from deskyard.computer.display.acting.batch import Stderr
 from deskyard.computer.display.part import Display
 from deskyard.computer.envd.part import Envd
 from deskyard.computer.launch.part import Launch
 from deskyard.computer.peers import Peers
+from deskyard.computer.recording.part import Recordings
 from deskyard.computer.streaming.part import Streaming
 from deskyard.computer.work.part import Work
 from deskyard.wire.routes import COMPUTER
 
 
 def parts() -> list[Part]:
-    """What this desktop offers: the screen and its streams, accessibility, DevTools, files and processes."""
+    """What this desktop offers: the screen, its streams and recordings, accessibility, DevTools, files, processes."""
+    name = os.environ.get("DISPLAY", "")
     work = Work()
-    display = Display(os.environ.get("DISPLAY", ""))
+    streaming = Streaming(name)
+    recordings = Recordings(streaming)
+    display = Display(name, sink=recordings.noting(Stderr()))
+    recordings.hears(display.log)
     accessibility = Accessibility(display, os.environ.get("DBUS_SESSION_BUS_ADDRESS", ""))
-    streaming = Streaming(os.environ.get("DISPLAY", ""))
-    return [display, accessibility, Launch(display), Devtools(display), streaming, work, Envd(work)]
+    # Each ends before what it stands on.
+    return [display, accessibility, Launch(display), Devtools(display), streaming, recordings, work, Envd(work)]
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from deskyard.computer.recording.recorder import Limits
 from deskyard.computer.work.part import Work
 from tests.computer.desktop import Person, Recorder, Service, XServer, temporary
 from tests.support.requirements import need_programs
@@ -28,7 +29,10 @@ def server() -> Iterator[XServer]:
 def service(server: XServer) -> Iterator[Service]:
     """The service on that display; a person who is still seems to have left after half a second."""
     with temporary() as home:
-        running = Service(server.display, bus=server.bus, also=[Work(home)])
+        recorded = home / "recorded"
+        recorded.mkdir()
+        limits = Limits(least_free=0, retry_seconds=0.2)
+        running = Service(server.display, bus=server.bus, also=[Work(home)], recorded=recorded, limits=limits)
         yield running
         running.stop()
 

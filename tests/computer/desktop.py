@@ -24,6 +24,8 @@ from deskyard.computer.application import Part, create
 from deskyard.computer.display.part import Display, Settings
 from deskyard.computer.display.x_server import XConnection
 from deskyard.computer.launch.part import Launch
+from deskyard.computer.recording.part import Recordings
+from deskyard.computer.recording.recorder import Limits
 from deskyard.computer.streaming.part import Streaming
 
 WIDTH, HEIGHT = 1024, 768
@@ -160,14 +162,28 @@ class Service:
         bus: str = "",
         also: Sequence[Part] = (),
         home: Path | None = None,
+<<<<<<< HEAD
         on_display: Callable[[Display], Part] | None = None,
+=======
+        recorded: Path | None = None,
+        limits: Limits | None = None,
+>>>>>>> c97d484 (Record a desktop's screen where root's file asks for it: one more viewer, in segments that others can play)
     ) -> None:
         self.notes = Notes()
-        self.part = Display(display, settings or Settings(quiet_seconds=0.5), self.notes)
+        streaming = Streaming(display)
+        # Without a folder there is no file that asks for it, as on a desktop whose declaration does not.
+        self.recorded = recorded or Path("/nonexistent")
+        recordings = Recordings(streaming, self.recorded / "recordings", self.recorded / "recording.json", limits)
+        self.part = Display(display, settings or Settings(quiet_seconds=0.5), recordings.noting(self.notes))
+        recordings.hears(self.part.log)
         self.accessibility = Accessibility(self.part, bus)
+<<<<<<< HEAD
         parts: list[Part] = [self.part, self.accessibility, Launch(self.part, home), Streaming(display), *also]
         if on_display:
             parts.append(on_display(self.part))
+=======
+        parts: list[Part] = [self.part, self.accessibility, Launch(self.part, home), streaming, recordings, *also]
+>>>>>>> c97d484 (Record a desktop's screen where root's file asks for it: one more viewer, in segments that others can play)
         config = uvicorn.Config(create(parts), port=0, log_level="warning", lifespan="on")
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run)

@@ -20,7 +20,7 @@ SETTLED, CHANGED, READY = "screen.settled", "region.changed", "app.ready"
 KINDS = (
     "window.appeared", "window.closed", "window.title", "window.focus", "window.moved", "dialog.appeared",
     "clipboard.changed", "person.took", "person.left", "screen.ready", "screen.gone", "screen.resized",
-    SETTLED, CHANGED, READY,
+    "recording.started", "recording.stopped", SETTLED, CHANGED, READY,
 )  # fmt: skip
 # Parts of an event that hold text of the screen: content, never an instruction.
 UNTRUSTED = ("title", "class", "instance")
@@ -98,6 +98,7 @@ class Log:
         self._wakers: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
         self.last = 0
         self.changes = 0
+        self.listeners: list[Callable[[dict[str, Any]], None]] = []  # hear each event in the thread that tells it
         # Waits that are no events of their own: they are over when something is so.
         self.conditions: dict[str, Callable[[Wait], Awaitable[dict[str, Any]]]] = {}
 
@@ -110,6 +111,8 @@ class Log:
                 event["untrusted"] = untrusted
             self._events.append(event)
         self._wake()
+        for listener in self.listeners:
+            listener(event)
         return event
 
     def drew(self, parts: Iterable[Rectangle]) -> None:

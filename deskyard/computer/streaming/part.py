@@ -102,20 +102,46 @@ class Streaming:
         about, scene = _asked(fields)
         fields.done()
         await self._make_room()
-        loop = asyncio.get_running_loop()
-        stream = Stream(secrets.token_urlsafe(9), about, scene, self._budget, self._packing, loop)
+        stream = self._stream_of(about, scene)
         self._streams[stream.id] = stream
         try:
-            await asyncio.wrap_future(self._studio.add(stream))
-        except BaseException as error:
+            await self._begin(stream)
+        except BaseException:
             self._streams.pop(stream.id, None)
-            if isinstance(error, Gone):
-                reason, remedy = "is no window any more", "take an id of GET /v1/windows"
-                raise Problem(HTTPStatus.NOT_FOUND, "window", about.get("window"), reason, remedy) from error
-            if isinstance(error, (ScreenGone, *REFUSED)):
-                raise gone(self._display) from error
             raise
         return JSONResponse(stream.described())
+
+    async def screen(self, between: float) -> Stream:
+        """A stream of the whole screen for the service itself, in no list; raises `Problem` where there is none.
+
+        Its frames have at least so many seconds between them.
+        """
+        stream = self._stream_of({"kind": "screen"}, ScreenScene(None), between)
+        try:
+            await self._begin(stream)
+        except asyncio.CancelledError:
+            self._studio.remove(stream, DELETED)
+            raise
+        return stream
+
+    async def leave(self, stream: Stream, reason: str) -> None:
+        """End a stream of the service itself."""
+        stream.end(reason)
+        await asyncio.wrap_future(self._studio.remove(stream, reason))
+
+    def _stream_of(self, about: dict[str, Any], scene: Scene, between: float = 0.0) -> Stream:
+        loop = asyncio.get_running_loop()
+        return Stream(secrets.token_urlsafe(9), about, scene, self._budget, self._packing, loop, between)
+
+    async def _begin(self, stream: Stream) -> None:
+        try:
+            # The studio answers in any case: who does not wait any more must not take the answer away.
+            await asyncio.shield(asyncio.wrap_future(self._studio.add(stream)))
+        except Gone as error:
+            reason, remedy = "is no window any more", "take an id of GET /v1/windows"
+            raise Problem(HTTPStatus.NOT_FOUND, "window", stream.about.get("window"), reason, remedy) from error
+        except (ScreenGone, *REFUSED) as error:
+            raise gone(self._display) from error
 
     async def _make_room(self) -> None:
         """The stream that nobody looks at for the longest makes room for a new one."""

@@ -34,6 +34,7 @@ class Stream:
     budget: Budget
     packing: Executor
     loop: asyncio.AbstractEventLoop
+    between: float = 0.0  # seconds between two frames, if more than the studio's
     ask: Callable[[], None] = lambda: None  # wakes the studio
     frame: Frame = field(default_factory=Frame)
     over: str = ""  # why it ended

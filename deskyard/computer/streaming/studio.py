@@ -219,7 +219,7 @@ class Studio:
 
     def _take(self, c: XConnection, stream: Stream) -> None:
         stream.dirty = False
-        stream.due = time.monotonic() + self._between
+        stream.due = time.monotonic() + max(self._between, stream.between)
         self._budget.spend(stream.scene.take(c, self._pixels, stream.frame))
         stream.frame.point(look_at_pointer(c))
         if stream.frame.commit():

@@ -55,22 +55,7 @@ class FileRoutes:
 
     async def read(self, request: Request) -> Response:
         """A file's content, or the part that the Range header asks for."""
-        opened = await asyncio.to_thread(files.open_file, self._only_path(request))
-        headers, status, start, length = {"ETag": opened.tag}, HTTPStatus.OK, 0, opened.size
-        asked, unless = request.headers.get("range"), request.headers.get("if-range")
-        if opened.size is not None:
-            headers["Accept-Ranges"] = "bytes"
-            if asked and unless in (None, opened.tag):
-                try:
-                    start, length = files.part(asked, opened.size)
-                except BaseException:
-                    opened.file.close()
-                    raise
-                status = HTTPStatus.PARTIAL_CONTENT
-                headers["Content-Range"] = f"bytes {start}-{start + length - 1}/{opened.size}"
-            headers["Content-Length"] = str(length)
-        content = opened.content(start, length)
-        return StreamingResponse(content, status, headers=headers, media_type="application/octet-stream")
+        return part_of(await asyncio.to_thread(files.open_file, self._only_path(request)), request)
 
     async def write(self, request: Request) -> Response:
         """Write a file from the request's body."""
@@ -138,6 +123,25 @@ class FileRoutes:
         path = resolve(self._home, fields.text("path"))
         fields.done()
         return path
+
+
+def part_of(opened: files.Opened, request: Request, media_type: str = "application/octet-stream") -> Response:
+    """The answer with an open file's content, or with the part that the request's Range header asks for."""
+    headers, status, start, length = {"ETag": opened.tag}, HTTPStatus.OK, 0, opened.size
+    asked, unless = request.headers.get("range"), request.headers.get("if-range")
+    if opened.size is not None:
+        headers["Accept-Ranges"] = "bytes"
+        if asked and unless in (None, opened.tag):
+            try:
+                start, length = files.part(asked, opened.size)
+            except BaseException:
+                opened.file.close()
+                raise
+            status = HTTPStatus.PARTIAL_CONTENT
+            headers["Content-Range"] = f"bytes {start}-{start + length - 1}/{opened.size}"
+        headers["Content-Length"] = str(length)
+    content = opened.content(start, length)
+    return StreamingResponse(content, status, headers=headers, media_type=media_type)
 
 
 def _query(request: Request) -> Fields:

@@ -1,0 +1,145 @@
+"""Recording as a part of the service: what is recorded is told, listed, read and removed."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from deskyard.computer.caller import caller
+from deskyard.computer.claims import Sink, claim, digest
+from deskyard.computer.display.events import Log
+from deskyard.computer.display.part import read_query
+from deskyard.computer.problem import Problem
+from deskyard.computer.recording.declared import Declared
+from deskyard.computer.recording.recorder import Limits, Noting, Recorder
+from deskyard.computer.recording.segment import ACTIONS, FRAMES, Entry
+from deskyard.computer.recording.shelf import Shelf
+from deskyard.computer.streaming.part import Streaming
+from deskyard.computer.work import files
+from deskyard.computer.work.file_routes import part_of
+from deskyard.wire.computer import FILES, SEE
+from deskyard.wire.recording import PATH
+
+FOLDER = ".local/share/deskyard/recordings"
+MEDIA_TYPES = {FRAMES: "application/octet-stream", ACTIONS: "application/x-ndjson"}
+
+
+class Recordings:
+    """What is recorded of a display; nothing, unless root's file asks for it."""
+
+    def __init__(
+        self,
+        streaming: Streaming,
+        folder: Path | None = None,
+        settings: Path = Path(PATH),
+        limits: Limits | None = None,
+    ) -> None:
+        self._streaming = streaming
+        self._settings = settings
+        self._shelf = Shelf(folder or Path.home() / FOLDER)
+        self._recorder = Recorder(self._shelf, limits)
+        self._declared: Declared | None = None
+        self._log: Log | None = None
+
+    def noting(self, sink: Sink) -> Sink:
+        """A sink that also notes in the recording what is done."""
+        return Noting(sink, self._recorder)
+
+    def hears(self, log: Log) -> None:
+        """Hear and tell events there."""
+        self._log = log
+        log.listeners.append(self._recorder.hear)
+
+    def routes(self) -> Sequence[BaseRoute]:
+        """The paths of what is recorded."""
+        return [
+            Route("/v1/recordings", self._list, methods=["GET"]),
+            Route("/v1/recordings/{id}", self._describe, methods=["GET"]),
+            Route("/v1/recordings/{id}", self._remove, methods=["DELETE"]),
+            Route("/v1/recordings/{id}/frames", self._frames, methods=["GET"]),
+            Route("/v1/recordings/{id}/actions", self._actions, methods=["GET"]),
+        ]
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Records as long as the service runs; what is open is closed with it."""
+        return self._running()
+
+    @contextlib.asynccontextmanager
+    async def _running(self) -> AsyncIterator[None]:
+        # What cannot be read is no reason not to serve.
+        with contextlib.suppress(OSError):
+            await self._recorder.on_disk(self._shelf.find)
+        self._declared = Declared(self._settings)
+        with self._declared.followed():
+            recording = asyncio.ensure_future(self._recorder.run(self._declared, self._streaming, self._tell))
+            try:
+                yield
+            finally:
+                recording.cancel()
+                await asyncio.wait([recording])
+                self._recorder.close()
+
+    def _tell(self, kind: str, data: dict[str, Any]) -> None:
+        if self._log:
+            self._log.tell(kind, data)
+
+    async def _list(self, request: Request) -> Response:
+        caller(request).require(SEE)
+        read_query(request, lambda fields: None)
+        bounds = self._declared.recording if self._declared else None
+        answer: dict[str, Any] = {"state": self._recorder.state}
+        if self._recorder.reason:
+            answer["reason"] = self._recorder.reason
+        if bounds:
+            answer |= {"keep_seconds": bounds.keep_seconds, "size_bytes": bounds.size_bytes}
+        answer |= {
+            "bytes": self._shelf.total,
+            "recordings": [entry.described(is_open) for entry, is_open in self._shelf.entries()],
+        }
+        return JSONResponse(answer | ({"event": self._log.last} if self._log else {}))
+
+    def _entry(self, request: Request) -> tuple[Entry, bool]:
+        id = request.path_params["id"]
+        read_query(request, lambda fields: None)
+        for entry, is_open in self._shelf.entries():
+            if entry.id == id:
+                return entry, is_open
+        reason = "is no recording: it never was one, or has been removed"
+        raise Problem(HTTPStatus.NOT_FOUND, "recording", id, reason, "see GET /v1/recordings")
+
+    async def _describe(self, request: Request) -> Response:
+        caller(request).require(SEE)
+        return JSONResponse(Entry.described(*self._entry(request)))
+
+    async def _frames(self, request: Request) -> Response:
+        return await self._content(request, FRAMES)
+
+    async def _actions(self, request: Request) -> Response:
+        return await self._content(request, ACTIONS)
+
+    async def _content(self, request: Request, kind: str) -> Response:
+        who = caller(request)
+        who.require(SEE)
+        # Who may look now has not been allowed to look at yesterday.
+        who.require(FILES)
+        entry, _ = self._entry(request)
+        path = self._shelf.folder / f"{entry.id}{kind}"
+        return part_of(await asyncio.to_thread(files.open_file, path), request, MEDIA_TYPES[kind])
+
+    async def _remove(self, request: Request) -> Response:
+        # Who may remove any file could remove these as well.
+        caller(request).require(FILES)
+        entry, is_open = self._entry(request)
+        if is_open:
+            reason = "is still being written"
+            raise Problem(HTTPStatus.CONFLICT, "recording", entry.id, reason, "wait until the next one has begun")
+        await self._recorder.on_disk(self._shelf.remove, entry.id)
+        claim({"kind": "recording.remove", "scope": FILES, "path_sha256": digest(str(self._shelf.folder / entry.id))})
+        return JSONResponse({"ok": True})

@@ -1,0 +1,97 @@
+"""The folder of a desktop's segments: found again at a start, kept within its bounds, the oldest going first."""
+
+import os
+import threading
+import time
+from pathlib import Path
+
+from deskyard.computer.recording import segment
+from deskyard.computer.recording.segment import FRAMES, Entry, Segment
+from deskyard.wire.recording import Recording
+
+FOLDER_MODE = 0o700
+
+
+class Shelf:
+    """The closed segments, and the one that is being written; written by one thread, read by any."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.open: Segment | None = None
+        self._closed: dict[str, Entry] = {}
+        self._lock = threading.Lock()
+
+    def find(self) -> None:
+        """Take in what earlier runs left; nothing is made where nothing is."""
+        ids = sorted({path.name.split(".")[0] for path in self.folder.glob("*.*")}, key=lambda id: (len(id), id))
+        with self._lock:
+            for id in ids:
+                if id.isascii() and id.isdigit():
+                    entry = segment.found(self.folder, id) if (self.folder / f"{id}{FRAMES}").is_file() else None
+                    if entry is None:
+                        segment.remove(self.folder, id)
+                    else:
+                        self._closed[id] = entry
+
+    def entries(self) -> list[tuple[Entry, bool]]:
+        """All segments, the oldest first, and whether each is still being written."""
+        with self._lock:
+            closed = [(entry, False) for entry in self._closed.values()]
+            return [*closed, *([(self.open.entry(), True)] if self.open else [])]
+
+    @property
+    def total(self) -> int:
+        """How much all of them take."""
+        return sum(entry.bytes for entry, _ in self.entries())
+
+    def begin(self, size: tuple[int, int], at: float) -> Segment:
+        """Close the segment in hand, and begin the next one, at that time."""
+        self.close()
+        self.folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        # A clock that was put back must not bring two of one name.
+        number = max([int(at * 1000), *(int(id) + 1 for id in self._closed)])
+        begun = Segment(self.folder, str(number), size, at)
+        with self._lock:
+            self.open = begun
+        return begun
+
+    def close(self) -> None:
+        """Close the segment in hand, if there is one."""
+        if self.open:
+            entry = self.open.close()
+            with self._lock:
+                self.open = None
+                if entry.frames:
+                    self._closed[entry.id] = entry
+            if not entry.frames:
+                segment.remove(self.folder, entry.id)
+
+    def keep(self, bounds: Recording, room: int = 0) -> None:
+        """Remove whole segments, the oldest first: what is too old, and what is too much with so many bytes more."""
+        oldest = time.time() - bounds.keep_seconds
+        total = self.total + room
+        for entry in list(self._closed.values()):
+            if entry.end < oldest or total > bounds.size_bytes:
+                self.remove(entry.id)
+                total -= entry.bytes
+
+    def expires(self, bounds: Recording) -> float:
+        """In how many seconds the last that is in the oldest segment is too old; 0 where it is already."""
+        ends = [entry.end for entry, _ in self.entries()]
+        return max(0.0, min(ends, default=time.time()) + bounds.keep_seconds - time.time())
+
+    def remove(self, id: str) -> bool:
+        """Remove a closed segment; whether it was there."""
+        with self._lock:
+            was_there = self._closed.pop(id, None) is not None
+        if was_there:
+            segment.remove(self.folder, id)
+        return was_there
+
+    def free(self) -> int:
+        """How many bytes are free where the folder is, or will be."""
+        place = self.folder
+        while not place.exists():
+            place = place.parent
+        facts = os.statvfs(place)
+        return facts.f_bavail * facts.f_frsize

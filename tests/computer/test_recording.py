@@ -1,0 +1,271 @@
+"""A recorded desktop: frames and actions on disk as others read them, within their bounds, and only where asked for."""
+
+import contextlib
+import json
+import os
+import random
+import select
+import socket
+import struct
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import xcffib.xproto as xproto
+from PIL import Image, ImageChops, ImageStat
+
+from deskyard.computer.recording.recorder import Limits
+from deskyard.computer.work import inotify
+from deskyard.wire.recording import Recording, written
+from tests.computer.desktop import PATIENCE, Person, Recorder, Service, XServer, temporary
+from tests.computer.rfb_witness import Witness
+from tests.computer.test_streams import paint, screen, speckle
+from tests.support.requirements import need_root
+
+ASKED = Recording(3600, 64 << 20)
+
+
+def state(service: Service) -> dict[str, Any]:
+    return dict(service.client.get("/v1/recordings").json())
+
+
+@contextlib.contextmanager
+def recorded(service: Service, text: str = written(ASKED)) -> Iterator[int]:
+    """The service while root's file asks it to record; the number of the event that told so."""
+    settings = service.recorded / "recording.json"
+    before = service.last()
+    settings.write_text(text)
+    started = service.wait("recording.started", after=before)["seq"]
+    try:
+        yield started
+    finally:
+        before = service.last()
+        settings.unlink()
+        service.wait("recording.stopped", after=before)
+        for entry in state(service)["recordings"]:
+            assert service.client.delete(f"/v1/recordings/{entry['id']}").status_code == 200
+
+
+def written_until(service: Service, suits: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """The newest segment, looked at whenever something is written, until it suits."""
+    queue = inotify.open_queue()
+    try:
+        inotify.add(queue, service.recorded / "recordings")
+        while True:
+            newest = dict(state(service)["recordings"][-1])
+            if suits(newest):
+                return newest
+            assert select.select([queue], [], [], PATIENCE)[0], f"never written: {newest}"
+            list(inotify.read(queue))
+    finally:
+        os.close(queue)
+
+
+def blocks(content: bytes) -> Iterator[tuple[bytes, int]]:
+    """The blocks of rfbproxy's format: bytes and milliseconds."""
+    assert content[:12] == b"FBS 001.000\n"
+    place = 12
+    while place < len(content):
+        (length,) = struct.unpack_from(">I", content, place)
+        data = content[place + 4 : place + 4 + length]
+        assert len(data) == length > 0
+        place += 4 + length + -length % 4
+        (at,) = struct.unpack_from(">I", content, place)
+        place += 4
+        yield data, at
+
+
+def shown(content: bytes) -> Image.Image:
+    """The last picture of a recording, as libvncclient of Debian decodes it: an independent witness."""
+    said = b"".join(data for data, _ in blocks(content))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            line, _ = listening.accept()
+            with line:
+                line.sendall(said[:12])
+                line.recv(12)
+                line.sendall(said[12:])
+                line.shutdown(socket.SHUT_WR)
+                while line.recv(65536):
+                    pass
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        witness = Witness(listening.getsockname()[1], "tight", 6)
+        try:
+            with contextlib.suppress(AssertionError):
+                while witness.hear():
+                    pass
+            return witness.picture()
+        finally:
+            witness.close()
+            thread.join(20)
+
+
+def noise(recorder: Recorder, seed: int) -> None:
+    """Something that is packed badly."""
+    data = random.Random(seed).randbytes(400 * 150 * 4)
+    c = recorder.c
+    context = c.x.generate_id()
+    c.core.CreateGC(context, recorder.id, 0, [])
+    c.core.PutImage(xproto.ImageFormat.ZPixmap, recorder.id, context, 400, 150, 0, 0, 0, 24, len(data), data)
+    c.core.FreeGC(context)
+    c.settle()
+
+
+def near(first: Image.Image, second: Image.Image) -> bool:
+    return first.size == second.size and max(ImageStat.Stat(ImageChops.difference(first, second)).mean) < 3
+
+
+def test_nothing_is_on_disk_where_it_was_not_asked_for(service: Service, recorder: Recorder) -> None:
+    paint(recorder, 0x123456)
+    service.did({"type": "type", "text": "a"})
+    service.wait("screen.settled")
+    answer = state(service)
+    assert (answer["state"], answer["recordings"], answer["bytes"]) == ("off", [], 0)
+    assert "keep_seconds" not in answer
+    assert not (service.recorded / "recordings").exists()
+
+
+def test_recording_is_what_was_seen_and_done(service: Service, recorder: Recorder, person: Person) -> None:
+    with recorded(service) as started:
+        answer = state(service)
+        assert (answer["state"], answer["keep_seconds"], answer["size_bytes"]) == ("recording", 3600, 64 << 20)
+        speckle(recorder)
+        service.did({"type": "click", "x": 150, "y": 160, "space": f"window:{recorder.id}"})
+        service.did({"type": "type", "text": "secret"})
+        person.tap()
+        service.wait("person.left", after=started)
+        paint(recorder, 0x3366CC, (10, 20, 130, 140))
+        expected = screen(service)
+        newest = state(service)["recordings"][-1]
+        url = f"/v1/recordings/{newest['id']}"
+        entry = written_until(service, lambda entry: near(shown(service.client.get(f"{url}/frames").content), expected))
+        frames, actions = service.client.get(f"{url}/frames"), service.client.get(f"{url}/actions")
+        assert entry["open"] and entry["size"] == list(expected.size) and entry["actions"] == 4
+        assert entry["bytes"] == len(frames.content) + len(actions.content)
+        assert entry["frames"] == len(list(blocks(frames.content))) - 1
+        part = service.client.get(f"{url}/frames", headers={"Range": "bytes=4-10"})
+        assert (part.status_code, part.content) == (206, frames.content[4:11])
+        times = [at for _, at in blocks(frames.content)]
+        assert times == sorted(times) and times[-1] <= entry["seconds"] * 1000 + 1
+        lines = [json.loads(line) for line in actions.text.splitlines()]
+        assert [(line["actor"], line["kind"]) for line in lines] == [
+            ("agent", "click"), ("agent", "type"), ("person", "person.took"), ("person", "person.left"),
+        ]  # fmt: skip
+        click = lines[0]
+        assert click["ok"] and click["at"] == [[150, 160, f"window:{recorder.id}"]] and click["window"] == recorder.id
+        assert 0 <= click["offset_ms"] <= times[-1] and len(lines[1]["text_sha256"]) == 64
+        assert "secret" not in actions.text
+
+
+def test_screen_that_stands_still_adds_nothing(service: Service, recorder: Recorder) -> None:
+    with recorded(service):
+        paint(recorder, 0x55AA55)
+        service.wait("screen.settled")
+        before = written_until(service, lambda entry: entry["frames"] > 1)
+        paint(recorder, 0x55AA55)  # drawn, and as it was
+        service.wait("screen.settled", quiet_ms=600)
+        assert state(service)["recordings"][-1] == before
+
+
+def resize(server: XServer, width: int, height: int) -> None:
+    """Give the screen another size, as a viewer does (SetDesktopSize)."""
+    viewer = Person(server)
+    viewer._line.sendall(struct.pack(">BxHHBxIHHHHI", 251, width, height, 1, 0, 0, 0, width, height, 0))
+    viewer.leave()
+
+
+def test_each_size_and_each_start_has_a_segment_of_its_own() -> None:
+    with temporary() as folder:
+        server = XServer(folder)
+        try:
+            server.manage()
+            (folder / "recording.json").write_text(written(ASKED))
+            services = []
+            for size in ((1024, 768), (800, 600)):
+                service = Service(server.display, recorded=folder, limits=Limits(least_free=0))
+                service.wait("recording.started", after=0)
+                before = service.last()
+                resize(server, *size)
+                if size == (800, 600):
+                    service.wait("screen.resized", after=before)
+                written_until(service, lambda entry, size=size: entry["size"] == list(size))  # type: ignore[misc]
+                services.append(state(service)["recordings"])
+                service.stop()
+            again = Service(server.display, recorded=folder, limits=Limits(least_free=0))
+            again.wait("recording.started", after=0)
+            entries = state(again)["recordings"]
+            assert [entry["size"] for entry in entries] == [[1024, 768], [1024, 768], [800, 600], [800, 600]]
+            assert [entry["open"] for entry in entries] == [False, False, False, True]
+            assert [entry["id"] for entry in services[0]] == [entries[0]["id"]]
+            for entry in entries:
+                content = again.client.get(f"/v1/recordings/{entry['id']}/frames").content
+                assert shown(content).size == tuple(entry["size"])
+            again.stop()
+        finally:
+            server.stop()
+
+
+def test_full_disk_stops_it_and_nothing_else_and_it_goes_on_with_room(service: Service, recorder: Recorder) -> None:
+    need_root("mounts a disk of its own")
+    disk = service.recorded / "recordings"
+    disk.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(disk)], check=True, timeout=60)
+    try:
+        (disk / "ballast").write_bytes(bytes(700 << 10))
+        with recorded(service) as started:
+            before = started
+            stopped = threading.Thread(target=service.wait, args=["recording.stopped"], kwargs={"after": before})
+            stopped.start()
+            for seed in range(1000):
+                noise(recorder, seed)
+                service.wait("screen.settled", quiet_ms=1)
+                if not stopped.is_alive():
+                    break
+            stopped.join(PATIENCE)
+            event = service.wait("recording.stopped", after=before)
+            assert event["reason"] == "the disk: No space left on device"
+            entries = state(service)["recordings"]
+            assert entries and not any(entry["open"] and not entry["frames"] for entry in entries)
+            for entry in entries:
+                shown(service.client.get(f"/v1/recordings/{entry['id']}/frames").content)
+            service.did({"type": "type", "text": "a"})
+            before = service.last()
+            (disk / "ballast").unlink()
+            service.wait("recording.started", after=before)
+            assert state(service)["state"] == "recording"
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=False, timeout=60)
+
+
+def test_file_that_cannot_be_followed_stops_it_and_says_why(service: Service) -> None:
+    settings, before = service.recorded / "recording.json", service.last()
+    try:
+        settings.write_text('{"keep_seconds": 5, "size_bytes": 67108864}')
+        event = service.wait("recording.stopped", after=before)
+        assert "keep_seconds is no whole number from 3600" in event["reason"] == state(service)["reason"]
+        assert state(service)["state"] == "stopped" and not state(service)["recordings"]
+    finally:
+        settings.unlink()
+
+
+def test_scopes_tell_who_may_know_look_back_and_remove(service: Service) -> None:
+    with recorded(service):
+        id = state(service)["recordings"][-1]["id"]
+
+        def status(method: str, path: str, scopes: str) -> int:
+            headers = {"x-deskyard-scopes": scopes, "x-deskyard-session": "s" * 24}
+            return service.client.request(method, path, headers=headers).status_code
+
+        assert status("GET", "/v1/recordings", "act") == 403
+        assert status("GET", f"/v1/recordings/{id}", "see") == 200
+        for path in ("frames", "actions"):
+            assert status("GET", f"/v1/recordings/{id}/{path}", "see") == 403
+            assert status("GET", f"/v1/recordings/{id}/{path}", "see,files") == 200
+        assert status("DELETE", f"/v1/recordings/{id}", "see,act") == 403
+        answer = service.client.delete(f"/v1/recordings/{id}")
+        assert (answer.status_code, answer.json()["error"]) == (409, "recording")
+    assert service.client.get(f"/v1/recordings/{id}").status_code == 404
