@@ -174,6 +174,8 @@ def test_screen_that_stands_still_adds_nothing(service: Service, recorder: Recor
 def resize(server: XServer, width: int, height: int) -> None:
     """Give the screen another size, as a viewer does (SetDesktopSize)."""
     viewer = Person(server)
+    # TigerVNC ends at such a wish of a viewer that did not say before that it knows sizes.
+    viewer._line.sendall(struct.pack(">BxH2i", 2, 2, 0, -308))
     viewer._line.sendall(struct.pack(">BxHHBxIHHHHI", 251, width, height, 1, 0, 0, 0, width, height, 0))
     viewer.leave()
 

@@ -47,3 +47,12 @@ def test_service_is_the_agents_and_not_root(host: Host, defaults: dict[str, Any]
     assert host.service("computer-use").is_enabled
     command = f"/usr/bin/python3 -m deskyard.computer --port {defaults['computer_use_port']}"
     assert host.process.get(args=command).user == defaults["computer_use_user"]
+
+
+def test_nothing_is_recorded_unless_root_says_so(host: Host, defaults: dict[str, Any], eventually: Eventually) -> None:
+    port, folder = defaults["computer_use_port"], host.file("/etc/deskyard")
+    assert folder.is_directory and (folder.user, folder.mode & 0o022) == ("root", 0)
+    if host.file("/etc/deskyard/recording.json").exists:
+        return
+    eventually(lambda: ask(host, port, "/v1/recordings").startswith("{"), "the service says whether it records")
+    assert json.loads(ask(host, port, "/v1/recordings"))["state"] == "off"
