@@ -15,15 +15,15 @@ from typing import Any
 import xcffib.xproto as xproto
 from PIL import Image, ImageChops, ImageStat
 
+from deskyard.computer.recording.asked import Asked, written
 from deskyard.computer.recording.recorder import Limits
 from deskyard.computer.work import inotify
-from deskyard.wire.recording import Recording, written
 from tests.computer.desktop import PATIENCE, Person, Recorder, Service, XServer, temporary
 from tests.computer.rfb_witness import Witness
 from tests.computer.test_streams import paint, screen, speckle
 from tests.support.requirements import need_root
 
-ASKED = Recording(3600, 64 << 20)
+ASKED = Asked(3600, 64 << 20)
 
 
 def state(service: Service) -> dict[str, Any]:

@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from deskyard.computer.recording.asked import Asked, NotUnderstood, read
 from deskyard.computer.work import inotify
-from deskyard.wire.recording import NotUnderstood, Recording, read
 
 MOST_BYTES = 1 << 16
 # Not while it is being written.
@@ -19,7 +19,7 @@ class Declared:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.recording: Recording | None = None
+        self.recording: Asked | None = None
         self.reason = ""
         self.changed = asyncio.Event()
 

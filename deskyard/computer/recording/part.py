@@ -17,6 +17,7 @@ from deskyard.computer.claims import Sink, claim, digest
 from deskyard.computer.display.events import Log
 from deskyard.computer.display.part import read_query
 from deskyard.computer.problem import Problem
+from deskyard.computer.recording.asked import PATH
 from deskyard.computer.recording.declared import Declared
 from deskyard.computer.recording.recorder import Limits, Noting, Recorder
 from deskyard.computer.recording.segment import ACTIONS, FRAMES, Entry
@@ -25,7 +26,6 @@ from deskyard.computer.streaming.part import Streaming
 from deskyard.computer.work import files
 from deskyard.computer.work.file_routes import part_of
 from deskyard.wire.computer import FILES, SEE
-from deskyard.wire.recording import PATH
 
 FOLDER = ".local/share/deskyard/recordings"
 MEDIA_TYPES = {FRAMES: "application/octet-stream", ACTIONS: "application/x-ndjson"}

@@ -15,13 +15,13 @@ from typing import Any, Protocol, TypeVar
 
 from deskyard.computer.claims import BATCH, Sink
 from deskyard.computer.problem import Problem
+from deskyard.computer.recording.asked import Asked
 from deskyard.computer.recording.declared import Declared
 from deskyard.computer.recording.segment import Segment
 from deskyard.computer.recording.shelf import Shelf
 from deskyard.computer.streaming import rfb
 from deskyard.computer.streaming.encodings import TIGHT, Form, rectangle
 from deskyard.computer.streaming.stream import Stream, Update
-from deskyard.wire.recording import Recording
 
 FRAMES_PER_SECOND = 5
 FORM = Form(TIGHT, "BGRX", 6)
@@ -117,7 +117,7 @@ class Recorder:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(declared.changed.wait(), self._limits.retry_seconds if bounds else None)
 
-    async def _record(self, bounds: Recording, changed: asyncio.Event, screens: Screens, tell: Tell) -> str:
+    async def _record(self, bounds: Asked, changed: asyncio.Event, screens: Screens, tell: Tell) -> str:
         """Record until the declaration changes (an empty text), or why it cannot go on."""
         stream: Stream | None = None
         try:
@@ -157,7 +157,7 @@ class Recorder:
         news.set()
 
     async def _write(
-        self, bounds: Recording, stream: Stream, news: asyncio.Event, changed: asyncio.Event, tell: Tell
+        self, bounds: Asked, stream: Stream, news: asyncio.Event, changed: asyncio.Event, tell: Tell
     ) -> None:
         seen, is_told = 0, False
         while not (stream.over or changed.is_set()):
@@ -191,11 +191,11 @@ class Recorder:
             self._waiting.clear()
         return taken
 
-    def _is_full(self, bounds: Recording, segment: Segment) -> bool:
+    def _is_full(self, bounds: Asked, segment: Segment) -> bool:
         most = min(SEGMENT_BYTES, bounds.size_bytes // SEGMENTS_IN_SIZE)
         return segment.seconds >= self._limits.segment_seconds or segment.length >= most
 
-    def _add(self, bounds: Recording, update: Update, actions: list[Action], begins: bool) -> None:
+    def _add(self, bounds: Asked, update: Update, actions: list[Action], begins: bool) -> None:
         parts = [rectangle(part, TIGHT, data) for part, data in update.parts]
         message = rfb.updates(len(parts)) + b"".join(parts)
         self._check_room()

@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 
 from deskyard.computer.recording import segment
+from deskyard.computer.recording.asked import Asked
 from deskyard.computer.recording.segment import FRAMES, Entry, Segment
-from deskyard.wire.recording import Recording
 
 FOLDER_MODE = 0o700
 
@@ -66,7 +66,7 @@ class Shelf:
             if not entry.frames:
                 segment.remove(self.folder, entry.id)
 
-    def keep(self, bounds: Recording, room: int = 0) -> None:
+    def keep(self, bounds: Asked, room: int = 0) -> None:
         """Remove whole segments, the oldest first: what is too old, and what is too much with so many bytes more."""
         oldest = time.time() - bounds.keep_seconds
         total = self.total + room
@@ -75,7 +75,7 @@ class Shelf:
                 self.remove(entry.id)
                 total -= entry.bytes
 
-    def expires(self, bounds: Recording) -> float:
+    def expires(self, bounds: Asked) -> float:
         """In how many seconds the last that is in the oldest segment is too old; 0 where it is already."""
         ends = [entry.end for entry, _ in self.entries()]
         return max(0.0, min(ends, default=time.time()) + bounds.keep_seconds - time.time())

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from deskyard.computer.recording import fbs
+from deskyard.computer.recording.asked import MOST_SIZE_BYTES, Asked, NotUnderstood, read, written
 from deskyard.computer.recording.shelf import Shelf
-from deskyard.wire.recording import MOST_SIZE_BYTES, NotUnderstood, Recording, read, written
 
 TREE = Path(__file__).resolve().parents[4]
 SIZE = (64, 48)
@@ -52,7 +52,7 @@ def test_old_segments_go_and_younger_ones_stay(tmp_path: Path) -> None:
     for id, end in ((old, now - 3700), (young, now - 2900)):
         about = tmp_path / f"{id}.json"
         about.write_text(json.dumps(json.loads(about.read_text()) | {"end": end}))
-    shelf, bounds = Shelf(tmp_path), Recording(3600, 1 << 30)
+    shelf, bounds = Shelf(tmp_path), Asked(3600, 1 << 30)
     shelf.find()
     assert ids(shelf) == [old, young] and shelf.expires(bounds) == 0
     shelf.keep(bounds)
@@ -65,9 +65,9 @@ def test_oldest_segments_go_when_there_is_too_much(tmp_path: Path) -> None:
     names = [segment(shelf, now - 100 + number, bytes(10_000)) for number in range(5)]
     each = shelf.total // 5
     assert each == sum(path.stat().st_size for path in tmp_path.iterdir() if path.suffix != ".json") // 5
-    shelf.keep(Recording(3600, 3 * each))
+    shelf.keep(Asked(3600, 3 * each))
     assert ids(shelf) == on_disk(shelf) == names[2:]
-    shelf.keep(Recording(3600, 3 * each), room=1)
+    shelf.keep(Asked(3600, 3 * each), room=1)
     assert ids(shelf) == on_disk(shelf) == names[3:]
 
 
@@ -75,7 +75,7 @@ def test_segment_in_hand_is_never_removed(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path)
     begun = shelf.begin(SIZE, time.time() - 9000)
     begun.frame(bytes(10_000))
-    shelf.keep(Recording(3600, 1))
+    shelf.keep(Asked(3600, 1))
     assert ids(shelf) == [begun.id] and not shelf.remove(begun.id)
     shelf.close()
     assert shelf.remove(begun.id) and on_disk(shelf) == []
@@ -147,7 +147,7 @@ def test_finding_makes_nothing(tmp_path: Path) -> None:
 
 
 def test_file_of_the_declaration_is_read_as_it_was_written() -> None:
-    assert read(written(Recording(86400, 2 << 30))) == Recording(86400, 2 << 30)
+    assert read(written(Asked(86400, 2 << 30))) == Asked(86400, 2 << 30)
 
 
 @pytest.mark.parametrize(

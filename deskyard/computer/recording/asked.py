@@ -13,19 +13,19 @@ class NotUnderstood(Exception):
 
 
 @dataclass(frozen=True)
-class Recording:
+class Asked:
     """How long what was recorded is kept, and how much of it at most."""
 
     keep_seconds: int
     size_bytes: int
 
 
-def written(recording: Recording) -> str:
+def written(asked: Asked) -> str:
     """The file's text."""
-    return json.dumps({"keep_seconds": recording.keep_seconds, "size_bytes": recording.size_bytes}) + "\n"
+    return json.dumps({"keep_seconds": asked.keep_seconds, "size_bytes": asked.size_bytes}) + "\n"
 
 
-def read(text: str) -> Recording:
+def read(text: str) -> Asked:
     """What the file says; raises `NotUnderstood`."""
     try:
         said = json.loads(text)
@@ -34,7 +34,7 @@ def read(text: str) -> Recording:
     if not isinstance(said, dict) or set(said) != {"keep_seconds", "size_bytes"}:
         raise NotUnderstood("does not say keep_seconds and size_bytes alone")
     keep = _within(said, "keep_seconds", LEAST_KEEP_SECONDS, MOST_KEEP_SECONDS)
-    return Recording(keep, _within(said, "size_bytes", LEAST_SIZE_BYTES, MOST_SIZE_BYTES))
+    return Asked(keep, _within(said, "size_bytes", LEAST_SIZE_BYTES, MOST_SIZE_BYTES))
 
 
 def _within(said: dict[str, object], name: str, low: int, high: int) -> int:
