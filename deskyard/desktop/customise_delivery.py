@@ -4,7 +4,7 @@ import base64
 import secrets
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -96,6 +96,7 @@ def wanted(declared: Declared, desktop: str | None = None) -> dict[str, Customis
         if desktop is not None and machine.name != desktop:
             continue
         desired = laid_over(layer(declared.workspace.customise), layer(machine.customise), f"desktop {machine.name}")
+        desired = replace(desired, recording=declared.plan.reached(machine.name).recording)
         if desired.is_empty and machine.name != desktop and not _mark(declared.plan, machine.name).exists():
             continue
         _check_whole(desired, machine.name)

@@ -12,6 +12,7 @@ from deskyard.model.egress import AllowEntry, AskEntry
 from deskyard.model.idle import Idle
 from deskyard.model.keys import MAX_KEYS, Encrypted, encrypted
 from deskyard.model.pool import Pool
+from deskyard.model.recording import Recording
 from deskyard.wire.egress_list import MAX_ENTRIES
 
 PRIVATE_BLOCKS = tuple(IPv4Network(block) for block in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
@@ -48,6 +49,9 @@ class Desktop(Declaration):
     )
     idle: Idle | Literal["never"] | None = Field(
         None, description="When it is stopped because nobody uses it; as its tier says if left out. never: it is not."
+    )
+    recording: Recording | Literal["off"] | None = Field(
+        None, description="Whether its screen is recorded; as its workspace says if left out. off: it is not."
     )
 
     @model_validator(mode="after")
@@ -109,6 +113,9 @@ class Workspace(Declaration):
     customise: Customise | None = Field(None, description="Files, environment and scripts of every desktop.")
     agent: AgentProgram | Literal["none"] | None = Field(
         None, description="The agent that the desktops' tasks go to; OpenClaw, where the image has it, if left out."
+    )
+    recording: Recording | Literal["off"] | None = Field(
+        None, description="Whether the desktops' screens are recorded, and what is kept; off, if left out."
     )
     care: Care | None = Field(
         None, description="Updates, restarts and clean-up by ./inv care.run; as it stands if left out."

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from deskyard.computer.recording import asked
+from deskyard.computer.recording.asked import Asked
 from deskyard.errors import ConfigError
 from deskyard.plan.account import AGENT
 from deskyard.plan.key_file import SUFFIX
@@ -100,14 +102,19 @@ class Customisation:
     files: Mapping[str, HomeFile]
     environment: Mapping[str, str]
     scripts: tuple[Script, ...]
+    recording: Asked | None = None
 
     @property
     def is_empty(self) -> bool:
         """True if there is nothing to bring, so that what was brought before is taken back."""
-        return not (self.files or self.environment or self.scripts)
+        return not (self.files or self.environment or self.scripts or self.recording)
 
     def system_files(self) -> dict[str, str | None]:
-        """The files that root keeps for the agent's environment: path -> text, or None if there shall be none."""
+        """The files that root keeps for the desktop: path -> text, or None if there shall be none."""
+        recording = asked.written(self.recording) if self.recording else None
+        return {**self._environment_files(), asked.PATH: recording}
+
+    def _environment_files(self) -> dict[str, str | None]:
         drop_ins = [f"/etc/systemd/system/{unit}.d/50-deskyard-environment.conf" for unit in UNITS]
         if not self.environment:
             return dict.fromkeys((ENVIRONMENT_FILE, PROFILE_FILE, *drop_ins))

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any, Literal
 
+from deskyard.computer.recording.asked import Asked
 from deskyard.errors import ConfigError
 from deskyard.model.base import Declaration
 from deskyard.model.customise import AgentProgram
@@ -81,6 +82,7 @@ class DesktopPlan:
     isolated: bool
     idle: Idle | None = None  # when it is stopped because nobody uses it
     agent: AgentProgram | Literal["none"] | None = None  # whom tasks go to; None: OpenClaw, where the image has it
+    recording: Asked | None = None  # what is kept of its screen; None: it is not recorded
 
     @property
     def awaited(self) -> list[str]:
@@ -310,7 +312,22 @@ def _desktop(
     isolated = workspace.peers == "closed"
     idle = None if desktop.idle == "never" or desktop.lifetime == "task" else desktop.idle or tier.idle
     agent = desktop.agent or workspace.agent
-    return DesktopPlan(desktop.name, desktop.tier, tier, machine, mac, str(address), routes, isolated, idle, agent)
+    recording = _recording(desktop, index, workspace, tier)
+    return DesktopPlan(
+        desktop.name, desktop.tier, tier, machine, mac, str(address), routes, isolated, idle, agent, recording
+    )
+
+
+def _recording(desktop: Desktop, index: int, workspace: Workspace, tier: Tier) -> Asked | None:
+    recording = desktop.recording or workspace.recording
+    if recording is None or recording == "off":
+        return None
+    if recording.asked.size_bytes * 2 > tier.home_gib << 30:
+        field = "recording.size" if desktop.recording is None else f"desktops[{index}].recording.size"
+        reason = f"is more than half of /home ({tier.home_gib} GiB) of desktop {desktop.name}"
+        remedy = f"write {tier.home_gib * 512}MiB or less, or choose a tier with a larger home_gib"
+        raise ConfigError(field, recording.size, reason, remedy)
+    return recording.asked
 
 
 def _image(desktop: Desktop, index: int, workspace: Workspace) -> str:

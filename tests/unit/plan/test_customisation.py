@@ -1,10 +1,13 @@
 """What goes where on a desktop, and what no folder may ask for."""
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from deskyard.computer.recording import asked
+from deskyard.computer.recording.asked import Asked
 from deskyard.errors import ConfigError
 from deskyard.plan import customisation
 from deskyard.plan.customisation import ENVIRONMENT_FILE, PROFILE_FILE, HomeFile, Layer, laid_over
@@ -94,6 +97,14 @@ def test_the_environment_is_read_alike_by_a_shell_and_as_it_was_written(tmp_path
     assert subprocess.run(["sh", "-n"], input=profile, text=True, timeout=30).returncode == 0
     without = laid_over(layer(), None, "x").system_files()
     assert without.keys() == desired.system_files().keys() and set(without.values()) == {None}
+
+
+def test_recording_is_asked_for_in_a_file_of_roots_and_taken_back() -> None:
+    without = laid_over(layer(), None, "x")
+    desired = replace(without, recording=Asked(3600, 64 << 20))
+    assert without.is_empty and not desired.is_empty
+    assert asked.read(desired.system_files()[asked.PATH] or "") == Asked(3600, 64 << 20)
+    assert without.system_files()[asked.PATH] is None
 
 
 @pytest.mark.parametrize("name", ["../x", "a/../../x", "/etc/x", "a//b", "./a", "a\nb", "a\x1bb", "a\udce9", "x" * 201])
