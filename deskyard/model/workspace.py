@@ -7,12 +7,11 @@ from pydantic import Field, field_validator, model_validator
 
 from deskyard.model.base import Declaration, DnsLabel
 from deskyard.model.care import Care
-from deskyard.model.customise import AgentProgram, Customise
+from deskyard.model.customise import AgentProgram, Customise, Recording
 from deskyard.model.egress import AllowEntry, AskEntry
 from deskyard.model.idle import Idle
 from deskyard.model.keys import MAX_KEYS, Encrypted, encrypted
 from deskyard.model.pool import Pool
-from deskyard.model.recording import Recording
 from deskyard.wire.egress_list import MAX_ENTRIES
 
 PRIVATE_BLOCKS = tuple(IPv4Network(block) for block in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))

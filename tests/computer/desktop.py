@@ -162,12 +162,9 @@ class Service:
         bus: str = "",
         also: Sequence[Part] = (),
         home: Path | None = None,
-<<<<<<< HEAD
         on_display: Callable[[Display], Part] | None = None,
-=======
         recorded: Path | None = None,
         limits: Limits | None = None,
->>>>>>> c97d484 (Record a desktop's screen where root's file asks for it: one more viewer, in segments that others can play)
     ) -> None:
         self.notes = Notes()
         streaming = Streaming(display)
@@ -177,13 +174,9 @@ class Service:
         self.part = Display(display, settings or Settings(quiet_seconds=0.5), recordings.noting(self.notes))
         recordings.hears(self.part.log)
         self.accessibility = Accessibility(self.part, bus)
-<<<<<<< HEAD
-        parts: list[Part] = [self.part, self.accessibility, Launch(self.part, home), Streaming(display), *also]
+        parts: list[Part] = [self.part, self.accessibility, Launch(self.part, home), streaming, recordings, *also]
         if on_display:
             parts.append(on_display(self.part))
-=======
-        parts: list[Part] = [self.part, self.accessibility, Launch(self.part, home), streaming, recordings, *also]
->>>>>>> c97d484 (Record a desktop's screen where root's file asks for it: one more viewer, in segments that others can play)
         config = uvicorn.Config(create(parts), port=0, log_level="warning", lifespan="on")
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run)

@@ -43,7 +43,7 @@ def test_desktop_is_recorded_as_it_or_its_workspace_says(desktop: Any, workspace
         ({"keep": "367d"}, "is not between an hour and 366 days"),
         ({"keep": "1w"}, "is no duration"),
         ({"size": "63MiB"}, "is not between 64MiB and 1024GiB"),
-        ({"size": "2GB"}, "is no size -> write a number and MiB or GiB"),
+        ({"size": "2GB"}, "write a number and MiB or GiB, such as 2GiB"),
         ({"size": "6GiB"}, "is more than half of /home (10 GiB) of desktop dev1"),
         ({"age": "2h"}, "not a known key"),
         ("on", "recording"),
