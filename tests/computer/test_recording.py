@@ -202,6 +202,10 @@ def test_each_size_and_each_start_has_a_segment_of_its_own() -> None:
             entries = state(again)["recordings"]
             assert [entry["size"] for entry in entries] == [[1024, 768], [1024, 768], [800, 600], [800, 600]]
             assert [entry["open"] for entry in entries] == [False, False, False, True]
+            page = again.client.get(f"/v1/recordings?after={entries[0]['id']}&most=2").json()
+            assert (page["recordings"], page["count"]) == (entries[1:3], 4)
+            wrong = again.client.get("/v1/recordings?after=x")
+            assert (wrong.status_code, wrong.json()["error"]) == (400, "after")
             assert [entry["id"] for entry in services[0]] == [entries[0]["id"]]
             for entry in entries:
                 content = again.client.get(f"/v1/recordings/{entry['id']}/frames").content

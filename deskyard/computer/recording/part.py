@@ -16,6 +16,7 @@ from deskyard.computer.caller import caller
 from deskyard.computer.claims import Sink, claim, digest
 from deskyard.computer.display.events import Log
 from deskyard.computer.display.part import read_query
+from deskyard.computer.fields import Fields, wrong
 from deskyard.computer.problem import Problem
 from deskyard.computer.recording.asked import PATH
 from deskyard.computer.recording.declared import Declared
@@ -28,6 +29,7 @@ from deskyard.computer.work.file_routes import part_of
 from deskyard.wire.computer import FILES, SEE
 
 FOLDER = ".local/share/deskyard/recordings"
+MOST_LISTED = 1000
 MEDIA_TYPES = {FRAMES: "application/octet-stream", ACTIONS: "application/x-ndjson"}
 
 
@@ -92,17 +94,16 @@ class Recordings:
 
     async def _list(self, request: Request) -> Response:
         caller(request).require(SEE)
-        read_query(request, lambda fields: None)
+        after, most = read_query(request, _page)
         bounds = self._declared.recording if self._declared else None
         answer: dict[str, Any] = {"state": self._recorder.state}
         if self._recorder.reason:
             answer["reason"] = self._recorder.reason
         if bounds:
             answer |= {"keep_seconds": bounds.keep_seconds, "size_bytes": bounds.size_bytes}
-        answer |= {
-            "bytes": self._shelf.total,
-            "recordings": [entry.described(is_open) for entry, is_open in self._shelf.entries()],
-        }
+        entries = self._shelf.entries()
+        found = [entry.described(is_open) for entry, is_open in entries if int(entry.id) > after]
+        answer |= {"bytes": self._shelf.total, "count": len(entries), "recordings": found[:most]}
         return JSONResponse(answer | ({"event": self._log.last} if self._log else {}))
 
     def _entry(self, request: Request) -> tuple[Entry, bool]:
@@ -143,3 +144,11 @@ class Recordings:
         await self._recorder.on_disk(self._shelf.remove, entry.id)
         claim({"kind": "recording.remove", "scope": FILES, "path_sha256": digest(str(self._shelf.folder / entry.id))})
         return JSONResponse({"ok": True})
+
+
+def _page(fields: Fields) -> tuple[int, int]:
+    """After which segment, and how many."""
+    after = fields.text("after", "0", 20)
+    if not (after.isascii() and after.isdigit()):
+        raise wrong("after", after, "is no segment's id", "give the id of the last one that you know")
+    return int(after), fields.integer("most", 1, MOST_LISTED, MOST_LISTED)

@@ -18,7 +18,8 @@ class Shelf:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.open: Segment | None = None
-        self._closed: dict[str, Entry] = {}
+        self._closed: dict[str, Entry] = {}  # the oldest first
+        self._closed_bytes = 0
         self._lock = threading.Lock()
 
     def find(self) -> None:
@@ -31,7 +32,7 @@ class Shelf:
                     if entry is None:
                         segment.remove(self.folder, id)
                     else:
-                        self._closed[id] = entry
+                        self._add(entry)
 
     def entries(self) -> list[tuple[Entry, bool]]:
         """All segments, the oldest first, and whether each is still being written."""
@@ -41,15 +42,20 @@ class Shelf:
 
     @property
     def total(self) -> int:
-        """How much all of them take."""
-        return sum(entry.bytes for entry, _ in self.entries())
+        """How many bytes all of them take."""
+        begun = self.open
+        return self._closed_bytes + (begun.length if begun else 0)
+
+    def _add(self, entry: Entry) -> None:
+        self._closed[entry.id] = entry
+        self._closed_bytes += entry.bytes
 
     def begin(self, size: tuple[int, int], at: float) -> Segment:
         """Close the segment in hand, and begin the next one, at that time."""
         self.close()
         self.folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
         # A clock that was put back must not bring two of one name.
-        number = max([int(at * 1000), *(int(id) + 1 for id in self._closed)])
+        number = max(int(at * 1000), int(next(reversed(self._closed), "0")) + 1)
         begun = Segment(self.folder, str(number), size, at)
         with self._lock:
             self.open = begun
@@ -62,31 +68,35 @@ class Shelf:
             with self._lock:
                 self.open = None
                 if entry.frames:
-                    self._closed[entry.id] = entry
+                    self._add(entry)
             if not entry.frames:
                 segment.remove(self.folder, entry.id)
 
     def keep(self, bounds: Asked, room: int = 0) -> None:
         """Remove whole segments, the oldest first: what is too old, and what is too much with so many bytes more."""
-        oldest = time.time() - bounds.keep_seconds
-        total = self.total + room
-        for entry in list(self._closed.values()):
-            if entry.end < oldest or total > bounds.size_bytes:
-                self.remove(entry.id)
-                total -= entry.bytes
+        while (oldest := self._oldest()) and (
+            oldest.end + bounds.keep_seconds < time.time() or self.total + room > bounds.size_bytes
+        ):
+            self.remove(oldest.id)
 
     def expires(self, bounds: Asked) -> float:
         """In how many seconds the last that is in the oldest segment is too old; 0 where it is already."""
-        ends = [entry.end for entry, _ in self.entries()]
-        return max(0.0, min(ends, default=time.time()) + bounds.keep_seconds - time.time())
+        begun = self.open
+        oldest = self._oldest() or (begun.entry() if begun else None)
+        return max(0.0, oldest.end + bounds.keep_seconds - time.time()) if oldest else float(bounds.keep_seconds)
+
+    def _oldest(self) -> Entry | None:
+        with self._lock:
+            return next(iter(self._closed.values()), None)
 
     def remove(self, id: str) -> bool:
         """Remove a closed segment; whether it was there."""
         with self._lock:
-            was_there = self._closed.pop(id, None) is not None
-        if was_there:
+            entry = self._closed.pop(id, None)
+            self._closed_bytes -= entry.bytes if entry else 0
+        if entry:
             segment.remove(self.folder, id)
-        return was_there
+        return entry is not None
 
     def free(self) -> int:
         """How many bytes are free where the folder is, or will be."""

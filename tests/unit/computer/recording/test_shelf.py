@@ -69,6 +69,7 @@ def test_oldest_segments_go_when_there_is_too_much(tmp_path: Path) -> None:
     assert ids(shelf) == on_disk(shelf) == names[2:]
     shelf.keep(Asked(3600, 3 * each), room=1)
     assert ids(shelf) == on_disk(shelf) == names[3:]
+    assert shelf.total == 2 * each
 
 
 def test_segment_in_hand_is_never_removed(tmp_path: Path) -> None:
