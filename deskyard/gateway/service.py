@@ -46,7 +46,7 @@ def create(layout: Layout) -> Starlette:
     sessions = Sessions(
         settings,
         store,
-        Proxy(layout.master_socket, layout.revoked_file, render.servers(settings, layout)),
+        Proxy(layout.master_socket, layout.revoked_file, layout.private_file, render.servers(settings, layout)),
         audit,
         keys,
         layout,
@@ -150,14 +150,17 @@ async def _renew(request: Request) -> Response:
 
 
 async def _drive(request: Request) -> Response:
-    """`{"action": "take"}` makes this session the driver, `{"action": "hand-over"}` lets the next one drive."""
+    """What a person may do with the drive: take it, hand it over, and hide the desktop from programs or show it."""
     sessions: Sessions = request.app.state.sessions
     session = _session_of(request)
     try:
         action = json.loads(await request.body())["action"]
-        {"take": sessions.streams.take, "hand-over": sessions.streams.hand_over}[action](session)
+        if action in ("hide", "show"):
+            await sessions.set_privacy(session, private=action == "hide")
+        else:
+            {"take": sessions.streams.take, "hand-over": sessions.streams.hand_over}[action](session)
     except (ValueError, KeyError, TypeError):
-        remedy = 'send {"action": "take"} or {"action": "hand-over"}'
+        remedy = 'send {"action": "take"}, or hand-over, hide or show'
         return _refusal(Refusal(HTTPStatus.BAD_REQUEST, "request", "is malformed", remedy))
     except GatewayError as error:
         return _refusal(error)

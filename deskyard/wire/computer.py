@@ -6,6 +6,10 @@ FILES = "files"
 SHELL = "shell"
 SCOPES = (SEE, ACT, FILES, SHELL)
 
+# What a person who drives wants: the gateway tells the service, which tells programs by these events.
+PRIVACY_ON, PRIVACY_OFF = "privacy.on", "privacy.off"
+PRIVACY_PATH, WAIT_PATH = "/v1/privacy", "/v1/wait"
+
 # Set by the gateway's door on each request, which drops what a client sends under these names.
 SESSION_HEADER = "x-deskyard-session"
 SCOPES_HEADER = "x-deskyard-scopes"

@@ -16,6 +16,13 @@ export function setDriving(value) {
   }
 }
 
+// Give the keyboard to the desktop, where this page drives.
+export function focusDesktop() {
+  if (screen && driving) {
+    screen.focus();
+  }
+}
+
 // One connection; resolves when it is over, to whether it had been open.
 export function showDesktop(element, onConnected) {
   return new Promise((resolve) => {

@@ -31,7 +31,7 @@ async function ask(place, body) {
 // Resolves to the session's facts, throws Ended if it is over, any other error if the gateway does not answer.
 export const session = () => ask("session");
 
-// "take" or "hand-over"; resolves to the session's facts.
+// "take", "hand-over", "hide" or "show"; resolves to the session's facts.
 export const drive = (action) => ask("drive", JSON.stringify({ action }));
 
 let wake = () => {};

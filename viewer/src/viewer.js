@@ -1,5 +1,5 @@
 // The page of one desktop: desktop, terminal, a place for chat, and what the session allows.
-import { setDriving, showDesktop } from "./desktop.js";
+import { focusDesktop, setDriving, showDesktop } from "./desktop.js";
 import { Ended, drive, follow, keepConnected, lookNow, session } from "./session.js";
 import { connectTerminal, createTerminal } from "./terminal.js";
 
@@ -70,20 +70,34 @@ function showDriver(facts) {
   drove = facts.drives;
 }
 
+// Whether programs see this desktop: who drives hides it from them, and everybody is told.
+function showPrivacy(facts) {
+  const button = part("privacy");
+  const on = Boolean(facts.private);
+  button.hidden = !facts.drives || facts.private === null;
+  button.setAttribute("aria-pressed", String(on));
+  button.textContent = on ? "Private" : "Privacy";
+  button.title = on
+    ? "No program sees this desktop or does anything there; people with a link do. Press to let programs in again."
+    : "Hide this desktop from programs while you drive, for example to type a password.";
+  part("private").hidden = !on;
+}
+
 function show(facts) {
   showFacts(facts);
   if (facts.routes.includes("desktop")) {
     showDriver(facts);
+    showPrivacy(facts);
   }
 }
 
-async function changeDriver() {
-  const button = part("change-driver");
+async function ask(button, action) {
   button.disabled = true;
   try {
-    show(await drive(button.dataset.action));
+    show(await drive(action));
   } catch {
     // What became of it shows at the next look at the session.
+    lookNow();
   } finally {
     button.disabled = false;
   }
@@ -114,7 +128,14 @@ function run(facts) {
 function wire() {
   toggle(part("toggle-terminal"), part("terminal"));
   toggle(part("toggle-chat"), part("chat"));
-  part("change-driver").addEventListener("click", changeDriver);
+  const change = part("change-driver");
+  change.addEventListener("click", () => ask(change, change.dataset.action));
+  const privacy = part("privacy");
+  privacy.addEventListener("click", async () => {
+    await ask(privacy, privacy.getAttribute("aria-pressed") === "true" ? "show" : "hide");
+    // What is typed next is for the desktop: a space would press the button again.
+    focusDesktop();
+  });
   part("full-screen").addEventListener("click", () => {
     if (document.fullscreenElement) {
       document.exitFullscreen();

@@ -36,7 +36,18 @@ def ensure_revoked(layout: Layout) -> None:
     files.write(layout.revoked_file, "".join(f"{id}\n" for id in ids))
 
 
+def ensure_private(settings: Settings, layout: Layout) -> None:
+    """Write the desktops whose drivers want privacy: a new worker begins with them shut."""
+    names: list[str] = []
+    if layout.database.exists():
+        private = Store(layout.database, read_only=True).private()
+        names = [desktop.name for desktop in settings.desktops if desktop.name in private]
+    files.write(layout.private_file, "".join(f"{name}\n" for name in names))
+
+
 def write(settings: Settings, layout: Layout) -> None:
-    """Write both files."""
+    """Write all of them."""
+    # First what the backends read.
+    ensure_private(settings, layout)
     files.write(layout.backends_file, text(settings, layout))
     ensure_revoked(layout)

@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from deskyard.gateway.actions.line import HASHED_BYTES, MOST_LINE
 from deskyard.gateway.config import tracking
 from deskyard.gateway.machine.layout import Layout
-from deskyard.wire import actions
+from deskyard.wire import actions, computer
 from deskyard.wire.egress_list import NAME, WEB_PORTS
 from deskyard.wire.egress_rules import ASK_PAGE, exact, suffixes
 from deskyard.wire.gateway_settings import Settings
@@ -139,6 +139,9 @@ def backends(settings: Settings, layout: Layout, sessions: Mapping[tuple[str, st
         routes=ROUTES,
         addresses=servers(settings, layout),
         most=layout.streams_per_desktop,
+        private_file=layout.private_file,
+        private_over=computer.PRIVACY_OFF,
+        wait_path=computer.WAIT_PATH,
         claims=actions.HEADER,
         most_claims=actions.MOST_HEADER,
     )

@@ -139,6 +139,11 @@ class Layout:
         return self.proxy_run / "backends.cfg"
 
     @property
+    def private_file(self) -> Path:
+        """The desktops that no program sees just now, for HAProxy."""
+        return self.etc / "private.lst"
+
+    @property
     def revoked_file(self) -> Path:
         """Ids of revoked sessions, made anew before each start and reload."""
         return self.proxy_run / "revoked.lst"

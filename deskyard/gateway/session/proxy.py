@@ -11,6 +11,7 @@ from pathlib import Path
 
 from deskyard.errors import GatewayError
 from deskyard.gateway.session.store import Session
+from deskyard.wire.routes import COMPUTER
 
 SECOND_SWEEP_SECONDS = 0.2
 ROUNDS = 20
@@ -29,9 +30,12 @@ def backend(desktop: str, route: str) -> str:
 class Proxy:
     """A running HAProxy. `addresses` maps (desktop, route) to the address and options of a session's server there."""
 
-    def __init__(self, socket: Path, revoked_file: Path, addresses: dict[tuple[str, str], str]) -> None:
+    def __init__(
+        self, socket: Path, revoked_file: Path, private_file: Path, addresses: dict[tuple[str, str], str]
+    ) -> None:
         self._socket = socket
         self._revoked_file = revoked_file
+        self._private_file = private_file
         self._addresses = addresses
         self._lines = asyncio.Semaphore(LINES)
 
@@ -80,6 +84,37 @@ class Proxy:
             for route in session.routes:
                 await self._tell(pid, f"del server {backend(session.desktop, route)}/{session.id}")
         return len(informed)
+
+    async def private(self, pid: int) -> set[str] | None:
+        """The desktops that this worker lets no program see; nothing if it does not answer."""
+        listing = await self._tell(pid, f"show acl {self._private_file}")
+        if listing is None:
+            return None
+        return {words[1] for line in listing.splitlines() if len(words := line.split()) == 2}
+
+    async def hide(self, pid: int, desktop: str) -> bool:
+        """Let no program see a desktop through this worker, and cut what they have open; false to ask again."""
+        await self._tell(pid, f"add acl {self._private_file} {desktop}")
+        if desktop not in (await self.private(pid) or ()):
+            return False
+        there: set[str] | None = None
+        for _ in range(ROUNDS):
+            listing = await self._tell(pid, "show sess")
+            if listing is None:
+                return False
+            # Who comes now is refused, or waits for the end: those who were there are cut.
+            open_now = set(streams_to(listing, backend(desktop, COMPUTER.name)))
+            there = open_now if there is None else there & open_now
+            if not there:
+                return True
+            for stream in there:
+                await self._tell(pid, f"shutdown session {stream}")
+            await asyncio.sleep(0.02)
+        return False
+
+    async def show(self, pid: int, desktop: str) -> bool:
+        """Let programs see a desktop again through this worker; false to ask again."""
+        return await self._tell(pid, f"del acl {self._private_file} {desktop}") is not None
 
     async def _workers_patiently(self) -> list[int]:
         """The workers, also if the master is just replacing itself: for a moment it answers nobody then."""
@@ -132,6 +167,11 @@ class Proxy:
                 return data.decode(errors="replace")
             finally:
                 writer.close()
+
+
+def streams_to(listing: str, name: str) -> list[str]:
+    """The addresses of the streams that have come to this backend, out of `show sess`."""
+    return re.findall(rf"^(0x[0-9a-f]+): .* be={re.escape(name)} ", listing, re.MULTILINE)
 
 
 def streams_of(listing: str, id: str) -> list[str]:

@@ -14,13 +14,14 @@ from deskyard.gateway.session import tokens
 from deskyard.gateway.session.audit import Audit
 from deskyard.gateway.session.grants import ASK_AGAIN, check_grant, check_scopes, why_not
 from deskyard.gateway.session.pace import Pace
+from deskyard.gateway.session.privacy import Privacy
 from deskyard.gateway.session.proxy import Proxy
 from deskyard.gateway.session.refusal import Refusal
 from deskyard.gateway.session.signing import Ring
 from deskyard.gateway.session.store import Session, Store, ticket_hash
 from deskyard.gateway.session.streams import Streams
 from deskyard.wire.gateway_settings import Settings
-from deskyard.wire.routes import DESKTOP
+from deskyard.wire.routes import COMPUTER, DESKTOP
 
 TICKET_SECONDS = 600
 # A worker that is just starting read its files before this session began or ended: look for it so long.
@@ -43,6 +44,7 @@ class Sessions:
     ) -> None:
         self.settings = settings
         self.streams = Streams(store, layout, self._note, clock)
+        self._privacy = Privacy(proxy, lambda: set(self.hidden()))
         self._lease = layout.lease_seconds
         self._pace = Pace(layout.false_tickets_per_minute)
         self._store = store
@@ -149,6 +151,8 @@ class Sessions:
         return {
             "drives": self.streams.drives(session),
             "driver": driver.actor if driver else None,
+            # None where no program comes, and there is nothing to hide.
+            "private": self._privacy.is_on(session.desktop) if self._place_of(session.desktop) else None,
             "watching": len(
                 {
                     stream.session.id
@@ -197,6 +201,29 @@ class Sessions:
     def _looks(self, session: Session | None, desktop: str) -> bool:
         good = session is not None and session.state(self._clock()) == "active" and session.desktop == desktop
         return good and session is not None and DESKTOP.name in session.routes
+
+    async def set_privacy(self, session: Session, *, private: bool) -> None:
+        """Have no program see the desktop of its driver, or end that; raises `GatewayError` if it is not in force."""
+        if self._place_of(session.desktop) is None:
+            reason = "has no meaning here: no program reaches this desktop through the gateway"
+            raise Refusal(HTTPStatus.CONFLICT, "privacy", reason, "go on: nobody but people sees it by this way")
+        self.streams.set_private(session, private)
+        self._hasten(self._clock())
+        await self._privacy.settle()
+        if private and not self._privacy.is_on(session.desktop):
+            reason, remedy = "is not in force yet: the gateway is being updated", "wait a moment, and look again"
+            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "privacy", reason, remedy)
+
+    def hidden(self) -> dict[str, tuple[str, int]]:
+        """The desktops that no program sees, and where the service of each is told so."""
+        places = {name: self._place_of(name) for name in self.streams.private}
+        return {name: place for name, place in places.items() if place is not None}
+
+    def _place_of(self, desktop: str) -> tuple[str, int] | None:
+        """Where the service for programs listens, if this desktop has one."""
+        found = [declared for declared in self.settings.desktops if declared.name == desktop]
+        ports = [(declared.address, declared.routes.get(COMPUTER.name)) for declared in found]
+        return next(((address, port) for address, port in ports if port is not None), None)
 
     def use_keys(self, request: dict[str, Any]) -> dict[str, Any]:
         """Sign with the key that was just published."""
@@ -263,6 +290,7 @@ class Sessions:
                 if ended and session.revoked is None:
                     self._note("expire", session, result="closed", reason=session.state(now))
         self._move_drives(now)
+        settled = await self._privacy.settle() and settled
         self._store.forget_old(now)
         return self._rest(now) if settled else 0.0
 

@@ -39,12 +39,18 @@ create table if not exists sessions (
 create table if not exists drivers (
     desktop text primary key,
     session text not null,
-    since real not null
+    since real not null,
+    private integer not null default 0
 );
 """
 COLUMNS = (
     "id, desktop, routes, mode, actor, issued, expires, ticket_expires, redeemed, address, revoked, closed, lease,"
     " scopes"
+)
+LATER_COLUMNS = (
+    ("sessions", "lease real"),
+    ("sessions", "scopes text not null default ''"),
+    ("drivers", "private integer not null default 0"),
 )
 ENDS = "min(expires, coalesce(lease, expires))"
 ALIVE = f"redeemed is not null and revoked is null and {ENDS} > ?"
@@ -104,10 +110,10 @@ class Store:
             with self._transaction() as db:
                 for statement in SCHEMA.split(";"):
                     db.execute(statement)
-                there = [row[1] for row in db.execute("pragma table_info(sessions)")]
-                for column in ("lease real", "scopes text not null default ''"):
+                for table, column in LATER_COLUMNS:
+                    there = [row[1] for row in db.execute(f"pragma table_info({table})")]
                     if column.split()[0] not in there:
-                        db.execute(f"alter table sessions add column {column}")
+                        db.execute(f"alter table {table} add column {column}")
             path.chmod(0o600)
             self._reserve(path.with_name(f"{path.name}-journal"))
 
@@ -168,7 +174,19 @@ class Store:
         with self._transaction() as db:
             db.execute("delete from drivers where desktop = ?", (desktop,))
             if session is not None:
-                db.execute("insert into drivers values (?, ?, ?)", (desktop, session, now))
+                db.execute("insert into drivers (desktop, session, since) values (?, ?, ?)", (desktop, session, now))
+
+    def private(self) -> set[str]:
+        """The desktops whose drivers want privacy; it goes with the driver."""
+        with self._transaction() as db:
+            if not any(row[1] == "private" for row in db.execute("pragma table_info(drivers)")):
+                return set()  # of an older service, read before the new one has begun
+            return {row[0] for row in db.execute("select desktop from drivers where private = 1").fetchall()}
+
+    def set_private(self, desktop: str, private: bool) -> None:
+        """Note whether the driver of a desktop wants privacy."""
+        with self._transaction() as db:
+            db.execute("update drivers set private = ? where desktop = ?", (int(private), desktop))
 
     def by_ticket(self, hashed_ticket: str) -> Session | None:
         """The grant that a ticket belongs to, whatever became of it."""

@@ -43,7 +43,7 @@ class StreamLine:
             return
         self._writers.add(writer)
         try:
-            self._write(writer, {"drivers": self._sessions.streams.drivers})
+            self._write(writer, self._driving())
             while line := await reader.readline():
                 self._hear(writer, json.loads(line))
         except (OSError, ValueError, KeyError, TypeError, GatewayError) as error:
@@ -84,7 +84,10 @@ class StreamLine:
 
     def drivers_changed(self) -> None:
         """Say who drives."""
-        self._tell({"drivers": self._sessions.streams.drivers})
+        self._tell(self._driving())
+
+    def _driving(self) -> dict[str, Any]:
+        return {"drivers": self._sessions.streams.drivers, "private": self._sessions.hidden()}
 
     def _tell(self, message: dict[str, Any]) -> None:
         for writer in self._writers:

@@ -75,6 +75,7 @@ class Streams:
 
     def __post_init__(self) -> None:
         self._drivers = self.store.drivers()
+        self.private = self.store.private()  # desktops whose drivers want that no program sees them
 
     @property
     def drivers(self) -> dict[str, str]:
@@ -142,6 +143,19 @@ class Streams:
             raise Refusal(HTTPStatus.CONFLICT, "driver", "another session drives this desktop", "take over first")
         self._pass_on(session.desktop, "handed over", free=True)
 
+    def set_private(self, session: Session, private: bool) -> None:
+        """Have no program see the desktop, or end that; raises `GatewayError` if this session does not drive it."""
+        if not self.drives(session):
+            reason = "this session does not drive the desktop, and who drives says who sees it"
+            raise Refusal(HTTPStatus.CONFLICT, "driver", reason, "take over first")
+        if private == (session.desktop in self.private):
+            return
+        with self.store.whole():
+            self.store.set_private(session.desktop, private)
+            self.note("privacy", session, result="on" if private else "off", reason="asked for")
+        (self.private.add if private else self.private.discard)(session.desktop)
+        self.line.drivers_changed()
+
     def sweep(self, alive: set[str]) -> None:
         """Move on the drive of those who left, ended, or do nothing while somebody waits."""
         now = self.clock()
@@ -191,13 +205,20 @@ class Streams:
     def _set(self, desktop: str, session: Session | None, reason: str) -> None:
         before = self.drivers.get(desktop)
         now = self.clock()
-        about = session or (self.store.get(before) if before else None)
+        left = self.store.get(before) if before else None
+        about = session or left
         with self.store.whole():
+            # With the driver goes what the driver wanted.
             self.store.set_driver(desktop, session.id if session else None, now)
+            if desktop in self.private and left is not None:
+                self.note("privacy", left, result="off", reason=reason)
             if about is not None:
                 self.note("driver", about, result="drives" if session else "nobody", before=before, reason=reason)
         self._drivers.pop(desktop, None)
         self._gone.pop(desktop, None)
         if session is not None:
             self._drivers[desktop] = (session.id, now)
+        if desktop in self.private:
+            self.private.discard(desktop)
+            self.wake()
         self.line.drivers_changed()

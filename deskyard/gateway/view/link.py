@@ -34,6 +34,9 @@ class Connections(Protocol):
     def close(self, session: str) -> None:
         """End all connections of a session."""
 
+    def hide(self, private: dict[str, tuple[str, int]]) -> None:
+        """Have the services of these desktops, and of no other, know that a person wants privacy."""
+
 
 class ViewLink:
     """A line to the session service, made again whenever it breaks."""
@@ -115,6 +118,8 @@ class ViewLink:
                 future.set_result(message)
         if "drivers" in message:
             self._view.drivers = message["drivers"]
+        if "private" in message:
+            self._view.hide({desktop: (where[0], where[1]) for desktop, where in message["private"].items()})
         if "close" in message:
             self._view.close(message["close"])
 

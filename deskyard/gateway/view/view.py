@@ -16,6 +16,7 @@ from collections import defaultdict
 from deskyard.gateway.machine import systemd
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.view.budget import Flood
+from deskyard.gateway.view.heralds import Heralds
 from deskyard.gateway.view.link import Refused, ViewLink
 from deskyard.gateway.view.stream import Filter, Stream
 from deskyard.gateway.view.websocket import CLOSE, ProtocolError
@@ -40,6 +41,7 @@ class View:
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._count = 0
         self._link = ViewLink(layout.streams_socket, self)
+        self._heralds = Heralds()
 
     async def run(self, port: int) -> None:
         """Serve on loopback until told to stop."""
@@ -57,6 +59,10 @@ class View:
         for stream in list(self.streams.values()):
             if stream.session == session and stream.task is not None:
                 stream.task.cancel()
+
+    def hide(self, private: dict[str, tuple[str, int]]) -> None:
+        """Have the services of these desktops, and of no other, know that a person wants privacy."""
+        self._heralds.send(private)
 
     async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

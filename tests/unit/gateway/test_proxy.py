@@ -52,7 +52,7 @@ def folder() -> Iterator[Path]:
 async def played(master: Master, folder: Path) -> AsyncIterator[Proxy]:
     server = await asyncio.start_unix_server(master, str(folder / "m.sock"))
     addresses = {("d1", "desktop"): "10.0.0.1:6080 weight 0", ("d1", "terminal"): "10.0.0.1:7681 weight 0"}
-    yield Proxy(folder / "m.sock", Path("/run/revoked.lst"), addresses)
+    yield Proxy(folder / "m.sock", Path("/run/revoked.lst"), Path("/run/private.lst"), addresses)
     server.close()
 
 
@@ -105,7 +105,7 @@ def test_revocation_is_repeated_until_the_worker_answered(folder: Path, word: st
 
 
 def test_proxy_that_does_not_run_is_not_taken_for_a_closed_socket(folder: Path) -> None:
-    proxy = Proxy(folder / "absent.sock", Path("/run/revoked.lst"), {})
+    proxy = Proxy(folder / "absent.sock", Path("/run/revoked.lst"), Path("/run/private.lst"), {})
     assert asyncio.run(proxy.refuse(session(), revoked=True)) == 0
 
 

@@ -35,6 +35,9 @@ class Workers:
         self.admitted.append(grant.id)
         return not self.deaf
 
+    async def private(self, pid: int) -> set[str] | None:
+        return set()
+
     async def refuse(self, grant: Session, *, revoked: bool) -> int:
         self.refused.append(grant.id)
         return 0 if self.deaf else 1
