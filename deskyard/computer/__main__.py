@@ -13,14 +13,18 @@ from deskyard.computer.display.part import Display
 from deskyard.computer.envd.part import Envd
 from deskyard.computer.launch.part import Launch
 from deskyard.computer.peers import Peers
+from deskyard.computer.privacy import Privacy
 from deskyard.computer.recording.part import Recordings
 from deskyard.computer.streaming.part import Streaming
 from deskyard.computer.work.part import Work
 from deskyard.wire.routes import COMPUTER
 
 
-def parts() -> list[Part]:
-    """What this desktop offers: the screen, its streams and recordings, accessibility, DevTools, files, processes."""
+def parts() -> tuple[list[Part], Privacy]:
+    """What this desktop offers: the screen, its streams and recordings, accessibility, DevTools, files, processes.
+
+    And what hides the screen.
+    """
     name = os.environ.get("DISPLAY", "")
     work = Work()
     streaming = Streaming(name)
@@ -28,8 +32,10 @@ def parts() -> list[Part]:
     display = Display(name, sink=recordings.noting(Stderr()))
     recordings.hears(display.log)
     accessibility = Accessibility(display, os.environ.get("DBUS_SESSION_BUS_ADDRESS", ""))
+    launch, devtools = Launch(display), Devtools(display)
     # Each ends before what it stands on.
-    return [display, accessibility, Launch(display), Devtools(display), streaming, recordings, work, Envd(work)]
+    found = [display, accessibility, launch, devtools, streaming, recordings, work, Envd(work)]
+    return found, display.privacy
 
 
 def main() -> None:
@@ -39,7 +45,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=COMPUTER.port, help="default: %(default)s")
     options = parser.parse_args()
     uvicorn.run(
-        Peers(create(parts())),
+        Peers(create(*parts())),
         host=options.address,
         port=options.port,
         log_level="warning",

@@ -12,6 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from deskyard.computer.claims import Claims
+from deskyard.computer.privacy import Gate, Privacy
 from deskyard.computer.problem import Problem, answer
 
 
@@ -25,8 +26,8 @@ class Part(Protocol):
         """The part's connections and tasks, ended on the way out."""
 
 
-def create(parts: Sequence[Part]) -> Starlette:
-    """The application of these parts."""
+def create(parts: Sequence[Part], privacy: Privacy | None = None) -> Starlette:
+    """The application of these parts; a desktop with a screen has its privacy."""
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -35,10 +36,12 @@ def create(parts: Sequence[Part]) -> Starlette:
                 await stack.enter_async_context(part.running())
             yield
 
+    own = privacy.routes() if privacy else []
     return Starlette(
-        routes=[Route("/healthz", _healthz), *(route for part in parts for route in part.routes())],
+        routes=[Route("/healthz", _healthz), *own, *(route for part in parts for route in part.routes())],
         exception_handlers={Problem: answer},
-        middleware=[Middleware(Claims)],
+        # What was done before the gate fell is claimed all the same.
+        middleware=[Middleware(Claims), *([Middleware(Gate, privacy=privacy)] if privacy else [])],
         lifespan=lifespan,
     )
 

@@ -177,7 +177,7 @@ class Service:
         parts: list[Part] = [self.part, self.accessibility, Launch(self.part, home), streaming, recordings, *also]
         if on_display:
             parts.append(on_display(self.part))
-        config = uvicorn.Config(create(parts), port=0, log_level="warning", lifespan="on")
+        config = uvicorn.Config(create(parts, self.part.privacy), port=0, log_level="warning", lifespan="on")
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run)
         self._listening = socket.create_server(("127.0.0.1", 0))

@@ -11,16 +11,20 @@ from typing import Any
 
 from deskyard.computer.display.spaces import Rectangle, region_of
 from deskyard.computer.fields import Fields, whole, wrong
+from deskyard.computer.privacy import refused
 from deskyard.computer.problem import Problem
+from deskyard.wire.computer import PRIVACY_OFF, PRIVACY_ON
 
 MOST_EVENTS = 5000
 MOST_CHANGES = 2000
 MOST_WITHIN_MS = 300_000
 SETTLED, CHANGED, READY = "screen.settled", "region.changed", "app.ready"
+# What is told while a person wants privacy: nothing of what is on the screen.
+TOLD_IN_PRIVATE = (PRIVACY_ON, PRIVACY_OFF, "person.took", "person.left", "screen.ready", "screen.gone")
 KINDS = (
     "window.appeared", "window.closed", "window.title", "window.focus", "window.moved", "dialog.appeared",
     "clipboard.changed", "person.took", "person.left", "screen.ready", "screen.gone", "screen.resized",
-    "recording.started", "recording.stopped", SETTLED, CHANGED, READY,
+    "recording.started", "recording.stopped", PRIVACY_ON, PRIVACY_OFF, SETTLED, CHANGED, READY,
 )  # fmt: skip
 # Parts of an event that hold text of the screen: content, never an instruction.
 UNTRUSTED = ("title", "class", "instance")
@@ -99,12 +103,15 @@ class Log:
         self.last = 0
         self.changes = 0
         self.listeners: list[Callable[[dict[str, Any]], None]] = []  # hear each event in the thread that tells it
+        self.hidden = False  # while a person wants privacy: what happens on the screen is not kept, and never told
         # Waits that are no events of their own: they are over when something is so.
         self.conditions: dict[str, Callable[[Wait], Awaitable[dict[str, Any]]]] = {}
 
     def tell(self, kind: str, data: dict[str, Any]) -> dict[str, Any]:
-        """Add an event, and return it."""
+        """Add an event, and return it; while a person wants privacy, it may be forgotten at once."""
         with self._lock:
+            if self.hidden and kind not in TOLD_IN_PRIVATE:
+                return {"event": kind}
             self.last += 1
             event = {"seq": self.last, "event": kind, "time": round(time.time(), 3), **data}
             if untrusted := [name for name in UNTRUSTED if name in data]:
@@ -119,7 +126,7 @@ class Log:
         """Add what was drawn; a small spot that comes again and again in its place is a caret, and nothing new."""
         now = time.monotonic()
         new = tuple(part for part in parts if not self._is_caret(part, now))
-        if not new:
+        if not new or self.hidden:
             return
         with self._lock:
             self.changes += 1
@@ -175,7 +182,7 @@ class Log:
         """The event that was waited for; raises `Problem` (408) when it does not come in time."""
         if condition := self.conditions.get(armed.wait.kind):
             try:
-                return await asyncio.wait_for(condition(armed.wait), armed.wait.within)
+                return await self._in_public(condition, armed.wait)
             except TimeoutError:
                 raise self._late(armed.wait) from None
         deadline = time.monotonic() + armed.wait.within
@@ -198,7 +205,29 @@ class Log:
         remedy = f"look at the screen, or wait again after event {self.last}"
         return Problem(HTTPStatus.REQUEST_TIMEOUT, "wait", wait.kind, reason, remedy)
 
+    async def _in_public(self, condition: Callable[[Wait], Awaitable[dict[str, Any]]], wait: Wait) -> dict[str, Any]:
+        """What a condition comes to, unless a person wants privacy: then that is refused, however soon it is over."""
+        if self.hidden:
+            raise refused()
+        private = Armed(Wait(PRIVACY_ON, wait.within), self.last, 0, 0)
+        waiting, hidden = asyncio.ensure_future(condition(wait)), asyncio.ensure_future(self.wait(private))
+        try:
+            await asyncio.wait({waiting, hidden}, timeout=wait.within, return_when=asyncio.FIRST_COMPLETED)
+            if self._found(private)[0]:
+                raise refused()
+            if not waiting.done():
+                raise TimeoutError
+            return waiting.result()
+        finally:
+            waiting.cancel()
+            hidden.cancel()
+            await asyncio.wait({waiting, hidden})
+
     def _found(self, armed: Armed) -> tuple[dict[str, Any] | None, float]:
+        if self.hidden and armed.wait.kind not in TOLD_IN_PRIVATE:
+            raise refused()
+        if armed.wait.kind == PRIVACY_OFF and armed.wait.after is None and not self.hidden:
+            return {"event": PRIVACY_OFF, "seq": self.last}, 60  # who comes to wait for it may come too late
         if armed.wait.kind not in (SETTLED, CHANGED):
             found, lost = self.since(armed.event)
             if lost:

@@ -33,6 +33,7 @@ from deskyard.computer.display.spaces import Rectangle, Shots, Spaces, window_id
 from deskyard.computer.display.watcher import Watcher
 from deskyard.computer.display.x_server import Line
 from deskyard.computer.fields import Fields, body, query, wrong
+from deskyard.computer.privacy import Privacy
 from deskyard.computer.problem import Problem, described
 from deskyard.errors import HostError
 from deskyard.wire.computer import ACT, SEE
@@ -71,6 +72,8 @@ class Display:
         self._watcher: Watcher | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._feed = Feed(self.log)
+        # Who streams or records asks it, or hears of it.
+        self.privacy = Privacy(self.log, self._taken)
 
     def routes(self) -> Sequence[BaseRoute]:
         """The paths of the display."""
@@ -267,14 +270,18 @@ class Display:
         return JSONResponse({"driver": self.drive.driver, "event": self.log.last})
 
     async def _hand_over(self, who: Caller, driver: str) -> None:
-        watcher = self._listening()
         if driver == "agent" and who.session and self.drive.driver == "person":
             reason = "is the person's to give: they leave when they have done nothing for a while"
             raise Problem(HTTPStatus.FORBIDDEN, "driver", driver, reason, "wait for the event person.left")
         if driver == "agent":
             self.drive.person_leaves("hand-over")
         else:
-            await asyncio.wrap_future(watcher.call(lambda c: self.drive.person_acts(watcher.let_go, "hand-over")))
+            await self._taken("hand-over")
+
+    async def _taken(self, why: str = "privacy") -> None:
+        """A person takes the drive, by another way than a key."""
+        watcher = self._listening()
+        await asyncio.wrap_future(watcher.call(lambda c: self.drive.person_acts(watcher.let_go, why)))
 
 
 def read_query(request: Request, read_it: Callable[[Fields], Any]) -> Any:
