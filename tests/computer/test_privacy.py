@@ -127,13 +127,13 @@ def test_events_of_the_screen_are_never_told(service: Service, privacy: Privacy,
         service.part._listening().call(lambda c: None).result(PATIENCE)
         privacy.say(False)
         recorder.title("the news")
-        told = []
-        while not told or told[-1].get("title") != "the news":
-            told.append(json.loads(socket.recv(PATIENCE)))
-    kinds = [event["event"] for event in told]
+        events: list[dict[str, Any]] = []
+        while not events or events[-1].get("title") != "the news":
+            events.append(json.loads(socket.recv(PATIENCE)))
+    kinds = [event["event"] for event in events]
     assert kinds.index("privacy.on") < kinds.index("privacy.off") < kinds.index("window.title")
-    assert "my bank" not in json.dumps(told)
-    assert told[kinds.index("privacy.off")]["by"] == "off"
+    assert "my bank" not in json.dumps(events)
+    assert events[kinds.index("privacy.off")]["by"] == "off"
 
 
 def test_streams_are_cut(service: Service, privacy: Privacy) -> None:

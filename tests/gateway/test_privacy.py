@@ -150,9 +150,9 @@ def test_privacy_ends_with_the_drive_and_the_audit_says_how(door: Gateway, perso
     assert not sees(door, bearer)
     ENDS[reason](door, person, other)
     wait_for("the program sees again", lambda: sees(door, bearer))
-    told = [line for line in door.audit() if line["event"] == "privacy" and line["session"] == person.id]
-    assert [(line["result"], line["reason"]) for line in told] == [("on", "asked for"), ("off", reason)]
-    assert {line["actor"] for line in told} == {"tester"}
+    noted = [line for line in door.audit() if line["event"] == "privacy" and line["session"] == person.id]
+    assert [(line["result"], line["reason"]) for line in noted] == [("on", "asked for"), ("off", reason)]
+    assert {line["actor"] for line in noted} == {"tester"}
     wait_for("the page is told", lambda: other.facts()["private"] is False)
 
 
@@ -175,7 +175,7 @@ def test_privacy_outlives_a_new_worker_and_a_new_service(door: Gateway, person: 
 
 
 def test_service_of_the_desktop_is_told_when_it_begins_and_when_it_is_over(door: Gateway, person: Person) -> None:
-    def told() -> list[bool]:
+    def heard_words() -> list[bool]:
         heard = [
             request.partition("\r\n\r\n")[2]
             for request in list(door.desktops.requests)[before:]
@@ -185,9 +185,9 @@ def test_service_of_the_desktop_is_told_when_it_begins_and_when_it_is_over(door:
 
     before = len(door.desktops.requests)
     person.hides()
-    wait_for("the word that it is on", lambda: told()[:1] == [True])
+    wait_for("the word that it is on", lambda: heard_words()[:1] == [True])
     person.does("show")
-    wait_for("the word that it is over", lambda: told()[-1] is False)
+    wait_for("the word that it is over", lambda: heard_words()[-1] is False)
 
 
 def test_door_that_lets_programs_in_all_the_same_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 
 from deskyard.image.build import gateway_bundle
 from tests.gateway.conftest import run_gateway
@@ -188,6 +189,44 @@ def test_take_over_and_hand_over_in_the_page(browser: Any, viewed: Gateway, talk
     button.click()
     wait_for("the other to drive", lambda: text(browser, "mode") == "watching: bob drives", 30)
     assert other.status == 101
+    assert complaints(browser) == []
+
+
+def test_who_drives_hides_the_desktop_from_programs_by_mouse_or_keyboard(
+    browser: Any, viewed: Gateway, talker: Talker
+) -> None:
+    _, bearer = viewed.program()
+    opened(browser, viewed)
+    wait_for("the drive", lambda: text(browser, "mode") == "drive")
+    button = browser.find_element(By.ID, "privacy")
+    badge = browser.find_element(By.ID, "private")
+
+    def seen() -> int:
+        return viewed.request("GET", "/d/d1/computer/v1/screen", None, bearer)[0].status
+
+    assert (button.get_attribute("aria-pressed"), badge.is_displayed(), seen()) == ("false", False, 200)
+    assert "Hide this desktop from programs" in button.get_attribute("title")
+    talker.keys.clear()
+    button.click()
+    wait_for("privacy", lambda: button.get_attribute("aria-pressed") == "true", 30)
+    assert (badge.text, seen()) == ("hidden from programs", 423)
+    assert "Press to let programs in again" in button.get_attribute("title")
+    # The next key is for the desktop, not for the button.
+    ActionChains(browser).send_keys(" ").perform()
+    wait_for("the key at the desktop", lambda: ord(" ") in talker.keys)
+    assert (button.get_attribute("aria-pressed"), seen()) == ("true", 423)
+    button.send_keys(Keys.ENTER)
+    wait_for("the end of privacy", lambda: button.get_attribute("aria-pressed") == "false", 30)
+    wait_for("the program sees again", lambda: seen() == 200)
+    assert not badge.is_displayed()
+    _, other = viewed.session("d1", actor="bob")
+    watching = VncClient(viewed, other)
+    headers = {"Cookie": other, "Origin": viewed.origin}
+    assert viewed.request("POST", "/d/d1/drive", '{"action": "take"}', headers)[0].status == 200
+    wait_for("who does not drive has no such button", lambda: not button.is_displayed(), 30)
+    assert viewed.request("POST", "/d/d1/drive", '{"action": "hide"}', headers)[0].status == 200
+    wait_for("who watches is told", lambda: badge.text == "hidden from programs", 30)
+    assert watching.status == 101
     assert complaints(browser) == []
 
 
