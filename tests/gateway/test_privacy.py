@@ -90,6 +90,17 @@ def test_program_sees_nothing_while_the_driver_wants_privacy(door: Gateway, pers
     wait_for("the program sees again", lambda: sees(door, bearer))
 
 
+def test_what_a_program_is_refused_for_privacy_is_in_the_audit(door: Gateway, person: Person) -> None:
+    id, bearer = door.program()
+    person.hides()
+    assert asks(door, bearer)[0] == 423
+
+    def refused() -> bool:
+        return any(line.get("reason") == "privacy" and line.get("status") == 423 for line in door.audit())
+
+    wait_for("the refusal in the audit", refused)
+
+
 def test_program_may_wait_for_the_end_and_for_nothing_else(door: Gateway, person: Person) -> None:
     _, bearer = door.program()
     person.hides()

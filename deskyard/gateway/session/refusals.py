@@ -17,7 +17,7 @@ LINE = re.compile(
     r"(?P<address>[0-9a-f.:]+):\d+ pid=\d+ method=(?P<method>[A-Z]+) path=(?P<path>\S+) status=(?P<status>\d+) "
     r"state=\S+ session=(?P<session>\S+) server=<NOSRV> check=(?P<check>[a-z-]+) "
 )
-REFUSED = ("400", "401", "403", "405", "413", "421", "426", "429")
+REFUSED = ("400", "401", "403", "405", "413", "421", "423", "426", "429")
 EVERYBODY = "many"
 
 Key = tuple[str, int, str]

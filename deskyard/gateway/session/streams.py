@@ -2,6 +2,8 @@
 
 The driver changes when he hands over, when another who may drive takes over, when he has left, when he has done
 nothing for a while and somebody waits, and when his session ends. Who comes first to a free desktop drives.
+
+Privacy is the driver's: on by his word, and over when he says so or drives no more.
 """
 
 import time
@@ -170,6 +172,9 @@ class Streams:
             elif not mine:
                 if now - self._gone.setdefault(desktop, now) >= self.layout.driver_away_seconds:
                     self._pass_on(desktop, "left", free=True)
+            # Who reads something private does nothing for long; another may take over, and then knows what that ends.
+            elif desktop in self.private:
+                continue
             elif now - max(since, *(stream.acted for stream in mine)) >= self.layout.driver_idle_seconds:
                 self._pass_on(desktop, "idle", free=False)
 
@@ -180,7 +185,7 @@ class Streams:
             mine = self.of(id)
             if not mine:
                 moments.append(self._gone.get(desktop, self.clock()) + self.layout.driver_away_seconds)
-            elif self._waiting(desktop):
+            elif desktop not in self.private and self._waiting(desktop):
                 moments.append(max(since, *(stream.acted for stream in mine)) + self.layout.driver_idle_seconds)
         return min(moments, default=None)
 

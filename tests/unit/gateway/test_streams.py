@@ -156,3 +156,57 @@ def test_connection_whose_line_cannot_be_written_is_not_counted_and_drives_nothi
     desk.streams.note = desk._note
     desk.streams.begin("key", grant, "192.0.2.1")
     assert desk.streams.drives(grant)
+
+
+def test_driver_alone_hides_the_desktop_and_it_is_noted(desk: Desk) -> None:
+    a, b = desk.join("a"), desk.join("b")
+    with pytest.raises(GatewayError, match="does not drive"):
+        desk.streams.set_private(b, True)
+    desk.streams.set_private(a, True)
+    desk.streams.set_private(a, True)
+    assert (desk.streams.private, desk.store.private()) == ({"d1"}, {"d1"})
+    with pytest.raises(GatewayError, match="does not drive"):
+        desk.streams.set_private(b, False)
+    assert desk.restarted().private == {"d1"}, "it outlives the service"
+    desk.streams.set_private(a, False)
+    assert (desk.streams.private, desk.store.private()) == (set(), set())
+    assert desk.notes == ["a drives first", "a on asked for", "a off asked for"]
+    assert desk.notices == 3
+
+
+def test_privacy_ends_with_the_drive_and_never_by_doing_nothing(desk: Desk) -> None:
+    a, b = desk.join("a"), desk.join("b")
+    desk.streams.set_private(a, True)
+    assert desk.after(10 * LAYOUT.driver_idle_seconds) == "a", "who reads does nothing"
+    assert desk.streams.due() is None
+    desk.leave("a")
+    desk.after(0)
+    assert desk.after(LAYOUT.driver_away_seconds - 1) == "a"
+    assert desk.streams.private == {"d1"}, "a page that is loaded again"
+    assert desk.after(1) == "b"
+    assert (desk.streams.private, desk.store.private()) == (set(), set())
+    desk.streams.set_private(b, True)
+    assert desk.after(0, "a") is None
+    assert (desk.streams.private, desk.store.private()) == (set(), set())
+    assert desk.notes[1:] == [
+        "a on asked for",
+        "a off left",
+        "b drives left",
+        "b on asked for",
+        "b off session ended",
+        "b nobody session ended",
+    ]
+
+
+def test_privacy_that_cannot_be_written_down_neither_begins_nor_ends(desk: Desk) -> None:
+    def full(event: str, session: Session, **facts: object) -> None:
+        raise GatewayError("disk", None, "is full", "make room")
+
+    a = desk.join("a")
+    for before in (False, True):
+        desk.streams.note = full
+        with pytest.raises(GatewayError, match="full"):
+            desk.streams.set_private(a, not before)
+        assert (desk.streams.private, desk.store.private()) == (({"d1"}, {"d1"}) if before else (set(), set()))
+        desk.streams.note = desk._note
+        desk.streams.set_private(a, True)
