@@ -91,7 +91,7 @@ def test_program_sees_nothing_while_the_driver_wants_privacy(door: Gateway, pers
 
 
 def test_what_a_program_is_refused_for_privacy_is_in_the_audit(door: Gateway, person: Person) -> None:
-    id, bearer = door.program()
+    _, bearer = door.program()
     person.hides()
     assert asks(door, bearer)[0] == 423
 
