@@ -18,8 +18,8 @@ Region = Annotated[list[int] | None, Field(description="x, y, width, height in p
 Event = Annotated[
     Literal[
         "window.appeared", "window.closed", "window.title", "window.focus", "window.moved", "dialog.appeared",
-        "clipboard.changed", "person.took", "person.left", "screen.resized", "screen.settled", "region.changed",
-        "app.ready",
+        "clipboard.changed", "person.took", "person.left", "privacy.on", "privacy.off", "screen.resized",
+        "screen.settled", "region.changed", "app.ready",
     ],
     Field(description="screen.settled: nothing was drawn for a while; app.ready: a window takes keys"),
 ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 from deskyard_sdk.accessibility import Node, Nodes
 from deskyard_sdk.desktop import AsyncDesktop
-from deskyard_sdk.errors import DesktopError
+from deskyard_sdk.errors import DesktopError, PrivacyError
 from deskyard_sdk.forms import (
     Acted,
     Application,
@@ -35,6 +35,7 @@ __all__ = [
     "Nodes",
     "Output",
     "Picture",
+    "PrivacyError",
     "Process",
     "ProcessInfo",
     "Result",

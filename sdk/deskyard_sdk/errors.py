@@ -4,6 +4,8 @@ from typing import Any
 
 import httpx
 
+LOCKED = 423
+
 
 class DesktopError(Exception):
     """A refusal: `field` names what is wrong, `reason` why, `remedy` what to do; `status` is HTTP's, or 0.
@@ -19,6 +21,10 @@ class DesktopError(Exception):
         self.body = body or {}
 
 
+class PrivacyError(DesktopError):
+    """A person at the desktop wants privacy: nothing is seen or done there until the event `privacy.off`."""
+
+
 def refusal(status: int, answer: bytes) -> DesktopError:
     """The error that an answer tells of."""
     try:
@@ -29,7 +35,8 @@ def refusal(status: int, answer: bytes) -> DesktopError:
         body = {}
     reason = str(body.get("reason") or body.get("message") or f"was answered with {status}")
     remedy = str(body.get("remedy") or "look at the gateway's log")
-    return DesktopError(
+    kind = PrivacyError if status == LOCKED and body.get("error") == "privacy" else DesktopError
+    return kind(
         str(body.get("error") or body.get("field") or "answer"),
         str(body.get("value") or ""),
         reason,

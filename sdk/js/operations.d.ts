@@ -46,6 +46,8 @@ export class Desktop {
   getDrive(asked?: { signal?: AbortSignal }): Promise<any>;
   /** Hand the drive over. */
   setDrive(asked: { driver: string; signal?: AbortSignal }): Promise<any>;
+  /** Say whether a person wants privacy: then nothing is seen or done until the event privacy.off, and this is refused as well through a gateway. */
+  getPrivacy(asked?: { signal?: AbortSignal }): Promise<any>;
   /** Wait for an event. */
   wait(asked: { event: string; match?: Record<string, unknown>; after?: number; within_ms?: number; quiet_ms?: number; region?: Array<number>; signal?: AbortSignal }): Promise<any>;
   /** What happens, as it happens. */

@@ -9,6 +9,7 @@ export const OPERATIONS = {
   setClipboard: {"method":"PUT","path":"/v1/clipboard","query":[],"body":"json","answer":"json","protocols":[]},
   getDrive: {"method":"GET","path":"/v1/drive","query":[],"body":"none","answer":"json","protocols":[]},
   setDrive: {"method":"POST","path":"/v1/drive","query":[],"body":"json","answer":"json","protocols":[]},
+  getPrivacy: {"method":"GET","path":"/v1/privacy","query":[],"body":"none","answer":"json","protocols":[]},
   wait: {"method":"POST","path":"/v1/wait","query":[],"body":"json","answer":"json","protocols":[]},
   events: {"method":"GET","path":"/v1/events","query":["after","events"],"body":"none","answer":"events","protocols":[]},
   openEvents: {"method":"WEBSOCKET","path":"/v1/events","query":["after","events"],"body":"none","answer":"socket","protocols":[]},

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deskyard_sdk import AsyncDesktop, Desktop, DesktopError, Picture, actions
+from deskyard_sdk import AsyncDesktop, Desktop, DesktopError, Picture, PrivacyError, actions
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
@@ -76,6 +76,9 @@ class Door:
     async def act(self, request: Request) -> Response:
         self.asked.append({**await request.json(), "bearer": request.headers.get("authorization")})
         if self.asked[-1]["actions"][0]["type"] == "type":
+            if self.asked[-1]["actions"][0]["text"] == "in private":
+                words = {"error": "privacy", "message": "a person wants privacy", "remedy": "wait for privacy.off"}
+                return JSONResponse(words, 423)
             body = {"error": "drive", "value": "", "reason": "a person drives", "remedy": "wait for person.left"}
             return JSONResponse({**body, "results": [], "ok": False}, 409)
         picture = {
@@ -246,6 +249,11 @@ def test_actions_waits_and_pictures_are_asked_for_and_read(door: Door, url: str)
         with pytest.raises(DesktopError, match="a person drives") as refused:
             desktop.act(actions.type_text("x"))
         assert refused.value.body["results"] == []
+        assert not isinstance(refused.value, PrivacyError)
+        with pytest.raises(PrivacyError, match="wants privacy") as hidden:
+            desktop.act(actions.type_text("in private"))
+        assert (hidden.value.field, hidden.value.status) == ("privacy", 423)
+        assert "privacy.off" in hidden.value.remedy
 
 
 def test_the_same_works_with_asyncio(url: str) -> None:
