@@ -21,6 +21,7 @@ class Master:
 
     def __init__(self, word: str = "", deaf: int = 0, streams: int = 0) -> None:
         self.word, self.deaf, self.streams = word, deaf, streams
+        self.private = self.sessions = ""
         self.heard: list[str] = []
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -36,9 +37,11 @@ class Master:
     def _answer(self, command: str) -> str:
         if command == "show proc":
             return "#<PID> <type>\n7 master 0\n# workers\n8 worker 0\n"
+        if command.endswith("show acl /run/private.lst"):
+            return f"# acl\n0x5d {self.private}\n" if self.private else "\n"
         if command.endswith("show sess") and self.streams:
             self.streams -= 1
-            return f"0x1f: proto=tcpv4 src=1.2.3.4:5 fe=door be=be_d1_desktop srv={ID} ts=00\n"
+            return self.sessions or f"0x1f: proto=tcpv4 src=1.2.3.4:5 fe=door be=be_d1_desktop srv={ID} ts=00\n"
         return "\n"
 
 
@@ -128,3 +131,33 @@ def test_session_of_another_desktop_is_given_nothing(folder: Path) -> None:
 
     asyncio.run(body())
     assert master.heard == ["show proc"]
+
+
+def hidden(folder: Path, master: Master) -> bool:
+    async def body() -> bool:
+        async with played(master, folder) as proxy:
+            return await proxy.hide(8, "d1")
+
+    return asyncio.run(body())
+
+
+def test_programs_of_a_hidden_desktop_are_cut_and_nobody_else(folder: Path) -> None:
+    master = Master(streams=2)
+    master.private = "d1"
+    master.sessions = (
+        f"0x1a: proto=tcpv4 src=1.2.3.4:5 fe=door be=be_d1_computer srv={ID} ts=00\n"
+        f"0x2b: proto=tcpv4 src=1.2.3.4:6 fe=door be=be_d1_desktop srv={ID} ts=00\n"
+        f"0x3c: proto=tcpv4 src=1.2.3.4:7 fe=door be=be_d10_computer srv={ID} ts=00\n"
+        f"0x4d: proto=tcpv4 src=1.2.3.4:8 fe=door be=be_d1_computer srv=<none> ts=00\n"
+    )
+    assert hidden(folder, master)
+    assert master.heard[0] == "@!8 add acl /run/private.lst d1"
+    cut = [command for command in master.heard if "shutdown" in command]
+    assert set(cut) == {"@!8 shutdown session 0x1a", "@!8 shutdown session 0x4d"}
+
+
+@pytest.mark.parametrize(("word", "private"), [("", ""), ("", "d2"), ("show acl", "d1"), ("show sess", "d1")])
+def test_worker_that_does_not_say_that_it_hides_a_desktop_does_not(folder: Path, word: str, private: str) -> None:
+    master = Master(word, deaf=1)
+    master.private = private
+    assert not hidden(folder, master)

@@ -1,0 +1,102 @@
+"""Every worker of HAProxy is brought in line with what drivers want, whatever it missed."""
+
+import asyncio
+
+import pytest
+
+from deskyard.gateway.session.privacy import Privacy
+
+
+class Doors:
+    """Workers, each with what it holds; those that are deaf answer nothing."""
+
+    def __init__(self, **held: set[str]) -> None:
+        self.held = {int(name.removeprefix("w")): shut for name, shut in held.items()}
+        self.deaf: set[int] = set()
+        self.cut: list[tuple[int, str]] = []
+        self.asked = 0
+
+    async def workers(self) -> list[int]:
+        return list(self.held)
+
+    async def private(self, pid: int) -> set[str] | None:
+        self.asked += 1
+        return None if pid in self.deaf else set(self.held[pid])
+
+    async def hide(self, pid: int, desktop: str) -> bool:
+        self.cut.append((pid, desktop))
+        self.held[pid].add(desktop)
+        return pid not in self.deaf
+
+    async def show(self, pid: int, desktop: str) -> bool:
+        self.held[pid].discard(desktop)
+        return pid not in self.deaf
+
+
+def settled(privacy: Privacy) -> bool:
+    return asyncio.run(privacy.settle())
+
+
+def test_workers_take_what_is_wanted_and_are_asked_no_more() -> None:
+    doors, wanted = Doors(w1=set(), w2=set()), {"d1"}
+    privacy = Privacy(doors, lambda: wanted)
+    assert settled(privacy)
+    assert doors.held == {1: {"d1"}, 2: {"d1"}}
+    assert privacy.is_on("d1")
+    assert not privacy.is_on("d2")
+    asked = doors.asked
+    assert settled(privacy)
+    assert doors.asked == asked
+    wanted.clear()
+    assert not privacy.is_on("d1")
+    assert settled(privacy)
+    assert doors.held == {1: set(), 2: set()}
+
+
+def test_worker_that_read_what_was_so_before_it_began_is_corrected() -> None:
+    doors = Doors(w1={"d2"})
+    privacy = Privacy(doors, lambda: {"d1"})
+    assert settled(privacy)
+    assert doors.held[1] == {"d1"}
+    doors.held[2] = {"d2", "d3"}
+    assert settled(privacy)
+    assert doors.held[2] == {"d1"}
+
+
+def test_what_was_open_is_cut_also_where_the_desktop_is_shut_already() -> None:
+    doors = Doors(w1={"d1"})
+    assert settled(Privacy(doors, lambda: {"d1"}))
+    assert doors.cut == [(1, "d1")], "a service that has just begun knows not whether that was done"
+
+
+def test_worker_that_does_not_answer_is_asked_again_and_until_then_it_is_not_on() -> None:
+    doors = Doors(w1=set(), w2=set())
+    privacy = Privacy(doors, lambda: {"d1"})
+    doors.deaf = {2}
+    assert not settled(privacy)
+    assert not privacy.is_on("d1")
+    doors.deaf = set()
+    assert settled(privacy)
+    assert privacy.is_on("d1")
+
+
+def test_gateway_without_workers_is_not_taken_for_one_that_hides() -> None:
+    doors = Doors()
+    privacy = Privacy(doors, lambda: {"d1"})
+    assert settled(privacy)
+    assert not privacy.is_on("d1")
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_last_of_what_is_wanted_at_once_is_what_holds(first: bool) -> None:
+    doors, wanted = Doors(w1=set() if first else {"d1"}), {"d1"} if first else set()
+
+    async def body() -> None:
+        privacy = Privacy(doors, lambda: wanted)
+        settling = asyncio.gather(privacy.settle(), privacy.settle())
+        await asyncio.sleep(0)
+        (wanted.discard if first else wanted.add)("d1")
+        await asyncio.gather(settling, privacy.settle())
+
+    asyncio.run(body())
+    assert doors.held == {1: wanted}
