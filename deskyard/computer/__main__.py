@@ -30,11 +30,11 @@ def parts() -> tuple[list[Part], Privacy]:
     streaming = Streaming(name)
     recordings = Recordings(streaming)
     display = Display(name, sink=recordings.noting(Stderr()))
-    recordings.hears(display.log)
+    recordings.hears(display.log, display.privacy)
     accessibility = Accessibility(display, os.environ.get("DBUS_SESSION_BUS_ADDRESS", ""))
     launch, devtools = Launch(display), Devtools(display)
     # Each ends before what it stands on.
-    found = [display, accessibility, launch, devtools, streaming, recordings, work, Envd(work)]
+    found: list[Part] = [display, accessibility, launch, devtools, streaming, recordings, work, Envd(work)]
     return found, display.privacy
 
 

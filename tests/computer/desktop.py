@@ -172,7 +172,7 @@ class Service:
         self.recorded = recorded or Path("/nonexistent")
         recordings = Recordings(streaming, self.recorded / "recordings", self.recorded / "recording.json", limits)
         self.part = Display(display, settings or Settings(quiet_seconds=0.5), recordings.noting(self.notes))
-        recordings.hears(self.part.log)
+        recordings.hears(self.part.log, self.part.privacy)
         self.accessibility = Accessibility(self.part, bus)
         parts: list[Part] = [self.part, self.accessibility, Launch(self.part, home), streaming, recordings, *also]
         if on_display:

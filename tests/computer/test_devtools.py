@@ -18,6 +18,7 @@ from deskyard.computer.devtools.browser import LOCK, PLACE, PROFILE
 from deskyard.computer.devtools.part import Devtools
 from deskyard.wire.computer import SCOPES_HEADER, SESSION_HEADER
 from tests.computer.desktop import PATIENCE, Person, Service, XServer, temporary
+from tests.computer.test_privacy import Privacy
 from tests.support.requirements import need_programs
 
 # Its sandbox wants an account that is not root; what else is here spares a small machine.
@@ -144,6 +145,25 @@ def test_commands_are_refused_while_a_person_drives(
     assert answer["sessionId"] == session and "a person is using" in answer["error"]["message"], answer
     assert "person.left" in answer["error"]["message"] and refused.value.response.status_code == 409
     assert evaluated(socket, "document.title", session) == "counter", "what was refused was not done later"
+
+
+def test_connection_is_cut_while_a_person_wants_privacy(desk: Desk) -> None:
+    desk.started()
+    word = Privacy(desk)
+    try:
+        with desk.open() as socket:
+            ask(socket, "Browser.getVersion")
+            word.say(on=True)
+            with pytest.raises(ConnectionClosed) as closed:
+                socket.recv(PATIENCE)
+        assert closed.value.rcvd is not None and closed.value.rcvd.code == 4423
+        with pytest.raises(InvalidStatus) as refused:
+            desk.open()
+        assert refused.value.response.status_code == 423
+    finally:
+        word.close()
+        desk.client.post("/v1/drive", json={"driver": "agent"})
+    assert desk.started()["running"]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "null", '{"method": "Browser.close"}', '{"id": "1", "method": "x"}'])

@@ -12,6 +12,8 @@ from websockets.sync.client import connect
 
 from deskyard.computer.display.events import Armed, Wait
 from tests.computer.desktop import PATIENCE, Recorder, Service
+from tests.computer.test_recording import near, recorded, shown, state, written_until
+from tests.computer.test_streams import paint, screen, speckle
 
 # A neighbour of loopback stands for the gateway, as which no program of a desktop can come (Peers).
 GATEWAY = "127.0.0.2"
@@ -19,7 +21,8 @@ PROGRAM = {"x-deskyard-session": "s1", "x-deskyard-scopes": "see,act,files,shell
 HIDDEN = [
     ("GET", "/v1/screen"), ("GET", "/v1/windows"), ("GET", "/v1/clipboard"), ("PUT", "/v1/clipboard"),
     ("GET", "/v1/accessibility"), ("POST", "/v1/accessibility/find"), ("POST", "/v1/act"), ("GET", "/v1/streams"),
-    ("POST", "/v1/streams"), ("POST", "/v1/launch"), ("GET", "/v1/applications"), ("GET", "/v1/not-thought-of-yet"),
+    ("POST", "/v1/streams"), ("POST", "/v1/launch"), ("GET", "/v1/applications"), ("GET", "/v1/recordings"),
+    ("GET", "/v1/devtools"), ("GET", "/v1/not-thought-of-yet"),
 ]  # fmt: skip
 
 
@@ -151,6 +154,23 @@ def test_streams_are_cut(service: Service, privacy: Privacy) -> None:
         assert refused.value.response.status_code == 423
     privacy.say(False)
     service.client.delete(stream["path"])
+
+
+def test_recording_has_nothing_of_what_was_private(service: Service, privacy: Privacy, recorder: Recorder) -> None:
+    with recorded(service):
+        paint(recorder, 0x3366CC)
+        expected = screen(service)
+        url = f"/v1/recordings/{state(service)['recordings'][-1]['id']}/frames"
+        written_until(service, lambda _: near(shown(service.client.get(url).content), expected))
+        before = service.client.get(url).content
+        privacy.say(on=True)
+        speckle(recorder)
+        paint(recorder, 0x3366CC)
+        last = service.wait("privacy.on", after=0)["seq"]
+        privacy.say(on=False)
+        service.wait("recording.started", after=last)
+        assert [entry["open"] for entry in state(service)["recordings"]] == [False, True]
+        assert service.client.get(url).content == before
 
 
 def test_batch_under_way_stops_and_its_answer_tells_nothing(

@@ -10,18 +10,35 @@ from deskyard.computer.recording.asked import Asked, NotUnderstood, read
 from deskyard.computer.work import inotify
 
 MOST_BYTES = 1 << 16
+PRIVATE = "a person at this desktop wants privacy"
 # Not while it is being written.
 WHOLE = inotify.CLOSE_WRITE | inotify.MOVED_TO | inotify.MOVED_FROM | inotify.DELETE | inotify.ATTRIB
 
 
 class Declared:
-    """What the file says now; `reason` is why it cannot be followed, empty where it can or there is none."""
+    """What the file says now; nothing while a person wants privacy."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.recording: Asked | None = None
-        self.reason = ""
+        self._asked: Asked | None = None
+        self._why = ""
+        self._private = False
         self.changed = asyncio.Event()
+
+    @property
+    def recording(self) -> Asked | None:
+        """What is to be recorded now."""
+        return None if self._private else self._asked
+
+    @property
+    def reason(self) -> str:
+        """Why nothing is recorded although it is asked for; empty where it is not, or is."""
+        return PRIVATE if self._private and self._asked else self._why
+
+    def hide(self, private: bool) -> None:
+        """Have nothing recorded while a person wants privacy; heard at once."""
+        self._private = private
+        self.changed.set()
 
     @contextlib.contextmanager
     def followed(self) -> Iterator[None]:
@@ -46,15 +63,15 @@ class Declared:
                 self._read()
 
     def _read(self) -> None:
-        before = self.recording, self.reason
-        self.recording, self.reason = None, ""
+        before = self._asked, self._why
+        self._asked, self._why = None, ""
         try:
             with self._path.open("rb") as file:
-                self.recording = read(file.read(MOST_BYTES).decode())
+                self._asked = read(file.read(MOST_BYTES).decode())
         except FileNotFoundError:
             pass
         except (OSError, UnicodeDecodeError, NotUnderstood) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
-            self.reason = f"{self._path}: {reason}"
-        if (self.recording, self.reason) != before:
+            self._why = f"{self._path}: {reason}"
+        if (self._asked, self._why) != before:
             self.changed.set()

@@ -17,6 +17,7 @@ from deskyard.computer.claims import Sink, claim, digest
 from deskyard.computer.display.events import Log
 from deskyard.computer.display.part import read_query
 from deskyard.computer.fields import Fields, wrong
+from deskyard.computer.privacy import Privacy
 from deskyard.computer.problem import Problem
 from deskyard.computer.recording.asked import PATH
 from deskyard.computer.recording.declared import Declared
@@ -44,20 +45,20 @@ class Recordings:
         limits: Limits | None = None,
     ) -> None:
         self._streaming = streaming
-        self._settings = settings
         self._shelf = Shelf(folder or Path.home() / FOLDER)
         self._recorder = Recorder(self._shelf, limits)
-        self._declared: Declared | None = None
+        self._declared = Declared(settings)
         self._log: Log | None = None
 
     def noting(self, sink: Sink) -> Sink:
         """A sink that also notes in the recording what is done."""
         return Noting(sink, self._recorder)
 
-    def hears(self, log: Log) -> None:
-        """Hear and tell events there."""
+    def hears(self, log: Log, privacy: Privacy) -> None:
+        """Hear and tell events there; nothing is recorded while a person wants privacy."""
         self._log = log
         log.listeners.append(self._recorder.hear)
+        privacy.hear(self._declared.hide)
 
     def routes(self) -> Sequence[BaseRoute]:
         """The paths of what is recorded."""
@@ -78,7 +79,6 @@ class Recordings:
         # What cannot be read is no reason not to serve.
         with contextlib.suppress(OSError):
             await self._recorder.on_disk(self._shelf.find)
-        self._declared = Declared(self._settings)
         with self._declared.followed():
             recording = asyncio.ensure_future(self._recorder.run(self._declared, self._streaming, self._tell))
             try:
@@ -95,7 +95,7 @@ class Recordings:
     async def _list(self, request: Request) -> Response:
         caller(request).require(SEE)
         after, most = read_query(request, _page)
-        bounds = self._declared.recording if self._declared else None
+        bounds = self._declared.recording
         answer: dict[str, Any] = {"state": self._recorder.state}
         if self._recorder.reason:
             answer["reason"] = self._recorder.reason

@@ -172,6 +172,10 @@ class Recorder:
                 begins = begins or segment is None or stream.frame.size != segment.size
                 size = stream.frame.size if begins or segment is None else segment.size
                 update = await stream.update(0 if begins else seen, FORM, size)
+                if changed.is_set():
+                    # It may have looked after a person wanted privacy.
+                    self._waiting.extendleft(reversed(actions))
+                    return
                 if update.size != size:
                     self._waiting.extendleft(reversed(actions))
                     continue

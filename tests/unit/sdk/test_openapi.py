@@ -12,7 +12,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.testclient import TestClient
 
 from deskyard.computer.accessibility.part import Accessibility
-from deskyard.computer.application import create
+from deskyard.computer.application import Part, create
 from deskyard.computer.devtools.part import Devtools
 from deskyard.computer.display.part import Display
 from deskyard.computer.launch.part import Launch
@@ -27,8 +27,8 @@ DOCUMENT: dict[str, Any] = json.loads((Path(__file__).resolve().parents[3] / "sd
 def service() -> Starlette:
     """All parts but the protocol of E2B, which has a document of its own; nothing of them runs."""
     display = Display(":99")
-    parts = [display, Accessibility(display, ""), Launch(display), Devtools(display), Streaming(":99"), Work()]
-    return create(parts, display.privacy)
+    parts: list[Part] = [display, Accessibility(display, ""), Launch(display), Devtools(display)]
+    return create([*parts, Streaming(":99"), Work()], display.privacy)
 
 
 def described() -> Iterator[tuple[str, str, dict[str, Any]]]:
