@@ -13,11 +13,13 @@ import pytest
 from deskyard_e2b.naming import sandbox_id
 from deskyard_sdk import AsyncDesktop
 from deskyard_sdk.mission import AsyncMissionControl
+from selenium.webdriver import Chrome
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from tests.e2e.test_viewer import watch
+from deskyard.computer.recording import asked
+from tests.e2e.test_viewer import eventually, watch
 from tests.support import browser
 from tests.support.door import Door
 from tests.support.e2b_door import Linked, served
@@ -158,6 +160,48 @@ def test_a_person_at_the_viewer_takes_the_drive_from_a_program(ours: Running, do
         assert (status, refused.get("error")) == (409, "driver") or program.ask("POST", "/v1/wait", left)[0] == 200
         assert program.ask("POST", "/v1/wait", left)[0] == 200
         assert program.ask("POST", "/v1/act", move)[1]["ok"]
+        hides_and_shows(driver, program)
+
+
+def hides_and_shows(driver: Chrome, program: Program) -> None:
+    """A person who drives wants privacy for a moment: a program sees nothing then, and hears when it is over."""
+    _, before = program.ask("GET", "/v1/drive")
+    button = driver.find_element(By.ID, "privacy")
+    button.click()
+    eventually(lambda: button.get_attribute("aria-pressed") == "true", "privacy", driver)
+    for method, path in (("GET", "/v1/screen"), ("GET", "/v1/windows"), ("GET", "/v1/files?path=/")):
+        status, refused = program.ask(method, path)
+        assert (status, refused["error"]) == (423, "privacy"), (path, refused)
+    button.click()
+    eventually(lambda: button.get_attribute("aria-pressed") == "false", "its end", driver)
+    assert program.ask("POST", "/v1/wait", {"event": "privacy.off", "within_ms": ASK_MS})[0] == 200
+    assert program.ask("GET", "/v1/windows")[0] == 200
+    left = {"event": "person.left", "after": before["event"], "within_ms": ASK_MS}
+    assert program.ask("POST", "/v1/wait", left)[0] == 200
+
+
+def test_a_recorded_desktop_keeps_what_was_seen_and_done(ours: Running, program: Program) -> None:
+    _, before = program.ask("GET", "/v1/drive")
+    ours.ssh("desk", f"sudo tee {asked.PATH} >/dev/null", stdin=asked.written(asked.Asked(3600, 64 << 20)))
+    try:
+        started = {"event": "recording.started", "after": before["event"], "within_ms": ASK_MS}
+        status, began = program.ask("POST", "/v1/wait", started)
+        assert (status, began.get("keep_seconds")) == (200, 3600), began
+        assert program.ask("POST", "/v1/act", {"actions": [{"type": "move", "x": 600, "y": 500}]})[1]["ok"]
+        _, found = program.ask("GET", "/v1/recordings")
+        [entry] = found["recordings"]
+        assert (found["state"], entry["open"], entry["size"]) == ("recording", True, [1280, 800])
+    finally:
+        ours.ssh("desk", f"sudo rm {asked.PATH}")
+    stopped = {"event": "recording.stopped", "after": began["seq"], "within_ms": ASK_MS}
+    assert program.ask("POST", "/v1/wait", stopped)[0] == 200
+    place = f"/d/desk/computer/v1/recordings/{entry['id']}"
+    bearer = {"Authorization": f"Bearer {program.token}"}
+    status, _, frames = program.door.request("GET", f"{place}/frames", None, bearer, ANSWER_SECONDS)
+    assert (status, frames[:12]) == (200, "FBS 001.000\n")
+    status, _, actions = program.door.request("GET", f"{place}/actions", None, bearer, ANSWER_SECONDS)
+    assert (status, [json.loads(line)["kind"] for line in actions.splitlines()]) == (200, ["move"])
+    assert program.ask("DELETE", f"/v1/recordings/{entry['id']}")[0] == 200
 
 
 def test_e2b_s_client_uses_the_desktop_through_its_door(ours: Running, door: Door, tmp_path: Path) -> None:
