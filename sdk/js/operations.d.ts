@@ -88,6 +88,16 @@ export class Desktop {
   deleteStream(asked: { id: string; signal?: AbortSignal }): Promise<any>;
   /** Look at a stream: RFB 3.8 in binary messages. */
   openStream(asked: { id: string; signal?: AbortSignal }): WebSocket;
+  /** Whether the screen is recorded, and the segments that there are. */
+  listRecordings(asked?: { after?: string; most?: number; signal?: AbortSignal }): Promise<any>;
+  /** A segment as it is now. */
+  getRecording(asked: { id: string; signal?: AbortSignal }): Promise<any>;
+  /** Remove a segment that is not being written. */
+  deleteRecording(asked: { id: string; signal?: AbortSignal }): Promise<any>;
+  /** A segment's frames, or a range of bytes of them: FBS 001.000. Takes the scope see as well. */
+  readRecording(asked: { id: string; signal?: AbortSignal }): Promise<Uint8Array>;
+  /** What was done in a segment, as lines of JSON. Takes the scope see as well. */
+  readRecordedActions(asked: { id: string; signal?: AbortSignal }): Promise<Uint8Array>;
   /** List a directory. */
   listFiles(asked: { path: string; depth?: number; signal?: AbortSignal }): Promise<any>;
   /** Remove what stands at a path. */

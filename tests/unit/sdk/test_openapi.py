@@ -16,6 +16,7 @@ from deskyard.computer.application import Part, create
 from deskyard.computer.devtools.part import Devtools
 from deskyard.computer.display.part import Display
 from deskyard.computer.launch.part import Launch
+from deskyard.computer.recording.part import Recordings
 from deskyard.computer.streaming.part import Streaming
 from deskyard.computer.work.part import Work
 from deskyard.wire.computer import SCOPES
@@ -27,8 +28,9 @@ DOCUMENT: dict[str, Any] = json.loads((Path(__file__).resolve().parents[3] / "sd
 def service() -> Starlette:
     """All parts but the protocol of E2B, which has a document of its own; nothing of them runs."""
     display = Display(":99")
+    streaming = Streaming(":99")
     parts: list[Part] = [display, Accessibility(display, ""), Launch(display), Devtools(display)]
-    return create([*parts, Streaming(":99"), Work()], display.privacy)
+    return create([*parts, streaming, Recordings(streaming), Work()], display.privacy)
 
 
 def described() -> Iterator[tuple[str, str, dict[str, Any]]]:
