@@ -17,6 +17,7 @@ from deskyard_sdk.forms import (
     Window,
 )
 from deskyard_sdk.processes import AsyncProcess
+from deskyard_sdk.recordings import Recorded, Recording
 from deskyard_sdk.streams import Stream
 from deskyard_sdk.sync import Desktop, Process
 
@@ -38,6 +39,8 @@ __all__ = [
     "PrivacyError",
     "Process",
     "ProcessInfo",
+    "Recorded",
+    "Recording",
     "Result",
     "Stream",
     "Window",

@@ -10,6 +10,7 @@ from deskyard_sdk.door import Door, open_door
 from deskyard_sdk.files import AsyncFiles
 from deskyard_sdk.forms import Acted, Application, Event, Launched, Picture, Result, Window
 from deskyard_sdk.processes import AsyncProcesses, Command
+from deskyard_sdk.recordings import AsyncRecordings
 from deskyard_sdk.streams import AsyncStreams
 
 Action = Mapping[str, Any]
@@ -51,6 +52,7 @@ class AsyncDesktop:
         self.windows = AsyncWindows(door)
         self.accessibility = AsyncAccessibility(door)
         self.streams = AsyncStreams(door)
+        self.recordings = AsyncRecordings(door)
         self.devtools = AsyncDevtools(door)
 
     @classmethod

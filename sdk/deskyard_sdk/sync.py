@@ -12,6 +12,7 @@ from deskyard_sdk.devtools import AsyncDevtools
 from deskyard_sdk.files import AsyncFiles
 from deskyard_sdk.forms import ProcessInfo
 from deskyard_sdk.processes import AsyncProcess, AsyncProcesses
+from deskyard_sdk.recordings import AsyncRecordings
 from deskyard_sdk.streams import AsyncStreams
 
 P = ParamSpec("P")
@@ -227,6 +228,21 @@ class Devtools:
         return self._twin.address()
 
 
+class Recordings:
+    """Tells whether the desktop is recorded, lists and fetches what there is."""
+
+    def __init__(self, loop: Loop, twin: AsyncRecordings) -> None:
+        self._loop, self._twin = loop, twin
+
+    state = waits(AsyncRecordings.state)
+    list = waits(AsyncRecordings.list)
+    get = waits(AsyncRecordings.get)
+    frames = waits(AsyncRecordings.frames)
+    actions = waits(AsyncRecordings.actions)
+    delete = waits(AsyncRecordings.delete)
+    download = waits(AsyncRecordings.download)
+
+
 class Desktop:
     """A desktop; made by `connect`, and closed at the end of `with`."""
 
@@ -237,6 +253,7 @@ class Desktop:
         self.windows = Windows(loop, twin.windows)
         self.accessibility = Accessibility(loop, twin.accessibility)
         self.streams = Streams(loop, twin.streams)
+        self.recordings = Recordings(loop, twin.recordings)
         self.devtools = Devtools(loop, twin.devtools)
 
     @classmethod

@@ -10,6 +10,7 @@ import struct
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import xcffib.xproto as xproto
@@ -245,6 +246,27 @@ def test_full_disk_stops_it_and_nothing_else_and_it_goes_on_with_room(service: S
             assert state(service)["state"] == "recording"
     finally:
         subprocess.run(["umount", "--lazy", str(disk)], check=False, timeout=60)
+
+
+def test_sdk_tells_lists_fetches_and_removes(service: Service, recorder: Recorder, tmp_path: Path) -> None:
+    with recorded(service), Desktop.connect(service.url) as desktop:
+        speckle(recorder)
+        service.did({"type": "key", "keys": "shift"})
+        expected = screen(service)
+        (segment,) = desktop.recordings.list()
+        frames = lambda: service.client.get(f"/v1/recordings/{segment.id}/frames").content  # noqa: E731
+        written_until(service, lambda entry: entry["actions"] == 1 and near(shown(frames()), expected))
+        state = desktop.recordings.state()
+        assert (state.state, state.count, state.keep_seconds) == ("recording", 1, 3600)
+        assert [action["kind"] for action in desktop.recordings.actions(segment)] == ["key"]
+        assert desktop.recordings.frames(segment, 4, 7) == b"001.000"
+        assert desktop.recordings.download(tmp_path) == [tmp_path / f"{segment.id}.fbs"]
+        (fetched,) = load(tmp_path)
+        *_, last = pictures([fetched], fetched.size, 5, 0.2)
+        assert near(Image.frombytes("RGB", fetched.size, last), expected)
+        with pytest.raises(DesktopError) as refused:
+            desktop.recordings.delete(segment)
+        assert (refused.value.status, refused.value.field) == (409, "recording")
 
 
 def test_file_that_cannot_be_followed_stops_it_and_says_why(service: Service) -> None:
