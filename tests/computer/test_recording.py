@@ -13,7 +13,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import xcffib.xproto as xproto
+from deskyard_sdk import Desktop, DesktopError
+from deskyard_sdk.replay import load
+from deskyard_sdk.replay.video import pictures
 from PIL import Image, ImageChops, ImageStat
 
 from deskyard.computer.recording.asked import Asked, written
@@ -254,8 +258,9 @@ def test_sdk_tells_lists_fetches_and_removes(service: Service, recorder: Recorde
         service.did({"type": "key", "keys": "shift"})
         expected = screen(service)
         (segment,) = desktop.recordings.list()
-        frames = lambda: service.client.get(f"/v1/recordings/{segment.id}/frames").content  # noqa: E731
-        written_until(service, lambda entry: entry["actions"] == 1 and near(shown(frames()), expected))
+        url = f"/v1/recordings/{segment.id}/frames"
+        written_until(service, lambda entry: entry["actions"] == 1)
+        written_until(service, lambda entry: near(shown(service.client.get(url).content), expected))
         state = desktop.recordings.state()
         assert (state.state, state.count, state.keep_seconds) == ("recording", 1, 3600)
         assert [action["kind"] for action in desktop.recordings.actions(segment)] == ["key"]
