@@ -177,7 +177,8 @@ def test_recording_is_what_was_seen_and_done(service: Service, recorder: Recorde
 def test_screen_that_stands_still_adds_nothing(service: Service, recorder: Recorder) -> None:
     with recorded(service):
         paint(recorder, 0x55AA55)
-        before, newest = {}, written_until(service, lambda entry: entry["frames"] > 1)
+        before: dict[str, Any] = {}
+        newest = written_until(service, lambda entry: entry["frames"] > 1)
         while newest != before:
             service.wait("screen.settled", quiet_ms=600)
             before, newest = newest, state(service)["recordings"][-1]
