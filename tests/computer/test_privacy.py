@@ -13,7 +13,7 @@ from websockets.sync.client import connect
 from deskyard.computer.display.events import Armed, Wait
 from tests.computer.desktop import PATIENCE, Recorder, Service
 from tests.computer.test_recording import near, recorded, shown, state, written_until
-from tests.computer.test_streams import paint, screen, speckle
+from tests.computer.test_streams import paint, screen
 
 # A neighbour of loopback stands for the gateway, as which no program of a desktop can come (Peers).
 GATEWAY = "127.0.0.2"
@@ -162,16 +162,17 @@ def test_recording_has_nothing_of_what_was_private(service: Service, privacy: Pr
         expected = screen(service)
         url = f"/v1/recordings/{state(service)['recordings'][-1]['id']}/frames"
         written_until(service, lambda _: near(shown(service.client.get(url).content), expected))
-        before, last = service.client.get(url).content, service.last()
+        last = service.last()
         privacy.say(on=True)
-        speckle(recorder)
-        paint(recorder, 0x3366CC)
+        # It stays there: a recording that went on would end with it.
+        paint(recorder, 0xFFCC00)
         # The first since then: those of other tests are in the record, too.
         last = service.wait("privacy.on", after=last)["seq"]
         privacy.say(on=False)
         service.wait("recording.started", after=last)
         assert [entry["open"] for entry in state(service)["recordings"]] == [False, True]
-        assert service.client.get(url).content == before
+        assert near(shown(service.client.get(url).content), expected)
+        assert not near(screen(service), expected)
 
 
 def test_batch_under_way_stops_and_its_answer_tells_nothing(
