@@ -25,7 +25,8 @@ DnsLabel = Annotated[
 class Declaration(BaseModel):
     """Something a person writes in YAML."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # What was written may be a secret in a wrong place: no text of an error repeats it.
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -70,7 +71,9 @@ def _explain(error: ValidationError, source: str, model: type[BaseModel]) -> Con
         return ConfigError(field, None, "is not a known key", remedy)
     if kind == "missing":
         return ConfigError(field, None, "is required and missing", f"add {where}")
-    value = first["input"] if isinstance(first["input"], str | int | float | bool) else None
+    # A field that found a secret in what was written says what may be shown of it.
+    given = first.get("ctx", {}).get("shown", first["input"])
+    value = given if isinstance(given, str | int | float | bool) else None
     if not _may_be_shown(first["loc"], model):
         value = None
     if kind == "string_pattern_mismatch" and first["ctx"]["pattern"] == DNS_LABEL:

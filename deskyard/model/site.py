@@ -1,10 +1,13 @@
 """A site: one hypervisor estate."""
 
+import re
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
+from urllib.parse import unquote
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from deskyard.errors import ConfigError
 from deskyard.model.base import Declaration, DnsLabel
@@ -12,6 +15,16 @@ from deskyard.model.egress import ReachableNetwork
 from deskyard.model.proxmox import Cluster
 from deskyard.model.quotas import Quotas
 from deskyard.model.tier import TIERS, Tier
+
+_SFTP_URL = r"sftp://([A-Za-z0-9._-]+@)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?/"
+_S3 = r"s3:(https?://)?([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?/"
+_S3_KEYS = "its keys come from the environment, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+_SSH_KEY = "let a key without passphrase in instead (ssh-copy-id), and name it in ~/.ssh/config"
+_BACKUPS = rf"^(/|sftp:([A-Za-z0-9._-]+@)?[A-Za-z0-9._-]+:|{_SFTP_URL}|{_S3})[A-Za-z0-9._/+-]*$"
+# A host, with its port if it has one: what may stand before the path of an address, behind a user's name.
+_HOST = re.compile(r"([^:@/\[\]]*|\[[0-9A-Fa-f:]*\])(:[0-9]*)?")
+_BEGINNING = re.compile(r"(?P<beginning>([A-Za-z0-9]+:)?(https?:)?(//)?)(?P<rest>.*)", re.DOTALL)
+_QUERY = re.compile(r"([^?#]*)([?#]?)(.*)", re.DOTALL)
 
 
 class Acme(Declaration):
@@ -76,7 +89,7 @@ class Site(Declaration):
     )
     backups: str | None = Field(
         None,
-        pattern=r"^(/|sftp:[A-Za-z0-9._@-]+:|sftp://[A-Za-z0-9._@:\[\]-]+/|s3:(https?://)?[A-Za-z0-9.:-]+/)[A-Za-z0-9._/+-]*$",
+        pattern=_BACKUPS,
         description="Where backups go, a folder for each workspace: /srv/backups, sftp:user@host:/srv/backups or "
         "s3:https://host/bucket. A folder has to be there. This machine's state folder if left out.",
     )
@@ -85,6 +98,19 @@ class Site(Declaration):
         default_factory=Quotas,
         description="The most that all workspaces together may ask for, on backend libvirt; a cluster has its own.",
     )
+
+    @field_validator("backups", mode="before")
+    @classmethod
+    def _backups_hold_no_secret(cls, address: Any) -> Any:
+        """Refuse an address with a password or a key in it: it would be in command lines, messages and logs."""
+        shown = without_secret(address) if isinstance(address, str) else address
+        if shown != address:
+            reason = "holds a password or a key, which everybody on this machine could read while a backup runs"
+            instead = _S3_KEYS if address.startswith("s3:") else _SSH_KEY
+            remedy = f"take it out of the address: {instead}"
+            words = {"reason": reason, "remedy": remedy, "shown": shown}
+            raise PydanticCustomError("secret", "{reason} -> {remedy}", words)
+        return address
 
     @model_validator(mode="after")
     def _backend_is_described(self) -> Self:
@@ -122,3 +148,22 @@ class Site(Declaration):
     def all_tiers(self) -> dict[str, Tier]:
         """The built-in tiers and the site's own."""
         return {**TIERS, **self.tiers}
+
+
+def without_secret(address: str) -> str:
+    """An address of backups without what may be a password or a key; the same if there is none."""
+    if address.startswith("/"):
+        return address
+    beginning, rest = _BEGINNING.fullmatch(unquote(address)).group("beginning", "rest")  # type: ignore[union-attr]
+    # No path has an `@`: what stands before the last one says who comes.
+    who, at, where = rest.rpartition("@")
+    place, mark, _ = _QUERY.match(where).groups()  # type: ignore[union-attr]
+    user, colon, _ = who.partition(":")
+    is_sftp = beginning.startswith("sftp:")
+    if at and (colon or not is_sftp):
+        return f"{beginning}{user if is_sftp else ''}:***@{place}"
+    # Behind a host is its port; in `sftp:host:folder`, its folder.
+    host = place.partition("/")[0]
+    if not _HOST.fullmatch(host) and not (beginning == "sftp:" and host.count(":") == 1):
+        return f"{beginning}{who}{at}***"
+    return f"{beginning}{who}{at}{place}{mark}***" if mark else address
