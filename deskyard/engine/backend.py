@@ -21,6 +21,7 @@ from deskyard.plan.snapshot import Snapshot
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.site.files import read_site
 from deskyard.site.finding import Finding
+from deskyard.site.remnant import Remnant
 
 
 class Guest(Protocol):
@@ -328,6 +329,12 @@ class Backend(Protocol):
 
     def disposables(self, workspace: str) -> Disposables | None:
         """The machines at the seats of a workspace; None where there cannot be any."""
+
+    def remnants(self, workspace: str, *, settled: bool = False) -> list[Remnant]:
+        """What killed restores and trials of backups have left beside desktops of a workspace.
+
+        With `settled` it waits for what the backend still does of that; else what is seen now is enough.
+        """
 
     def underlay(self, declared: Declared) -> Underlay:
         """The hypervisor below a workspace."""

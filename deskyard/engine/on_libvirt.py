@@ -17,10 +17,12 @@ from deskyard.plan.warm import none_of
 from deskyard.plan.workspace import GATEWAY, DesktopPlan, WorkspacePlan
 from deskyard.site.finding import Finding
 from deskyard.site.libvirt import daemon, doctor, forward
+from deskyard.site.libvirt.backup.remnants import remnants
 from deskyard.site.libvirt.forward import Forward
 from deskyard.site.libvirt.machines import LibvirtMachines, active_domains
 from deskyard.site.libvirt.underlay import LibvirtUnderlay
 from deskyard.site.libvirt.warm.disposables import LibvirtDisposables
+from deskyard.site.remnant import Remnant
 
 
 class LibvirtBackend:
@@ -99,6 +101,10 @@ class LibvirtBackend:
     def disposables(self, workspace: str) -> LibvirtDisposables:
         """The domains at its seats."""
         return LibvirtDisposables(workspace)
+
+    def remnants(self, workspace: str, *, settled: bool = False) -> list[Remnant]:
+        """The folders in which disks were restored."""
+        return remnants(workspace)
 
     def underlay(self, declared: Declared) -> LibvirtUnderlay:
         """The layers as libvirt and this kernel tell of them."""

@@ -10,17 +10,20 @@ from deskyard.engine.change import Change
 from deskyard.engine.leftovers import StateIds
 from deskyard.host.progress import say
 from deskyard.model.site import Site
+from deskyard.plan.proxmox.backup_note import Keeper
 from deskyard.plan.proxmox.workspace import ClusterPlan
 from deskyard.plan.workspace import GATEWAY, DesktopPlan, WorkspacePlan
 from deskyard.site.finding import Finding
 from deskyard.site.proxmox import plugin, retry
 from deskyard.site.proxmox.client import connect
 from deskyard.site.proxmox.doctor import doctor
+from deskyard.site.proxmox.life import remnants
 from deskyard.site.proxmox.life.backups import ClusterArchive
 from deskyard.site.proxmox.life.disposables import ClusterDisposables
 from deskyard.site.proxmox.life.record import ClusterRecord
 from deskyard.site.proxmox.machines import ClusterMachines, runs
 from deskyard.site.proxmox.underlay import ClusterUnderlay
+from deskyard.site.remnant import Remnant
 
 TRIES, PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 4, 5.0, 20.0
 
@@ -92,6 +95,13 @@ class ProxmoxBackend:
             return found
 
         return ClusterDisposables(connect(self._site), self._site.name, workspace, planned)
+
+    def remnants(self, workspace: str, *, settled: bool = False) -> list[Remnant]:
+        """The machines in which backups were restored."""
+        client = connect(self._site)
+        if settled and self._site.cluster.storages.backups is not None:
+            remnants.wait_for_tasks(client)
+        return remnants.remnants(client, Keeper(self._site.name, workspace))
 
     def underlay(self, declared: Declared) -> ClusterUnderlay:
         """The layers as the API tells of them, with the machines at seats that are there."""

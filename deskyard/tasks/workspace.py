@@ -120,6 +120,8 @@ def destroy(_: Context, name: str, yes: bool = False) -> None:
 
     for line in backup.survivors(name):
         say(f"    {line}")
+    for line in workspace.remnants(name):
+        say(f"    goes too: {line}")
     if not yes:
         _confirm(name)
     workspace.destroy(name)

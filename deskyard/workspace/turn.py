@@ -29,5 +29,12 @@ def of(plan: WorkspacePlan, machine: str, *, at_once: bool = False) -> Iterator[
         yield
 
 
+@contextmanager
+def of_trial(machine_domain: str) -> Iterator[None]:
+    """Try a backup of one machine out; a `HostError` if another task does."""
+    with alone(f"verify-{machine_domain}", at_once=True):
+        yield
+
+
 def _lock(site: str, workspace: str) -> str:
     return f"machines-{site}-{workspace}"

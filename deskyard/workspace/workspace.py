@@ -19,6 +19,7 @@ from deskyard.engine.stack import WorkspaceStack
 from deskyard.errors import ConfigError, SiteError
 from deskyard.host.places import places
 from deskyard.host.progress import Timings, say, step
+from deskyard.plan import names
 from deskyard.plan.power import Power
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.site.files import read_site
@@ -83,6 +84,8 @@ def up(
             declared = backend.replan(declared)
             if asleep:
                 _put_back(declared.plan, asleep)
+        if remove:
+            _remove_remnants(backend, name, remove)
     with step("routes", timings):
         _connect(declared.plan)
         backend.open_way(declared.plan)
@@ -110,13 +113,32 @@ def destroy(name: str) -> None:
         stack.check_passphrase()
         SshLink(site.name, name).close()
         with turn.whole(site.name, name):
+            _remove_remnants(backend, name)
             backend.prepare_destroy(name, stack.on_cluster)
             if (disposables := backend.disposables(name)) is not None:
                 Seats(site.name, name, disposables).remove_all()
             _again(backend, stack, stack.destroy)
     else:
         say(f"    workspace {name} has no machines")
+        with turn.whole(site.name, name):
+            _remove_remnants(backend, name)
     shutil.rmtree(places().workspace(site.name, name), ignore_errors=True)
+
+
+def remnants(name: str) -> list[str]:
+    """List what killed tasks have left beside the desktops of a workspace, which `destroy` removes as well."""
+    site = read_site(declaration.read_workspace(name).site)
+    return [f"{remnant.desktop}: {remnant.what}" for remnant in backend_of(site).remnants(name)]
+
+
+def _remove_remnants(backend: Backend, name: str, only: Sequence[str] | None = None) -> None:
+    """Remove what killed tasks have left beside desktops, or some of them; a `HostError` if such a task goes on."""
+    for remnant in backend.remnants(name, settled=True):
+        if only is None or remnant.desktop in only:
+            # No restore goes on while the whole workspace is kept from others; a trial may.
+            with turn.of_trial(names.domain(name, remnant.desktop)):
+                remnant.remove()
+            say(f"    removed what a killed task had left of {remnant.desktop}: {remnant.what}")
 
 
 def _checked(name: str) -> Declared:

@@ -19,7 +19,7 @@ from deskyard.plan.power import Power
 from deskyard.plan.proxmox.view import trial_pool_of
 from deskyard.site.proxmox.client import Answer
 from deskyard.site.proxmox.client import Client as Api
-from deskyard.site.proxmox.life import exchange
+from deskyard.site.proxmox.life import copies, exchange
 from deskyard.site.proxmox.life.copies import words_of, written
 from tests.proxmox import test_contract
 from tests.proxmox.backed_up import NAME, RESTORE, STORAGE, TARGET, Desk, desk_on
@@ -206,7 +206,8 @@ def test_a_restore_of_another_host_is_left_alone_until_its_time_is_over(
     with pytest.raises(Killed):
         restoration.restore(TARGET, "latest")
     kill.at(0, heard=True)
-    monkeypatch.setattr(exchange, "this_host", lambda: "another")
+    for module in (exchange, copies):
+        monkeypatch.setattr(module, "this_host", lambda: "another")
     with pytest.raises(SiteError, match="another operator's machine"):
         restoration.restore(TARGET, "latest")
     (copy,) = desk.copies(RESTORE)

@@ -4,14 +4,13 @@ from dataclasses import asdict
 from typing import Any
 
 from deskyard.errors import SiteError
-from deskyard.host.lock import alone
 from deskyard.host.progress import say, step
 from deskyard.life import power
 from deskyard.life.backup.proof import judge, provable, prove
 from deskyard.life.backup.vault import vault_of
 from deskyard.plan import backup as plan
 from deskyard.plan.power import Power
-from deskyard.workspace import readiness
+from deskyard.workspace import readiness, turn
 
 
 def verify(target: str, name: str = "latest") -> dict[str, Any]:
@@ -25,7 +24,7 @@ def verify(target: str, name: str = "latest") -> dict[str, Any]:
     found = plan.find(name, present, target)
     expected = provable(found, present, target)
     # Whether there is room says nothing of a backup.
-    with alone(f"verify-{machine.domain}", at_once=True), vault.trial(machine, found) as boot:
+    with turn.of_trial(machine.domain), vault.trial(machine, found) as boot:
 
         def attempt() -> None:
             with step("boot what was restored"), boot() as guest:

@@ -25,12 +25,15 @@ from deskyard.site.proxmox.agent import ClusterAgent
 from deskyard.site.proxmox.client import ApiError, Client, quoted
 from deskyard.site.proxmox.kinds.disk_size import size_of
 from deskyard.site.proxmox.life.power import MachinePower
+from deskyard.site.proxmox.life.record import this_host
 from deskyard.site.proxmox.machine import DISK, ClusterMachine, ensure_pool, vm_path
 from deskyard.site.proxmox.task import node_of, wait_task
 
 RESTORE_SECONDS, BOOT_SECONDS, REMOVE_SECONDS, POLL_SECONDS = 24 * 3600.0, 900.0, 600.0, 2.0
 # Enough to boot; what else runs on the node keeps its own.
 MOST_MEMORY_MIB = 2048
+# What copies are for.
+TRIAL, RESTORE = "trial", "restore"
 _NIC = re.compile(r"net\d+")
 
 
@@ -127,6 +130,16 @@ def copies(client: Client, owner: Keeper, desktop: str, purpose: str) -> list[Co
     mark = mark_of(owner, desktop, purpose)
     found = [machine for machine in view_of(client).machines if mark in machine.tags]
     return [Copy(client, machine.node, machine.vm_id, owner, desktop, purpose) for machine in found]
+
+
+def require_nobody_else(copy: Copy) -> None:
+    """Raise `SiteError` while another operator's machine may be at work with a copy; on this one locks tell."""
+    words = words_of(copy.config())
+    if words.get("host", this_host()) != this_host() and until_of(copy.config()) > time.time():
+        doing = "trying a backup of it out" if copy.purpose == TRIAL else "taking it back to a backup"
+        reason = f"another operator's machine is {doing}, by machine {copy.vm_id}"
+        remedy = f"wait until that has ended; if it was killed, run this there, or remove {copy.vm_id} by hand"
+        raise SiteError("desktop", copy.desktop, reason, remedy)
 
 
 def view_of(client: Client) -> ClusterView:

@@ -15,7 +15,6 @@ disk was there before, under which key the restored one came, and that the deskt
 
 import contextlib
 import re
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -30,14 +29,14 @@ from deskyard.plan.proxmox.view import SeenMachine, tags_of
 from deskyard.site.proxmox.client import ApiError, Client
 from deskyard.site.proxmox.kinds.disk_size import size_of
 from deskyard.site.proxmox.life import copies
-from deskyard.site.proxmox.life.copies import Copy, answering
+from deskyard.site.proxmox.life.copies import RESTORE, Copy, answering
 from deskyard.site.proxmox.life.power import MachinePower
 from deskyard.site.proxmox.life.record import ABSENT, this_host
 from deskyard.site.proxmox.life.snapshots import MachineSnapshots
 from deskyard.site.proxmox.machine import DISK, vm_path
 from deskyard.site.proxmox.task import finish, running, wait_task
 
-RESTORE, MOVE = "restore", "qmmove"
+MOVE = "qmmove"
 MOVE_SECONDS = 600.0
 # Of a configuration (PVE/QemuServer/Drive.pm).
 MOST_UNUSED = 256
@@ -212,11 +211,7 @@ def staged(client: Client, owner: Keeper, machine: SeenMachine, backup: Backup) 
 def mend(client: Client, owner: Keeper, machine: SeenMachine, desktop: str) -> None:
     """Bring restores of a desktop that broke off to their end; raises `SiteError` while another host is at one."""
     for copy in copies.copies(client, owner, desktop, RESTORE):
-        journal = Journal.of(copy.config())
-        if journal.host != this_host() and journal.until > time.time():
-            reason = f"another operator's machine is taking it back to a backup, by machine {copy.vm_id}"
-            remedy = f"wait until that has ended; if it was killed, run this there, or remove {copy.vm_id} by hand"
-            raise SiteError("desktop", desktop, reason, remedy)
+        copies.require_nobody_else(copy)
         Exchange(copy, machine.vm_id).mend()
 
 

@@ -11,6 +11,7 @@ from deskyard.plan.proxmox.backup_note import Keeper
 from deskyard.plan.proxmox.view import SeenMachine
 from deskyard.site.proxmox.client import Client
 from deskyard.site.proxmox.life.copies import (
+    TRIAL,
     answering,
     copies,
     latest_end,
@@ -20,9 +21,8 @@ from deskyard.site.proxmox.life.copies import (
     written,
 )
 from deskyard.site.proxmox.life.power import START_SECONDS
+from deskyard.site.proxmox.life.record import this_host
 from deskyard.site.proxmox.task import wait_task
-
-TRIAL = "trial"
 
 
 @contextlib.contextmanager
@@ -32,7 +32,7 @@ def booted(client: Client, owner: Keeper, machine: SeenMachine, node: str, backu
     storage = require_room(client, machine, node)
     trial = new_copy(client, owner, backup.desktop, TRIAL, node)
     try:
-        trial.make(machine, backup, storage, written({"until": latest_end()}))
+        trial.make(machine, backup, storage, written({"until": latest_end(), "host": this_host()}))
         wait_task(client, client.post(f"{trial.path}/status/start"), START_SECONDS)
         yield TriedGuest(answering(client, node, trial.vm_id).execute)
     finally:

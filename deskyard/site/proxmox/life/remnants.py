@@ -1,0 +1,61 @@
+"""The copies that killed restores and trials have left beside the desktops of a workspace.
+
+The next restore or trial of the same desktop ends them. A desktop that goes has no next one: its copies go with it.
+"""
+
+import contextlib
+from functools import partial
+from itertools import product
+
+from deskyard.errors import SiteError
+from deskyard.plan.proxmox.backup_note import Keeper
+from deskyard.site.proxmox.client import Client
+from deskyard.site.proxmox.life.copies import (
+    REMOVE_SECONDS,
+    RESTORE,
+    TRIAL,
+    Copy,
+    mark_of,
+    require_nobody_else,
+    view_of,
+)
+from deskyard.site.proxmox.life.exchange import MOVE
+from deskyard.site.proxmox.task import running, wait_task
+from deskyard.site.remnant import Remnant
+
+# The task in which the cluster makes a copy: it has its tags, and so its owner, when that ends.
+MAKE = "qmrestore"
+
+
+def remnants(client: Client, owner: Keeper) -> list[Remnant]:
+    """The copies of a workspace's desktops that are there, also of desktops that are not."""
+    found = []
+    for machine, purpose in product(view_of(client).machines, (RESTORE, TRIAL)):
+        start = mark_of(owner, "", purpose)
+        # Names have no dot, so no other workspace's tags begin like this.
+        for desktop in (tag.removeprefix(start) for tag in machine.tags if tag.startswith(start)):
+            copy = Copy(client, machine.node, machine.vm_id, owner, desktop, purpose)
+            what = f"machine {machine.vm_id} on {machine.node}, in which a backup of it was restored ({purpose})"
+            found.append(Remnant(desktop, what, partial(_remove, copy)))
+    return found
+
+
+def wait_for_tasks(client: Client) -> None:
+    """Wait until no copy is being made, and no disk goes from machine to machine: a task outlives who began it.
+
+    Whose copy it makes is not to be seen before. Raises `SiteError` if one takes longer than ten minutes.
+    """
+    nodes = [str(row["node"]) for row in client.get("cluster/resources", type="node") if row.get("status") == "online"]
+    for node, kind in product(nodes, (MAKE, MOVE)):
+        for upid in running(client, node, kind=kind):
+            with contextlib.suppress(SiteError):
+                wait_task(client, upid, REMOVE_SECONDS)
+            if upid in running(client, node, kind=kind):
+                reason = f"still restores a backup on {node}, maybe of a desktop that is to go"
+                remedy = "wait until it ends, or stop it in its node's list of tasks, then run this again"
+                raise SiteError("task", upid, reason, remedy)
+
+
+def _remove(copy: Copy) -> None:
+    require_nobody_else(copy)
+    copy.remove()
