@@ -17,7 +17,7 @@ from deskyard.model.quotas import Quotas
 from deskyard.model.tier import TIERS, Tier
 
 _SFTP_URL = r"sftp://([A-Za-z0-9._-]+@)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?/"
-_S3 = r"s3:(https?://)?([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?/"
+_S3 = r"s3:(https?://)?([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?/[A-Za-z0-9][A-Za-z0-9._-]{2,62}(/|$)"
 _S3_KEYS = "its keys come from the environment, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 _SSH_KEY = "let a key without passphrase in instead (ssh-copy-id), and name it in ~/.ssh/config"
 _BACKUPS = rf"^(/|sftp:([A-Za-z0-9._-]+@)?[A-Za-z0-9._-]+:|{_SFTP_URL}|{_S3})[A-Za-z0-9._/+-]*$"
@@ -59,6 +59,25 @@ class Certificate(Declaration):
         return self
 
 
+class ObjectStore(Declaration):
+    """How backups reach the S3 server that their address names; what is left out is found out, or the usual."""
+
+    region: str | None = Field(
+        None, pattern=r"^[A-Za-z0-9-]{1,63}$", description="Region of the bucket; the server says it if left out."
+    )
+    path_style: bool | None = Field(
+        None,
+        description="Whether the bucket stands in the path (true), or before the host (false), as Amazon has it. "
+        "Left out: the usual one of that server.",
+    )
+    ca: Path | None = Field(None, description="PEM file of the authority that signed the server's certificate.")
+    credentials_file: Path | None = Field(
+        None,
+        description="File with the keys as AWS's tools have them, below [default]: aws_access_key_id and "
+        "aws_secret_access_key; readable by its owner alone. Left out: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
+    )
+
+
 class Site(Declaration):
     """Where workspaces run. The built-in site `local` is this machine with libvirt."""
 
@@ -91,8 +110,9 @@ class Site(Declaration):
         None,
         pattern=_BACKUPS,
         description="Where backups go, a folder for each workspace: /srv/backups, sftp:user@host:/srv/backups or "
-        "s3:https://host/bucket. A folder has to be there. This machine's state folder if left out.",
+        "s3:https://host/bucket/prefix. A folder has to be there. This machine's state folder if left out.",
     )
+    backups_s3: ObjectStore | None = Field(None, description="How to reach the bucket of an s3: address of backups.")
     tiers: dict[str, Tier] = Field(default_factory=dict, description="Further tiers of this site.")
     quotas: Quotas = Field(
         default_factory=Quotas,
@@ -111,6 +131,14 @@ class Site(Declaration):
             words = {"reason": reason, "remedy": remedy, "shown": shown}
             raise PydanticCustomError("secret", "{reason} -> {remedy}", words)
         return address
+
+    @model_validator(mode="after")
+    def _bucket_is_named(self) -> Self:
+        if self.backups_s3 is not None and not (self.backups or "").startswith("s3:"):
+            raise ValueError("backups_s3 says how to reach a bucket, and backups names none -> write backups: s3:...")
+        if self.backups_s3 is not None and self.backups_s3.ca and (self.backups or "").startswith("s3:http://"):
+            raise ValueError("backups_s3.ca is for TLS, and backups has none -> write s3:https://..., or leave ca out")
+        return self
 
     @model_validator(mode="after")
     def _backend_is_described(self) -> Self:

@@ -15,7 +15,9 @@ from deskyard.host.places import places
 from deskyard.host.progress import say
 from deskyard.host.secret_file import write_secret
 from deskyard.host.toolchain import locate
-from deskyard.life.backup import reach
+from deskyard.life.backup import bucket_reach, reach
+from deskyard.life.backup.bucket import Bucket
+from deskyard.model.site import ObjectStore
 from deskyard.plan import backup as plan
 from deskyard.plan.backup import Backup, Disk, Source
 from deskyard.site.files import read_site
@@ -40,16 +42,21 @@ class Repository:
     workspace: str
     location: str
     key: Path
+    bucket: Bucket | None = None
 
     def snapshots(self) -> list[dict[str, Any]]:
         """All of restic's snapshots; none if nothing was ever kept."""
         if not self.key.exists():
             return []
+        if self.bucket is not None:
+            bucket_reach.require(self.bucket)
         found: list[dict[str, Any]] = json.loads(self._restic("snapshots", "--json", "--no-lock").stdout)
         return found
 
     def prepare(self) -> bool:
         """Make key and repository at first use, whether it did; lift locks of processes that have died."""
+        if self.bucket is not None:
+            bucket_reach.require(self.bucket, write=True)
         with alone(f"backup-key-{self.key.parent.parent.name}-{self.workspace}"):
             made = not self.key.exists()
             if made:
@@ -171,11 +178,12 @@ class Repository:
     ) -> Result:
         # Machines that somebody works on come first.
         start = ["nice", "-n", "10", str(locate("restic")), "--repo", self.location, "--retry-lock", LOCK_WAIT]
-        start += reach.options(self.location)
+        start += reach.options(self.location) if self.bucket is None else self.bucket.options()
         env = {
             "RESTIC_PASSWORD_FILE": str(self.key),
             "RESTIC_CACHE_DIR": str(places().cache / "restic"),
             "RESTIC_PROGRESS_FPS": "0.5",
+            **({} if self.bucket is None else self.bucket.environment()),
         }
         try:
             return run([*start, *arguments], timeout=timeout, stdin=stdin, env=env, check=check, on_line=on_line)
@@ -188,8 +196,10 @@ class Repository:
 def repository_of(site: str, workspace: str) -> Repository:
     """The repository of a workspace, there or not."""
     folder = places().sites / site
-    location = (read_site(site).backups or str(folder / "backups")).rstrip("/")
-    return Repository(workspace, f"{location}/{workspace}", folder / "backup-keys" / workspace)
+    declared = read_site(site)
+    location = f"{(declared.backups or str(folder / 'backups')).rstrip('/')}/{workspace}"
+    bucket = Bucket(location, declared.backups_s3 or ObjectStore()) if location.startswith("s3:") else None
+    return Repository(workspace, location, folder / "backup-keys" / workspace, bucket)
 
 
 def file_of(target: str) -> str:
