@@ -1,10 +1,14 @@
 """Takes from a process what it has no need of: the network, other accounts' files, and the way back to root."""
 
+import contextlib
 import ctypes
+import importlib
 import logging
 import os
+import pkgutil
 import resource
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 
@@ -30,12 +34,23 @@ class LateImports:
         return None
 
 
-def confine(account: str) -> None:
+def preload(libraries: Sequence[str]) -> None:
+    """Import all that libraries would import at the first use of something, when no file can be read any more."""
+    for name in libraries:
+        package = importlib.import_module(name)
+        for module in pkgutil.walk_packages(package.__path__, f"{name}.", onerror=lambda _: None):
+            # Some are for programs that are not here.
+            if not module.name.endswith("__main__"):
+                with contextlib.suppress(Exception), warnings.catch_warnings(action="ignore"):
+                    importlib.import_module(module.name)
+
+
+def confine(account: str, *, network: bool = False) -> None:
     """Go on as `account`, in a network namespace without any interface; everything needed must be open by now.
 
-    Sockets in the file system still work: they belong to no network.
+    Sockets in the file system still work: they belong to no network. `network` leaves the way out to who needs it.
     """
-    _call("unshare", CLONE_NEWNET | CLONE_NEWIPC)
+    _call("unshare", CLONE_NEWIPC | (0 if network else CLONE_NEWNET))
     user, group = ids(account)
     os.chdir("/")
     os.setgroups([])

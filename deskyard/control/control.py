@@ -4,7 +4,6 @@ import http.client
 import ipaddress
 import json
 import os
-import secrets
 import socket
 import sys
 from collections.abc import Sequence
@@ -21,10 +20,10 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from deskyard.control import backup
-from deskyard.control.api.caller import fresh_token, token_hash
 from deskyard.control.folder import Folder
-from deskyard.control.people.keys import Key
-from deskyard.control.people.scopes import ADMIN, ROLES, SCOPES
+from deskyard.control.identity import declared
+from deskyard.control.identity.declared import Declared
+from deskyard.control.people import at_host
 from deskyard.control.process import pages
 from deskyard.control.process.settings import PORT, Settings, kept
 from deskyard.control.store import migration
@@ -40,7 +39,6 @@ from deskyard.site.files import read_site
 
 UP_SECONDS = 90.0
 DOWN_SECONDS = 90.0  # more than its supervisor takes at worst, which ends the processes first and the database last
-LINK_SECONDS = 30 * 60
 RENEW_BEFORE = timedelta(days=30)
 SUPERVISOR = "supervisor"
 FIRST_PERSON = "admin"
@@ -137,56 +135,63 @@ class Control:
             migration.require_known(migration.version(Cluster(self.folder).url(OWNER)))
         return self.up(settings.site, settings.port, timings)
 
-    def person(self, name: str, role: str) -> dict[str, Any]:
+    def person(
+        self, name: str, role: str, workspaces: list[str] | None = None, mail: str | None = None
+    ) -> dict[str, Any]:
         """Add a person, or give one another link: with it a passkey is enrolled, once, within half an hour."""
-        if role not in ROLES:
-            raise ConfigError("--role", role, "is no role", f"choose one of: {', '.join(ROLES)}")
-        settings, token = self._settings(), fresh_token()
+        at_host.require_role(role, workspaces)
+        settings = self._settings()
         with self._database() as link, link.transaction():
-            query = """insert into person (id, name, role) values (%s, %s, %s)
-                on conflict (name) do update set role = excluded.role, disabled_at = null returning id"""
-            row = link.execute(query, [f"pe_{secrets.token_hex(8)}", name, role]).fetchone()
-            assert row is not None
-            link.execute(
-                "insert into enrolment (token_hash, person_id, expires_at)"
-                " values (%s, %s, now() + make_interval(secs => %s))",
-                [token_hash(token), row["id"], LINK_SECONDS],
-            )
-            _note(link, "person.link", name, role=role)
-        return {"name": name, "role": role, "link": f"{settings.origin}/enrol#{token}", "seconds": LINK_SECONDS}
+            token = at_host.add(link, name, role, workspaces, mail)
+            _note(link, "person.link", name, role=role, workspaces=workspaces, mail=mail)
+        made = {"name": name, "role": role, "workspaces": workspaces}
+        return {**made, "link": f"{settings.origin}/enrol#{token}", "seconds": at_host.LINK_SECONDS}
 
     def remove_person(self, name: str) -> dict[str, Any]:
         """Let a person in no more: passkeys, sessions and links count no longer."""
         with self._database() as link, link.transaction():
-            query = "update person set disabled_at = coalesce(disabled_at, now()) where name = %s returning id"
-            row = link.execute(query, [name]).fetchone()
-            if row is None:
-                raise ConfigError("name", name, "is no person here", "see ./inv control.people")
-            link.execute("update session set ended_at = now() where person_id = %s and ended_at is null", [row["id"]])
-            link.execute("delete from passkey where person_id = %s", [row["id"]])
-            link.execute("delete from enrolment where person_id = %s", [row["id"]])
+            at_host.remove(link, name)
             _note(link, "person.remove", name)
         return {"name": name, "removed": True}
 
     def key(self, name: str, scopes: list[str], workspaces: list[str] | None, days: int) -> dict[str, Any]:
         """Make an API key; the answer is the only place where it ever stands."""
-        if unknown := sorted(set(scopes) - set(SCOPES)):
-            raise ConfigError("--scopes", unknown[0], "is no scope", f"choose of: {', '.join(SCOPES)}")
-        if ADMIN in scopes and workspaces is not None:
-            remedy = "leave --workspaces out, or the scope"
-            raise ConfigError("--scopes", ADMIN, "is for keys of all workspaces: keys and people are of all", remedy)
-        if not scopes or not 0 < days <= 3660:
-            raise ConfigError("--days", days, "is no time for a key", "write 1 to 3660, and at least one scope")
-        key = Key.fresh()
+        at_host.require_scopes(scopes, workspaces, days)
         with self._database() as link, link.transaction():
-            link.execute(
-                "insert into api_key (id, name, auth_hash, scopes, workspaces, expires_at)"
-                " values (%s, %s, %s, %s, %s, now() + make_interval(days => %s))",
-                [key.id, name, key.auth_hash, sorted(set(scopes)), workspaces, days],
-            )
-            link.execute("insert into key_proof (key_id, secret) values (%s, %s)", [key.id, key.proof_secret])
+            key = at_host.make_key(link, name, scopes, workspaces, days)
             _note(link, "key.make", key.id, name=name, scopes=sorted(set(scopes)), workspaces=workspaces)
         return {"id": key.id, "name": name, "key": key.text, "scopes": sorted(set(scopes)), "days": days}
+
+    def declare(self, provider: Declared) -> dict[str, Any]:
+        """Let people sign in by a provider from now on; Mission Control begins anew if it runs."""
+        self._settings()
+        provider.checked().save(self.folder.provider)
+        if self._runs():
+            with self._database() as link:
+                _note(link, "provider.declare", provider.issuer, rules=[rule.text for rule in provider.rules])
+        self._begin_anew()
+        return provider.shown()
+
+    def withdraw(self) -> bool:
+        """Let nobody sign in by a provider any more, and end the sessions of who did; false if none could."""
+        if declared.kept(self.folder.provider) is None:
+            return False
+        with self._database() as link, link.transaction():
+            link.execute(at_host.END_LINKED)
+            _note(link, "provider.withdraw", "provider")
+        self.folder.provider.unlink()
+        self._begin_anew()
+        return True
+
+    def declared(self) -> dict[str, Any] | None:
+        """The declared provider, without its secret; None if there is none."""
+        found = declared.kept(self.folder.provider)
+        return found.shown() if found is not None else None
+
+    def _begin_anew(self) -> None:
+        settings = self._settings()
+        if self._runs():
+            self.up(settings.site, settings.port)
 
     def _database(self) -> "psycopg.Connection[dict[str, Any]]":
         found = kept(self.folder)

@@ -19,12 +19,13 @@ class Accounts:
 
     web: str = "deskyard-web"
     recorder: str = "deskyard-recorder"
+    identity: str = "deskyard-identity"
     database: str = "postgres"
     proxy: str = "haproxy"
 
     def make(self) -> None:
         """Make those that are absent; the database's and the proxy's come with their packages."""
-        for name in (self.web, self.recorder):
+        for name in (self.web, self.recorder, self.identity):
             if not exists(name):
                 argv = ["useradd", "--system", "--no-create-home", "--home-dir", "/nonexistent"]
                 command.run([*argv, "--shell", "/usr/sbin/nologin", name], timeout=ACCOUNT_SECONDS)
@@ -54,6 +55,16 @@ class Folder:
     def web_socket(self) -> Path:
         """Where the proxy reaches the web process."""
         return self.sockets / "web.sock"
+
+    @property
+    def identity_socket(self) -> Path:
+        """Where the web process reaches the one that signs people in by a provider."""
+        return self.sockets / "identity.sock"
+
+    @property
+    def provider(self) -> Path:
+        """The declared provider with the client's secret; root's alone."""
+        return self.root / "provider.json"
 
     @property
     def logs(self) -> Path:

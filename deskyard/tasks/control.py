@@ -1,10 +1,14 @@
 """control.*: Mission Control, in which people and programs drive all desktops of a site."""
 
+import getpass
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from invoke import Collection, Context, Exit
 
+from deskyard.errors import ConfigError
 from deskyard.tasks.front import command, confirm, show
 
 
@@ -104,13 +108,22 @@ def upgrade(_: Context, json: bool = False) -> None:
     help={
         "name": "the person's name",
         "role": "viewer (sees), operator (drives and destroys), admin (keys, people, audit, too)",
+        "workspaces": "comma-separated: the only ones that the person sees (default: all)",
+        "mail": "the declared provider's account with this verified mail is this person's, from its first sign-in on",
         "remove": "let the person in no more",
         "yes": "do not ask before a person is removed",
         "json": "print JSON",
     },
 )
 def person(
-    _: Context, name: str, role: str = "operator", remove: bool = False, yes: bool = False, json: bool = False
+    _: Context,
+    name: str,
+    role: str = "operator",
+    workspaces: str = "",
+    mail: str = "",
+    remove: bool = False,
+    yes: bool = False,
+    json: bool = False,
 ) -> None:
     """Add a person, or give one another link to enrol a passkey; the link works once, for half an hour."""
     from deskyard.control.control import Control
@@ -122,7 +135,7 @@ def person(
         done = Control().remove_person(name)
         show(done, as_json=json, text=f"{name}: removed")
         return
-    made = Control().person(name, role)
+    made = Control().person(name, role, _list(workspaces) or None, mail or None)
     text = f"{name} ({role}) enrols a passkey here, once, within {made['seconds'] // 60} minutes:\n\n  {made['link']}"
     show(made, as_json=json, text=text)
 
@@ -142,9 +155,92 @@ def key(_: Context, name: str, scopes: str = "read", workspaces: str = "", days:
     """Make an API key and print it, once: Mission Control keeps only hashes of it."""
     from deskyard.control.control import Control
 
-    bound = [part.strip() for part in workspaces.split(",") if part.strip()] or None
-    made = Control().key(name, [part.strip() for part in scopes.split(",") if part.strip()], bound, days)
+    made = Control().key(name, _list(scopes), _list(workspaces) or None, days)
     show(made, as_json=json, text=made["key"])
+
+
+@command(
+    positional=["issuer"],
+    help={
+        "issuer": "the provider's issuer, exactly as its discovery document has it; none: say what is declared",
+        "client": "Mission Control's client id there; its secret is asked for, or read from standard input",
+        "public": "the client has no secret",
+        "name": "what the button says (default: the issuer's host)",
+        "scopes": "comma-separated (default: openid,email)",
+        "groups-claim": "the claim that holds a person's groups (default: groups)",
+        "rules": "comma-separated KIND:VALUE=ROLE or KIND:VALUE=ROLE@WS+WS, the first that fits counts; KIND: domain "
+        "(of a verified mail) or group (default: nobody becomes anybody by a rule)",
+        "authority": "file with the certificates to trust (PEM) in place of this machine's",
+        "remove": "let nobody sign in by it any more",
+        "yes": "do not ask before it is removed",
+        "json": "print JSON",
+    },
+)
+def oidc(
+    _: Context,
+    issuer: str = "",
+    client: str = "",
+    public: bool = False,
+    name: str = "",
+    scopes: str = "openid,email",
+    groups_claim: str = "groups",
+    rules: str = "",
+    authority: str = "",
+    remove: bool = False,
+    yes: bool = False,
+    json: bool = False,
+) -> None:
+    """Let people sign in by an OpenID provider, too; Mission Control begins anew for it, and desktops run on."""
+    from deskyard.control.control import Control
+    from deskyard.control.identity.declared import Declared, Rule
+
+    if remove:
+        if not yes:
+            question = "Who signed in by the provider is signed out. Type oidc to go on: "
+            confirm("control.oidc", "", "oidc", question, "add --yes: ./inv control.oidc --remove --yes")
+        removed = Control().withdraw()
+        show({"removed": removed}, as_json=json, text="removed" if removed else "none was declared")
+        return
+    if not issuer:
+        found = Control().declared()
+        show({"declared": found}, as_json=json, text=_declared(found) if found else "no provider is declared")
+        return
+    wanted = Declared(
+        issuer,
+        client,
+        "",
+        name,
+        tuple(_list(scopes)),
+        groups_claim,
+        tuple(map(Rule.parsed, _list(rules))),
+        _certificates(authority),
+    ).checked()
+    made = Control().declare(replace(wanted, secret="" if public else _secret()))
+    show({"declared": made}, as_json=json, text=_declared(made))
+
+
+def _secret() -> str:
+    """The client's secret, from a prompt or standard input: never from a command line, which others can read."""
+    found = (getpass.getpass("The client's secret: ") if sys.stdin.isatty() else sys.stdin.read()).strip()
+    if not found:
+        raise ConfigError("secret", None, "is empty", "give it on standard input, or add --public")
+    return found
+
+
+def _certificates(authority: str) -> str:
+    try:
+        return Path(authority).read_text() if authority else ""
+    except OSError as error:
+        raise ConfigError("--authority", authority, f"cannot be read: {error.strerror}", "name a PEM file") from error
+
+
+def _declared(found: dict[str, Any]) -> str:
+    rules = "\n".join(f"  {rule}" for rule in found["rules"]) or "  no rule: persons are made by control.person alone"
+    return f"People sign in by {found['issuer']} as its client {found['client']}\n{rules}"
+
+
+def _list(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _held(found: dict[str, Any]) -> str:
@@ -169,5 +265,5 @@ def _text(state: dict[str, Any]) -> str:
 
 
 ns = Collection("control")
-for task in (up, down, status, backup, restore, upgrade, person, key):
+for task in (up, down, status, backup, restore, upgrade, person, oidc, key):
     ns.add_task(task)

@@ -22,10 +22,10 @@ import httpx
 import psycopg
 from psycopg.rows import dict_row
 
-from deskyard.control.folder import Accounts, Folder
+from deskyard.control.folder import Accounts, Folder, ids
 from deskyard.control.people.keys import Key
 from deskyard.control.store import migration
-from deskyard.control.store.cluster import OWNER, RECORDER, WEB, WORKER, Cluster
+from deskyard.control.store.cluster import IDENTITY, OWNER, RECORDER, WEB, WORKER, Cluster
 from deskyard.host.deadline import Deadline
 
 TREE = Path(__file__).resolve().parents[2]
@@ -34,7 +34,8 @@ WAIT_SECONDS = 60.0
 # Shorter than in earnest, so that a killed worker's operation comes back soon.
 LEASE_SECONDS = 3.0
 # Accounts that every machine has: tests make none.
-ACCOUNTS = Accounts(web="nobody", recorder="daemon", proxy="games")
+PROVIDER = "Example"
+ACCOUNTS = Accounts(web="nobody", recorder="daemon", proxy="games", identity="lp")
 CLEAR_SECONDS = 60.0
 CLEARED = (
     "event, message, conversation, idempotency, operation_log, operation_secret, intent_used, approval, desktop,"
@@ -79,17 +80,33 @@ class Lab:
 
     def web(self) -> None:
         """Start the web process on its socket, and wait until it answers."""
-        self.folder.web_socket.unlink(missing_ok=True)
-        with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(str(self.folder.web_socket))
-            listener.listen(64)
+        with self._listening(self.folder.web_socket) as listener:
             number = listener.fileno()
             options = ["--database", self.url(WEB), "--origin", ORIGIN, "--pages", str(self.folder.pages)]
             options += ["--account", ACCOUNTS.web, "--socket", str(number)]
+            options += ["--provider", PROVIDER, "--identity", str(self.folder.identity_socket)]
             self.start("web", "deskyard.control.api", *options, sockets=(number,))
         with self.client() as client:
             # It may be handed the socket before it serves: the answer comes when it does.
             assert client.get("/healthz", timeout=WAIT_SECONDS).status_code == 200, self.log("web")
+
+    def identity(self) -> None:
+        """Start the process that signs people in by the provider that the folder declares; its socket waits for it."""
+        with self._listening(self.folder.identity_socket) as listener:
+            os.chown(self.folder.identity_socket, 0, ids(ACCOUNTS.web)[1])
+            self.folder.identity_socket.chmod(0o660)
+            number = listener.fileno()
+            options = ["--database", self.url(IDENTITY), "--origin", ORIGIN, "--account", ACCOUNTS.identity]
+            options += ["--declared", str(self.folder.provider), "--socket", str(number)]
+            self.start("identity", "deskyard.control.identity", *options, sockets=(number,))
+
+    @contextmanager
+    def _listening(self, path: Path) -> Iterator[socket.socket]:
+        path.unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(path))
+            listener.listen(64)
+            yield listener
 
     def worker(self, name: str = "worker") -> None:
         """Start a worker."""

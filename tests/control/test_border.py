@@ -9,7 +9,7 @@ import httpx
 import psycopg
 import pytest
 
-from deskyard.control.store.cluster import RECORDER, WEB, WORKER
+from deskyard.control.store.cluster import IDENTITY, RECORDER, WEB, WORKER
 from tests.control.lab import ACCOUNTS, TREE, Lab
 
 CONFINED = """
@@ -25,10 +25,10 @@ confine({account!r})
 
 @pytest.fixture
 def taken() -> Callable[..., str]:
-    """Runs a program where the web process runs, with its account; what it prints."""
+    """Runs a program where the web process runs, with its account or another's; what it prints."""
 
-    def run(body: str) -> str:
-        text = CONFINED.format(tree=str(TREE), account=ACCOUNTS.web, body=body)
+    def run(body: str, account: str = ACCOUNTS.web) -> str:
+        text = CONFINED.format(tree=str(TREE), account=account, body=body)
         done = subprocess.run(
             [sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=False, env={"PATH": ""}
         )
@@ -46,6 +46,11 @@ def taken() -> Callable[..., str]:
         "insert into person (id, name, role) values ('x', 'x', 'admin')",
         "update person set role = 'admin'",
         "insert into enrolment values ('\\x01', 'x', now())",
+        "insert into identity (issuer, subject, person_id) select 'x', 'x', id from person",
+        "select subject from identity",
+        "insert into mail_offer (mail, person_id) select 'x@x', id from person",
+        "select mail from mail_offer",
+        "update person set workspaces = null",
         "insert into api_key (id, name, auth_hash, scopes, expires_at) values ('x', 'x', '\\x01', '{admin}', now())",
         "update api_key set scopes = '{desktops:destroy}'",
         "select secret from key_proof",
@@ -143,7 +148,7 @@ def test_the_web_process_can_write_down_what_is_wanted(mission: Lab, taken: Call
     assert taken(body) == "('queued',)"
 
 
-@pytest.mark.parametrize("role", [WORKER, RECORDER, "mc_owner", "postgres"])
+@pytest.mark.parametrize("role", [WORKER, RECORDER, IDENTITY, "mc_owner", "postgres"])
 def test_the_web_process_is_nobody_else_for_the_database(mission: Lab, taken: Callable[..., str], role: str) -> None:
     url = mission.url(WEB).replace(f"user={WEB}", f"user={role}")
     assert "authentication failed" in taken(f"psycopg.connect({url!r})")
@@ -158,7 +163,10 @@ def test_the_web_process_reads_no_secret_of_the_host(mission: Lab, taken: Callab
     secret = mission.folder.root / "tls" / "mission.pem"
     secret.write_text("private")
     secret.chmod(0o600)
-    for path in (secret, mission.folder.cluster / "PG_VERSION", mission.folder.root / "logs", "/etc/shadow"):
+    provider = mission.folder.provider
+    provider.write_text("the client's secret")
+    provider.chmod(0o600)
+    for path in (secret, provider, mission.folder.cluster / "PG_VERSION", mission.folder.root / "logs", "/etc/shadow"):
         body = f"p = pathlib.Path({str(path)!r}); print(list(p.iterdir()) if p.name == 'logs' else p.read_bytes())"
         assert "Permission denied" in taken(body), path
 
@@ -188,6 +196,37 @@ def test_the_worker_cannot_want_anything_by_itself_nor_write_the_audit(mission: 
     ):
         with psycopg.connect(mission.url(WORKER)) as link, pytest.raises(psycopg.errors.InsufficientPrivilege):
             link.execute(statement.encode())
+
+
+def test_who_asks_the_provider_makes_no_more_of_persons_than_its_rules(mission: Lab, taken: Callable[..., str]) -> None:
+    mission.link.execute("insert into person (id, name, role) values ('pe_a', 'ada', 'viewer')")
+    statements = [
+        "update person set role = 'admin'",
+        "insert into person (id, name, role, by_rule) values ('pe_b', 'bea', 'admin', false)",
+        "update person set by_rule = true",
+        "update person set disabled_at = null",
+        "insert into mail_offer (mail, person_id) values ('x@x', 'pe_a')",
+        "insert into passkey (id, person_id, name, public_key) values ('\\x01', 'pe_a', 'mine', '\\x01')",
+        "insert into enrolment values ('\\x01', 'pe_a', now())",
+        "insert into session (id, token_hash, person_id, agent, expires_at) values ('x', '\\x01', 'pe_a', 'x', now())",
+        "insert into operation (id, kind, actor) values ('x', 'desktop.start', 'x')",
+        "select secret from key_proof",
+        "select token_hash from session",
+        "insert into audit_entry values (1, now(), 'x', 'x', 'x', '{}', '\\x01')",
+        "create temporary table mine ()",
+    ]
+    body = f"""
+with psycopg.connect({mission.url(IDENTITY)!r}, autocommit=True) as link:
+    for statement in {statements!r}:
+        try:
+            link.execute(statement)
+            print(statement)
+        except psycopg.errors.InsufficientPrivilege:
+            pass
+    link.execute("insert into person (id, name, role, by_rule) values ('pe_c', 'cas', 'viewer', true)")
+    print(link.execute("update person set role = 'operator' where id = 'pe_c' returning role").fetchone())
+"""
+    assert taken(body, ACCOUNTS.identity) == "('operator',)"
 
 
 def test_a_line_of_the_audit_that_was_changed_or_left_out_is_found(mission: Lab, owner: httpx.Client) -> None:

@@ -11,16 +11,20 @@ from collections.abc import Iterator
 from http.client import HTTPResponse, HTTPSConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote_plus
 
 import pytest
 
 from deskyard.control.control import Control
 from deskyard.control.folder import Folder
+from deskyard.control.identity.declared import Declared
 from deskyard.control.process import pages
 from deskyard.errors import ConfigError, HostError
 from deskyard.host.background import start_time
 from deskyard.host.deadline import Deadline
+from tests.control import openid_double
 from tests.control.lab import ACCOUNTS, WAIT_SECONDS
+from tests.control.openid_double import CLIENT, SECRET
 from tests.support.requirements import need_root
 
 HOST = "mission.localhost"
@@ -38,10 +42,14 @@ class Site:
 
     def get(self, path: str, host: str | None = None, **headers: str) -> tuple[HTTPResponse, bytes]:
         """An answer by the proxy, whose certificate has to be the authority's."""
+        return self.ask("GET", path, host, **headers)
+
+    def ask(self, method: str, path: str, host: str | None = None, **headers: str) -> tuple[HTTPResponse, bytes]:
+        """The same for any method."""
         trust = ssl.create_default_context(cafile=str(self.authority))
         link = HTTPSConnection(HOST, self.port, timeout=WAIT_SECONDS, context=trust)
         link.sock = trust.wrap_socket(socket.create_connection(("127.0.0.1", self.port)), server_hostname=HOST)
-        link.request("GET", path, headers={"Host": host or f"{HOST}:{self.port}", **headers})
+        link.request(method, path, headers={"Host": host or f"{HOST}:{self.port}", **headers})
         answer = link.getresponse()
         return answer, answer.read()
 
@@ -141,17 +149,34 @@ def test_it_is_backed_up_while_it_runs_and_restored_nowhere_else(site: Site, tmp
         site.control.restore(Path(made["file"]), dry_run=False)
 
 
-def test_it_goes_down_whole_and_comes_up_with_what_it_knew(site: Site) -> None:
+def test_it_goes_down_whole_and_comes_up_with_what_it_knew_and_a_provider_that_was_declared(site: Site) -> None:
+    assert json.loads(site.get("/api/sign-in")[1]) == {"provider": None}
+    assert site.ask("POST", "/api/sign-in/provider", **{"X-Deskyard": "1"})[0].status == 404
     made, numbers = site.control.key("test", ["read"], None, 1), site.processes()
     site.control.down()
     assert [name for name, number in numbers.items() if start_time(number) is not None] == []
     with pytest.raises(HostError, match=r"run \./inv control\.up"):
         site.control.key("test", ["read"], None, 1)
-    assert site.control.upgrade()["ready"]
-    assert site.get("/api/me", Authorization=f"Bearer {made['key']}")[0].status == 200
+    with openid_double.running() as double:
+        site.control.declare(Declared(double.issuer, CLIENT, SECRET, "Example"))
+        assert site.control.upgrade()["ready"]
+        assert site.get("/api/me", Authorization=f"Bearer {made['key']}")[0].status == 200
+        assert site.control.status()["processes"]["identity"]
+        assert json.loads(site.get("/api/sign-in")[1]) == {"provider": "Example"}
+        answer, body = site.ask("POST", "/api/sign-in/provider", **{"X-Deskyard": "1"})
+        assert answer.status == 200 and json.loads(body)["url"].startswith(f"{double.issuer}/authorize?")
+        assert quote_plus(f"https://{HOST}:{site.port}/sign-in/answer") in json.loads(body)["url"]
+    for number in site.processes().values():
+        assert not [part for part in ("cmdline", "environ") if SECRET in Path(f"/proc/{number}/{part}").read_text()]
 
 
-def test_nothing_of_it_runs_once_it_is_down_although_its_supervisor_was_killed(site: Site) -> None:
+def test_nothing_of_it_runs_once_it_is_down_although_its_supervisor_was_killed(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        # It comes up below, once.
+        patch.setattr(Control, "up", lambda *_: {})
+        assert site.control.withdraw() and not site.control.withdraw()
     database = site.processes()["database"]
     supervisor = json.loads((site.control.folder.root / "supervisor.pid").read_text())["pid"]
     os.kill(supervisor, signal.SIGKILL)
@@ -159,3 +184,5 @@ def test_nothing_of_it_runs_once_it_is_down_although_its_supervisor_was_killed(s
     assert start_time(database) is None
     assert not (site.control.folder.cluster / "postmaster.pid").exists()
     assert site.control.upgrade()["ready"]
+    assert "identity" not in site.processes() and site.control.declared() is None
+    assert json.loads(site.get("/api/sign-in")[1]) == {"provider": None}

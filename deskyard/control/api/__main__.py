@@ -5,21 +5,18 @@ What it needs of the file system is read before: afterwards the tree may be clos
 
 import argparse
 import asyncio
-import contextlib
 import gc
-import importlib
 import logging
-import pkgutil
 import signal
 import socket
-import warnings
 from pathlib import Path
 
 import uvicorn
 
 from deskyard.control.api.application import create
 from deskyard.control.api.pages import Pages
-from deskyard.control.confinement import confine, die_with_parent
+from deskyard.control.confinement import confine, die_with_parent, preload
+from deskyard.control.identity.door import Door
 
 BACKLOG = 512
 LIBRARIES = (
@@ -30,26 +27,18 @@ LIBRARIES = (
 SHUTDOWN_SECONDS = 2
 
 
-def preload() -> None:
-    """Import all that the libraries would import at the first use of something, when no file can be read any more."""
-    for name in LIBRARIES:
-        package = importlib.import_module(name)
-        for module in pkgutil.walk_packages(package.__path__, f"{name}.", onerror=lambda _: None):
-            # Some are for programs that are not here.
-            if not module.name.endswith("__main__"):
-                with contextlib.suppress(Exception), warnings.catch_warnings(action="ignore"):
-                    importlib.import_module(module.name)
-
-
 def main() -> None:
     """Serve until a signal."""
     options = argparse.ArgumentParser(prog="deskyard.control.api")
     for name in ("database", "origin", "pages", "account"):
         options.add_argument(f"--{name}", required=True)
     options.add_argument("--socket", type=int, required=True, help="number of the open socket")
+    options.add_argument("--provider", help="what people know the provider by that signs them in, if one was declared")
+    options.add_argument("--identity", help="the socket of the process that asks it")
     chosen = options.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    app = create(chosen.database, chosen.origin, Pages.read(Path(chosen.pages)))
+    door = Door(chosen.provider, chosen.identity) if chosen.provider else None
+    app = create(chosen.database, chosen.origin, Pages.read(Path(chosen.pages)), door)
     settings = uvicorn.Config(
         app,
         # The proxy's socket is the only way in, and says nothing that is believed.
@@ -65,7 +54,7 @@ def main() -> None:
     )
     settings.load()
     app.openapi()
-    preload()
+    preload(LIBRARIES)
     # What is loaded now stays for ever: a full collection that looks through all of it stops every request.
     gc.freeze()
     listener = socket.socket(fileno=chosen.socket)

@@ -26,6 +26,8 @@ from deskyard.control.api.pages import Pages
 from deskyard.control.api.watch import alerts, metrics, usage, webhooks
 from deskyard.control.approvals import calls as approvals
 from deskyard.control.approvals import rule_calls
+from deskyard.control.identity import calls as identity
+from deskyard.control.identity.door import Door
 from deskyard.control.people.passkeys import Passkeys
 from deskyard.control.questions import calls as questions
 from deskyard.control.quotas import calls as quotas
@@ -71,11 +73,11 @@ HEADERS = {
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
 }
 ROOMS: tuple[Any, ...] = (desktops, workspaces, operations, approvals, rule_calls, chat, people, settings)
-ROOMS += (questions, retention, usage, quotas, alerts, webhooks, metrics, meta)
+ROOMS += (identity, questions, retention, usage, quotas, alerts, webhooks, metrics, meta)
 
 
-def create(url: str, origin: str, files: Pages) -> FastAPI:
-    """The application on a database, for pages of one origin."""
+def create(url: str, origin: str, files: Pages, door: Door | None = None) -> FastAPI:
+    """The application on a database, for pages of one origin; `door` leads to the provider that was declared."""
     app = Described(
         title=TITLE,
         description=ABOUT,
@@ -88,6 +90,7 @@ def create(url: str, origin: str, files: Pages) -> FastAPI:
         responses=dict.fromkeys(("4XX", "5XX"), PROBLEM),
     )
     app.state.origin, app.state.pages, app.state.passkeys = origin, files, Passkeys(origin)
+    app.state.door = door
     app.add_exception_handler(DeskyardError, problem.refused)
     app.add_exception_handler(RequestValidationError, problem.invalid)
     app.add_exception_handler(HTTPException, problem.plain)

@@ -14,7 +14,7 @@ from psycopg import AsyncConnection
 
 from deskyard.control.api.problem import Problem
 from deskyard.control.people.keys import Key
-from deskyard.control.people.scopes import ROLES, SCOPES, of_key
+from deskyard.control.people.scopes import ROLES, SCOPES, bounded
 
 COOKIE = "__Host-mission"
 # A page of another site can neither set a header of its own nor read our answers.
@@ -33,7 +33,7 @@ Link = AsyncConnection[Row]
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks, as the audit names it, with its scopes; `workspaces` bounds a key to some."""
+    """Who asks, as the audit names it, with its scopes; `workspaces` bounds a key or a person to some."""
 
     actor: str
     scopes: frozenset[str]
@@ -127,7 +127,7 @@ async def _by_key(connection: Link, header: str) -> Caller | None:
     if row["unseen"]:
         await connection.execute("update api_key set last_used_at = now() where id = %s", [key.id])
     bounds = frozenset(row["workspaces"]) if row["workspaces"] is not None else None
-    scopes = of_key(row["scopes"], row["workspaces"])
+    scopes = bounded(row["scopes"], row["workspaces"])
     return Caller(f"key:{row['name']}:{key.id}", scopes, key=row, workspaces=bounds, presented=key)
 
 
@@ -144,4 +144,6 @@ async def _by_session(connection: Link, request: Request) -> Caller | None:
     own_page(request)
     if row["unseen"]:
         await connection.execute("update session set seen_at = now() where id = %s", [row["session_id"]])
-    return Caller(f"person:{row['name']}", ROLES[row["role"]], person=row, session=row["session_id"])
+    bounds = frozenset(row["workspaces"]) if row["workspaces"] is not None else None
+    scopes = bounded(ROLES[row["role"]], row["workspaces"])
+    return Caller(f"person:{row['name']}", scopes, person=row, session=row["session_id"], workspaces=bounds)

@@ -105,7 +105,7 @@ async def enrol(request: Request, response: Response, link: Connection, once: On
         problem = (found or {}).get("problem") or {}
         reason = problem.get("reason", "was not written down in time: does a worker run?")
         raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, "passkey", None, reason, "see ./inv control.status, try again")
-    return await _signed_in(request, response, link, person)
+    return await signed_in(request, response, link, person)
 
 
 @router.post("/sign-in/options")
@@ -127,7 +127,7 @@ async def sign_in(request: Request, response: Response, link: Connection, asked:
         remedy = "choose another, or let ./inv control.person make a link"
         raise Problem(HTTPStatus.UNAUTHORIZED, "passkey", None, "is of nobody here", remedy)
     _passkeys(request).verify(asked.credential, challenge, bytes(person["public_key"]))
-    return await _signed_in(request, response, link, person)
+    return await signed_in(request, response, link, person)
 
 
 @router.post("/sign-out", status_code=HTTPStatus.NO_CONTENT)
@@ -139,7 +139,10 @@ async def sign_out(response: Response, link: Connection, who: Annotated[Caller, 
     response.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="strict")
 
 
-async def _signed_in(request: Request, response: Response, link: Link, person: Row) -> dict[str, Any]:
+async def signed_in(
+    request: Request, response: Response, link: Link, person: Row, by: str = "passkey"
+) -> dict[str, Any]:
+    """Begin a session of a person who showed who they are."""
     token, id = fresh_token(), f"se_{secrets.token_hex(8)}"
     agent = request.headers.get("user-agent", "")[:AGENT_LENGTH]
     await link.execute(
@@ -147,7 +150,7 @@ async def _signed_in(request: Request, response: Response, link: Link, person: R
         " values (%s, %s, %s, %s, now() + make_interval(secs => %s))",
         [id, token_hash(token), person["id"], agent, SESSION_SECONDS],
     )
-    await note(link, f"person:{person['name']}", "session.begin", id, agent=agent)
+    await note(link, f"person:{person['name']}", "session.begin", id, agent=agent, by=by)
     response.set_cookie(COOKIE, token, max_age=SESSION_SECONDS, path="/", secure=True, httponly=True, samesite="strict")
     return {"person": {name: person[name] for name in ("id", "name", "role")}}
 

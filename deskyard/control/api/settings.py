@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 from psycopg.rows import dict_row
+from pydantic import Field
 
 from deskyard.control.api import rows
 from deskyard.control.api.admission import note
@@ -38,6 +39,8 @@ class Person(Form):
     id: str
     name: str
     role: str
+    workspaces: list[str] | None = Field(None, description="The only ones that it sees; none: all.")
+    by_rule: bool = Field(False, description="Made by a rule of the declared provider, and followed at each sign-in.")
     passkeys: int
     created_at: datetime
 

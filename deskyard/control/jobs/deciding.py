@@ -20,7 +20,7 @@ def collect(link: Link, held: Claim, actor: str) -> dict[str, Any] | None:
             return None
         rule, approval, answer = Rule.of(str(held.workspace), row), held.input["approval"], held.input["answer"]
         askers = {found["actor"] for found in link.execute(rules.ASKERS.encode(), [approval]).fetchall()}
-        if (reason := rule.refusal(actor, _role(link, actor), askers, answer)) is not None:
+        if (reason := rule.refusal(actor, _role(link, actor, held), askers, answer)) is not None:
             raise rules.refused(actor, reason)
         needed = rule.needs(answer)
         if needed == 1:
@@ -35,7 +35,8 @@ def collect(link: Link, held: Claim, actor: str) -> dict[str, Any] | None:
             and at > now() - interval '{rules.WAITS}'"""
         said = {found["actor"] for found in link.execute(query.encode(), [approval, answer]).fetchall()}
         # Who answered before may have lost their role, or asked for something since.
-        count = sum(rule.refusal(each, _role(link, each), askers, answer) is None for each in said)
+        roles = {each: role for each in said if (role := _role(link, each, held)) is not None}
+        count = sum(rule.refusal(each, role, askers, answer) is None for each, role in roles.items())
     return None if count >= needed else {"approval": approval, "answers": count, "needed": needed}
 
 
@@ -87,14 +88,15 @@ def _signed(link: Link, held: Claim, actor: str, wanted: Rule | None) -> dict[st
         found = link.execute(rules.CHANGES.encode(), [[held.workspace]]).fetchall()
         same = [each["actor"] for each in found if rules.wanted_by(each) == wanted]
         # Who signed before may have lost their role since.
-        count = sum(ADMIN in ROLES.get(_role(link, each) or "", ()) for each in same)
+        count = sum(ADMIN in ROLES.get(_role(link, each, held) or "", ()) for each in same)
         if count < needed:
             return {"signatures": count, "needed": needed}
     link.execute("delete from approval_rule_change where workspace_id = %s", [held.workspace])
     return None
 
 
-def _role(link: Link, actor: str) -> str | None:
+def _role(link: Link, actor: str, held: Claim) -> str | None:
+    """The role of a person in the workspace of an operation; None for nobody, and for a key."""
     kind, _, name = actor.partition(":")
-    row = link.execute(rules.ROLE, [name]).fetchone() if kind == "person" else None
+    row = link.execute(rules.ROLE, [name, held.workspace]).fetchone() if kind == "person" else None
     return str(row["role"]) if row else None

@@ -9,9 +9,9 @@ from deskyard.control.jobs.claim import Claim
 from deskyard.control.people.intent import SIGNED, Intent
 from deskyard.control.people.keys import prove
 from deskyard.control.people.passkeys import Passkeys, credential_id
-from deskyard.control.people.scopes import ADMIN, DECIDE, DESTROY, ROLES, of_key
+from deskyard.control.people.scopes import ADMIN, DECIDE, DESTROY, ROLES, bounded
 from deskyard.control.retention import policy
-from deskyard.control.store.connection import Link
+from deskyard.control.store.connection import Link, Row
 from deskyard.errors import ConfigError
 
 UNSIGNED = "sign it with a passkey, or use a key with the scope for it"
@@ -65,21 +65,24 @@ def _by_key(link: Link, held: Claim, proof: dict[str, Any], intent: Intent) -> s
     row = link.execute(query, [str(proof["key"])]).fetchone()
     if row is None or not hmac.compare_digest(prove(bytes(row["secret"]), intent.canonical), str(proof.get("proof"))):
         raise ConfigError("proof", proof["key"], "is not that of this key", UNSIGNED)
-    if SCOPES[held.kind] not in of_key(row["scopes"], row["workspaces"]) or (
-        row["workspaces"] is not None and held.workspace not in row["workspaces"]
-    ):
+    if SCOPES[held.kind] not in bounded(row["scopes"], row["workspaces"]) or not _is_within(held, row):
         raise ConfigError("proof", proof["key"], "is of a key that may not do this", UNSIGNED)
     return f"key:{row['name']}:{proof['key']}"
 
 
 def _by_passkey(link: Link, held: Claim, proof: dict[str, Any], intent: Intent, passkeys: Passkeys) -> str:
     credential = proof.get("credential")
-    query = """select public_key, role, person.name from passkey join person on person.id = person_id
+    query = """select public_key, role, workspaces, person.name from passkey join person on person.id = person_id
         where passkey.id = %s and disabled_at is null"""
     row = link.execute(query, [credential_id(credential)]).fetchone()
     if row is None:
         raise ConfigError("passkey", None, "is of nobody here", UNSIGNED)
     passkeys.verify(credential, intent.challenge, bytes(row["public_key"]))
-    if SCOPES[held.kind] not in ROLES[row["role"]]:
+    if SCOPES[held.kind] not in bounded(ROLES[row["role"]], row["workspaces"]) or not _is_within(held, row):
         raise ConfigError("passkey", None, f"is of a {row['role']}, who may not do this", "ask an operator")
     return f"person:{row['name']}"
+
+
+def _is_within(held: Claim, row: Row) -> bool:
+    """Whether an operation is of a workspace to which a key or person is bound, if they are."""
+    return row["workspaces"] is None or held.workspace in row["workspaces"]

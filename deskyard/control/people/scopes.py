@@ -21,6 +21,6 @@ ROLES = {
 }
 
 
-def of_key(scopes: Iterable[str], workspaces: Iterable[str] | None) -> frozenset[str]:
-    """What a key may: keys, people and the audit are of all workspaces, so one that is bound to some is no admin."""
+def bounded(scopes: Iterable[str], workspaces: Iterable[str] | None) -> frozenset[str]:
+    """What may be done: keys, people and the audit are of all workspaces, so who is bound to some is no admin."""
     return frozenset(scopes) - (frozenset() if workspaces is None else {ADMIN})

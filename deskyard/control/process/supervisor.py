@@ -21,10 +21,11 @@ from typing import Any
 from deskyard.control import backup
 from deskyard.control.confinement import die_with_parent
 from deskyard.control.folder import Folder, ids
+from deskyard.control.identity import declared
 from deskyard.control.process import proxy
 from deskyard.control.process.settings import Settings, kept
 from deskyard.control.store import cluster, migration
-from deskyard.control.store.cluster import OWNER, RECORDER, WEB, WORKER, Cluster
+from deskyard.control.store.cluster import IDENTITY, OWNER, RECORDER, WEB, WORKER, Cluster
 from deskyard.errors import HostError
 from deskyard.host.deadline import Deadline
 from deskyard.host.places import tree
@@ -114,7 +115,8 @@ class Supervisor:
         finally:
             _end(pieces)
             cluster.stop(postmaster)
-            self.folder.web_socket.unlink(missing_ok=True)
+            for path in (self.folder.web_socket, self.folder.identity_socket):
+                path.unlink(missing_ok=True)
 
     def _keep(self) -> None:
         """A backup of the tables as they are, before they are changed."""
@@ -139,10 +141,18 @@ class Supervisor:
         # Those that may do nothing get nothing: no variable of whoever started this.
         bare = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
         bare["PGGSSENCMODE"] = "disable"
-        listener = self._listener()
+        listener = self._listener(self.folder.web_socket, accounts.proxy)
         web = ["--database", database.url(WEB), "--origin", self.settings.origin, "--pages", str(self.folder.pages)]
         web += ["--account", accounts.web, "--socket", str(listener)]
         work = ["--database", database.url(WORKER)]
+        signing_in = []
+        if (provider := declared.kept(self.folder.provider)) is not None:
+            web += ["--provider", provider.title, "--identity", str(self.folder.identity_socket)]
+            door = self._listener(self.folder.identity_socket, accounts.web)
+            options = ["--database", database.url(IDENTITY), "--origin", self.settings.origin]
+            options += ["--account", accounts.identity, "--declared", str(self.folder.provider), "--socket", str(door)]
+            argv = [*python, "deskyard.control.identity", *options]
+            signing_in = [Piece("identity", argv, bare, sockets=(door,))]
         configuration = self.folder.root / "haproxy.cfg"
         configuration.write_text(proxy.configuration(self.settings, self.folder))
         return [
@@ -154,6 +164,7 @@ class Supervisor:
             Piece("watch", [*python, "deskyard.control.watch", *work, *self._watched()], os.environ),
             Piece("observer", [*python, "deskyard.control.jobs.observer", *work], os.environ),
             Piece("approvals", [*python, "deskyard.control.approvals.follow", *work], os.environ),
+            *signing_in,
             Piece("proxy", ["haproxy", "-W", "-db", "-f", str(configuration)], {"PATH": os.environ["PATH"]}),
         ]
 
@@ -161,14 +172,13 @@ class Supervisor:
         networks = ",".join(self.settings.webhook_networks)
         return ["--certificate", str(self.folder.certificate), "--networks", networks]
 
-    def _listener(self) -> int:
-        """The web process's socket: the proxy alone may connect, and it stays while the process changes."""
-        path = self.folder.web_socket
+    def _listener(self, path: Path, account: str) -> int:
+        """A process's socket: one account alone may connect, and it stays while the process changes."""
         path.unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(path))
         listener.listen(BACKLOG)
-        os.chown(path, 0, ids(self.folder.accounts.proxy)[1])
+        os.chown(path, 0, ids(account)[1])
         path.chmod(0o660)
         return listener.detach()
 

@@ -19,7 +19,8 @@ from deskyard.host.deadline import Deadline
 
 DATABASE = "mission"
 OWNER, WEB, WORKER, RECORDER = "mc_owner", "mc_web", "mc_worker", "mc_recorder"
-ROLES = (OWNER, WEB, WORKER, RECORDER)
+IDENTITY = "mc_identity"
+ROLES = (OWNER, WEB, WORKER, RECORDER, IDENTITY)
 START_SECONDS = 60.0
 PROGRAM_SECONDS = 120
 # Nothing of whoever starts it.
@@ -62,6 +63,7 @@ class Cluster:
             name_of(os.geteuid()): (OWNER, WORKER),
             accounts.web: (WEB,),
             accounts.recorder: (RECORDER,),
+            accounts.identity: (IDENTITY,),
         }
         self._write("pg_ident.conf", [f"mission {name} {role}" for name, roles in mapping.items() for role in roles])
         self._write("pg_hba.conf", ["local all all peer map=mission"])

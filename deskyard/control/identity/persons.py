@@ -1,0 +1,99 @@
+"""Who of Mission Control somebody is: by issuer and subject, once linked; before that by what the host allowed.
+
+A mail links once, where the host offered that, and never again: mails change hands. A rule makes persons of its own,
+and is looked at whenever they sign in; what the host said of a person stands above every rule.
+"""
+
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from psycopg.types.json import Jsonb
+
+from deskyard.control.identity.declared import Declared, Rule
+from deskyard.control.identity.refusal import NotHere
+from deskyard.control.store.connection import Link, Row
+
+ASK = "ask whoever runs Mission Control: ./inv control.person NAME --mail ADDRESS, or a rule of ./inv control.oidc"
+MOST_MAIL, MOST_GROUPS = 254, 1000
+
+
+def person_of(link: Link, declared: Declared, claims: Mapping[str, Any]) -> str:
+    """The id of the person whom the claims are of; raises `NotHere` if they are nobody here."""
+    mail = verified_mail(claims)
+    rule = declared.rule_for(mail, _groups(claims, declared.groups_claim)) if mail is not None else None
+    who = (declared.issuer, str(claims["sub"]))
+    with link.transaction():
+        # Two sign-ins of the same account at once make one person.
+        link.execute("select pg_advisory_xact_lock(hashtextextended(%s, 11))", ["\n".join(who)])
+        person = link.execute(
+            "select person.* from identity join person on person.id = person_id where issuer = %s and subject = %s", who
+        ).fetchone()
+        if person is None:
+            person = _linked(link, who, mail) or _made(link, who, mail, rule)
+        if person["disabled_at"] is not None:
+            raise NotHere("person", person["name"], "was removed", "ask whoever runs Mission Control")
+        if person["by_rule"]:
+            _follow(link, person, rule)
+    return str(person["id"])
+
+
+def verified_mail(claims: Mapping[str, Any]) -> str | None:
+    """The mail that the provider says it verified, in lower case; None if it says anything else."""
+    mail, verified = claims.get("email"), claims.get("email_verified")
+    if verified is not True or not isinstance(mail, str) or not 3 <= len(mail) <= MOST_MAIL:
+        return None
+    name, _, domain = mail.rpartition("@")
+    return mail.lower() if name and domain and mail.isascii() and mail.isprintable() and " " not in mail else None
+
+
+def _groups(claims: Mapping[str, Any], name: str) -> list[str]:
+    found = claims.get(name)
+    return [group for group in found[:MOST_GROUPS] if isinstance(group, str)] if isinstance(found, list) else []
+
+
+def _linked(link: Link, who: tuple[str, str], mail: str | None) -> Row | None:
+    """The person for whom the host offered this mail, linked from now on; the offer is used up."""
+    row = link.execute("delete from mail_offer where mail = %s returning person_id", [mail]).fetchone()
+    if row is None:
+        return None
+    person = link.execute("select * from person where id = %s", [row["person_id"]]).fetchone()
+    assert person is not None
+    _link(link, who, person)
+    return person
+
+
+def _made(link: Link, who: tuple[str, str], mail: str | None, rule: Rule | None) -> Row:
+    """A person of a rule, whose name is the mail."""
+    if rule is None or mail is None:
+        raise NotHere("person", mail, "is known to the provider, but is nobody here", ASK)
+    query = """insert into person (id, name, role, workspaces, by_rule) values (%s, %s, %s, %s, true)
+        on conflict (name) do nothing returning *"""
+    values = [f"pe_{secrets.token_hex(8)}", mail, rule.role, rule.workspaces and list(rule.workspaces)]
+    person = link.execute(query, values).fetchone()
+    if person is None:
+        raise NotHere("person", mail, "is the name of somebody else here", ASK)
+    _note(link, person["name"], "person.make", rule=rule.text, role=rule.role)
+    _link(link, who, person)
+    return person
+
+
+def _follow(link: Link, person: Row, rule: Rule | None) -> None:
+    """Give a person of a rule what the rule says now; without a rule they are nobody any more."""
+    if rule is None:
+        raise NotHere("person", person["name"], "is of no rule any more", ASK)
+    bounds = list(rule.workspaces) if rule.workspaces is not None else None
+    if (person["role"], person["workspaces"]) != (rule.role, bounds):
+        query = "update person set role = %s, workspaces = %s where id = %s"
+        link.execute(query, [rule.role, bounds, person["id"]])
+        _note(link, person["name"], "person.role", rule=rule.text, role=rule.role, before=person["role"])
+
+
+def _link(link: Link, who: tuple[str, str], person: Row) -> None:
+    link.execute("insert into identity (issuer, subject, person_id) values (%s, %s, %s)", [*who, person["id"]])
+    _note(link, person["name"], "person.identity", issuer=who[0], subject=who[1])
+
+
+def _note(link: Link, name: str, action: str, **detail: Any) -> None:
+    query = "insert into audit_intake (actor, action, target, detail) values ('provider', %s, %s, %s)"
+    link.execute(query, [action, name, Jsonb(detail)])

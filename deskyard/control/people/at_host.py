@@ -1,0 +1,92 @@
+"""What the host alone makes: persons, links that enrol passkeys, offers to accounts of a provider, and keys."""
+
+import secrets
+from typing import Any
+
+import psycopg
+
+from deskyard.control.api.caller import fresh_token, token_hash
+from deskyard.control.identity.persons import verified_mail
+from deskyard.control.people.keys import Key
+from deskyard.control.people.scopes import ADMIN, ROLES, SCOPES
+from deskyard.errors import ConfigError
+
+LINK_SECONDS = 30 * 60
+MOST_DAYS = 3660
+# Who signed in by a provider may have a passkey, too, and signs in with it again.
+END_LINKED = """update session set ended_at = now()
+    where ended_at is null and person_id in (select person_id from identity)"""
+
+Link = psycopg.Connection[dict[str, Any]]
+
+
+def require_role(role: str, workspaces: list[str] | None) -> None:
+    """Raise `ConfigError` for what no person can be."""
+    if role not in ROLES:
+        raise ConfigError("--role", role, "is no role", f"choose one of: {', '.join(ROLES)}")
+    if role == "admin" and workspaces is not None:
+        remedy = "leave --workspaces out, or choose another role"
+        raise ConfigError("--role", role, "is of all workspaces: keys and people are of all", remedy)
+
+
+def require_scopes(scopes: list[str], workspaces: list[str] | None, days: int) -> None:
+    """Raise `ConfigError` for what no key can have."""
+    if unknown := sorted(set(scopes) - set(SCOPES)):
+        raise ConfigError("--scopes", unknown[0], "is no scope", f"choose of: {', '.join(SCOPES)}")
+    if ADMIN in scopes and workspaces is not None:
+        remedy = "leave --workspaces out, or the scope"
+        raise ConfigError("--scopes", ADMIN, "is for keys of all workspaces: keys and people are of all", remedy)
+    if not scopes or not 0 < days <= MOST_DAYS:
+        remedy = f"write 1 to {MOST_DAYS}, and at least one scope"
+        raise ConfigError("--days", days, "is no time for a key", remedy)
+
+
+def add(link: Link, name: str, role: str, workspaces: list[str] | None, mail: str | None) -> str:
+    """Write a person down, or change one; the token of a link that enrols a passkey once."""
+    query = """insert into person (id, name, role, workspaces) values (%s, %s, %s, %s)
+        on conflict (name) do update set role = excluded.role, workspaces = excluded.workspaces,
+            disabled_at = null, by_rule = false returning id"""
+    row = link.execute(query, [f"pe_{secrets.token_hex(8)}", name, role, workspaces]).fetchone()
+    assert row is not None
+    if mail is not None:
+        _offer(link, row["id"], mail)
+    token = fresh_token()
+    link.execute(
+        "insert into enrolment (token_hash, person_id, expires_at) values (%s, %s, now() + make_interval(secs => %s))",
+        [token_hash(token), row["id"], LINK_SECONDS],
+    )
+    return token
+
+
+def remove(link: Link, name: str) -> None:
+    """Let a person in no more; raises `ConfigError` for nobody."""
+    query = "update person set disabled_at = coalesce(disabled_at, now()) where name = %s returning id"
+    row = link.execute(query, [name]).fetchone()
+    if row is None:
+        raise ConfigError("name", name, "is no person here", "see GET /api/people")
+    link.execute("update session set ended_at = now() where person_id = %s and ended_at is null", [row["id"]])
+    # Their accounts at a provider stay theirs: no rule makes them somebody again.
+    for table in ("passkey", "enrolment", "mail_offer"):
+        link.execute(f"delete from {table} where person_id = %s".encode(), [row["id"]])
+
+
+def make_key(link: Link, name: str, scopes: list[str], workspaces: list[str] | None, days: int) -> Key:
+    """Make an API key: hashes of it are kept."""
+    key = Key.fresh()
+    link.execute(
+        "insert into api_key (id, name, auth_hash, scopes, workspaces, expires_at)"
+        " values (%s, %s, %s, %s, %s, now() + make_interval(days => %s))",
+        [key.id, name, key.auth_hash, sorted(set(scopes)), workspaces, days],
+    )
+    link.execute("insert into key_proof (key_id, secret) values (%s, %s)", [key.id, key.proof_secret])
+    return key
+
+
+def _offer(link: Link, person: str, mail: str) -> None:
+    """Let the next account with this verified mail stand for a person, and none that did before."""
+    kept = verified_mail({"email": mail, "email_verified": True})
+    if kept is None:
+        raise ConfigError("--mail", mail, "is no mail address", "write it as the provider tells it")
+    link.execute("delete from identity where person_id = %s", [person])
+    link.execute("delete from mail_offer where person_id = %s or mail = %s", [person, kept])
+    link.execute("insert into mail_offer (mail, person_id) values (%s, %s)", [kept, person])

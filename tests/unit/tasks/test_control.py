@@ -1,0 +1,76 @@
+"""What `control.oidc` hands on: the client's secret by standard input alone."""
+
+import io
+import sys
+from typing import Any
+
+import pytest
+from invoke import Context, Exit
+
+from deskyard.control.control import Control
+from deskyard.control.identity.declared import Declared
+from deskyard.tasks.control import oidc
+
+ISSUER = "https://login.example.org"
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Declared]:
+    """What was declared."""
+    found: list[Declared] = []
+
+    def declare(_: Control, provider: Declared) -> dict[str, Any]:
+        found.append(provider)
+        return provider.shown()
+
+    monkeypatch.setattr(Control, "declare", declare)
+    return found
+
+
+def test_the_secret_comes_by_standard_input_and_is_not_printed(
+    made: list[Declared], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("s3cret\n"))
+    oidc(Context(), ISSUER, "mission", rules="group:platform=operator, domain:example.org=viewer@lab+desk", json=True)
+    assert (made[0].secret, made[0].client) == ("s3cret", "mission")
+    assert [rule.text for rule in made[0].rules] == ["group:platform=operator", "domain:example.org=viewer@lab+desk"]
+    said = capsys.readouterr()
+    assert "s3cret" not in said.out + said.err and '"secret": true' in said.out
+
+
+def test_a_client_without_a_secret_says_so(made: list[Declared], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    with pytest.raises(Exit):
+        oidc(Context(), ISSUER, "mission")
+    oidc(Context(), ISSUER, "mission", public=True)
+    assert [provider.secret for provider in made] == [""]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"rules": "group:x=king"}, {"scopes": "email"}, {"authority": "/nonexistent.pem"}, {"authority": "/etc/hostname"}],
+    ids=lambda options: next(iter(options.items()))[1],
+)
+def test_what_cannot_be_is_refused_before_a_secret_is_asked_for(
+    made: list[Declared], monkeypatch: pytest.MonkeyPatch, options: dict[str, str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(Exit):
+        oidc(Context(), ISSUER, "mission", **options)
+    assert made == []
+
+
+def test_nothing_is_removed_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    withdrawn: list[bool] = []
+
+    def withdraw(_: Control) -> bool:
+        withdrawn.append(True)
+        return True
+
+    monkeypatch.setattr(Control, "withdraw", withdraw)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    with pytest.raises(Exit):
+        oidc(Context(), remove=True)
+    assert withdrawn == []
+    oidc(Context(), remove=True, yes=True)
+    assert withdrawn == [True]
