@@ -136,15 +136,14 @@ class Control:
         return self.up(settings.site, settings.port, timings)
 
     def person(
-        self, name: str, role: str, workspaces: list[str] | None = None, mail: str | None = None
+        self, name: str, role: str | None = None, workspaces: list[str] | None = None, mail: str | None = None
     ) -> dict[str, Any]:
         """Add a person, or give one another link: with it a passkey is enrolled, once, within half an hour."""
-        at_host.require_role(role, workspaces)
         settings = self._settings()
         with self._database() as link, link.transaction():
-            token = at_host.add(link, name, role, workspaces, mail)
-            _note(link, "person.link", name, role=role, workspaces=workspaces, mail=mail)
-        made = {"name": name, "role": role, "workspaces": workspaces}
+            become, token = at_host.add(link, name, role, workspaces, mail)
+            _note(link, "person.link", name, role=become, workspaces=workspaces, mail=mail)
+        made = {"name": name, "role": become, "workspaces": workspaces}
         return {**made, "link": f"{settings.origin}/enrol#{token}", "seconds": at_host.LINK_SECONDS}
 
     def remove_person(self, name: str) -> dict[str, Any]:

@@ -107,7 +107,8 @@ def upgrade(_: Context, json: bool = False) -> None:
     positional=["name"],
     help={
         "name": "the person's name",
-        "role": "viewer (sees), operator (drives and destroys), admin (keys, people, audit, too)",
+        "role": "viewer (sees), operator (drives and destroys), admin (keys, people, audit, too); default: as before, "
+        "a new person: operator",
         "workspaces": "comma-separated: the only ones that the person sees (default: all)",
         "mail": "the declared provider's account with this verified mail is this person's, from its first sign-in on",
         "remove": "let the person in no more",
@@ -118,7 +119,7 @@ def upgrade(_: Context, json: bool = False) -> None:
 def person(
     _: Context,
     name: str,
-    role: str = "operator",
+    role: str = "",
     workspaces: str = "",
     mail: str = "",
     remove: bool = False,
@@ -135,8 +136,9 @@ def person(
         done = Control().remove_person(name)
         show(done, as_json=json, text=f"{name}: removed")
         return
-    made = Control().person(name, role, _list(workspaces) or None, mail or None)
-    text = f"{name} ({role}) enrols a passkey here, once, within {made['seconds'] // 60} minutes:\n\n  {made['link']}"
+    made = Control().person(name, role or None, _list(workspaces) or None, mail or None)
+    within = f"once, within {made['seconds'] // 60} minutes"
+    text = f"{name} ({made['role']}) enrols a passkey here, {within}:\n\n  {made['link']}"
     show(made, as_json=json, text=text)
 
 

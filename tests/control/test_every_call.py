@@ -33,6 +33,7 @@ from tests.control.test_approvals import TICKET
 OPEN_TO_ALL = {
     *("GET /healthz", "GET /readyz", "GET /version"),
     *("POST /api/enrol", "POST /api/enrol/options", "POST /api/sign-in", "POST /api/sign-in/options"),
+    *("GET /api/sign-in", "POST /api/sign-in/provider", "POST /api/sign-in/provider/answer"),
 }
 # What moves nothing but the caller's own.
 OWN = {"POST /api/sign-out", "POST /api/intents"}

@@ -141,6 +141,17 @@ def test_an_account_of_nobody_is_let_in_nowhere(mission: Lab, visitor: Visitor) 
     assert mission.link.execute("select 1 from person").fetchone() is None
 
 
+@pytest.mark.parametrize("mail", ["$(reboot)@example.org", "a b@example.org", "@example.org", "-x@example.org", 7])
+def test_a_mail_that_could_mean_something_else_makes_nobody(visitor: Visitor, mail: object) -> None:
+    assert visitor.signs_in("subject-5", email=mail, email_verified=True).status_code == 403
+
+
+def test_who_is_signed_in_by_a_provider_that_is_withdrawn_is_signed_out(mission: Lab, visitor: Visitor) -> None:
+    assert visitor.signs_in("subject-3", email="bea@example.org", email_verified=True).status_code == 200
+    mission.link.execute(at_host.END_LINKED)
+    assert visitor.call("GET", "/api/me").status_code == 401
+
+
 def test_a_mail_that_the_provider_did_not_verify_links_nobody(mission: Lab, visitor: Visitor) -> None:
     offer(mission, "ada")
     assert visitor.signs_in("subject-1", email="ada@example.com").status_code == 403
@@ -156,6 +167,9 @@ def test_a_rule_makes_a_person_of_its_workspaces_alone_and_is_followed(mission: 
     assert visitor.call("GET", "/api/desktops/elsewhere.first").status_code == 404
     assert visitor.signs_in("subject-3", **mail, groups=["staff", "platform"]).json()["person"]["role"] == "operator"
     assert visitor.call("GET", "/api/desktops/elsewhere.first").status_code == 200
+    # Another link to enrol a passkey leaves it so.
+    link_token_of(mission, "bea@example.org")
+    assert visitor.signs_in("subject-3", **mail).json()["person"]["role"] == "viewer"
     # Who is of no rule any more is nobody; and a person whom the host made is followed by none.
     assert visitor.signs_in("subject-3", email="bea@example.net", email_verified=True).status_code == 403
     with mission.link.transaction():
@@ -198,7 +212,7 @@ def test_what_destroys_is_signed_with_a_passkey_all_the_same(mission: Lab, visit
 
 def link_token_of(mission: Lab, name: str) -> str:
     with mission.link.transaction():
-        return at_host.add(mission.link, name, "operator", None, None)
+        return at_host.add(mission.link, name, None, None, None)[1]
 
 
 def test_a_passkey_signs_within_its_persons_workspaces_alone(mission: Lab, provider: Double) -> None:

@@ -42,8 +42,13 @@ class Browser:
         return found
 
     def text(self) -> str:
-        found: str = self.driver.find_element(By.TAG_NAME, "body").text
-        return found
+        """What the page shows; where another document takes its place meanwhile, what that shows."""
+        while True:
+            try:
+                found: str = self.driver.find_element(By.TAG_NAME, "body").text
+            except StaleElementReferenceException:
+                continue
+            return found
 
     def script(self, code: str, *arguments: Any) -> Any:
         return self.driver.execute_script(code, *arguments)

@@ -85,10 +85,32 @@ def _let_in(request: Request, stand_in: "StandIn", body: Any, kind: str) -> Resp
         stand_in.passkeys.answered(request, body["credential"], kind)
     except Refused as refused:
         return problem(403, "credential", "", str(refused), "Try again")
-    response = JSONResponse({"person": {"name": "Ada"}})
+    return _with_session(stand_in, JSONResponse({"person": {"name": "Ada"}}))
+
+
+def _with_session(stand_in: "StandIn", response: Response) -> Response:
     stand_in.sessions.add("secret")
     response.set_cookie("__Host-mission", "secret", secure=True, httponly=True, samesite="strict")
     return response
+
+
+async def ways(_request: Request, stand_in: "StandIn", _body: Any) -> Response:
+    return JSONResponse({"provider": stand_in.estate.provider})
+
+
+async def provider(_request: Request, stand_in: "StandIn", _body: Any) -> Response:
+    """A provider that knows everybody, and sends the browser back at once."""
+    return JSONResponse(
+        {"url": f"{stand_in.url}/sign-in/answer?state=open&code=once&iss=https%3A%2F%2Flogin.example.org"}
+    )
+
+
+async def provider_answer(_request: Request, stand_in: "StandIn", body: Any) -> Response:
+    if body["state"] != "open":
+        reason = "was not begun in this browser, was answered before, or took too long"
+        return problem(401, "sign-in", "", reason, "Begin again at the page of signing in")
+    response = JSONResponse({"person": {"name": "ada", "role": "operator"}, "passkeys": stand_in.estate.passkeys})
+    return _with_session(stand_in, response)
 
 
 async def sign_out(_request: Request, stand_in: "StandIn", _body: Any) -> Response:
@@ -354,6 +376,9 @@ ROUTES = (
     ("POST", "/api/enrol", enrol),
     ("POST", "/api/sign-in/options", sign_in_options),
     ("POST", "/api/sign-in", sign_in),
+    ("GET", "/api/sign-in", ways),
+    ("POST", "/api/sign-in/provider", provider),
+    ("POST", "/api/sign-in/provider/answer", provider_answer),
     ("POST", "/api/sign-out", sign_out),
     ("GET", "/api/desktops", desktops),
     ("POST", "/api/desktops", create),

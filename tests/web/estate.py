@@ -78,6 +78,9 @@ class Estate:
     conversations: dict[str, Thing] = field(default_factory=dict)
     messages: dict[str, Thing] = field(default_factory=dict)
     approvals: dict[str, Thing] = field(default_factory=dict)
+    # What people know the declared provider by, and how many passkeys its person has.
+    provider: str | None = None
+    passkeys: int = 0
     kept: dict[str | None, int | None] = field(default_factory=lambda: {None: 90})
     logs: dict[str, list[Thing]] = field(default_factory=dict)
     events: list[tuple[int, str, Thing]] = field(default_factory=list)

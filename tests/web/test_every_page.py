@@ -25,7 +25,9 @@ PAGES = {
     "/audit": "team-01.desk-240",
     "/settings": "desktops:write",
     "/nowhere": "Nothing is at this address",
-    "/sign-in": "Use my passkey",
+    "/sign-in": "Sign in with Example",
+    "/sign-in/answer": "this page is opened by the provider",
+    "/sign-in/answer?state=open&code=once": "./inv control.person ada",
     "/enrol#once": "Enrol your passkey",
 }
 AXE = """
@@ -38,6 +40,7 @@ axe.run(document, {resultTypes: ["violations"]}).then((found) => done(faults(fou
 def furnish(estate: Estate) -> str:
     """An estate that has something for each page; the operation whose log can be read."""
     estate.fill(workspaces=2, desktops=30)
+    estate.provider = "Example"
     failed = estate.operation("desktop.start", "team-02", "team-02.desk-7", createdAt=ago(hours=2))
     problem = {
         "field": "memory",
@@ -95,7 +98,7 @@ def test_no_fault_of_accessibility_is_found(browser: Browser, estate: Estate, ax
 
 
 def test_a_fault_of_accessibility_would_be_found(browser: Browser, estate: Estate, axe: str) -> None:
-    visit(browser, "/sign-in", "")
+    visit(browser, "/enrol#once", "")
     browser.script("document.querySelector('main').append(document.createElement('button'))")
     browser.script(axe)
     assert [fault[0] for fault in browser.driver.execute_async_script(AXE)] == ["button-name"]

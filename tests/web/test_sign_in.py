@@ -1,6 +1,7 @@
-"""Enrolment and sign-in by a passkey."""
+"""Enrolment, and sign-in by a passkey or a provider."""
 
 from tests.web.browser import Browser
+from tests.web.estate import Estate
 from tests.web.stand_in import StandIn
 
 
@@ -33,3 +34,49 @@ def test_signing_out_ends_at_the_sign_in_page(browser: Browser) -> None:
     browser.click("Sign out")
     browser.sees("Use my passkey")
     browser.wait("no way back to that page", lambda: browser.path() == "/sign-in")
+
+
+def test_a_provider_signs_in_and_leads_back_to_the_page_that_was_asked_for(
+    browser: Browser, server: StandIn, estate: Estate
+) -> None:
+    estate.provider, estate.passkeys = "Example", 1
+    server.sessions.clear()
+    browser.open("/operations?state=failed")
+    browser.click("Sign in with Example")
+    browser.sees("No operations that are failed")
+    assert browser.path() == "/operations?state=failed"
+    back = {"state": "open", "code": "once", "error": None, "issuer": "https://login.example.org"}
+    assert server.asked("POST", "/api/sign-in/provider/answer") == [back]
+
+
+def test_who_has_no_passkey_is_told_what_needs_one_and_how_to_enrol_it(
+    browser: Browser, server: StandIn, estate: Estate
+) -> None:
+    estate.provider = "Example"
+    server.sessions.clear()
+    browser.open("/sign-in?next=//evil.example/")
+    browser.click("Sign in with Example")
+    browser.sees("You are signed in")
+    browser.sees("is signed with a passkey all the same")
+    browser.sees("./inv control.person ada")
+    assert browser.path() == "/sign-in/answer", "code and state stay out of the address"
+    browser.click("Go on without a passkey")
+    browser.sees("Fleet")
+    assert browser.path() == "/"
+
+
+def test_what_the_provider_did_not_answer_to_is_said(browser: Browser, server: StandIn) -> None:
+    server.sessions.clear()
+    browser.open("/sign-in/answer?state=another&code=once")
+    browser.sees("took too long")
+    assert browser.path() == "/sign-in/answer"
+    browser.click("Sign in another way")
+    browser.sees("Use my passkey")
+
+
+def test_no_button_is_there_for_a_provider_that_was_not_declared(browser: Browser, server: StandIn) -> None:
+    server.sessions.clear()
+    browser.open("/sign-in")
+    browser.wait("the page asked", lambda: ("GET", "/api/sign-in", None) in server.requests)
+    browser.sees("Use my passkey")
+    assert len(browser.all("main button")) == 1

@@ -11,6 +11,7 @@ import NewDesktop from "./pages/new-desktop/NewDesktop.svelte";
 import Operation from "./pages/operations/Operation.svelte";
 import Operations from "./pages/operations/Operations.svelte";
 import Settings from "./pages/settings/Settings.svelte";
+import Answer from "./pages/sign-in/Answer.svelte";
 import Enrol from "./pages/sign-in/Enrol.svelte";
 import SignIn from "./pages/sign-in/SignIn.svelte";
 import Usage from "./pages/usage/Usage.svelte";
@@ -43,6 +44,7 @@ const PAGES: [RegExp, Component<any>, string][] = [
   [/^\/audit$/, Audit, "/audit"],
   [/^\/settings$/, Settings, "/settings"],
   [/^\/sign-in$/, SignIn, ""],
+  [/^\/sign-in\/answer$/, Answer, ""],
   [/^\/enrol$/, Enrol, ""],
 ];
 

@@ -13,20 +13,13 @@ from deskyard.errors import ConfigError
 
 LINK_SECONDS = 30 * 60
 MOST_DAYS = 3660
+# Of a person of whom nothing else is said.
+ROLE = "operator"
 # Who signed in by a provider may have a passkey, too, and signs in with it again.
 END_LINKED = """update session set ended_at = now()
     where ended_at is null and person_id in (select person_id from identity)"""
 
 Link = psycopg.Connection[dict[str, Any]]
-
-
-def require_role(role: str, workspaces: list[str] | None) -> None:
-    """Raise `ConfigError` for what no person can be."""
-    if role not in ROLES:
-        raise ConfigError("--role", role, "is no role", f"choose one of: {', '.join(ROLES)}")
-    if role == "admin" and workspaces is not None:
-        remedy = "leave --workspaces out, or choose another role"
-        raise ConfigError("--role", role, "is of all workspaces: keys and people are of all", remedy)
 
 
 def require_scopes(scopes: list[str], workspaces: list[str] | None, days: int) -> None:
@@ -41,12 +34,25 @@ def require_scopes(scopes: list[str], workspaces: list[str] | None, days: int) -
         raise ConfigError("--days", days, "is no time for a key", remedy)
 
 
-def add(link: Link, name: str, role: str, workspaces: list[str] | None, mail: str | None) -> str:
-    """Write a person down, or change one; the token of a link that enrols a passkey once."""
-    query = """insert into person (id, name, role, workspaces) values (%s, %s, %s, %s)
-        on conflict (name) do update set role = excluded.role, workspaces = excluded.workspaces,
-            disabled_at = null, by_rule = false returning id"""
-    row = link.execute(query, [f"pe_{secrets.token_hex(8)}", name, role, workspaces]).fetchone()
+def add(link: Link, name: str, role: str | None, workspaces: list[str] | None, mail: str | None) -> tuple[str, str]:
+    """Write a person down, or change what is given of one; their role, and the token of a link that enrols a passkey.
+
+    A role counts in the workspaces that are given with it, or else in all.
+    """
+    known = link.execute("select * from person where name = %s for update", [name]).fetchone()
+    # Who is given nothing but another link stays who they are, and stays with their rule.
+    stays = known is not None and role is None and workspaces is None
+    role = role or (known["role"] if known is not None else ROLE)
+    _require_role(role, workspaces)
+    if known is None:
+        query = "insert into person (id, name, role, workspaces) values (%s, %s, %s, %s) returning id"
+        row = link.execute(query, [f"pe_{secrets.token_hex(8)}", name, role, workspaces]).fetchone()
+    elif stays:
+        row = link.execute("update person set disabled_at = null where id = %s returning id", [known["id"]]).fetchone()
+    else:
+        query = """update person set role = %s, workspaces = %s, disabled_at = null, by_rule = false
+            where id = %s returning id"""
+        row = link.execute(query, [role, workspaces, known["id"]]).fetchone()
     assert row is not None
     if mail is not None:
         _offer(link, row["id"], mail)
@@ -55,7 +61,7 @@ def add(link: Link, name: str, role: str, workspaces: list[str] | None, mail: st
         "insert into enrolment (token_hash, person_id, expires_at) values (%s, %s, now() + make_interval(secs => %s))",
         [token_hash(token), row["id"], LINK_SECONDS],
     )
-    return token
+    return role, token
 
 
 def remove(link: Link, name: str) -> None:
@@ -90,3 +96,12 @@ def _offer(link: Link, person: str, mail: str) -> None:
     link.execute("delete from identity where person_id = %s", [person])
     link.execute("delete from mail_offer where person_id = %s or mail = %s", [person, kept])
     link.execute("insert into mail_offer (mail, person_id) values (%s, %s)", [kept, person])
+
+
+def _require_role(role: str, workspaces: list[str] | None) -> None:
+    """Raise `ConfigError` for what no person can be."""
+    if role not in ROLES:
+        raise ConfigError("--role", role, "is no role", f"choose one of: {', '.join(ROLES)}")
+    if role == "admin" and workspaces is not None:
+        remedy = "leave --workspaces out, or choose another role"
+        raise ConfigError("--role", role, "is of all workspaces: keys and people are of all", remedy)

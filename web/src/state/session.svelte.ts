@@ -32,7 +32,7 @@ class SessionState {
     // What was asked before the end of the session is refused now: that leads nowhere.
     if (this.#leaving) return;
     this.me = null;
-    if (router.path === "/sign-in" || router.path === "/enrol") return;
+    if (router.path.startsWith("/sign-in") || router.path === "/enrol") return;
     const here = router.url.pathname + router.url.search;
     router.replace(here === "/" ? "/sign-in" : `/sign-in?next=${encodeURIComponent(here)}`);
   }
