@@ -105,10 +105,11 @@ def test_one_is_enough_to_refuse_whoever_it_is(team: Team) -> None:
     assert team.mission.effects("lab.first") == ["begin", "end"]
 
 
-def test_an_answer_of_somebody_who_may_not_any_more_does_not_count(team: Team) -> None:
-    team.rule(persons=2, roles=["operator"])
+@pytest.mark.parametrize("change", ["role = 'viewer'", "disabled_at = now()", "workspaces = '{elsewhere}'"])
+def test_an_answer_of_somebody_who_may_not_any_more_does_not_count(team: Team, change: str) -> None:
+    team.rule(persons=2, people=["ada", "eve"])
     team.answer(team.ada)
-    team.mission.link.execute("update person set role = 'viewer' where name = 'ada'")
+    team.mission.link.execute(f"update person set {change} where name = 'ada'".encode())
     assert team.answer(team.eve).json()["result"] == {"approval": ID, "answers": 1, "needed": 2}
     assert team.mission.effects("lab.first") == []
 

@@ -85,21 +85,21 @@ class Provider:
             found = token.verified(given, self._published(again=True), expected)
         if isinstance(access, str) and "userinfo_endpoint" in self._discovered():
             token.require_together(found, access, given)
-            told = self._userinfo(access, found["sub"])
+            shown = self._userinfo(access, found["sub"])
             # A mail and whether it is verified are of one source.
             mail = ("email", "email_verified") if "email" in found else ()
-            return {**{name: value for name, value in told.items() if name not in mail}, **found}
+            return {**{name: value for name, value in shown.items() if name not in mail}, **found}
         return found
 
     def _userinfo(self, access: str, subject: str) -> dict[str, Any]:
-        """What the scopes ask for, which is told here where a code was exchanged (Core 5.4)."""
+        """What the scopes ask for, which is shown here where a code was exchanged (Core 5.4)."""
         headers = {"Authorization": f"Bearer {access}"}
-        status, told = self._ask("GET", self._endpoint("userinfo_endpoint"), headers=headers)
+        status, shown = self._ask("GET", self._endpoint("userinfo_endpoint"), headers=headers)
         if status != 200:
             raise away(f"the provider does not tell who it is: status {status}")
-        if told.get("sub") != subject:
+        if shown.get("sub") != subject:
             raise refused("the provider tells of somebody else")
-        return told
+        return shown
 
     def _tokens(self, code: str, verifier: str) -> dict[str, Any]:
         form = {

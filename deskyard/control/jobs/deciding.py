@@ -7,7 +7,7 @@ from psycopg.types.json import Jsonb
 from deskyard.control.approvals import rules
 from deskyard.control.approvals.rules import Rule
 from deskyard.control.jobs.claim import Claim
-from deskyard.control.people.scopes import ADMIN, ROLES
+from deskyard.control.people.scopes import ADMIN, DECIDE, ROLES
 from deskyard.control.store.connection import Link
 from deskyard.errors import ConfigError
 
@@ -35,8 +35,9 @@ def collect(link: Link, held: Claim, actor: str) -> dict[str, Any] | None:
             and at > now() - interval '{rules.WAITS}'"""
         said = {found["actor"] for found in link.execute(query.encode(), [approval, answer]).fetchall()}
         # Who answered before may have lost their role, or asked for something since.
-        roles = {each: role for each in said if (role := _role(link, each, held)) is not None}
-        count = sum(rule.refusal(each, role, askers, answer) is None for each, role in roles.items())
+        roles = {each: _role(link, each, held) for each in said}
+        may = {each: role for each, role in roles.items() if DECIDE in ROLES.get(role or "", ())}
+        count = sum(rule.refusal(each, role, askers, answer) is None for each, role in may.items())
     return None if count >= needed else {"approval": approval, "answers": count, "needed": needed}
 
 
