@@ -15,7 +15,7 @@ from psycopg.types.json import Jsonb
 
 from deskyard.control.api import rows
 from deskyard.control.api.caller import Caller, Connection, Link
-from deskyard.control.api.forms import Operation
+from deskyard.control.api.forms.work import Operation
 from deskyard.control.api.problem import Problem
 from deskyard.host.deadline import Deadline
 

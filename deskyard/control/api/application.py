@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from deskyard.control.api import chat, desktops, meta, operations, pages, people, problem, settings, workspaces
 from deskyard.control.api.caller import Link
 from deskyard.control.api.feed import Feed
-from deskyard.control.api.forms import ProblemDetails
+from deskyard.control.api.forms.base import ProblemDetails
 from deskyard.control.api.pages import Pages
 from deskyard.control.api.watch import alerts, metrics, usage, webhooks
 from deskyard.control.approvals import calls as approvals

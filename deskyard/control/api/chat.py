@@ -13,7 +13,9 @@ from fastapi.responses import StreamingResponse
 from deskyard.control.api import rows
 from deskyard.control.api.admission import Repeat, Wanted, accepted, admit, known, note
 from deskyard.control.api.caller import Caller, Connection, Link, Row, may
-from deskyard.control.api.forms import Conversation, Message, Operation, Page, Said, Sent, Transcript
+from deskyard.control.api.forms.base import Page
+from deskyard.control.api.forms.conversations import Conversation, Message, Said, Sent, Transcript
+from deskyard.control.api.forms.work import Operation
 from deskyard.control.api.problem import Problem, unknown
 from deskyard.control.people.scopes import CHAT, READ
 

@@ -9,19 +9,11 @@ from deskyard.control.api import rows
 from deskyard.control.api.admission import Asked, Once, Repeat, Wanted
 from deskyard.control.api.caller import Caller, Connection, Link, Row, may
 from deskyard.control.api.chat import send, store
-from deskyard.control.api.forms import (
-    Desktop,
-    DesktopState,
-    Destroy,
-    Force,
-    NewDesktop,
-    Operation,
-    Page,
-    Said,
-    Selector,
-    Sent,
-    SessionWanted,
-)
+from deskyard.control.api.forms.base import Page
+from deskyard.control.api.forms.conversations import Said, Sent
+from deskyard.control.api.forms.desktops import Desktop, DesktopState, Force, NewDesktop, Selector, SessionWanted
+from deskyard.control.api.forms.signing import Destroy
+from deskyard.control.api.forms.work import Operation
 from deskyard.control.api.people import proof_of
 from deskyard.control.api.problem import Problem, unknown
 from deskyard.control.people.scopes import CHAT, DESTROY, READ, WRITE

@@ -8,7 +8,8 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from deskyard.control.api import rows
 from deskyard.control.api.admission import Asked, Prefer, Wanted, accepted, awaited, note
 from deskyard.control.api.caller import Caller, Connection, Link, Row, may
-from deskyard.control.api.forms import LogLine, Operation, OperationState, Page
+from deskyard.control.api.forms.base import Page
+from deskyard.control.api.forms.work import LogLine, Operation, OperationState
 from deskyard.control.api.problem import Problem, unknown
 from deskyard.control.people.intent import SIGNED
 from deskyard.control.people.scopes import CHAT, READ, WRITE

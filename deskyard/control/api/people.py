@@ -11,7 +11,8 @@ from pydantic import Field
 from deskyard.control.api import rows
 from deskyard.control.api.admission import Once, Wanted, admit, ended, note
 from deskyard.control.api.caller import COOKIE, Caller, Connection, Link, Row, caller, fresh_token, own_page, token_hash
-from deskyard.control.api.forms import Form, IntentToSign, SignedIntent, WantedIntent
+from deskyard.control.api.forms.base import Form
+from deskyard.control.api.forms.signing import IntentToSign, SignedIntent, WantedIntent
 from deskyard.control.api.problem import Problem
 from deskyard.control.people import passkeys
 from deskyard.control.people.intent import LIFE_SECONDS, SIGNED, Intent

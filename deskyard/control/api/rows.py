@@ -7,19 +7,11 @@ from http import HTTPStatus
 from typing import Any
 
 from deskyard.control.api.caller import Link, Row
-from deskyard.control.api.forms import (
-    Approval,
-    Claimed,
-    Conversation,
-    Desktop,
-    LogLine,
-    Message,
-    Operation,
-    Question,
-    Tool,
-    Trouble,
-    Workspace,
-)
+from deskyard.control.api.forms.approvals import Approval
+from deskyard.control.api.forms.base import Trouble
+from deskyard.control.api.forms.conversations import Claimed, Conversation, Message, Question, Tool
+from deskyard.control.api.forms.desktops import Desktop, Workspace
+from deskyard.control.api.forms.work import LogLine, Operation
 from deskyard.control.api.problem import Problem
 
 # Of a worker that renews every some seconds, nothing was heard for so long: it is gone.

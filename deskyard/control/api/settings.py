@@ -11,7 +11,7 @@ from pydantic import Field
 from deskyard.control.api import rows
 from deskyard.control.api.admission import note
 from deskyard.control.api.caller import Caller, Connection, caller, may
-from deskyard.control.api.forms import Form, Page
+from deskyard.control.api.forms.base import Form, Page
 from deskyard.control.api.problem import Problem, unknown
 from deskyard.control.people.scopes import ADMIN
 from deskyard.control.recorder import chain

@@ -9,7 +9,9 @@ from deskyard.control.api import rows
 from deskyard.control.api.admission import Asked, Once, Repeat, Wanted, admit, known
 from deskyard.control.api.caller import Caller, Connection, may
 from deskyard.control.api.desktops import require_workspace, where
-from deskyard.control.api.forms import FleetAction, FleetAnswer, Operation, Page, Workspace
+from deskyard.control.api.forms.base import Page
+from deskyard.control.api.forms.desktops import FleetAction, FleetAnswer, Workspace
+from deskyard.control.api.forms.work import Operation
 from deskyard.control.api.problem import Problem
 from deskyard.control.people.scopes import READ, WRITE
 

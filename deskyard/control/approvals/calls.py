@@ -8,7 +8,9 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from deskyard.control.api import rows
 from deskyard.control.api.admission import Once, Wanted, accepted, admit, known, note
 from deskyard.control.api.caller import Caller, Connection, Link, Row, may
-from deskyard.control.api.forms import Approval, ApprovalState, Decision, Operation, Page
+from deskyard.control.api.forms.approvals import Approval, ApprovalState, Decision
+from deskyard.control.api.forms.base import Page
+from deskyard.control.api.forms.work import Operation
 from deskyard.control.api.people import proof_of
 from deskyard.control.api.problem import Problem, unknown
 from deskyard.control.approvals import rules

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from deskyard.control.api import people, rows
 from deskyard.control.api.caller import Link, own_page, token_hash
-from deskyard.control.api.forms import Form
+from deskyard.control.api.forms.base import Form
 from deskyard.control.api.problem import Problem
 from deskyard.control.identity.door import Door
 

@@ -11,7 +11,8 @@ from deskyard.control.api import rows
 from deskyard.control.api.admission import note
 from deskyard.control.api.caller import Caller, Connection, may
 from deskyard.control.api.chat import require
-from deskyard.control.api.forms import Form, Question
+from deskyard.control.api.forms.base import Form
+from deskyard.control.api.forms.conversations import Question
 from deskyard.control.api.problem import Problem, unknown
 from deskyard.control.people.scopes import CHAT
 

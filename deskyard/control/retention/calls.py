@@ -10,7 +10,9 @@ from pydantic import Field, StrictInt
 from deskyard.control.api import rows
 from deskyard.control.api.admission import Asked, Wanted, note
 from deskyard.control.api.caller import Caller, Connection, Link, Row, may
-from deskyard.control.api.forms import Form, Label, Operation, Page, Signed, SignedIntent
+from deskyard.control.api.forms.base import Form, Label, Page
+from deskyard.control.api.forms.signing import Signed, SignedIntent
+from deskyard.control.api.forms.work import Operation
 from deskyard.control.api.people import proof_of
 from deskyard.control.api.problem import unknown
 from deskyard.control.people.scopes import ADMIN, READ

@@ -10,7 +10,7 @@ from pydantic import AwareDatetime, Field, StrictBool, StrictInt
 from deskyard.control.api import rows
 from deskyard.control.api.admission import note
 from deskyard.control.api.caller import Caller, Connection, Link, Row, may
-from deskyard.control.api.forms import Form, Page
+from deskyard.control.api.forms.base import Form, Page
 from deskyard.control.api.problem import Problem, unknown
 from deskyard.control.people.scopes import ADMIN, READ, WRITE
 from deskyard.control.watch.rules import RULES

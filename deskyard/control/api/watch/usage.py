@@ -15,7 +15,7 @@ from deskyard.control.api import rows
 from deskyard.control.api.admission import note
 from deskyard.control.api.caller import Caller, Connection, Link, may
 from deskyard.control.api.desktops import require_workspace
-from deskyard.control.api.forms import Form, Page
+from deskyard.control.api.forms.base import Form, Page
 from deskyard.control.api.problem import Problem
 from deskyard.control.people.scopes import ADMIN, READ
 from deskyard.control.watch import usage

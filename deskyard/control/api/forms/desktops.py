@@ -1,0 +1,128 @@
+"""Desktops and workspaces, and what is wanted of them."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import Field, StrictBool, StrictInt
+
+from deskyard.control.api.forms.base import Form, Label, Trouble
+from deskyard.control.api.forms.work import Operation
+
+DesktopState = Literal[
+    "declared",
+    "provisioning",
+    "booting",
+    "ready",
+    "stopping",
+    "stopped",
+    "paused",
+    "error",
+    "io-error",
+    "unknown",
+]
+
+WorkspaceState = Literal["ready", "not ready", "absent", "stopped", "unknown"]
+
+
+class Desktop(Form):
+    """A desktop as it is declared, and as it was seen last."""
+
+    id: str = Field(description="WORKSPACE.DESKTOP")
+    name: str
+    workspace_id: str
+    tier: str
+    image: str
+    address: str
+    state: DesktopState
+    state_at: datetime
+    detail: str
+    wanted: str | None
+    routes: list[str]
+    generation: int
+    operation: Operation | None = Field(description="What runs or waits for it.")
+    last_chat_at: datetime | None
+
+
+class NewDesktop(Form):
+    """A desktop to be made."""
+
+    name: Label
+    workspace_id: Label = Field(description="A workspace that is declared.")
+    tier: str = Field("free", max_length=40)
+    image: Label | None = Field(None, description="Another image than the workspace's.")
+    keys: list[Label] = Field([], max_length=32, description="Names of keys of the workspace that it gets.")
+    first_task: str | None = Field(
+        None, min_length=1, max_length=100_000, description="What its agent is to do once it is ready."
+    )
+
+
+class Force(Form):
+    """How a machine is stopped."""
+
+    force: StrictBool = Field(False, description="Pull the plug: what programs have not written is lost.")
+
+
+class SessionWanted(Form):
+    """How a desktop is to be opened."""
+
+    mode: Literal["drive", "view", "agent"] = Field(
+        "drive", description="A person drives or views; a program is an agent."
+    )
+    scopes: list[Literal["see", "act", "files", "shell"]] | None = Field(
+        None, max_length=4, description="What an agent may do; without: all of it."
+    )
+
+
+class TierChoice(Form):
+    """A size that a desktop of the workspace may have."""
+
+    name: str
+    vcpus: int
+    memory_gib: float
+    disk_gib: int
+    home_gib: int
+
+
+class Workspace(Form):
+    """A workspace as it is declared, and as it was seen last."""
+
+    id: str
+    name: str
+    site: str
+    url: str
+    state: WorkspaceState
+    egress: str
+    egress_allow: list[str]
+    image: str
+    tiers: list[TierChoice]
+    keys: list[str]
+    desktops: int
+    problem: Trouble | None
+    seen_at: datetime
+
+
+class Selector(Form):
+    """Which desktops."""
+
+    workspace: str | None = Field(None, max_length=80)
+    state: DesktopState | None = None
+    tier: str | None = Field(None, max_length=40)
+    q: str | None = Field(None, max_length=80)
+    ids: list[Annotated[str, Field(max_length=130)]] | None = Field(None, max_length=10_000)
+
+
+class FleetAction(Form):
+    """The same for many desktops."""
+
+    action: Literal["start", "stop", "restart"]
+    selector: Selector
+    expected_count: StrictInt = Field(ge=0, description="How many the caller saw: another number is refused.")
+    dry_run: StrictBool = False
+
+
+class FleetAnswer(Form):
+    """Which desktops an action is for, and its operations."""
+
+    count: int
+    desktops: list[str]
+    operations: list[str]

@@ -1,0 +1,39 @@
+"""Long work, from the request to its end."""
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import Field
+
+from deskyard.control.api.forms.base import Form, Trouble
+
+OperationState = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
+
+
+class Operation(Form):
+    """Long work, from the request to its end."""
+
+    id: str
+    kind: str
+    workspace_id: str | None
+    desktop_id: str | None
+    state: OperationState
+    actor: str
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    attempt: int
+    position: int | None = Field(description="Place in the queue, from 1.")
+    why: str | None = Field(description="Why it waits.")
+    progress: str | None = Field(description="The last line of its log.")
+    result: dict[str, Any] | None
+    problem: Trouble | None
+
+
+class LogLine(Form):
+    """A line of what an operation says."""
+
+    operation_id: str
+    number: int
+    at: datetime
+    line: str
