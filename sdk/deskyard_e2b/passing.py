@@ -174,9 +174,14 @@ class DataPlane:
 
     async def _variables(self, kept: Kept, door: Door) -> dict[str, str]:
         about = (kept.id, kept.nonce)
-        if about not in self._environments:
-            self._environments[about] = await environment.read(door)
-        return self._environments[about]
+        if about in self._environments:
+            return self._environments[about]
+        variables = await environment.read(door)
+        # Of a sandbox that is gone, which this one may be by now, nothing is kept: its variables are often secrets.
+        there = {(other.id, other.nonce) for other in self.keeping.all().values() if not other.killed}
+        known = {**self._environments, about: variables}
+        self._environments = {other: each for other, each in known.items() if other in there}
+        return variables
 
     async def _explained(self, error: DesktopError, kept: Kept, caller: Caller, desktop: str) -> DesktopError:
         """Why a desktop was not reached, in the words that E2B's clients tell apart."""

@@ -1,18 +1,21 @@
 """What the door for E2B's clients reads, keeps and refuses before anybody asks it."""
 
+import asyncio
 import json
 import os
 import struct
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from deskyard_e2b import __main__ as program
 from deskyard_e2b import answers, doors, environment, naming, web
 from deskyard_e2b.keeping import Keeping, Kept, token_for
 from deskyard_e2b.naming import Choice
+from deskyard_e2b.passing import DataPlane
 from deskyard_sdk import DesktopError
 
 from deskyard.computer.envd.part import ENVD_VERSION
@@ -95,6 +98,38 @@ def test_a_token_is_of_its_key_and_sandbox_and_is_forgotten_with_it(tmp_path: Pa
     keeping = Keeping(tmp_path / "e2b.sqlite")
     found = keeping.find("lab--a")
     assert found is not None and not found.killed, "whether it is gone, Mission Control knows"
+    keeping.close()
+
+
+def test_variables_of_a_sandbox_are_read_once_and_forgotten_when_it_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeping, reads = Keeping(tmp_path / "e2b.sqlite"), list[Any]()
+
+    async def read(door: Any) -> dict[str, str]:
+        reads.append(door)
+        return {"TOKEN": str(door)}
+
+    monkeypatch.setattr(environment, "read", read)
+    plane = DataPlane(keeping, cast(Any, None), cast(Any, None))
+
+    def variables(sandbox: Kept) -> dict[str, str]:
+        return asyncio.run(plane._variables(sandbox, cast(Any, sandbox.id)))
+
+    sandboxes = [Kept(f"lab--{name}", b"o", name.encode(), True, "base", {}, 1.0, 2.0) for name in "abc"]
+    for sandbox in sandboxes:
+        keeping.add(sandbox)
+        assert variables(sandbox) == variables(sandbox) == {"TOKEN": sandbox.id}
+    assert reads == ["lab--a", "lab--b", "lab--c"]
+    keeping.kill("lab--a")
+    keeping.forget("lab--b")
+    # Another desktop of the same name is another sandbox, and one that ended while it was read leaves nothing.
+    again = replace(sandboxes[2], nonce=b"other")
+    keeping.add(again)
+    variables(again)
+    assert list(plane._environments) == [("lab--c", b"other")]
+    variables(sandboxes[0])
+    assert list(plane._environments) == [("lab--c", b"other")]
     keeping.close()
 
 
