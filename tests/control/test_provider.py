@@ -14,6 +14,7 @@ import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from deskyard.control.identity import provider as provider_module
 from deskyard.control.identity.declared import Declared, Rule, kept
 from deskyard.control.identity.provider import Provider
 from deskyard.control.identity.refusal import Away, Refusal
@@ -116,7 +117,10 @@ def test_a_code_is_of_one_request_and_counts_once(provider: Provider, double: Do
         provider.claims(sent["code"], VERIFIER, NONCE)
 
 
-def test_keys_that_were_changed_are_asked_for_again_but_not_by_everybody(provider: Provider, double: Double) -> None:
+def test_keys_that_were_changed_are_asked_for_again_but_not_by_everybody(
+    provider: Provider, double: Double, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provider_module, "KEYS_AGAIN_SECONDS", 3600.0)
     claims(provider, double)
     double.rotate()
     claims(provider, double)

@@ -21,7 +21,6 @@ BELOW = {
 }
 PICTURES = {
     "sign-in": "/sign-in",
-    "signed-in": "/sign-in/answer?state=open&code=once",
     "enrol": "/enrol#once",
     "fleet": "/",
     "new-desktop": "/new",

@@ -25,7 +25,7 @@ from deskyard.host.deadline import Deadline
 LIFE_SECONDS = 600.0
 MOST_PENDING = 5000
 AT_ONCE = 16
-LINE_SECONDS, MOST_LINE = 5.0, 16_384
+LINE_SECONDS, MOST_LINE = 30.0, 16_384
 log = logging.getLogger(__name__)
 
 
