@@ -5,7 +5,8 @@ from typing import Any
 
 import httpx
 
-from deskyard.control.api.caller import fresh_token, token_hash
+from deskyard.control.api.caller import fresh_token
+from deskyard.control.people import enrolment
 from tests.control.authenticator import Authenticator
 from tests.control.lab import ORIGIN, Lab
 
@@ -39,7 +40,7 @@ def link_token(mission: Lab, name: str, role: str) -> str:
     query = "insert into person (id, name, role) values (%s, %s, %s) on conflict do nothing"
     mission.link.execute(query, [f"pe_{name}", name, role])
     query = "insert into enrolment (token_hash, person_id, expires_at) values (%s, %s, now() + interval '1 hour')"
-    mission.link.execute(query, [token_hash(token), f"pe_{name}"])
+    mission.link.execute(query, [enrolment.kept(enrolment.shown(token)), f"pe_{name}"])
     return token
 
 

@@ -96,7 +96,7 @@ def may(scope: str) -> Callable[..., Any]:
 
 
 def token_hash(token: str) -> bytes:
-    """What is kept of a session's token, or of an enrolment's."""
+    """What is kept of a session's token."""
     return hashlib.sha256(token.encode()).digest()
 
 

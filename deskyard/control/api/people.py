@@ -14,7 +14,7 @@ from deskyard.control.api.caller import COOKIE, Caller, Connection, Link, Row, c
 from deskyard.control.api.forms.base import Form
 from deskyard.control.api.forms.signing import IntentToSign, SignedIntent, WantedIntent
 from deskyard.control.api.problem import Problem
-from deskyard.control.people import passkeys
+from deskyard.control.people import enrolment, passkeys
 from deskyard.control.people.intent import LIFE_SECONDS, SIGNED, Intent
 from deskyard.control.people.passkeys import Passkeys
 
@@ -91,7 +91,7 @@ async def enrol(request: Request, response: Response, link: Connection, once: On
     # What is no passkey at all is refused here already, with its reason.
     _passkeys(request).registered(asked.credential, challenge)
     kept = {
-        "token_hash": token_hash(asked.token).hex(),
+        "link": enrolment.shown(asked.token).hex(),
         "credential": asked.credential,
         "challenge": challenge.hex(),
         "name": asked.name,
@@ -159,7 +159,7 @@ async def signed_in(
 async def _enrolling(link: Link, token: str) -> Row:
     query = """select person.* from enrolment join person on person.id = person_id
         where token_hash = %s and used_at is null and expires_at > now() and disabled_at is null"""
-    person = await rows.row(link, query, [token_hash(token)])
+    person = await rows.row(link, query, [enrolment.kept(enrolment.shown(token))])
     if person is None:
         remedy = "let ./inv control.person NAME make a new one"
         raise Problem(

@@ -1,6 +1,7 @@
 """Keeps a new passkey: the worker alone may write one, for whoever an unused link was made at the host."""
 
 from deskyard.control.jobs.claim import Claim
+from deskyard.control.people.enrolment import kept
 from deskyard.control.people.passkeys import Passkeys
 from deskyard.control.store.connection import Link
 from deskyard.errors import ConfigError
@@ -10,7 +11,8 @@ def enrol(link: Link, held: Claim, passkeys: Passkeys) -> dict[str, str]:
     """Check link and passkey, and write it down; the link counts no more."""
     given = held.input
     id, public_key = passkeys.registered(given["credential"], bytes.fromhex(given["challenge"]))
-    token = bytes.fromhex(given["token_hash"])
+    # Who reads the database knows what is kept, and no link by it.
+    token = kept(bytes.fromhex(given["link"]))
     with link.transaction():
         query = """update enrolment set used_at = now() where token_hash = %s and used_at is null
             and expires_at > %s returning person_id"""

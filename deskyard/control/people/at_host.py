@@ -5,8 +5,9 @@ from typing import Any
 
 import psycopg
 
-from deskyard.control.api.caller import fresh_token, token_hash
+from deskyard.control.api.caller import fresh_token
 from deskyard.control.identity.persons import verified_mail
+from deskyard.control.people import enrolment
 from deskyard.control.people.keys import Key
 from deskyard.control.people.scopes import ADMIN, ROLES, SCOPES
 from deskyard.errors import ConfigError
@@ -59,7 +60,7 @@ def add(link: Link, name: str, role: str | None, workspaces: list[str] | None, m
     token = fresh_token()
     link.execute(
         "insert into enrolment (token_hash, person_id, expires_at) values (%s, %s, now() + make_interval(secs => %s))",
-        [token_hash(token), row["id"], LINK_SECONDS],
+        [enrolment.kept(enrolment.shown(token)), row["id"], LINK_SECONDS],
     )
     return role, token
 

