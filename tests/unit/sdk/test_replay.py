@@ -1,5 +1,6 @@
 """What the service writes is read by the SDK as it was seen, and becomes a page or a video."""
 
+import json
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from deskyard_sdk.replay.video import pictures
 from PIL import Image, ImageChops, ImageStat
 
 from deskyard.computer.display.spaces import Rectangle
+from deskyard.computer.recording import fbs
 from deskyard.computer.recording.recorder import FORM
 from deskyard.computer.recording.segment import Segment
 from deskyard.computer.streaming import rfb
@@ -42,27 +44,27 @@ def update(*parts: tuple[Rectangle, Image.Image], form: Form = FORM) -> bytes:
 
 
 def record(folder: Path) -> None:
-    """Two segments of two frames each: at 0 and 1 s, at 10 and 11 s; with three actions."""
+    """Two segments of two frames each: at 0 and 1 s, at 10 and 11 s; with three actions, at just these times."""
     whole, corner = Rectangle(0, 0, *SIZE), Rectangle(64, 32, 32, 32)
-    begin = time.time() - 100
-    shown = [(0.0, whole, RED), (1.0, corner, BLUE), (10.0, whole, GREEN), (11.0, corner, RED)]
-    for first in (0, 2):
-        segment = Segment(folder, str(int((begin + shown[first][0]) * 1000)), SIZE, begin + shown[first][0])
-        for at, part, colour in shown[first : first + 2]:
-            segment._clock = time.monotonic() - (at - shown[first][0])
+    click = {"actor": "agent", "kind": "click", "ok": True, "at": [[5, 6, "screen"]], "class": "Term"}
+    failed = {"actor": "agent", "kind": "<b>agent", "ok": False, "error": "</script>"}
+    took = {"actor": "person", "kind": "person.took", "ok": True}
+    # One of a single colour, two as JPEG, and one as pixels.
+    segments = {
+        0: [(whole, RED, FORM), (corner, BLUE, FORM)],
+        10: [(whole, GREEN, EXACT), (corner, RED, FORM)],
+    }
+    for begin, frames in segments.items():
+        content = fbs.beginning(*SIZE)
+        for second, (part, colour, form) in enumerate(frames):
             picture = Image.new("RGB", (part.width, part.height), colour)
-            if at:
+            if begin + second:
                 picture.putpixel((part.width // 2, part.height // 2), (255, 255, 255))
-            # One of a single colour, two as JPEG, and one as pixels.
-            segment.frame(update((part, picture), form=EXACT if at == 10.0 else FORM))
-            if at == 1.0:
-                click = {"actor": "agent", "kind": "click", "ok": True, "at": [[5, 6, "screen"]], "class": "Term"}
-                segment.action(time.monotonic(), click)
-                failed = {"actor": "agent", "kind": "<b>agent", "ok": False, "error": "</script>"}
-                segment.action(time.monotonic(), failed)
-            if at == 11.0:
-                segment.action(time.monotonic(), {"actor": "person", "kind": "person.took", "ok": True})
-        segment.close()
+            content += fbs.block(update((part, picture), form=form), second * 1000)
+        id = str(1_700_000_000_000 + begin * 1000)
+        (folder / f"{id}.fbs").write_bytes(content)
+        lines = [{"offset_ms": 1000, **action} for action in ((took,) if begin else (click, failed))]
+        (folder / f"{id}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 @pytest.fixture
