@@ -120,7 +120,7 @@ def events(task: Task, ask: Ask | None = None) -> Generator[dict[str, Any], None
                     case "end" if event.get("status") in ENDS:
                         if event["status"] == "failed":
                             said = printable(str(event.get("said") or ""), mark=" ")
-                            if agent is not None:
+                            if agent is not None and agent.command:
                                 _fail_of_program(task.target, str(event.get("cause")), said)
                             _fail(task.target, str(event.get("cause")), said)
                         seconds = round(time.monotonic() - started, 1)
@@ -136,8 +136,9 @@ def events(task: Task, ask: Ask | None = None) -> Generator[dict[str, Any], None
 def _program(agent: AgentProgram | None, task: Task) -> tuple[ModuleType, dict[str, Any]]:
     """The program that gives the task to the desktop's agent, and what it is asked."""
     asked = {"text": task.text, "session": task.session, "id": task.id, "seconds": task.seconds}
-    if agent is None:
-        return task_program, {"unit": UNIT, "secret": SECRET, **asked}
+    if agent is None or not agent.command:
+        asks = {} if agent is None else {"permissions": agent.permissions}
+        return task_program, {"unit": UNIT, "secret": SECRET, **asks, **asked}
     return acp_program, {**agent.model_dump(mode="json"), **asked}
 
 

@@ -92,13 +92,15 @@ def _check_url(url: str) -> None:
 
 
 class AgentProgram(Declaration):
-    """An agent of the owner's choice: a program that speaks the Agent Client Protocol."""
+    """The agent that tasks go to: OpenClaw, or a program of the owner's choice (Agent Client Protocol)."""
 
-    command: tuple[Word, ...] = Field(
+    command: tuple[Word, ...] | None = Field(
+        None,
         min_length=1,
         max_length=MAX_WORDS,
         description="Program and arguments, started for each task as the account agent, with the desktop's keys in its "
-        "environment; it speaks the Agent Client Protocol on its standard input and output. No secret belongs here.",
+        "environment; it speaks the Agent Client Protocol on its standard input and output. No secret belongs here. "
+        "Without it: OpenClaw, where the image has it.",
     )
     folder: Word = Field(".", description="Where it works: a folder, which a relative path begins in the agent's home.")
     permissions: Literal["allow", "refuse", "ask"] = Field(
@@ -107,6 +109,12 @@ class AgentProgram(Declaration):
         "decided outside of it. refuse: it may not. ask: a person answers in Mission Control's chat; where nobody "
         "does, it may not. Each question is told either way.",
     )
+
+    @model_validator(mode="after")
+    def _openclaw(self) -> "AgentProgram":
+        if not self.command and self.folder != ".":
+            raise ValueError("folder belongs to a command -> remove it: OpenClaw works in a folder of its own")
+        return self
 
 
 class Recording(Declaration):

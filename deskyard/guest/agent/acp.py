@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from deskyard.guest.agent.turn import END_SECONDS, MAX_REASON, Failed, Watch, outcome, pieces, say
+from deskyard.guest.agent.turn import ASK_SECONDS, END_SECONDS, MAX_REASON, Failed, Watch, outcome, pieces, say
 from deskyard.guest.request import received
 
 PROTOCOL = 1
@@ -31,7 +31,7 @@ MAX_LINE, MAX_EXCERPT, MAX_SUMMARY, MAX_KEPT = 1 << 22, 4000, 300, 1 << 20
 NOT_KNOWN, SIGN_IN = -32601, -32000
 ALLOWING = {"allow": ("allow_once", "allow_always"), "refuse": ("reject_once", "reject_always")}
 # Who asked answers before; this is for a line that says nothing any more.
-ASK_SECONDS, MAX_OPTIONS = 660.0, 10
+MAX_OPTIONS = 10
 STATES = {"pending": "started", "in_progress": "started", "completed": "done", "failed": "failed"}
 # The stops that are no answer.
 REFUSED = {"refusal": "it refused to go on", "max_turn_requests": "it asked its model as often as it may in one turn"}

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from deskyard.guest.agent.approvals import CAPABILITY, Approvals
 from deskyard.guest.agent.device import CLIENT, ROLE, SCOPES, identity, key
 from deskyard.guest.agent.turn import MAX_REASON, Failed, Watch, pieces, say
 from deskyard.guest.agent.web_socket import NoWebSocket, WebSocket
@@ -29,7 +30,7 @@ class Older(Exception):
 class Gateway:
     """A connection that the gateway has let in."""
 
-    def __init__(self, socket: WebSocket, token: str, home: Path) -> None:
+    def __init__(self, socket: WebSocket, token: str, home: Path, *, answers: bool = False) -> None:
         self._socket, self._count = socket, 0
         self.waiting: list[dict[str, Any]] = []
         try:
@@ -38,7 +39,9 @@ class Gateway:
                 raise Older("it says no challenge")
             proof = identity(key(home), token, challenge["payload"])
             versions = {"minProtocol": PROTOCOL, "maxProtocol": PROTOCOL}
-            who = {"client": CLIENT, "role": ROLE, "scopes": list(SCOPES), "caps": ["tool-events"]}
+            # Where nobody says that they can answer, what would have to be asked is refused by OpenClaw at once.
+            can = ["tool-events", *([CAPABILITY] if answers else [])]
+            who = {"client": CLIENT, "role": ROLE, "scopes": list(SCOPES), "caps": can}
             self.ask("connect", {**versions, **who, "auth": {"token": token}, "device": proof})
         except (OSError, subprocess.SubprocessError, KeyError, TypeError, ValueError) as error:
             raise Older(f"{type(error).__name__}: {error}"[:MAX_REASON]) from None
@@ -81,7 +84,8 @@ class Gateway:
 
 def converse(socket: WebSocket, token: str, request: dict[str, Any], watch: Watch, home: Path) -> None:
     """Give the agent the task, and say what it does; raises `Older` before it has begun."""
-    gateway = Gateway(socket, token, home)
+    permissions = request.get("permissions", "")
+    gateway = Gateway(socket, token, home, answers=bool(permissions))
     session, id = request["session"], request["id"]
 
     def abort() -> None:
@@ -93,12 +97,15 @@ def converse(socket: WebSocket, token: str, request: dict[str, Any], watch: Watc
     sending = {"sessionKey": session, "message": request["text"], "idempotencyKey": id}
     answer = gateway.ask("chat.send", sending)
     say("begin")
-    turn = Turn(str(answer.get("runId") or id))
+    turn = Turn(str(answer.get("runId") or id), Approvals(gateway, watch, permissions))
     # "ok" is the answer to a message that was done before: what came of it stands in the history.
     if answer.get("status") != "ok":
-        for name, payload in gateway.events():
-            if turn.hear(name, payload):
-                break
+        try:
+            for name, payload in gateway.events():
+                if turn.hear(name, payload):
+                    break
+        finally:
+            turn.close()
     history = gateway.ask("chat.history", {"sessionKey": session, "limit": HISTORY})
     turn.reconcile(history.get("messages") or [], id)
 
@@ -106,14 +113,16 @@ def converse(socket: WebSocket, token: str, request: dict[str, Any], watch: Watc
 class Turn:
     """What was said of a turn so far."""
 
-    def __init__(self, run: str) -> None:
-        self.run, self.text = run, ""
+    def __init__(self, run: str, approvals: Approvals | None = None) -> None:
+        self.run, self.text, self._approvals = run, "", approvals
         self.seen: dict[str, int] = {}
 
     def hear(self, name: str, payload: dict[str, Any]) -> bool:
         """Say what an event is about; whether the turn is over with it."""
+        request = payload.get("request") or {}
+        if self._approvals is not None and request.get("runId") == self.run and self._approvals.hear(name, payload):
+            return False
         if name.endswith(".approval.requested"):
-            request = payload.get("request") or {}
             asked = str(request.get("command") or request.get("title") or "")[:MAX_SUMMARY]
             say("approval", id=str(payload.get("id")), kind=name.partition(".")[0], asked=asked)
         if payload.get("runId") != self.run:
@@ -125,6 +134,11 @@ class Turn:
                 self.seen["tool"] = number
                 tool(payload.get("data") or {})
         return name == "chat" and self._chat(payload)
+
+    def close(self) -> None:
+        """Leave nothing asked."""
+        if self._approvals is not None:
+            self._approvals.close()
 
     def _chat(self, payload: dict[str, Any]) -> bool:
         match payload.get("state"):

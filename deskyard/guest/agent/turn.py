@@ -18,6 +18,8 @@ from typing import Any, Protocol
 
 PIECE = 8192
 MAX_REASON = 500
+# A little longer than who asks a person waits for one.
+ASK_SECONDS = 660.0
 END_SECONDS = 10.0
 
 
@@ -73,6 +75,10 @@ class Watch(threading.Thread):
                 return found
         return {}
 
+    def withdraw(self, id: str) -> None:
+        """Have a question wait no more: it is of no use, or was answered elsewhere."""
+        self._answers.put({"id": id})
+
     def _take(self, heard: bytes) -> bytes:
         """Put whole lines by as answers; what is left of the last."""
         *lines, rest = heard.split(b"\n")
@@ -100,9 +106,13 @@ class Watch(threading.Thread):
             self.hang_up()
 
 
+_saying = threading.Lock()
+
+
 def say(event: str, **more: Any) -> None:
-    """Tell who asked."""
-    print(json.dumps({"event": event, **more}), flush=True)
+    """Tell who asked; several threads may."""
+    with _saying:
+        print(json.dumps({"event": event, **more}), flush=True)
 
 
 def outcome(run: Callable[[dict[str, Any], Watch], None], request: dict[str, Any]) -> dict[str, str]:

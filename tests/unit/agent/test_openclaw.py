@@ -16,6 +16,13 @@ from deskyard.guest.agent.openclaw import Older, Turn, converse, opened, since
 from deskyard.guest.agent.turn import Failed, Watch
 
 FRAMES = [json.loads(line) for line in (Path(__file__).parent / "openclaw-2026.9.6.jsonl").read_text().splitlines()]
+# A command that OpenClaw asks about before it runs, as tools.exec.mode: ask has it; the answer, and what it tells then.
+ASKING, TAKEN, RESOLVED = (
+    json.loads(line) for line in (Path(__file__).parent / "openclaw-approval-2026.9.6.jsonl").read_text().splitlines()
+)
+STARTED = next(at for at, frame in enumerate(FRAMES) if (frame.get("payload") or {}).get("stream") == "tool")
+ASKED = [*FRAMES[: STARTED + 1], ASKING, TAKEN, RESOLVED, *FRAMES[STARTED + 1 :]]
+ELSEWHERE = [frame for frame in ASKED if frame is not TAKEN]
 REQUEST = {"session": "report", "id": "ms_0001", "text": "Please run it."}
 SAID = "The command said: made by root"
 
@@ -67,13 +74,27 @@ def links() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 def turn(
-    links: tuple[socket.socket, socket.socket], home: Path, frames: list[dict[str, Any]] = FRAMES
+    links: tuple[socket.socket, socket.socket],
+    home: Path,
+    frames: list[dict[str, Any]] = FRAMES,
+    permissions: str = "",
+    option: str = "",
 ) -> list[dict[str, Any]]:
-    """What the double was asked in a whole turn."""
-    double = Double(links[1], frames)
+    """What the double was asked in a whole turn; `option` is what a person answers."""
+    double, watch = Double(links[1], frames), Watch(60)
     double.start()
-    converse(opened(links[0], "here"), "canary-token", REQUEST, Watch(60), home)
+    if option:
+        watch._take(json.dumps({"id": ASKING["payload"]["id"], "option": option}).encode() + b"\n")
+    asked = REQUEST | ({"permissions": permissions} if permissions else {})
+    converse(opened(links[0], "here"), "canary-token", asked, watch, home)
     return double.asked
+
+
+def decisions(asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What OpenClaw was told of its questions, by whom it knew to be able to tell."""
+    told = [request["params"] for request in asked if request["method"] == "exec.approval.resolve"]
+    assert ("exec-approvals" in asked[0]["params"]["caps"]) or not told
+    return told
 
 
 def events(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
@@ -138,3 +159,59 @@ def test_another_run_is_not_this_turn(capsys: pytest.CaptureFixture[str]) -> Non
     assert not Turn("r").hear("chat", {"runId": "other", "state": "final"})
     assert since([{"role": "user", "idempotencyKey": "ms_1:user"}, {"role": "assistant"}], "ms_2") == []
     assert events(capsys) == []
+
+
+@pytest.mark.parametrize(("permissions", "decision"), [("allow", "allow-once"), ("refuse", "deny")])
+def test_what_openclaw_asks_is_answered_as_declared(
+    links: tuple[socket.socket, socket.socket],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    permissions: str,
+    decision: str,
+) -> None:
+    told = decisions(turn(links, tmp_path, ASKED, permissions))
+    assert told == [{"id": ASKING["payload"]["id"], "decision": decision}]
+    [approval] = [event for event in events(capsys) if event["event"] == "approval"]
+    assert (approval["kind"], approval["asked"]) == (permissions, "touch made-by-exec; echo hello")
+
+
+@pytest.mark.parametrize(
+    ("option", "decision", "heard"),
+    [("allow-once", "allow-once", "allow-once"), ("deny", "deny", "deny"), ("allow-always", "deny", None)],
+)
+def test_a_person_is_asked_with_the_options_that_openclaw_allows(
+    links: tuple[socket.socket, socket.socket],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    option: str,
+    decision: str,
+    heard: str | None,
+) -> None:
+    told = decisions(turn(links, tmp_path, ASKED, "ask", option))
+    assert told == [{"id": ASKING["payload"]["id"], "decision": decision}]
+    said = events(capsys)
+    question = next(event for event in said if event["event"] == "question")
+    assert question["asked"] == "touch made-by-exec; echo hello"
+    assert [(option["id"], option["kind"]) for option in question["options"]] == [
+        ("allow-once", "allow_once"), ("deny", "reject_once"),
+    ]  # fmt: skip
+    assert [event["option"] for event in said if event["event"] == "heard"] == [heard]
+    assert "".join(event["text"] for event in said if event["event"] == "text") == SAID
+
+
+def test_question_that_was_answered_elsewhere_stays_open_nowhere(
+    links: tuple[socket.socket, socket.socket], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert decisions(turn(links, tmp_path, ELSEWHERE, "ask")) == []
+    said = [event["event"] for event in events(capsys)]
+    assert said.count("question") == said.count("heard")
+    assert said[-1] == "usage"
+
+
+def test_without_a_declaration_openclaw_is_told_that_nobody_answers(
+    links: tuple[socket.socket, socket.socket], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = turn(links, tmp_path, ELSEWHERE)
+    assert asked[0]["params"]["caps"] == ["tool-events"]
+    assert decisions(asked) == []
+    assert [event["kind"] for event in events(capsys) if event["event"] == "approval"] == ["exec"]

@@ -188,6 +188,9 @@ def test_desktop_has_the_agent_of_its_workspace_unless_it_has_its_own() -> None:
     assert [agent if agent == "none" else agent["command"] for agent in agents] == [["theirs"], "none", ["own"]]
     with pytest.raises(ConfigError, match="command"):
         Workspace.check({**given, "agent": {"command": []}, "desktops": desktops}, "test")
+    with pytest.raises(ConfigError, match="folder belongs to a command"):
+        Workspace.check({**given, "agent": {"folder": "work"}, "desktops": desktops}, "test")
+    Workspace.check({**given, "agent": {"permissions": "ask"}, "desktops": desktops}, "test")
 
 
 def test_ctrl_c_cancels_the_turn_and_the_agent_is_gone(
