@@ -162,7 +162,6 @@ def key(_: Context, name: str, scopes: str = "read", workspaces: str = "", days:
 
 
 @command(
-    positional=["issuer"],
     help={
         "issuer": "the provider's issuer, exactly as its discovery document has it; none: say what is declared",
         "client": "Mission Control's client id there; its secret is asked for, or read from standard input",

@@ -112,7 +112,8 @@ def test_a_method_that_a_call_has_not_is_refused_with_those_that_it_has(owner: h
     for method, path, allowed in (
         ("OPTIONS", "/api/desktops/lab.first", "DELETE, GET"),
         ("PATCH", "/api/prices", "GET, PUT"),
-        ("GET", "/api/sign-in", "POST"),
+        ("PUT", "/api/sign-in", "GET, POST"),
+        ("GET", "/api/sign-out", "POST"),
     ):
         answer = owner.request(method, path)
         assert (answer.status_code, answer.headers["allow"]) == (405, allowed), path

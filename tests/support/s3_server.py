@@ -12,10 +12,9 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from deskyard.host.deadline import Deadline
 from tests.support.pve.certificate import Certificates, issue
+from tests.support.requirements import missing
 
 VARIABLE = "DESKYARD_S3_SERVER"
 REGION, BUCKET = "eu-test-1", "desks"
@@ -84,7 +83,7 @@ def need_server() -> str:
     """The program; the test is left out without it, for no machine has it by itself."""
     program = os.environ.get(VARIABLE, "")
     if not program:
-        pytest.skip(f"needs versitygw: set {VARIABLE} (tests/support/s3_server.py says how to build it)")
+        missing(f"versitygw: set {VARIABLE} (tests/support/s3_server.py says how to build it)")
     return program
 
 

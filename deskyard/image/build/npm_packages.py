@@ -70,7 +70,8 @@ def _archive(image: AnyImage, role: str, timings: Timings) -> Path:
     packages = [*node["node_packages"], *role_settings(role, tree(), image.name).get(f"{role}_build_packages", ())]
     past = snapshot_sources(base, signed=False)
     state = hashlib.sha256(json.dumps([base.suite, past, node, packages, SCRIPT], sort_keys=True).encode())
-    for path in sorted(_files(role).iterdir()):
+    # A folder there is no part of the packages: the role brings it to the machine by itself.
+    for path in sorted(path for path in _files(role).iterdir() if path.is_file()):
         state.update(f"{path.name}\0".encode() + path.read_bytes())
     destination = places().cache / "npm" / role / f"{state.hexdigest()[:16]}.tar.gz"
     if not destination.is_file():

@@ -92,9 +92,9 @@ def turn(
 
 def decisions(asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What OpenClaw was told of its questions, by whom it knew to be able to tell."""
-    told = [request["params"] for request in asked if request["method"] == "exec.approval.resolve"]
-    assert ("exec-approvals" in asked[0]["params"]["caps"]) or not told
-    return told
+    answers = [request["params"] for request in asked if request["method"] == "exec.approval.resolve"]
+    assert ("exec-approvals" in asked[0]["params"]["caps"]) or not answers
+    return answers
 
 
 def events(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
@@ -169,8 +169,8 @@ def test_what_openclaw_asks_is_answered_as_declared(
     permissions: str,
     decision: str,
 ) -> None:
-    told = decisions(turn(links, tmp_path, ASKED, permissions))
-    assert told == [{"id": ASKING["payload"]["id"], "decision": decision}]
+    decided = decisions(turn(links, tmp_path, ASKED, permissions))
+    assert decided == [{"id": ASKING["payload"]["id"], "decision": decision}]
     [approval] = [event for event in events(capsys) if event["event"] == "approval"]
     assert (approval["kind"], approval["asked"]) == (permissions, "touch made-by-exec; echo hello")
 
@@ -187,8 +187,8 @@ def test_a_person_is_asked_with_the_options_that_openclaw_allows(
     decision: str,
     heard: str | None,
 ) -> None:
-    told = decisions(turn(links, tmp_path, ASKED, "ask", option))
-    assert told == [{"id": ASKING["payload"]["id"], "decision": decision}]
+    decided = decisions(turn(links, tmp_path, ASKED, "ask", option))
+    assert decided == [{"id": ASKING["payload"]["id"], "decision": decision}]
     said = events(capsys)
     question = next(event for event in said if event["event"] == "question")
     assert question["asked"] == "touch made-by-exec; echo hello"
