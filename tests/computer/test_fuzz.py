@@ -161,10 +161,9 @@ def fuzz(service: Service, recorder: Recorder, seed: int, number: int) -> None:
     assert {200, 400, 403, 404, 408} <= set(fuzzer.statuses), fuzzer.statuses
 
 
-def test_wrong_requests_are_named_and_nothing_is_typed_that_was_not_asked(
-    service: Service, recorder: Recorder, random_seed: int
-) -> None:
-    fuzz(service, recorder, random_seed, SAMPLE)
+def test_wrong_requests_are_named_and_nothing_is_typed_that_was_not_asked(service: Service, recorder: Recorder) -> None:
+    # Always the same ones: what is new is looked for by the deep run.
+    fuzz(service, recorder, 20261126, SAMPLE)
 
 
 @pytest.mark.deep
