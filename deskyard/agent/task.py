@@ -120,9 +120,8 @@ def events(task: Task, ask: Ask | None = None) -> Generator[dict[str, Any], None
                     case "end" if event.get("status") in ENDS:
                         if event["status"] == "failed":
                             said = printable(str(event.get("said") or ""), mark=" ")
-                            if agent is not None and agent.command:
-                                _fail_of_program(task.target, str(event.get("cause")), said)
-                            _fail(task.target, str(event.get("cause")), said)
+                            fail = _fail_of_program if program is acp_program else _fail
+                            fail(task.target, str(event.get("cause")), said)
                         seconds = round(time.monotonic() - started, 1)
                         yield {"event": "end", "status": event["status"], "seconds": seconds}
                         return

@@ -1,7 +1,5 @@
 """control.*: Mission Control, in which people and programs drive all desktops of a site."""
 
-import getpass
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +7,7 @@ from typing import Any
 from invoke import Collection, Context, Exit
 
 from deskyard.errors import ConfigError
-from deskyard.tasks.front import command, confirm, show
+from deskyard.tasks.front import command, confirm, secret, show
 
 
 @command(
@@ -221,8 +219,7 @@ def oidc(
 
 
 def _secret() -> str:
-    """The client's secret, from a prompt or standard input: never from a command line, which others can read."""
-    found = (getpass.getpass("The client's secret: ") if sys.stdin.isatty() else sys.stdin.read()).strip()
+    found = secret("The client's secret: ")
     if not found:
         raise ConfigError("secret", None, "is empty", "give it on standard input, or add --public")
     return found

@@ -1,13 +1,11 @@
 """desktop.*: its power, and what its owner gives to it."""
 
-import getpass
-import sys
 from json import dumps
 from typing import Any
 
 from invoke import Collection, Context, Exit
 
-from deskyard.tasks.front import command, confirm, show
+from deskyard.tasks.front import command, confirm, secret, show
 from deskyard.tasks.life.idle import idle
 from deskyard.tasks.life.pool import release, run
 
@@ -229,8 +227,7 @@ def set_key(_: Context, workspace: str, key: str, json: bool = False) -> None:
     """Encrypt a key, read from standard input, into the stack file; `workspace.up` brings it to its desktops."""
     from deskyard.desktop import keys as owner_keys
 
-    value = getpass.getpass(f"Value of {key}: ") if sys.stdin.isatty() else sys.stdin.read()
-    done = owner_keys.set_key(workspace, key, value.strip())
+    done = owner_keys.set_key(workspace, key, secret(f"Value of {key}: "))
     named = ", ".join(done["desktops"])
     hint = f"./inv workspace.up {workspace} brings it to {named}" if named else "no desktop names it yet"
     show(done, as_json=json, text=f"{key}  {done['fingerprint']}\n{hint}")

@@ -4,6 +4,7 @@ A task imports what does its work inside its body: a list of tasks, or a wrong o
 """
 
 import functools
+import getpass
 import json
 import os
 import signal
@@ -48,6 +49,11 @@ def confirm(task_name: str, value: str, name: str, question: str, remedy: str) -
     """Let a person type a name before something is lost; raises `ConfigError` if nobody is there, or types another."""
     if not sys.stdin.isatty() or input(question) != name:
         raise ConfigError(task_name, value, "was not confirmed", remedy)
+
+
+def secret(prompt: str) -> str:
+    """A secret from a prompt or standard input: never from a command line, which others can read."""
+    return (getpass.getpass(prompt) if sys.stdin.isatty() else sys.stdin.read()).strip()
 
 
 @contextmanager

@@ -31,7 +31,7 @@ from deskyard.computer.streaming.part import Streaming
 WIDTH, HEIGHT = 1024, 768
 PATIENCE = 60.0
 # A test on a starved machine may say nothing on its connection for longer than a service waits by itself.
-PATIENT: dict[str, Any] = {"timeout_keep_alive": 120}
+KEPT_SECONDS = 120
 ALL = "see,act,files,shell"
 PERSONS_KEY = 0xFFE1  # Shift: it writes nothing
 
@@ -179,7 +179,13 @@ class Service:
         parts: list[Part] = [self.part, self.accessibility, Launch(self.part, home), streaming, recordings, *also]
         if on_display:
             parts.append(on_display(self.part))
-        config = uvicorn.Config(create(parts, self.part.privacy), port=0, log_level="warning", lifespan="on", **PATIENT)
+        config = uvicorn.Config(
+            create(parts, self.part.privacy),
+            port=0,
+            log_level="warning",
+            lifespan="on",
+            timeout_keep_alive=KEPT_SECONDS,
+        )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run)
         self._listening = socket.create_server(("127.0.0.1", 0))

@@ -126,9 +126,8 @@ async def _by_key(connection: Link, header: str) -> Caller | None:
         return None
     if row["unseen"]:
         await connection.execute("update api_key set last_used_at = now() where id = %s", [key.id])
-    bounds = frozenset(row["workspaces"]) if row["workspaces"] is not None else None
     scopes = bounded(row["scopes"], row["workspaces"])
-    return Caller(f"key:{row['name']}:{key.id}", scopes, key=row, workspaces=bounds, presented=key)
+    return Caller(f"key:{row['name']}:{key.id}", scopes, key=row, workspaces=_bounds(row), presented=key)
 
 
 async def _by_session(connection: Link, request: Request) -> Caller | None:
@@ -144,6 +143,10 @@ async def _by_session(connection: Link, request: Request) -> Caller | None:
     own_page(request)
     if row["unseen"]:
         await connection.execute("update session set seen_at = now() where id = %s", [row["session_id"]])
-    bounds = frozenset(row["workspaces"]) if row["workspaces"] is not None else None
     scopes = bounded(ROLES[row["role"]], row["workspaces"])
-    return Caller(f"person:{row['name']}", scopes, person=row, session=row["session_id"], workspaces=bounds)
+    return Caller(f"person:{row['name']}", scopes, person=row, session=row["session_id"], workspaces=_bounds(row))
+
+
+def _bounds(row: Row) -> frozenset[str] | None:
+    """The workspaces to which a key or person is bound; None if to none."""
+    return frozenset(row["workspaces"]) if row["workspaces"] is not None else None

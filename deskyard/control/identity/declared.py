@@ -43,6 +43,11 @@ class Rule:
         return cls(found["kind"], found["value"], found["role"], tuple(named.split("+")) if named is not None else None)
 
     @property
+    def bounds(self) -> list[str] | None:
+        """The workspaces of its persons, as the database has them; None for all."""
+        return list(self.workspaces) if self.workspaces is not None else None
+
+    @property
     def text(self) -> str:
         """How it is written."""
         bounds = f"@{'+'.join(self.workspaces)}" if self.workspaces is not None else ""

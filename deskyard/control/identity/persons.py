@@ -71,7 +71,7 @@ def _made(link: Link, who: tuple[str, str], mail: str | None, rule: Rule | None)
         raise NotHere("person", mail, "is known to the provider, but is nobody here", ASK)
     query = """insert into person (id, name, role, workspaces, by_rule) values (%s, %s, %s, %s, true)
         on conflict (name) do nothing returning *"""
-    values = [f"pe_{secrets.token_hex(8)}", mail, rule.role, rule.workspaces and list(rule.workspaces)]
+    values = [f"pe_{secrets.token_hex(8)}", mail, rule.role, rule.bounds]
     person = link.execute(query, values).fetchone()
     if person is None:
         raise NotHere("person", mail, "is the name of somebody else here", ASK)
@@ -84,10 +84,9 @@ def _follow(link: Link, person: Row, rule: Rule | None) -> None:
     """Give a person of a rule what the rule says now; without a rule they are nobody any more."""
     if rule is None:
         raise NotHere("person", person["name"], "is of no rule any more", ASK)
-    bounds = list(rule.workspaces) if rule.workspaces is not None else None
-    if (person["role"], person["workspaces"]) != (rule.role, bounds):
+    if (person["role"], person["workspaces"]) != (rule.role, rule.bounds):
         query = "update person set role = %s, workspaces = %s where id = %s"
-        link.execute(query, [rule.role, bounds, person["id"]])
+        link.execute(query, [rule.role, rule.bounds, person["id"]])
         _note(link, person["name"], "person.role", rule=rule.text, role=rule.role, before=person["role"])
 
 

@@ -20,18 +20,27 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from deskyard.guest.agent.turn import ASK_SECONDS, END_SECONDS, MAX_REASON, Failed, Watch, outcome, pieces, say
+from deskyard.guest.agent.turn import (
+    ASK_SECONDS,
+    END_SECONDS,
+    MAX_EXCERPT,
+    MAX_REASON,
+    MAX_SUMMARY,
+    Failed,
+    Watch,
+    outcome,
+    pieces,
+    say,
+)
 from deskyard.guest.request import received
 
 PROTOCOL = 1
 KEYS = "/etc/deskyard/keys.env"
 ASSIGNMENT = re.compile(r"([A-Z][A-Z0-9_]{0,63})='([^']*)'")
 MEMORY = ".local/state/deskyard/acp"
-MAX_LINE, MAX_EXCERPT, MAX_SUMMARY, MAX_KEPT = 1 << 22, 4000, 300, 1 << 20
+MAX_LINE, MAX_KEPT, MAX_OPTIONS = 1 << 22, 1 << 20, 10
 NOT_KNOWN, SIGN_IN = -32601, -32000
 ALLOWING = {"allow": ("allow_once", "allow_always"), "refuse": ("reject_once", "reject_always")}
-# Who asked answers before; this is for a line that says nothing any more.
-MAX_OPTIONS = 10
 STATES = {"pending": "started", "in_progress": "started", "completed": "done", "failed": "failed"}
 # The stops that are no answer.
 REFUSED = {"refusal": "it refused to go on", "max_turn_requests": "it asked its model as often as it may in one turn"}

@@ -7,11 +7,10 @@ OpenClaw asks as its own configuration says (`tools.exec.mode`), and only a clie
 import threading
 from typing import Any, Protocol
 
-from deskyard.guest.agent.turn import ASK_SECONDS, Watch, say
+from deskyard.guest.agent.turn import ASK_SECONDS, MAX_SUMMARY, Watch, say
 
 CAPABILITY = "exec-approvals"
 REQUESTED, RESOLVED, RESOLVE = "exec.approval.requested", "exec.approval.resolved", "exec.approval.resolve"
-MAX_ASKED = 300
 REFUSAL = "deny"
 DECISIONS = {"allow": "allow-once", "refuse": REFUSAL}
 # OpenClaw's decisions in the words of the Agent Client Protocol, as other agents' options have them.
@@ -46,7 +45,7 @@ class Approvals:
         if name == RESOLVED:
             self._end(id)
             return True
-        asked = str(request.get("command") or "")[:MAX_ASKED]
+        asked = str(request.get("command") or "")[:MAX_SUMMARY]
         if self._permissions in DECISIONS:
             say("approval", id=id, kind=self._permissions, asked=asked)
             self._resolve(id, DECISIONS[self._permissions])

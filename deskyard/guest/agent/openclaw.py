@@ -13,11 +13,10 @@ from typing import Any
 
 from deskyard.guest.agent.approvals import CAPABILITY, Approvals
 from deskyard.guest.agent.device import CLIENT, ROLE, SCOPES, identity, key
-from deskyard.guest.agent.turn import MAX_REASON, Failed, Watch, pieces, say
+from deskyard.guest.agent.turn import MAX_EXCERPT, MAX_REASON, MAX_SUMMARY, Failed, Watch, pieces, say
 from deskyard.guest.agent.web_socket import NoWebSocket, WebSocket
 
 PROTOCOL = 4
-MAX_EXCERPT, MAX_SUMMARY = 4000, 300
 HISTORY = 200
 STATES = {"start": "started", "update": "started", "result": "done"}
 KEY_ERROR = re.compile(r"\bAPI key\b|\bsecret reference\b|\b401\b|authentication", re.IGNORECASE)

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 PIECE = 8192
-MAX_REASON = 500
-# A little longer than who asks a person waits for one.
+MAX_REASON, MAX_EXCERPT, MAX_SUMMARY = 500, 4000, 300
+# Who asks a person answers before; this is for a line that says nothing any more.
 ASK_SECONDS = 660.0
 END_SECONDS = 10.0
 

@@ -6,7 +6,7 @@ import pytest
 
 from deskyard.control.jobs import parts
 from deskyard.control.jobs.parts import Tools, tokens
-from deskyard.guest.agent import openclaw
+from deskyard.guest.agent import turn
 
 
 def heard(*said: dict[str, Any]) -> Tools:
@@ -43,7 +43,7 @@ def test_texts_are_cut_and_that_is_said() -> None:
 
 
 def test_what_was_cut_on_the_desktop_is_said_to_be_cut() -> None:
-    assert openclaw.MAX_SUMMARY > parts.MOST_ARGUMENTS and openclaw.MAX_EXCERPT > parts.MOST_OUTPUT
+    assert turn.MAX_SUMMARY > parts.MOST_ARGUMENTS and turn.MAX_EXCERPT > parts.MOST_OUTPUT
 
 
 def test_of_many_tools_the_first_are_kept_and_the_others_counted() -> None:
