@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
@@ -13,6 +14,7 @@ from deskyard.computer.problem import Problem
 MOST_BODY = 32 << 20
 MOST_TEXT = 4096  # characters, where nothing else is said
 REQUIRED = object()
+HALF = re.compile("[\ud800-\udfff]")
 REMEDY = "see docs/computer-use.md and docs/computer-files.md for what the request takes"
 # A query has no other way to say it.
 QUERY_FLAGS = {"true": True, "1": True, "false": False, "0": False}
@@ -54,7 +56,24 @@ def decoded(text: bytes | str) -> dict[str, Any]:
         raise wrong("body", None, "is no JSON", "send one JSON object") from error
     if not isinstance(value, dict):
         raise wrong("body", value, "is no object", "send an object such as {}")
+    # Most bodies hold none, and one of many megabytes is not walked through for it.
+    if HALF.search(json.dumps(value, ensure_ascii=False)):
+        raise _half(value)
     return value
+
+
+def _half(value: dict[str, Any]) -> Problem:
+    """The refusal of half a surrogate pair: JSON can hold it, and no answer, file name or key could."""
+    left: list[tuple[str, Any]] = [("", value)]
+    while left:
+        path, item = left.pop()
+        if isinstance(item, str) and HALF.search(item):
+            return wrong(path, item, "holds half of a surrogate pair", "send whole characters")
+        if isinstance(item, dict):
+            left += ((f"{path}.{name}".lstrip("."), part) for name, part in item.items())
+        elif isinstance(item, list):
+            left += ((f"{path}[{index}]", part) for index, part in enumerate(item))
+    return wrong("body", None, "has a field whose name holds half of a surrogate pair", "send whole characters")
 
 
 def query(connection: HTTPConnection) -> "Fields":

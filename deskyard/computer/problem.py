@@ -8,6 +8,8 @@ from starlette.websockets import WebSocket
 
 from deskyard.errors import DeskyardError
 
+CLOSED, MOST_REASON = 4000, 123
+
 
 class Problem(DeskyardError):
     """A request that is refused or failed: the HTTP status, and the four parts of each error."""
@@ -26,6 +28,12 @@ async def answer(request: Request, error: Exception) -> Response:
 async def deny(websocket: WebSocket, problem: Problem) -> None:
     """Refuse a WebSocket before it is open, as a request is refused."""
     await websocket.send_denial_response(_answered(problem))
+
+
+async def close(websocket: WebSocket, problem: Problem) -> None:
+    """End a WebSocket that is open: the status after 4000, and what is wrong as far as the protocol's 123 bytes go."""
+    reason = f"{problem.field}: {problem.reason}; {problem.remedy}".encode()
+    await websocket.close(CLOSED + problem.status, reason[:MOST_REASON].decode(errors="ignore"))
 
 
 def _answered(problem: Problem) -> JSONResponse:

@@ -377,7 +377,10 @@ def _gateway(
         egress=workspace.egress,
         denied_networks=denied,
         egress_rules=plan_egress(workspace, site, {d.address: d.caps for d in desktops}),
-        desktops=tuple(gateway_settings.Desktop(d.name, d.mac, d.address, dict(d.routes)) for d in desktops),
+        desktops=tuple(
+            gateway_settings.Desktop(d.name, d.mac, d.address, dict(d.routes), d.recording is not None)
+            for d in desktops
+        ),
         acme=_acme(site),
     )
     machine = MachinePlan(

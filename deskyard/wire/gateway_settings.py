@@ -36,6 +36,7 @@ class Desktop:
     mac: str
     address: str
     routes: dict[str, int]
+    recorded: bool = False  # which its viewers are told
 
 
 @dataclass(frozen=True)
@@ -118,9 +119,18 @@ class Settings:
         names = ", ".join(desktop.name for desktop in self.desktops)
         raise GatewayError("desktop", name, f"is not in workspace {self.workspace}", f"choose one of: {names}")
 
+    def as_dict(self) -> dict[str, Any]:
+        """The document as plain data."""
+        document = asdict(self)
+        for desktop in document["desktops"]:
+            # Gateways of before know no such key, and most desktops are not recorded.
+            if not desktop["recorded"]:
+                del desktop["recorded"]
+        return document
+
     def as_json(self) -> str:
         """The document, always the same text for the same settings."""
-        return json.dumps(asdict(self), indent=2, sort_keys=True) + "\n"
+        return json.dumps(self.as_dict(), indent=2, sort_keys=True) + "\n"
 
     @property
     def digest(self) -> str:
@@ -157,16 +167,18 @@ def parse(text: str) -> Settings:
 
 
 def _desktop(item: Any, where: str) -> Desktop:
-    values = keys(item, where, {"name", "mac", "address", "routes"})
+    given = {"recorded": False, **item} if isinstance(item, dict) else item
+    values = keys(given, where, {"name", "mac", "address", "routes", "recorded"})
     require(matches(LABEL, values["name"]), f"{where}.name", values["name"], "is no DNS label")
     require(matches(MAC, values["mac"]), f"{where}.mac", values["mac"], "is no lower-case MAC address")
     require(is_address(values["address"]), f"{where}.address", values["address"], "is no IPv4 address")
-    routes = values["routes"]
+    recorded, routes = values["recorded"], values["routes"]
+    require(isinstance(recorded, bool), f"{where}.recorded", recorded, "is neither true nor false")
     require(isinstance(routes, dict), f"{where}.routes", routes, "must map routes to ports")
     for route, port in routes.items():
         require(route in ROUTES, f"{where}.routes", route, f"is no route; routes are {', '.join(ROUTES)}")
         require(_is_port(port), f"{where}.routes.{route}", port, "is no TCP port")
-    return Desktop(values["name"], values["mac"], values["address"], dict(routes))
+    return Desktop(values["name"], values["mac"], values["address"], dict(routes), recorded)
 
 
 def _acme(item: Any) -> Acme | None:

@@ -1,7 +1,7 @@
 """The gateway: disk, seed, machine with two NICs, and its settings. A new image replaces it: it keeps no user data."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import pulumi
 
@@ -46,7 +46,7 @@ class Gateway(pulumi.ComponentResource):
             domain=domain.name,
             machine=domain.uuid,
             domain_name=args.domain_name,
-            settings=asdict(args.plan.settings),
+            settings=args.plan.settings.as_dict(),
             certificate=args.certificate,
             opts=child,
         )

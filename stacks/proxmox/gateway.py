@@ -1,7 +1,7 @@
 """The gateway: its machine with two NICs, and its settings. A new image replaces it: it keeps no user data."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import pulumi
 
@@ -41,7 +41,7 @@ class ClusterGateway(pulumi.ComponentResource):
                 vm_id=machine.vm.vm_id,
                 start=machine.power.start,
                 domain_name=args.domain_name,
-                settings=asdict(args.plan.settings),
+                settings=args.plan.settings.as_dict(),
                 certificate=args.certificate,
                 opts=child,
             )

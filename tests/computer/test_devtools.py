@@ -120,10 +120,13 @@ def test_a_page_has_a_connection_of_its_own(desk: Desk) -> None:
     with desk.open(found["path"]) as socket:
         assert evaluated(socket, "document.title = 'seen'; document.title") == "seen"
         ask(socket, "Page.captureScreenshot")
-    for wrong, status in (("0" * 32, 404), ("a%20b", 400)):
-        with pytest.raises(InvalidStatus) as refused:
-            desk.open(f"/v1/devtools/page/{wrong}")
-        assert refused.value.response.status_code == status
+    with pytest.raises(InvalidStatus) as refused:
+        desk.open("/v1/devtools/page/a%20b")
+    assert refused.value.response.status_code == 400
+    with desk.open("/v1/devtools/page/" + "0" * 32) as nobody, pytest.raises(ConnectionClosed) as ended:
+        nobody.recv(PATIENCE)
+    assert ended.value.rcvd is not None and ended.value.rcvd.code == 4404
+    assert ended.value.rcvd.reason == "page: is no page of the browser; see GET /v1/devtools"
 
 
 def test_commands_are_refused_while_a_person_drives(
@@ -198,6 +201,8 @@ def test_browser_outlives_the_service_and_a_killed_one_is_started_anew(desk: Des
     try:
         assert {page["id"] for page in again.started()["pages"]} == {page["id"] for page in first["pages"]}
         with again.open() as socket:
+            # A connection is open before its browser is there.
+            ask(socket, "Browser.getVersion")
             os.kill(_pid(desk), signal.SIGKILL)
             with pytest.raises(ConnectionClosed) as closed:
                 socket.recv(PATIENCE)
@@ -222,6 +227,11 @@ def test_a_browser_that_does_not_start_is_named(server: XServer, tmp_path: Path)
         try:
             answer = desk.client.post("/v1/devtools", json={"within_ms": 300})
             assert answer.status_code == status and reason in answer.json()["reason"], answer.text
+            if status == 409:
+                with desk.open() as socket, pytest.raises(ConnectionClosed) as ended:
+                    socket.recv(PATIENCE)
+                assert ended.value.rcvd is not None and ended.value.rcvd.code == 4409
+                assert ended.value.rcvd.reason.startswith(f"browser: {reason}; look whether"), ended.value
             if status == 408:
                 os.kill(int(answer.json()["value"]), signal.SIGKILL)
         finally:
@@ -240,8 +250,10 @@ def test_sdk_opens_the_browser_and_names_what_other_libraries_need(desk: Desk) -
                 await socket.send('{"id": 2, "method": "Page.enable"}')
             address, headers = desktop.devtools.address()
             assert address == f"ws://127.0.0.1:{desk.port}/v1/devtools" and headers == {}
-            with pytest.raises(DesktopError, match="is no page"):
-                await desktop.devtools.open("0" * 32)
+            with pytest.raises(DesktopError, match="is no page's id"):
+                await desktop.devtools.open("a%20page")
+            with pytest.raises(ConnectionClosed, match="is no page of the browser"):
+                await (await desktop.devtools.open("0" * 32)).recv()
 
     asyncio.run(used())
 

@@ -166,6 +166,7 @@ class Gateway:
     viewer: Path | None = None  # the built viewer; three words stand for it else
     talk: Callable[[socket.socket], None] | None = None
     names: dict[str, str] = field(default_factory=lambda: {"d1": "127.0.1.10", "d2": "127.0.1.11"})
+    recorded: tuple[str, ...] = ("d2",)
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def start(self) -> None:
@@ -223,7 +224,13 @@ class Gateway:
             "egress_rules": asdict(EgressRules((), (), (), (), {})),
             "acme": None,
             "desktops": [
-                {"name": name, "mac": f"52:54:00:00:01:{n:02x}", "address": address, "routes": self.ports}
+                {
+                    "name": name,
+                    "mac": f"52:54:00:00:01:{n:02x}",
+                    "address": address,
+                    "routes": self.ports,
+                    "recorded": name in self.recorded,
+                }
                 for n, (name, address) in enumerate(self.names.items())
             ],
         }

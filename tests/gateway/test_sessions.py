@@ -27,6 +27,11 @@ def test_redeeming_sets_a_cookie_that_scripts_and_other_sites_cannot_use(gateway
     assert not any(part.lower().startswith("domain") for part in parts)
 
 
+def test_session_tells_whether_its_desktop_is_recorded(gateway: Gateway) -> None:
+    facts = {desktop: gateway.redeem(gateway.grant(desktop)["ticket"])[1] for desktop in ("d1", "d2")}
+    assert {desktop: session["recorded"] for desktop, session in facts.items()} == {"d1": False, "d2": True}
+
+
 def test_ticket_opens_once(gateway: Gateway) -> None:
     granted = gateway.grant("d1")
     assert gateway.redeem(granted["ticket"])[0] == 200

@@ -89,9 +89,9 @@ def text(browser: Any, id: str) -> str:
     return found
 
 
-def opened(browser: Any, gateway: Gateway, **options: Any) -> str:
+def opened(browser: Any, gateway: Gateway, desktop: str = "d1", **options: Any) -> str:
     """Open a fresh link and wait for the picture; the session's id."""
-    granted = gateway.grant("d1", **options)
+    granted = gateway.grant(desktop, **options)
     browser.get(granted["url"])
     wait_for("the picture", lambda: browser.execute_script(PIXEL) == list(COLOUR), 60)
     return str(granted["id"])
@@ -190,6 +190,18 @@ def test_take_over_and_hand_over_in_the_page(browser: Any, viewed: Gateway, talk
     wait_for("the other to drive", lambda: text(browser, "mode") == "watching: bob drives", 30)
     assert other.status == 101
     assert complaints(browser) == []
+
+
+@pytest.mark.parametrize(("desktop", "recorded"), [("d1", False), ("d2", True)])
+@pytest.mark.parametrize("mode", ["drive", "view"])
+def test_people_see_whether_a_desktop_is_recorded(
+    browser: Any, viewed: Gateway, desktop: str, recorded: bool, mode: str
+) -> None:
+    opened(browser, viewed, desktop, mode=mode)
+    badge = browser.find_element(By.ID, "recorded")
+    wait_for("the page to know its session", lambda: text(browser, "name") == f"{desktop} · demo")
+    assert badge.is_displayed() == recorded
+    assert not recorded or badge.text == "recorded"
 
 
 def test_who_drives_hides_the_desktop_from_programs_by_mouse_or_keyboard(

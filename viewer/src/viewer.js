@@ -46,6 +46,7 @@ function showFacts(facts) {
   document.title = `${facts.desktop} · ${facts.workspace}`;
   part("name").textContent = `${facts.desktop} · ${facts.workspace}`;
   part("expires").textContent = remaining(facts.expires);
+  part("recorded").hidden = !facts.recorded;
 }
 
 let drove = false;

@@ -49,17 +49,8 @@ class Browser:
 
     async def running(self) -> "ClientConnection | None":
         """A new connection to the whole browser; None where it does not run."""
-        try:
-            port, path = (self._profile / PLACE).read_text().split("\n")[:2]
-        except (OSError, ValueError):
-            return None
-        if not PORT.fullmatch(port) or not PATH.fullmatch(path):
-            return None
-        try:
-            return await self._connected(f"ws://127.0.0.1:{port}{path}")
-        except (OSError, WebSocketException):
-            # The file of a browser that was killed stays, and its port may be another program's by now.
-            return None
+        port, path = self._place()
+        return await self._reached(port, path) if port else None
 
     async def started(self, seconds: float) -> "ClientConnection":
         """The same, and it is started if need be; raises `Problem` where no browser comes within so long."""
@@ -69,15 +60,25 @@ class Browser:
 
     async def page(self, id: str) -> "ClientConnection":
         """A connection to one page of the browser; raises `Problem` (404) if there is none."""
-        whole = await self.running()
-        if whole is not None:
-            address = f"ws://{whole.request.headers['Host']}/devtools/page/{id}"  # type: ignore[union-attr]
-            await whole.close()
-            try:
-                return await self._connected(address)
-            except (OSError, WebSocketException):
-                pass
+        port, _ = self._place()
+        if port and (connection := await self._reached(port, f"/devtools/page/{id}")):
+            return connection
         raise Problem(HTTPStatus.NOT_FOUND, "page", id, "is no page of the browser", "see GET /v1/devtools")
+
+    def _place(self) -> tuple[str, str]:
+        """The port and the path that the browser wrote down; empty where none ran."""
+        try:
+            port, path = (self._profile / PLACE).read_text().split("\n")[:2]
+        except (OSError, ValueError):
+            return "", ""
+        return (port, path) if PORT.fullmatch(port) and PATH.fullmatch(path) else ("", "")
+
+    async def _reached(self, port: str, path: str) -> "ClientConnection | None":
+        """A connection; none where nobody answers: what a killed browser wrote stays, and its port may be another's."""
+        try:
+            return await self._connected(f"ws://127.0.0.1:{port}{path}")
+        except (OSError, WebSocketException):
+            return None
 
     async def _start(self, seconds: float) -> "ClientConnection":
         program = self._command or (next((name for name in PROGRAMS if shutil.which(name)), ""),)

@@ -18,7 +18,7 @@ from deskyard.computer.devtools.browser import Browser, ask
 from deskyard.computer.devtools.relay import Relay
 from deskyard.computer.display.part import Display
 from deskyard.computer.fields import body, query, wrong
-from deskyard.computer.problem import Problem, deny
+from deskyard.computer.problem import Problem, close, deny
 from deskyard.wire.computer import ACT, FILES, SEE
 
 if TYPE_CHECKING:
@@ -92,13 +92,10 @@ class Devtools:
 
     async def _page(self, socket: WebSocket) -> None:
         id = socket.path_params["id"]
-
-        async def opened() -> "ClientConnection":
-            if not PAGE.fullmatch(id):
-                raise wrong("page", id, "is no page's id", "take one of GET /v1/devtools")
-            return await self._browser.page(id)
-
-        await self._serve(socket, opened)
+        if not PAGE.fullmatch(id):
+            await deny(socket, wrong("page", id, "is no page's id", "take one of GET /v1/devtools"))
+            return
+        await self._serve(socket, lambda: self._browser.page(id))
 
     async def _serve(self, socket: WebSocket, opened: Callable[[], Awaitable["ClientConnection"]]) -> None:
         if self._connections >= MOST_CONNECTIONS:
@@ -112,11 +109,16 @@ class Devtools:
             try:
                 who = _allowed(socket)
                 self._display.drive.check()
-                browser = await opened()
             except Problem as problem:
                 await deny(socket, problem)
                 return
+            # A handshake gets ten seconds, and a browser that starts on a slow machine needs more.
             await socket.accept()
+            try:
+                browser = await opened()
+            except Problem as problem:
+                await close(socket, problem)
+                return
             await Relay(socket, browser, self._display.drive.check, lambda *what: self._record(who, *what)).serve()
         finally:
             self._connections -= 1

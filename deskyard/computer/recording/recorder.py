@@ -135,7 +135,7 @@ class Recorder:
         except Problem as problem:
             return f"{problem.field}: {problem.reason}"
         except OSError as error:
-            return f"the disk: {error.strerror or error}"
+            return _why(error)
         except Exception as error:
             print(f"recording: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
             return f"failed: {type(error).__name__}"

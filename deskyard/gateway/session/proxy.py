@@ -6,7 +6,7 @@ Everything goes to every worker: after a reload the old ones live on for as long
 import asyncio
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from deskyard.errors import GatewayError
@@ -98,19 +98,15 @@ class Proxy:
         if desktop not in (await self.private(pid) or ()):
             return False
         there: set[str] | None = None
-        for _ in range(ROUNDS):
-            listing = await self._tell(pid, "show sess")
-            if listing is None:
-                return False
+
+        def remaining(listing: str) -> set[str]:
             # Who comes now is refused, or waits for the end: those who were there are cut.
+            nonlocal there
             open_now = set(streams_to(listing, backend(desktop, COMPUTER.name)))
             there = open_now if there is None else there & open_now
-            if not there:
-                return True
-            for stream in there:
-                await self._tell(pid, f"shutdown session {stream}")
-            await asyncio.sleep(0.02)
-        return False
+            return there
+
+        return await self._shut(pid, remaining)
 
     async def show(self, pid: int, desktop: str) -> bool:
         """Let programs see a desktop again through this worker; false to ask again."""
@@ -134,11 +130,15 @@ class Proxy:
             await self._tell(pid, f"set server {server} state maint")
             await self._tell(pid, f"shutdown sessions server {server}")
         # A worker that is stopping answers "Proxy is disabled" to all of the above; this works there too.
+        return await self._shut(pid, lambda listing: streams_of(listing, session.id))
+
+    async def _shut(self, pid: int, chosen: Callable[[str], Iterable[str]]) -> bool:
+        """Shut what is chosen of a worker's streams until none is left; false if it does not answer, or some stay."""
         for _ in range(ROUNDS):
             listing = await self._tell(pid, "show sess")
             if listing is None:
                 return False
-            streams = streams_of(listing, session.id)
+            streams = list(chosen(listing))
             if not streams:
                 return True
             for stream in streams:

@@ -152,6 +152,7 @@ class Sessions:
             "drives": self.streams.drives(session),
             "driver": driver.actor if driver else None,
             # None where no program comes, and there is nothing to hide.
+            "recorded": self.settings.desktop(session.desktop).recorded,
             "private": self._privacy.is_on(session.desktop) if self._place_of(session.desktop) else None,
             "watching": len(
                 {

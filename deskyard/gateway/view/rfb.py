@@ -17,8 +17,8 @@ FENCE_LIMIT = 64
 SCREENS_LIMIT = 64
 VERSIONS = (b"RFB 003.007\n", b"RFB 003.008\n")
 NO_AUTHENTICATION = 1
-EXTENDED_MOUSE_BUTTONS = -316
-SET_ENCODINGS = 2
+EXTENDED_MOUSE_BUTTONS, EXTENDED_DESKTOP_SIZE = -316, -308
+SET_ENCODINGS, SET_DESKTOP_SIZE = 2, 251
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ class MessageReader:
 
     def __init__(self, count: Callable[[], None] = lambda: None) -> None:
         self._count = count
+        self._encodings: frozenset[int] = frozenset()
         self._buffer = bytearray()
         self._greeting: list[Callable[[], bytes | None]] = [self._version, self._security, self._init]
 
@@ -68,7 +69,18 @@ class MessageReader:
         data = self._take(size)
         if data is None:
             return None
-        return Message(acts, _without_mouse_buttons(data) if kind == SET_ENCODINGS else data)
+        if kind == SET_ENCODINGS:
+            data = self._without_mouse_buttons(data)
+        if kind == SET_DESKTOP_SIZE and EXTENDED_DESKTOP_SIZE not in self._encodings:
+            # RFC 6143's extension allows it only after the encoding, and TigerVNC 1.15 ends by SIGSEGV without.
+            raise ProtocolError("a change of the screen's size from a client that never declared to understand one")
+        return Message(acts, data)
+
+    def _without_mouse_buttons(self, data: bytes) -> bytes:
+        encodings = struct.unpack(f">{(len(data) - 4) // 4}i", data[4:])
+        kept = [encoding for encoding in encodings if encoding != EXTENDED_MOUSE_BUTTONS]
+        self._encodings = frozenset(kept)
+        return struct.pack(f">BxH{len(kept)}i", SET_ENCODINGS, len(kept), *kept)
 
     def _take(self, size: int) -> bytes | None:
         if len(self._buffer) < size:
@@ -135,12 +147,6 @@ def _bounded(count: int, limit: int, what: str) -> int:
     return count
 
 
-def _without_mouse_buttons(data: bytes) -> bytes:
-    encodings = struct.unpack(f">{(len(data) - 4) // 4}i", data[4:])
-    kept = [encoding for encoding in encodings if encoding != EXTENDED_MOUSE_BUTTONS]
-    return struct.pack(f">BxH{len(kept)}i", SET_ENCODINGS, len(kept), *kept)
-
-
 # Message -> (bytes of its head, length of the rest out of the head, whether it acts on the desktop).
 KINDS: dict[int, tuple[int, Callable[[bytes], int], bool]] = {
     0: (20, _nothing, False),  # SetPixelFormat
@@ -152,7 +158,7 @@ KINDS: dict[int, tuple[int, Callable[[bytes], int], bool]] = {
     5: (6, _nothing, True),  # PointerEvent
     6: (8, _cut_text, True),  # ClientCutText, plain and extended
     250: (4, _nothing, True),  # xvp: shut down, reboot
-    251: (8, _screens, True),  # SetDesktopSize
+    SET_DESKTOP_SIZE: (8, _screens, True),
     253: (4, _gii, True),  # general input interface
     255: (4, _qemu, True),  # QEMU: keys with codes, audio
 }

@@ -1,7 +1,6 @@
 """Settings for tests: those of a Plan, as the host sends them."""
 
 import json
-from dataclasses import asdict
 from ipaddress import IPv4Network
 from typing import Any, Literal
 
@@ -29,7 +28,7 @@ def planned(
 
 def document(egress: Egress = "open", allow: tuple[str, ...] = (), site: Site | None = None) -> dict[str, Any]:
     """The same, as the host sends it."""
-    sent: dict[str, Any] = json.loads(json.dumps(asdict(planned(egress, allow, site))))
+    sent: dict[str, Any] = json.loads(planned(egress, allow, site).as_json())
     return sent
 
 

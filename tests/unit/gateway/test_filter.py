@@ -9,8 +9,11 @@ from deskyard.gateway.view import rfb
 from deskyard.gateway.view.stream import Filter
 from deskyard.gateway.view.websocket import BINARY, CONTINUATION, PING, Frame, FrameReader, ProtocolError, frame, mask
 
-HANDSHAKE = b"RFB 003.008\n\x01\x00"
-SHAKEN = b"RFB 003.008\n\x01\x01"
+HELLO = b"RFB 003.008\n\x01\x00"
+# A client that understands a change of the screen's size may ask for one.
+UNDERSTANDS = struct.pack(">BxHi", 2, 1, -308)
+HANDSHAKE = HELLO + UNDERSTANDS
+SHAKEN = b"RFB 003.008\n\x01\x01" + UNDERSTANDS
 ROUNDS = 300
 
 
@@ -21,7 +24,7 @@ def message(rng: random.Random) -> tuple[bool, bytes]:
     return rng.choice(
         [
             (False, struct.pack(">BxxxBBBBHHHBBBxxx", 0, 32, 24, 0, 1, 255, 255, 255, 16, 8, 0)),
-            (False, struct.pack(f">BxH{len(word)}i", 2, len(word), *word)),
+            (False, struct.pack(f">BxH{len(word) + 1}i", 2, len(word) + 1, *word, -308)),
             (False, struct.pack(">BBHHHH", 3, 1, number, 0, 5, 5)),
             (False, struct.pack(">BBHHHH", 150, 1, 0, 0, number, 5)),
             (False, struct.pack(">BxxxIB", 248, number, len(word)) + word),
@@ -116,6 +119,23 @@ def test_garbage_in_place_of_frames_is_refused_or_kept_within_bounds(seed: int) 
         except ProtocolError:
             continue
         assert all(len(piece.payload) <= 300 for piece in frames)
+
+
+@pytest.mark.parametrize("encodings", [(), (0, 7, -308), (-308, 0), (0, 7)])
+@pytest.mark.parametrize("driving", [True, False])
+def test_size_of_the_screen_is_changed_only_by_who_said_to_understand_it(
+    encodings: tuple[int, ...], driving: bool
+) -> None:
+    sieve = Filter(lambda: driving)
+    sieve.feed(frame(BINARY, HANDSHAKE))
+    # The last word counts.
+    sieve.feed(frame(BINARY, struct.pack(f">BxH{len(encodings)}i", 2, len(encodings), *encodings)))
+    size = struct.pack(">BxHHBx", 251, 800, 600, 1) + bytes(16)
+    if -308 in encodings:
+        assert FrameReader().feed(sieve.feed(frame(BINARY, size))) == ([Frame(BINARY, size)] if driving else [])
+    else:
+        with pytest.raises(ProtocolError, match="never declared"):
+            sieve.feed(frame(BINARY, size))
 
 
 @pytest.mark.parametrize("kind", sorted(set(range(256)) - set(rfb.KINDS)))

@@ -1,7 +1,7 @@
 """The gateway understands the Plan's settings exactly, and refuses anything else whole."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -15,6 +15,15 @@ from tests.unit.gateway.support import document, parsed, planned
 def test_settings_of_the_plan_come_through_unchanged() -> None:
     assert json.loads(parsed().as_json()) == document()
     assert parsed() == planned()
+
+
+def test_recorded_desktops_alone_are_named_so_that_gateways_of_before_understand_the_rest() -> None:
+    settings = parsed()
+    first, *others = settings.desktops
+    recorded = replace(settings, desktops=(replace(first, recorded=True), *others))
+    assert [desktop.get("recorded") for desktop in json.loads(recorded.as_json())["desktops"]] == [True, None]
+    assert parse(recorded.as_json()) == recorded and recorded.digest != settings.digest
+    assert "recorded" not in settings.as_json()
 
 
 def test_settings_written_by_the_gateway_are_read_back_as_the_same() -> None:
@@ -69,6 +78,7 @@ def test_settings_written_by_the_gateway_are_read_back_as_the_same() -> None:
         (("desktops", 0, "address"), "10.80.1.1", "desktops[0]"),
         (("desktops", 0, "routes", "desktop"), 70000, "desktops[0].routes.desktop"),
         (("desktops", 0, "routes", "shell"), 22, "desktops[0].routes"),
+        (("desktops", 0, "recorded"), "yes", "desktops[0].recorded"),
         (("desktops", 1, "name"), "d1", "desktops[1]"),
         (("surprise",), 1, "settings"),
     ],

@@ -19,6 +19,8 @@ def planned(desktop: Any = None, workspace: Any = None) -> Asked | None:
     values["desktops"] = [first, {"name": "dev2", "recording": "off"}]
     plan = plan_workspace(Workspace.check(values, "Pulumi.lab.yaml"), Site(name="local"), "tcg")
     assert plan.reached("dev2").recording is None
+    marked = [reached.recorded for reached in plan.gateway.settings.desktops]
+    assert marked == [plan.reached("dev1").recording is not None, False]
     return plan.reached("dev1").recording
 
 
