@@ -123,6 +123,16 @@ def _audit(options: argparse.Namespace, layout: Layout) -> Any:
     return first if first["ok"] else audit_check.verify_both(layout.audit_file, layout.actions_file, noted)
 
 
+def _anchor(options: argparse.Namespace, layout: Layout) -> Any:
+    return _ask(layout, session_requests.anchor(options.source, options.number, options.head, options.actor))
+
+
+def _anchors(options: argparse.Namespace, layout: Layout) -> Any:
+    from deskyard.gateway import anchors
+
+    return anchors.held(layout.audit_file, options.source)
+
+
 def _status(options: argparse.Namespace, layout: Layout) -> Any:
     from deskyard.gateway.status import status
 
@@ -180,6 +190,13 @@ def _parser() -> argparse.ArgumentParser:
     audit.add_argument("--actions", action="store_true", help="what programs did on desktops, instead of decisions")
     audit.add_argument("--desktop", help="only what is about this desktop")
     audit.add_argument("--session", help="only what is about the session with this id")
+    anchor = add("anchor", _anchor, "write the last line of another chain into the audit")
+    anchor.add_argument("--source", required=True, help="whose chain it is")
+    anchor.add_argument("--number", required=True, type=int, help="number of its last line")
+    anchor.add_argument("--head", required=True, help="hash of that line")
+    anchor.add_argument("--actor", default="root", help="who asks, as the audit shall show it")
+    anchors = add("anchors", _anchors, "print the lines of other chains that the audit holds, oldest first")
+    anchors.add_argument("--source", help="only those of this chain")
     cli.add_commands(add)
     status = add("status", _status, "say what works, with a real handshake to each route of each desktop")
     status.add_argument("--timeout", type=float, default=5, help="seconds to wait for each route (default: 5)")

@@ -27,6 +27,11 @@ def revoke(session: str | None, desktop: str | None, everything: bool, actor: st
     return {"command": "revoke", "id": session, "desktop": desktop, "all": everything, "actor": actor}
 
 
+def anchor(source: str, number: int, head: str, actor: str) -> dict[str, Any]:
+    """Write the last line of another chain into the gateway's audit."""
+    return {"command": "anchor", "source": source, "number": number, "head": head, "actor": actor}
+
+
 def listed(text: str | None) -> list[str] | None:
     """Routes or scopes from a list with commas; None asks for all."""
     return [name for name in text.split(",") if name] if text is not None else None

@@ -81,6 +81,8 @@ async def _dispatch(sessions: Sessions, request: dict[str, Any]) -> Any:
             return sessions.note_certificate(request["facts"])
         case "ask":
             return sessions.note_ask(request["facts"])
+        case "anchor":
+            return sessions.anchors.add(request["source"], request["number"], request["head"], request["actor"])
         case "ping":
             return {"digest": sessions.settings.digest, "view": sessions.streams.line.is_open()}
     raise GatewayError("command", request["command"], "is not known", "use deskyard-gateway")

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from deskyard.gateway import anchors
 from deskyard.gateway.session.audit import digest, events, files, head_file, lines, read_head
 
 # In the audit: number and hash of the last action that there was.
@@ -71,13 +72,15 @@ def verify(path: Path, noted: Mapping[int, str] | None = None) -> dict[str, Any]
 def verify_both(audit: Path, actions: Path, noted: Mapping[int, str] | None = None) -> dict[str, Any]:
     """Check the audit, and the chain of actions, whose last line the audit takes down from time to time."""
     checked = verify(audit, noted)
+    wrong = [asdict(Problem(*problem)) for problem in anchors.problems(audit)]
+    checked = {**checked, "ok": checked["ok"] and not wrong, "problems": [*checked["problems"], *wrong]}
     # One that was changed is named as a changed line of the audit.
-    anchors = {
+    noted_actions = {
         line: str(event.get("head")) for event in events(audit, about={"event": ANCHOR}) if (line := _last(event))
     }
-    if not anchors and not files(actions) and not head_file(actions).exists():
+    if not noted_actions and not files(actions) and not head_file(actions).exists():
         return {**checked, ANCHOR: None}
-    also = verify(actions, anchors)
+    also = verify(actions, noted_actions)
     problems = checked["problems"] + also.pop("problems")
     return {**checked, "ok": not problems, "problems": problems, ANCHOR: also}
 

@@ -9,6 +9,7 @@ from http import HTTPStatus
 from typing import Any
 
 from deskyard.errors import GatewayError
+from deskyard.gateway.anchors import Anchors
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.session import tokens
 from deskyard.gateway.session.audit import Audit
@@ -50,6 +51,7 @@ class Sessions:
         self._store = store
         self._proxy = proxy
         self._audit = audit
+        self.anchors = Anchors(audit, layout.audit_file)
         self._keys = keys
         self._clock = clock
         self._synced: set[int] = set()
