@@ -94,9 +94,10 @@ def checked(source: object, number: object, head: object, actor: object) -> tupl
     return str(source), (number, str(head))
 
 
-def held(path: Path, source: str | None = None) -> list[dict[str, Any]]:
-    """The anchors that the audit holds, oldest first, of all sources or one."""
-    return [event for _, _, event in _placed(path) if source in (None, event.get("source"))]
+def held(path: Path, source: str | None = None, last: int | None = None) -> list[dict[str, Any]]:
+    """The anchors that the audit holds, oldest first, of all sources or one; at most the `last` ones."""
+    found = [event for _, _, event in _placed(path) if source in (None, event.get("source"))]
+    return found if last is None else found[-last:]
 
 
 def problems(path: Path) -> list[tuple[str, int, str]]:

@@ -130,7 +130,7 @@ def _anchor(options: argparse.Namespace, layout: Layout) -> Any:
 def _anchors(options: argparse.Namespace, layout: Layout) -> Any:
     from deskyard.gateway import anchors
 
-    return anchors.held(layout.audit_file, options.source)
+    return anchors.held(layout.audit_file, options.source, options.last)
 
 
 def _status(options: argparse.Namespace, layout: Layout) -> Any:
@@ -197,6 +197,7 @@ def _parser() -> argparse.ArgumentParser:
     anchor.add_argument("--actor", default="root", help="who asks, as the audit shall show it")
     anchors = add("anchors", _anchors, "print the lines of other chains that the audit holds, oldest first")
     anchors.add_argument("--source", help="only those of this chain")
+    anchors.add_argument("--last", type=int, help="only so many, the newest")
     cli.add_commands(add)
     status = add("status", _status, "say what works, with a real handshake to each route of each desktop")
     status.add_argument("--timeout", type=float, default=5, help="seconds to wait for each route (default: 5)")

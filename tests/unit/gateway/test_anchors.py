@@ -96,6 +96,7 @@ def test_each_source_goes_forward_by_itself(gateway: Gateway) -> None:
     gateway.add(7, FIRST, "east")
     gateway.add(2, SECOND, "west")
     assert [event["number"] for event in held(gateway.path, "west")] == [2]
+    assert [event["number"] for event in held(gateway.path, last=1)] == [2]
     assert gateway.verdict()["ok"]
 
 
