@@ -1,5 +1,6 @@
-"""E2B's own desktop client, unchanged, on a screen with the shims of the role `e2b_desktop`."""
+"""E2B's own desktop clients, unchanged, on a screen with the shims of the role `e2b_desktop`."""
 
+import json
 import os
 import re
 import shutil
@@ -22,6 +23,7 @@ from tests.computer.desktop import Recorder, Service, XServer, temporary
 from tests.support.requirements import need_programs
 
 ROLE = tree() / "ansible/roles/e2b_desktop"
+CLIENT = Path(__file__).parent / "e2b"
 SESSION = ("xfce4-session", "xfdesktop")
 SOCKETS = Path("/tmp/.X11-unix")
 
@@ -127,6 +129,36 @@ def test_its_hands_reach_the_windows_of_that_screen(sandbox: Sandbox, window: Re
     sandbox.press("enter")
     window.until(lambda: window.text.endswith("Hello, desk\n"), "the text")
     assert sandbox.get_window_title(sandbox.get_current_window_id()) == "recorder"
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_javascript_clients_work_on_the_same_desktop(desk: Desk, window: Recorder, tmp_path: Path) -> None:
+    need_programs("npm", "node")
+    client = shutil.copytree(CLIENT, tmp_path / "client")
+    npm = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"]
+    subprocess.run(npm, cwd=client, check=True, capture_output=True, timeout=300)
+    program = ["node", str(client / "client.mjs"), desk.service.url, str(desk.number)]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "alive": True,
+        "commands": {
+            "exitCode": 0, "out": "blue\n/\n", "err": "trouble\n", "listed": True, "connected": "got it\n",
+            "killed": True, "failed": 3, "late": "TimeoutError", "stranger": "AuthenticationError",
+        },
+        "terminal": "30 100",
+        "files": {
+            "same": True, "bytes": [0, 255, 1], "watched": ["c.txt", "create"], "moved": "d.txt", "gone": True,
+            "listed": [["a.txt", "file", 12], ["b.bin", "file", 3], ["d.txt", "file", 3]],
+            "missing": "FileNotFoundError",
+        },
+        "hands": {
+            "pointer": {"x": 300, "y": 200}, "size": {"width": 1000, "height": 700}, "picture": [1000, 700],
+            "title": "recorder",
+        },
+    }  # fmt: skip
+    window.until(lambda: window.text.endswith("Hello from JavaScript\n"), "the text")
+    assert [button for button, _, _ in window.buttons()] == [1, 3]
 
 
 def test_its_stream_begins_once_and_ends(desk: Desk, sandbox: Sandbox) -> None:
