@@ -261,7 +261,7 @@ def test_an_answer_counts_once_and_in_the_browser_that_asked(
 def test_who_says_no_at_the_provider_is_told_so(visitor: Visitor, provider: Double) -> None:
     sent = provider.sent_back(visitor.begin(), "subject-1")
     answer = visitor.back({"state": sent["state"], "error": "access_denied", "issuer": provider.issuer})
-    assert (answer.status_code, answer.json()["reason"]) == (401, "was not allowed at the provider")
+    assert (answer.status_code, answer.json()["reason"]) == (401, "was cancelled, or not allowed, at the provider")
 
 
 def test_a_provider_that_is_away_is_named_and_passkeys_work_on(

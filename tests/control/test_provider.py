@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import time
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -19,13 +18,10 @@ from deskyard.control.identity.declared import Declared, Rule, kept
 from deskyard.control.identity.provider import Provider
 from deskyard.control.identity.refusal import Away, Refusal
 from deskyard.errors import ConfigError
-from tests.control import openid_double
+from tests.control import openid_double, openid_witness
 from tests.control.openid_double import CLIENT, SECRET, Double
-from tests.control.test_document import install
-from tests.support.requirements import need_programs
 
 REDIRECT = "https://mission.localhost:9443/sign-in/answer"
-HONEST = Path(__file__).parent / "openid"
 STATE, NONCE, VERIFIER = "state" * 8, "nonce" * 8, "verifier" * 6
 MAIL: dict[str, Any] = {"email": "ada@example.com", "email_verified": True}
 WAIT_SECONDS = 60
@@ -246,21 +242,9 @@ class Inputs(HTMLParser):
 
 @pytest.fixture
 def honest(tmp_path: Path) -> Iterator[str]:
-    """The issuer of node-oidc-provider, certified by the OpenID Foundation, which knows Mission Control as a client."""
-    need_programs("npm", "node")
-    install(HONEST, tmp_path)
-    client = {"client_id": CLIENT, "client_secret": SECRET, "redirect_uris": [REDIRECT]}
-    accounts = {"ada": {**MAIL, "groups": ["platform"]}}
-    argv = ["node", "server.mjs"]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(argv, cwd=tmp_path, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True) as process:
-        try:
-            assert process.stdin is not None and process.stdout is not None
-            process.stdin.write(json.dumps({"clients": [client], "accounts": accounts}))
-            process.stdin.close()
-            yield process.stdout.readline().strip()
-        finally:
-            process.kill()
+    """The issuer of a provider that is not ours."""
+    with openid_witness.running(tmp_path, REDIRECT, {"ada": {**MAIL, "groups": ["platform"]}}) as witness:
+        yield witness.issuer
 
 
 def test_a_provider_that_is_not_ours_takes_what_we_ask_and_is_believed(honest: str) -> None:

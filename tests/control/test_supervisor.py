@@ -2,80 +2,30 @@
 
 import json
 import os
-import shutil
 import signal
-import socket
-import ssl
-import tempfile
 from collections.abc import Iterator
-from http.client import HTTPResponse, HTTPSConnection
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote_plus
 
 import pytest
 
 from deskyard.control.control import Control
-from deskyard.control.folder import Folder
 from deskyard.control.identity.declared import Declared
-from deskyard.control.process import pages
 from deskyard.errors import ConfigError, HostError
 from deskyard.host.background import start_time
 from deskyard.host.deadline import Deadline
 from tests.control import openid_double
-from tests.control.lab import ACCOUNTS, WAIT_SECONDS
+from tests.control.lab import WAIT_SECONDS
 from tests.control.openid_double import CLIENT, SECRET
+from tests.control.site import HOST, Site, running
 from tests.support.requirements import need_root
-
-HOST = "mission.localhost"
-
-
-class Site:
-    """A Mission Control with a folder and a port of its own."""
-
-    def __init__(self, root: Path) -> None:
-        self.control = Control(Folder(root / "control", ACCOUNTS))
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = int(free.getsockname()[1])
-        self.authority = root / "state/sites/local/ca.pem"
-        self.state: dict[str, Any] = {}
-
-    def get(self, path: str, host: str | None = None, **headers: str) -> tuple[HTTPResponse, bytes]:
-        """An answer by the proxy, whose certificate has to be the authority's."""
-        return self.ask("GET", path, host, **headers)
-
-    def ask(self, method: str, path: str, host: str | None = None, **headers: str) -> tuple[HTTPResponse, bytes]:
-        """The same for any method."""
-        trust = ssl.create_default_context(cafile=str(self.authority))
-        link = HTTPSConnection(HOST, self.port, timeout=WAIT_SECONDS, context=trust)
-        link.sock = trust.wrap_socket(socket.create_connection(("127.0.0.1", self.port)), server_hostname=HOST)
-        link.request(method, path, headers={"Host": host or f"{HOST}:{self.port}", **headers})
-        answer = link.getresponse()
-        return answer, answer.read()
-
-    def processes(self) -> dict[str, int]:
-        """The processes by name."""
-        return dict(json.loads((self.control.folder.root / "processes.json").read_text()))
 
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
     need_root("gives processes accounts of their own")
-    root = Path(tempfile.mkdtemp(prefix="deskyard-mission."))
-    root.chmod(0o711)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DESKYARD_HOME", str(root))
-        patch.setenv("DESKYARD_STACKS", str(root / "stacks"))
-        (root / "stacks").mkdir()
-        # How they are built is for tests/web.
-        patch.setattr(pages, "build", lambda folder: (folder / "index.html").write_text("<title>pages</title>"))
-        found = Site(root)
-        try:
-            found.state = found.control.up(port=found.port)
-            yield found
-        finally:
-            found.control.down()
-            shutil.rmtree(root)
+    with running(lambda folder: (folder / "index.html").write_text("<title>pages</title>")) as found:
+        yield found
 
 
 def test_it_comes_up_with_a_link_for_the_first_person(site: Site) -> None:

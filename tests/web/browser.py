@@ -20,14 +20,14 @@ EXPECTED = "Failed to load resource"
 class Browser:
     """The pages in Chromium."""
 
-    def __init__(self, driver: Any, server: StandIn) -> None:
+    def __init__(self, driver: Any, url: str) -> None:
         self.driver = driver
-        self.server = server
+        self.url = url
 
-    def enrol(self) -> None:
+    def enrol(self, server: StandIn) -> None:
         """Sign in as Ada, by the link that enrols a passkey, unless that is done."""
         self.driver.get_log("browser")
-        if self.server.sessions and self.driver.get_cookie(COOKIE):
+        if server.sessions and self.driver.get_cookie(COOKIE):
             return
         self.open("/enrol#once")
         self.click("Enrol")
@@ -35,10 +35,10 @@ class Browser:
 
     def open(self, path: str) -> None:
         self.driver.get("about:blank")
-        self.driver.get(self.server.url + path)
+        self.driver.get(self.url + path)
 
     def path(self) -> str:
-        found: str = self.driver.current_url.removeprefix(self.server.url)
+        found: str = self.driver.current_url.removeprefix(self.url)
         return found
 
     def text(self) -> str:
@@ -105,10 +105,13 @@ class Browser:
         """Keys, wherever the focus is."""
         ActionChains(self.driver).send_keys(*keys).perform()
 
+    def complaints(self) -> list[str]:
+        """What the console holds since it was asked last: of the policy, and errors that were thrown."""
+        return [entry["message"] for entry in self.driver.get_log("browser") if EXPECTED not in entry["message"]]
+
     def complaints_are(self, expected: list[str]) -> None:
-        """The console holds these complaints, and no other: of the policy, and errors that were thrown."""
-        said = [entry["message"] for entry in self.driver.get_log("browser") if EXPECTED not in entry["message"]]
-        assert said == expected
+        """The console holds these complaints, and no other."""
+        assert (said := self.complaints()) == expected, said
 
 
 __all__ = ["Browser", "Keys"]

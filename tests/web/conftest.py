@@ -57,7 +57,7 @@ def server(built: Path) -> Iterator[StandIn]:
 
 
 @contextmanager
-def chromium() -> Iterator[Any]:
+def chromium(*switches: str) -> Iterator[Any]:
     """A fresh browser with a passkey that agrees to everything."""
     options = webdriver.ChromeOptions()
     options.binary_location = str(shutil.which("chromium"))
@@ -67,7 +67,7 @@ def chromium() -> Iterator[Any]:
     authenticator.transport = VirtualAuthenticatorOptions.Transport.INTERNAL
     authenticator.has_resident_key = authenticator.has_user_verification = authenticator.is_user_verified = True
     with tempfile.TemporaryDirectory() as profile:
-        for switch in (*SWITCHES, f"--user-data-dir={profile}"):
+        for switch in (*SWITCHES, *switches, f"--user-data-dir={profile}"):
             options.add_argument(switch)
         driver = webdriver.Chrome(options=options, service=Service(str(shutil.which("chromedriver"))))
         try:
@@ -98,8 +98,8 @@ def estate(server: StandIn) -> Estate:
 @pytest.fixture
 def browser(driver: Any, server: StandIn, estate: Estate) -> Iterator[Browser]:
     """A browser in which Ada is signed in; the test fails if the page broke its policy or threw an error."""
-    found = Browser(driver, server)
-    found.enrol()
+    found = Browser(driver, server.url)
+    found.enrol(server)
     yield found
     keep = os.environ.get("DESKYARD_SCREENSHOTS")
     if keep:

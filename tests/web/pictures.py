@@ -46,8 +46,8 @@ def main(built: Path, folder: Path) -> None:
     with running(built) as server, chromium() as driver:
         metrics = {"width": SIZE[0], "height": SIZE[1], "deviceScaleFactor": 1, "mobile": False}
         driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-        browser = Browser(driver, server)
-        browser.enrol()
+        browser = Browser(driver, server.url)
+        browser.enrol(server)
         operation = furnish(server.estate)
         for theme in ("light", "dark"):
             browser.script("localStorage.setItem('theme', arguments[0])", theme)

@@ -65,13 +65,15 @@ def test_who_has_no_passkey_is_told_what_needs_one_and_how_to_enrol_it(
     assert browser.path() == "/"
 
 
-def test_what_the_provider_did_not_answer_to_is_said(browser: Browser, server: StandIn) -> None:
+def test_why_the_provider_signed_nobody_in_is_said_where_one_signs_in(browser: Browser, server: StandIn) -> None:
     server.sessions.clear()
     browser.open("/sign-in/answer?state=another&code=once")
     browser.sees("took too long")
-    assert browser.path() == "/sign-in/answer"
-    browser.click("Sign in another way")
     browser.sees("Use my passkey")
+    assert browser.path() == "/sign-in"
+    browser.open("/sign-in")
+    browser.sees("Use my passkey")
+    browser.sees_no("took too long")
 
 
 def test_no_button_is_there_for_a_provider_that_was_not_declared(browser: Browser, server: StandIn) -> None:

@@ -90,7 +90,7 @@ class SignIns:
         self.provider.require_issuer(issuer)
         if code is None:
             denied = error == "access_denied"
-            raise refused("was not allowed at the provider" if denied else "was broken off by the provider")
+            raise refused(f"was {'cancelled, or not allowed, at' if denied else 'broken off by'} the provider")
         claims = self.provider.claims(code, found.verifier, found.nonce)
         with self.database() as link:
             return person_of(link, self.provider.declared, claims)

@@ -1,11 +1,12 @@
-// node-oidc-provider on loopback, with accounts that have what a test gives it on standard input.
+// node-oidc-provider on loopback, with accounts that have what a test gives it on standard input, a line of JSON each time.
 import { createServer } from "node:http";
-import { text } from "node:stream/consumers";
+import { createInterface } from "node:readline";
 import Provider from "oidc-provider";
 
-const { clients, accounts } = JSON.parse(await text(process.stdin));
+let accounts = {};
 const server = createServer();
-server.listen(0, "127.0.0.1", () => {
+
+function serve(clients) {
   const issuer = `http://127.0.0.1:${server.address().port}`;
   const provider = new Provider(issuer, {
     clients,
@@ -17,5 +18,15 @@ server.listen(0, "127.0.0.1", () => {
   });
   provider.on("server_error", (_, error) => console.error(error));
   server.on("request", provider.callback());
-  console.log(issuer);
+  return issuer;
+}
+
+const lines = createInterface({ input: process.stdin });
+lines.on("line", (line) => {
+  const said = JSON.parse(line);
+  accounts = said.accounts;
+  if (said.clients) server.listen(0, "127.0.0.1", () => console.log(serve(said.clients)));
+  else console.log("known");
 });
+// Nobody is left to tell it anything.
+lines.on("close", () => process.exit());

@@ -1,7 +1,10 @@
-// The page to open after a provider signed somebody in: kept in this tab, since the provider sends back to one address.
+// What happens after a provider was asked: the page to open, kept in this tab since the provider sends back to one
+// address; or why nobody was signed in, which the page of signing in says once.
+import type { ProblemDetails } from "../../api/types";
 import { nextPage } from "../../state/session.svelte";
 
 const NAME = "afterwards";
+let refusal: ProblemDetails | null = null;
 
 export const afterwards = {
   keep(asked: string | null): void {
@@ -12,5 +15,15 @@ export const afterwards = {
     const asked = sessionStorage.getItem(NAME);
     sessionStorage.removeItem(NAME);
     return nextPage(asked);
+  },
+
+  refuse(problem: ProblemDetails): void {
+    refusal = problem;
+  },
+
+  takeRefusal(): ProblemDetails | null {
+    const problem = refusal;
+    refusal = null;
+    return problem;
   },
 };
