@@ -167,6 +167,8 @@ def test_a_rule_makes_a_person_of_its_workspaces_alone_and_is_followed(mission: 
     assert visitor.call("GET", "/api/desktops/elsewhere.first").status_code == 404
     assert visitor.signs_in("subject-3", **mail, groups=["staff", "platform"]).json()["person"]["role"] == "operator"
     assert visitor.call("GET", "/api/desktops/elsewhere.first").status_code == 200
+    (own,) = visitor.call("GET", "/api/people").json()["items"]
+    assert (own["rule"], own["account"], own["workspaces"]) == ("group:platform=operator", "linked", None)
     # Another link to enrol a passkey leaves it so.
     link_token_of(mission, "bea@example.org")
     assert visitor.signs_in("subject-3", **mail).json()["person"]["role"] == "viewer"

@@ -1,10 +1,12 @@
 """Persons: links, passkeys, sessions, and what other pages cannot do in their name."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
 
+from deskyard.control.people import at_host
 from tests.control.authenticator import Authenticator
 from tests.control.lab import ORIGIN, Lab
 from tests.control.people import COOKIE, PAGE, Person, enrolled, link_token
@@ -107,3 +109,48 @@ def test_a_viewer_sees_and_moves_nothing(mission: Lab, client: httpx.Client) -> 
     assert person.call("GET", "/api/desktops").status_code == 200
     assert person.call("POST", "/api/desktops/lab.first/stop").status_code == 403
     assert person.call("GET", "/api/audit").status_code == 403
+
+
+def test_an_admin_sees_what_everybody_may_and_others_see_their_own(mission: Lab, client: httpx.Client) -> None:
+    with mission.link.transaction():
+        at_host.add(mission.link, "cas", "viewer", ["lab"], "cas@example.org")
+    mission.link.execute(
+        "insert into person (id, name, role, workspaces, by_rule, rule)"
+        " values ('pe_bea', 'bea', 'viewer', '{lab}', true, 'domain:example.org=viewer@lab')"
+    )
+    mission.link.execute("insert into identity (issuer, subject, person_id) values ('x', 'x', 'pe_bea')")
+    ada = enrolled(mission, client, "ada", "admin")
+    people = {person["name"]: person for person in ada.call("GET", "/api/people").json()["items"]}
+    shown = ("role", "workspaces", "byRule", "rule", "passkeys", "account")
+    assert {name: tuple(person[key] for key in shown) for name, person in people.items()} == {
+        "ada": ("admin", None, False, None, 1, None),
+        "bea": ("viewer", ["lab"], True, "domain:example.org=viewer@lab", 0, "linked"),
+        "cas": ("viewer", ["lab"], False, None, 0, "offered"),
+    }
+    assert people["cas"]["invitedUntil"] > people["cas"]["grantedAt"] and people["ada"]["invitedUntil"] is None
+    for role in ("operator", "viewer"):
+        with mission.client() as own:
+            person = enrolled(mission, own, role, role)
+            found = person.call("GET", "/api/people").json()
+            assert ([item["name"] for item in found["items"]], found["total"]) == ([role], 1)
+    for key in (mission.key("read"), mission.key("read", "admin", workspaces=["lab"])):
+        with mission.client(key) as program:
+            assert program.get("/api/people").json()["items"] == []
+    assert mission.client().get("/api/people").status_code == 401
+
+
+def test_what_the_host_gives_takes_the_place_of_a_rule(mission: Lab, client: httpx.Client) -> None:
+    mission.link.execute(
+        "insert into person (id, name, role, by_rule, rule, granted_at)"
+        " values ('pe_bea', 'bea', 'viewer', true, 'group:x=viewer', now() - interval '1 day')"
+    )
+    ada = enrolled(mission, client, "ada", "admin")
+
+    def bea() -> dict[str, Any]:
+        return next(item for item in ada.call("GET", "/api/people").json()["items"] if item["name"] == "bea")
+
+    before = bea()
+    with mission.link.transaction():
+        at_host.add(mission.link, "bea", "operator", ["lab"], None)
+    assert (bea()["role"], bea()["workspaces"], bea()["byRule"], bea()["rule"]) == ("operator", ["lab"], False, None)
+    assert bea()["grantedAt"] > before["grantedAt"]

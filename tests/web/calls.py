@@ -47,17 +47,11 @@ def like(asked: Any, items: Any, **columns: str) -> list[Thing]:
     ]
 
 
-async def me(_request: Request, _stand_in: "StandIn", _body: Any) -> Response:
-    person = {"id": "ada", "name": "Ada", "role": "admin"}
-    return JSONResponse(
-        {
-            "person": person,
-            "key": None,
-            "scopes": ["read", "chat", "admin", "approvals:read", "approvals:decide"],
-            "passkeys": [PASSKEY],
-            "csrf": None,
-        }
-    )
+async def me(_request: Request, stand_in: "StandIn", _body: Any) -> Response:
+    role = stand_in.estate.role
+    scopes = ["read", "chat", "approvals:read", "approvals:decide", *(["admin"] if role == "admin" else [])]
+    person = {"id": "ada", "name": "Ada", "role": role}
+    return JSONResponse({"person": person, "key": None, "scopes": scopes, "passkeys": [PASSKEY], "csrf": None})
 
 
 async def enrol_options(request: Request, stand_in: "StandIn", body: Any) -> Response:
@@ -278,14 +272,29 @@ async def fleet(_request: Request, stand_in: "StandIn", body: Any) -> Response:
     return JSONResponse({"count": len(found), "desktops": names, "operations": [] if body["dryRun"] else ["op-0"]})
 
 
-async def keys(request: Request, _stand_in: "StandIn", _body: Any) -> Response:
+async def keys(request: Request, stand_in: "StandIn", _body: Any) -> Response:
+    if stand_in.estate.role != "admin":
+        return problem(403, "scope", "admin", "person:Ada may not see keys", "ask an admin for a role or key that may")
     key: Thing = {"id": "key-1", "name": "ci", "scopes": ["desktops:read", "desktops:write"], "workspaces": ["team-01"]}
     key |= {"createdAt": ago(days=20), "expiresAt": ago(days=-70), "lastUsedAt": ago(hours=1), "revokedAt": None}
     return page(request, [key])
 
 
-async def people(request: Request, _stand_in: "StandIn", _body: Any) -> Response:
-    return page(request, [{"id": "ada", "name": "Ada", "role": "admin", "passkeys": 1, "createdAt": ago(days=20)}])
+def person(name: str, role: str, **known: Any) -> Thing:
+    """A person whom the host made."""
+    fresh: Thing = {"id": name.lower(), "name": name, "role": role, "workspaces": None, "byRule": False, "rule": None}
+    fresh |= {"grantedAt": ago(days=20), "passkeys": 0, "account": None, "invitedUntil": None}
+    return {**fresh, "createdAt": ago(days=20), **known}
+
+
+async def people(request: Request, stand_in: "StandIn", _body: Any) -> Response:
+    role = stand_in.estate.role
+    ada = person("Ada", role, passkeys=1)
+    rule = {"byRule": True, "rule": "group:platform=operator@team-01", "grantedAt": ago(hours=2)}
+    bea = person("bea@example.org", "operator", workspaces=["team-01"], account="linked", **rule)
+    cas = person("Cas", "viewer", workspaces=["team-01", "team-02"], invitedUntil=ago(minutes=-20))
+    dee = person("Dee", "operator", account="offered", grantedAt=None)
+    return page(request, [ada, bea, cas, dee] if role == "admin" else [ada])
 
 
 async def sessions(request: Request, _stand_in: "StandIn", _body: Any) -> Response:

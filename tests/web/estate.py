@@ -81,6 +81,8 @@ class Estate:
     # What people know the declared provider by, and how many passkeys its person has.
     provider: str | None = None
     passkeys: int = 0
+    # Of whoever is signed in.
+    role: str = "admin"
     kept: dict[str | None, int | None] = field(default_factory=lambda: {None: 90})
     logs: dict[str, list[Thing]] = field(default_factory=dict)
     events: list[tuple[int, str, Thing]] = field(default_factory=list)

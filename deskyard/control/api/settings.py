@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query
 from psycopg.rows import dict_row
@@ -18,6 +18,12 @@ from deskyard.control.recorder import chain
 
 router = APIRouter(prefix="/api")
 Admin = Annotated[Caller, Depends(may(ADMIN))]
+PEOPLE = """select person.*, (select count(*) from passkey where person_id = person.id) as passkeys,
+    case when exists (select 1 from identity where person_id = person.id) then 'linked'
+      when exists (select 1 from mail_offer where person_id = person.id) then 'offered' end as account,
+    (select max(expires_at) from enrolment
+      where person_id = person.id and used_at is null and expires_at > now()) as invited_until
+    from person where disabled_at is null and (%s::text is null or id = %s) order by name"""
 
 
 class ApiKey(Form):
@@ -41,7 +47,15 @@ class Person(Form):
     role: str
     workspaces: list[str] | None = Field(None, description="The only ones that it sees; none: all.")
     by_rule: bool = Field(False, description="Made by a rule of the declared provider, and followed at each sign-in.")
+    rule: str | None = Field(None, description="The rule that gives role and workspaces; none: the host gave them.")
+    granted_at: datetime | None = Field(None, description="Since when they are so; none: it was not written down yet.")
     passkeys: int
+    account: Literal["linked", "offered"] | None = Field(
+        None, description="Whether an account of the declared provider is this person, or the next one with their mail."
+    )
+    invited_until: datetime | None = Field(
+        None, description="Until when a link of theirs enrols a passkey, if any does."
+    )
     created_at: datetime
 
 
@@ -96,11 +110,13 @@ async def revoke(link: Connection, who: Admin, id: str) -> None:
 
 
 @router.get("/people", tags=["people"])
-async def people(link: Connection, who: Admin) -> Page[Person]:
-    """List persons; ./inv control.person adds one."""
-    query = """select person.*, (select count(*) from passkey where person_id = person.id) as passkeys
-        from person where disabled_at is null order by name"""
-    found = await rows.rows(link, query, [])
+async def people(link: Connection, who: Annotated[Caller, Depends(caller)]) -> Page[Person]:
+    """List persons, what they may and what gives it to them: an admin sees all, others themselves.
+
+    Persons are made and changed at the host: ./inv control.person.
+    """
+    mine = _only(who)
+    found = await rows.rows(link, PEOPLE, [mine, mine])
     return Page(
         items=[Person(**{name: record[name] for name in Person.model_fields}) for record in found], total=len(found)
     )
@@ -109,7 +125,7 @@ async def people(link: Connection, who: Admin) -> Page[Person]:
 @router.get("/sessions", tags=["people"])
 async def sessions(link: Connection, who: Annotated[Caller, Depends(caller)]) -> Page[Session]:
     """List open sessions: an admin sees all, others their own."""
-    mine = None if ADMIN in who.scopes else (who.person or {}).get("id", "")
+    mine = _only(who)
     query = """select session.*, person.name as person from session join person on person.id = person_id
         where ended_at is null and expires_at > now() and (%s::text is null or person_id = %s) order by seen_at desc"""
     found = await rows.rows(link, query, [mine, mine])
@@ -121,7 +137,7 @@ async def sessions(link: Connection, who: Annotated[Caller, Depends(caller)]) ->
 @router.delete("/sessions/{id}", status_code=HTTPStatus.NO_CONTENT, tags=["people"])
 async def end_session(link: Connection, who: Annotated[Caller, Depends(caller)], id: str) -> None:
     """End a session at once: of one's own, or as an admin any."""
-    mine = None if ADMIN in who.scopes else (who.person or {}).get("id", "")
+    mine = _only(who)
     query = """update session set ended_at = coalesce(ended_at, now())
         where id = %s and (%s::text is null or person_id = %s) returning id"""
     if await rows.row(link, query, [id, mine, mine]) is None:
@@ -154,3 +170,8 @@ async def verify(link: Connection, who: Admin) -> AuditVerdict:
         await cursor.execute(f"select {chain.COLUMNS} from audit_entry order by number".encode())
         verdict = chain.verify([entry async for entry in cursor])
     return AuditVerdict(ok=verdict.ok, entries=verdict.entries, head=verdict.head, problem=verdict.problem)
+
+
+def _only(who: Caller) -> str | None:
+    """The person whose own alone a caller sees; None for an admin, who sees all."""
+    return None if ADMIN in who.scopes else str((who.person or {}).get("id", ""))

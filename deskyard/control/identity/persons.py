@@ -69,9 +69,9 @@ def _made(link: Link, who: tuple[str, str], mail: str | None, rule: Rule | None)
     """A person of a rule, whose name is the mail."""
     if rule is None or mail is None:
         raise NotHere("person", mail, "is known to the provider, but is nobody here", ASK)
-    query = """insert into person (id, name, role, workspaces, by_rule) values (%s, %s, %s, %s, true)
+    query = """insert into person (id, name, role, workspaces, rule, by_rule) values (%s, %s, %s, %s, %s, true)
         on conflict (name) do nothing returning *"""
-    values = [f"pe_{secrets.token_hex(8)}", mail, rule.role, rule.bounds]
+    values = [f"pe_{secrets.token_hex(8)}", mail, rule.role, rule.bounds, rule.text]
     person = link.execute(query, values).fetchone()
     if person is None:
         raise NotHere("person", mail, "is the name of somebody else here", ASK)
@@ -84,9 +84,9 @@ def _follow(link: Link, person: Row, rule: Rule | None) -> None:
     """Give a person of a rule what the rule says now; without a rule they are nobody any more."""
     if rule is None:
         raise NotHere("person", person["name"], "is of no rule any more", ASK)
-    if (person["role"], person["workspaces"]) != (rule.role, rule.bounds):
-        query = "update person set role = %s, workspaces = %s where id = %s"
-        link.execute(query, [rule.role, rule.bounds, person["id"]])
+    if (person["role"], person["workspaces"], person["rule"]) != (rule.role, rule.bounds, rule.text):
+        query = "update person set role = %s, workspaces = %s, rule = %s, granted_at = now() where id = %s"
+        link.execute(query, [rule.role, rule.bounds, rule.text, person["id"]])
         _note(link, person["name"], "person.role", rule=rule.text, role=rule.role, before=person["role"])
 
 

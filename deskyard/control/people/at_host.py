@@ -51,8 +51,8 @@ def add(link: Link, name: str, role: str | None, workspaces: list[str] | None, m
     elif stays:
         row = link.execute("update person set disabled_at = null where id = %s returning id", [known["id"]]).fetchone()
     else:
-        query = """update person set role = %s, workspaces = %s, disabled_at = null, by_rule = false
-            where id = %s returning id"""
+        query = """update person set role = %s, workspaces = %s, disabled_at = null, by_rule = false, rule = null,
+            granted_at = now() where id = %s returning id"""
         row = link.execute(query, [role, workspaces, known["id"]]).fetchone()
     assert row is not None
     if mail is not None:

@@ -248,7 +248,13 @@ export interface Person {
   id: string;
   name: string;
   role: string;
+  workspaces: string[] | null;
+  byRule: boolean;
+  rule: string | null;
+  grantedAt: string | null;
   passkeys: number;
+  account: "linked" | "offered" | null;
+  invitedUntil: string | null;
   createdAt: string;
 }
 
