@@ -169,6 +169,7 @@ def key(_: Context, name: str, scopes: str = "read", workspaces: str = "", days:
         "groups-claim": "the claim that holds a person's groups (default: groups)",
         "rules": "comma-separated KIND:VALUE=ROLE or KIND:VALUE=ROLE@WS+WS, the first that fits counts; KIND: domain "
         "(of a verified mail) or group (default: nobody becomes anybody by a rule)",
+        "recheck": "minutes until the provider is asked again about who signed in by it (default: 60)",
         "authority": "file with the certificates to trust (PEM) in place of this machine's",
         "remove": "let nobody sign in by it any more",
         "yes": "do not ask before it is removed",
@@ -184,6 +185,7 @@ def oidc(
     scopes: str = "openid,email",
     groups_claim: str = "groups",
     rules: str = "",
+    recheck: int = 60,
     authority: str = "",
     remove: bool = False,
     yes: bool = False,
@@ -212,6 +214,7 @@ def oidc(
         tuple(_list(scopes)),
         groups_claim,
         tuple(map(Rule.parsed, _list(rules))),
+        recheck * 60.0,
         _certificates(authority),
     ).checked()
     made = Control().declare(replace(wanted, secret="" if public else _secret()))
@@ -234,7 +237,8 @@ def _certificates(authority: str) -> str:
 
 def _declared(found: dict[str, Any]) -> str:
     rules = "\n".join(f"  {rule}" for rule in found["rules"]) or "  no rule: persons are made by control.person alone"
-    return f"People sign in by {found['issuer']} as its client {found['client']}\n{rules}"
+    asked = f"who signed in is asked for again within {found['recheck_seconds'] / 60:g} minutes"
+    return f"People sign in by {found['issuer']} as its client {found['client']}; {asked}\n{rules}"
 
 
 def _list(text: str) -> list[str]:

@@ -37,8 +37,15 @@ class Double:
     signs: Any = None
     algorithm: str = "ES256"
     away: bool = False
+    # Whether it gives refresh tokens, whether it takes back all tokens, and whether it has userinfo.
+    refreshes: bool = False
+    revoked: bool = False
+    shows: bool = True
     asked: list[str] = field(default_factory=list)
+    # Each refresh token that it gave.
+    given: list[str] = field(default_factory=list)
     _codes: dict[str, tuple[dict[str, str], dict[str, Any]]] = field(default_factory=dict)
+    _refresh: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def issuer(self) -> str:
@@ -68,6 +75,8 @@ class Double:
         if path == "/keys":
             public = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(self.key.public_key()))
             return 200, {"keys": [{**public, "kid": self.kid, "use": "sig"}]}
+        if path == "/userinfo" and self.revoked:
+            return 401, {}
         if path == "/userinfo":
             return 200, {"sub": headers["Authorization"].removeprefix("Bearer "), **self.userinfo}
         return self._token(headers, {name: values[0] for name, values in parse_qs(body).items()})
@@ -78,7 +87,7 @@ class Double:
             "authorization_endpoint": f"{self.issuer}/authorize",
             "token_endpoint": f"{self.issuer}/token",
             "jwks_uri": f"{self.issuer}/keys",
-            "userinfo_endpoint": f"{self.issuer}/userinfo",
+            **({"userinfo_endpoint": f"{self.issuer}/userinfo"} if self.shows else {}),
             "authorization_response_iss_parameter_supported": True,
         }
         return {**found, **self.discovery}
@@ -88,17 +97,33 @@ class Double:
         who = [unquote_plus(part) for part in base64.b64decode(pair).decode().split(":", 1)] if kind == "Basic" else []
         if who != [CLIENT, SECRET]:
             return 401, {"error": "invalid_client"}
+        if form["grant_type"] == "refresh_token":
+            # Each counts once, as where they are rotated.
+            kept = self._refresh.pop(form["refresh_token"], None)
+            if self.revoked or kept is None:
+                return 400, {"error": "invalid_grant"}
+            return 200, self._given(kept, {})
         asked, claims = self._codes.pop(form["code"], ({}, {}))
         digest = hashlib.sha256(form["code_verifier"].encode()).digest()
         challenge = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
         if (asked.get("code_challenge"), asked.get("redirect_uri")) != (challenge, form["redirect_uri"]):
             return 400, {"error": "invalid_grant"}
+        return 200, self._given(claims, {"nonce": asked["nonce"]})
+
+    def _given(self, claims: dict[str, Any], request: dict[str, str]) -> dict[str, Any]:
+        """The tokens of somebody; those of a request name it."""
         now = int(time.time())
-        token = {"iss": self.issuer, "aud": CLIENT, "iat": now, "exp": now + 300, "nonce": asked["nonce"]}
+        token = {"iss": self.issuer, "aud": CLIENT, "iat": now, "exp": now + 300, **request}
         token = {name: value for name, value in {**token, **claims, **self.claims}.items() if value is not None}
         key = self.key if self.signs is None else self.signs
         signed = jwt.encode(token, key, self.algorithm, {"kid": self.named or self.kid})
-        return 200, {"id_token": signed, "access_token": claims["sub"], "token_type": "Bearer"}
+        tokens = {"id_token": signed, "access_token": claims["sub"], "token_type": "Bearer"}
+        if self.refreshes:
+            refresh = secrets.token_urlsafe(16)
+            self._refresh[refresh] = claims
+            self.given.append(refresh)
+            tokens["refresh_token"] = refresh
+        return tokens
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -40,6 +40,7 @@ def running(folder: Path, redirect: str, accounts: Mapping[str, Mapping[str, Any
     need_programs("npm", "node")
     install(SOURCE, folder)
     client = {"client_id": CLIENT, "client_secret": SECRET, "redirect_uris": [redirect]}
+    client |= {"grant_types": ["authorization_code", "refresh_token"]}
     pipe = subprocess.PIPE
     argv = ["node", "server.mjs"]
     with subprocess.Popen(argv, cwd=folder, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True) as process:

@@ -231,6 +231,10 @@ def test_a_link_is_used_by_nobody_who_reads_what_is_kept_of_it(
 
 def test_who_asks_the_provider_makes_no_more_of_persons_than_its_rules(mission: Lab, taken: Callable[..., str]) -> None:
     mission.link.execute("insert into person (id, name, role) values ('pe_a', 'ada', 'viewer')")
+    query = (
+        "insert into session (id, token_hash, person_id, agent, expires_at) values ('s', '\\x01', 'pe_a', 'x', now())"
+    )
+    mission.link.execute(query.encode())
     statements = [
         "update person set role = 'admin'",
         "insert into person (id, name, role, by_rule) values ('pe_b', 'bea', 'admin', false)",
@@ -243,6 +247,9 @@ def test_who_asks_the_provider_makes_no_more_of_persons_than_its_rules(mission: 
         "insert into operation (id, kind, actor) values ('x', 'desktop.start', 'x')",
         "select secret from key_proof",
         "select token_hash from session",
+        "update session set ended_at = now()",
+        "update session set confirmed_until = now() + interval '1 day'",
+        "update session set expires_at = now() + interval '1 day'",
         "insert into audit_entry values (1, now(), 'x', 'x', 'x', '{}', '\\x01')",
         "create temporary table mine ()",
     ]

@@ -20,6 +20,7 @@ from deskyard.control.identity.refusal import Away, Refusal
 from deskyard.errors import ConfigError
 from tests.control import openid_double, openid_witness
 from tests.control.openid_double import CLIENT, SECRET, Double
+from tests.control.openid_witness import Witness
 
 REDIRECT = "https://mission.localhost:9443/sign-in/answer"
 STATE, NONCE, VERIFIER = "state" * 8, "nonce" * 8, "verifier" * 6
@@ -48,7 +49,7 @@ def provider(double: Double) -> Provider:
 def claims(provider: Provider, double: Double, subject: str = "subject-1", **said: Any) -> dict[str, Any]:
     """Who came back from the provider."""
     sent = double.sent_back(provider.address(STATE, NONCE, VERIFIER), subject, **said)
-    return provider.claims(sent["code"], VERIFIER, NONCE)
+    return provider.who(sent["code"], VERIFIER, NONCE)[0]
 
 
 def test_who_signed_in_is_told(provider: Provider, double: Double) -> None:
@@ -106,11 +107,11 @@ def test_a_token_that_is_not_to_be_believed_tells_of_nobody(
 def test_a_code_is_of_one_request_and_counts_once(provider: Provider, double: Double) -> None:
     sent = double.sent_back(provider.address(STATE, NONCE, VERIFIER), "subject-1")
     with pytest.raises(Refusal, match="was used, or is old"):
-        provider.claims(sent["code"], "another verifier", NONCE)
+        provider.who(sent["code"], "another verifier", NONCE)
     sent = double.sent_back(provider.address(STATE, NONCE, VERIFIER), "subject-1")
-    assert provider.claims(sent["code"], VERIFIER, NONCE)["sub"] == "subject-1"
+    assert provider.who(sent["code"], VERIFIER, NONCE)[0]["sub"] == "subject-1"
     with pytest.raises(Refusal, match="was used, or is old"):
-        provider.claims(sent["code"], VERIFIER, NONCE)
+        provider.who(sent["code"], VERIFIER, NONCE)
 
 
 def test_keys_that_were_changed_are_asked_for_again_but_not_by_everybody(
@@ -176,11 +177,11 @@ def test_a_provider_that_is_away_or_refuses_us_is_named(provider: Provider, doub
     sent = double.sent_back(provider.address(STATE, NONCE, VERIFIER), "subject-1")
     wrong = Provider(Declared(double.issuer, CLIENT, "another secret"), REDIRECT)
     with pytest.raises(Away, match=re.escape("refuses Mission Control: invalid_client (status 401)")) as error:
-        wrong.claims(sent["code"], VERIFIER, NONCE)
+        wrong.who(sent["code"], VERIFIER, NONCE)
     assert "another secret" not in str(error.value)
     double.away = True
     with pytest.raises(Away, match="status 502"):
-        provider.claims(sent["code"], VERIFIER, NONCE)
+        provider.who(sent["code"], VERIFIER, NONCE)
     nobody = Provider(Declared("http://127.0.0.1:1", CLIENT), REDIRECT)
     with pytest.raises(Away, match="does not answer"):
         nobody.address(STATE, NONCE, VERIFIER)
@@ -241,29 +242,47 @@ class Inputs(HTMLParser):
 
 
 @pytest.fixture
-def honest(tmp_path: Path) -> Iterator[str]:
-    """The issuer of a provider that is not ours."""
+def honest(tmp_path: Path) -> Iterator[Witness]:
+    """A provider that is not ours."""
     with openid_witness.running(tmp_path, REDIRECT, {"ada": {**MAIL, "groups": ["platform"]}}) as witness:
-        yield witness.issuer
+        yield witness
 
 
-def test_a_provider_that_is_not_ours_takes_what_we_ask_and_is_believed(honest: str) -> None:
-    declared = Declared(honest, CLIENT, SECRET, scopes=("openid", "email", "groups"))
+def test_a_provider_that_is_not_ours_takes_what_we_ask_and_is_believed(honest: Witness) -> None:
+    declared = Declared(honest.issuer, CLIENT, SECRET, scopes=("openid", "email", "groups"))
     provider = Provider(declared, REDIRECT)
     back = signed_in_at(provider.address(STATE, NONCE, VERIFIER), "ada")
-    assert (back["state"], back["iss"]) == (STATE, honest)
+    assert (back["state"], back["iss"]) == (STATE, honest.issuer)
     provider.require_issuer(back["iss"])
-    found = provider.claims(back["code"], VERIFIER, NONCE)
+    found, _ = provider.who(back["code"], VERIFIER, NONCE)
     assert {name: found[name] for name in ("sub", "groups", *MAIL)} == {"sub": "ada", "groups": ["platform"], **MAIL}
     with pytest.raises(Refusal, match="was used, or is old"):
-        provider.claims(back["code"], VERIFIER, NONCE)
+        provider.who(back["code"], VERIFIER, NONCE)
     # It holds us to what we said at first, as we hold it.
     back = signed_in_at(provider.address(STATE, NONCE, VERIFIER), "ada")
     with pytest.raises(Refusal, match="was used, or is old"):
-        provider.claims(back["code"], "another-verifier" * 3, NONCE)
+        provider.who(back["code"], "another-verifier" * 3, NONCE)
     back = signed_in_at(provider.address(STATE, NONCE, VERIFIER), "ada")
     with pytest.raises(Refusal, match="answers another request"):
-        provider.claims(back["code"], VERIFIER, "another nonce")
+        provider.who(back["code"], VERIFIER, "another nonce")
+
+
+@pytest.mark.parametrize("scopes", [("openid", "email", "groups"), ("openid", "email", "groups", "offline_access")])
+def test_a_provider_that_is_not_ours_is_asked_again_and_says_that_a_group_was_lost(
+    honest: Witness, scopes: tuple[str, ...]
+) -> None:
+    provider = Provider(Declared(honest.issuer, CLIENT, SECRET, scopes=scopes), REDIRECT)
+    back = signed_in_at(provider.address(STATE, NONCE, VERIFIER), "ada")
+    _, grant = provider.who(back["code"], VERIFIER, NONCE)
+    assert (grant.refresh is not None) == ("offline_access" in scopes)
+    found, grant = provider.again(grant)
+    assert (found["sub"], found["groups"], found["email"]) == ("ada", ["platform"], "ada@example.com")
+    honest.knows({"ada": {**MAIL, "groups": ["staff"]}})
+    found, grant = provider.again(grant)
+    assert found["groups"] == ["staff"]
+    honest.knows({})
+    with pytest.raises(Refusal, match=r"says no more|counts no more"):
+        provider.again(grant)
 
 
 def signed_in_at(address: str, account: str) -> dict[str, str]:

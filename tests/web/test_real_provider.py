@@ -1,8 +1,10 @@
 """A person signs in by a provider that is not ours, in Chromium, on Mission Control as the host brings it up."""
 
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -12,12 +14,15 @@ import pytest
 from deskyard.control.identity.declared import Declared, Rule
 from tests.control import openid_witness
 from tests.control.openid_double import CLIENT, SECRET
+from tests.control.openid_witness import Witness
 from tests.control.site import Site, running
 from tests.support.browser import trust_alone
 from tests.support.requirements import need_programs, need_root
 from tests.web.browser import Browser
 from tests.web.conftest import chromium
 
+# Short, so that a test need not wait for long.
+RECHECK_SECONDS = 6.0
 ACCOUNTS: dict[str, dict[str, Any]] = {
     "ada": {"email": "ada@example.com", "email_verified": True},
     "bea": {"email": "bea@example.org", "email_verified": True, "groups": ["platform"]},
@@ -69,17 +74,26 @@ class Visitor(Browser):
 
 
 @pytest.fixture(scope="module")
-def site(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def both(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, Witness]]:
+    """Mission Control and its provider."""
     need_root("gives processes accounts of their own")
     need_programs("chromium", "chromedriver", "haproxy")
     with running(lambda folder: shutil.copytree(built, folder, dirs_exist_ok=True)) as found:
         redirect = f"{found.url}/sign-in/answer"
         with openid_witness.running(tmp_path_factory.mktemp("provider"), redirect, ACCOUNTS) as witness:
-            rules = (Rule.parsed("group:platform=operator"),)
-            scopes = ("openid", "email", "groups")
-            found.control.declare(Declared(witness.issuer, CLIENT, SECRET, "Example", scopes, rules=rules))
+            found.control.declare(declared(witness, "openid", "email", "groups"))
             found.control.person("ada", mail="ada@example.com")
-            yield found
+            yield found, witness
+
+
+@pytest.fixture
+def site(both: tuple[Site, Witness]) -> Site:
+    return both[0]
+
+
+def declared(witness: Witness, *scopes: str) -> Declared:
+    """The provider, by whose rule a group drives."""
+    return Declared(witness.issuer, CLIENT, SECRET, "Example", scopes, rules=(Rule.parsed("group:platform=operator"),))
 
 
 @contextmanager
@@ -161,3 +175,26 @@ def test_the_code_of_another_browser_signs_nobody_in_beside_ones_own_state(site:
     visitor.brings({**visitor.answer("bea"), "code": stolen["code"]})
     visitor.sees("the provider takes this answer no more: it was used, or is old")
     assert (visitor.path(), visitor.status()) == ("/sign-in", 401)
+
+
+def test_who_lost_the_group_at_the_provider_is_soon_where_one_signs_in(both: tuple[Site, Witness]) -> None:
+    site, witness = both
+    found = declared(witness, "openid", "email", "groups", "offline_access")
+    site.control.declare(replace(found, recheck_seconds=RECHECK_SECONDS))
+    with visiting(site) as visitor:
+        visitor.asks_the_provider("/settings")
+        visitor.agrees_as("bea")
+        visitor.click("Go on without a passkey")
+        visitor.sees("bea@example.org, operator")
+        witness.knows({**ACCOUNTS, "bea": {**ACCOUNTS["bea"], "groups": ["staff"]}})
+
+        def is_signed_out() -> bool:
+            visitor.open("/settings")
+            visitor.wait("a page", lambda: re.search("Sign out|Sign in with Example", visitor.text()))
+            return visitor.path() != "/settings"
+
+        visitor.wait("who lost the group is signed out", is_signed_out)
+        assert (visitor.path(), visitor.status()) == ("/sign-in?next=%2Fsettings", 401)
+        visitor.click("Sign in with Example")
+        visitor.click("Continue")
+        visitor.sees("is of no rule any more")

@@ -3,7 +3,7 @@
 import secrets
 import time
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import Field
@@ -42,6 +42,13 @@ class SignIn(Form):
     """A passkey's answer."""
 
     credential: dict[str, Any]
+
+
+class Confirmed(NamedTuple):
+    """For how many seconds what a provider said counts, and the name under which it is asked again, if it can be."""
+
+    seconds: float
+    standing: str | None
 
 
 class Options(Form):
@@ -141,16 +148,17 @@ async def sign_out(response: Response, link: Connection, who: Annotated[Caller, 
 
 
 async def signed_in(
-    request: Request, response: Response, link: Link, person: Row, by: str = "passkey"
+    request: Request, response: Response, link: Link, person: Row, confirmed: Confirmed | None = None
 ) -> dict[str, Any]:
-    """Begin a session of a person who showed who they are."""
+    """Begin a session of a person who showed who they are, by a passkey or, `confirmed`, by a provider."""
     token, id = fresh_token(), f"se_{secrets.token_hex(8)}"
     agent = request.headers.get("user-agent", "")[:AGENT_LENGTH]
     await link.execute(
-        "insert into session (id, token_hash, person_id, agent, expires_at)"
-        " values (%s, %s, %s, %s, now() + make_interval(secs => %s))",
-        [id, token_hash(token), person["id"], agent, SESSION_SECONDS],
+        "insert into session (id, token_hash, person_id, agent, expires_at, confirmed_until, standing)"
+        " values (%s, %s, %s, %s, now() + make_interval(secs => %s), now() + make_interval(secs => %s), %s)",
+        [id, token_hash(token), person["id"], agent, SESSION_SECONDS, *(confirmed or (None, None))],
     )
+    by = "provider" if confirmed else "passkey"
     await note(link, f"person:{person['name']}", "session.begin", id, agent=agent, by=by)
     response.set_cookie(COOKIE, token, max_age=SESSION_SECONDS, path="/", secure=True, httponly=True, samesite="strict")
     return {"person": {name: person[name] for name in ("id", "name", "role")}}

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from deskyard.control.api import rows
 from deskyard.control.api.admission import note
-from deskyard.control.api.caller import Caller, Connection, caller, may
+from deskyard.control.api.caller import OPEN, Caller, Connection, caller, may
 from deskyard.control.api.forms.base import Form, Page
 from deskyard.control.api.problem import Problem, unknown
 from deskyard.control.people.scopes import ADMIN
@@ -126,8 +126,8 @@ async def people(link: Connection, who: Annotated[Caller, Depends(caller)]) -> P
 async def sessions(link: Connection, who: Annotated[Caller, Depends(caller)]) -> Page[Session]:
     """List open sessions: an admin sees all, others their own."""
     mine = _only(who)
-    query = """select session.*, person.name as person from session join person on person.id = person_id
-        where ended_at is null and expires_at > now() and (%s::text is null or person_id = %s) order by seen_at desc"""
+    query = f"""select session.*, person.name as person from session join person on person.id = person_id
+        where {OPEN} and (%s::text is null or person_id = %s) order by seen_at desc"""
     found = await rows.rows(link, query, [mine, mine])
     names = [name for name in Session.model_fields if name != "current"]
     items = [Session(**{name: record[name] for name in names}, current=record["id"] == who.session) for record in found]

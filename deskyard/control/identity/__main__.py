@@ -8,6 +8,7 @@ import logging
 import signal
 import socket
 import sys
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -41,6 +42,7 @@ def main() -> None:
     confine(chosen.account, network=True)
     # The signal of a parent's death is forgotten when the account changes.
     die_with_parent(signal.SIGKILL)
+    threading.Thread(target=sign_ins.standings.run, daemon=True).start()
     server.serve_forever()
 
 

@@ -66,18 +66,20 @@ async def answer(request: Request, response: Response, back: Back) -> dict[str, 
     own_page(request)
     browser = token_hash(request.cookies.get(COOKIE, "")).hex()
     # No connection is held while the provider is asked: it may be slow.
-    id = await _door(request).finish(browser=browser, **back.model_dump(by_alias=False))
+    id, confirmed = await _door(request).finish(browser=browser, **back.model_dump(by_alias=False))
     async with request.app.state.pool.connection() as link:
-        return await _signed_in(request, response, link, id)
+        return await _signed_in(request, response, link, id, confirmed)
 
 
-async def _signed_in(request: Request, response: Response, link: Link, id: str) -> dict[str, Any]:
+async def _signed_in(
+    request: Request, response: Response, link: Link, id: str, confirmed: people.Confirmed
+) -> dict[str, Any]:
     query = """select person.*, (select count(*) from passkey where person_id = person.id) as passkeys
         from person where id = %s and disabled_at is null"""
     person = await rows.row(link, query, [id])
     if person is None:
         raise Problem(HTTPStatus.FORBIDDEN, "person", None, "was removed", "ask whoever runs Mission Control")
-    began = await people.signed_in(request, response, link, person, by="provider")
+    began = await people.signed_in(request, response, link, person, confirmed)
     return {**began, "passkeys": person["passkeys"]}
 
 

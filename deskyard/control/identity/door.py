@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
+from deskyard.control.api.people import Confirmed
 from deskyard.control.api.problem import Problem
 
 # Longer than the three questions to a provider take at worst.
@@ -24,9 +25,10 @@ class Door:
         """Where a browser goes to sign in; `browser` is the hash of what only it has."""
         return str((await self._ask({"begin": {"browser": browser}}))["url"])
 
-    async def finish(self, **back: str | None) -> str:
-        """The id of the person who came back."""
-        return str((await self._ask({"finish": back}))["person"])
+    async def finish(self, **back: str | None) -> tuple[str, Confirmed]:
+        """The id of the person who came back, and for how long that counts."""
+        found = await self._ask({"finish": back})
+        return str(found["person"]), Confirmed(float(found["seconds"]), found["standing"])
 
     async def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
         try:

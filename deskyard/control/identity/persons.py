@@ -17,6 +17,8 @@ from deskyard.control.store.connection import Link, Row
 
 ASK = "ask whoever runs Mission Control: ./inv control.person NAME --mail ADDRESS, or a rule of ./inv control.oidc"
 MOST_MAIL, MOST_GROUPS = 254, 1000
+# What a person of a rule has without one: role, workspaces, rule.
+NOTHING: tuple[str, list[str], None] = ("viewer", [], None)
 # It may become a name, which people copy into a shell: nothing that means something there.
 MAIL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._%+-]*@[A-Za-z0-9.-]+\Z")
 
@@ -38,6 +40,9 @@ def person_of(link: Link, declared: Declared, claims: Mapping[str, Any]) -> str:
             raise NotHere("person", person["name"], "was removed", "ask whoever runs Mission Control")
         if person["by_rule"]:
             _follow(link, person, rule)
+    # Written down by then: a passkey of theirs opens nothing any more, either.
+    if person["by_rule"] and rule is None:
+        raise NotHere("person", person["name"], "is of no rule any more", ASK)
     return str(person["id"])
 
 
@@ -75,26 +80,26 @@ def _made(link: Link, who: tuple[str, str], mail: str | None, rule: Rule | None)
     person = link.execute(query, values).fetchone()
     if person is None:
         raise NotHere("person", mail, "is the name of somebody else here", ASK)
-    _note(link, person["name"], "person.make", rule=rule.text, role=rule.role)
+    note(link, person["name"], "person.make", rule=rule.text, role=rule.role)
     _link(link, who, person)
     return person
 
 
 def _follow(link: Link, person: Row, rule: Rule | None) -> None:
-    """Give a person of a rule what the rule says now; without a rule they are nobody any more."""
-    if rule is None:
-        raise NotHere("person", person["name"], "is of no rule any more", ASK)
-    if (person["role"], person["workspaces"], person["rule"]) != (rule.role, rule.bounds, rule.text):
+    """Give a person of a rule what the rule says now; without a rule they see no workspace any more."""
+    role, bounds, text = (rule.role, rule.bounds, rule.text) if rule is not None else NOTHING
+    if (person["role"], person["workspaces"], person["rule"]) != (role, bounds, text):
         query = "update person set role = %s, workspaces = %s, rule = %s, granted_at = now() where id = %s"
-        link.execute(query, [rule.role, rule.bounds, rule.text, person["id"]])
-        _note(link, person["name"], "person.role", rule=rule.text, role=rule.role, before=person["role"])
+        link.execute(query, [role, bounds, text, person["id"]])
+        note(link, person["name"], "person.role", rule=text, role=role, before=person["role"])
 
 
 def _link(link: Link, who: tuple[str, str], person: Row) -> None:
     link.execute("insert into identity (issuer, subject, person_id) values (%s, %s, %s)", [*who, person["id"]])
-    _note(link, person["name"], "person.identity", issuer=who[0], subject=who[1])
+    note(link, person["name"], "person.identity", issuer=who[0], subject=who[1])
 
 
-def _note(link: Link, name: str, action: str, **detail: Any) -> None:
+def note(link: Link, name: str, action: str, **detail: Any) -> None:
+    """Write a line of the audit about a person."""
     query = "insert into audit_intake (actor, action, target, detail) values ('provider', %s, %s, %s)"
     link.execute(query, [action, name, Jsonb(detail)])

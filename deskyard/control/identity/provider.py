@@ -27,8 +27,19 @@ KEPT_SECONDS = 3600.0
 # A token that names an unknown key makes the keys be asked for again; not by everybody who sends one.
 KEYS_AGAIN_SECONDS = 10.0
 DISCOVERY = "/.well-known/openid-configuration"
+OFFLINE = "offline_access"
 BASIC, POST = "client_secret_basic", "client_secret_post"
 ERROR = re.compile(r"[a-z_]{1,60}\Z")
+
+
+@dataclass(frozen=True)
+class Grant:
+    """What a provider gave to ask it again about somebody; the tokens are for this process alone."""
+
+    subject: str
+    nonce: str
+    access: str | None = field(repr=False)
+    refresh: str | None = field(repr=False)
 
 
 @dataclass
@@ -62,6 +73,8 @@ class Provider:
             "code_challenge": challenge,
             "code_challenge_method": "S256",
         }
+        # Without that it counts nothing (Core 11).
+        asked |= {"prompt": "consent"} if OFFLINE in self.declared.scopes else {}
         found = urlsplit(endpoint)
         query = [pair for pair in parse_qsl(found.query, keep_blank_values=True) if pair[0] not in asked]
         return found._replace(query=urlencode([*query, *asked.items()]), fragment="").geturl()
@@ -72,42 +85,74 @@ class Provider:
         if issuer != self.declared.issuer and (needed or issuer is not None):
             raise refused("the answer is of another provider")
 
-    def claims(self, code: str, verifier: str, nonce: str) -> dict[str, Any]:
-        """Who somebody is, by the code that their browser brought back."""
-        answer = self._tokens(code, verifier)
-        given, access = answer.get("id_token"), answer.get("access_token")
+    def who(self, code: str, verifier: str, nonce: str) -> tuple[dict[str, Any], Grant]:
+        """Who somebody is, by the code that their browser brought back, and what to ask with again."""
+        asked = {"grant_type": "authorization_code", "code": code, "redirect_uri": self.redirect}
+        answer = self._tokens({**asked, "code_verifier": verifier}, "takes this answer no more: it was used, or is old")
+        given = answer.get("id_token")
         if not isinstance(given, str):
             raise away("the provider gave no ID Token")
-        expected = token.Expected(self.declared.issuer, self.declared.client, nonce)
+        found = self._verified(given, nonce)
+        grant = Grant(found["sub"], nonce, _text(answer, "access_token"), _text(answer, "refresh_token"))
+        return self._with_userinfo(found, given, grant.access), grant
+
+    def can_be_asked(self, grant: Grant) -> bool:
+        """Whether there is anything to ask again with."""
+        return grant.refresh is not None or (grant.access is not None and self._has_userinfo())
+
+    def again(self, grant: Grant) -> tuple[dict[str, Any], Grant]:
+        """Who somebody is by now, and what to ask with next; raises `Refusal` where the provider says so no more.
+
+        What it says is of now alone: a group that it does not name again is lost.
+        """
+        if grant.refresh is None:
+            return self._with_userinfo({"sub": grant.subject}, None, grant.access), grant
+        asked = {"grant_type": "refresh_token", "refresh_token": grant.refresh}
+        answer = self._tokens(asked, "says no more that somebody is signed in")
+        given, found = answer.get("id_token"), {"sub": grant.subject}
+        if isinstance(given, str):
+            found = self._verified(given, grant.nonce, refreshed=True)
+            if found["sub"] != grant.subject:
+                raise refused("the provider tells of somebody else")
+        refresh = _text(answer, "refresh_token") or grant.refresh
+        fresh = Grant(grant.subject, grant.nonce, _text(answer, "access_token"), refresh)
+        return self._with_userinfo(found, given if isinstance(given, str) else None, fresh.access), fresh
+
+    def _verified(self, given: str, nonce: str, *, refreshed: bool = False) -> dict[str, Any]:
+        expected = token.Expected(self.declared.issuer, self.declared.client, nonce, refreshed)
         try:
-            found = token.verified(given, self._published(), expected)
+            return token.verified(given, self._published(), expected)
         except token.UnknownKey:
-            found = token.verified(given, self._published(again=True), expected)
-        if isinstance(access, str) and "userinfo_endpoint" in self._discovered():
+            return token.verified(given, self._published(again=True), expected)
+
+    def _with_userinfo(self, found: dict[str, Any], given: str | None, access: str | None) -> dict[str, Any]:
+        """The claims of an ID Token with those of userinfo, if there is any."""
+        if access is None or not self._has_userinfo():
+            return found
+        if given is not None:
             token.require_together(found, access, given)
-            shown = self._userinfo(access, found["sub"])
-            # A mail and whether it is verified are of one source.
-            mail = ("email", "email_verified") if "email" in found else ()
-            return {**{name: value for name, value in shown.items() if name not in mail}, **found}
-        return found
+        shown = self._userinfo(access, found["sub"])
+        # A mail and whether it is verified are of one source.
+        mail = ("email", "email_verified") if "email" in found else ()
+        return {**{name: value for name, value in shown.items() if name not in mail}, **found}
+
+    def _has_userinfo(self) -> bool:
+        return "userinfo_endpoint" in self._discovered()
 
     def _userinfo(self, access: str, subject: str) -> dict[str, Any]:
         """What the scopes ask for, which is shown here where a code was exchanged (Core 5.4)."""
         headers = {"Authorization": f"Bearer {access}"}
         status, shown = self._ask("GET", self._endpoint("userinfo_endpoint"), headers=headers)
+        if status == 401:
+            raise refused("the provider's token counts no more")
         if status != 200:
             raise away(f"the provider does not tell who it is: status {status}")
         if shown.get("sub") != subject:
             raise refused("the provider tells of somebody else")
         return shown
 
-    def _tokens(self, code: str, verifier: str) -> dict[str, Any]:
-        form = {
-            "grant_type": "authorization_code",
-            "code": code,
-            "redirect_uri": self.redirect,
-            "code_verifier": verifier,
-        }
+    def _tokens(self, form: dict[str, str], over: str) -> dict[str, Any]:
+        """The tokens for a grant; `over` says what it is that counts no more."""
         headers = {"Content-Type": "application/x-www-form-urlencoded"}
         methods = self._discovered().get("token_endpoint_auth_methods_supported") or [BASIC]
         if self.declared.secret and BASIC in methods:
@@ -123,7 +168,7 @@ class Provider:
         error = str(answer.get("error", ""))
         said = f": {error}" if ERROR.match(error) else ""
         if error == "invalid_grant":
-            raise refused("the provider takes this answer no more: it was used, or is old")
+            raise refused(f"the provider {over}")
         raise away(f"the provider refuses Mission Control{said} (status {status})")
 
     def _discovered(self) -> dict[str, Any]:
@@ -179,6 +224,13 @@ class Provider:
             raise away(f"the provider does not answer ({type(error).__name__})") from error
         except (ValueError, RecursionError):
             found = None
+        if answer.status == 401 and not isinstance(found, dict):  # which userinfo says without a word (RFC 6750)
+            return answer.status, {}
         if not isinstance(found, dict):
             raise away(f"the provider's answer is not what OpenID Connect has: status {answer.status}")
         return answer.status, found
+
+
+def _text(answer: Mapping[str, Any], name: str) -> str | None:
+    found = answer.get(name)
+    return found if isinstance(found, str) and found else None

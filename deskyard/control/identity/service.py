@@ -19,6 +19,7 @@ import psycopg
 from deskyard.control.identity.persons import person_of
 from deskyard.control.identity.provider import Provider
 from deskyard.control.identity.refusal import Away, Refusal, refused
+from deskyard.control.identity.standing import Standings
 from deskyard.control.store.connection import Link
 from deskyard.host.deadline import Deadline
 
@@ -45,18 +46,22 @@ class SignIns:
 
     provider: Provider
     database: Callable[[], Link]
+    standings: Standings = field(init=False)
     _pending: dict[str, Pending] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _places: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(AT_ONCE))
 
+    def __post_init__(self) -> None:
+        self.standings = Standings(self.provider, self.database)
+
     def answer(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to a question: `url`, `person`, or `problem` and its `status`."""
+        """The answer to a question: `url`; `person` and for how long that counts; or `problem` and its `status`."""
         if not self._places.acquire(blocking=False):
             return _problem(Away("provider", None, "has too many sign-ins under way", "try again"))
         try:
             if "begin" in asked:
                 return {"url": self.begin(str(asked["begin"]["browser"]))}
-            return {"person": self.finish(**asked["finish"])}
+            return self.finish(**asked["finish"])
         except Refusal as error:
             log.info("refused: %s", error.reason)
             return _problem(error)
@@ -81,8 +86,13 @@ class SignIns:
             self._pending[state] = Pending(nonce, verifier, browser, Deadline(LIFE_SECONDS))
         return address
 
-    def finish(self, browser: str, state: str, code: str | None, error: str | None, issuer: str | None) -> str:
-        """The person who came back; each state counts once, whatever came of it."""
+    def finish(
+        self, browser: str, state: str, code: str | None, error: str | None, issuer: str | None
+    ) -> dict[str, Any]:
+        """The person who came back, for how many seconds that counts, and the name by which it may go on.
+
+        Each state counts once, whatever came of it.
+        """
         with self._lock:
             found = self._pending.pop(state, None)
         if found is None or found.until.is_over or not hmac.compare_digest(found.browser, browser):
@@ -91,9 +101,10 @@ class SignIns:
         if code is None:
             denied = error == "access_denied"
             raise refused(f"was {'cancelled, or not allowed, at' if denied else 'broken off by'} the provider")
-        claims = self.provider.claims(code, found.verifier, found.nonce)
+        claims, grant = self.provider.who(code, found.verifier, found.nonce)
         with self.database() as link:
-            return person_of(link, self.provider.declared, claims)
+            person = person_of(link, self.provider.declared, claims)
+        return {"person": person, "seconds": self.standings.seconds, "standing": self.standings.keep(person, grant)}
 
 
 def _problem(error: Refusal) -> dict[str, Any]:

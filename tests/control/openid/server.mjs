@@ -4,6 +4,8 @@ import { createInterface } from "node:readline";
 import Provider from "oidc-provider";
 
 let accounts = {};
+// Standard output is for answers alone: notices of the library would be taken for them.
+console.info = console.warn = console.error;
 const server = createServer();
 
 function serve(clients) {
@@ -11,7 +13,7 @@ function serve(clients) {
   const provider = new Provider(issuer, {
     clients,
     claims: { openid: ["sub"], email: ["email", "email_verified"], groups: ["groups"] },
-    scopes: ["openid", "email", "groups"],
+    scopes: ["openid", "email", "groups", "offline_access"],
     findAccount: (_, id) => accounts[id] && { accountId: id, claims: () => ({ sub: id, ...accounts[id] }) },
     features: { devInteractions: { enabled: true } },
     cookies: { keys: ["for this test alone"] },

@@ -32,7 +32,7 @@ def test_the_secret_comes_by_standard_input_and_is_not_printed(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("s3cret\n"))
     oidc(Context(), ISSUER, "mission", rules="group:platform=operator, domain:example.org=viewer@lab+desk", json=True)
-    assert (made[0].secret, made[0].client) == ("s3cret", "mission")
+    assert (made[0].secret, made[0].client, made[0].recheck_seconds) == ("s3cret", "mission", 3600)
     assert [rule.text for rule in made[0].rules] == ["group:platform=operator", "domain:example.org=viewer@lab+desk"]
     said = capsys.readouterr()
     assert "s3cret" not in said.out + said.err and '"secret": true' in said.out
@@ -43,16 +43,24 @@ def test_a_client_without_a_secret_says_so(made: list[Declared], monkeypatch: py
     with pytest.raises(Exit):
         oidc(Context(), ISSUER, "mission")
     oidc(Context(), ISSUER, "mission", public=True)
-    assert [provider.secret for provider in made] == [""]
+    oidc(Context(), ISSUER, "mission", public=True, recheck=15)
+    assert [(provider.secret, provider.recheck_seconds) for provider in made] == [("", 3600), ("", 900)]
 
 
 @pytest.mark.parametrize(
     "options",
-    [{"rules": "group:x=king"}, {"scopes": "email"}, {"authority": "/nonexistent.pem"}, {"authority": "/etc/hostname"}],
-    ids=lambda options: next(iter(options.items()))[1],
+    [
+        {"rules": "group:x=king"},
+        {"scopes": "email"},
+        {"authority": "/nonexistent.pem"},
+        {"authority": "/etc/hostname"},
+        {"recheck": 0},
+        {"recheck": 721},
+    ],
+    ids=lambda options: str(next(iter(options.items()))[1]),
 )
 def test_what_cannot_be_is_refused_before_a_secret_is_asked_for(
-    made: list[Declared], monkeypatch: pytest.MonkeyPatch, options: dict[str, str]
+    made: list[Declared], monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(Exit):
