@@ -13,12 +13,12 @@ from tests.web.test_every_page import furnish, visit
 
 SIZE = (1200, 750)
 MOST_BYTES = 60_000
-# What stands further down on its page.
-BELOW = {
-    "rules": "const all = [...document.querySelectorAll('h2')];"
-    " const title = all.find((each) => each.textContent === 'Who answers approvals');"
-    " document.querySelector('main').scrollBy(0, title.getBoundingClientRect().top - 80)"
-}
+# What stands further down on its page, by its heading.
+BELOW = {"people": "People", "rules": "Who answers approvals"}
+SCROLL = """
+const title = [...document.querySelectorAll("h2")].find((each) => each.textContent === arguments[0]);
+document.querySelector("main").scrollBy(0, title.getBoundingClientRect().top - 80);
+"""
 PICTURES = {
     "sign-in": "/sign-in",
     "enrol": "/enrol#once",
@@ -36,6 +36,7 @@ PICTURES = {
     "usage": "/usage",
     "audit": "/audit",
     "settings": "/settings",
+    "people": "/settings",
     "rules": "/settings",
 }
 
@@ -53,7 +54,8 @@ def main(built: Path, folder: Path) -> None:
             browser.script("localStorage.setItem('theme', arguments[0])", theme)
             for name, path in PICTURES.items():
                 visit(browser, path, operation)
-                browser.script(BELOW.get(name, ""))
+                if name in BELOW:
+                    browser.script(SCROLL, BELOW[name])
                 path_of_picture = folder / f"{name}-{theme}.webp"
                 Image.open(io.BytesIO(driver.get_screenshot_as_png())).save(path_of_picture, quality=60, method=6)
                 assert path_of_picture.stat().st_size <= MOST_BYTES
