@@ -41,6 +41,8 @@ class Double:
     refreshes: bool = False
     revoked: bool = False
     shows: bool = True
+    # Whether its userinfo answers.
+    tells: bool = True
     asked: list[str] = field(default_factory=list)
     # Each refresh token that it gave.
     given: list[str] = field(default_factory=list)
@@ -75,8 +77,8 @@ class Double:
         if path == "/keys":
             public = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(self.key.public_key()))
             return 200, {"keys": [{**public, "kid": self.kid, "use": "sig"}]}
-        if path == "/userinfo" and self.revoked:
-            return 401, {}
+        if path == "/userinfo" and (self.revoked or not self.tells):
+            return 401 if self.revoked else 503, {}
         if path == "/userinfo":
             return 200, {"sub": headers["Authorization"].removeprefix("Bearer "), **self.userinfo}
         return self._token(headers, {name: values[0] for name, values in parse_qs(body).items()})

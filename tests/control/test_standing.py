@@ -1,6 +1,7 @@
 """Who is signed in by a provider is asked for again: what it says no more is over, and nobody else has its tokens."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -59,12 +60,12 @@ def test_a_refresh_token_asks_again_and_each_next_one_too(provider: Provider, do
     grant = signs_in(**BEA)
     for groups in (["platform"], ["staff"]):
         double.claims = {"groups": groups}
-        claims, fresh = provider.again(grant)
+        before = replace(grant)
+        claims = provider.again(grant)
         assert (claims["groups"], claims["email"]) == (groups, "bea@example.net")
-        assert fresh.refresh not in (None, grant.refresh)
+        assert grant.refresh not in (None, before.refresh)
         with pytest.raises(Refusal, match="says no more that somebody is signed in"):
-            provider.again(grant)
-        grant = fresh
+            provider.again(before)
 
 
 def test_without_a_refresh_token_userinfo_is_asked_and_nothing_of_before_counts(
@@ -73,7 +74,7 @@ def test_without_a_refresh_token_userinfo_is_asked_and_nothing_of_before_counts(
     grant = signs_in(**BEA)
     assert grant.refresh is None and provider.can_be_asked(grant)
     double.userinfo = {"email": "bea@example.net", "email_verified": True}
-    assert provider.again(grant)[0] == {"sub": "subject-1", **double.userinfo}
+    assert provider.again(grant) == {"sub": "subject-1", **double.userinfo}
     double.revoked = True
     with pytest.raises(Refusal, match="counts no more"):
         provider.again(grant)
@@ -223,12 +224,20 @@ def test_who_was_removed_or_signed_out_is_asked_for_no_more(
     assert not kept.session(name)["confirmed"]
 
 
-def test_a_provider_that_is_away_ends_nothing_and_confirms_nothing(kept: Kept, double: Double, signs_in: Sign) -> None:
-    name = kept.begin(signs_in(), by_rule=False)
-    double.away = True
+@pytest.mark.parametrize(
+    "lack",
+    [{"away": True}, {"tells": False}, {"named": "not-published-yet"}],
+    ids=["all of it", "userinfo, once the refresh token was changed", "its newest key"],
+)
+def test_a_provider_that_is_away_ends_nothing_and_confirms_nothing(
+    kept: Kept, double: Double, signs_in: Sign, lack: dict[str, Any]
+) -> None:
+    double.refreshes = True
+    name, well = kept.begin(signs_in(), by_rule=False), {key: getattr(double, key) for key in lack}
+    vars(double).update(lack)
     kept.standings.look()
     assert (kept.session(name)["ended_at"], kept.session(name)["confirmed"]) == (None, False)
-    double.away = False
+    vars(double).update(well)
     kept.standings.look()
     assert kept.session(name)["confirmed"]
 

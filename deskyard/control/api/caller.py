@@ -13,6 +13,7 @@ from fastapi.security import APIKeyCookie, HTTPBearer
 from psycopg import AsyncConnection
 
 from deskyard.control.api.problem import Problem
+from deskyard.control.people import session
 from deskyard.control.people.keys import Key
 from deskyard.control.people.scopes import ROLES, SCOPES, bounded
 
@@ -21,8 +22,6 @@ COOKIE = "__Host-mission"
 OWN_HEADER = "x-deskyard"
 UNSAFE = {"POST", "PUT", "PATCH", "DELETE"}
 SEEN_AGAIN = "1 minute"
-# Of a session: what a provider began counts as long as that was asked.
-OPEN = "ended_at is null and expires_at > now() and coalesce(confirmed_until > now(), true)"
 
 # Said in the OpenAPI document; `caller` looks by itself.
 BY_KEY = Security(HTTPBearer(scheme_name="key", auto_error=False, description="A key, `dyk_...`"))
@@ -138,7 +137,7 @@ async def _by_session(connection: Link, request: Request) -> Caller | None:
         return None
     query = f"""select session.id as session_id, seen_at < now() - interval '{SEEN_AGAIN}' as unseen, person.*
         from session join person on person.id = session.person_id
-        where token_hash = %s and {OPEN} and disabled_at is null"""
+        where token_hash = %s and {session.OPEN} and disabled_at is null"""
     row = await (await connection.execute(query.encode(), [token_hash(token)])).fetchone()
     if row is None:
         return None

@@ -14,12 +14,11 @@ from deskyard.control.api.caller import COOKIE, Caller, Connection, Link, Row, c
 from deskyard.control.api.forms.base import Form
 from deskyard.control.api.forms.signing import IntentToSign, SignedIntent, WantedIntent
 from deskyard.control.api.problem import Problem
-from deskyard.control.people import enrolment, passkeys
+from deskyard.control.people import enrolment, passkeys, session
 from deskyard.control.people.intent import LIFE_SECONDS, SIGNED, Intent
 from deskyard.control.people.passkeys import Passkeys
 
 router = APIRouter(prefix="/api", tags=["people"])
-SESSION_SECONDS = 12 * 3600
 CHALLENGE_SECONDS = 180
 ENROL_SECONDS = 30
 AGENT_LENGTH = 200
@@ -156,11 +155,11 @@ async def signed_in(
     await link.execute(
         "insert into session (id, token_hash, person_id, agent, expires_at, confirmed_until, standing)"
         " values (%s, %s, %s, %s, now() + make_interval(secs => %s), now() + make_interval(secs => %s), %s)",
-        [id, token_hash(token), person["id"], agent, SESSION_SECONDS, *(confirmed or (None, None))],
+        [id, token_hash(token), person["id"], agent, session.SECONDS, *(confirmed or (None, None))],
     )
     by = "provider" if confirmed else "passkey"
     await note(link, f"person:{person['name']}", "session.begin", id, agent=agent, by=by)
-    response.set_cookie(COOKIE, token, max_age=SESSION_SECONDS, path="/", secure=True, httponly=True, samesite="strict")
+    response.set_cookie(COOKIE, token, max_age=session.SECONDS, path="/", secure=True, httponly=True, samesite="strict")
     return {"person": {name: person[name] for name in ("id", "name", "role")}}
 
 

@@ -10,9 +10,10 @@ from pydantic import Field
 
 from deskyard.control.api import rows
 from deskyard.control.api.admission import note
-from deskyard.control.api.caller import OPEN, Caller, Connection, caller, may
+from deskyard.control.api.caller import Caller, Connection, caller, may
 from deskyard.control.api.forms.base import Form, Page
 from deskyard.control.api.problem import Problem, unknown
+from deskyard.control.people import session
 from deskyard.control.people.scopes import ADMIN
 from deskyard.control.recorder import chain
 
@@ -127,7 +128,7 @@ async def sessions(link: Connection, who: Annotated[Caller, Depends(caller)]) ->
     """List open sessions: an admin sees all, others their own."""
     mine = _only(who)
     query = f"""select session.*, person.name as person from session join person on person.id = person_id
-        where {OPEN} and (%s::text is null or person_id = %s) order by seen_at desc"""
+        where {session.OPEN} and (%s::text is null or person_id = %s) order by seen_at desc"""
     found = await rows.rows(link, query, [mine, mine])
     names = [name for name in Session.model_fields if name != "current"]
     items = [Session(**{name: record[name] for name in names}, current=record["id"] == who.session) for record in found]

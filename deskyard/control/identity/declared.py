@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from deskyard.control.people import session
 from deskyard.control.people.scopes import ROLES
 from deskyard.errors import ConfigError
 from deskyard.host.secret_file import write_secret
@@ -17,7 +18,6 @@ from deskyard.host.secret_file import write_secret
 LOOPBACK = ("127.0.0.1", "[::1]", "localhost")
 DOMAIN, GROUP = "domain", "group"
 RULE = re.compile(r"(?P<kind>domain|group):(?P<value>[^=@,]{1,200})=(?P<role>[a-z]+)(?:@(?P<workspaces>[^,=@]+))?\Z")
-MOST_RECHECK_SECONDS = 12 * 3600
 SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+\Z")
 
 
@@ -87,8 +87,8 @@ class Declared:
             raise ConfigError("--client", self.client, "is missing", "give the client's id at the provider")
         if "openid" not in self.scopes or not all(map(SCOPE.match, self.scopes)):
             raise ConfigError("--scopes", ",".join(self.scopes), "has no openid, or no scopes", "write openid,email")
-        if not 0 < self.recheck_seconds <= MOST_RECHECK_SECONDS:
-            remedy = f"write 1 to {MOST_RECHECK_SECONDS // 60} minutes, as long as a session lasts at most"
+        if not 0 < self.recheck_seconds <= session.SECONDS:
+            remedy = f"write 1 to {session.SECONDS // 60} minutes, as long as a session lasts at most"
             raise ConfigError("--recheck", f"{self.recheck_seconds / 60:g}", "is no such time", remedy)
         try:
             ssl.create_default_context(cadata=self.authorities or None)

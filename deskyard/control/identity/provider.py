@@ -32,9 +32,9 @@ BASIC, POST = "client_secret_basic", "client_secret_post"
 ERROR = re.compile(r"[a-z_]{1,60}\Z")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Grant:
-    """What a provider gave to ask it again about somebody; the tokens are for this process alone."""
+    """What a provider gave last to ask it again about somebody; the tokens are for this process alone."""
 
     subject: str
     nonce: str
@@ -100,23 +100,23 @@ class Provider:
         """Whether there is anything to ask again with."""
         return grant.refresh is not None or (grant.access is not None and self._has_userinfo())
 
-    def again(self, grant: Grant) -> tuple[dict[str, Any], Grant]:
-        """Who somebody is by now, and what to ask with next; raises `Refusal` where the provider says so no more.
+    def again(self, grant: Grant) -> dict[str, Any]:
+        """Who somebody is by now; raises `Refusal` where the provider says so no more.
 
         What it says is of now alone: a group that it does not name again is lost.
         """
-        if grant.refresh is None:
-            return self._with_userinfo({"sub": grant.subject}, None, grant.access), grant
-        asked = {"grant_type": "refresh_token", "refresh_token": grant.refresh}
-        answer = self._tokens(asked, "says no more that somebody is signed in")
-        given, found = answer.get("id_token"), {"sub": grant.subject}
-        if isinstance(given, str):
+        given, found = None, {"sub": grant.subject}
+        if grant.refresh is not None:
+            asked = {"grant_type": "refresh_token", "refresh_token": grant.refresh}
+            answer = self._tokens(asked, "says no more that somebody is signed in")
+            # Kept whatever fails from here on: a token that gave another may count no more.
+            grant.refresh = _text(answer, "refresh_token") or grant.refresh
+            grant.access, given = _text(answer, "access_token"), _text(answer, "id_token")
+        if given is not None:
             found = self._verified(given, grant.nonce, refreshed=True)
-            if found["sub"] != grant.subject:
-                raise refused("the provider tells of somebody else")
-        refresh = _text(answer, "refresh_token") or grant.refresh
-        fresh = Grant(grant.subject, grant.nonce, _text(answer, "access_token"), refresh)
-        return self._with_userinfo(found, given if isinstance(given, str) else None, fresh.access), fresh
+        if found["sub"] != grant.subject:
+            raise refused("the provider tells of somebody else")
+        return self._with_userinfo(found, given, grant.access)
 
     def _verified(self, given: str, nonce: str, *, refreshed: bool = False) -> dict[str, Any]:
         expected = token.Expected(self.declared.issuer, self.declared.client, nonce, refreshed)

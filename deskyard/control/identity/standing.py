@@ -15,6 +15,7 @@ import psycopg
 from deskyard.control.identity.persons import note, person_of
 from deskyard.control.identity.provider import Grant, Provider
 from deskyard.control.identity.refusal import Away, NotHere, Refusal, refused
+from deskyard.control.identity.token import UnknownKey
 from deskyard.control.store.connection import Link
 from deskyard.host.deadline import Deadline
 
@@ -76,7 +77,7 @@ class Standings:
         for name, found in due:
             try:
                 goes_on = self._ask(name, found)
-            except (Away, psycopg.Error) as error:
+            except (Away, UnknownKey, psycopg.Error) as error:
                 log.warning("who is signed in is asked for again: %s", error)
                 found.due = Deadline(self.seconds * AGAIN_AFTER)
                 continue
@@ -97,14 +98,14 @@ class Standings:
             return session is None and not found.begin.is_over
         counts = Deadline(self.seconds)
         try:
-            claims, found.grant = self.provider.again(found.grant)
+            claims = self.provider.again(found.grant)
             with self.database() as link:
                 if person_of(link, self.provider.declared, claims) != found.person:
                     raise refused("the account is another person's now")
                 query = """update session set confirmed_until = now() + make_interval(secs => %s)
                     where standing = %s and ended_at is null"""
                 link.execute(query, [counts.left, name])
-        except Away:
+        except (Away, UnknownKey):
             raise
         except Refusal as error:
             self._end(name, found.person, error)
