@@ -14,6 +14,10 @@ from deskyard.wire import session_requests
 ASK_SECONDS = 120.0
 
 
+class Rubbish(SiteError):
+    """An answer that no gateway gives."""
+
+
 def require(name: str) -> SshLink:
     """The way to the gateway that runs, whatever is declared by now; raises `SiteError` if none does."""
     site = declaration.site_of(name)
@@ -31,28 +35,39 @@ def ask_service(link: SshLink, request: dict[str, Any], arguments: list[str]) ->
     answer = link.run(GATEWAY, argv, stdin=json.dumps(request), timeout=ASK_SECONDS, check=False, kept=True)
     if answer.code != 0 or not answer.stdout:
         return ask(link, arguments)
-    document = json.loads(answer.stdout)
-    if "error" in document:
-        raise _refused(document["error"])
+    document = _document(link, answer.stdout)
+    if not isinstance(document, dict) or "result" not in document:
+        raise _rubbish(link)
     return document["result"]
 
 
 def ask(link: SshLink, arguments: list[str]) -> Any:
     """Ask `deskyard-gateway`; its own errors are raised as `ConfigError`."""
     answer = link.run(GATEWAY, ["sudo", "deskyard-gateway", *arguments], timeout=ASK_SECONDS, check=False, kept=True)
-    try:
-        document = json.loads(answer.stdout)
-    except ValueError as error:
+    if answer.code not in (0, 1) or not answer.stdout:
         tail = answer.stderr.strip()[-500:]
         reason = f"did not answer ({answer.code}): {tail}"
-        raise SiteError("gateway", link.workspace, reason, f"see ./inv workspace.status {link.workspace}") from error
-    if isinstance(document, dict) and "error" in document:
-        raise _refused(document["error"])
+        raise SiteError("gateway", link.workspace, reason, f"see ./inv workspace.status {link.workspace}")
+    return _document(link, answer.stdout)
+
+
+def _document(link: SshLink, text: str) -> Any:
+    """What the gateway answered; its own errors are raised, and what is no answer is `Rubbish`."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _rubbish(link) from error
+    match document:
+        case {"error": {"field": str(field), "value": value, "reason": str(reason), "remedy": str(remedy)}}:
+            raise ConfigError(field, value or None, reason, remedy)
+        case {"error": _}:
+            raise _rubbish(link)
     return document
 
 
-def _refused(error: dict[str, str]) -> ConfigError:
-    return ConfigError(error["field"], error["value"] or None, error["reason"], error["remedy"])
+def _rubbish(link: SshLink) -> Rubbish:
+    remedy = f"see ./inv workspace.status {link.workspace}"
+    return Rubbish("gateway", link.workspace, "answers what is no answer of a gateway", remedy)
 
 
 def actor() -> str:

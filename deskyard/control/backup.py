@@ -118,6 +118,8 @@ def restore(folder: Folder, path: Path, *, dry_run: bool) -> dict[str, Any]:
                 with suppress(OSError):
                     shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
             raise
+        # What gateways hold of the chain goes on from other lines than the backup's last.
+        folder.source.unlink(missing_ok=True)
         settings.save(folder)
     return {"restored": True, **_shown(manifest)}
 

@@ -20,6 +20,9 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from deskyard.control import backup
+from deskyard.control.anchors.gateways import Gateways
+from deskyard.control.anchors.proof import prove
+from deskyard.control.anchors.source import source
 from deskyard.control.folder import Folder
 from deskyard.control.identity import declared
 from deskyard.control.identity.declared import Declared
@@ -134,6 +137,11 @@ class Control:
         if self._runs():
             migration.require_known(migration.version(Cluster(self.folder).url(OWNER)))
         return self.up(settings.site, settings.port, timings)
+
+    def audit(self) -> dict[str, Any]:
+        """Whether the audit is whole, by its own hashes and by what the gateways hold of it."""
+        with self._database() as link:
+            return prove(link, source(self.folder), Gateways())
 
     def person(
         self, name: str, role: str | None = None, workspaces: list[str] | None = None, mail: str | None = None

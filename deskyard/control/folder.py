@@ -82,6 +82,11 @@ class Folder:
         return self.root / "tls" / "mission.pem"
 
     @property
+    def source(self) -> Path:
+        """The name of its audit's chain for the gateways."""
+        return self.root / "chain"
+
+    @property
     def backups(self) -> Path:
         """Backups that are made before tables change; root's alone."""
         return self.root / "backups"

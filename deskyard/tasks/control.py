@@ -91,6 +91,17 @@ def restore(_: Context, file: str, dry_run: bool = False, yes: bool = False, jso
 
 
 @command(help={"json": "print JSON"})
+def audit(_: Context, json: bool = False) -> None:
+    """Check Mission Control's audit by its hashes, and by what gateways hold of it; exit code 1 if anything differs."""
+    from deskyard.control.control import Control
+
+    found = Control().audit()
+    show(found, as_json=json, text=_proof(found))
+    if not found["ok"]:
+        raise Exit(code=1)
+
+
+@command(help={"json": "print JSON"})
 def upgrade(_: Context, json: bool = False) -> None:
     """Bring a Mission Control that was up to this tree; before its tables change, a backup is made."""
     from deskyard.control.control import Control
@@ -245,6 +256,27 @@ def _list(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
+def _proof(found: dict[str, Any]) -> str:
+    word = found["problem"] or "whole by its own hashes"
+    lines = [f"{found['entries']} lines: {word}"]
+    if found["proved"]:
+        lines.append(f"gateways prove it up to line {found['proved']}")
+    if (first := found["unproved"]) is not None:
+        lines.append(f"no gateway proves line {first['line']} of {first['at']} and what comes after it")
+    for gateway in found["gateways"]:
+        reason = f": {gateway['reason']}" if gateway["reason"] else ""
+        holds = (
+            f" ({gateway['anchors']} anchors, the last right one of line {gateway['last']})" if gateway["last"] else ""
+        )
+        lines.append(f"  {gateway['workspace']}  {gateway['state']}{reason}{holds}")
+        lines += [f"    its own audit began anew: line {new['line']} of {new['at']}" for new in gateway["anew"]]
+        for line in gateway["differences"]:
+            lines.append(f"    line {line['line']}: here {line['chain'] or 'missing'}")
+            lines.append(f"    anchored {line['at']}: {line['anchored']}")
+            lines.append(f"    {line['means']}")
+    return "\n".join(lines)
+
+
 def _held(found: dict[str, Any]) -> str:
     holds = ", ".join(f"{count} {table}" for table, count in found["holds"].items())
     return f"made {found['made_at']}, tables of version {found['schema']}: {holds}"
@@ -267,5 +299,5 @@ def _text(state: dict[str, Any]) -> str:
 
 
 ns = Collection("control")
-for task in (up, down, status, backup, restore, upgrade, person, oidc, key):
+for task in (up, down, status, backup, restore, audit, upgrade, person, oidc, key):
     ns.add_task(task)

@@ -64,6 +64,10 @@ def taken() -> Callable[..., str]:
         "delete from audit_entry",
         "delete from audit_intake",
         "update audit_intake set actor = 'x'",
+        "insert into audit_intake (actor, action, target, detail) values ('x', 'gateway.head', 'lab', '{}')",
+        "insert into anchor (workspace_id) values ('lab')",
+        "update anchor set problem = null",
+        "delete from anchor",
         "insert into operation (id, kind, actor, state) values ('x', 'desktop.start', 'x', 'done')",
         "insert into operation (id, kind, actor, created_at) values ('x', 'desktop.start', 'x', now())",
         "update operation set state = 'queued'",
@@ -252,6 +256,7 @@ def test_who_asks_the_provider_makes_no_more_of_persons_than_its_rules(mission: 
         "update session set expires_at = now() + interval '1 day'",
         "insert into audit_entry values (1, now(), 'x', 'x', 'x', '{}', '\\x01')",
         "create temporary table mine ()",
+        "insert into audit_intake (actor, action, target, detail) values ('x', 'gateway.head', 'lab', '{}')",
     ]
     body = f"""
 with psycopg.connect({mission.url(IDENTITY)!r}, autocommit=True) as link:

@@ -30,7 +30,7 @@ def site() -> Iterator[Site]:
 
 def test_it_comes_up_with_a_link_for_the_first_person(site: Site) -> None:
     assert site.state["ready"] and all(site.state["processes"].values())
-    names = {"database", "recorder", "web", "worker", "watch", "observer", "approvals", "proxy"}
+    names = {"database", "recorder", "web", "worker", "watch", "observer", "approvals", "anchors", "proxy"}
     assert set(site.state["processes"]) == names
     assert site.state["link"].startswith(f"https://{HOST}:{site.port}/enrol#")
 

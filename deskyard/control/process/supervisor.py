@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from deskyard.control import backup
+from deskyard.control.anchors.source import source
 from deskyard.control.confinement import die_with_parent
 from deskyard.control.folder import Folder, ids
 from deskyard.control.identity import declared
@@ -164,6 +165,7 @@ class Supervisor:
             Piece("watch", [*python, "deskyard.control.watch", *work, *self._watched()], os.environ),
             Piece("observer", [*python, "deskyard.control.jobs.observer", *work], os.environ),
             Piece("approvals", [*python, "deskyard.control.approvals.follow", *work], os.environ),
+            Piece("anchors", [*python, "deskyard.control.anchors", *work, "--source", source(self.folder)], os.environ),
             *signing_in,
             Piece("proxy", ["haproxy", "-W", "-db", "-f", str(configuration)], {"PATH": os.environ["PATH"]}),
         ]

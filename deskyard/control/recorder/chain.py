@@ -31,9 +31,9 @@ def line_hash(before: bytes, entry: Mapping[str, Any]) -> bytes:
     return hashlib.sha256(before + text.encode()).digest()
 
 
-def verify(entries: Iterable[Mapping[str, Any]]) -> Verdict:
-    """Check entries from the first on, in their order."""
-    before, count = START, 0
+def verify(entries: Iterable[Mapping[str, Any]], number: int = 0, before: bytes = START) -> Verdict:
+    """Check entries in their order, from the first on or from after line `number` with the hash `before`."""
+    count = number
     for entry in entries:
         if entry["number"] != count + 1:
             return Verdict(False, count, before.hex(), f"line {count + 1} is missing")

@@ -31,7 +31,7 @@ RULES = {
     "gateway.silent": Rule("A gateway does not answer", "minutes", "./inv workspace.health, then workspace.up"),
     "backup.missing": Rule("No backup of Mission Control", "days", "./inv control.backup FOLDER, by a timer"),
     "certificate.ending": Rule("A certificate is near its end", "days", "./inv control.up renews it"),
-    "audit.broken": Rule("The audit is not whole", "", "keep the database as it is, and compare it with a backup"),
+    "audit.broken": Rule("The audit is not whole", "", "./inv control.audit says where; keep the database as it is"),
     "budget.near": Rule("A budget is nearly spent", "percent", "stop what is not needed, or raise the budget"),
     "budget.spent": Rule("A budget is spent", "percent", "stop the workspace, or raise the budget"),
 }
@@ -79,6 +79,9 @@ class Eye:
             self._audited = Deadline(AUDIT_SECONDS)
         if self._audit is not None:
             findings.append(Finding("audit.broken", "audit", None, self._audit))
+        for row in link.execute("select workspace_id, problem from anchor where problem is not null").fetchall():
+            name = row["workspace_id"]
+            findings.append(Finding("audit.broken", f"gateway {name}", name, row["problem"]))
         return findings
 
 

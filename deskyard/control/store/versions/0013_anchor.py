@@ -1,0 +1,13 @@
+"""What the gateways' audits and Mission Control's hold of each other."""
+
+from alembic import op
+
+from deskyard.control.store.migration import execute, read
+
+revision = "0013"
+down_revision = "0011"
+
+
+def upgrade() -> None:
+    """Make the table, and let the worker alone take gateways' lines into the audit."""
+    execute(op.get_bind(), read("0013_anchor"))
