@@ -44,7 +44,11 @@ def test_the_same_is_there_again_and_nothing_is_done_anew(
     assert (made["holds"]["desktop"], made["schema"]) == (2, migration.versions()[0])
     assert backup.restore(empty, path, dry_run=True)["restored"] is False
     assert not empty.root.exists()
+    empty.root.mkdir(mode=0o711)
+    empty.source.write_text("mission.before")
     assert backup.restore(empty, path, dry_run=False)["restored"] is True
+    # What gateways hold of the chain that was here is not of this one.
+    assert not empty.source.exists()
     assert [found[0] for found in [kept(empty)] if found] == [SETTINGS]
     postmaster = Cluster(empty).start()
     try:

@@ -4,10 +4,10 @@ from alembic import op
 
 from deskyard.control.store.migration import execute, read
 
-revision = "0013"
-down_revision = "0011"
+revision = "0014"
+down_revision = "0013"
 
 
 def upgrade() -> None:
     """Make the table, and let the worker alone take gateways' lines into the audit."""
-    execute(op.get_bind(), read("0013_anchor"))
+    execute(op.get_bind(), read("0014_anchor"))
