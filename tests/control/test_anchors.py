@@ -404,7 +404,12 @@ def test_name_of_the_chain_stays_and_is_for_root_alone(mission: Lab) -> None:
 
 def test_real_gateway_is_asked_over_its_program_and_its_rubbish_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr("deskyard.access.anchors.anchors", lambda *arguments: asked.append(arguments) or 5)
+
+    def anchors(*arguments: Any) -> int:
+        asked.append(arguments)
+        return 5
+
+    monkeypatch.setattr("deskyard.access.anchors.anchors", anchors)
     with pytest.raises(Rubbish, match="answers rubbish of what it holds"):
         Gateways().held("lab", SOURCE, 1)
     assert asked == [("lab", SOURCE, 1)]
