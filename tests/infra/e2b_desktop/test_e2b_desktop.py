@@ -14,7 +14,7 @@ def defaults(defaults_of: Callable[[str], Settings]) -> Settings:
     return defaults_of("e2b_desktop")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def as_agent(host: Host, defaults: Settings) -> Callable[[str], str]:
     """A command as E2B's package runs it: in a login shell of the account, with the screen that it asks for."""
     user, display = defaults["e2b_desktop_user"], defaults["e2b_desktop_usual_display"]
