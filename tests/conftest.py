@@ -6,10 +6,13 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from deskyard.host.places import places
+from tests.support import npm
+from tests.support.requirements import need_programs
 
 READY_SECONDS = 300.0
 
@@ -84,3 +87,12 @@ def eventually() -> Callable[[Callable[[], bool], str], None]:
             time.sleep(2)
 
     return wait
+
+
+@pytest.fixture(scope="session")
+def e2b_packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with E2B's own packages for JavaScript, and the programs that use them."""
+    need_programs("npm", "node")
+    folder = tmp_path_factory.mktemp("e2b_js")
+    npm.install(Path(__file__).parent / "support/e2b_js", folder)
+    return folder

@@ -210,7 +210,8 @@ async def _answer(answer: httpx.Response, send: Send) -> None:
     """Pass an answer on as it comes; raises `DesktopError` where it does not come to its end."""
     headers = [(name.encode(), answer.headers[name].encode()) for name in ANSWERED if name in answer.headers]
     await send({"type": "http.response.start", "status": answer.status_code, "headers": headers})
-    async for chunk in answer.aiter_raw():
+    # What a desktop itself refuses was read, to tell it from what its gateway says.
+    async for chunk in answer.aiter_bytes() if answer.is_stream_consumed else answer.aiter_raw():
         await send({"type": "http.response.body", "body": chunk, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
 

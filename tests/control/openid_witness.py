@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.control.openid_double import CLIENT, SECRET
-from tests.control.test_document import install
+from tests.support.npm import install
 from tests.support.requirements import need_programs
 
 SOURCE = Path(__file__).parent / "openid"

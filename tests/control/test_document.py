@@ -2,25 +2,18 @@
 
 import copy
 import json
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from deskyard.lab import api_changes
+from tests.support.npm import install
 from tests.support.requirements import need_programs
 
 RULES = Path(__file__).parent / "spectral"
 CLIENTS = Path(__file__).parent / "clients"
 SDK = Path(__file__).resolve().parents[2] / "sdk"
-
-
-def install(source: Path, folder: Path) -> None:
-    """Copy a folder, and install what its lock names; no install script runs."""
-    shutil.copytree(source, folder, dirs_exist_ok=True)
-    npm = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"]
-    subprocess.run(npm, cwd=folder, check=True, capture_output=True, timeout=600)
 
 
 @pytest.mark.deep

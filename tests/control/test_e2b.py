@@ -1,5 +1,6 @@
-"""E2B's unmodified client makes, finds, stops and destroys desktops by the real Mission Control, with its keys."""
+"""E2B's unmodified clients make, find, stop and destroy desktops by the real Mission Control, with its keys."""
 
+import asyncio
 import contextlib
 import sqlite3
 import threading
@@ -15,6 +16,7 @@ from deskyard_e2b.naming import Choice, desktop_id
 from deskyard_sdk import DesktopError
 from deskyard_sdk.mission import AsyncMissionControl
 from e2b import (
+    AsyncSandbox,
     AuthenticationException,
     NotFoundException,
     Sandbox,
@@ -25,9 +27,11 @@ from e2b import (
 )
 
 from tests.control.lab import Lab
+from tests.support import npm
 from tests.support.e2b_door import Served, served
 
 MAY = ("read", "desktops:write", "desktops:destroy")
+WHOLE_LIFE = ["desktop.create", "desktop.stop", "desktop.start", "desktop.destroy"]
 TIERS = '[{"name": "free", "vcpus": 2, "memoryGib": 4.0, "diskGib": 20, "homeGib": 10},'
 TIERS += ' {"name": "pro", "vcpus": 4, "memoryGib": 8.0, "diskGib": 40, "homeGib": 20}]'
 # What the observer writes down as it happens, written by the database: nothing else moves machines here.
@@ -94,9 +98,9 @@ def _api(door: Served, key: str) -> dict[str, Any]:
     return {"api_key": key, "api_url": door.url}
 
 
-def ended(lab: Lab, sandbox: Sandbox) -> list[str]:
+def ended(lab: Lab, sandbox: str) -> list[str]:
     """What was done with the desktop of a sandbox, in order."""
-    desktop = desktop_id(sandbox.sandbox_id)
+    desktop = desktop_id(sandbox)
     return [line["kind"] for line in lab.all_effects() if line["event"] == "end" and line["desktop"] == desktop]
 
 
@@ -131,7 +135,33 @@ def test_a_sandbox_is_made_listed_paused_resumed_and_killed(observed: Lab, door:
         sandbox.get_info()
     with pytest.raises(NotFoundException):
         door.connect(key, id)
-    assert ended(observed, sandbox) == ["desktop.create", "desktop.stop", "desktop.start", "desktop.destroy"]
+    assert ended(observed, id) == WHOLE_LIFE
+
+
+def test_the_javascript_client_does_the_same(observed: Lab, door: Served, key: str, e2b_packages: Path) -> None:
+    id = npm.run(e2b_packages, "lifecycle.mjs", {"options": door.for_javascript(key)})
+    assert ended(observed, id) == WHOLE_LIFE
+
+
+def test_the_asynchronous_client_does_the_same(observed: Lab, door: Served, key: str) -> None:
+    async def live() -> str:
+        api = door.with_key(key)
+        sandbox = await AsyncSandbox.create("lab/pro", timeout=600, metadata={"found": "this"}, **api)
+        id = sandbox.sandbox_id
+        await sandbox.set_timeout(3600)
+        info = await sandbox.get_info()
+        assert (info.template_id, info.metadata, info.state) == ("lab/pro", {"found": "this"}, SandboxState.RUNNING)
+        assert (info.end_at - datetime.now(UTC)).total_seconds() > 600
+        assert await sandbox.pause()
+        pages = AsyncSandbox.list(query=SandboxQuery(state=[SandboxState.PAUSED]), **_api(door, key))
+        assert [item.sandbox_id for item in await pages.next_items()] == [id]
+        again = await AsyncSandbox.connect(id, **api)
+        assert (await again.get_info()).state == SandboxState.RUNNING
+        assert await again.kill()
+        assert not await again.kill(), "it is gone"
+        return id
+
+    assert ended(observed, asyncio.run(live())) == WHOLE_LIFE
 
 
 def test_a_list_comes_in_pages(observed: Lab, door: Served, key: str) -> None:
@@ -249,7 +279,7 @@ def test_an_end_that_was_missed_is_made_up_for_when_a_key_is_heard(observed: Lab
         link.execute("update sandbox set ends = ?", [time.time() - 60])
     door.start()
     assert httpx.get(f"{door.url}/v2/sandboxes", headers={"X-API-KEY": "dyk_wrong"}).status_code == 401
-    assert ended(observed, sandbox) == ["desktop.create"], "nobody with a key was here"
+    assert ended(observed, sandbox.sandbox_id) == ["desktop.create"], "nobody with a key was here"
     assert listed(door, key)
     becomes(observed, sandbox, "stopped")
     # It can be gone on with, and ends again.
@@ -257,7 +287,7 @@ def test_an_end_that_was_missed_is_made_up_for_when_a_key_is_heard(observed: Lab
     assert again.get_info().state == SandboxState.RUNNING
     again.set_timeout(0)
     becomes(observed, sandbox, "stopped")
-    assert ended(observed, sandbox) == ["desktop.create", "desktop.stop", "desktop.start", "desktop.stop"]
+    assert ended(observed, sandbox.sandbox_id) == ["desktop.create", "desktop.stop", "desktop.start", "desktop.stop"]
 
 
 @pytest.mark.parametrize("may_destroy", [True, False])

@@ -1,5 +1,6 @@
-"""E2B's unmodified client on a desktop, through the program, a real gateway and the real service behind it."""
+"""E2B's unmodified clients on a desktop, through the program, a real gateway and the real service behind it."""
 
+import asyncio
 import io
 import threading
 from collections.abc import Iterator
@@ -13,11 +14,21 @@ from deskyard_e2b.naming import sandbox_of
 from deskyard_sdk import DesktopError
 from deskyard_sdk.errors import unreachable
 from deskyard_sdk.mission import AsyncMissionControl, DesktopState, Operation
-from e2b import AuthenticationException, Sandbox, SandboxException, SandboxNotRunningException, TimeoutException
+from e2b import (
+    AsyncSandbox,
+    AuthenticationException,
+    FileNotFoundException,
+    NotFoundException,
+    Sandbox,
+    SandboxException,
+    SandboxNotRunningException,
+    TimeoutException,
+)
 from e2b.exceptions import SandboxUnreachableException
 from e2b.sandbox.commands.command_handle import PtySize
 
 from tests.gateway.support import Gateway, wait_for
+from tests.support import npm
 from tests.support.e2b_door import Served, served
 
 KEY, OTHER = "dyk_first", "dyk_second"
@@ -114,6 +125,42 @@ def test_commands_files_and_terminals_work_from_outside(sandbox: Sandbox) -> Non
     assert b"120" in b"".join(said)
 
 
+def test_the_javascript_client_finds_what_it_knows(door: Served, e2b_packages: Path) -> None:
+    said = {"id": "demo--d1", "options": door.for_javascript(KEY)}
+    npm.run(e2b_packages, "sandbox.mjs", said)
+
+
+def test_the_asynchronous_client_works_from_outside(door: Served) -> None:
+    async def use() -> None:
+        sandbox = await AsyncSandbox.connect("demo--d1", **door.with_key(KEY))
+        heard = asyncio.Event()
+        command = await sandbox.commands.run(
+            "read line; echo got $line; cat", background=True, stdin=True, on_stdout=lambda _: heard.set()
+        )
+        await command.send_stdin("first\n")
+        await asyncio.wait_for(heard.wait(), 40)
+        await command.send_stdin("second\n")
+        await command.close_stdin()
+        assert (await command.wait()).stdout == "got first\nsecond\n"
+        written = asyncio.Event()
+        await sandbox.files.make_dir("watched")
+        watch = await sandbox.files.watch_dir("watched", on_event=lambda _: written.set())
+        content = bytes(range(256)) * 4096
+        await sandbox.files.write("watched/file", content)
+        await asyncio.wait_for(written.wait(), 40)
+        await watch.stop()  # type: ignore[no-untyped-call]
+        stream = await sandbox.files.read("watched/file", format="stream")
+        assert b"".join([part async for part in stream]) == content
+        said: list[bytes] = []
+        terminal = await sandbox.pty.create(PtySize(cols=100, rows=30), on_data=said.append)
+        await sandbox.pty.resize(terminal.pid, PtySize(cols=120, rows=40))
+        await sandbox.pty.send_stdin(terminal.pid, b"tput cols; exit 0\n")
+        assert (await terminal.wait()).exit_code == 0
+        assert b"120" in b"".join(said)
+
+    asyncio.run(use())
+
+
 def test_both_ways_come_as_they_are_said(sandbox: Sandbox) -> None:
     command = sandbox.commands.run("while read line; do echo got $line; done", background=True, stdin=True)
     heard = {word: threading.Event() for word in ("first", "second")}
@@ -136,6 +183,14 @@ def test_both_ways_come_as_they_are_said(sandbox: Sandbox) -> None:
     sandbox.commands.close_stdin(command.pid)
     waiting.join(60)
     assert (result[0].stdout, said) == ("got first\ngot second\n", ["got first\n", "got second\n"])
+
+
+def test_what_the_desktop_refuses_comes_as_it_says(sandbox: Sandbox) -> None:
+    assert not sandbox.commands.kill(999_999)
+    with pytest.raises(NotFoundException, match="999999"):
+        sandbox.commands.send_stdin(999_999, "x")
+    with pytest.raises(FileNotFoundException, match="no-such"):
+        sandbox.files.read("no-such")
 
 
 def test_many_run_at_once_and_whoever_leaves_frees_the_way(door: Served, sandbox: Sandbox) -> None:

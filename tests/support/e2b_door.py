@@ -75,6 +75,10 @@ class Served:
         """What E2B's client is given instead of its variables."""
         return {"api_key": key, "api_url": self.url, "sandbox_url": self.url}
 
+    def for_javascript(self, key: str) -> dict[str, Any]:
+        """The same for its client in JavaScript."""
+        return {"apiKey": key, "apiUrl": self.url, "sandboxUrl": self.url}
+
     def create(self, key: str, **options: Any) -> Sandbox:
         """A new sandbox by E2B's client."""
         return Sandbox.create(**options, **self.with_key(key))
