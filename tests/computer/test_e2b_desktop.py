@@ -59,10 +59,7 @@ class Desk:
 
     def create(self, **options: object) -> Sandbox:
         """A desktop as E2B's package creates it."""
-        sandbox = Sandbox.create(  # type: ignore[call-arg]
-            display=f":{self.number}", debug=True, sandbox_url=self.service.url, **options
-        )
-        return sandbox
+        return Sandbox.create(display=f":{self.number}", debug=True, sandbox_url=self.service.url, **options)
 
     def run(self, name: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """Run a shim as its client does."""
