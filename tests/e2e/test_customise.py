@@ -70,6 +70,7 @@ def in_terminal(ours: Running, variable: str) -> str:
         as_agent(ours, "tmux kill-session -t probe")
 
 
+@pytest.mark.boots
 def test_session_and_terminal_have_what_the_owner_brings_and_nothing_is_restarted(ours: Running, brought: Path) -> None:
     running = ours.ssh("desk", SESSION).stdout
     files = {"notes/memory.md": "new", "notes/todo.md": "new"}

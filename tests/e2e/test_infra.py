@@ -24,6 +24,7 @@ def suites(ours: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             process.wait()
 
 
+@pytest.mark.boots
 @pytest.mark.parametrize("host", MACHINES)
 def test_a_live_machine_passes_the_suites_of_its_image(suites: dict[str, tuple[int, str]], host: str) -> None:
     code, output = suites[host]
