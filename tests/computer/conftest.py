@@ -6,7 +6,7 @@ import pytest
 
 from deskyard.computer.recording.recorder import Limits
 from deskyard.computer.work.part import Work
-from tests.computer.desktop import Person, Recorder, Service, XServer, temporary
+from tests.computer.desktop import Person, Recorder, Service, XServer, in_front, temporary
 from tests.support.requirements import need_programs
 
 NEEDED = ("Xtigervnc", "xfwm4", "xterm", "dbus-daemon")
@@ -40,17 +40,8 @@ def service(server: XServer) -> Iterator[Service]:
 @pytest.fixture
 def recorder(server: XServer, service: Service) -> Iterator[Recorder]:
     """A window in front that notes what comes to it."""
-    before = service.last()
-    window = Recorder(server.display)
-    service.wait("window.appeared", match={"id": window.id}, after=before)
-    # A window manager that has just begun manages what is there, and gives it no focus by itself.
-    service.client.post(f"/v1/windows/{window.id}/focus")
-    service.wait("window.focus", match={"id": window.id}, after=before)
-    with window.hearing():
+    with in_front(server, service) as window:
         yield window
-        before = service.last()
-    window.close()
-    service.wait("window.closed", match={"id": window.id}, after=before)
 
 
 @pytest.fixture

@@ -352,3 +352,20 @@ def temporary() -> Iterator[Path]:
     """A folder with a short name: a socket's path may have 107 characters."""
     with tempfile.TemporaryDirectory(prefix="dy-") as folder:
         yield Path(folder)
+
+
+@contextlib.contextmanager
+def in_front(server: XServer, service: Service) -> Iterator[Recorder]:
+    """A window that has the keyboard and notes what comes to it; it is gone afterwards, and the service knows."""
+    before = service.last()
+    window = Recorder(server.display)
+    service.wait("window.appeared", match={"id": window.id}, after=before)
+    # A window manager that has just begun manages what is there, and gives it no focus by itself.
+    service.client.post(f"/v1/windows/{window.id}/focus")
+    service.wait("window.focus", match={"id": window.id}, after=before)
+    with window.hearing():
+        yield window
+        before = service.last()
+    window.close()
+    # The next one may have its number.
+    service.wait("window.closed", match={"id": window.id}, after=before)

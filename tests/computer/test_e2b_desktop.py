@@ -18,9 +18,10 @@ from deskyard.computer.envd.part import Envd
 from deskyard.computer.work.part import Work
 from deskyard.host.places import tree
 from deskyard.plan.image.image import role_settings
-from tests.computer.desktop import Recorder, Service, XServer, temporary
+from tests.computer.desktop import Recorder, Service, XServer, in_front, temporary
 from tests.support import npm
 from tests.support.requirements import need_programs
+from tests.unit.computer.serving import gone
 
 ROLE = tree() / "ansible/roles/e2b_desktop"
 SESSION = ("xfce4-session", "xfdesktop")
@@ -94,17 +95,8 @@ def sandbox(desk: Desk) -> Sandbox:
 @pytest.fixture
 def window(desk: Desk) -> Iterator[Recorder]:
     """A window in front that notes what comes to it."""
-    before = desk.service.last()
-    window = Recorder(desk.server.display)
-    desk.service.wait("window.appeared", match={"id": window.id}, after=before)
-    desk.service.client.post(f"/v1/windows/{window.id}/focus")
-    desk.service.wait("window.focus", match={"id": window.id}, after=before)
-    with window.hearing():
+    with in_front(desk.server, desk.service) as window:
         yield window
-    before = desk.service.last()
-    window.close()
-    # The next one may have its number.
-    desk.service.wait("window.closed", match={"id": window.id}, after=before)
 
 
 def test_its_screen_is_the_desktops_with_the_size_that_it_asks_for(desk: Desk, sandbox: Sandbox) -> None:
@@ -150,18 +142,8 @@ def test_its_stream_begins_once_and_ends(desk: Desk, sandbox: Sandbox) -> None:
     assert "the screen is shown by the desktop's viewer" in said.stderr
     pid = int(sandbox.commands.run("pgrep -x x11vnc").stdout)
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    ended = [os.pidfd_open(number) for number in (pid, *map(int, children))]
     os.kill(pid, signal.SIGTERM)
-    for descriptor in ended:
-        signal_of_end(descriptor)
-
-
-def signal_of_end(descriptor: int) -> None:
-    """Wait until a process has ended."""
-    import select
-
-    assert select.select([descriptor], [], [], 60)[0], "it goes on"
-    os.close(descriptor)
+    assert all(gone(number, 60) for number in (pid, *map(int, children))), "it goes on"
 
 
 @pytest.mark.parametrize(

@@ -2,21 +2,19 @@
 
 import argparse
 import logging
-import os
-import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 
-from deskyard.control.anchors.gateways import Gateways
+from deskyard.control.anchors.gateways import AT_ONCE, Gateways
 from deskyard.control.anchors.visit import visit
+from deskyard.control.ending import end_at_sigterm
 from deskyard.control.store.connection import Link, attend, connect
 from deskyard.errors import DeskyardError
 
 # A gateway takes one anchor in five minutes.
 PAUSE_SECONDS = 600.0
-AT_ONCE = 8
 log = logging.getLogger(__name__)
 
 
@@ -57,14 +55,6 @@ class Anchors:
             log.exception("%s: the visit broke off", name)
 
 
-def _end(_number: int, _frame: object) -> None:
-    """End at once, with the connections to gateways: nothing here is half done, the next start looks anew."""
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    if os.getpgrp() == os.getpid():
-        os.killpg(os.getpid(), signal.SIGTERM)
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
 def main() -> None:
     """Visit until SIGTERM."""
     options = argparse.ArgumentParser(prog="deskyard.control.anchors")
@@ -72,7 +62,8 @@ def main() -> None:
     options.add_argument("--source", required=True, help="the chain's name for the gateways")
     chosen = options.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    signal.signal(signal.SIGTERM, _end)
+    # Nothing is half done: the next start looks anew.
+    end_at_sigterm()
     Anchors(chosen.database, chosen.source, Gateways()).run()
 
 

@@ -8,8 +8,10 @@ from typing import Any
 from deskyard.access import access, anchors
 from deskyard.access.gateway_program import Rubbish
 from deskyard.declaration import declaration
+from deskyard.plan.printable import printable
 
 ACTOR = "mission-control"
+AT_ONCE = 8  # gateways that are asked
 HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
 TIME = re.compile(r"[0-9T:.Z+-]{10,40}", re.ASCII)
 REMEDY = "look at that gateway: ./inv access.audit NAME --verify"
@@ -91,7 +93,7 @@ def read_held(name: str, answer: Any) -> list[Line]:
 
 def plain(text: str) -> str:
     """What a gateway says, for a terminal: one line, of bounded length."""
-    return "".join(sign if sign.isprintable() else " " for sign in text[:300])
+    return printable(text, most=300, mark=" ")
 
 
 def _is_line(number: object, digest: object) -> bool:

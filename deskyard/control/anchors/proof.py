@@ -6,14 +6,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from deskyard.access.gateway_program import Rubbish
-from deskyard.control.anchors.gateways import Gateways, Line, plain
+from deskyard.control.anchors.gateways import AT_ONCE, Gateways, Line, plain
 from deskyard.control.anchors.visit import HEAD, hashes, known
 from deskyard.control.recorder import chain
 from deskyard.control.recorder.chain import Verdict
 from deskyard.control.store.connection import Link
 from deskyard.errors import DeskyardError
 
-AT_ONCE = 8
 LISTED = 20  # of a gateway's lines that differ
 
 

@@ -2,8 +2,6 @@
 
 import argparse
 import logging
-import os
-import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -12,6 +10,7 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from deskyard.access import egress
+from deskyard.control.ending import end_at_sigterm
 from deskyard.control.store.connection import Link, attend, connect
 from deskyard.control.store.upsert import upsert
 from deskyard.declaration import declaration
@@ -104,14 +103,6 @@ def write(link: Link, workspace: str, ticket: Mapping[str, Any]) -> None:
             )
 
 
-def _end(_number: int, _frame: object) -> None:
-    """End at once, with the connections to gateways: nothing here is half done, the next start reads all anew."""
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    if os.getpgrp() == os.getpid():
-        os.killpg(os.getpid(), signal.SIGTERM)
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
 def main() -> None:
     """Follow until SIGTERM."""
     options = argparse.ArgumentParser(prog="deskyard.control.approvals.follow")
@@ -119,7 +110,8 @@ def main() -> None:
     chosen = options.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     follower = Follower(chosen.database)
-    signal.signal(signal.SIGTERM, _end)
+    # Nothing is half done: the next start looks anew.
+    end_at_sigterm()
     follower.run()
 
 
