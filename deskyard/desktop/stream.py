@@ -10,12 +10,14 @@ import json
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping
+from functools import partial
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
 from deskyard.desktop.program import sent
 from deskyard.errors import SiteError
 from deskyard.host.command import end_group
+from deskyard.host.deadline import Alarm
 from deskyard.plan.printable import printable
 from deskyard.plan.workspace import WorkspacePlan
 from deskyard.site.ssh_link import CONNECT_SECONDS, NO_CONNECTION, SshLink
@@ -52,7 +54,7 @@ class DesktopStream:
         self._process = subprocess.Popen(
             self._command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, errors="replace", start_new_session=True
         )
-        self._patience = threading.Timer(self._seconds, end_group, [self._process])
+        self._patience = Alarm(self._seconds, partial(end_group, self._process))
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._patience.start()
         self._listener.start()
@@ -99,20 +101,17 @@ class DesktopStream:
         """Tell the program that nobody listens any more, and wait for its end; false if it had to be cut off."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._patience.cancel()
-        patience = threading.Timer(END_SECONDS, end_group, [self._process])
-        patience.start()
         try:
-            with contextlib.suppress(OSError):
-                self._process.stdin.close()
-            # What it still says must not be in its way.
-            while self._process.stdout.read(MAX_LINE):
-                pass
-            return self._process.wait() == 0
+            with Alarm(END_SECONDS, partial(end_group, self._process)):
+                with contextlib.suppress(OSError):
+                    self._process.stdin.close()
+                # What it still says must not be in its way.
+                while self._process.stdout.read(MAX_LINE):
+                    pass
+                return self._process.wait() == 0
         except BaseException:
             end_group(self._process)
             raise
-        finally:
-            patience.cancel()
 
     def _listen(self) -> None:
         assert self._process.stderr is not None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deskyard.errors import CommandError, HostError
+from deskyard.host.deadline import Alarm
 
 TAIL_LINES = 25
 _running: set[subprocess.Popen[str]] = set()
@@ -108,10 +109,8 @@ def _follow(process: subprocess.Popen[str], stdin: str | None, timeout: float, o
         expired.set()
         end_group(process)
 
-    timer = threading.Timer(timeout, expire)
-    timer.start()
     lines: list[str] = []
-    try:
+    with Alarm(timeout, expire):
         if stdin is not None and process.stdin is not None:
             process.stdin.write(stdin)
             process.stdin.close()
@@ -119,8 +118,6 @@ def _follow(process: subprocess.Popen[str], stdin: str | None, timeout: float, o
             lines.append(line)
             on_line(line.rstrip("\n"))
         process.wait()
-    finally:
-        timer.cancel()
     if expired.is_set():
         raise subprocess.TimeoutExpired(process.args, timeout)
     return "".join(lines)

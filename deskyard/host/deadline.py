@@ -1,7 +1,10 @@
-"""Bounded waiting: a moment after which nothing is waited for any more."""
+"""Bounded waiting: a moment after which nothing is waited for any more, and what is done when it comes."""
 
+import threading
 import time
 from collections.abc import Callable
+from types import TracebackType
+from typing import Self
 
 
 class Deadline:
@@ -27,3 +30,25 @@ class Deadline:
                 return False
             sleep(pause)
         return True
+
+
+class Alarm(threading.Timer):
+    """Something that is done after so many seconds, unless the block is left or it is cancelled before."""
+
+    def __init__(self, seconds: float, act: Callable[[], object]) -> None:
+        super().__init__(seconds, act)
+        # Whoever is stopped while this begins leaves it behind, and Python would wait for it at the end.
+        self.daemon = True
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.cancel()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.cancel()

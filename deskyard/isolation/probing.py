@@ -4,15 +4,16 @@ import contextlib
 import json
 import secrets
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from deskyard.guest import probe as guest_probe
+from deskyard.host.deadline import Alarm
 from deskyard.plan.isolation.catalogue import probes
 from deskyard.plan.isolation.probe import MARK_START, HostFacts, Probe, watched
 from deskyard.plan.workspace import WorkspacePlan
@@ -160,8 +161,7 @@ def send(
         groups = [[probes[n].action for n in group[name]] for group in order]
         job = {"watch": dict(watch.get(name, {})), "mark": mark, "seconds": seconds, "groups": groups}
         sessions[name] = _Session(name, start(name, loader), job, source)
-    clock = threading.Timer(seconds + 30, _kill, [list(sessions.values())])
-    clock.daemon = True
+    clock = Alarm(seconds + 30, partial(_kill, list(sessions.values())))
     clock.start()
     outcomes = dict.fromkeys(range(len(probes)), "not sent")
     seen: set[tuple[str, int]] = set()

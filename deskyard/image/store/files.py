@@ -3,7 +3,6 @@
 import hashlib
 import subprocess
 import tempfile
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatch
@@ -12,6 +11,7 @@ from typing import IO
 
 from deskyard.errors import BuildError
 from deskyard.host.command import run
+from deskyard.host.deadline import Alarm
 from deskyard.host.places import places
 from deskyard.host.progress import say
 from deskyard.host.vm.root_file_system import SECONDS, RootFileSystem
@@ -116,14 +116,12 @@ def _digests(root: RootFileSystem, sizes: dict[int, int]) -> dict[int, str]:
     with _script([f"cat <{inode}>" for inode in sorted(sizes)]) as script:
         argv = [*root.reader, "-f", script, root.device]
         with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-            limit = threading.Timer(READ_SECONDS, process.kill)
-            limit.start()
             try:
                 assert process.stdout is not None
-                for inode in sorted(sizes):
-                    found[inode] = _digest(process.stdout, inode, sizes[inode])
+                with Alarm(READ_SECONDS, process.kill):
+                    for inode in sorted(sizes):
+                        found[inode] = _digest(process.stdout, inode, sizes[inode])
             finally:
-                limit.cancel()
                 process.kill()
     return found
 

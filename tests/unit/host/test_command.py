@@ -1,6 +1,8 @@
 """Programs end in time, and their errors say what they said."""
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import pytest
 
 from deskyard.errors import CommandError, HostError
 from deskyard.host.command import run
+from deskyard.host.places import tree
 
 
 def test_output_and_input_are_carried() -> None:
@@ -55,3 +58,28 @@ def test_lines_are_passed_on_while_the_program_runs() -> None:
     lines: list[str] = []
     run(["sh", "-c", "echo one; echo two >&2"], timeout=10, on_line=lines.append)
     assert lines == ["one", "two"]
+
+
+INTERRUPTED = """
+import threading
+from deskyard.host.command import run
+from deskyard.host.places import tree
+
+begin = threading.Timer.start
+
+def interrupted(timer):
+    begin(timer)
+    raise KeyboardInterrupt
+
+threading.Timer.start = interrupted
+try:
+    run(["sleep", "300"], timeout=300, on_line=print)
+except KeyboardInterrupt:
+    print("stopped", flush=True)
+"""
+
+
+def test_ctrl_c_while_the_limit_begins_leaves_nothing_to_wait_for() -> None:
+    argv = [sys.executable, "-c", INTERRUPTED]
+    ended = subprocess.run(argv, env={**os.environ, "PYTHONPATH": str(tree())}, capture_output=True, timeout=60)
+    assert (ended.returncode, ended.stdout) == (0, b"stopped\n"), ended.stderr.decode()
