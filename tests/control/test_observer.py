@@ -4,13 +4,16 @@ import os
 import queue
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from deskyard.control.jobs.observer import Observer, write_event
+from deskyard.control.jobs import observer as observer_module
+from deskyard.control.jobs.observer import Observer, write_event, write_state
 from deskyard.control.store.cluster import WORKER
+from deskyard.declaration import declaration
 from deskyard.life.events import End, Event
 from deskyard.plan.power import Stage
 from tests.control.lab import Lab
@@ -71,6 +74,24 @@ def test_what_stays_the_same_is_no_event(mission: Lab, stacks: Path) -> None:
         Observer(mission.url(WORKER)).look(link)
         write_event(link, event)
         assert link.execute("select count(*) as count from event").fetchone() == before
+
+
+def test_a_desktop_that_is_seen_ready_is_seen_wanted_running(
+    mission: Lab, stacks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = declaration.read("lab").plan
+    powers = {machine.domain: "running" for machine in (plan.gateway.machine, plan.desktops[0].machine)}
+    monkeypatch.setattr(observer_module, "machines_of", lambda _: SimpleNamespace(desired=lambda: powers))
+    with psycopg.connect(mission.url(WORKER), autocommit=True, row_factory=dict_row) as link:
+        Observer(mission.url(WORKER)).look(link)
+        row = link.execute("select max(id) as last from event").fetchone()
+        before = row and row["last"]
+        write_state(link, plan, Event("lab", "first", Stage.READY, 1.0, "desktop"))
+        found = link.execute("select state, wanted from desktop where id = 'lab.first'").fetchone()
+        assert found == {"state": "ready", "wanted": "running"}
+        # Nobody sees what is between two changes of the same transaction.
+        changes = link.execute("select distinct xid from event where subject = 'lab.first' and id > %s", [before])
+        assert len(changes.fetchall()) == 1
 
 
 def test_a_workspace_is_followed_anew_only_if_its_declaration_changed_or_its_follower_failed(

@@ -102,8 +102,7 @@ class Observer:
 
                 for event in events.follow(name, end, checked):
                     self._looked.add(name)
-                    write_event(link, event)
-                    write_state(link, plan)
+                    write_state(link, plan, event)
         except (DeskyardError, psycopg.Error) as error:
             log.info("%s is not followed now: %s", name, str(error).splitlines()[0])
             self._ended.wait(LOOK_SECONDS)
@@ -190,24 +189,28 @@ def write_silence(link: Link, name: str, silence: str) -> None:
     link.execute(query, [silence, bool(silence), name, silence, not silence])
 
 
-def write_state(link: Link, plan: WorkspacePlan) -> None:
-    """Write down what the machines of a workspace are wanted to be, and what the whole is."""
+def write_state(link: Link, plan: WorkspacePlan, event: events.Event | None = None) -> None:
+    """Write down what the machines of a workspace are wanted to be, how far a desktop is, and what the whole is.
+
+    A desktop that is seen to be ready is also seen to be wanted so: the former never comes first.
+    """
     wanted = machines_of(plan).desired()
-    for desktop in plan.desktops:
-        power = wanted.get(desktop.machine.domain)
-        query = "update desktop set wanted = %s where id = %s and wanted is distinct from %s"
-        link.execute(query, [power, f"{plan.name}.{desktop.name}", power])
-    found = link.execute(
-        "select state from desktop where workspace_id = %s and gone_at is null", [plan.name]
-    ).fetchall()
-    states = {row["state"] for row in found}
-    if plan.gateway.machine.domain not in wanted:
-        state = "absent"
-    elif wanted[plan.gateway.machine.domain] != "running":
-        state = "stopped"
-    else:
-        state = "ready" if states <= {Stage.READY, Stage.STOPPED, Stage.PAUSED} else "not ready"
-    link.execute("update workspace set state = %s, seen_at = now() where id = %s", [state, plan.name])
+    with link.transaction():
+        for desktop in plan.desktops:
+            power = wanted.get(desktop.machine.domain)
+            query = "update desktop set wanted = %s where id = %s and wanted is distinct from %s"
+            link.execute(query, [power, f"{plan.name}.{desktop.name}", power])
+        if event is not None:
+            write_event(link, event)
+        query = "select state from desktop where workspace_id = %s and gone_at is null"
+        states = {row["state"] for row in link.execute(query, [plan.name]).fetchall()}
+        if plan.gateway.machine.domain not in wanted:
+            state = "absent"
+        elif wanted[plan.gateway.machine.domain] != "running":
+            state = "stopped"
+        else:
+            state = "ready" if states <= {Stage.READY, Stage.STOPPED, Stage.PAUSED} else "not ready"
+        link.execute("update workspace set state = %s, seen_at = now() where id = %s", [state, plan.name])
 
 
 def _size(name: str, tier: Tier) -> dict[str, Any]:
