@@ -1,10 +1,17 @@
-"""The Pulumi program of one workspace: the same for `pulumi up` in stacks/workspace and for the tasks."""
+"""The Pulumi program of one workspace: the same for `pulumi up` in stacks/workspace and for the tasks.
+
+The components of a backend are imported where they are used: a workspace has one, and the SDK of Proxmox VE is large.
+"""
+
+from typing import TYPE_CHECKING
 
 import pulumi
 
 from deskyard.declaration.declaration import Declared, declared, from_config
-from stacks.libvirt import Workspace, WorkspaceArgs
-from stacks.proxmox import ClusterWorkspace, ClusterWorkspaceArgs
+
+if TYPE_CHECKING:
+    from stacks.libvirt import Workspace
+    from stacks.proxmox import ClusterWorkspace
 
 
 def workspace_program() -> None:
@@ -17,7 +24,9 @@ def workspace_program() -> None:
     pulumi.export("url", workspace.url)
 
 
-def _on_this_machine(name: str, declaration: Declared) -> Workspace:
+def _on_this_machine(name: str, declaration: Declared) -> "Workspace":
+    from stacks.libvirt import Workspace, WorkspaceArgs
+
     return Workspace(
         name,
         WorkspaceArgs(
@@ -31,8 +40,10 @@ def _on_this_machine(name: str, declaration: Declared) -> Workspace:
     )
 
 
-def _on_cluster(name: str, declaration: Declared, *, with_settings: bool = True) -> ClusterWorkspace:
+def _on_cluster(name: str, declaration: Declared, *, with_settings: bool = True) -> "ClusterWorkspace":
     """For tests: without settings the gateway is created and never configured."""
+    from stacks.proxmox import ClusterWorkspace, ClusterWorkspaceArgs
+
     assert declaration.on_cluster is not None
     return ClusterWorkspace(
         name,
