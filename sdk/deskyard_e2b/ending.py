@@ -42,8 +42,10 @@ class Ending:
             while self.action != NOTHING:
                 self._changed.clear()
                 seconds = self._begin()
+                # `wait_for` of Python 3.11 may lose the cancellation that ends this.
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), seconds)
+                    async with asyncio.timeout(seconds):
+                        await self._changed.wait()
         finally:
             for task in self._working.values():
                 task.cancel()

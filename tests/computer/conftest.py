@@ -1,6 +1,9 @@
 """One desktop for all tests of the display, and a service on it."""
 
-from collections.abc import Iterator
+import asyncio
+import sys
+from collections.abc import Awaitable, Iterator
+from typing import TypeVar
 
 import pytest
 
@@ -9,7 +12,26 @@ from deskyard.computer.work.part import Work
 from tests.computer.desktop import Person, Recorder, Service, XServer, in_front, temporary
 from tests.support.requirements import need_programs
 
+T = TypeVar("T")
 NEEDED = ("Xtigervnc", "xfwm4", "xterm", "dbus-daemon")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def as_on_a_desktop() -> Iterator[None]:
+    """Let asyncio wait as the Python of a desktop does (3.13), also where the tests run with an older one.
+
+    Before 3.12 `wait_for` loses a cancellation that comes in the moment of its answer (python/cpython#86296): what the
+    service had given up went on to its time limit.
+    """
+
+    async def wait_for(awaited: Awaitable[T], timeout: float | None) -> T:
+        async with asyncio.timeout(timeout):
+            return await awaited
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        if sys.version_info < (3, 12):
+            monkeypatch.setattr(asyncio, "wait_for", wait_for)
+        yield
 
 
 @pytest.fixture(scope="session")

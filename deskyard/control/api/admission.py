@@ -187,6 +187,7 @@ async def ended(request: Request, link: Link, id: str, seconds: float) -> bool:
                 return True
             try:
                 # Only this is given up: a query that is cut short would take its connection with it.
-                await asyncio.wait_for(news.changed(id), deadline.left)
+                async with asyncio.timeout(deadline.left):
+                    await news.changed(id)
             except TimeoutError:
                 return False
