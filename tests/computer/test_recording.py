@@ -23,12 +23,13 @@ from PIL import Image, ImageChops, ImageStat
 from deskyard.computer.recording.asked import Asked, written
 from deskyard.computer.recording.recorder import Limits
 from deskyard.computer.work import inotify
+from deskyard.host.deadline import Deadline
 from tests.computer.desktop import PATIENCE, Person, Recorder, Service, XServer, temporary
 from tests.computer.rfb_witness import Witness
 from tests.computer.test_streams import paint, screen, speckle
 from tests.support.requirements import need_root
 
-ASKED = Asked(3600, 64 << 20)
+ASKED, LOOK_SECONDS = Asked(3600, 64 << 20), 0.5
 
 
 def state(service: Service) -> dict[str, Any]:
@@ -59,15 +60,17 @@ def recorded(service: Service, text: str = written(ASKED)) -> Iterator[Callable[
 
 def written_until(service: Service, suits: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """The newest segment, looked at whenever something is written, until it suits."""
-    queue = inotify.open_queue()
+    queue, deadline = inotify.open_queue(), Deadline(PATIENCE)
     try:
         inotify.add(queue, service.recorded / "recordings")
         while True:
             newest = dict(state(service)["recordings"][-1])
             if suits(newest):
                 return newest
-            assert select.select([queue], [], [], PATIENCE)[0], f"never written: {newest}"
-            list(inotify.read(queue))
+            assert not deadline.is_over, f"never written: {newest}"
+            # What is written is counted a moment later: so it is looked at again, also when nothing more comes.
+            if select.select([queue], [], [], LOOK_SECONDS)[0]:
+                list(inotify.read(queue))
     finally:
         os.close(queue)
 
