@@ -122,9 +122,13 @@ class Fuzzer:
         if content and self._chance.random() < 0.1:
             content = content[: self._chance.randrange(len(content))] + self._chance.randbytes(3)
             document = None
-        answer = self._client.request(method, self._url(url), content=content, headers=headers)
+        request = f"{method} {url} {content[:300]!r}"
+        try:
+            answer = self._client.request(method, self._url(url), content=content, headers=headers)
+        except httpx.TransportError as error:
+            raise AssertionError(f"{request}: after {self.statuses.total()} answers: {error!r}") from error
         self.statuses[answer.status_code] += 1
-        self._check(answer, f"{method} {url} {content[:300]!r}", document)
+        self._check(answer, request, document)
 
     def _url(self, url: str) -> str:
         path, _, query = url.partition("?")
