@@ -22,11 +22,13 @@ class Certificates:
     fingerprint: str
 
 
-def issue(folder: Path) -> Certificates:
-    """Make an authority and let it sign a certificate for 127.0.0.1."""
+def issue(folder: Path, *hosts: str) -> Certificates:
+    """Make an authority and let it sign a certificate for 127.0.0.1, and for hosts beside."""
     authority_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     authority = _sign(_name("test authority"), authority_key, _name("test authority"), authority_key, None)
-    names = x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1")), x509.DNSName("localhost")])
+    names = x509.SubjectAlternativeName(
+        [x509.IPAddress(IPv4Address("127.0.0.1")), *(x509.DNSName(host) for host in ("localhost", *hosts))]
+    )
     certificate = _sign(_name("pve1"), key, _name("test authority"), authority_key, names)
     made = Certificates(
         folder / "authority.pem",

@@ -11,6 +11,7 @@ import hashlib
 import json
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,10 @@ NONCE = TAG = 16
 PRICE = {"N": 2, "r": 1, "p": 1}
 
 
-def use_restic(monkeypatch: pytest.MonkeyPatch, folder: Path | None = None) -> Path:
+def use_restic(monkeypatch: pytest.MonkeyPatch, relock: Callable[[bytes], None] | None = None) -> Path:
     """Let repositories use it, and begin as copies; where it is.
 
-    Of one on another machine `folder` is the place: what restic itself makes there by that way.
+    One on another machine restic itself makes by that way; `relock` gets its password and locks it anew there.
     """
     monkeypatch.setattr("deskyard.life.backup.repository.locate", lambda _: RESTIC)
     run = Repository._restic
@@ -41,13 +42,13 @@ def use_restic(monkeypatch: pytest.MonkeyPatch, folder: Path | None = None) -> P
     def begun(self: Repository, *arguments: str, **named: Any) -> Result:
         if arguments != ("init",):
             return run(self, *arguments, **named)
-        if folder is not None:
+        if relock is not None:
             answer = run(self, *arguments, **named)
-            _lock_anew(folder, self.key.read_bytes(), self.key.read_bytes())
+            relock(self.key.read_bytes())
             return answer
         new = _new()
         shutil.copytree(Path(new.name, "repository"), self.location, dirs_exist_ok=True)
-        _lock_anew(Path(self.location), Path(new.name, "key").read_bytes(), self.key.read_bytes())
+        lock_anew(Path(self.location), Path(new.name, "key").read_bytes(), self.key.read_bytes())
         return Result(arguments, 0, "", "", seconds=0.0)
 
     monkeypatch.setattr(Repository, "_restic", begun)
@@ -64,19 +65,25 @@ def _new() -> "tempfile.TemporaryDirectory[str]":
     return folder
 
 
-def _lock_anew(repository: Path, password: bytes, own: bytes) -> None:
+def lock_anew(repository: Path, password: bytes, own: bytes) -> None:
     """Replace the one key of a repository by one that takes no time to open."""
     (path,) = (repository / "keys").iterdir()
-    kept = json.loads(path.read_bytes())
+    name, text = cheap(path.read_bytes(), password, own)
+    path.unlink()
+    path.with_name(name).write_bytes(text)
+
+
+def cheap(key: bytes, password: bytes, own: bytes) -> tuple[str, bytes]:
+    """The file of a key that takes no time to open, by its name and what is in it."""
+    kept = json.loads(key)
     data = base64.b64decode(kept["data"])
     nonce, sealed, tag = data[:NONCE], data[NONCE:-TAG], data[-TAG:]
-    lock, cheap = _Lock(password, kept), _Lock(own, {**kept, **PRICE})
-    assert lock.tag(nonce, sealed) == tag
-    sealed = cheap.cipher(nonce, lock.cipher(nonce, sealed))
-    kept |= {**PRICE, "data": base64.b64encode(nonce + sealed + cheap.tag(nonce, sealed)).decode()}
+    dear, free = _Lock(password, kept), _Lock(own, {**kept, **PRICE})
+    assert dear.tag(nonce, sealed) == tag
+    sealed = free.cipher(nonce, dear.cipher(nonce, sealed))
+    kept |= {**PRICE, "data": base64.b64encode(nonce + sealed + free.tag(nonce, sealed)).decode()}
     text = json.dumps(kept).encode()
-    path.unlink()
-    path.with_name(hashlib.sha256(text).hexdigest()).write_bytes(text)
+    return hashlib.sha256(text).hexdigest(), text
 
 
 class _Lock:

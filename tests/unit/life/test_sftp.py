@@ -12,7 +12,7 @@ from deskyard.life.backup.repository import Repository, repository_of
 from deskyard.plan import backup as plan
 from deskyard.plan.backup import Backup, Source
 from tests.support.sftp_server import SftpServer, serve
-from tests.unit.life.restic import use_restic
+from tests.unit.life.restic import lock_anew, use_restic
 
 MIB = 1 << 20
 SIZE = 12 * MIB
@@ -58,7 +58,7 @@ def away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Away]:
         (tmp_path / "stacks/sites").mkdir(parents=True)
         site = tmp_path / "stacks/sites/local.yaml"
         site.write_text(f"backups: {server.location(away.folder.parent)}\n")
-        use_restic(monkeypatch, away.folder)
+        use_restic(monkeypatch, lambda key: lock_anew(away.folder, key, key))
         yield away
 
 
