@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import ssl
 import subprocess
 import tempfile
@@ -15,14 +16,21 @@ from uuid import uuid4
 import httpx
 import pytest
 
+from deskyard.control.anchors.visit import HEAD
+from deskyard.control.folder import Folder
+from deskyard.control.store.cluster import OWNER, Cluster
+from deskyard.control.store.connection import Link, connect
+from deskyard.host.deadline import Deadline
 from deskyard.host.places import places, tree
 from deskyard.workspace.readiness import SECONDS
+from tests.control.test_anchors import rewrite
 from tests.support.workspaces import Running
 
 pytestmark = pytest.mark.vm
 
 PORT = 19443
 UP_SECONDS = 300
+VISIT_SECONDS = 600
 
 
 @dataclass
@@ -32,8 +40,8 @@ class Mission:
     folder: Path
     running: Running
 
-    def inv(self, *arguments: str) -> dict[str, Any]:
-        """A task, its answer as JSON."""
+    def inv(self, *arguments: str, code: int = 0) -> dict[str, Any]:
+        """A task, its answer as JSON; `code` is how it ends."""
         env = {
             **os.environ,
             "DESKYARD_STACKS": str(self.running.declared.folder),
@@ -44,8 +52,23 @@ class Mission:
         done = subprocess.run(
             argv, cwd=tree(), env=env, capture_output=True, text=True, timeout=UP_SECONDS, check=False
         )
-        assert done.returncode == 0, f"{arguments}\n{done.stdout}\n{done.stderr}"
+        assert done.returncode == code, f"{arguments}\n{done.stdout}\n{done.stderr}"
         return dict(json.loads(done.stdout)) if "--json" in arguments else {}
+
+    def visit_gateways(self) -> None:
+        """Let the process that asks gateways begin anew, which visits each of them."""
+        number = json.loads((self.folder / "processes.json").read_text())["anchors"]
+        os.kill(number, signal.SIGTERM)
+
+    def database(self) -> Link:
+        """A connection of the database's owner."""
+        return connect(Cluster(Folder(self.folder)).url(OWNER))
+
+    def audit(self, code: int = 0) -> dict[str, Any]:
+        """What the workspace's gateway says of the audit; `problem` is what is wrong with that by its own hashes."""
+        found = self.inv("control.audit", "--json", code=code)
+        [gateway] = [gateway for gateway in found["gateways"] if gateway["workspace"] == self.running.name]
+        return {**gateway, "problem": found["problem"]}
 
     def client(self) -> httpx.Client:
         """A program that trusts the site's authority, and has a key for all."""
@@ -145,3 +168,28 @@ def test_a_desktop_is_stopped_and_started_and_its_events_say_so(api: httpx.Clien
     assert await_state(api, desktop, "stopped", patience)["id"] == desktop
     done(api, f"/api/desktops/{desktop}/start", patience)
     assert await_state(api, desktop, "ready", patience)["id"] == desktop
+
+
+# Its key is a line of the audit.
+@pytest.mark.usefixtures("api")
+def test_gateway_holds_the_audit_and_one_that_was_written_anew_is_found_by_it(mission: Mission) -> None:
+    mission.visit_gateways()
+    assert Deadline(VISIT_SECONDS).wait_for(lambda: mission.audit()["state"] == "matches", 1)
+    # By now the gateway has a line of its own audit for this one, too.
+    mission.visit_gateways()
+    with mission.database() as link:
+
+        def is_taken() -> bool:
+            query = "select 1 from audit_entry where action = %s and target = %s limit 1"
+            return link.execute(query, [HEAD, mission.running.name]).fetchone() is not None
+
+        assert Deadline(VISIT_SECONDS).wait_for(is_taken, 0.1)
+        found = mission.audit()
+        assert (found["state"], found["problem"]) == ("matches", None)
+        with link.transaction():
+            # Nothing is appended meanwhile.
+            link.execute("select pg_advisory_xact_lock(4711)")
+            rewrite(link, found["last"])
+    changed = mission.audit(code=1)
+    assert (changed["state"], changed["problem"]) == ("differs", None), "by its hashes alone it is whole"
+    assert found["last"] in [difference["line"] for difference in changed["differences"]]
