@@ -31,6 +31,8 @@ from deskyard.host.deadline import Deadline
 TREE = Path(__file__).resolve().parents[2]
 ORIGIN = "https://mission.localhost:9443"
 WAIT_SECONDS = 60.0
+# On a machine that others keep busy, a process that imports all its libraries takes long until it answers.
+START_SECONDS = 300.0
 # Shorter than in earnest, so that a killed worker's operation comes back soon.
 LEASE_SECONDS = 3.0
 # Accounts that every machine has: tests make none.
@@ -88,10 +90,14 @@ class Lab:
             self.start("web", "deskyard.control.api", *options, sockets=(number,))
         with self.client() as client:
             # It may be handed the socket before it serves: the answer comes when it does.
-            assert client.get("/healthz", timeout=WAIT_SECONDS).status_code == 200, self.log("web")
+            try:
+                healthy = client.get("/healthz", timeout=START_SECONDS).status_code == 200
+            except httpx.HTTPError:
+                healthy = False
+        assert healthy, self.log("web")
 
     def identity(self) -> None:
-        """Start the process that signs people in by the provider that the folder declares; its socket waits for it."""
+        """Start the process that signs people in by the folder's provider, and wait until it answers."""
         with self._listening(self.folder.identity_socket) as listener:
             os.chown(self.folder.identity_socket, 0, ids(ACCOUNTS.web)[1])
             self.folder.identity_socket.chmod(0o660)
@@ -99,6 +105,13 @@ class Lab:
             options = ["--database", self.url(IDENTITY), "--origin", ORIGIN, "--account", ACCOUNTS.identity]
             options += ["--declared", str(self.folder.provider), "--socket", str(number)]
             self.start("identity", "deskyard.control.identity", *options, sockets=(number,))
+        with socket.socket(socket.AF_UNIX) as asking, contextlib.suppress(OSError):
+            asking.settimeout(START_SECONDS)
+            asking.connect(str(self.folder.identity_socket))
+            # What is no question is answered by an end: the web process waits for an answer not as long as this.
+            asking.sendall(b"[]\n")
+            asking.recv(1)
+        assert self.processes["identity"].poll() is None, self.log("identity")
 
     @contextmanager
     def _listening(self, path: Path) -> Iterator[socket.socket]:
