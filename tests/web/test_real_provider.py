@@ -1,4 +1,7 @@
-"""A person signs in by a provider that is not ours, in Chromium, on Mission Control as the host brings it up."""
+"""A person signs in by a provider that is not ours, in Chromium, on Mission Control as the host brings it up.
+
+CI has one who is let in, and one who is refused: each way through its forms takes a provider that is not ours seconds.
+"""
 
 import re
 import shutil
@@ -123,6 +126,7 @@ def test_a_person_whom_the_host_linked_signs_in_and_comes_to_the_page_that_was_a
     assert visitor.status() == 401
 
 
+@pytest.mark.deep
 def test_a_person_of_a_rule_becomes_one_by_signing_in(visitor: Visitor) -> None:
     visitor.asks_the_provider("/settings")
     visitor.agrees_as("bea")
@@ -139,6 +143,7 @@ def test_a_person_whom_nobody_linked_is_shown_why_and_what_to_do(visitor: Visito
     assert (visitor.path(), visitor.status()) == ("/sign-in", 401)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("where", ["signing in", "consent"])
 def test_who_cancels_at_the_provider_is_back_where_one_signs_in_with_the_reason(visitor: Visitor, where: str) -> None:
     visitor.asks_the_provider("/settings")
@@ -157,6 +162,7 @@ def test_who_cancels_at_the_provider_is_back_where_one_signs_in_with_the_reason(
     visitor.sees("ada, operator")
 
 
+@pytest.mark.deep
 def test_the_state_of_another_browser_signs_nobody_in_and_is_over(site: Site, visitor: Visitor) -> None:
     with visiting(site) as other:
         other.asks_the_provider()
@@ -167,6 +173,7 @@ def test_the_state_of_another_browser_signs_nobody_in_and_is_over(site: Site, vi
             assert (browser.path(), browser.status()) == ("/sign-in", 401)
 
 
+@pytest.mark.deep
 def test_the_code_of_another_browser_signs_nobody_in_beside_ones_own_state(site: Site, visitor: Visitor) -> None:
     with visiting(site) as other:
         other.asks_the_provider()
@@ -177,6 +184,7 @@ def test_the_code_of_another_browser_signs_nobody_in_beside_ones_own_state(site:
     assert (visitor.path(), visitor.status()) == ("/sign-in", 401)
 
 
+@pytest.mark.deep
 def test_who_lost_the_group_at_the_provider_is_soon_where_one_signs_in(both: tuple[Site, Witness]) -> None:
     site, witness = both
     found = declared(witness, "openid", "email", "groups", "offline_access")
