@@ -66,25 +66,25 @@ class S3Server(ABC):
 
     def names(self) -> dict[str, int]:
         """The objects of the bucket, and how long each is."""
-        pages = self._hand().get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
+        pages = self._client().get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
         return {found["Key"]: found["Size"] for page in pages for found in page.get("Contents", ())}
 
     def buckets(self) -> list[str]:
         """The buckets that there are."""
-        return [found["Name"] for found in self._hand().list_buckets()["Buckets"]]
+        return [found["Name"] for found in self._client().list_buckets()["Buckets"]]
 
     def read(self, name: str) -> bytes:
         """What an object holds."""
-        content: bytes = self._hand().get_object(Bucket=BUCKET, Key=name)["Body"].read()
+        content: bytes = self._client().get_object(Bucket=BUCKET, Key=name)["Body"].read()
         return content
 
     def write(self, name: str, content: bytes) -> None:
         """Put an object there."""
-        self._hand().put_object(Bucket=BUCKET, Key=name, Body=content)
+        self._client().put_object(Bucket=BUCKET, Key=name, Body=content)
 
     def remove(self, name: str) -> None:
         """Take an object away."""
-        self._hand().delete_object(Bucket=BUCKET, Key=name)
+        self._client().delete_object(Bucket=BUCKET, Key=name)
 
     def empty(self) -> None:
         """Take all objects away."""
@@ -99,7 +99,7 @@ class S3Server(ABC):
     def _furnish(self) -> None:
         """Make the bucket and the users."""
 
-    def _hand(self, service: str = "s3", keys: tuple[str, str] | None = None) -> Any:
+    def _client(self, service: str = "s3", keys: tuple[str, str] | None = None) -> Any:
         """The administrator's client."""
         name, secret = keys or self.admin
         return boto3.client(
@@ -128,8 +128,8 @@ class Moto(S3Server):
 
     def _furnish(self) -> None:
         nobody = ("nobody", "nothing")
-        self._hand(keys=nobody).create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
-        users = self._hand("iam", nobody)
+        self._client(keys=nobody).create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
+        users = self._client("iam", nobody)
         for name, actions in _RIGHTS.items():
             users.create_user(UserName=name)
             made = users.create_access_key(UserName=name)["AccessKey"]
