@@ -46,6 +46,9 @@ class Backups(Protocol):
     def scratch(self, disks: Mapping[str, Path]) -> AbstractContextManager[Guest]:
         """A machine like it, without any NIC, started from these restored disks; gone afterwards."""
 
+    def mend(self) -> None:
+        """Bring a restore that broke off to its end; raises `SiteError` if what it held before was kept beside it."""
+
     def swap(self, disks: Mapping[str, Path]) -> AbstractContextManager[None]:
         """Give it the content of these restored disks while it is off; if the block fails, its own is put back.
 

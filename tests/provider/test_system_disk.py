@@ -81,6 +81,14 @@ def test_forgotten_disk_takes_its_image_along(disk: LibvirtSystemDisk, tmp_path:
     assert left() == {DISK.name, "exchange-0e3.qcow2", "exchange-0e3.complete"}
 
 
+def test_disk_that_gave_its_place_back_leaves_no_image(disk: LibvirtSystemDisk, tmp_path: Path) -> None:
+    disk.stage(image(tmp_path, "0e3"), 1)
+    disk.swap()
+    disk.swap_back()
+    disk.forget()
+    assert left() == {DISK.name, "exchange-01d.qcow2", "exchange-01d.complete"}
+
+
 def test_swap_without_a_staged_disk_changes_nothing(disk: LibvirtSystemDisk) -> None:
     with pytest.raises(FileNotFoundError):
         disk.swap()

@@ -78,8 +78,9 @@ class InRepository:
 
             yield booted
 
-    def mend(self, _: Machine) -> None:
-        """Nothing: the hypervisor puts back what was killed between two disks before the machine starts."""
+    def mend(self, machine: Machine) -> None:
+        """Bring a restore that broke off to its end; raises `SiteError` if somebody has to choose between contents."""
+        machine.machines.backups(machine.domain).mend()
 
     @contextmanager
     def staged(self, machine: Machine, found: Backup) -> Iterator[Staged]:

@@ -35,7 +35,7 @@ class Vault(Protocol):
         """Room for a machine without any NIC in which a backup is booted; raises an error if there is none."""
 
     def mend(self, machine: Machine) -> None:
-        """Bring a restore that broke off to its end."""
+        """Bring a restore that broke off to its end; raises `SiteError`, with nothing touched, if that cannot be."""
 
     def staged(self, machine: Machine, found: Backup) -> AbstractContextManager[Staged]:
         """A backup restored beside its desktop; raises an error if there is no room, before anything is touched."""

@@ -61,7 +61,7 @@ def start(machine: Any, seconds: float = AGENT_SECONDS) -> None:
     if before == "running":
         return
     if before in ("paused", "io-error"):
-        machine.resume()
+        _resume(machine)
     else:
         machine.create()
     if before != "stopped":
@@ -93,7 +93,7 @@ def shut_down(
         return
     if state(machine) == "paused":
         # A halted guest hears nothing.
-        machine.resume()
+        _resume(machine)
     with gone_is_fine(libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_AGENT_UNRESPONSIVE):
         machine.shutdown()
     if not Deadline(seconds).wait_for(lambda: not machine.isActive(), POLL_SECONDS, pause):
@@ -121,6 +121,16 @@ def forget(machine: Any) -> None:
         # None of ours: a backup tool left them.
         flags |= libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
     machine.undefineFlags(flags)
+
+
+def _resume(machine: Any) -> None:
+    """Let its process go on; memory on disk is of before then, and would be torn from the disks at the next start.
+
+    Both are there if libvirt's daemon was killed while it wrote the memory.
+    """
+    if machine.hasManagedSaveImage():
+        machine.managedSaveRemove()
+    machine.resume()
 
 
 def _clock(machine: Any) -> float:

@@ -71,6 +71,8 @@ class LibvirtSystemDisk:
         """Delete what lies beside it, staged or kept."""
         with daemon.connection() as link:
             storage.remove(link, [self._staged.name, self._kept.name])
+            # One that gave its place back to the kept one is gone already, and its image may be nobody's.
+            storage.drop_unused(link)
 
     def _require_off(self, link: Any) -> None:
         machine = storage.running_machine_with(link, str(self._disk))

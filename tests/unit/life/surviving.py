@@ -126,12 +126,14 @@ class Backups:
         self.world.step("boot scratch")
         yield _guest(disks["vda"].read_text())
 
+    def mend(self) -> None:
+        if self.world.get()["kept_home"]:
+            raise SiteError("machine", DEV1, "a restore was interrupted", "mv it back")
+
     @contextlib.contextmanager
     def swap(self, disks: Mapping[str, Path]) -> Iterator[None]:
         found = self.world.get()
-        assert found["now"][DEV1] == "stopped"
-        if found["kept_home"]:
-            raise SiteError("machine", DEV1, "a restore was interrupted", "mv it back")
+        assert found["now"][DEV1] == "stopped" and not found["kept_home"]
         restored = disks["vda"].read_text()
         self.world.step("swap content", lambda found: found.update(kept_home=found["home"], home=restored))
         try:

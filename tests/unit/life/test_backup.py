@@ -33,6 +33,7 @@ class Desk:
     reader: str = "cat"
     wrong: list[str] = field(default_factory=list)
     boots: bool = True
+    kept: bool = False
 
     @property
     def disk(self) -> Path:
@@ -72,6 +73,10 @@ class Desk:
     @contextlib.contextmanager
     def guest(self) -> Iterator[Any]:
         yield self.look(self.disk)
+
+    def mend(self) -> None:
+        if self.kept:
+            raise SiteError("machine", "x", "a restore was interrupted", "mv it back")
 
     @contextlib.contextmanager
     def swap(self, disks: Mapping[str, Path]) -> Iterator[None]:
@@ -214,6 +219,14 @@ def test_restore_that_fails_leaves_the_desktop_as_it_was(desk: Desk, waits: list
     with pytest.raises(SiteError, match="did not boot"):
         restoration.restore(TARGET, made["id"])
     assert (desk.text(), desk.machines.now[DEV1], waits) == ("second", "running", [])
+
+
+def test_nothing_moves_while_an_interrupted_restore_keeps_what_it_held_before(desk: Desk) -> None:
+    backup.run(TARGET)
+    desk.kept = True
+    with pytest.raises(SiteError, match="a restore was interrupted"):
+        restoration.restore(TARGET, "latest")
+    assert (desk.machines.moves, desk.machines.now[DEV1]) == ([], "running")
 
 
 def test_desktop_that_is_wanted_off_is_off_again_after_its_restore(desk: Desk, waits: list[Any]) -> None:

@@ -1,6 +1,6 @@
 """A domain stops, starts and pauses as it is wanted; libvirt's own test driver answers."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -56,6 +56,21 @@ def test_memory_in_a_process_can_go_to_disk_later(domain: Domain) -> None:
     power.pause(domain, to_disk=False)
     power.pause(domain, to_disk=True)
     assert power.state(domain) == "saved"
+
+
+@pytest.mark.parametrize("goes_on", [power.start, power.shut_down])
+def test_memory_on_disk_goes_before_the_process_that_has_it_too_goes_on(
+    domain: Domain, goes_on: Callable[[Domain], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As a daemon leaves it that was killed while it saved; the driver drops one of the two.
+    power.pause(domain, to_disk=False)
+    there = ["memory"]
+    monkeypatch.setattr(domain, "hasManagedSaveImage", lambda: len(there), raising=False)
+    monkeypatch.setattr(domain, "managedSaveRemove", there.clear, raising=False)
+    monkeypatch.setattr(domain, "resume", lambda: there or domain.machine.resume(), raising=False)
+    goes_on(domain)
+    assert there == []
+    assert power.state(domain) == ("running" if goes_on is power.start else "stopped")
 
 
 def test_what_is_off_cannot_be_paused(domain: Domain) -> None:

@@ -52,6 +52,12 @@ class LibvirtBackups:
         with daemon.machine(self._domain) as machine, trial.booted(machine, disks) as guest:
             yield guest
 
+    def mend(self) -> None:
+        """Put back what a restore has left torn; raises `SiteError` if the whole content of before was kept."""
+        with daemon.machine(self._domain) as machine:
+            swap.mend(machine)
+            swap.require_settled(machine)
+
     @contextlib.contextmanager
     def swap(self, disks: Mapping[str, Path]) -> Iterator[None]:
         """Give it the content of these restored disks while it is off; if the block fails, its own is put back."""

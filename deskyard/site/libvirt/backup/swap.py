@@ -24,6 +24,7 @@ def swapped(machine: Any, restored: Mapping[str, Path]) -> Iterator[None]:
     """
     found = disks(machine)
     mend(machine)
+    require_settled(machine)
     _check(machine, found, restored)
     try:
         for disk in found:
@@ -50,6 +51,8 @@ def swapped(machine: Any, restored: Mapping[str, Path]) -> Iterator[None]:
         snapshot.delete(libvirt.VIR_DOMAIN_SNAPSHOT_DELETE_METADATA_ONLY)
     for disk in found:
         _kept(disk).unlink()
+    # While it lists what is gone, no image is known to be unused.
+    storage.refresh(storage.pool(machine.connect()))
 
 
 def mend(machine: Any) -> None:
@@ -69,16 +72,21 @@ def mend(machine: Any) -> None:
     say(f"    a restore of {machine.name()} was killed between two disks: it has its content of before again")
 
 
+def require_settled(machine: Any) -> None:
+    """Raise `SiteError` if a restore was killed behind its exchange: somebody has to choose which content stays."""
+    for disk in disks(machine):
+        if _kept(disk).exists() and not _kept(disk).samefile(disk.path):
+            reason = f"a restore was interrupted: {_kept(disk)} is what {disk.path.name} held before"
+            remedy = f"while it is off: mv {_kept(disk)} {disk.path} to go back to that, or delete it"
+            raise SiteError("machine", machine.name(), reason, remedy)
+
+
 def _check(machine: Any, found: list[Disk], restored: Mapping[str, Path]) -> None:
     if {disk.target for disk in found} != set(restored):
         have, there = ", ".join(sorted(disk.target for disk in found)), ", ".join(sorted(restored))
         reason = f"it has the disks {have}, and the backup {there}"
         raise SiteError("machine", machine.name(), reason, "take a backup of a machine with the same disks")
     for disk in found:
-        if _kept(disk).exists() and not _kept(disk).samefile(disk.path):
-            reason = f"a restore was interrupted: {_kept(disk)} is what {disk.path.name} held before"
-            remedy = f"while it is off: mv {_kept(disk)} {disk.path} to go back to that, or delete it"
-            raise SiteError("machine", machine.name(), reason, remedy)
         _kept(disk).unlink(missing_ok=True)
 
 
