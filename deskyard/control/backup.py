@@ -12,16 +12,19 @@ import subprocess
 import tarfile
 import tempfile
 import time
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
 from deskyard.control.folder import Folder
 from deskyard.control.process.settings import Settings, parsed
 from deskyard.control.store import cluster, migration
-from deskyard.control.store.cluster import DATABASE, OWNER, Cluster
+from deskyard.control.store.cluster import DATABASE, OWNER
 from deskyard.control.store.connection import Link, connect
+from deskyard.control.store.database import Database, database_at
+from deskyard.control.store.elsewhere import Elsewhere
 from deskyard.errors import ConfigError, HostError
 
 FORMAT = 1
@@ -61,7 +64,7 @@ def make(folder: Folder, settings: Settings, target: Path) -> dict[str, Any]:
         raise ConfigError("target", str(target), "is there already", "name another file, or a folder")
     if not target.parent.is_dir():
         raise ConfigError("target", str(target), "is in a folder that is not there", f"make {target.parent}")
-    url = Cluster(folder).url(OWNER)
+    url = database_at(folder, settings.database).url(OWNER)
     # Beside the target, so that the last step is a rename; only its owner enters.
     with tempfile.TemporaryDirectory(prefix=".backup-", dir=target.parent) as name:
         dump, draft = Path(name) / DUMP, Path(name) / "draft"
@@ -71,7 +74,9 @@ def make(folder: Folder, settings: Settings, target: Path) -> dict[str, Any]:
             counts = {table: _count(link, table) for table in COUNTED}
         moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         schema = migration.version(url) or ""
-        manifest = Manifest(FORMAT, schema, moment, asdict(settings), counts, _hash_of(dump.open("rb")))
+        # Where its database is says nothing to whoever restores it elsewhere.
+        kept = {name: value for name, value in asdict(settings).items() if name != "database"}
+        manifest = Manifest(FORMAT, schema, moment, kept, counts, _hash_of(dump.open("rb")))
         (Path(name) / MANIFEST).write_text(json.dumps(asdict(manifest), indent=1))
         with draft.open("xb") as file:
             os.fchmod(file.fileno(), 0o600)
@@ -92,14 +97,17 @@ def read(path: Path) -> Manifest:
         return _unpack(path, Path(name))
 
 
-def restore(folder: Folder, path: Path, *, dry_run: bool) -> dict[str, Any]:
-    """Bring a backup into a folder in which there is no database; machines are neither asked nor moved.
+def restore(place: Database, path: Path, *, dry_run: bool) -> dict[str, Any]:
+    """Bring a backup into a database in which there is nothing; machines are neither asked nor moved.
 
     What was under way is ended as failed, and people sign in anew.
     """
-    if (folder.cluster / "PG_VERSION").exists():
-        remedy = "restore where Mission Control was never up; or run control.down, and move that folder away"
+    folder = place.folder
+    remedy = "restore where Mission Control was never up; or run control.down, and move that folder away"
+    if folder.has_cluster():
         raise HostError("control", str(folder.cluster), "holds a database", remedy)
+    if isinstance(place, Elsewhere) and place.check() is not None:
+        raise HostError("control", str(place.address), "holds a database", "drop it there, or name another server")
     with tempfile.TemporaryDirectory(prefix="deskyard-backup.") as name:
         manifest = _unpack(path, Path(name))
         if manifest.schema not in migration.versions():
@@ -107,13 +115,17 @@ def restore(folder: Folder, path: Path, *, dry_run: bool) -> dict[str, Any]:
             raise HostError("backup", manifest.schema, "was made by a newer Deskyard", remedy)
         if dry_run:
             return {"restored": False, **_shown(manifest)}
-        settings = parsed(manifest.settings)
+        address = str(place.address) if isinstance(place, Elsewhere) else None
+        settings = replace(parsed(manifest.settings), database=address)
         folder.accounts.make()
         folder.lay_out()
         try:
-            _fill(folder, Path(name) / DUMP)
+            _fill(place, Path(name) / DUMP)
         except BaseException:
             # A half is worse than nothing: the next run would take it for a whole.
+            if isinstance(place, Elsewhere):
+                with suppress(HostError):
+                    place.empty()
             for entry in folder.cluster.iterdir():
                 with suppress(OSError):
                     shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
@@ -124,13 +136,9 @@ def restore(folder: Folder, path: Path, *, dry_run: bool) -> dict[str, Any]:
     return {"restored": True, **_shown(manifest)}
 
 
-def _fill(folder: Folder, dump: Path) -> None:
-    database = Cluster(folder)
-    database.make()
-    postmaster = database.start()
-    try:
-        database.make_roles()
-        url = database.url(OWNER)
+def _fill(place: Database, dump: Path) -> None:
+    with _answering(place):
+        url = place.url(OWNER)
         options = ["--exit-on-error", "--single-transaction", "--no-password", f"--dbname={url}"]
         _program("pg_restore", *options, str(dump))
         with connect(url) as link:
@@ -139,6 +147,20 @@ def _fill(folder: Folder, dump: Path) -> None:
             link.execute(query, [json.dumps(BROKEN_OFF)])
             link.execute("update session set ended_at = now() where ended_at is null")
             link.execute("delete from event")
+
+
+@contextmanager
+def _answering(place: Database) -> Iterator[None]:
+    """The database with its roles, which answers within the block."""
+    if isinstance(place, Elsewhere):
+        place.settle()
+        yield
+        return
+    place.make()
+    postmaster = place.start()
+    try:
+        place.make_roles()
+        yield
     finally:
         cluster.stop(postmaster)
 
@@ -165,7 +187,7 @@ def _unpack(path: Path, folder: Path) -> Manifest:
 
 def _program(name: str, *arguments: str) -> None:
     """Run one of the server's programs; raises `HostError` if it fails."""
-    argv = [str(cluster.programs() / name), *arguments]
+    argv = [str(cluster.programs(name) / name), *arguments]
     done = subprocess.run(
         argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PROGRAM_SECONDS, check=False
     )

@@ -2,20 +2,27 @@
 
 import contextlib
 import ctypes
+import fcntl
 import importlib
 import logging
 import os
 import pkgutil
 import resource
+import socket
+import struct
 import sys
 import warnings
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, PathFinder
 
 from deskyard.control.folder import ids
 from deskyard.errors import HostError
 
 CLONE_NEWNET, CLONE_NEWIPC = 0x4000_0000, 0x0800_0000
+SIOCSIFFLAGS, IFF_UP = 0x8914, 1
+BACKLOG = 128
 PR_SET_NO_NEW_PRIVS, PR_SET_PDEATHSIG = 38, 1
 LATE = "import it before the process is confined"
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -45,12 +52,40 @@ def preload(libraries: Sequence[str]) -> None:
                     importlib.import_module(module.name)
 
 
-def confine(account: str, *, network: bool = False) -> None:
+@dataclass(frozen=True)
+class ClosedNetwork:
+    """A network namespace with a loopback alone: who is in it reaches whoever accepts on its listener, and no more."""
+
+    namespace: int
+    listener: int
+
+
+def closed_network(address: str, port: int) -> ClosedNetwork:
+    """Make one, as numbers of open files; the process itself stays where it is."""
+    # A namespace is the thread's that asks for it.
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(_close, address, port).result()
+
+
+def _close(address: str, port: int) -> ClosedNetwork:
+    _call("unshare", CLONE_NEWNET)
+    listener = socket.socket()
+    fcntl.ioctl(listener, SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", IFF_UP))
+    listener.bind((address, port))
+    listener.listen(BACKLOG)
+    return ClosedNetwork(os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC), listener.detach())
+
+
+def confine(account: str, *, network: bool = False, namespace: int | None = None) -> None:
     """Go on as `account`, in a network namespace without any interface; everything needed must be open by now.
 
-    Sockets in the file system still work: they belong to no network. `network` leaves the way out to who needs it.
+    Sockets in the file system still work: they belong to no network. `network` leaves the way out to who needs it,
+    `namespace` is that of a closed network, in place of one without anything.
     """
-    _call("unshare", CLONE_NEWIPC | (0 if network else CLONE_NEWNET))
+    _call("unshare", CLONE_NEWIPC | (0 if network or namespace is not None else CLONE_NEWNET))
+    if namespace is not None:
+        _call("setns", namespace, CLONE_NEWNET)
+        os.close(namespace)
     user, group = ids(account)
     os.chdir("/")
     os.setgroups([])

@@ -6,17 +6,15 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import psycopg
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from deskyard.control import backup
@@ -30,7 +28,11 @@ from deskyard.control.people import at_host
 from deskyard.control.process import pages
 from deskyard.control.process.settings import PORT, Settings, kept
 from deskyard.control.store import migration
+from deskyard.control.store.administrator import nobody_asks
 from deskyard.control.store.cluster import OWNER, Cluster
+from deskyard.control.store.connection import Link
+from deskyard.control.store.database import as_owner, chosen, database_at
+from deskyard.control.store.elsewhere import Elsewhere
 from deskyard.errors import ConfigError, HostError
 from deskyard.host.background import Background, start_time
 from deskyard.host.deadline import Deadline
@@ -52,6 +54,8 @@ class Control:
     """Mission Control of this machine."""
 
     folder: Folder = field(default_factory=Folder)
+    # Asks for the password of a database's administrator, where one is elsewhere.
+    password: Callable[[], str] = nobody_asks
 
     def up(
         self,
@@ -65,10 +69,17 @@ class Control:
         found = kept(self.folder)
         before = found[0].webhook_networks if found else ()
         networks = before if webhook_networks is None else tuple(map(_network, webhook_networks))
-        settings = Settings(site, declared.domain, declared.listen, port, networks)
+        address = chosen(self.folder, found[0].database if found else None)
+        settings = Settings(site, declared.domain, declared.listen, port, networks, address)
+        place = database_at(self.folder, address, self.password)
+        if isinstance(place, Elsewhere):
+            place.check()
         with step("accounts and folders", timings):
             self.folder.accounts.make()
             self.folder.lay_out()
+        if isinstance(place, Elsewhere):
+            with step("database", timings):
+                place.settle()
         with step("pages", timings):
             pages.build(self.folder.pages)
         with step("certificate", timings):
@@ -112,6 +123,7 @@ class Control:
             "running": runs,
             "ready": runs and self._ready(),
             "processes": processes,
+            "database": str(found[0].database) if found and found[0].database else None,
             "folder": str(self.folder.root),
             "certificate_authority": str(certificate_authority.certificate_file(found[0].site)) if found else None,
         }
@@ -129,12 +141,15 @@ class Control:
         if self._runs():
             remedy = "restore where Mission Control was never up"
             raise HostError("control", str(self.folder.root), "runs", remedy)
-        return backup.restore(self.folder, path, dry_run=dry_run)
+        found = kept(self.folder)
+        address = chosen(self.folder, found[0].database if found else None)
+        return backup.restore(database_at(self.folder, address, self.password), path, dry_run=dry_run)
 
     def upgrade(self, timings: Timings | None = None) -> dict[str, Any]:
         """Bring what runs to this tree; before its tables change, a backup is made."""
         settings = self._settings()
-        if self._runs():
+        # Of a database elsewhere `up` looks at it.
+        if self._runs() and settings.database is None:
             migration.require_known(migration.version(Cluster(self.folder).url(OWNER)))
         return self.up(settings.site, settings.port, timings)
 
@@ -200,11 +215,11 @@ class Control:
         if self._runs():
             self.up(settings.site, settings.port)
 
-    def _database(self) -> "psycopg.Connection[dict[str, Any]]":
+    def _database(self) -> Link:
         found = kept(self.folder)
         if found is None or not self._runs():
             raise HostError("control", str(self.folder.root), "does not run", "run ./inv control.up")
-        return psycopg.connect(Cluster(found[1]).url(OWNER), autocommit=True, row_factory=dict_row)
+        return as_owner(database_at(found[1], found[0].database))
 
     def _settings(self) -> Settings:
         found = kept(self.folder)
@@ -272,7 +287,7 @@ def _network(text: str) -> str:
         raise ConfigError("--webhook-networks", text, "is no network", remedy) from error
 
 
-def _note(link: "psycopg.Connection[dict[str, Any]]", action: str, target: str, **detail: Any) -> None:
+def _note(link: Link, action: str, target: str, **detail: Any) -> None:
     actor = f"host:{os.environ.get('SUDO_USER') or os.environ.get('USER') or os.geteuid()}"
     link.execute(
         "insert into audit_intake (actor, action, target, detail) values (%s, %s, %s, %s)",

@@ -20,12 +20,13 @@ class Accounts:
     web: str = "deskyard-web"
     recorder: str = "deskyard-recorder"
     identity: str = "deskyard-identity"
+    relay: str = "deskyard-relay"
     database: str = "postgres"
     proxy: str = "haproxy"
 
     def make(self) -> None:
         """Make those that are absent; the database's and the proxy's come with their packages."""
-        for name in (self.web, self.recorder, self.identity):
+        for name in (self.web, self.recorder, self.identity, self.relay):
             if not exists(name):
                 argv = ["useradd", "--system", "--no-create-home", "--home-dir", "/nonexistent"]
                 command.run([*argv, "--shell", "/usr/sbin/nologin", name], timeout=ACCOUNT_SECONDS)
@@ -45,6 +46,24 @@ class Folder:
     def cluster(self) -> Path:
         """The database cluster; its account's alone."""
         return self.root / "postgres"
+
+    def has_cluster(self) -> bool:
+        """Whether there is a database cluster in it."""
+        return (self.cluster / "PG_VERSION").exists()
+
+    @property
+    def database(self) -> Path:
+        """What a database elsewhere is reached with; every account passes through."""
+        return self.root / "database"
+
+    @property
+    def database_authority(self) -> Path:
+        """The certificates by which a database elsewhere is known."""
+        return self.database / "authority.pem"
+
+    def database_secret(self, role: str) -> Path:
+        """The secret of a role of a database elsewhere; the account's alone that has the role."""
+        return self.database / role
 
     @property
     def sockets(self) -> Path:

@@ -1,5 +1,6 @@
 """control.*: Mission Control, in which people and programs drive all desktops of a site."""
 
+import functools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,13 +29,16 @@ def up(
     yes: bool = False,
     json: bool = False,
 ) -> None:
-    """Bring Mission Control up: database, pages, API; prints a link that enrols the first person's passkey."""
+    """Bring Mission Control up: database, pages, API; prints a link that enrols the first person's passkey.
+
+    DESKYARD_DATABASE=postgresql://ADMINISTRATOR@HOST:PORT/mission?sslrootcert=FILE uses a PostgreSQL that is elsewhere.
+    """
     from deskyard.control.control import Control
     from deskyard.host.progress import Timings
 
     timings = Timings()
     networks = [part for part in webhook_networks.split(",") if part and part != "-"] if webhook_networks else None
-    state = Control().up(site, port, timings, networks)
+    state = Control(password=_administrator).up(site, port, timings, networks)
     show({**state, "seconds": timings.steps}, as_json=json, text=_text(state))
 
 
@@ -79,7 +83,7 @@ def restore(_: Context, file: str, dry_run: bool = False, yes: bool = False, jso
     """Bring a backup in where Mission Control was never up; desktops are not touched."""
     from deskyard.control.control import Control
 
-    control, path = Control(), Path(file)
+    control, path = Control(password=_administrator), Path(file)
     found = control.restore(path, dry_run=True)
     if not dry_run:
         if not yes:
@@ -108,7 +112,7 @@ def upgrade(_: Context, json: bool = False) -> None:
     from deskyard.host.progress import Timings
 
     timings = Timings()
-    state = Control().upgrade(timings)
+    state = Control(password=_administrator).upgrade(timings)
     show({**state, "seconds": timings.steps}, as_json=json, text=_text(state))
 
 
@@ -232,6 +236,12 @@ def oidc(
     show({"declared": made}, as_json=json, text=_declared(made))
 
 
+@functools.cache
+def _administrator() -> str:
+    """The password of the administrator of a database elsewhere, asked for once, where it is needed at all."""
+    return secret("The password of the database's administrator: ")
+
+
 def _secret() -> str:
     found = secret("The client's secret: ")
     if not found:
@@ -285,6 +295,8 @@ def _held(found: dict[str, Any]) -> str:
 def _text(state: dict[str, Any]) -> str:
     word = "ready" if state["ready"] else "running, not ready" if state["running"] else "not running"
     lines = [f"Mission Control  {state['url'] or '-'}  {word}"]
+    if state["database"]:
+        lines.append(f"  the database is elsewhere: {state['database']}")
     lines += [f"  {name}  {'runs' if runs else 'DOES NOT RUN'}" for name, runs in state["processes"].items()]
     if state.get("link"):
         lines += [

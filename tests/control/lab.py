@@ -22,11 +22,16 @@ import httpx
 import psycopg
 from psycopg.rows import dict_row
 
+from deskyard.control.confinement import closed_network
 from deskyard.control.folder import Accounts, Folder, ids
 from deskyard.control.people.keys import Key
 from deskyard.control.store import migration
-from deskyard.control.store.cluster import IDENTITY, OWNER, RECORDER, WEB, WORKER, Cluster
+from deskyard.control.store.address import parsed
+from deskyard.control.store.cluster import DATABASE, IDENTITY, OWNER, RECORDER, WEB, WORKER, Cluster
+from deskyard.control.store.database import database_at
+from deskyard.control.store.elsewhere import RELAY_PORT, RELAYED, Elsewhere
 from deskyard.host.deadline import Deadline
+from tests.support.postgres import PASSWORD, Server
 
 TREE = Path(__file__).resolve().parents[2]
 ORIGIN = "https://mission.localhost:9443"
@@ -37,7 +42,7 @@ START_SECONDS = 300.0
 LEASE_SECONDS = 3.0
 # Accounts that every machine has: tests make none.
 PROVIDER = "Example"
-ACCOUNTS = Accounts(web="nobody", recorder="daemon", proxy="games", identity="lp")
+ACCOUNTS = Accounts(web="nobody", recorder="daemon", proxy="games", identity="lp", relay="uucp")
 CLEAR_SECONDS = 60.0
 CLEARED = (
     "event, message, conversation, idempotency, operation_log, operation_secret, intent_used, approval, desktop,"
@@ -57,6 +62,8 @@ class Lab:
     folder: Folder
     link: Link
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    # Where its database is, if that is elsewhere.
+    address: str | None = None
 
     @property
     def path(self) -> Path:
@@ -65,7 +72,22 @@ class Lab:
 
     def url(self, role: str) -> str:
         """The address of the database for a role."""
-        return Cluster(self.folder).url(role)
+        return database_at(self.folder, self.address).url(role)
+
+    @contextmanager
+    def network(self, name: str) -> Iterator[tuple[int, ...]]:
+        """The closed network that a process under this name has where the database is elsewhere, and its relay."""
+        if self.address is None:
+            yield ()
+            return
+        network, place = closed_network(RELAYED, RELAY_PORT), parsed(self.address)
+        argv = ["deskyard.control.store.relay", place.host, str(place.port), ACCOUNTS.relay, str(network.listener)]
+        if (relay := f"relay of {name}") in self.processes:
+            self.end(relay)
+        self.start(relay, *argv, sockets=(network.listener,))
+        yield (network.namespace,)
+        os.close(network.listener)
+        os.close(network.namespace)
 
     def start(self, name: str, *argv: str, sockets: tuple[int, ...] = ()) -> None:
         """Start one of the processes under a name."""
@@ -87,7 +109,9 @@ class Lab:
             options = ["--database", self.url(WEB), "--origin", ORIGIN, "--pages", str(self.folder.pages)]
             options += ["--account", ACCOUNTS.web, "--socket", str(number)]
             options += ["--provider", PROVIDER, "--identity", str(self.folder.identity_socket)]
-            self.start("web", "deskyard.control.api", *options, sockets=(number,))
+            with self.network("web") as network:
+                options += [f"--network={number}" for number in network]
+                self.start("web", "deskyard.control.api", *options, sockets=(number, *network))
         with self.client() as client:
             # It may be handed the socket before it serves: the answer comes when it does.
             try:
@@ -130,7 +154,9 @@ class Lab:
 
     def recorder(self) -> None:
         """Start the recorder."""
-        self.start("recorder", "deskyard.control.recorder", self.url(RECORDER), ACCOUNTS.recorder)
+        with self.network("recorder") as network:
+            options = [self.url(RECORDER), ACCOUNTS.recorder, *map(str, network)]
+            self.start("recorder", "deskyard.control.recorder", *options, sockets=network)
 
     def end(self, name: str, sign: int = signal.SIGKILL) -> None:
         """End one of the processes."""
@@ -252,14 +278,9 @@ class Lab:
 @contextmanager
 def lab(durable: bool = False) -> Iterator[Lab]:
     """A whole Mission Control, gone at the end; `durable` if what is committed has to be on the disk."""
-    root = Path(tempfile.mkdtemp(prefix="deskyard-control."))
-    root.chmod(0o711)
-    folder = Folder(root, ACCOUNTS)
+    folder = _folder()
     postmaster: subprocess.Popen[bytes] | None = None
-    found: Lab | None = None
     try:
-        folder.lay_out()
-        (folder.pages / "index.html").write_text("<!doctype html><title>Mission Control</title>")
         database = Cluster(folder)
         database.make()
         if not durable:
@@ -268,20 +289,55 @@ def lab(durable: bool = False) -> Iterator[Lab]:
                 settings.write("fsync = off\n")
         postmaster = database.start()
         database.make_roles()
-        migration.migrate(database.url(OWNER))
-        link = psycopg.connect(database.url(OWNER), autocommit=True, row_factory=dict_row)
-        found = Lab(folder, link)
-        (found.path / "gates").mkdir(parents=True)
-        found.web()
-        found.worker()
-        found.recorder()
-        yield found
+        with _begun(folder) as found:
+            yield found
     finally:
-        for name in tuple(found.processes) if found else ():
-            assert found is not None
-            found.end(name)
         if postmaster is not None:
             # Nothing of it is kept: it need not write down what it has.
             postmaster.send_signal(signal.SIGQUIT)
             postmaster.wait(WAIT_SECONDS)
-        shutil.rmtree(root, ignore_errors=True)
+        shutil.rmtree(folder.root, ignore_errors=True)
+
+
+@contextmanager
+def lab_elsewhere(server: Server) -> Iterator[Lab]:
+    """The same with its database on a server elsewhere; `link` is then of that server's superuser."""
+    folder = _folder()
+    try:
+        place = Elsewhere(folder, server.address, lambda: PASSWORD)
+        place.check()
+        place.settle()
+        with server.connect(DATABASE) as link, _begun(folder, str(server.address)) as found:
+            link.row_factory = dict_row  # type: ignore[assignment]
+            found.link.close()
+            found.link = link  # type: ignore[assignment]
+            yield found
+    finally:
+        shutil.rmtree(folder.root, ignore_errors=True)
+
+
+def _folder() -> Folder:
+    root = Path(tempfile.mkdtemp(prefix="deskyard-control."))
+    root.chmod(0o711)
+    folder = Folder(root, ACCOUNTS)
+    folder.lay_out()
+    (folder.pages / "index.html").write_text("<!doctype html><title>Mission Control</title>")
+    return folder
+
+
+@contextmanager
+def _begun(folder: Folder, address: str | None = None) -> Iterator[Lab]:
+    """Its processes on a database that answers."""
+    url = database_at(folder, address).url(OWNER)
+    migration.migrate(url)
+    with psycopg.connect(url, autocommit=True, row_factory=dict_row) as link:
+        found = Lab(folder, link, address=address)
+        try:
+            (found.path / "gates").mkdir(parents=True)
+            found.web()
+            found.worker()
+            found.recorder()
+            yield found
+        finally:
+            for name in tuple(found.processes):
+                found.end(name)

@@ -42,11 +42,11 @@ def test_the_same_is_there_again_and_nothing_is_done_anew(
     path = Path(made["file"])
     assert (path.stat().st_mode & 0o777, [path]) == (0o600, list(tmp_path.iterdir()))
     assert (made["holds"]["desktop"], made["schema"]) == (2, migration.versions()[0])
-    assert backup.restore(empty, path, dry_run=True)["restored"] is False
+    assert backup.restore(Cluster(empty), path, dry_run=True)["restored"] is False
     assert not empty.root.exists()
     empty.root.mkdir(mode=0o711)
     empty.source.write_text("mission.before")
-    assert backup.restore(empty, path, dry_run=False)["restored"] is True
+    assert backup.restore(Cluster(empty), path, dry_run=False)["restored"] is True
     # What gateways hold of the chain that was here is not of this one.
     assert not empty.source.exists()
     assert [found[0] for found in [kept(empty)] if found] == [SETTINGS]
@@ -67,7 +67,7 @@ def test_the_same_is_there_again_and_nothing_is_done_anew(
         cluster.stop(postmaster)
         mission.open("blocks")
     with pytest.raises(HostError, match="holds a database"):
-        backup.restore(empty, path, dry_run=True)
+        backup.restore(Cluster(empty), path, dry_run=True)
 
 
 def test_what_was_changed_or_cut_or_is_none_is_refused(mission: Lab, empty: Folder, tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_what_was_changed_or_cut_or_is_none_is_refused(mission: Lab, empty: Fold
     for content in (whole[: len(whole) // 2], bytes(changed), b"no backup"):
         path.write_bytes(content)
         with pytest.raises(ConfigError) as caught:
-            backup.restore(empty, path, dry_run=False)
+            backup.restore(Cluster(empty), path, dry_run=False)
         assert caught.value.field == "backup"
     assert not empty.root.exists()
 

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -12,10 +12,11 @@ from psycopg.types.json import Jsonb
 from webauthn.helpers import base64url_to_bytes
 
 from deskyard.control.people import enrolment
-from deskyard.control.store.cluster import IDENTITY, RECORDER, WEB, WORKER
+from deskyard.control.store.cluster import IDENTITY, RECORDER, ROLES, WEB, WORKER
 from tests.control.authenticator import Authenticator
-from tests.control.lab import ACCOUNTS, ORIGIN, TREE, Lab
+from tests.control.lab import ACCOUNTS, ORIGIN, TREE, Lab, lab_elsewhere
 from tests.control.people import Person, link_token
+from tests.support import postgres
 
 CONFINED = """
 import sys
@@ -23,20 +24,44 @@ sys.path.insert(0, {tree!r})
 import psycopg, socket, os, pathlib, encodings.idna
 from deskyard.control.confinement import confine
 from deskyard.errors import DeskyardError
-confine({account!r})
+confine({account!r}, network={network}, namespace={namespace})
 {body}
 """
 
 
+@pytest.fixture(scope="module", params=["here", "elsewhere"])
+def whole(whole: Lab, request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """A Mission Control whose database is on this machine, and then elsewhere: the borders are the same."""
+    if request.param == "here":
+        yield whole
+        return
+    with postgres.server() as server, lab_elsewhere(server) as found:
+        yield found
+
+
 @pytest.fixture
-def taken() -> Callable[..., str]:
+def taken(mission: Lab) -> Callable[..., str]:
     """Runs a program where the web process runs, with its account or another's; what it prints."""
 
     def run(body: str, account: str = ACCOUNTS.web) -> str:
-        text = CONFINED.format(tree=str(TREE), account=account, body=body)
-        done = subprocess.run(
-            [sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=False, env={"PATH": ""}
-        )
+        open_to_it = account == ACCOUNTS.identity
+        with mission.network("taken") as network:
+            text = CONFINED.format(
+                tree=str(TREE),
+                account=account,
+                body=body,
+                network=open_to_it,
+                namespace=None if open_to_it else next(iter(network), None),
+            )
+            done = subprocess.run(
+                [sys.executable, "-c", text],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+                env={"PATH": ""},
+                pass_fds=network,
+            )
         return done.stdout.strip() + done.stderr.strip().rpartition("\n")[2]
 
     return run
@@ -160,12 +185,17 @@ def test_the_web_process_can_write_down_what_is_wanted(mission: Lab, taken: Call
 @pytest.mark.parametrize("role", [WORKER, RECORDER, IDENTITY, "mc_owner", "postgres"])
 def test_the_web_process_is_nobody_else_for_the_database(mission: Lab, taken: Callable[..., str], role: str) -> None:
     url = mission.url(WEB).replace(f"user={WEB}", f"user={role}")
-    assert "authentication failed" in taken(f"psycopg.connect({url!r})")
+    answer = taken(f"psycopg.connect({url!r})")
+    # Elsewhere it has no secret of anybody else, and cannot read one.
+    assert "authentication failed" in answer or "no password supplied" in answer
 
 
 def test_the_web_process_has_no_network(mission: Lab, taken: Callable[..., str]) -> None:
-    body = "print(os.listdir('/sys/class/net') and socket.create_connection(('127.0.0.1', 22), 2))"
-    assert "Network is unreachable" in taken(body) or "Errno 101" in taken(body)
+    for address in ("127.0.0.1", "192.0.2.1"):
+        body = f"print(os.listdir('/sys/class/net') and socket.create_connection(({address!r}, 22), 2))"
+        # Where its database is elsewhere it has a loopback of its own, on which nothing is but the way there.
+        refused = "Errno 111" if mission.address and address == "127.0.0.1" else "Errno 101"
+        assert refused in taken(body)
 
 
 def test_the_web_process_reads_no_secret_of_the_host(mission: Lab, taken: Callable[..., str]) -> None:
@@ -175,7 +205,15 @@ def test_the_web_process_reads_no_secret_of_the_host(mission: Lab, taken: Callab
     provider = mission.folder.provider
     provider.write_text("the client's secret")
     provider.chmod(0o600)
-    for path in (secret, provider, mission.folder.cluster / "PG_VERSION", mission.folder.root / "logs", "/etc/shadow"):
+    others = [mission.folder.database_secret(role) for role in ROLES if role != WEB] if mission.address else []
+    for path in (
+        *others,
+        secret,
+        provider,
+        mission.folder.cluster / "PG_VERSION",
+        mission.folder.root / "logs",
+        "/etc/shadow",
+    ):
         body = f"p = pathlib.Path({str(path)!r}); print(list(p.iterdir()) if p.name == 'logs' else p.read_bytes())"
         assert "Permission denied" in taken(body), path
 

@@ -33,6 +33,7 @@ def main() -> None:
     for name in ("database", "origin", "pages", "account"):
         options.add_argument(f"--{name}", required=True)
     options.add_argument("--socket", type=int, required=True, help="number of the open socket")
+    options.add_argument("--network", type=int, help="number of the closed network that leads to a database elsewhere")
     options.add_argument("--provider", help="what people know the provider by that signs them in, if one was declared")
     options.add_argument("--identity", help="the socket of the process that asks it")
     chosen = options.parse_args()
@@ -58,7 +59,7 @@ def main() -> None:
     # What is loaded now stays for ever: a full collection that looks through all of it stops every request.
     gc.freeze()
     listener = socket.socket(fileno=chosen.socket)
-    confine(chosen.account)
+    confine(chosen.account, namespace=chosen.network)
     die_with_parent(signal.SIGKILL)
     asyncio.run(uvicorn.Server(settings).serve([listener]))
 

@@ -20,6 +20,8 @@ class Settings:
     port: int
     # Where webhooks may be beside public addresses; the operator alone says so.
     webhook_networks: tuple[str, ...] = ()
+    # The address of a database elsewhere, without any secret; none: the cluster of this machine.
+    database: str | None = None
 
     @property
     def host(self) -> str:

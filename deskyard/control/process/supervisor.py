@@ -16,26 +16,35 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from deskyard.control import backup
 from deskyard.control.anchors.source import source
-from deskyard.control.confinement import die_with_parent
+from deskyard.control.confinement import closed_network, die_with_parent
 from deskyard.control.folder import Folder, ids
 from deskyard.control.identity import declared
 from deskyard.control.process import proxy
+from deskyard.control.process.postmaster import FIRST_PAUSE, LONGEST_PAUSE, Postmaster
 from deskyard.control.process.settings import Settings, kept
-from deskyard.control.store import cluster, migration
+from deskyard.control.store import migration
 from deskyard.control.store.cluster import IDENTITY, OWNER, RECORDER, WEB, WORKER, Cluster
-from deskyard.errors import HostError
+from deskyard.control.store.database import Database, database_at
+from deskyard.control.store.elsewhere import RELAY_PORT, RELAYED
 from deskyard.host.deadline import Deadline
 from deskyard.host.places import tree
 
 LOOK_SECONDS = 0.2
 # A process that ends at once again is begun at a slower pace.
-FIRST_PAUSE, LONGEST_PAUSE, STEADY_SECONDS = 0.2, 15.0, 20.0
+STEADY_SECONDS = 20.0
 END_SECONDS = 15
 BACKLOG = 512
+# Those that may do nothing get nothing: no variable of whoever started this.
+BARE = {
+    "PATH": "/usr/bin:/bin",
+    "HOME": "/nonexistent",
+    "LANG": "C.UTF-8",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PGGSSENCMODE": "disable",
+}
 log = logging.getLogger(__name__)
 
 
@@ -97,25 +106,24 @@ class Supervisor:
 
     def run(self) -> None:
         """Start all, and keep them running until a signal."""
-        database = Cluster(self.folder)
-        database.make()
-        postmaster = database.start()
+        found = database_at(self.folder, self.settings.database)
+        postmaster = Postmaster(found, self.ended) if isinstance(found, Cluster) else None
         pieces: list[Piece] = []
         try:
-            database.make_roles()
-            migration.migrate(database.url(OWNER), self._keep)
-            pieces = self._pieces(database)
+            found.make_roles() if isinstance(found, Cluster) else found.wait()
+            migration.migrate(found.url(OWNER), self._keep)
+            pieces = self._pieces(found)
             while not self.ended.is_set():
-                if postmaster.poll() is not None:
-                    log.warning("the database ended with %d, and is started again", postmaster.returncode)
-                    postmaster = self._again(database)
+                if postmaster is not None:
+                    postmaster.look()
                 for piece in pieces:
                     piece.look(self.folder.logs)
-                self._note(pieces, postmaster.pid)
+                self._note(pieces, postmaster)
                 self.ended.wait(LOOK_SECONDS)
         finally:
             _end(pieces)
-            cluster.stop(postmaster)
+            if postmaster is not None:
+                postmaster.end()
             for path in (self.folder.web_socket, self.folder.identity_socket):
                 path.unlink(missing_ok=True)
 
@@ -125,27 +133,17 @@ class Supervisor:
         made = backup.make(self.folder, self.settings, self.folder.backups)
         log.info("the tables change: a backup of before is %s", made["file"])
 
-    def _again(self, database: Cluster) -> "subprocess.Popen[bytes]":
-        """Start the database until it starts, or all is to end: its disk may be full for now."""
-        pause = FIRST_PAUSE
-        while True:
-            try:
-                return database.start()
-            except HostError as error:
-                if self.ended.wait(pause):
-                    raise
-                log.warning("%s", error)
-                pause = min(pause * 2, LONGEST_PAUSE)
-
-    def _pieces(self, database: Cluster) -> list[Piece]:
+    def _pieces(self, database: Database) -> list[Piece]:
         python, accounts = [sys.executable, "-m"], self.folder.accounts
-        # Those that may do nothing get nothing: no variable of whoever started this.
-        bare = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
-        bare["PGGSSENCMODE"] = "disable"
         listener = self._listener(self.folder.web_socket, accounts.proxy)
         web = ["--database", database.url(WEB), "--origin", self.settings.origin, "--pages", str(self.folder.pages)]
         web += ["--account", accounts.web, "--socket", str(listener)]
         work = ["--database", database.url(WORKER)]
+        recorder = [*python, "deskyard.control.recorder", database.url(RECORDER), accounts.recorder]
+        relaying, networks = _relaying(database, (WEB, RECORDER))
+        for number in networks.get(WEB, ()):
+            web += ["--network", str(number)]
+        recorder += map(str, networks.get(RECORDER, ()))
         signing_in = []
         if (provider := declared.kept(self.folder.provider)) is not None:
             web += ["--provider", provider.title, "--identity", str(self.folder.identity_socket)]
@@ -153,12 +151,13 @@ class Supervisor:
             options = ["--database", database.url(IDENTITY), "--origin", self.settings.origin]
             options += ["--account", accounts.identity, "--declared", str(self.folder.provider), "--socket", str(door)]
             argv = [*python, "deskyard.control.identity", *options]
-            signing_in = [Piece("identity", argv, bare, sockets=(door,))]
+            signing_in = [Piece("identity", argv, BARE, sockets=(door,))]
         configuration = self.folder.root / "haproxy.cfg"
         configuration.write_text(proxy.configuration(self.settings, self.folder))
         return [
-            Piece("recorder", [*python, "deskyard.control.recorder", database.url(RECORDER), accounts.recorder], bare),
-            Piece("web", [*python, "deskyard.control.api", *web], bare, sockets=(listener,)),
+            *relaying,
+            Piece("recorder", recorder, BARE, sockets=networks.get(RECORDER, ())),
+            Piece("web", [*python, "deskyard.control.api", *web], BARE, sockets=(listener, *networks.get(WEB, ()))),
             Piece(
                 "worker", [*python, "deskyard.control.jobs.worker", *work, "--origin", self.settings.origin], os.environ
             ),
@@ -184,16 +183,28 @@ class Supervisor:
         path.chmod(0o660)
         return listener.detach()
 
-    def _note(self, pieces: Sequence[Piece], postmaster: int) -> None:
+    def _note(self, pieces: Sequence[Piece], postmaster: Postmaster | None) -> None:
         """Write down who runs, for `control.status`."""
-        running = {piece.name: piece.process.pid for piece in pieces if piece.process is not None}
-        state: dict[str, Any] = {"database": postmaster, **running}
+        state = {"database": postmaster.pid} if postmaster is not None else {}
+        state |= {piece.name: piece.process.pid for piece in pieces if piece.process is not None}
         path = self.folder.root / "processes.json"
         text = json.dumps(state)
         if not path.exists() or path.read_text() != text:
             draft = path.with_suffix(".new")
             draft.write_text(text)
             draft.replace(path)
+
+
+def _relaying(database: Database, roles: Sequence[str]) -> tuple[list[Piece], dict[str, tuple[int]]]:
+    """What leads to a database elsewhere for processes without a network, and the closed network of each role."""
+    if isinstance(database, Cluster):
+        return [], {}
+    networks = {role: closed_network(RELAYED, RELAY_PORT) for role in roles}
+    listeners = [network.listener for network in networks.values()]
+    place = [database.address.host, str(database.address.port), database.folder.accounts.relay]
+    argv = [sys.executable, "-m", "deskyard.control.store.relay", *place, *map(str, listeners)]
+    piece = Piece("relay", argv, BARE, sockets=listeners)
+    return [piece], {role: (network.namespace,) for role, network in networks.items()}
 
 
 def _end(pieces: Sequence[Piece]) -> None:

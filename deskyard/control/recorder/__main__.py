@@ -1,4 +1,4 @@
-"""python -m deskyard.control.recorder URL ACCOUNT: takes what is to be kept, and appends it to the chain."""
+"""python -m deskyard.control.recorder URL ACCOUNT [NETWORK]: takes what is to be kept, and appends it to the chain."""
 
 import logging
 import signal
@@ -52,7 +52,7 @@ def follow(link: Link) -> None:
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     die_with_parent(signal.SIGKILL)
-    confine(sys.argv[2])
+    confine(sys.argv[2], namespace=int(sys.argv[3]) if sys.argv[3:] else None)
     # The signal of a parent's death is forgotten when the account changes.
     die_with_parent(signal.SIGKILL)
     attend(sys.argv[1], threading.Event(), follow)

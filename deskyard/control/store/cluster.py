@@ -26,17 +26,22 @@ START_SECONDS, CONNECT_SECONDS = 300.0, 10
 PROGRAM_SECONDS = 600
 # Nothing of whoever starts it.
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+ROLE_OPTIONS = "login connection limit 40"
+# What sessions begin with, wherever the database is.
+SESSION = {
+    # One transaction that was left open would hold back every event after it.
+    "idle_in_transaction_session_timeout": "'30s'",
+    "statement_timeout": "'30s'",
+    "random_page_cost": "1.1",
+    "jit": "off",
+}
 SETTINGS = {
     "listen_addresses": "''",
     "unix_socket_permissions": "0777",  # who may do what is decided by account
     "max_connections": "100",
     "shared_buffers": "'64MB'",
-    # One transaction that was left open would hold back every event after it.
-    "idle_in_transaction_session_timeout": "'30s'",
-    "statement_timeout": "'30s'",
-    "random_page_cost": "1.1",
     "log_min_messages": "warning",
-    "jit": "off",
+    **SESSION,
 }
 
 
@@ -52,7 +57,7 @@ class Cluster:
 
     def make(self) -> None:
         """Make the cluster if there is none, and write its settings anew."""
-        if not (self.folder.cluster / "PG_VERSION").exists():
+        if not self.folder.has_cluster():
             argv = ["initdb", "-D", str(self.folder.cluster), "-U", OWNER, "--auth=peer", "--data-checksums", "-E"]
             self._run([*argv, "UTF8", "--locale=C.UTF-8"])
         lines = [f"{key} = {value}" for key, value in SETTINGS.items()]
@@ -124,7 +129,7 @@ class Cluster:
             there = {row[0] for row in link.execute("select rolname from pg_roles")}
             for role in ROLES:
                 if role not in there:
-                    link.execute(f"create role {role} login connection limit 40")
+                    link.execute(f"create role {role} {ROLE_OPTIONS}")
             if not link.execute("select 1 from pg_database where datname = %s", [DATABASE]).fetchone():
                 link.execute(f"create database {DATABASE} owner {OWNER}")
                 link.execute(f"revoke all on database {DATABASE} from public")
@@ -159,14 +164,22 @@ class Cluster:
             raise HostError("database", str(self.folder.cluster), reason, "mend the cause, then run it again")
 
 
-def programs() -> Path:
-    """The folder of the newest server's programs; raises `HostError` if there is none."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: int(path.parts[-3]))
-    if not found and shutil.which("postgres"):
-        return Path(str(shutil.which("postgres"))).parent
+def programs(name: str = "postgres") -> Path:
+    """The folder of the newest server's programs, or the newest client's; raises `HostError` if there is none."""
+    found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[-3]))
+    if not found and shutil.which(name):
+        return Path(str(shutil.which(name))).parent
     if not found:
-        raise HostError("program", "postgres", "is not installed", "run ./inv --yes --list, which installs it")
+        raise HostError("program", name, "is not installed", "run ./inv --yes --list, which installs it")
     return found[-1].parent
+
+
+def client_version() -> int:
+    """The PostgreSQL of the programs that make backups here."""
+    argv = [str(programs("pg_dump") / "pg_dump"), "--version"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=PROGRAM_SECONDS, env=ENVIRONMENT)
+    # Such as: pg_dump (PostgreSQL) 17.2 (Debian 17.2-1)
+    return int(done.stdout.split()[2].partition(".")[0])
 
 
 def stop(process: "subprocess.Popen[bytes]") -> None:

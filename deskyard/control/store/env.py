@@ -1,9 +1,10 @@
 """What Alembic runs for each migration: one transaction on the URL that it was given."""
 
 from alembic import context
-from sqlalchemy import create_engine
 
-engine = create_engine(context.config.attributes["url"])
+from deskyard.control.store.migration import engine_of
+
+engine = engine_of(context.config.attributes["url"])
 with engine.connect() as link:
     context.configure(connection=link)
     with context.begin_transaction():

@@ -1,6 +1,7 @@
 """Brings the tables of Mission Control to what this tree needs; a database of a newer tree is refused."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -8,7 +9,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine
+from sqlalchemy import Engine, create_engine
 
 from deskyard.errors import HostError
 
@@ -26,7 +27,7 @@ def migrate(url: str, before: Callable[[], object] | None = None) -> str:
         if now is not None and before is not None:
             before()
         settings = _settings()
-        settings.attributes["url"] = url.replace("postgresql:", "postgresql+psycopg:", 1)
+        settings.attributes["url"] = url
         command.upgrade(settings, "head")
     return head
 
@@ -45,12 +46,17 @@ def versions() -> list[str]:
 
 def version(url: str) -> str | None:
     """The version that a database has; None if it is empty."""
-    engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:", 1))
+    engine = engine_of(url)
     try:
         with engine.connect() as link:
             return MigrationContext.configure(link).get_current_revision()
     finally:
         engine.dispose()
+
+
+def engine_of(url: str) -> Engine:
+    """What Alembic works on: connections as PostgreSQL's own library reads the URL."""
+    return create_engine("postgresql+psycopg://", creator=partial(psycopg.connect, url))
 
 
 def _settings() -> Config:
