@@ -64,6 +64,7 @@ class Lab:
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     # Where its database is, if that is elsewhere.
     address: str | None = None
+    networks: dict[str, int] = field(default_factory=dict)
 
     @property
     def path(self) -> Path:
@@ -72,22 +73,21 @@ class Lab:
 
     def url(self, role: str) -> str:
         """The address of the database for a role."""
-        return database_at(self.folder, self.address).url(role)
+        url = database_at(self.folder, self.address).url(role)
+        # A machine with much to do takes its time to start a relay.
+        return url if self.address is None else f"{url}&connect_timeout={WAIT_SECONDS:.0f}"
 
-    @contextmanager
-    def network(self, name: str) -> Iterator[tuple[int, ...]]:
-        """The closed network that a process under this name has where the database is elsewhere, and its relay."""
+    def network(self, name: str) -> tuple[int, ...]:
+        """The closed network of who has this name, with a relay to the database where that is elsewhere."""
         if self.address is None:
-            yield ()
-            return
-        network, place = closed_network(RELAYED, RELAY_PORT), parsed(self.address)
-        argv = ["deskyard.control.store.relay", place.host, str(place.port), ACCOUNTS.relay, str(network.listener)]
-        if (relay := f"relay of {name}") in self.processes:
-            self.end(relay)
-        self.start(relay, *argv, sockets=(network.listener,))
-        yield (network.namespace,)
-        os.close(network.listener)
-        os.close(network.namespace)
+            return ()
+        if name not in self.networks:
+            network, place = closed_network(RELAYED, RELAY_PORT), parsed(self.address)
+            argv = ["deskyard.control.store.relay", place.host, str(place.port), ACCOUNTS.relay, str(network.listener)]
+            self.start(f"relay of {name}", *argv, sockets=(network.listener,))
+            os.close(network.listener)
+            self.networks[name] = network.namespace
+        return (self.networks[name],)
 
     def start(self, name: str, *argv: str, sockets: tuple[int, ...] = ()) -> None:
         """Start one of the processes under a name."""
@@ -109,9 +109,9 @@ class Lab:
             options = ["--database", self.url(WEB), "--origin", ORIGIN, "--pages", str(self.folder.pages)]
             options += ["--account", ACCOUNTS.web, "--socket", str(number)]
             options += ["--provider", PROVIDER, "--identity", str(self.folder.identity_socket)]
-            with self.network("web") as network:
-                options += [f"--network={number}" for number in network]
-                self.start("web", "deskyard.control.api", *options, sockets=(number, *network))
+            network = self.network("web")
+            options += [f"--network={number}" for number in network]
+            self.start("web", "deskyard.control.api", *options, sockets=(number, *network))
         with self.client() as client:
             # It may be handed the socket before it serves: the answer comes when it does.
             try:
@@ -154,9 +154,9 @@ class Lab:
 
     def recorder(self) -> None:
         """Start the recorder."""
-        with self.network("recorder") as network:
-            options = [self.url(RECORDER), ACCOUNTS.recorder, *map(str, network)]
-            self.start("recorder", "deskyard.control.recorder", *options, sockets=network)
+        network = self.network("recorder")
+        options = [self.url(RECORDER), ACCOUNTS.recorder, *map(str, network)]
+        self.start("recorder", "deskyard.control.recorder", *options, sockets=network)
 
     def end(self, name: str, sign: int = signal.SIGKILL) -> None:
         """End one of the processes."""
@@ -341,3 +341,5 @@ def _begun(folder: Folder, address: str | None = None) -> Iterator[Lab]:
         finally:
             for name in tuple(found.processes):
                 found.end(name)
+            for number in found.networks.values():
+                os.close(number)

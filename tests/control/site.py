@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from deskyard.control import control
 from deskyard.control.control import Control
 from deskyard.control.folder import Folder
 from deskyard.control.process import pages
@@ -75,6 +76,8 @@ def running(build: Callable[[Path], Any]) -> Iterator[Site]:
         (root / "stacks").mkdir()
         # How they are built is for tests/web.
         patch.setattr(pages, "build", build)
+        # A machine with much to do takes its time to start ten processes.
+        patch.setattr(control, "UP_SECONDS", 4 * WAIT_SECONDS)
         found = Site(root)
         try:
             found.state = found.control.up(port=found.port)

@@ -14,10 +14,11 @@ from webauthn.helpers import base64url_to_bytes
 from deskyard.control.people import enrolment
 from deskyard.control.store.cluster import IDENTITY, RECORDER, ROLES, WEB, WORKER
 from tests.control.authenticator import Authenticator
-from tests.control.lab import ACCOUNTS, ORIGIN, TREE, Lab, lab_elsewhere
+from tests.control.lab import ACCOUNTS, ORIGIN, TREE, WAIT_SECONDS, Lab, lab_elsewhere
 from tests.control.people import Person, link_token
 from tests.support import postgres
 
+RUN_SECONDS = 2 * WAIT_SECONDS
 CONFINED = """
 import sys
 sys.path.insert(0, {tree!r})
@@ -45,23 +46,18 @@ def taken(mission: Lab) -> Callable[..., str]:
 
     def run(body: str, account: str = ACCOUNTS.web) -> str:
         open_to_it = account == ACCOUNTS.identity
-        with mission.network("taken") as network:
-            text = CONFINED.format(
-                tree=str(TREE),
-                account=account,
-                body=body,
-                network=open_to_it,
-                namespace=None if open_to_it else next(iter(network), None),
-            )
-            done = subprocess.run(
-                [sys.executable, "-c", text],
-                capture_output=True,
-                text=True,
-                timeout=60,
-                check=False,
-                env={"PATH": ""},
-                pass_fds=network,
-            )
+        network = () if open_to_it else mission.network("taken")
+        namespace = next(iter(network), None)
+        text = CONFINED.format(tree=str(TREE), account=account, body=body, network=open_to_it, namespace=namespace)
+        done = subprocess.run(
+            [sys.executable, "-c", text],
+            capture_output=True,
+            text=True,
+            timeout=RUN_SECONDS,
+            check=False,
+            env={"PATH": ""},
+            pass_fds=network,
+        )
         return done.stdout.strip() + done.stderr.strip().rpartition("\n")[2]
 
     return run

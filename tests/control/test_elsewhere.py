@@ -330,7 +330,7 @@ def test_mission_control_comes_up_on_it_begins_again_and_shows_no_secret(
             anew = all(now.get(name) not in (None, before[name]) for name in ("relay", "web"))
             return anew and bool(found.control.status()["ready"])
 
-        assert Deadline(2 * WAIT_SECONDS).wait_for(is_back, 0.1)
+        assert Deadline(4 * WAIT_SECONDS).wait_for(is_back, 0.1)
         assert found.get("/api/me", Authorization=f"Bearer {made}")[0].status == 200
         assert Path(found.control.backup(tmp_path)["file"]).exists()
         assert found.control.upgrade()["ready"]
