@@ -58,10 +58,10 @@ def _write_until_it_halts() -> list[tuple[Stage, str]]:
     with FILE.open("wb") as ballast:
         os.posix_fallocate(ballast.fileno(), 0, BALLAST)
     heard: list[tuple[Stage, str]] = []
-    with moves.listening([WRITER]) as told:
+    with moves.listening([WRITER]) as events:
         witness.make("dev1", witness.image(Path(POOL_PATH).parents[1] / "source", "01d", paced=False))
         while not heard or heard[-1][0] is not Stage.IO_ERROR or not heard[-1][1]:
-            moved = told.next(witness.SECONDS)
+            moved = events.next(witness.SECONDS)
             assert moved is not None, heard
             heard.append((moved.stage, moved.detail))
     return heard
