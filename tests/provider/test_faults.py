@@ -61,6 +61,7 @@ def strikes(own: OwnHypervisor, name: str, victim: str, chance: random.Random) -
     return what
 
 
+@pytest.mark.deep  # how long it takes on a machine that does nothing else is not known yet
 def test_sample_of_strikes_loses_nothing_and_the_next_run_ends_it(own: OwnHypervisor, random_seed: int) -> None:
     chance, limit = random.Random(random_seed), Deadline(SECONDS)
     while True:
