@@ -12,8 +12,6 @@ import subprocess
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any
@@ -123,12 +121,7 @@ def restore(place: Database, path: Path, *, dry_run: bool) -> dict[str, Any]:
             _fill(place, Path(name) / DUMP)
         except BaseException:
             # A half is worse than nothing: the next run would take it for a whole.
-            if isinstance(place, Elsewhere):
-                with suppress(HostError):
-                    place.empty()
-            for entry in folder.cluster.iterdir():
-                with suppress(OSError):
-                    shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+            place.empty()
             raise
         # What gateways hold of the chain goes on from other lines than the backup's last.
         folder.source.unlink(missing_ok=True)
@@ -137,7 +130,7 @@ def restore(place: Database, path: Path, *, dry_run: bool) -> dict[str, Any]:
 
 
 def _fill(place: Database, dump: Path) -> None:
-    with _answering(place):
+    with place.answering():
         url = place.url(OWNER)
         options = ["--exit-on-error", "--single-transaction", "--no-password", f"--dbname={url}"]
         _program("pg_restore", *options, str(dump))
@@ -147,22 +140,6 @@ def _fill(place: Database, dump: Path) -> None:
             link.execute(query, [json.dumps(BROKEN_OFF)])
             link.execute("update session set ended_at = now() where ended_at is null")
             link.execute("delete from event")
-
-
-@contextmanager
-def _answering(place: Database) -> Iterator[None]:
-    """The database with its roles, which answers within the block."""
-    if isinstance(place, Elsewhere):
-        place.settle()
-        yield
-        return
-    place.make()
-    postmaster = place.start()
-    try:
-        place.make_roles()
-        yield
-    finally:
-        cluster.stop(postmaster)
 
 
 def _unpack(path: Path, folder: Path) -> Manifest:

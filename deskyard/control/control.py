@@ -31,7 +31,7 @@ from deskyard.control.store import migration
 from deskyard.control.store.administrator import nobody_asks
 from deskyard.control.store.cluster import OWNER, Cluster
 from deskyard.control.store.connection import Link
-from deskyard.control.store.database import as_owner, chosen, database_at
+from deskyard.control.store.database import chosen, database_at
 from deskyard.control.store.elsewhere import Elsewhere
 from deskyard.errors import ConfigError, HostError
 from deskyard.host.background import Background, start_time
@@ -123,7 +123,7 @@ class Control:
             "running": runs,
             "ready": runs and self._ready(),
             "processes": processes,
-            "database": str(found[0].database) if found and found[0].database else None,
+            "database": found[0].database if found else None,
             "folder": str(self.folder.root),
             "certificate_authority": str(certificate_authority.certificate_file(found[0].site)) if found else None,
         }
@@ -219,7 +219,7 @@ class Control:
         found = kept(self.folder)
         if found is None or not self._runs():
             raise HostError("control", str(self.folder.root), "does not run", "run ./inv control.up")
-        return as_owner(database_at(found[1], found[0].database))
+        return database_at(found[1], found[0].database).as_owner()
 
     def _settings(self) -> Settings:
         found = kept(self.folder)

@@ -161,22 +161,20 @@ def send(
         groups = [[probes[n].action for n in group[name]] for group in order]
         job = {"watch": dict(watch.get(name, {})), "mark": mark, "seconds": seconds, "groups": groups}
         sessions[name] = _Session(name, start(name, loader), job, source)
-    clock = Alarm(seconds + 30, partial(_kill, list(sessions.values())))
-    clock.start()
     outcomes = dict.fromkeys(range(len(probes)), "not sent")
     seen: set[tuple[str, int]] = set()
     try:
-        with ThreadPoolExecutor(GREETINGS) as pool:
-            list(pool.map(_Session.begin, sessions.values()))
-        with ThreadPoolExecutor(len(sessions)) as pool:
-            for group in order:
-                for name, answers in zip(sessions, pool.map(_Session.probe, sessions.values()), strict=True):
-                    outcomes.update(zip(group[name], answers, strict=False))
-            time.sleep(SETTLE_SECONDS)
-            for found in pool.map(_Session.sightings, sessions.values()):
-                seen |= found
+        with Alarm(seconds + 30, partial(_kill, list(sessions.values()))):
+            with ThreadPoolExecutor(GREETINGS) as pool:
+                list(pool.map(_Session.begin, sessions.values()))
+            with ThreadPoolExecutor(len(sessions)) as pool:
+                for group in order:
+                    for name, answers in zip(sessions, pool.map(_Session.probe, sessions.values()), strict=True):
+                        outcomes.update(zip(group[name], answers, strict=False))
+                time.sleep(SETTLE_SECONDS)
+                for found in pool.map(_Session.sightings, sessions.values()):
+                    seen |= found
     finally:
-        clock.cancel()
         for session in sessions.values():
             session.end()
     silent = {name: session.error for name, session in sessions.items() if session.error}

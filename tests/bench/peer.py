@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.gateway.support import free_ports, wait_for
+from tests.gateway.support import wait_for
+from tests.support.ports import free_ports
 
 CONFIGURATION = """
 daemon off;

@@ -18,6 +18,7 @@ from deskyard.control.control import Control
 from deskyard.control.folder import Folder
 from deskyard.control.process import pages
 from tests.control.lab import ACCOUNTS, WAIT_SECONDS
+from tests.support.ports import free_ports
 
 HOST = "mission.localhost"
 
@@ -27,8 +28,7 @@ class Site:
 
     def __init__(self, root: Path) -> None:
         self.control = Control(Folder(root / "control", ACCOUNTS))
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = int(free.getsockname()[1])
+        (self.port,) = free_ports(1)
         self.authority = root / "state/sites/local/ca.pem"
         self.state: dict[str, Any] = {}
 

@@ -13,7 +13,8 @@ from tempfile import TemporaryDirectory
 from deskyard.gateway.machine import tls
 from deskyard.host.toolchain import find
 from tests.gateway.authority import Authority
-from tests.gateway.support import HOSTNAME, free_ports, wait_for
+from tests.gateway.support import HOSTNAME, wait_for
+from tests.support.ports import free_ports
 from tests.support.requirements import missing
 
 LIFE_SECONDS = 90 * 24 * 3600

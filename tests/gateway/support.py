@@ -4,7 +4,6 @@ import base64
 import http.client
 import json
 import os
-import random
 import resource
 import shutil
 import socket
@@ -13,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -31,6 +29,7 @@ from deskyard.wire import gateway_settings
 from deskyard.wire.egress_rules import EgressRules
 from tests.gateway.authority import Authority
 from tests.gateway.desktops import FakeDesktops
+from tests.support.ports import free_ports
 
 TREE = Path(__file__).resolve().parents[2]
 HOSTNAME = "demo.desk.test"
@@ -40,11 +39,6 @@ WAIT_SECONDS = 60.0
 def search_path() -> str:
     """Where a program of the gateway finds this tree, before what the caller searches."""
     return os.pathsep.join(filter(None, (str(TREE), os.environ.get("PYTHONPATH"))))
-
-
-RANGES = max(10, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
-# What was given out lately may not be in use yet, or not now.
-GIVEN: deque[int] = deque(maxlen=300)
 
 
 def wait_for(what: str, ready: Callable[[], Any], seconds: float = WAIT_SECONDS, pause: float = 0.02) -> Any:
@@ -57,30 +51,6 @@ def wait_for(what: str, ready: Callable[[], Any], seconds: float = WAIT_SECONDS,
         if time.monotonic() > end:
             raise AssertionError(f"not within {seconds:.0f} s: {what}")
         time.sleep(pause)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, below those that the kernel gives to clients.
-
-    The processes of a parallel run have ranges of their own: between its choice and its use, or while a gateway is
-    down, another would take a port.
-    """
-    size = 15000 // RANGES
-    start = 15000 + size * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % RANGES)
-    found: list[int] = []
-    while len(found) < count:
-        # Even ones, each with the port after it: the service and its peers take two in a row.
-        port = start + 2 * random.randrange(size // 2)
-        if port in GIVEN:
-            continue
-        try:
-            for free in (port, port + 1):
-                socket.create_server(("", free)).close()
-        except OSError:
-            continue
-        GIVEN.append(port)
-        found.append(port)
-    return found
 
 
 def most_sockets() -> int:

@@ -17,7 +17,8 @@ from deskyard.gateway.machine.system import Machine
 from deskyard.wire.gateway_settings import Acme
 from tests.gateway.acme_server import LIFE_SECONDS, AcmeServer, run_acme_server
 from tests.gateway.conftest import run_gateway
-from tests.gateway.support import HOSTNAME, Gateway, free_ports
+from tests.gateway.support import HOSTNAME, Gateway
+from tests.support.ports import free_ports
 from tests.support.requirements import need_programs
 from tests.unit.gateway.support import parsed
 

@@ -8,8 +8,9 @@ import pytest
 
 from deskyard.wire.gateway_settings import Acme
 from tests.gateway.conftest import run_gateway
-from tests.gateway.support import HOSTNAME, free_ports
+from tests.gateway.support import HOSTNAME
 from tests.gateway.test_acme import WHERE, OrderingGateway
+from tests.support.ports import free_ports
 
 CHALLENGE = f"{WHERE}{'a' * 43}"
 GOOD = (f"Host: {HOSTNAME}",)

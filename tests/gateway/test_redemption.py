@@ -18,7 +18,8 @@ import pytest
 from deskyard.site.libvirt import forward
 from deskyard.site.libvirt.forward import Forward
 from tests.gateway.conftest import run_gateway
-from tests.gateway.support import HOSTNAME, Gateway, free_ports, wait_for
+from tests.gateway.support import HOSTNAME, Gateway, wait_for
+from tests.support.ports import free_ports
 
 FORWARDER, CLIENT, OTHER = "127.0.0.7", "127.0.0.8", "127.0.0.9"
 FALSE = "A" * 43

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
 from deskyard.host.places import places, tree
@@ -84,9 +83,7 @@ class OwnHypervisor:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end()
 
     def call(self, function: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:

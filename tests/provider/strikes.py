@@ -13,7 +13,7 @@ from typing import Any
 import libvirt
 import pytest
 
-from deskyard.host.background import Background
+from deskyard.host.background import Background, start_time
 from deskyard.host.deadline import Deadline
 from deskyard.host.places import places
 from deskyard.life import journal
@@ -100,7 +100,7 @@ def strike(victim: str) -> None:
     if pid is not None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-        assert Deadline(30).wait_for(lambda: _is_gone(pid), witness.PAUSE)
+        assert Deadline(30).wait_for(lambda: start_time(pid) is None, witness.PAUSE)
 
 
 def note(what: str, value: Any) -> None:
@@ -127,13 +127,6 @@ def _process(victim: str) -> int | None:
         return int((PROCESSES / f"{DEV1}.pid").read_text())
     except FileNotFoundError:
         return None
-
-
-def _is_gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
 
 
 def watch(patch: pytest.MonkeyPatch, steps: Steps) -> None:

@@ -1,7 +1,7 @@
 """A task, libvirtd or QEMU is killed at a step of a desktop's life, on the real hypervisor: nothing is lost or half,
 and the next run ends it.
 
-`./inv check.deep` strikes at each task and each victim; here a few of them are drawn.
+`./inv check.deep` strikes at each task and each victim, and draws a few.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from tests.provider.struck import TASKS
 
 pytestmark = pytest.mark.vm
 
-# In CI no further strike begins after so many seconds.
+# Of those that are drawn no further one begins after so many seconds.
 SIZE, SECONDS, ROUNDS = "2g", 20.0, 2
 # A step takes so long at most until the strike; half of the strikes come before it begins.
 MOST_SECONDS = 0.1

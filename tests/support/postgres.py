@@ -1,7 +1,6 @@
 """A PostgreSQL server of its own for a test: on a socket that nobody else can enter, or as if it were elsewhere."""
 
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from deskyard.control.store import cluster
 from deskyard.control.store.address import Address
 from deskyard.control.store.cluster import DATABASE, ROLES
 from deskyard.errors import HostError
+from tests.support.ports import free_ports
 from tests.support.pve.certificate import Certificates, issue
 
 USER = "postgres"
@@ -70,8 +70,7 @@ class Server:
 @contextmanager
 def server() -> Iterator[Server]:
     """A server with an administrator; it ends with the block."""
-    with socket.create_server((LOOPBACK, 0)) as free:
-        port = int(free.getsockname()[1])
+    (port,) = free_ports(1)
     with _folder() as folder:
         issued = issue(folder)
         for path in (issued.certificate, issued.key):

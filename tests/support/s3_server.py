@@ -23,6 +23,7 @@ import urllib3
 from botocore.config import Config
 
 from deskyard.host.deadline import Deadline
+from tests.support.ports import free_ports
 from tests.support.pve.certificate import Certificates, issue
 from tests.support.requirements import missing
 
@@ -45,7 +46,7 @@ class S3Server(ABC):
         self.folder, self.log = folder, folder / "log"
         folder.mkdir()
         self.certificates: Certificates = issue(folder, DOMAIN, f"*.{DOMAIN}")
-        self.port = _free_port()
+        (self.port,) = free_ports(1)
 
     @property
     def location(self) -> str:
@@ -180,9 +181,3 @@ class Versitygw(S3Server):
         place = ["--region", REGION, "--endpoint-url", f"https://127.0.0.1:{self.port}", "--allow-insecure"]
         argv = [self._path, "admin", *place, *arguments]
         subprocess.run(argv, env=env, check=True, timeout=60, capture_output=True)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-        return port

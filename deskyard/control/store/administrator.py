@@ -166,7 +166,7 @@ class Administrator:
         return HostError(field, shown(self._address), reason, remedy)
 
 
-def require_version(address: Address, link: Link) -> None:
+def require_version(address: Address, link: psycopg.Connection[Any]) -> None:
     """Raise `HostError` for a server that is too old, or newer than the programs that make backups of it."""
     major = link.info.server_version // 10_000
     if major < LEAST:

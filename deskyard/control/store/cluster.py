@@ -4,7 +4,8 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ import psycopg
 
 from deskyard.control.confinement import die_with_parent
 from deskyard.control.folder import Folder, ids, name_of
+from deskyard.control.store.connection import Link, connect
 from deskyard.errors import HostError
 from deskyard.host.background import start_time
 from deskyard.host.deadline import Deadline
@@ -54,6 +56,27 @@ class Cluster:
     def url(self, role: str) -> str:
         """How a process with the account of a role connects."""
         return f"postgresql:///{DATABASE}?host={self.folder.sockets}&user={role}&application_name={role}"
+
+    def as_owner(self) -> Link:
+        """A connection of the database's owner."""
+        return connect(self.url(OWNER))
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """The database with its roles, which answers within the block."""
+        self.make()
+        postmaster = self.start()
+        try:
+            self.make_roles()
+            yield
+        finally:
+            stop(postmaster)
+
+    def empty(self) -> None:
+        """Remove what a restore that went wrong has left, as far as that can be."""
+        for entry in self.folder.cluster.iterdir():
+            with suppress(OSError):
+                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
     def make(self) -> None:
         """Make the cluster if there is none, and write its settings anew."""

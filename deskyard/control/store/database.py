@@ -2,13 +2,10 @@
 
 from collections.abc import Callable
 
-import psycopg
-
 from deskyard.control.folder import Folder
 from deskyard.control.store import address
 from deskyard.control.store.administrator import nobody_asks
-from deskyard.control.store.cluster import OWNER, Cluster
-from deskyard.control.store.connection import Link, connect
+from deskyard.control.store.cluster import Cluster
 from deskyard.control.store.elsewhere import Elsewhere
 from deskyard.errors import HostError
 
@@ -18,16 +15,6 @@ Database = Cluster | Elsewhere
 def database_at(folder: Folder, text: str | None, password: Callable[[], str] = nobody_asks) -> Database:
     """The database at the address that was kept; none was: the cluster of this machine."""
     return Elsewhere(folder, address.parsed(text), password) if text is not None else Cluster(folder)
-
-
-def as_owner(place: Database) -> Link:
-    """A connection of the database's owner; raises `HostError` where one elsewhere lets nobody in."""
-    try:
-        return connect(place.url(OWNER))
-    except psycopg.OperationalError as error:
-        if isinstance(place, Elsewhere):
-            raise place.failure(error) from error
-        raise
 
 
 def chosen(folder: Folder, kept: str | None) -> str | None:

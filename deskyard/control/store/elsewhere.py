@@ -3,7 +3,8 @@
 import os
 import secrets
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 import psycopg
@@ -13,6 +14,7 @@ from deskyard.control.store import administrator, migration
 from deskyard.control.store.address import Address, require_no_password
 from deskyard.control.store.administrator import Administrator, failure
 from deskyard.control.store.cluster import DATABASE, IDENTITY, OWNER, RECORDER, ROLES, SESSION, WEB
+from deskyard.control.store.connection import Link, connect
 from deskyard.errors import HostError
 from deskyard.host.deadline import Deadline
 from deskyard.host.secret_file import write_secret
@@ -70,7 +72,7 @@ class Elsewhere:
         if lacking := self._lacking():
             with self._administrator() as found:
                 return found.check(lacking)
-        with self._owner() as link:
+        with self.as_owner() as link:
             administrator.require_version(self.address, link)
         version = migration.version(self.url(OWNER))
         migration.require_known(version)
@@ -90,7 +92,7 @@ class Elsewhere:
                 found.make(made)
             for role, secret in made.items():
                 self._keep(role, secret)
-        with self._owner() as link:
+        with self.as_owner() as link:
             link.execute(f"revoke all on database {DATABASE} from public")
             link.execute(f"grant connect on database {DATABASE} to {', '.join(ROLES)}".encode())
             for name, value in SESSION.items():
@@ -99,23 +101,30 @@ class Elsewhere:
     def wait(self) -> None:
         """Wait until it answers its owner; raises `HostError`."""
         if not Deadline(WAIT_SECONDS).wait_for(self._answers, 1.0):
-            self._owner().close()
+            self.as_owner().close()
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """The database with its roles; it answers before the block and after it."""
+        self.settle()
+        yield
 
     def empty(self) -> None:
-        """Drop every table and function of a restore that went wrong."""
-        with self._owner() as link:
+        """Drop every table and function of a restore that went wrong, if it lets its owner in."""
+        with suppress(HostError), self.as_owner() as link:
             link.execute(DROP_ALL.encode())
 
     def _answers(self) -> bool:
         try:
-            self._owner().close()
+            self.as_owner().close()
         except HostError:
             return False
         return True
 
-    def _owner(self) -> "psycopg.Connection[tuple[object, ...]]":
+    def as_owner(self) -> Link:
+        """A connection of the database's owner; raises `HostError` if nobody is let in."""
         try:
-            return psycopg.connect(self.url(OWNER), autocommit=True)
+            return connect(self.url(OWNER))
         except psycopg.OperationalError as error:
             raise self.failure(error) from error
 

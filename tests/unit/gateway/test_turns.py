@@ -12,7 +12,7 @@ from deskyard.gateway.view import budget, view
 from deskyard.gateway.view.stream import Filter, Stream
 from deskyard.gateway.view.view import TURN, View
 from deskyard.gateway.view.websocket import BINARY, PING, frame
-from tests.gateway.support import free_ports
+from tests.support.ports import free_ports
 
 SHAKE = frame(BINARY, b"RFB 003.008\n\x01\x01")
 DROPPED = b"".join(frame(BINARY, bytes([byte])) for byte in b"\x04\x01\0\0\0\0\0k") * 2000
