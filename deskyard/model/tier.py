@@ -18,8 +18,10 @@ class Tier(Declaration):
     connections_per_second: int = Field(
         50, ge=1, le=10_000, description="New connections to the outside that a desktop may open per second."
     )
-    disk_iops: int | None = Field(None, ge=10, le=1_000_000, description="Reads, and writes, of the disk per second.")
-    disk_mib_per_second: int | None = Field(None, ge=1, le=100_000, description="MiB read, and written, per second.")
+    disk_iops: int | None = Field(None, ge=10, le=1_000_000, description="Reads, and writes, of each disk per second.")
+    disk_mib_per_second: int | None = Field(
+        None, ge=1, le=100_000, description="MiB read, and written, of each disk per second."
+    )
     network_mib_per_second: int | None = Field(None, ge=1, le=100_000, description="MiB sent, and got, per second.")
     cpu_percent: int | None = Field(
         None,
