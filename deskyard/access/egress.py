@@ -13,14 +13,17 @@ from deskyard.model.egress import normal_entry
 from deskyard.site.ssh_link import GATEWAY
 
 
-def allow(name: str, entry: str, seconds: int | None, once: bool, always: bool) -> dict[str, Any]:
-    """Let the desktops of workspace `name` reach `entry`; `always` also writes it into the declaration."""
+def allow(name: str, entry: str, seconds: int | None, once: bool, always: bool, actor: str = "") -> dict[str, Any]:
+    """Let the desktops of workspace `name` reach `entry`; `always` also writes it into the declaration.
+
+    It is allowed in the name of who runs this, unless `actor` says for whom.
+    """
     entry = normal(entry)
     link = gateway_program.require(name)
     if always and (once or seconds is not None):
         raise ConfigError("egress.allow", entry, "cannot end and stay", "leave out --always, or --once and --for")
     bound = ["--for", str(seconds)] if seconds is not None else []
-    arguments = ["allow", entry, *bound, *(["--once"] if once else []), "--actor", gateway_program.actor()]
+    arguments = ["allow", entry, *bound, *(["--once"] if once else []), "--actor", actor or gateway_program.actor()]
     state: dict[str, Any] = gateway_program.ask(link, arguments)
     state["written"] = declare(declaration.stack_file(name), entry) if always else False
     return state

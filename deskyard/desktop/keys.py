@@ -34,6 +34,22 @@ def set_key(name: str, key: str, value: str) -> dict[str, Any]:
     return {"workspace": name, "key": key, "fingerprint": _fingerprint(declared.site, key, value), "desktops": desktops}
 
 
+def known(name: str) -> list[dict[str, Any]]:
+    """The keys of workspace `name` by name and fingerprint, and which desktops get each; no desktop is asked."""
+    workspace = declaration.read_workspace(name)
+    getting = {desktop.name: workspace.keys_of(desktop) for desktop in workspace.desktops}
+    names = sorted({key for keys in getting.values() for key in keys})
+    values = stack_secrets.read_keys(WorkspaceStack(name), names)
+    return [
+        {
+            "name": key,
+            "fingerprint": _fingerprint(workspace.site, key, values[key]),
+            "desktops": [desktop for desktop, keys in getting.items() if key in keys],
+        }
+        for key in names
+    ]
+
+
 def listing(target: str) -> dict[str, Any]:
     """The keys of WORKSPACE/DESKTOP by name and fingerprint, and whether the desktop has what it shall have."""
     name, _, desktop = target.partition("/")

@@ -32,6 +32,7 @@ from deskyard.control.people.passkeys import Passkeys
 from deskyard.control.questions import calls as questions
 from deskyard.control.quotas import calls as quotas
 from deskyard.control.retention import calls as retention
+from deskyard.control.upkeep import calls as upkeep
 from deskyard.errors import DeskyardError
 from deskyard.host.places import tree
 
@@ -42,6 +43,7 @@ ABOUT = (
 TAGS = {
     "desktops": "Desktops, and what is done with them.",
     "workspaces": "Workspaces, and the same for many desktops at once.",
+    "upkeep": "What keeps a workspace well: looks, isolation, snapshots, backups, allowed names.",
     "operations": "Long work, from the request to its end.",
     "conversations": "What was said with agents, and how long that is kept.",
     "approvals": "What desktops want to reach, who answers, and the answers.",
@@ -72,7 +74,8 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
 }
-ROOMS: tuple[Any, ...] = (desktops, workspaces, operations, approvals, rule_calls, chat, people, settings)
+# A room before `workspaces`, whose verbs would take its paths.
+ROOMS: tuple[Any, ...] = (desktops, upkeep, workspaces, operations, approvals, rule_calls, chat, people, settings)
 ROOMS += (identity, questions, retention, usage, quotas, alerts, webhooks, metrics, meta)
 
 

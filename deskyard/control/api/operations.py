@@ -28,6 +28,7 @@ async def listing(
     state: OperationState | None = None,
     workspace: str | None = None,
     desktop: str | None = None,
+    kind: Annotated[str | None, Query(max_length=60)] = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     after: str | None = None,
 ) -> Page[Operation]:
@@ -38,6 +39,7 @@ async def listing(
             ("o.state = %s", state),
             ("o.workspace_id = %s", workspace),
             ("o.desktop_id = %s", desktop),
+            ("o.kind = %s", kind),
         )
     )
     if (start := rows.place(after, 2)) is not None:

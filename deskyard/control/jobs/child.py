@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from deskyard.control.confinement import die_with_parent
+from deskyard.control.upkeep.jobs import JOBS as UPKEEP
 from deskyard.errors import DeskyardError
 
 Job = Callable[[Mapping[str, Any]], dict[str, Any] | None]
@@ -169,6 +170,7 @@ JOBS: dict[str, Job] = {
     "approval.decide": _decide,
     "desktop.chat": _chat,
     **{f"workspace.{verb}": _workspace(verb) for verb in ("up", "start", "stop")},
+    **UPKEEP,
 }
 
 if __name__ == "__main__":

@@ -12,11 +12,12 @@ from deskyard.control.people.passkeys import Passkeys, credential_id
 from deskyard.control.people.scopes import ADMIN, DECIDE, DESTROY, ROLES, bounded
 from deskyard.control.retention import policy
 from deskyard.control.store.connection import Link, Row
+from deskyard.control.upkeep.signed import ALLOW, RESTORE, RULED, allow_target, restore_target
 from deskyard.errors import ConfigError
 
 UNSIGNED = "sign it with a passkey, or use a key with the scope for it"
 SCOPES = {"desktop.destroy": DESTROY, KIND: DECIDE, rules.SET: ADMIN, rules.REMOVE: ADMIN}
-SCOPES |= {policy.SET: ADMIN, policy.REMOVE: ADMIN}
+SCOPES |= {policy.SET: ADMIN, policy.REMOVE: ADMIN, RESTORE: DESTROY, ALLOW: DECIDE}
 
 
 def require(link: Link, held: Claim, passkeys: Passkeys) -> str:
@@ -49,6 +50,12 @@ def _target(link: Link, held: Claim) -> str:
         return rules.Rule.of(str(held.workspace), held.input).target
     if held.kind == policy.SET:
         return policy.Policy.of(held.workspace, held.input).target
+    if held.kind == RESTORE:
+        return restore_target(held.desktop, held.input)
+    if held.kind == ALLOW:
+        if link.execute(rules.RULE, [held.workspace]).fetchone() is not None:
+            raise ConfigError("workspace", held.workspace, RULED, rules.REMEDY)
+        return allow_target(held.workspace, held.input)
     if held.kind != KIND:
         return held.desktop or held.workspace or ""
     query = "select id, ticket, desktop_id, workspace_id, name, port from approval where id = %s"

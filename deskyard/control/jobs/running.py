@@ -91,8 +91,8 @@ class Runner:
 
     def _child(self, link: Link, held: Claim, turn: Turn | None, actor: str) -> dict[str, Any]:
         values = dict(held.input) | ({"text": turn.begin(link)} if turn is not None else {})
-        wanted = {"kind": held.kind, "workspace": held.workspace, "desktop": held.desktop, "input": values}
-        wanted["actor"] = actor
+        wanted: dict[str, Any] = {"kind": held.kind, "workspace": held.workspace, "desktop": held.desktop}
+        wanted |= {"input": values, "actor": actor, "attempt": held.attempt}
         process = subprocess.Popen(
             list(self.child),
             stdin=subprocess.PIPE,

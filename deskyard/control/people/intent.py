@@ -12,6 +12,8 @@ LIFE_SECONDS = 300
 # What takes data away or opens the network; each needs a signature or the proof of a key.
 SIGNED = {
     "desktop.destroy": "Destroy desktop {target} and all its data, with no way back but a backup",
+    "snapshot.restore": "Put a desktop back to a snapshot, and lose what changed since (desktop, snapshot): {target}",
+    "egress.allow": "Let the desktops of a workspace reach a name (workspace, name, how long): {target}",
     "approval.decide": "Answer what a desktop wants to reach (ticket, desktop, name, answer): {target}",
     "approval-rule.set": "Let these answer what desktops of a workspace want to reach: {target}",
     "approval-rule.remove": "Let everybody who may answer at all do so for workspace {target}",

@@ -1,0 +1,72 @@
+"""What a worker's child does to keep a workspace well, as the same tasks of the host would."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from deskyard.control.upkeep import look
+from deskyard.control.upkeep.signed import ALLOW, RESTORE, SECONDS
+
+Wanted = Mapping[str, Any]
+HOUR_SECONDS = 3600
+
+
+def _look(wanted: Wanted) -> dict[str, Any]:
+    return {"result": look.look(wanted["workspace"])}
+
+
+def _verify(wanted: Wanted) -> dict[str, Any]:
+    from deskyard.isolation import verification
+
+    return {"result": look.verified(verification.verify(wanted["workspace"]))}
+
+
+def _snapshot(wanted: Wanted) -> dict[str, Any]:
+    from deskyard.life import snapshot
+    from deskyard.plan.snapshot import Snapshot
+
+    target, given = _target(wanted), wanted["input"]
+    name, hours = given["name"], given.get("expires_hours")
+    if wanted["attempt"] > 1 and name in [row["name"] for row in snapshot.listing(target)["snapshots"]]:
+        # The attempt before had taken it, and was killed before it said so.
+        return {"result": {"snapshot": name}}
+    ends = int(time.time()) + hours * HOUR_SECONDS if hours else None
+    snapshot.create(target, Snapshot(name, given.get("text", ""), ends))
+    return {"result": {"snapshot": name}}
+
+
+def _restore(wanted: Wanted) -> dict[str, Any]:
+    from deskyard.life import snapshot
+
+    return {"result": snapshot.restore(_target(wanted), wanted["input"]["name"])}
+
+
+def _backup(wanted: Wanted) -> dict[str, Any]:
+    from deskyard.life.backup import backup
+
+    return {"result": backup.run(_target(wanted))}
+
+
+def _allow(wanted: Wanted) -> dict[str, Any]:
+    from deskyard.access import egress
+
+    given = wanted["input"]
+    seconds = SECONDS[given["how_long"]]
+    done = egress.allow(
+        wanted["workspace"], given["name"], seconds, once=False, always=seconds is None, actor=wanted["actor"]
+    )
+    return {"result": {"allowed": done["allowed"]}}
+
+
+def _target(wanted: Wanted) -> str:
+    return str(wanted["desktop"]).replace(".", "/", 1)
+
+
+JOBS: dict[str, Callable[[Wanted], dict[str, Any]]] = {
+    "workspace.look": _look,
+    "workspace.verify": _verify,
+    "snapshot.create": _snapshot,
+    RESTORE: _restore,
+    "backup.run": _backup,
+    ALLOW: _allow,
+}

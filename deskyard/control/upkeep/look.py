@@ -1,0 +1,111 @@
+"""What the host's tasks say of a workspace, in short: a part that cannot be had says why, and the others stand."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from deskyard.errors import DeskyardError
+
+# What a page shows; the host's tasks show all.
+MOST_REFUSALS, MOST_BACKUPS, MOST_FAULTS = 50, 3, 20
+Rows = list[dict[str, Any]]
+
+
+def look(name: str) -> dict[str, dict[str, Any]]:
+    """The parts of a workspace: `rows` of each, or the `problem` for which there are none."""
+    from deskyard.host.progress import say
+
+    found: dict[str, dict[str, Any]] = {}
+    for part, read in PARTS.items():
+        say(f"    {part}")
+        try:
+            found[part] = {"rows": read(name), "problem": None}
+        except DeskyardError as error:
+            found[part] = {"rows": [], "problem": error.as_dict()}
+    return found
+
+
+def verified(report: dict[str, Any]) -> dict[str, Any]:
+    """A report of isolation in short: counts by topic, and what is wrong."""
+    rules = [line for workspace in report["rules"].values() for line in workspace["wrong"]]
+    probes = [
+        f"{probe['id']}: {probe['outcome']}, expected {probe['expected']}"
+        for probe in report["probes"]
+        if not probe["ok"]
+    ]
+    return {
+        "ok": report["ok"],
+        "seconds": report["seconds"],
+        "topics": report["topics"],
+        "wrong": [*rules, *probes][:MOST_FAULTS],
+        "report": report["report"],
+    }
+
+
+def _allowed(name: str) -> Rows:
+    from deskyard.access import egress
+
+    return list(egress.allowed(name)["allowed"])
+
+
+def _refusals(name: str) -> Rows:
+    from deskyard.access import egress
+
+    return refusals(egress.denied(name, follow=False))
+
+
+def refusals(lines: Any) -> Rows:
+    """What was refused, each once with how often, the last first."""
+    rows: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for line in lines:
+        key = (line["desktop"], line["target"], line["rule"])
+        before = rows.pop(key, None)
+        rows[key] = {
+            "desktop": line["desktop"],
+            "target": line["target"],
+            "reason": line["reason"],
+            # The gateway says it as the command that would allow it.
+            "entry": line["allow"].rpartition(" ")[2] or None,
+            "count": 1 + (before["count"] if before else 0),
+            "last": line["time"],
+        }
+    return list(reversed(rows.values()))[:MOST_REFUSALS]
+
+
+def _keys(name: str) -> Rows:
+    from deskyard.desktop import keys
+
+    return keys.known(name)
+
+
+def _snapshots(name: str) -> Rows:
+    from deskyard.life import power
+
+    plan, machines = power.look_up(name)
+    return [
+        {"desktop": desktop.name, **asdict(snapshot)}
+        for desktop in plan.desktops
+        for snapshot in machines.snapshots(desktop.machine.domain)
+    ]
+
+
+def _backups(name: str) -> Rows:
+    from deskyard.declaration import declaration
+    from deskyard.life.backup.vault import vault_of
+
+    plan = declaration.read(name).plan
+    vault = vault_of(plan.site, name)
+    return [
+        {"desktop": desktop.name, "id": backup.id, "made": backup.made, "verified": backup.verified}
+        for desktop in plan.desktops
+        for backup in vault.present(desktop.name)[-MOST_BACKUPS:]
+    ]
+
+
+PARTS: dict[str, Callable[[str], Rows]] = {
+    "allowed": _allowed,
+    "refusals": _refusals,
+    "keys": _keys,
+    "snapshots": _snapshots,
+    "backups": _backups,
+}

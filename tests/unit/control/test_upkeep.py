@@ -1,0 +1,108 @@
+"""What a worker's child says of a workspace, and what it does with snapshots and names."""
+
+from typing import Any
+
+import pytest
+
+from deskyard.control.jobs.child import JOBS
+from deskyard.control.people.intent import SIGNED
+from deskyard.control.upkeep import look
+from deskyard.control.upkeep.signed import ALLOW, RESTORE, SECONDS
+from deskyard.errors import SiteError
+
+REFUSED = {"desktop": "dev", "target": "pypi.org", "rule": "list", "reason": "is not on the list"}
+
+
+def wanted(kind: str, attempt: int = 1, **given: Any) -> dict[str, Any]:
+    """An operation as the worker hands it to its child."""
+    return {"workspace": "lab", "desktop": "lab.dev", "kind": kind, "input": given, "actor": "person:ada"} | {
+        "attempt": attempt
+    }
+
+
+def test_part_that_cannot_be_had_says_why_and_the_others_stand(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(name: str) -> look.Rows:
+        raise SiteError("gateway", name, "does not run", "run ./inv workspace.start")
+
+    monkeypatch.setattr(look, "PARTS", {"refusals": broken, "keys": lambda name: [{"name": name}]})
+    assert JOBS["workspace.look"](wanted("workspace.look")) == {
+        "result": {
+            "refusals": {
+                "rows": [],
+                "problem": SiteError("gateway", "lab", "does not run", "run ./inv workspace.start").as_dict(),
+            },
+            "keys": {"rows": [{"name": "lab"}], "problem": None},
+        }
+    }
+
+
+def test_refusals_are_counted_once_for_each_name_the_last_first_with_the_entry_that_would_allow_them() -> None:
+    lines = [
+        {**REFUSED, "time": "10:00", "allow": "./inv egress.allow lab pypi.org"},
+        {**REFUSED, "time": "10:01", "target": "10.0.0.1", "rule": "direct", "allow": ""},
+        {**REFUSED, "time": "10:02", "allow": "./inv egress.allow lab pypi.org"},
+    ]
+    found = look.refusals(lines)
+    assert [(row["target"], row["count"], row["last"], row["entry"]) for row in found] == [
+        ("pypi.org", 2, "10:02", "pypi.org"),
+        ("10.0.0.1", 1, "10:01", None),
+    ]
+    many = look.refusals({**lines[1], "target": str(number)} for number in range(look.MOST_REFUSALS + 5))
+    assert len(many) == look.MOST_REFUSALS
+
+
+def test_report_of_isolation_names_what_is_wrong_and_counts_the_rest() -> None:
+    probe = {"id": "tcp", "outcome": "answered", "expected": "blocked", "ok": False}
+    report = {
+        "ok": False,
+        "seconds": 1.5,
+        "topics": {"neighbours": [1, 2]},
+        "rules": {"lab": {"wrong": ["gateway: a rule: is missing"]}},
+        "probes": [probe, {**probe, "id": "udp", "ok": True}],
+        "report": "/somewhere",
+    }
+    assert look.verified(report) == {
+        "ok": False,
+        "seconds": 1.5,
+        "topics": {"neighbours": [1, 2]},
+        "wrong": ["gateway: a rule: is missing", "tcp: answered, expected blocked"],
+        "report": "/somewhere",
+    }
+
+
+@pytest.mark.parametrize(
+    ("attempt", "present", "taken"), [(1, [], 1), (2, ["before"], 0), (2, [], 1), (1, ["before"], 1)]
+)
+def test_snapshot_that_a_killed_attempt_took_is_not_taken_again(
+    monkeypatch: pytest.MonkeyPatch, attempt: int, present: list[str], taken: int
+) -> None:
+    made = []
+    rows = {"snapshots": [{"name": name} for name in present]}
+    monkeypatch.setattr("deskyard.life.snapshot.listing", lambda target: rows)
+    monkeypatch.setattr("deskyard.life.snapshot.create", lambda target, snapshot: made.append((target, snapshot.name)))
+    assert JOBS["snapshot.create"](wanted("snapshot.create", attempt, name="before")) == {
+        "result": {"snapshot": "before"}
+    }
+    assert made == [("lab/dev", "before")] * taken
+
+
+@pytest.mark.parametrize("how_long", SECONDS)
+def test_name_is_allowed_for_as_long_as_signed_in_the_name_of_who_signed(
+    monkeypatch: pytest.MonkeyPatch, how_long: str
+) -> None:
+    asked: list[Any] = []
+
+    def allow(*given: Any, **options: Any) -> dict[str, Any]:
+        asked.append((given, options))
+        return {"allowed": []}
+
+    monkeypatch.setattr("deskyard.access.egress.allow", allow)
+    JOBS[ALLOW](wanted(ALLOW, name="pypi.org", how_long=how_long))
+    seconds = SECONDS[how_long]
+    options = {"once": False, "always": seconds is None, "actor": "person:ada"}
+    assert asked == [(("lab", "pypi.org", seconds), options)]
+
+
+def test_what_takes_away_or_opens_is_signed_and_the_rest_is_not() -> None:
+    assert {RESTORE, ALLOW} <= set(SIGNED)
+    assert not {"workspace.look", "workspace.verify", "snapshot.create", "backup.run"} & set(SIGNED)
