@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from deskyard.control.people.scopes import ROLES
 from tests.web.estate import Thing, ago, desktop
 from tests.web.passkeys import Refused
 
@@ -49,7 +50,7 @@ def like(asked: Any, items: Any, **columns: str) -> list[Thing]:
 
 async def me(_request: Request, stand_in: "StandIn", _body: Any) -> Response:
     role = stand_in.estate.role
-    scopes = ["read", "chat", "approvals:read", "approvals:decide", *(["admin"] if role == "admin" else [])]
+    scopes = sorted(ROLES[role])
     person = {"id": "ada", "name": "Ada", "role": role}
     return JSONResponse({"person": person, "key": None, "scopes": scopes, "passkeys": [PASSKEY], "csrf": None})
 
@@ -217,7 +218,7 @@ async def act_on_workspace(request: Request, stand_in: "StandIn", _body: Any) ->
 
 
 async def operations(request: Request, stand_in: "StandIn", _body: Any) -> Response:
-    columns = {"state": "state", "workspace": "workspaceId", "desktop": "desktopId"}
+    columns = {"state": "state", "workspace": "workspaceId", "desktop": "desktopId", "kind": "kind"}
     return page(request, like(request.query_params, reversed(stand_in.estate.operations.values()), **columns))
 
 

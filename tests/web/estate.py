@@ -49,7 +49,7 @@ def workspace(name: str, **known: Any) -> Thing:
         "site": "local",
         "url": f"https://{name}.deskyard.localhost:9444",
         "state": "ready",
-        "egress": "list",
+        "egress": "locked",
         "egressAllow": ["pypi.org", "*.debian.org", "registry.npmjs.org"],
         "image": "agent",
         "tiers": list(TIERS),

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tests.web import upkeep
 from tests.web.browser import Browser
 from tests.web.estate import Estate, ago, tool
 from tests.web.stand_in import StandIn
@@ -17,7 +18,7 @@ PAGES = {
     "/operations": "the host has too little",
     "/operations/OPERATION": "The machine is defined",
     "/workspaces": "team-02",
-    "/workspaces/team-01": "registry.npmjs.org",
+    "/workspaces/team-01": "before the update",
     "/alerts": "./inv desktop.health",
     "/usage": "Nobody has measured them",
     "/audit": "team-01.desk-240",
@@ -69,6 +70,7 @@ def furnish(estate: Estate) -> str:
     ]
     more = {"tools": cards, "moreTools": 7, "claimed": {"input": 1200, "output": 340, "cached": 900}}
     estate.message("talk", "agent", answer, state="streaming", at=ago(minutes=3), **more)
+    upkeep.furnish(estate)
     estate.approval("team-01.desk-1", "api.stripe.com")
     refused = {"state": "refused", "answer": "refuse", "decidedBy": "person:Ada", "reason": "not this shop", "held": 0}
     estate.approval("team-02.desk-3", "shop.example.com", **refused)

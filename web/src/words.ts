@@ -14,6 +14,12 @@ const KINDS: Record<string, string> = {
   "approval-rule.remove": "remove the rule of approvals",
   "retention.set": "set how long conversations are kept",
   "retention.remove": "keep conversations as the site says",
+  "snapshot.create": "take a snapshot",
+  "snapshot.restore": "put back to a snapshot",
+  "backup.run": "back up",
+  "egress.allow": "allow a name",
+  "workspace.look": "look",
+  "workspace.verify": "verify the isolation",
   "workspace.up": "bring up",
   "workspace.start": "start",
   "workspace.stop": "stop",
@@ -38,7 +44,7 @@ export function capital(words: string): string {
 
 /** Whether the same can be asked for again; what was signed counts once. */
 export function canRepeat(operation: Operation): boolean {
-  const signed = /^(person\.|approval|retention|desktop\.destroy$)/.test(operation.kind);
+  const signed = /^(person\.|approval|retention|egress\.|(desktop\.destroy|snapshot\.restore)$)/.test(operation.kind);
   return ["failed", "cancelled"].includes(operation.state) && !signed;
 }
 

@@ -370,3 +370,51 @@ export interface Budget {
   microsPerMonth: number;
   spent: number;
 }
+
+/** A part of a look at a workspace: its rows, or why there are none. */
+export interface Part<Row> {
+  rows: Row[];
+  problem: ProblemDetails | null;
+}
+
+export interface Refusal {
+  desktop: string;
+  target: string;
+  reason: string;
+  entry: string | null;
+  count: number;
+  last: string;
+}
+
+export interface Snapshot {
+  desktop: string;
+  name: string;
+  text: string;
+  made: number;
+  expires: number | null;
+  memory: boolean;
+}
+
+export interface Backup {
+  desktop: string;
+  id: string;
+  made: number;
+  verified: number | null;
+}
+
+/** What an operation `workspace.look` found. */
+export interface Look {
+  allowed: Part<{ entry: string; declared: boolean; until: string | null; actor: string | null }>;
+  refusals: Part<Refusal>;
+  keys: Part<{ name: string; fingerprint: string; desktops: string[] }>;
+  snapshots: Part<Snapshot>;
+  backups: Part<Backup>;
+}
+
+/** What an operation `workspace.verify` found. */
+export interface Isolation {
+  ok: boolean;
+  seconds: number;
+  topics: Record<string, [number, number]>;
+  wrong: string[];
+}
