@@ -13,6 +13,7 @@ from tests.web.passkeys import Refused
 if TYPE_CHECKING:
     from tests.web.stand_in import StandIn
 
+SILENT = {"field": "gateway", "value": "team-01", "reason": "does not run", "remedy": "./inv workspace.start"}
 REFUSAL = {"desktop": "desk-1", "reason": "is not on the list", "count": 3}
 
 
@@ -23,7 +24,6 @@ def part(*rows: Thing, problem: Thing | None = None) -> Thing:
 def look(**parts: Thing) -> Thing:
     """What a look finds, unless it is said otherwise."""
     taken = int(time.time()) - 7200
-    silent = {"field": "gateway", "value": "team-01", "reason": "does not run", "remedy": "./inv workspace.start"}
     snapshot = {"text": "before the update", "made": taken, "memory": True, "expires": None}
     found = {
         "allowed": part({"entry": "pypi.org", "declared": False, "until": ago(minutes=-9), "actor": "person:Ada"}),
@@ -31,7 +31,7 @@ def look(**parts: Thing) -> Thing:
             {**REFUSAL, "target": "crates.io", "entry": "crates.io", "last": ago(minutes=2)},
             {**REFUSAL, "target": "10.0.0.1", "entry": None, "last": ago(minutes=3)},
         ),
-        "keys": part(problem=silent),
+        "keys": part({"name": "anthropic", "fingerprint": "4f1c0a9be27d", "desktops": ["desk-1", "desk-2"]}),
         "snapshots": part({"desktop": "desk-1", "name": "before", **snapshot}),
         "backups": part(
             {"desktop": "desk-1", "id": "b1", "made": taken - 86_400, "verified": None},

@@ -228,6 +228,36 @@ class AsyncMissionControl:
         """Bring a workspace to what is declared (`up`), or `start` or `stop` all its machines."""
         return await self._long(f"/workspaces/{workspace}/{verb}")
 
+    # -- what keeps a workspace well
+
+    async def look(self, workspace: str) -> Operation:
+        """Look what was refused and is allowed, keys by fingerprint, snapshots and backups: its result says it."""
+        return await self._long(f"/workspaces/{workspace}/look")
+
+    async def verify(self, workspace: str) -> Operation:
+        """Probe the isolation of a running workspace from its own machines."""
+        return await self._long(f"/workspaces/{workspace}/verify")
+
+    async def allow(self, workspace: str, name: str, how_long: str = "15m") -> Operation:
+        """Let the desktops of a locked workspace reach a name: for `15m`, `1h`, or `always`.
+
+        The key needs the scope approvals:decide; where a rule of approvals is in force it is refused.
+        """
+        return await self._long(f"/workspaces/{workspace}/allowed", {"name": name, "howLong": how_long})
+
+    async def take_snapshot(self, id: str, name: str, text: str = "", expires_hours: int | None = None) -> Operation:
+        """Take a snapshot of a desktop, with its memory while it runs."""
+        wanted = {"name": name, "text": text, "expiresHours": expires_hours}
+        return await self._long(f"/desktops/{id}/snapshots", wanted)
+
+    async def restore_snapshot(self, id: str, name: str) -> Operation:
+        """Put a desktop back to a snapshot, and lose what changed since; the key needs the scope desktops:destroy."""
+        return await self._long(f"/desktops/{id}/snapshots/{name}/restore")
+
+    async def back_up(self, id: str) -> Operation:
+        """Make a backup of a desktop; it counts once the host has verified it."""
+        return await self._long(f"/desktops/{id}/backups")
+
     # -- approvals
 
     async def approvals(
@@ -268,10 +298,14 @@ class AsyncMissionControl:
     # -- operations
 
     async def operations(
-        self, state: str | None = None, workspace: str | None = None, desktop: str | None = None
+        self,
+        state: str | None = None,
+        workspace: str | None = None,
+        desktop: str | None = None,
+        kind: str | None = None,
     ) -> AsyncGenerator[Operation, None]:
         """Each operation, the newest first."""
-        async for operation in self._each("/operations", state=state, workspace=workspace, desktop=desktop):
+        async for operation in self._each("/operations", state=state, workspace=workspace, desktop=desktop, kind=kind):
             yield cast(Operation, operation)
 
     async def operation(self, id: str) -> Operation:
