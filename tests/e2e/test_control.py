@@ -29,6 +29,7 @@ from tests.support.workspaces import Running
 pytestmark = pytest.mark.vm
 
 PORT = 19443
+SCOPES = "read,desktops:write,desktops:destroy,chat,approvals:decide"
 UP_SECONDS = 300
 VISIT_SECONDS = 600
 
@@ -72,7 +73,7 @@ class Mission:
 
     def client(self) -> httpx.Client:
         """A program that trusts the site's authority, and has a key for all."""
-        key = self.inv("control.key", "e2e", "--scopes", "read,desktops:write,desktops:destroy,chat", "--json")["key"]
+        key = self.inv("control.key", "e2e", "--scopes", SCOPES, "--json")["key"]
         trust = ssl.create_default_context(cafile=str(places().sites / self.running.plan.site / "ca.pem"))
         return httpx.Client(
             base_url=f"https://127.0.0.1:{PORT}",
@@ -158,6 +159,38 @@ def test_a_link_of_the_api_opens_the_desktop_and_is_shown_once(api: httpx.Client
     assert "link" not in api.get(f"/api/operations/{operation['id']}").json()["result"]
     sessions = json.loads(ours.inv("access.list", ours.name, "--json").stdout)
     assert any(session["mode"] == "view" for session in sessions)
+
+
+def test_name_that_was_refused_is_seen_and_allowed_and_the_next_look_says_so(
+    api: httpx.Client, ours: Running, other: Running
+) -> None:
+    wanted = "mission-refused.example.org"
+
+    def looked(running: Running) -> dict[str, Any]:
+        return dict(done(api, f"/api/workspaces/{running.name}/look", 600)["result"])
+
+    other.ssh("desk", f"curl --silent --max-time 60 https://{wanted}/", check=False)
+    found = looked(other)
+    assert [name for name, part in found.items() if part["problem"]] == []
+    assert {row["entry"] for row in found["allowed"]["rows"]} >= set(other.plan.gateway.settings.egress_rules.allow)
+    assert [row["entry"] for row in found["refusals"]["rows"] if row["target"] == wanted] == [wanted]
+    assert [row["desktop"] for row in found["refusals"]["rows"] if row["target"] == wanted] == ["desk"]
+    assert (found["snapshots"]["rows"], found["keys"]["rows"]) == ([], [])
+    try:
+        done(api, f"/api/workspaces/{other.name}/allowed", 600, {"name": wanted, "howLong": "15m"})
+        [allowed] = [row for row in looked(other)["allowed"]["rows"] if row["entry"] == wanted]
+        assert (allowed["declared"], bool(allowed["until"]), allowed["actor"].split(":")[:2]) == (
+            False,
+            True,
+            ["key", "e2e"],
+        )
+    finally:
+        other.inv("egress.forbid", other.name, wanted)
+    # One that is open has no list, and says so beside what it has.
+    found = looked(ours)
+    assert [name for name, part in found.items() if part["problem"]] == ["allowed"]
+    refused = api.post(f"/api/workspaces/{ours.name}/allowed", json={"name": wanted, "howLong": "15m"})
+    assert (refused.status_code, refused.json()["field"]) == (409, "workspace")
 
 
 @pytest.mark.boots
