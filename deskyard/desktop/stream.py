@@ -1,6 +1,6 @@
 """Follows a program of ours on a desktop while it runs, over SSH through the gateway.
 
-As with `desktop_program`, program and request go by standard input, and nothing but the length of the program is on a
+As with `desktop.program`, program and request go by standard input, and nothing but the length of the program is on a
 command line. Standard input then stays open: its end tells the program that nobody listens any more, also when this
 process is killed.
 """
@@ -14,12 +14,12 @@ from functools import partial
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
-from deskyard.desktop.program import sent
 from deskyard.errors import SiteError
 from deskyard.host.command import end_group
 from deskyard.host.deadline import Alarm
 from deskyard.plan.printable import printable
 from deskyard.plan.workspace import WorkspacePlan
+from deskyard.site.guest_program import sent
 from deskyard.site.ssh_link import CONNECT_SECONDS, NO_CONNECTION, SshLink
 
 # So long a program may take to end once nobody listens any more; emulated desktops are slow.

@@ -1,1 +1,1 @@
-"""Programs that are sent into a desktop and run there; they import nothing of Deskyard."""
+"""Programs that are sent into a desktop or a gateway and run there; they import nothing of Deskyard."""

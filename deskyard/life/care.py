@@ -25,6 +25,7 @@ from deskyard.plan.power import Power
 from deskyard.plan.printable import printable
 from deskyard.plan.workspace import WorkspacePlan
 from deskyard.site.files import stacks_folder
+from deskyard.site.guest_program import START
 
 UPDATE_SECONDS, HOOK_SECONDS = 3600.0, 60.0
 MIB = 1 << 20
@@ -172,7 +173,7 @@ class _Visit:
         return True
 
     def _look(self) -> dict[str, Any]:
-        return self._ask({"do": "look", "mark": program.START, "account": AGENT})
+        return self._ask({"do": "look", "mark": START, "account": AGENT})
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         return program.ask(self._plan, self._name, guest_care, request, run_seconds=UPDATE_SECONDS)

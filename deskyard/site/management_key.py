@@ -2,33 +2,16 @@
 
 from pathlib import Path
 
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-from deskyard.host.lock import alone
-from deskyard.host.places import places
-from deskyard.host.secret_file import write_secret
+from deskyard.site import key_pair
 
 NAME = "management_ed25519"
 
 
 def private_key_file(site: str) -> Path:
     """The private key, made at first use, readable by its owner only."""
-    path = places().sites / site / NAME
-    with alone("management-key"):
-        if not path.exists():
-            write_secret(path, _new_key())
-    return path
-
-
-def _new_key() -> bytes:
-    return Ed25519PrivateKey.generate().private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
-    )
+    return key_pair.private_key_file(site, NAME)
 
 
 def public_key(site: str) -> str:
     """The public key as a line of `authorized_keys`."""
-    key = serialization.load_ssh_private_key(private_key_file(site).read_bytes(), password=None)
-    line = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
-    return f"{line.decode()} deskyard-{site}"
+    return key_pair.public_key(site, NAME, f"deskyard-{site}")

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from deskyard.desktop import program as desktop_program
 from deskyard.desktop.key_delivery import request
 from deskyard.guest import keys as key_program
 from deskyard.host.command import run
 from deskyard.lab.desk import DESK
 from deskyard.plan import key_file
+from deskyard.site import guest_program
 from tests.catalogue.workbench import Workbench
 from tests.support import model_server
 
@@ -77,9 +77,9 @@ class Agent:
 
     def bring(self, **keys: str) -> str:
         """Bring the desktop's keys in step, with the program that `workspace.up` runs."""
-        source = desktop_program.source(key_program)
+        source = guest_program.source(key_program)
         sending = f"{source}{json.dumps(request(text=key_file.text(keys)))}\n"
-        remote = shlex.join(["python3", "-I", "-c", desktop_program.START, str(len(source))])
+        remote = shlex.join(["python3", "-I", "-c", guest_program.START, str(len(source))])
         argv = ["ssh", "-F", str(self.bench.yard.ssh_config), DESK, remote]
         return str(json.loads(run(argv, timeout=60, stdin=sending).stdout)["done"])
 

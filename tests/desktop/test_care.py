@@ -8,6 +8,7 @@ import pytest
 from deskyard.desktop import program
 from deskyard.guest import care as guest_care
 from deskyard.plan.account import AGENT
+from deskyard.site.guest_program import START
 from tests.desktop.lab import Lab
 
 # Two sources of the distribution's form, each with a newer version of a package that is installed.
@@ -67,7 +68,7 @@ def ask(lab: Lab, do: str, **more: Any) -> dict[str, Any]:
 
 
 def look(lab: Lab) -> dict[str, Any]:
-    return ask(lab, "look", mark=program.START, account=AGENT)
+    return ask(lab, "look", mark=START, account=AGENT)
 
 
 def test_security_updates_are_installed_and_all_if_wanted(newer: Lab) -> None:
@@ -90,7 +91,7 @@ def test_task_of_the_agent_and_whoever_asks_for_no_restart_are_seen(lab: Lab) ->
     assert look(lab)["busy"] == []
     lab.do(
         "desk",
-        f"systemd-run --quiet --unit=task --uid={AGENT} python3 -c 'import time; time.sleep(600)' '{program.START}'",
+        f"systemd-run --quiet --unit=task --uid={AGENT} python3 -c 'import time; time.sleep(600)' '{START}'",
     )
     lab.do("desk", "systemd-run --quiet --unit=holding systemd-inhibit --who=copying --what=shutdown sleep 600")
     lab.do("desk", "timeout 60 sh -c 'until systemd-inhibit --list | grep -q copying; do sleep 0.1; done'")

@@ -14,6 +14,7 @@ import pytest
 from deskyard.desktop import customise_delivery, program
 from deskyard.guest import customise
 from deskyard.plan import customisation
+from deskyard.site import guest_program
 from tests.desktop.lab import Lab
 from tests.desktop.owner import Owner
 
@@ -168,11 +169,11 @@ AS_AGENT = ("    os.seteuid(account.pw_uid)", "    pass")
 def test_either_of_two_walls_holds_against_a_link_and_without_both_it_is_followed(
     lab: Lab, owner: Owner, monkeypatch: pytest.MonkeyPatch, without: list[tuple[str, str]], written: bool
 ) -> None:
-    source = program.source(customise)
+    source = guest_program.source(customise)
     for part, weaker in without:
         assert part in source
         source = source.replace(part, weaker)
-    monkeypatch.setattr(program, "source", lambda _: source)
+    monkeypatch.setattr(guest_program, "source", lambda _: source)
     lab.do("desk", "rm -rf /etc/deskyard-target; install -d -m 0755 /etc/deskyard-target")
     lab.do("desk", "ln -s /etc/deskyard-target ~agent/d", user="agent")
     owner.customise(desk=folder(owner.folder / "own", {"home/d/planted": "evil\n"}))
@@ -299,8 +300,8 @@ def test_a_script_whose_starter_went_away_runs_to_its_end_and_is_not_run_twice(l
 
 
 def test_half_a_request_changes_nothing(lab: Lab, owner: Owner) -> None:
-    source = program.source(customise)
-    remote = ["sudo", "-n", "python3", "-I", "-c", program.START, str(len(source))]
+    source = guest_program.source(customise)
+    remote = ["sudo", "-n", "python3", "-I", "-c", guest_program.START, str(len(source))]
     done = lab.link.run("desk", remote, timeout=60, stdin=f'{source}{{"do": "begin", ', check=False)
     assert done.code != 0 and not (lab.root("desk") / customisation.STATE.lstrip("/")).exists()
 

@@ -18,6 +18,7 @@ from deskyard.errors import SiteError
 from deskyard.guest import keys
 from deskyard.host.places import places
 from deskyard.plan import key_file
+from deskyard.site import guest_program
 from tests.desktop.lab import Lab
 from tests.desktop.owner import Owner
 from tests.support.processes import watching
@@ -155,9 +156,9 @@ def test_what_is_on_the_desktop_is_compared_not_remembered(lab: Lab, owner: Owne
 
 def test_half_a_request_changes_nothing(lab: Lab, owner: Owner) -> None:
     key_delivery.deliver(lab.plan, {"desk": {"anthropic": ANTHROPIC}, "other": {}})
-    source = program.source(keys)
+    source = guest_program.source(keys)
     request = json.dumps(key_delivery.request(text=key_file.text({"anthropic": NEXT})))
-    remote = ["sudo", "-n", "python3", "-I", "-c", program.START, str(len(source))]
+    remote = ["sudo", "-n", "python3", "-I", "-c", guest_program.START, str(len(source))]
     for cut in (0, 40, len(request) - 1):
         done = lab.link.run("desk", remote, timeout=60, stdin=source + request[:cut], check=False)
         assert done.code != 0 and NEXT not in done.stdout + done.stderr

@@ -20,7 +20,7 @@ from tests.proxmox.rack import Rack
 
 SHORTEST = 12
 # Where secrets are at home.
-HOMES = {"management_ed25519", "ca.key"}
+HOMES = {"management_ed25519", "link_ed25519", "ca.key"}
 SAMPLE_SECONDS = 0.005
 
 

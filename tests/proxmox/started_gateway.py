@@ -25,10 +25,11 @@ from deskyard.site.resource.cancellation import CANCELLATION
 from deskyard.site.ssh_link import SshLink
 from tests.proxmox.inhabited import Inhabitants, inhabit
 from tests.proxmox.rack import SITE, Rack
+from tests.support.gateway_door import LINK
 from tests.support.pve.inside import System
 
 # What a gateway is asked for, in this order, where the site's own authority signs.
-SETTLING = ["apply", "csr", "certificate"]
+SETTLING = ["apply", "csr", "certificate", LINK]
 BOOT_SECONDS = 120.0
 
 

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from deskyard.errors import CommandError, SiteError
 from deskyard.gateway.machine import tls
-from deskyard.site import certificate_authority
+from deskyard.site import certificate_authority, link_key
 from deskyard.site.libvirt import daemon
 from deskyard.site.management_key import private_key_file
 from deskyard.site.proxmox.kinds.gateway_settings import ClusterGatewaySettingsKind
@@ -21,6 +21,7 @@ from deskyard.site.ssh_link import SshLink
 from tests.proxmox.inhabited import private_text
 from tests.proxmox.rack import SITE
 from tests.proxmox.started_gateway import SETTLING, Gateway, start
+from tests.support.gateway_door import LINK
 
 # What it is told.
 
@@ -40,6 +41,7 @@ def test_a_gateway_gets_the_settings_of_the_plan_and_a_certificate_for_its_own_k
     assert outputs == {
         "host_key": gateway.system.public_key,
         "certificate_expires": leaf.not_valid_after_utc.isoformat(),
+        "link_key": link_key.digest(SITE),
     }
 
 
@@ -88,7 +90,7 @@ def test_the_operators_certificate_reaches_it_with_its_key(gateway: Gateway, tmp
     program = gateway.inhabitants.program(gateway.vm.owner.vm_name)
     assert program.pair is not None
     assert program.pair.key.strip() == key.strip()
-    assert gateway.commands == ["apply", "certificate"]
+    assert gateway.commands == ["apply", "certificate", LINK]
     # In no command line.
     body = key.splitlines()[1]
     assert body not in gateway.inhabitants.street.log.read_text()
@@ -206,12 +208,16 @@ def test_when_it_goes_nothing_is_trusted_any_more(gateway: Gateway) -> None:
     ],
 )
 def test_a_certificate_of_the_site_near_its_end_is_given_anew(
-    days: int, certificate: dict[str, str] | None, stale: list[str]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, days: int, certificate: dict[str, str] | None, stale: list[str]
 ) -> None:
+    monkeypatch.setenv("DESKYARD_HOME", str(tmp_path))
     now = datetime.datetime.now(datetime.UTC)
     expires = now + RENEW_BEFORE - datetime.timedelta(days=days)
-    state = {"certificate_expires": expires.isoformat(), "certificate": certificate}
-    assert ClusterGatewaySettingsKind().stale(state) == stale
+    state = {"site": SITE, "certificate_expires": expires.isoformat(), "certificate": certificate}
+    assert ClusterGatewaySettingsKind().stale({**state, "link_key": link_key.digest(SITE)}) == stale
+    # One of before, or with another key: it is brought in step, which replaces nothing.
+    for found in ({}, {"link_key": "another"}):
+        assert ClusterGatewaySettingsKind().stale({**state, **found}) == [*stale, "link_key"]
 
 
 def test_another_machine_is_another_resource_and_another_start_is_not() -> None:

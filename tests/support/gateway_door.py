@@ -23,6 +23,9 @@ from deskyard.gateway.machine import tls
 from deskyard.wire import gateway_settings
 
 PROGRAM = ["sudo", "deskyard-gateway"]
+# How a program of deskyard/guest begins: the account and the key of `link` come so.
+PYTHON = ["sudo", "-n", "python3"]
+LINK = "link"
 SECONDS = 30
 SSH = """#!/bin/sh
 printf '%s\\n' "$*" >>'{log}'
@@ -53,7 +56,9 @@ class GatewayProgram:
 
     def commands(self) -> list[str]:
         """What was asked, without what only looks whether it is there."""
-        return [call.command.removeprefix("sudo deskyard-gateway ") for call in self.heard if call.command != "true"]
+        commands = [call.command for call in self.heard if call.command != "true"]
+        said = [LINK if shlex.split(text)[:3] == PYTHON else text for text in commands]
+        return [text.removeprefix("sudo deskyard-gateway ") for text in said]
 
     def run(self, command: str, stdin: str) -> tuple[int, str]:
         """Exit code and output."""
@@ -61,6 +66,8 @@ class GatewayProgram:
         words = shlex.split(command)
         if words == ["true"]:
             return 0, ""
+        if words[:3] == PYTHON:
+            return 0, json.dumps({"changed": []})
         answers: dict[str, Callable[[str], str]] = {
             "apply": self._apply,
             "csr": self._csr,

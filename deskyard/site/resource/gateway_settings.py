@@ -1,4 +1,7 @@
-"""The settings of a running gateway: its document and its certificate, over SSH with the host key pinned first."""
+"""The settings of a running gateway: its document, its certificate and the key of the process `link`.
+
+They go over SSH, with the host key pinned first.
+"""
 
 import datetime
 import json
@@ -8,7 +11,7 @@ from typing import Any, ClassVar, Protocol
 
 from deskyard.errors import SiteError
 from deskyard.host.deadline import Deadline
-from deskyard.site import certificate_authority
+from deskyard.site import certificate_authority, link_key
 from deskyard.site.resource.cancellation import CANCELLATION
 from deskyard.site.resource.kind import Kind
 from deskyard.site.resource.values import Values
@@ -38,15 +41,19 @@ class GatewaySettingsKind(Kind[Any]):
     """`GatewaySettings` of every backend: changed in place, without touching machines."""
 
     replaces: ClassVar[frozenset[str]] = frozenset({"site", "workspace"})
-    computed: ClassVar[tuple[str, ...]] = ("host_key", "certificate_expires")
+    computed: ClassVar[tuple[str, ...]] = ("host_key", "certificate_expires", "link_key")
 
     def stale(self, state: Values) -> list[str]:
-        """A certificate near its end is renewed; one that the operator brought is the operator's to renew."""
+        """A certificate near its end is renewed, and another key or program of `link` is delivered.
+
+        A certificate that the operator brought is the operator's to renew.
+        """
+        stale = [] if state.get("link_key") == link_key.digest(state["site"]) else ["link_key"]
         expires = state.get("certificate_expires")
         if not isinstance(expires, str) or "chain" in (state.get("certificate") or {}):
-            return []
+            return stale
         left = datetime.datetime.fromisoformat(expires) - datetime.datetime.now(datetime.UTC)
-        return ["certificate_expires"] if left < RENEW_BEFORE else []
+        return ["certificate_expires", *stale] if left < RENEW_BEFORE else stale
 
     @abstractmethod
     def channel(self, link: Any, inputs: Values) -> Channel:
@@ -73,9 +80,14 @@ class GatewaySettingsKind(Kind[Any]):
         ssh.wait(GATEWAY, APPLY_SECONDS, CANCELLATION.pause)
         chain = _certificate(ssh, inputs)
         ssh.run(GATEWAY, [*PROGRAM, "certificate"], stdin=chain, timeout=APPLY_SECONDS)
+        delivered = link_key.deliver(ssh)
         # With ACME the gateway renews by itself; this certificate only opens the door until then.
         expires = None if settings.get("acme") else certificate_authority.expires(chain).isoformat()
-        return f"{inputs['site']}/{inputs['workspace']}", {"host_key": key, "certificate_expires": expires}
+        return f"{inputs['site']}/{inputs['workspace']}", {
+            "host_key": key,
+            "certificate_expires": expires,
+            "link_key": delivered,
+        }
 
     def read(self, link: Any, identity: str, state: Values) -> Values | None:
         """Answer the state as it was: settings live and die with the gateway, which may be off and is not asked."""

@@ -21,6 +21,7 @@ class GatewaySettings(pulumi.CustomResource):
 
     host_key: pulumi.Output[str]
     certificate_expires: pulumi.Output[str]
+    link_key: pulumi.Output[str]
 
     def __init__(
         self,
@@ -30,5 +31,5 @@ class GatewaySettings(pulumi.CustomResource):
         inputs: SettingsInputs,
         opts: pulumi.ResourceOptions,
     ) -> None:
-        outputs = {"host_key": None, "certificate_expires": None}
+        outputs = {"host_key": None, "certificate_expires": None, "link_key": None}
         super().__init__(f"{prefix}GatewaySettings", resource_name, {**inputs, **machine, **outputs}, opts)

@@ -14,11 +14,11 @@ import pytest
 from deskyard.agent import task as agent_task
 from deskyard.agent.task import Task
 from deskyard.desktop import stream
-from deskyard.desktop.program import source
 from deskyard.engine import running
 from deskyard.errors import ConfigError, SiteError
 from deskyard.guest.agent import task as task_program
 from deskyard.host.places import tree
+from deskyard.site.guest_program import source
 from deskyard.site.ssh_link import SshLink
 from tests.support import agent_server
 

@@ -10,9 +10,9 @@ from types import ModuleType
 
 import pytest
 
-from deskyard.desktop.program import START, sent, source
 from deskyard.guest import care, customise, freeze, health, keys, probe, script, system, thaw
 from deskyard.guest.agent import acp, task
+from deskyard.site.guest_program import START, sent, source
 
 PROGRAMS = (acp, care, customise, freeze, health, keys, probe, script, system, task, thaw)
 

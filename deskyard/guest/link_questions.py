@@ -1,0 +1,121 @@
+#!/usr/bin/python3 -I
+"""Runs as root in a gateway for whoever has the key of the process `link`: answers a few questions, and nothing else.
+
+sshd starts it whatever is asked for; what that was stands in a variable. It is compared word by word, and no shell sees
+any of it. Put there by `link_account`, so it knows only the standard library of Python 3.11 and later.
+"""
+
+import contextlib
+import json
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+from typing import Any
+
+PROGRAM = "/usr/bin/deskyard-gateway"
+SERVICE = "/run/deskyard-session/admin.sock"
+SERVICE_SECONDS = 60.0
+ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
+ASKED = "SSH_ORIGINAL_COMMAND"
+ACTOR = "mission-control"
+# Chains of Mission Control alone, by the names that it gives them.
+SOURCE = r"mission\.[0-9a-f]{16}"
+NUMBER, HASH = r"[1-9][0-9]{0,17}", r"[0-9a-f]{64}"
+# Each word as a pattern.
+QUESTIONS = (
+    ("status",),
+    ("list",),
+    ("asks", "--json", "--follow"),
+    ("audit", "--verify"),
+    ("audit", "--verify", "--known", f"{NUMBER}:{HASH}"),
+    ("anchors", "--source", SOURCE),
+    ("anchors", "--source", SOURCE, "--last", NUMBER),
+    ("anchor", "--source", SOURCE, "--number", NUMBER, "--head", HASH, "--actor", ACTOR),
+)
+MOST_SHOWN = 80
+
+
+def understood(text: str) -> list[str] | None:
+    """The words of a question that may be asked; None if it is any other."""
+    words = text.split(" ")
+    for question in QUESTIONS:
+        if len(words) == len(question) and all(map(_is, question, words)):
+            return words
+    return None
+
+
+def _is(pattern: str, word: str) -> bool:
+    return re.fullmatch(pattern, word, re.ASCII) is not None
+
+
+def request(words: list[str]) -> dict[str, Any] | None:
+    """What the session service is asked on its socket; None if the gateway's program is asked instead."""
+    if words == ["list"]:
+        return {"command": "list"}
+    if words[0] == "anchor":
+        return {"command": "anchor", "source": words[2], "number": int(words[4]), "head": words[6], "actor": words[8]}
+    return None
+
+
+def ask_service(asked: dict[str, Any]) -> dict[str, Any] | None:
+    """The answer of the session service; None if it gives none."""
+    with contextlib.suppress(OSError, ValueError), socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(SERVICE_SECONDS)
+        line.connect(SERVICE)
+        line.sendall(json.dumps(asked).encode())
+        line.shutdown(socket.SHUT_WR)
+        with line.makefile("rb") as stream:
+            answer = json.loads(stream.read())
+        if isinstance(answer, dict) and ("result" in answer or "error" in answer):
+            return answer
+    return None
+
+
+def ask_program(words: list[str]) -> int:
+    """Let the gateway's program answer; it ends when whoever asked has left, who else would be followed for ever."""
+    process = subprocess.Popen([PROGRAM, *words], stdin=subprocess.DEVNULL, env=ENVIRONMENT)
+    try:
+        ended = os.pidfd_open(process.pid)
+        waiting = select.poll()
+        waiting.register(ended, select.POLLIN)
+        # Of this one only its end is told.
+        waiting.register(sys.stdout.fileno(), 0)
+        if (ended, select.POLLIN) in waiting.poll():
+            return process.wait()
+        return 1
+    finally:
+        process.kill()
+        process.wait()
+
+
+def refusal(text: str) -> dict[str, Any]:
+    """The answer to what may not be asked."""
+    value = "".join(letter if letter.isascii() and letter.isprintable() else "?" for letter in text[:MOST_SHOWN])
+    reason, remedy = "is no question that this key may ask", "ask with the site's own key: ./inv access, ./inv egress"
+    return {"error": {"field": "question", "value": value or None, "reason": reason, "remedy": remedy}}
+
+
+def main() -> int:
+    """Answer the question that came by SSH; 1 and `{"error": ...}` if it may not be asked, or has no answer."""
+    for sign in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(sign, lambda *_: sys.exit(1))
+    text = os.environ.get(ASKED, "")
+    words = understood(text)
+    if words is None:
+        print(json.dumps(refusal(text)))
+        return 1
+    asked = request(words)
+    answer = ask_service(asked) if asked is not None else None
+    if answer is None:
+        # Of a service that is down the program says what to do.
+        return ask_program(words)
+    print(json.dumps(answer.get("result", answer)))
+    return 0 if "result" in answer else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""What the key of `link` may ask a gateway, word by word."""
+
+import json
+
+import pytest
+
+from deskyard.guest.link_account import RIGHTS, key_line
+from deskyard.guest.link_questions import refusal, request, understood
+from deskyard.wire import session_requests
+
+SOURCE, HEAD = "mission.0123456789abcdef", "a" * 64
+ANCHOR = f"anchor --source {SOURCE} --number 7 --head {HEAD} --actor mission-control"
+ASKED = (
+    "status",
+    "list",
+    "asks --json --follow",
+    "audit --verify",
+    f"audit --verify --known 1:{HEAD}",
+    f"anchors --source {SOURCE}",
+    f"anchors --source {SOURCE} --last 1",
+    ANCHOR,
+)
+
+
+@pytest.mark.parametrize("question", ASKED)
+def test_each_question_is_understood(question: str) -> None:
+    assert understood(question) == question.split()
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "",
+        "id",
+        "/bin/sh",
+        "sh -c id",
+        "sudo -n deskyard-gateway list",
+        "deskyard-gateway list",
+        "grant --desktop d1",
+        "revoke --all",
+        "keys rotate",
+        "decide 0a --once",
+        "allow example.org",
+        "apply",
+        "csr",
+        "list list",
+        "list --help",
+        " list",
+        "list ",
+        "list\n",
+        "list\nid",
+        "\nlist",
+        "list\tx",
+        "list;id",
+        "list; id",
+        "list|id",
+        "list && id",
+        "list `id`",
+        "list $(id)",
+        "list >/tmp/x",
+        "'list'",
+        '"list"',
+        "l\\ist",
+        "LIST",
+        "l\u0131st",
+        "status --timeout 600",
+        "asks",
+        "asks --json",
+        "asks --follow --json",
+        "asks --json --follow --follow",
+        "audit",
+        "audit --since 0",
+        "audit --verify --actions",
+        f"audit --verify --known 1:{HEAD}0",
+        f"audit --verify --known \u0661:{HEAD}",
+        f"audit --verify --known -1:{HEAD}",
+        "anchors",
+        "anchors --source other",
+        f"anchors --source {SOURCE} --last -1",
+        f"anchors --source {SOURCE}0",
+        ANCHOR.replace(SOURCE, "other.0123456789abcdef"),
+        ANCHOR.replace("mission-control", "root"),
+        ANCHOR.replace("--number 7", "--number 99999999999999999999"),
+        f"{ANCHOR} --actor root",
+        ANCHOR.replace(" --actor mission-control", ""),
+        "x" * 100_000,
+    ],
+    ids=lambda text: ascii(text[:40]),
+)
+def test_anything_else_is_none(question: str) -> None:
+    assert understood(question) is None
+    assert refusal(question)["error"]["field"] == "question"
+
+
+@pytest.mark.parametrize("question", ASKED)
+@pytest.mark.parametrize("letter", list(";|&$`<>()'\"\\\n\r\t\0 *?~#"))
+def test_no_letter_that_a_shell_reads_is_part_of_one(question: str, letter: str) -> None:
+    for at in range(len(question) + 1):
+        assert understood(question[:at] + letter + question[at:]) is None
+
+
+def test_the_service_is_asked_as_from_here() -> None:
+    assert request(["list"]) == session_requests.listing()
+    assert request(ANCHOR.split()) == session_requests.anchor(SOURCE, 7, HEAD, "mission-control")
+    assert request(["status"]) is None
+
+
+def test_what_is_shown_of_a_question_steers_no_terminal() -> None:
+    shown = json.dumps(refusal("\x1b[2J\u202e" + "x" * 1000))
+    assert "\\u" not in shown and len(shown) < 400
+
+
+def test_the_line_of_the_key_forbids_all_and_sudo_takes_no_argument() -> None:
+    assert key_line("ssh-ed25519 AAAA x").startswith(
+        'restrict,command="/usr/bin/sudo -n /usr/lib/deskyard-link/questions" '
+    )
+    assert RIGHTS.rstrip().endswith('NOPASSWD: /usr/lib/deskyard-link/questions ""')
