@@ -35,9 +35,9 @@ def ask_service(link: SshLink, request: dict[str, Any], arguments: list[str]) ->
     answer = link.run(GATEWAY, argv, stdin=json.dumps(request), timeout=ASK_SECONDS, check=False, kept=True)
     if answer.code != 0 or not answer.stdout:
         return ask(link, arguments)
-    document = _document(link, answer.stdout)
+    document = understood(link.workspace, answer.stdout)
     if not isinstance(document, dict) or "result" not in document:
-        raise _rubbish(link)
+        raise _rubbish(link.workspace)
     return document["result"]
 
 
@@ -48,26 +48,26 @@ def ask(link: SshLink, arguments: list[str]) -> Any:
         tail = answer.stderr.strip()[-500:]
         reason = f"did not answer ({answer.code}): {tail}"
         raise SiteError("gateway", link.workspace, reason, f"see ./inv workspace.status {link.workspace}")
-    return _document(link, answer.stdout)
+    return understood(link.workspace, answer.stdout)
 
 
-def _document(link: SshLink, text: str) -> Any:
+def understood(name: str, text: str | bytes) -> Any:
     """What the gateway answered; its own errors are raised, and what is no answer is `Rubbish`."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise _rubbish(link) from error
+        raise _rubbish(name) from error
     match document:
         case {"error": {"field": str(field), "value": value, "reason": str(reason), "remedy": str(remedy)}}:
             raise ConfigError(field, value or None, reason, remedy)
         case {"error": _}:
-            raise _rubbish(link)
+            raise _rubbish(name)
     return document
 
 
-def _rubbish(link: SshLink) -> Rubbish:
-    remedy = f"see ./inv workspace.status {link.workspace}"
-    return Rubbish("gateway", link.workspace, "answers what is no answer of a gateway", remedy)
+def _rubbish(name: str) -> Rubbish:
+    remedy = f"see ./inv workspace.status {name}"
+    return Rubbish("gateway", name, "answers what is no answer of a gateway", remedy)
 
 
 def actor() -> str:

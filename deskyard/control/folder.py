@@ -20,13 +20,14 @@ class Accounts:
     web: str = "deskyard-web"
     recorder: str = "deskyard-recorder"
     identity: str = "deskyard-identity"
+    link: str = "deskyard-link"
     relay: str = "deskyard-relay"
     database: str = "postgres"
     proxy: str = "haproxy"
 
     def make(self) -> None:
         """Make those that are absent; the database's and the proxy's come with their packages."""
-        for name in (self.web, self.recorder, self.identity, self.relay):
+        for name in (self.web, self.recorder, self.identity, self.link, self.relay):
             if not exists(name):
                 argv = ["useradd", "--system", "--no-create-home", "--home-dir", "/nonexistent"]
                 command.run([*argv, "--shell", "/usr/sbin/nologin", name], timeout=ACCOUNT_SECONDS)
@@ -79,6 +80,16 @@ class Folder:
     def identity_socket(self) -> Path:
         """Where the web process reaches the one that signs people in by a provider."""
         return self.sockets / "identity.sock"
+
+    @property
+    def way_socket(self) -> Path:
+        """Where the process that asks gateways is handed connections to them."""
+        return self.sockets / "way.sock"
+
+    @property
+    def link_socket(self) -> Path:
+        """Where observer and watch ask the process that asks gateways."""
+        return self.sockets / "link.sock"
 
     @property
     def provider(self) -> Path:

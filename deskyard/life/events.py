@@ -17,6 +17,7 @@ from deskyard.workspace import readiness
 # Machines tell of themselves, routes do not: those of whoever is ready are asked that often whether they still answer.
 CHECK_SECONDS = 60.0
 ASLEEP = "asleep: nobody used it"
+Ask = Callable[[WorkspacePlan], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -52,17 +53,19 @@ class End:
         self._wake = wake
 
 
-def follow(workspace: str, end: End | None = None, checked: Callable[[str], None] | None = None) -> Iterator[Event]:
+def follow(
+    workspace: str, end: End | None = None, checked: Callable[[str], None] | None = None, ask: Ask | None = None
+) -> Iterator[Event]:
     """Each desktop as it is, then every change, for ever or until `end` is called.
 
-    About every minute `checked` is called with what keeps the gateway from answering; empty if it answers, or was not
-    asked since no desktop runs.
+    `ask` asks a gateway for its status in place of the site's key. About every minute `checked` is called with what
+    keeps the gateway from answering; empty if it answers, or was not asked since no desktop runs.
     """
     plan, machines = power.look_up(workspace)
     end = end or End()
     with machines.moves() as moves:
         end.wakes(moves.wake)
-        watch, check = _Watch(plan, plan.desktops, moves), Deadline(CHECK_SECONDS)
+        watch, check = _Watch(plan, plan.desktops, moves, ask), Deadline(CHECK_SECONDS)
         found = watch.look(machines)
         yield from (event for event in found if event.state is not Stage.BOOTING)
         found = watch.settle([event for event in found if event.state is Stage.BOOTING])
@@ -142,8 +145,11 @@ def _until(
 class _Watch:
     """What was told of each desktop last, by the name of its machine."""
 
-    def __init__(self, plan: WorkspacePlan, desktops: Sequence[DesktopPlan], moves: Moves) -> None:
+    def __init__(
+        self, plan: WorkspacePlan, desktops: Sequence[DesktopPlan], moves: Moves, ask: Ask | None = None
+    ) -> None:
         self._plan, self._moves = plan, moves
+        self._status = ask or readiness.ask
         self._desktops = {desktop.machine.domain: desktop for desktop in desktops}
         self._next_question = Deadline(0)
         self.latest: dict[str, Event] = {}
@@ -184,7 +190,7 @@ class _Watch:
             # Whoever boots has it asked often.
             self.silence = self.silence if self._in(Stage.BOOTING) else ""
             return []
-        status = readiness.ask(self._plan)
+        status = self._status(self._plan)
         self.silence = str(status.get("error") or "")
         if readiness.is_ready(status, ready):
             return []
@@ -195,7 +201,7 @@ class _Watch:
         if not desktops:
             return []
         asked = time.monotonic()
-        status = readiness.ask(self._plan)
+        status = self._status(self._plan)
         self.silence = str(status.get("error") or "")
         self._next_question = Deadline(readiness.pause_after(time.monotonic() - asked))
         told = self._heard(list(iter(lambda: self._moves.next(0), None)))

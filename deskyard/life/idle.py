@@ -25,6 +25,9 @@ from deskyard.plan.power import Load, Power, rate
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 
 UNKNOWN = "nobody looked before"
+Clock = Callable[[], float]
+# The sessions of a workspace; none if its gateway cannot be asked, and nobody knows who uses what.
+Sessions = Callable[[str], list[dict[str, Any]] | None]
 
 
 @dataclass(frozen=True)
@@ -52,8 +55,13 @@ class _Look:
     used_by: str
 
 
-def look(name: str, busy: Collection[str] = (), clock: Callable[[], float] = time.time) -> list[Use]:
-    """Look at the desktops of a workspace that may be stopped; what is seen is kept for the next look."""
+def look(
+    name: str, busy: Collection[str] = (), clock: Clock = time.time, sessions_of: Sessions | None = None
+) -> list[Use]:
+    """Look at the desktops of a workspace that may be stopped; what is seen is kept for the next look.
+
+    `sessions_of` asks its gateway in place of the site's key.
+    """
     plan, machines = power.look_up(name)
     wanted = [desktop for desktop in plan.desktops if desktop.idle is not None]
     if not wanted:
@@ -63,7 +71,7 @@ def look(name: str, busy: Collection[str] = (), clock: Callable[[], float] = tim
     with alone(f"idle-{plan.site}-{plan.name}"):
         before, now = _kept(plan), clock()
         loads = machines.loads([desktop.machine.domain for desktop in running])
-        sessions = _sessions(name) if running else []
+        sessions = (sessions_of or _sessions)(name) if running else []
         seen = {}
         for desktop in running:
             load = loads.get(desktop.machine.domain)
@@ -73,13 +81,15 @@ def look(name: str, busy: Collection[str] = (), clock: Callable[[], float] = tim
     return [_use(plan, desktop, _state(states, desktop), seen.get(desktop.name)) for desktop in wanted]
 
 
-def stop_unused(name: str, busy: Collection[str] = (), clock: Callable[[], float] = time.time) -> list[Use]:
+def stop_unused(
+    name: str, busy: Collection[str] = (), clock: Clock = time.time, sessions_of: Sessions | None = None
+) -> list[Use]:
     """Look, and stop what nobody has used for as long as its declaration says; answers how all are then.
 
     A desktop that does not shut down goes on, and is looked at anew.
     """
     found = []
-    for use in look(name, busy, clock):
+    for use in look(name, busy, clock, sessions_of):
         if use.stops_at is None or use.stops_at > clock():
             found.append(use)
             continue
@@ -188,7 +198,6 @@ def _state(states: Mapping[str, Mapping[str, Any]], desktop: DesktopPlan) -> str
 
 
 def _sessions(name: str) -> list[dict[str, Any]] | None:
-    """The sessions of a workspace; none if its gateway cannot be asked, and nobody knows who uses what."""
     with contextlib.suppress(DeskyardError):
         return list(access.sessions(name))
     return None

@@ -7,6 +7,7 @@ import stat
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from deskyard.errors import CommandError, SiteError
@@ -84,6 +85,24 @@ class SshLink:
         return self.known_hosts.exists() and any(
             line.startswith(f"{alias} ") for line in self.known_hosts.read_text().splitlines()
         )
+
+    def host_key(self, host: str) -> str:
+        """The pinned key of a host; raises `SiteError` if there is none."""
+        alias = host_alias(self.workspace, host)
+        for line in self.known_hosts.read_text().splitlines() if self.known_hosts.exists() else []:
+            if line.startswith(f"{alias} "):
+                return line.removeprefix(f"{alias} ")
+        remedy = f"run ./inv workspace.up {self.workspace}"
+        raise SiteError("machine", f"{self.workspace}/{host}", "has not been set up yet", remedy)
+
+    def gateway_address(self) -> str:
+        """Where the gateway is, as the config has it; raises `SiteError` if there is none."""
+        lines = self.config.read_text().splitlines() if self.config.exists() else []
+        for before, line in pairwise(lines):
+            if before == f"Host {GATEWAY}":
+                return line.split()[1]
+        remedy = f"run ./inv workspace.up {self.workspace}"
+        raise SiteError("machine", f"{self.workspace}/{GATEWAY}", "has not been set up yet", remedy)
 
     @property
     def control(self) -> Path:

@@ -42,7 +42,7 @@ START_SECONDS = 300.0
 LEASE_SECONDS = 3.0
 # Accounts that every machine has: tests make none.
 PROVIDER = "Example"
-ACCOUNTS = Accounts(web="nobody", recorder="daemon", proxy="games", identity="lp", relay="uucp")
+ACCOUNTS = Accounts(web="nobody", recorder="daemon", proxy="games", identity="lp", link="news", relay="uucp")
 CLEAR_SECONDS = 60.0
 CLEARED = (
     "event, message, conversation, idempotency, operation_log, operation_secret, intent_used, approval, desktop,"
@@ -76,6 +76,10 @@ class Lab:
         url = database_at(self.folder, self.address).url(role)
         # A machine with much to do takes its time to start a relay.
         return url if self.address is None else f"{url}&connect_timeout={WAIT_SECONDS:.0f}"
+
+    def url_as(self, role: str) -> str:
+        """The same for this process, which has not the account of every role: the owner gives its own rights up."""
+        return f"{self.url(OWNER)}&options=-c%20role%3D{role}"
 
     def network(self, name: str) -> tuple[int, ...]:
         """The closed network of who has this name, with a relay to the database where that is elsewhere."""

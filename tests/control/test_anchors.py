@@ -13,13 +13,13 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from deskyard.access.gateway_program import Rubbish
-from deskyard.control.anchors.__main__ import Anchors
 from deskyard.control.anchors.gateways import ACTOR, Gateways, Line, plain
 from deskyard.control.anchors.proof import prove
 from deskyard.control.anchors.source import source
 from deskyard.control.anchors.visit import HEAD, known, last
+from deskyard.control.anchors.visits import Visits
 from deskyard.control.recorder import chain
-from deskyard.control.store.cluster import WORKER
+from deskyard.control.store.cluster import LINK, WORKER
 from deskyard.control.store.connection import Link, connect
 from deskyard.control.watch import alerts
 from deskyard.control.watch.rules import Eye
@@ -125,7 +125,7 @@ def link(mission: Lab) -> Iterator[Link]:
     """What the process that asks gateways has; the chain is empty before and afterwards."""
     settle(mission)
     mission.link.execute("truncate audit_entry, anchor")
-    with connect(mission.url(WORKER)) as found:
+    with connect(mission.url_as(LINK)) as found:
         yield found
     settle(mission)
     mission.link.execute("truncate audit_entry, anchor")
@@ -134,7 +134,7 @@ def link(mission: Lab) -> Iterator[Link]:
 @pytest.fixture
 def visit(mission: Lab, link: Link, gateways: Double) -> Callable[[], None]:
     """Visits all gateways once, later than the last time, and waits until the recorder has written what came of it."""
-    process = Anchors(mission.url(WORKER), SOURCE, gateways)
+    process = Visits(mission.url_as(LINK), SOURCE, gateways)
 
     def once() -> None:
         gateways.now += held_there.PERIOD_SECONDS
@@ -249,7 +249,8 @@ def test_rewritten_chain_is_anchored_no_more_and_opens_an_alert(
     visit()
     assert gateways.numbers("lab") == [2]
     assert "line 2 of the audit is not the one that this gateway holds" in str(problem(mission, "lab"))
-    alerts.settle(link, Eye(None, lambda _: pytest.fail("there is no certificate")).look(link))
+    with connect(mission.url(WORKER)) as watching:
+        alerts.settle(watching, Eye(None, lambda _: pytest.fail("there is no certificate")).look(watching))
     found = {alert["object"] for alert in owner.get("/api/alerts?open=true").json()["items"]}
     assert {"gateway lab", "gateway study"} <= found
 
@@ -342,10 +343,11 @@ def test_lines_of_gateways_alone_are_anchored_after_a_day(
     note(mission, "a")
     visit()
     with mission.link.transaction():
-        mission.link.execute(f"set local role {WORKER}".encode())
-        query = """insert into audit_intake (at, actor, action, target, detail)
-            values (now() - interval '25 hours', %s, %s, %s, %s)"""
+        mission.link.execute(f"set local role {LINK}".encode())
+        query = "insert into audit_intake (actor, action, target, detail) values (%s, %s, %s, %s)"
         mission.link.execute(query, [ACTOR, HEAD, "other", Jsonb({"number": 1, "hash": "0" * 64})])
+        mission.link.execute("reset role")
+        mission.link.execute("update audit_intake set at = now() - interval '25 hours' where target = 'other'")
     settle(mission)
     head = last(link)
     visit()

@@ -6,13 +6,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import httpx
+import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
 from deskyard.control.approvals import follow
 from deskyard.control.approvals.target import KIND, target
 from deskyard.control.jobs.child import JOBS
-from deskyard.control.store.cluster import WORKER
+from deskyard.control.store.cluster import LINK
+from deskyard.control.store.connection import connect
+from deskyard.errors import ConfigError
 from tests.control.lab import Lab
 from tests.control.people import Person, enrolled
 
@@ -130,7 +133,7 @@ def test_gateways_that_run_are_followed_as_they_speak(mission: Lab) -> None:
         answered.wait(60)
         yield {**TICKET, "state": "used", "held": 0, "held_until": None, "answer": ANSWER}
 
-    follower = follow.Follower(mission.url(WORKER), tickets, lambda name: name == "lab")
+    follower = follow.Follower(mission.url_as(LINK), tickets, lambda name: name == "lab")
     thread = threading.Thread(target=follower.run, daemon=True)
     thread.start()
     mission.until("select 1 from approval where state = 'waiting'", [])
@@ -156,7 +159,32 @@ def test_the_worker_hands_the_answer_to_the_gateway_with_the_person(
         return {"state": "allowed"}
 
     monkeypatch.setattr("deskyard.access.egress.decide", decide)
+    monkeypatch.setattr("deskyard.access.egress.tickets", lambda name, follow: iter([{**TICKET, "id": "0b"}, TICKET]))
     given = {"approval": ID, "answer": answer, "reason": "why"}
-    wanted = {"workspace": "lab", "desktop": "lab.first", "input": given, "actor": "person:ada"}
+    wanted = {"workspace": "lab", "desktop": "lab.first", "input": given, "actor": "person:ada", "target": aim(answer)}
     assert JOBS[KIND](wanted) == {"result": {"approval": ID, "state": "allowed"}}
     assert calls == [("lab", "0a1b2c", *handed, "why", "person:ada")]
+
+
+@pytest.mark.parametrize("change", [{"name": "evil.test"}, {"port": 22}, {"desktop": "second"}, {"id": "0b"}])
+def test_no_answer_to_one_ticket_opens_another_whatever_was_written_down(
+    monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    monkeypatch.setattr("deskyard.access.egress.decide", lambda *_: pytest.fail("the gateway is told"))
+    monkeypatch.setattr("deskyard.access.egress.tickets", lambda name, follow: iter([{**TICKET, **change}]))
+    given = {"approval": ID, "answer": "once"}
+    wanted = {"workspace": "lab", "desktop": "lab.first", "input": given, "actor": "person:ada", "target": aim("once")}
+    with pytest.raises(ConfigError, match="is not what was signed"):
+        JOBS[KIND](wanted)
+
+
+def test_what_a_ticket_is_for_stays_as_it_was_written_down_first(ticket: Lab) -> None:
+    changed = {**TICKET, "name": "evil.test", "port": 22, "desktop": "second", "tries": 5}
+    with connect(ticket.url_as(LINK)) as link:
+        follow.write(link, "lab", changed)
+        row = link.execute("select * from approval").fetchone()
+        assert row is not None and (row["name"], row["port"], row["desktop_id"]) == ("api.stripe.com", 443, "lab.first")
+        assert row["tries"] == 5
+        for column in follow.LASTING:
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                link.execute(f"update approval set {column} = {column}".encode())

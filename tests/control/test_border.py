@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 from webauthn.helpers import base64url_to_bytes
 
 from deskyard.control.people import enrolment
-from deskyard.control.store.cluster import IDENTITY, RECORDER, ROLES, WEB, WORKER
+from deskyard.control.store.cluster import IDENTITY, LINK, RECORDER, ROLES, WEB, WORKER
 from tests.control.authenticator import Authenticator
 from tests.control.lab import ACCOUNTS, ORIGIN, TREE, WAIT_SECONDS, Lab, lab_elsewhere
 from tests.control.people import Person, link_token
@@ -178,7 +178,7 @@ def test_the_web_process_can_write_down_what_is_wanted(mission: Lab, taken: Call
     assert taken(body) == "('queued',)"
 
 
-@pytest.mark.parametrize("role", [WORKER, RECORDER, IDENTITY, "mc_owner", "postgres"])
+@pytest.mark.parametrize("role", [WORKER, RECORDER, IDENTITY, LINK, "mc_owner", "postgres"])
 def test_the_web_process_is_nobody_else_for_the_database(mission: Lab, taken: Callable[..., str], role: str) -> None:
     url = mission.url(WEB).replace(f"user={WEB}", f"user={role}")
     answer = taken(f"psycopg.connect({url!r})")
@@ -304,6 +304,56 @@ with psycopg.connect({mission.url(IDENTITY)!r}, autocommit=True) as link:
     print(link.execute("update person set role = 'operator' where id = 'pe_c' returning role").fetchone())
 """
     assert taken(body, ACCOUNTS.identity) == "('operator',)"
+
+
+def test_who_asks_gateways_writes_down_what_they_say_and_no_more(mission: Lab, taken: Callable[..., str]) -> None:
+    mission.declare("lab", "first")
+    intake = "insert into audit_intake (actor, action, target, detail) values"
+    statements = [
+        "insert into operation (id, kind, actor) values ('x', 'desktop.start', 'x')",
+        "update operation set state = 'running'",
+        "select proof from operation",
+        "select secret from key_proof",
+        "select value from operation_secret",
+        "select token_hash from session",
+        "select * from passkey",
+        "select * from person",
+        "select text from message",
+        "select url from workspace",
+        "update workspace set egress = 'open'",
+        "update desktop set state = 'ready'",
+        "delete from approval",
+        "insert into approval_decision (approval_id, actor, answer, operation_id) values ('x', 'x', 'once', 'x')",
+        "update approval_rule set persons = 1",
+        "insert into audit_entry values (1, now(), 'x', 'x', 'x', '{}', '\\x01')",
+        "delete from audit_intake",
+        "insert into intent_used (nonce, operation_id) values ('x', 'x')",
+        f"{intake} ('person:ada', 'approval.raised', 'x', '{{}}')",
+        f"{intake} ('person:ada', 'gateway.head', 'x', '{{}}')",
+        f"{intake} ('mission-control', 'person.make', 'x', '{{}}')",
+        "create table mine ()",
+        "create temporary table mine ()",
+        "set role mc_worker",
+    ]
+    body = f"""
+with psycopg.connect({mission.url(LINK)!r}, autocommit=True) as link:
+    for statement in {statements!r}:
+        try:
+            link.execute(statement)
+            print(statement)
+        except psycopg.errors.InsufficientPrivilege:
+            pass
+    link.execute({intake!r} + " ('mission-control', 'gateway.head', 'lab', '{{}}')")
+    print(link.execute("insert into anchor (workspace_id) values ('lab') returning workspace_id").fetchone())
+"""
+    assert taken(body, ACCOUNTS.link) == "('lab',)"
+
+
+def test_the_worker_writes_nothing_that_gateways_say(mission: Lab) -> None:
+    head = "insert into audit_intake (actor, action, target) values ('mission-control', 'gateway.head', 'lab')"
+    for statement in ("insert into anchor (workspace_id) values ('lab')", "delete from approval", head):
+        with psycopg.connect(mission.url(WORKER)) as link, pytest.raises(psycopg.errors.InsufficientPrivilege):
+            link.execute(statement.encode())
 
 
 def test_a_line_of_the_audit_that_was_changed_or_left_out_is_found(mission: Lab, owner: httpx.Client) -> None:

@@ -310,7 +310,7 @@ def test_mission_control_comes_up_on_it_begins_again_and_shows_no_secret(
         monkeypatch.delenv("PGPASSFILE")
         monkeypatch.delenv(VARIABLE)
         assert found.state["ready"] and found.state["database"] == str(server.address)
-        names = {"relay", "recorder", "web", "worker", "watch", "observer", "approvals", "anchors", "proxy"}
+        names = {"relay", "recorder", "web", "worker", "watch", "observer", "way", "link", "proxy"}
         assert set(found.state["processes"]) == names and not found.control.folder.has_cluster()
         secrets = [found.control.folder.database_secret(role).read_text().strip()[-40:] for role in ROLES]
         for number in found.processes().values():

@@ -35,8 +35,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Collection[str]]:
     declared = SimpleNamespace(plan=replace(plan, desktops=desktops))
     busy_each_time: list[Collection[str]] = []
 
-    def stop_unused(name: str, busy: Collection[str]) -> list[Use]:
-        assert name == NAME
+    def stop_unused(name: str, busy: Collection[str], sessions_of: Any) -> list[Use]:
+        assert (name, sessions_of) == (NAME, nobody)
         busy_each_time.append(busy)
         if "first" in busy:
             return [Use("first", "running", "it has a task", 8.0, 7208.0)]
@@ -51,8 +51,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Collection[str]]:
     return busy_each_time
 
 
+def nobody(_: str) -> list[dict[str, Any]]:
+    """A gateway without sessions."""
+    return []
+
+
 def test_each_stop_is_one_line_of_the_audit(mission: Lab, worker: Link, asked: list[Any]) -> None:
-    watch.stop_unused(worker)
+    watch.stop_unused(worker, nobody)
     assert asked == [set()]
     found = mission.until("select * from audit_entry where actor = 'idle' and target = %s", [f"{NAME}.first"])
     assert (found["action"], found["detail"]) == ("desktop.stop", {"lastUse": "ann drives", "lastUsedAt": 7.0})
@@ -80,7 +85,7 @@ def test_an_operation_that_is_not_over_is_use(
         "insert into operation (id, kind, workspace_id, desktop_id, actor, state) values ('op_i', 'x', %s, %s, 'x', %s)"
     )
     mission.link.execute(query, [NAME, desktop, state])
-    watch.stop_unused(worker)
+    watch.stop_unused(worker, nobody)
     assert asked == [busy]
 
 
@@ -96,5 +101,5 @@ def test_a_workspace_that_cannot_be_asked_keeps_no_other_from_being_looked_at(
 
     monkeypatch.setattr(declaration, "stack_names", lambda: ["broken", NAME])
     monkeypatch.setattr(declaration, "read", refused)
-    watch.stop_unused(worker)
+    watch.stop_unused(worker, nobody)
     assert asked == [set()]

@@ -114,7 +114,8 @@ def test_the_process_that_watches_deletes_by_itself_what_is_over(
     said(mission, "cv_a", 9)
     said(mission, "cv_b", 7)
     keep(owner, 8)
-    mission.start("watch", "deskyard.control.watch", "--database", mission.url(WORKER), "--pace", "0.1")
+    options = ["--database", mission.url(WORKER), "--link", str(mission.folder.link_socket), "--pace", "0.1"]
+    mission.start("watch", "deskyard.control.watch", *options)
     try:
         mission.until("select 1 from event where kind = 'conversation' and subject = 'cv_a'", [])
     finally:

@@ -9,13 +9,15 @@ from urllib.parse import quote_plus
 
 import pytest
 
+from deskyard.control.confinement import LATE
 from deskyard.control.control import Control
+from deskyard.control.folder import ids
 from deskyard.control.identity.declared import Declared
 from deskyard.errors import ConfigError, HostError
 from deskyard.host.background import start_time
 from deskyard.host.deadline import Deadline
 from tests.control import openid_double
-from tests.control.lab import WAIT_SECONDS
+from tests.control.lab import ACCOUNTS, WAIT_SECONDS
 from tests.control.openid_double import CLIENT, SECRET
 from tests.control.site import HOST, Site, running
 from tests.support.requirements import need_root
@@ -30,9 +32,21 @@ def site() -> Iterator[Site]:
 
 def test_it_comes_up_with_a_link_for_the_first_person(site: Site) -> None:
     assert site.state["ready"] and all(site.state["processes"].values())
-    names = {"database", "recorder", "web", "worker", "watch", "observer", "approvals", "anchors", "proxy"}
+    names = {"database", "recorder", "web", "worker", "watch", "observer", "way", "link", "proxy"}
     assert set(site.state["processes"]) == names
     assert site.state["link"].startswith(f"https://{HOST}:{site.port}/enrol#")
+
+
+def test_who_asks_gateways_has_an_account_and_no_network_file_or_right(site: Site) -> None:
+    number = site.processes()["link"]
+    lines = Path(f"/proc/{number}/status").read_text().splitlines()
+    fields = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+    assert fields["Uid"].split()[0] == str(ids(ACCOUNTS.link)[0])
+    assert (fields["CapEff"], fields["NoNewPrivs"]) == ("0" * 16, "1")
+    assert Path(f"/proc/{number}/ns/net").readlink() != Path("/proc/self/ns/net").readlink()
+    assert b"DESKYARD" not in Path(f"/proc/{number}/environ").read_bytes()
+    # Below a folder that is closed to its account it would fail there.
+    assert LATE not in (site.control.folder.logs / "link.log").read_text()
 
 
 def test_the_proxy_leads_to_pages_and_api_by_its_name_alone(site: Site) -> None:

@@ -58,7 +58,7 @@ class Mission:
 
     def visit_gateways(self) -> None:
         """Let the process that asks gateways begin anew, which visits each of them."""
-        number = json.loads((self.folder / "processes.json").read_text())["anchors"]
+        number = json.loads((self.folder / "processes.json").read_text())["link"]
         os.kill(number, signal.SIGTERM)
 
     def database(self) -> Link:

@@ -113,7 +113,7 @@ class Door:
             assert process.poll() is None, (self.folder / "client.log").read_text() + self.log
             yield
         finally:
-            process.terminate()
+            process.kill()
             process.wait(SECONDS)
 
     @property
@@ -148,11 +148,16 @@ def link_door(folder: Path, gateway: Gateway) -> Iterator[Door]:
             machine.stdin.close()
 
 
+def new_key(folder: Path, name: str) -> None:
+    """Make a key pair."""
+    argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(folder / name)]
+    subprocess.run(argv, check=True, timeout=SECONDS)
+
+
 def _prepare(door: Door, gateway: Gateway) -> None:
     folder = door.folder
     for name in ("host", "key"):
-        argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(folder / name)]
-        subprocess.run(argv, check=True, timeout=SECONDS)
+        new_key(folder, name)
     (folder / "known_hosts").write_text(f"gateway {(folder / 'host.pub').read_text()}")
     (folder / "sshd_config").write_text(CONFIG.format(folder=folder))
     account = link_account.ACCOUNT

@@ -1,6 +1,5 @@
-"""python -m deskyard.control.approvals.follow: writes down what waits for a person at the gateways, as they say it."""
+"""Writes down what waits for a person at the gateways, as they say it."""
 
-import argparse
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -9,11 +8,8 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
-from deskyard.access import egress
-from deskyard.control.ending import end_at_sigterm
 from deskyard.control.store.connection import Link, attend, connect
 from deskyard.control.store.upsert import upsert
-from deskyard.declaration import declaration
 from deskyard.errors import DeskyardError
 
 # Workspaces change by events; this often they are looked at whatever was heard.
@@ -21,24 +17,16 @@ LOOK_SECONDS = 30.0
 # A gateway that went away tells nobody when it is back.
 AGAIN_SECONDS = 5.0
 RUNNING = ("ready", "not ready")
+# What a ticket is for: the database lets nobody change it who asks gateways.
+LASTING = ("id", "ticket", "workspace_id", "desktop_id", "address", "name", "port", "since")
 log = logging.getLogger(__name__)
 Tickets = Callable[[str], Iterator[Mapping[str, Any]]]
 
 
-def of_gateway(name: str) -> Iterator[Mapping[str, Any]]:
-    """The tickets of a workspace, and each as it changes; raises `DeskyardError` when its gateway is away."""
-    return egress.tickets(name, follow=True)
-
-
-def asks(name: str) -> bool:
-    """Whether a workspace has names that a person is asked about."""
-    return bool(declaration.read(name).workspace.egress_ask)
-
-
 class Follower:
-    """Who follows which workspace."""
+    """Who follows which workspace: `tickets` reads those of one, `wanted` says whether a person is asked there."""
 
-    def __init__(self, url: str, tickets: Tickets = of_gateway, wanted: Callable[[str], bool] = asks) -> None:
+    def __init__(self, url: str, tickets: Tickets, wanted: Callable[[str], bool]) -> None:
         self._url, self._tickets, self._wanted = url, tickets, wanted
         self._threads: dict[str, threading.Thread] = {}
         self._ended = threading.Event()
@@ -92,7 +80,7 @@ def write(link: Link, workspace: str, ticket: Mapping[str, Any]) -> None:
         **{"verdict": answer.get("verdict"), "decided_by": answer.get("actor"), "reason": answer.get("reason", "")},
         **{"decided_at": answer.get("time"), "ends_at": answer.get("until")},
     }
-    query = f"{upsert('approval', list(values))} returning (xmax = 0) as is_new"
+    query = f"{upsert('approval', list(values), LASTING)} returning (xmax = 0) as is_new"
     with link.transaction():
         row = link.execute(query.encode(), list(values.values())).fetchone()
         if row is not None and row["is_new"]:
@@ -101,19 +89,3 @@ def write(link: Link, workspace: str, ticket: Mapping[str, Any]) -> None:
                 "insert into audit_intake (actor, action, target, detail) values (%s, 'approval.raised', %s, %s)",
                 [f"desktop:{values['desktop_id']}", f"{ticket['name']}:{ticket['port']}", detail],
             )
-
-
-def main() -> None:
-    """Follow until SIGTERM."""
-    options = argparse.ArgumentParser(prog="deskyard.control.approvals.follow")
-    options.add_argument("--database", required=True)
-    chosen = options.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    follower = Follower(chosen.database)
-    # Nothing is half done: the next start looks anew.
-    end_at_sigterm()
-    follower.run()
-
-
-if __name__ == "__main__":
-    main()

@@ -86,14 +86,22 @@ def _destroy(wanted: Mapping[str, Any]) -> dict[str, Any]:
 
 def _decide(wanted: Mapping[str, Any]) -> dict[str, Any]:
     from deskyard.access import egress
-    from deskyard.control.approvals.target import SECONDS
+    from deskyard.control.approvals.target import SECONDS, target
+    from deskyard.errors import ConfigError
 
-    given = wanted["input"]
+    given, name = wanted["input"], wanted["workspace"]
     answer, ticket = given["answer"], str(given["approval"]).rpartition(".")[2]
     verdict = "for" if answer in SECONDS else answer
-    decided = egress.decide(
-        wanted["workspace"], ticket, verdict, SECONDS.get(answer), given.get("reason", ""), wanted["actor"]
-    )
+    # What is known of tickets was written down by who asks gateways all day: nobody is to sign one and open another.
+    real = [
+        target({**found, "id": given["approval"], "desktop_id": f"{name}.{found['desktop']}"}, answer)
+        for found in egress.tickets(name, follow=False)
+        if found["id"] == ticket
+    ]
+    if real != [wanted["target"]]:
+        remedy = f"see ./inv egress.ask {name}"
+        raise ConfigError("approval", given["approval"], "is not what was signed, by its gateway's word", remedy)
+    decided = egress.decide(name, ticket, verdict, SECONDS.get(answer), given.get("reason", ""), wanted["actor"])
     return {"result": {"approval": given["approval"], "state": decided["state"]}}
 
 

@@ -45,7 +45,7 @@ def require(link: Link, held: Claim, passkeys: Passkeys) -> str:
 
 
 def _target(link: Link, held: Claim) -> str:
-    """What has to have been signed: of an answer, what the gateway said of the ticket, whatever the request says."""
+    """What has to have been signed: of an answer, what is known of the ticket, whatever the request says."""
     if held.kind == rules.SET:
         return rules.Rule.of(str(held.workspace), held.input).target
     if held.kind == policy.SET:

@@ -4,11 +4,13 @@ import argparse
 import logging
 import signal
 import threading
+from pathlib import Path
 from typing import Any
 
 import psycopg
 from psycopg.types.json import Jsonb
 
+from deskyard.control.link import question
 from deskyard.control.store.connection import Link, attend, connect
 from deskyard.control.store.upsert import upsert
 from deskyard.control.watch.usage import FOLLOWED
@@ -29,10 +31,10 @@ log = logging.getLogger(__name__)
 
 
 class Observer:
-    """What is known of each workspace, and who follows it."""
+    """What is known of each workspace, and who follows it; `ask` asks gateways in place of the site's key."""
 
-    def __init__(self, url: str) -> None:
-        self._url = url
+    def __init__(self, url: str, ask: events.Ask | None = None) -> None:
+        self._url, self._ask = url, ask
         self._seen: dict[str, tuple[float, int]] = {}
         self._followers: dict[str, tuple[threading.Thread, events.End]] = {}
         # Whose machines were seen by the one who follows them now.
@@ -100,7 +102,7 @@ class Observer:
                     write_state(link, plan)
                     write_silence(link, name, silence)
 
-                for event in events.follow(name, end, checked):
+                for event in events.follow(name, end, checked, self._ask):
                     self._looked.add(name)
                     write_state(link, plan, event)
         except (DeskyardError, psycopg.Error) as error:
@@ -243,9 +245,10 @@ def main() -> None:
     """Observe until SIGTERM."""
     options = argparse.ArgumentParser(prog="deskyard.control.jobs.observer")
     options.add_argument("--database", required=True)
+    options.add_argument("--link", type=Path, required=True, help="the socket of who asks gateways")
     chosen = options.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    observer = Observer(chosen.database)
+    observer = Observer(chosen.database, question.status(chosen.link))
     signal.signal(signal.SIGTERM, observer.stop)
     observer.run()
 

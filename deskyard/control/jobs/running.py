@@ -19,6 +19,7 @@ from deskyard.control.jobs import claim as claims
 from deskyard.control.jobs import deciding, enrolment, keeping, leave
 from deskyard.control.jobs.claim import Claim
 from deskyard.control.jobs.conversation import Turn
+from deskyard.control.people.intent import Intent
 from deskyard.control.people.passkeys import Passkeys
 from deskyard.control.retention import policy
 from deskyard.control.store.connection import Link
@@ -93,6 +94,9 @@ class Runner:
         values = dict(held.input) | ({"text": turn.begin(link)} if turn is not None else {})
         wanted: dict[str, Any] = {"kind": held.kind, "workspace": held.workspace, "desktop": held.desktop}
         wanted |= {"input": values, "actor": actor, "attempt": held.attempt}
+        if held.kind == DECIDE:
+            # What was signed, whatever is known of the ticket by now: the child compares it with what the gateway says.
+            wanted["target"] = Intent.parsed((held.proof or {}).get("intent")).target
         process = subprocess.Popen(
             list(self.child),
             stdin=subprocess.PIPE,

@@ -20,15 +20,15 @@ from pathlib import Path
 from deskyard.control import backup
 from deskyard.control.anchors.source import source
 from deskyard.control.confinement import closed_network, die_with_parent
-from deskyard.control.folder import Folder, ids
+from deskyard.control.folder import Folder, ids, name_of
 from deskyard.control.identity import declared
 from deskyard.control.process import proxy
 from deskyard.control.process.postmaster import FIRST_PAUSE, LONGEST_PAUSE, Postmaster
 from deskyard.control.process.settings import Settings, kept
 from deskyard.control.store import migration
-from deskyard.control.store.cluster import IDENTITY, OWNER, RECORDER, WEB, WORKER, Cluster
+from deskyard.control.store.cluster import IDENTITY, LINK, OWNER, RECORDER, WEB, WORKER, Cluster
 from deskyard.control.store.database import Database, database_at
-from deskyard.control.store.elsewhere import RELAY_PORT, RELAYED
+from deskyard.control.store.elsewhere import CLOSED, RELAY_PORT, RELAYED
 from deskyard.host.deadline import Deadline
 from deskyard.host.places import tree
 
@@ -124,7 +124,8 @@ class Supervisor:
             _end(pieces)
             if postmaster is not None:
                 postmaster.end()
-            for path in (self.folder.web_socket, self.folder.identity_socket):
+            sockets = (self.folder.web_socket, self.folder.identity_socket, self.folder.way_socket)
+            for path in (*sockets, self.folder.link_socket):
                 path.unlink(missing_ok=True)
 
     def _keep(self) -> None:
@@ -138,9 +139,9 @@ class Supervisor:
         listener = self._listener(self.folder.web_socket, accounts.proxy)
         web = ["--database", database.url(WEB), "--origin", self.settings.origin, "--pages", str(self.folder.pages)]
         web += ["--account", accounts.web, "--socket", str(listener)]
-        work = ["--database", database.url(WORKER)]
+        work, asking = ["--database", database.url(WORKER)], ["--link", str(self.folder.link_socket)]
         recorder = [*python, "deskyard.control.recorder", database.url(RECORDER), accounts.recorder]
-        relaying, networks = _relaying(database, (WEB, RECORDER))
+        relaying, networks = _relaying(database, CLOSED)
         for number in networks.get(WEB, ()):
             web += ["--network", str(number)]
         recorder += map(str, networks.get(RECORDER, ()))
@@ -161,12 +162,26 @@ class Supervisor:
             Piece(
                 "worker", [*python, "deskyard.control.jobs.worker", *work, "--origin", self.settings.origin], os.environ
             ),
-            Piece("watch", [*python, "deskyard.control.watch", *work, *self._watched()], os.environ),
-            Piece("observer", [*python, "deskyard.control.jobs.observer", *work], os.environ),
-            Piece("approvals", [*python, "deskyard.control.approvals.follow", *work], os.environ),
-            Piece("anchors", [*python, "deskyard.control.anchors", *work, "--source", source(self.folder)], os.environ),
+            Piece("watch", [*python, "deskyard.control.watch", *work, *asking, *self._watched()], os.environ),
+            Piece("observer", [*python, "deskyard.control.jobs.observer", *work, *asking], os.environ),
+            *self._linking(database, networks.get(LINK, ())),
             *signing_in,
             Piece("proxy", ["haproxy", "-W", "-db", "-f", str(configuration)], {"PATH": os.environ["PATH"]}),
+        ]
+
+    def _linking(self, database: Database, network: Sequence[int]) -> list[Piece]:
+        """Who asks gateways, and who opens the way to them."""
+        python, accounts = [sys.executable, "-m"], self.folder.accounts
+        way = self._listener(self.folder.way_socket, accounts.link)
+        # For root alone.
+        door = self._listener(self.folder.link_socket, name_of(os.geteuid()))
+        options = ["--database", database.url(LINK), "--account", accounts.link, "--source", source(self.folder)]
+        options += ["--way", str(self.folder.way_socket), f"--socket={door}"]
+        options += [f"--network={number}" for number in network]
+        opening = [*python, "deskyard.control.link.way", "--socket", str(way)]
+        return [
+            Piece("way", opening, os.environ, sockets=(way,)),
+            Piece("link", [*python, "deskyard.control.link", *options], BARE, sockets=(door, *network)),
         ]
 
     def _watched(self) -> list[str]:

@@ -21,8 +21,8 @@ from deskyard.host.deadline import Deadline
 
 DATABASE = "mission"
 OWNER, WEB, WORKER, RECORDER = "mc_owner", "mc_web", "mc_worker", "mc_recorder"
-IDENTITY = "mc_identity"
-ROLES = (OWNER, WEB, WORKER, RECORDER, IDENTITY)
+IDENTITY, LINK = "mc_identity", "mc_link"
+ROLES = (OWNER, WEB, WORKER, RECORDER, IDENTITY, LINK)
 # A machine whose processors and disk others keep busy makes and starts one slowly, and then it is well.
 START_SECONDS, CONNECT_SECONDS = 300.0, 10
 PROGRAM_SECONDS = 600
@@ -93,6 +93,7 @@ class Cluster:
             accounts.web: (WEB,),
             accounts.recorder: (RECORDER,),
             accounts.identity: (IDENTITY,),
+            accounts.link: (LINK,),
         }
         self._write("pg_ident.conf", [f"mission {name} {role}" for name, roles in mapping.items() for role in roles])
         self._write("pg_hba.conf", ["local all all peer map=mission"])
@@ -156,7 +157,8 @@ class Cluster:
             if not link.execute("select 1 from pg_database where datname = %s", [DATABASE]).fetchone():
                 link.execute(f"create database {DATABASE} owner {OWNER}")
                 link.execute(f"revoke all on database {DATABASE} from public")
-                link.execute(f"grant connect on database {DATABASE} to {', '.join(ROLES)}")
+            # Also to a role that a newer Deskyard has, and a database of before has not.
+            link.execute(f"grant connect on database {DATABASE} to {', '.join(ROLES)}")
 
     def _maintenance(self) -> str:
         return f"postgresql:///postgres?host={self.folder.sockets}&user={OWNER}"

@@ -13,7 +13,7 @@ from deskyard.control.folder import Folder, ids
 from deskyard.control.store import administrator, migration
 from deskyard.control.store.address import Address, require_no_password
 from deskyard.control.store.administrator import Administrator, failure
-from deskyard.control.store.cluster import DATABASE, IDENTITY, OWNER, RECORDER, ROLES, SESSION, WEB
+from deskyard.control.store.cluster import DATABASE, IDENTITY, LINK, OWNER, RECORDER, ROLES, SESSION, WEB
 from deskyard.control.store.connection import Link, connect
 from deskyard.errors import HostError
 from deskyard.host.deadline import Deadline
@@ -24,6 +24,7 @@ WAIT_SECONDS = 60.0
 NO_FILE = "/nonexistent"
 # In the closed network of a process, where the relay carries on from.
 RELAYED, RELAY_PORT = "127.0.0.1", 5432
+CLOSED = (WEB, RECORDER, LINK)
 # A server that is gone without a word is noticed within a minute.
 KEEPALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 30_000}
 DROP_ALL = """do $$ declare name text; begin
@@ -61,7 +62,7 @@ class Elsewhere:
             "connect_timeout": 10,
             **KEEPALIVE,
         }
-        if role in (WEB, RECORDER):
+        if role in CLOSED:
             options |= {"hostaddr": RELAYED, "port": RELAY_PORT}
         return f"postgresql:///{DATABASE}?{urllib.parse.urlencode(options, safe='/')}"
 
@@ -157,5 +158,5 @@ class Elsewhere:
 
     def _owner_of(self, role: str) -> tuple[int, int]:
         accounts = self.folder.accounts
-        names = {WEB: accounts.web, RECORDER: accounts.recorder, IDENTITY: accounts.identity}
+        names = {WEB: accounts.web, RECORDER: accounts.recorder, IDENTITY: accounts.identity, LINK: accounts.link}
         return ids(names[role]) if role in names else (os.geteuid(), os.getegid())

@@ -6,6 +6,7 @@ import signal
 import threading
 from pathlib import Path
 
+from deskyard.control.link import question
 from deskyard.control.retention.forget import forget
 from deskyard.control.store.connection import Link, attend
 from deskyard.control.watch import alerts, idle, webhooks
@@ -27,12 +28,14 @@ def main() -> None:
     options.add_argument("--database", required=True)
     options.add_argument("--certificate", type=Path)
     options.add_argument("--networks", default="", help="comma-separated: where webhooks may be beside the public")
+    options.add_argument("--link", type=Path, required=True, help="the socket of who asks gateways")
     options.add_argument("--pace", type=float, default=LOOK_SECONDS, help="seconds between two looks")
     chosen = options.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     eye = Eye(chosen.certificate, certificate_authority.expires)
+    sessions_of = question.sessions(chosen.link)
     reach = Reach([network for network in chosen.networks.split(",") if network])
 
     def look(link: Link) -> None:
@@ -54,7 +57,7 @@ def main() -> None:
 
     def stop_unused(link: Link) -> None:
         while not ended.wait(IDLE_SECONDS):
-            idle.stop_unused(link)
+            idle.stop_unused(link, sessions_of)
 
     def forget_old(link: Link) -> None:
         while not ended.wait(chosen.pace):

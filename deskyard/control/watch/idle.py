@@ -13,14 +13,15 @@ ACTOR = "idle"
 log = logging.getLogger(__name__)
 
 
-def stop_unused(link: Link) -> None:
-    """Look at every workspace once; each stop is a line of the audit."""
+def stop_unused(link: Link, sessions_of: idle.Sessions) -> None:
+    """Look at every workspace once; each stop is a line of the audit. `sessions_of` asks a gateway."""
     for name in declaration.stack_names():
         try:
             plan = declaration.read(name).plan
             if not any(desktop.idle for desktop in plan.desktops):
                 continue
-            found = idle.stop_unused(name, busy(link, name, [desktop.name for desktop in plan.desktops]))
+            in_use = busy(link, name, [desktop.name for desktop in plan.desktops])
+            found = idle.stop_unused(name, in_use, sessions_of=sessions_of)
         except DeskyardError as error:
             log.info("%s is not looked at now: %s", name, str(error).splitlines()[0])
             continue

@@ -1,7 +1,10 @@
 """The network namespace of the private hypervisor: made, given a way out, entered, removed."""
 
+import ctypes
 import os
 import shutil
+import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from deskyard.errors import HostError
@@ -12,6 +15,8 @@ NAMESPACE = "deskyard"
 NAMESPACE_FILE = Path("/run/netns") / NAMESPACE
 # slirp4netns' own network: its resolver answers here.
 WAY_OUT_RESOLVER = "10.0.2.3"
+CLONE_NEWNET = 0x4000_0000
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def exists() -> bool:
@@ -48,6 +53,20 @@ def remove() -> None:
 def inside() -> list[str]:
     """The start of a command line that runs the rest in the namespace, with this mount namespace as it is."""
     return ["nsenter", f"--net={NAMESPACE_FILE}"]
+
+
+def connect(place: tuple[str, int], seconds: float) -> socket.socket:
+    """A connection that begins in the namespace; this process stays where it is."""
+    # A namespace is the thread's that asks for it.
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(_connect, place, seconds).result()
+
+
+def _connect(place: tuple[str, int], seconds: float) -> socket.socket:
+    with NAMESPACE_FILE.open("rb") as file:
+        if _libc.setns(file.fileno(), CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), f"{NAMESPACE_FILE}: {os.strerror(ctypes.get_errno())}")
+    return socket.create_connection(place, seconds)
 
 
 def holds(pid: int) -> bool:

@@ -1,6 +1,5 @@
-"""python -m deskyard.control.anchors: visits gateways from time to time, so that each chain holds the other's lines."""
+"""Visits to all gateways from time to time, so that each chain holds the other's lines."""
 
-import argparse
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +8,6 @@ import psycopg
 
 from deskyard.control.anchors.gateways import AT_ONCE, Gateways
 from deskyard.control.anchors.visit import visit
-from deskyard.control.ending import end_at_sigterm
 from deskyard.control.store.connection import Link, attend, connect
 from deskyard.errors import DeskyardError
 
@@ -18,7 +16,7 @@ PAUSE_SECONDS = 600.0
 log = logging.getLogger(__name__)
 
 
-class Anchors:
+class Visits:
     """Visits every gateway that answers; one that does not holds up nobody but the next visit."""
 
     def __init__(self, url: str, source: str, gateways: Gateways, pause: float = PAUSE_SECONDS) -> None:
@@ -53,19 +51,3 @@ class Anchors:
             log.info("%s is not visited now: %s", name, str(error).splitlines()[0])
         except Exception:
             log.exception("%s: the visit broke off", name)
-
-
-def main() -> None:
-    """Visit until SIGTERM."""
-    options = argparse.ArgumentParser(prog="deskyard.control.anchors")
-    options.add_argument("--database", required=True)
-    options.add_argument("--source", required=True, help="the chain's name for the gateways")
-    chosen = options.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    # Nothing is half done: the next start looks anew.
-    end_at_sigterm()
-    Anchors(chosen.database, chosen.source, Gateways()).run()
-
-
-if __name__ == "__main__":
-    main()

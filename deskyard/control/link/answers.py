@@ -1,0 +1,49 @@
+"""Passes on what gateways answer to observer and watch, which have more rights than to ask gateways themselves."""
+
+import contextlib
+import json
+import logging
+import socket
+import socketserver
+
+from deskyard.control.link.asker import Asker
+from deskyard.errors import DeskyardError
+
+READ_SECONDS = 30.0
+MOST_BYTES = 4096
+QUESTIONS = ("status", "list")
+log = logging.getLogger(__name__)
+
+
+class Handler(socketserver.StreamRequestHandler):
+    """Answers one question: a line of JSON each way."""
+
+    timeout = READ_SECONDS
+    server: "Server"
+
+    def handle(self) -> None:
+        """Ask the gateway, and say what it said."""
+        try:
+            match json.loads(self.rfile.readline(MOST_BYTES)):
+                case {"workspace": str(name), "question": str(question)} if question in QUESTIONS:
+                    answer = {"answer": self.server.asker.ask(name, [question])}
+                case _:
+                    return
+        except DeskyardError as error:
+            log.info("%s does not answer: %s", name, error.reason.splitlines()[:1])
+            answer = {"error": error.as_dict()}
+        except (ValueError, TimeoutError):
+            return
+        with contextlib.suppress(OSError):
+            self.wfile.write(json.dumps(answer).encode())
+
+
+class Server(socketserver.ThreadingUnixStreamServer):
+    """Answers each in a thread of its own, on a socket that it was handed."""
+
+    daemon_threads = True
+
+    def __init__(self, listener: socket.socket, asker: Asker) -> None:
+        super().__init__("", Handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket, self.asker = listener, asker

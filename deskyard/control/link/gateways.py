@@ -1,0 +1,44 @@
+"""The questions of Mission Control, as gateways take them from the link key."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from deskyard.control.anchors.gateways import ACTOR, Gateways, Line
+from deskyard.control.link.asker import Asker
+
+TICKETS = ("asks", "--json", "--follow")
+
+
+class AskedGateways(Gateways):
+    """The gateways as who anchors asks them, with the link key."""
+
+    def __init__(self, asker: Asker) -> None:
+        self._asker = asker
+
+    def names(self) -> list[str]:
+        """The workspaces that are declared."""
+        return list(self._asker.gateways())
+
+    def anchor(self, name: str, source: str, line: Line) -> None:
+        """Let a gateway take down a line of Mission Control's audit."""
+        words = ["--source", source, "--number", str(line.number), "--head", line.hash, "--actor", ACTOR]
+        self._asker.ask(name, ["anchor", *words])
+
+    def ask_audit(self, name: str, noted: str | None) -> Any:
+        """What the gateway says of its audit, as it comes."""
+        return self._asker.ask(name, ["audit", "--verify", *(["--known", noted] if noted else [])])
+
+    def ask_held(self, name: str, source: str, last: int | None) -> Any:
+        """What the gateway holds, as it comes."""
+        bound = [] if last is None else ["--last", str(last)]
+        return self._asker.ask(name, ["anchors", "--source", source, *bound])
+
+
+def tickets(asker: Asker) -> Callable[[str], Iterator[Mapping[str, Any]]]:
+    """What reads the tickets of a workspace, and each as it changes."""
+    return lambda name: asker.follow(name, TICKETS)
+
+
+def asks(asker: Asker) -> Callable[[str], bool]:
+    """What says whether a workspace has names that a person is asked about."""
+    return lambda name: asker.gateways().get(name, False)

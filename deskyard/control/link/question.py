@@ -1,0 +1,107 @@
+"""Questions to the process `link`, for those who may do more than parse what gateways say.
+
+Each word of an answer is looked at before it is believed: it is a gateway's, or of whoever took the process.
+"""
+
+import json
+import math
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from deskyard.access.gateway_program import Rubbish
+from deskyard.errors import DeskyardError, SiteError
+from deskyard.plan.printable import printable
+from deskyard.plan.workspace import WorkspacePlan
+from deskyard.workspace import readiness
+
+# More than it gives a gateway itself.
+SECONDS = 300.0
+MOST_ANSWER, MOST_TEXT, MOST_ROWS = 16 << 20, 100, 10_000
+Sessions = list[dict[str, Any]]
+
+
+def status(link: Path) -> Callable[[WorkspacePlan], dict[str, Any]]:
+    """What asks how far a workspace is: whether its gateway and routes are ready, or what keeps it from answering."""
+
+    def ask(plan: WorkspacePlan) -> dict[str, Any]:
+        try:
+            return read_status(plan.name, _asked(link, plan.name, "status"))
+        except DeskyardError as error:
+            return readiness.silent(printable(error.reason, mark=" "))
+
+    return ask
+
+
+def sessions(link: Path) -> Callable[[str], Sessions | None]:
+    """What asks who uses the desktops of a workspace; none if its gateway cannot be asked."""
+
+    def ask(name: str) -> Sessions | None:
+        try:
+            return read_sessions(name, _asked(link, name, "list"))
+        except DeskyardError:
+            return None
+
+    return ask
+
+
+def read_status(name: str, answer: Any) -> dict[str, Any]:
+    """Whether gateway and routes are ready; raises `Rubbish` for what is no status."""
+    match answer:
+        case {"ready": bool(ready), "gateway_ready": bool(own), "desktops": dict(desktops)}:
+            routes = {desktop: _routes(name, found) for desktop, found in desktops.items()}
+            return {"ready": ready, "gateway_ready": own, "desktops": routes}
+    raise _rubbish(name, "status")
+
+
+def read_sessions(name: str, answer: Any) -> Sessions:
+    """Who uses which desktop, and since when nobody does; raises `Rubbish` for what is no list of sessions."""
+    if not isinstance(answer, list) or len(answer) > MOST_ROWS:
+        raise _rubbish(name, "list of sessions")
+    return [_session(name, found) for found in answer]
+
+
+def _asked(link: Path, name: str, question: str) -> Any:
+    try:
+        with socket.socket(socket.AF_UNIX) as line:
+            line.settimeout(SECONDS)
+            line.connect(str(link))
+            line.sendall(json.dumps({"workspace": name, "question": question}).encode() + b"\n")
+            with line.makefile("rb") as stream:
+                answer = json.loads(stream.read(MOST_ANSWER))
+    except (OSError, ValueError, RecursionError) as error:
+        raise SiteError("link", None, f"does not answer: {error}", "see ./inv control.status") from error
+    match answer:
+        case {"answer": found}:
+            return found
+        case {"error": {"reason": str(reason)}}:
+            raise SiteError("gateway", name, reason, f"see ./inv workspace.status {name}")
+    raise _rubbish(name, "answer")
+
+
+def _routes(name: str, found: Any) -> dict[str, dict[str, bool]]:
+    if not isinstance(found, dict):
+        raise _rubbish(name, "status")
+    return {
+        printable(route, most=MOST_TEXT): {"ready": isinstance(said, dict) and said.get("ready") is True}
+        for route, said in found.items()
+    }
+
+
+def _session(name: str, found: Any) -> dict[str, Any]:
+    match found:
+        case {"desktop": str(desktop), "actor": str(actor), "idle": None}:
+            return {"desktop": desktop, "actor": _shown(actor), "idle": None, "does": None}
+        case {"desktop": str(desktop), "actor": str(actor), "idle": int() | float() as idle, "does": str(does)}:
+            if math.isfinite(idle):
+                return {"desktop": desktop, "actor": _shown(actor), "idle": idle, "does": _shown(does)}
+    raise _rubbish(name, "list of sessions")
+
+
+def _shown(text: str) -> str:
+    return printable(text, most=MOST_TEXT, mark=" ")
+
+
+def _rubbish(name: str, what: str) -> Rubbish:
+    return Rubbish("gateway", name, f"answers what is no {what}", f"see ./inv workspace.status {name}")

@@ -1,0 +1,163 @@
+"""How Mission Control asks a gateway with the link key: OpenSSH's server, sudo and the gateway's own service answer."""
+
+import json
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deskyard.access.gateway_program import Rubbish
+from deskyard.control.anchors.gateways import Line
+from deskyard.control.link import asker as asking
+from deskyard.control.link import way
+from deskyard.control.link.asker import Asker
+from deskyard.control.link.gateways import AskedGateways, asks, tickets
+from deskyard.errors import ConfigError, DeskyardError, SiteError
+from tests.gateway.link_door import SECONDS, SSHD, Door, link_door
+from tests.gateway.support import Gateway
+
+SOURCE, HEAD = "mission.fedcba9876543210", "b" * 64
+
+
+class Ways:
+    """Who opens the way to the gateway `demo`, and to nobody else."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self.facts = {"host_key": (door.folder / "host.pub").read_text(), "key": (door.folder / "key").read_text()}
+        self.opened: list[subprocess.Popen[bytes]] = []
+
+    def open_way(self, name: str) -> tuple[dict[str, Any], socket.socket]:
+        if name != "demo":
+            raise SiteError("workspace", name, "is not up", f"run ./inv workspace.up {name}")
+        near, far = socket.socketpair()
+        inside = ["nsenter", f"--mount=/proc/{self._door.pid}/ns/mnt", "--"]
+        argv = [*inside, SSHD, "-i", "-E", f"{self._door.folder}/log", "-f", f"{self._door.folder}/sshd_config"]
+        with far:
+            self.opened.append(subprocess.Popen(argv, stdin=far.fileno(), stdout=far.fileno()))
+        return self.facts, near
+
+
+@pytest.fixture(scope="module")
+def door(gateway: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+    with link_door(tmp_path_factory.mktemp("link"), gateway) as found:
+        yield found
+
+
+@pytest.fixture
+def ways(door: Door) -> Iterator[Ways]:
+    found = Ways(door)
+    yield found
+    for process in found.opened:
+        process.kill()
+        process.wait(SECONDS)
+
+
+@pytest.fixture
+def asker(ways: Ways, tmp_path: Path) -> Iterator[Asker]:
+    """Who asks, with a socket to who opens the way, as the supervisor makes it."""
+
+    class Handler(way.Handler):
+        gateways = staticmethod(lambda: {"demo": True, "other": False})
+        open_way = staticmethod(ways.open_way)
+
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(tmp_path / "way.sock"))
+    listener.listen()
+    server = way.Server(listener, Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield Asker(tmp_path / "way.sock")
+    server.shutdown()
+    server.server_close()
+    thread.join(SECONDS)
+
+
+def test_one_connection_serves_all_questions(asker: Asker, ways: Ways, gateway: Gateway) -> None:
+    gateways = AskedGateways(asker)
+    gateways.anchor("demo", SOURCE, Line(3, HEAD))
+    assert [(line.number, line.hash) for line in gateways.held("demo", SOURCE)] == [(3, HEAD)]
+    assert gateways.held("demo", SOURCE, 1)[-1].number == 3
+    audit = gateways.audit("demo", None)
+    assert audit.problem is None and gateways.audit("demo", audit.last).problem is None
+    assert gateways.audit("demo", Line(audit.last.number, HEAD)).problem is not None
+    assert asker.ask("demo", ["status"])["workspace"] == "demo"
+    assert asker.ask("demo", ["list"]) == gateway.listing()
+    assert len(ways.opened) == 1
+
+
+def test_what_the_gateway_refuses_is_an_error_in_its_words(asker: Asker) -> None:
+    for words, field in ((["grant", "--desktop", "d1"], "question"), (["anchors", "--source", "x; id"], "question")):
+        with pytest.raises(ConfigError) as caught:
+            asker.ask("demo", words)
+        assert caught.value.field == field
+    gateways = AskedGateways(asker)
+    with pytest.raises(ConfigError) as caught:
+        gateways.anchor("demo", SOURCE, Line(2, HEAD))
+    assert caught.value.field == "number"
+
+
+def test_tickets_come_as_the_gateway_says_them(asker: Asker, gateway: Gateway) -> None:
+    path = gateway.layout.ask_socket
+    path.parent.mkdir(exist_ok=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        listener.settimeout(SECONDS)
+        follower = tickets(asker)("demo")
+        heard = list[Any]()
+        thread = threading.Thread(target=lambda: heard.extend([next(follower), next(follower)]))
+        thread.start()
+        line, _ = listener.accept()
+        with line:
+            line.sendall(json.dumps({"id": "1"}).encode() + b"\n" + json.dumps({"id": "2"}).encode() + b"\n")
+            thread.join(SECONDS)
+            assert [ticket["id"] for ticket in heard] == ["1", "2"]
+        with pytest.raises(DeskyardError):
+            next(follower)
+        path.unlink()
+
+
+def test_which_gateways_there_are_and_run_is_said_by_who_may_know(asker: Asker) -> None:
+    assert (AskedGateways(asker).names(), asks(asker)("demo"), asks(asker)("other")) == (["demo", "other"], True, False)
+    with pytest.raises(DeskyardError, match="is not up"):
+        asker.ask("other", ["list"])
+
+
+def test_a_gateway_with_another_host_key_is_asked_nothing(asker: Asker, ways: Ways, tmp_path: Path) -> None:
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "other")], check=True, timeout=60
+    )
+    ways.facts["host_key"] = (tmp_path / "other.pub").read_text()
+    with pytest.raises(SiteError, match="not trusted"):
+        asker.ask("demo", ["list"])
+
+
+def test_a_gateway_without_the_key_says_what_brings_it(asker: Asker, ways: Ways, tmp_path: Path) -> None:
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "other")], check=True, timeout=60
+    )
+    ways.facts["key"] = (tmp_path / "other").read_text()
+    with pytest.raises(SiteError, match="Permission denied") as caught:
+        asker.ask("demo", ["list"])
+    assert "./inv workspace.up demo" in caught.value.remedy
+
+
+def test_a_connection_that_ended_is_made_again(asker: Asker, ways: Ways, gateway: Gateway) -> None:
+    assert asker.ask("demo", ["list"]) == gateway.listing()
+    ways.opened[0].kill()
+    with pytest.raises(SiteError):
+        for _ in range(3):
+            asker.ask("demo", ["list"])
+            ways.opened[-1].kill()
+    assert asker.ask("demo", ["list"]) == gateway.listing()
+
+
+def test_an_answer_without_an_end_is_rubbish(asker: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "MOST_ANSWER", 10)
+    with pytest.raises(Rubbish):
+        asker.ask("demo", ["status"])

@@ -1,0 +1,156 @@
+"""What observer and watch believe of a gateway's answers, which came by the process that parses them all day."""
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from deskyard.access.gateway_program import Rubbish
+from deskyard.control.link import answers, question
+from deskyard.errors import SiteError
+
+PLAN: Any = SimpleNamespace(name="lab")
+STATUS = {"ready": False, "gateway_ready": True, "desktops": {"first": {"desktop": {"ready": True, "error": "x"}}}}
+SESSION = {"id": "s1", "desktop": "first", "actor": "ann", "idle": 7, "does": "drives", "ticket": None}
+SECONDS = 30
+
+
+class Asker:
+    """Who asks gateways; it says what the test gave it."""
+
+    def __init__(self) -> None:
+        self.answer: Any = None
+        self.asked: list[Any] = []
+
+    def ask(self, name: str, words: list[str]) -> Any:
+        self.asked.append((name, words))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@pytest.fixture
+def asker() -> Asker:
+    return Asker()
+
+
+@pytest.fixture
+def link(asker: Asker, tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "link.sock"
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen()
+    server = answers.Server(listener, asker)  # type: ignore[arg-type]
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield path
+    server.shutdown()
+    server.server_close()
+    thread.join(SECONDS)
+
+
+def test_of_a_status_it_is_believed_what_is_ready(link: Path, asker: Asker) -> None:
+    asker.answer = STATUS
+    wanted = {"ready": False, "gateway_ready": True, "desktops": {"first": {"desktop": {"ready": True}}}}
+    assert question.status(link)(PLAN) == wanted
+    assert asker.asked == [("lab", ["status"])]
+
+
+def test_of_sessions_it_is_believed_who_does_what_and_since_when(link: Path, asker: Asker) -> None:
+    asker.answer = [SESSION, {**SESSION, "idle": None, "does": None}]
+    used = {"desktop": "first", "actor": "ann", "idle": 7, "does": "drives"}
+    assert question.sessions(link)("lab") == [used, {**used, "idle": None, "does": None}]
+
+
+def test_what_a_gateway_says_of_people_steers_no_terminal(link: Path, asker: Asker) -> None:
+    asker.answer = [{**SESSION, "actor": "\x1b[2J" + "x" * 1000}]
+    found = question.sessions(link)("lab")
+    assert found is not None and found[0]["actor"].isprintable() and len(found[0]["actor"]) == question.MOST_TEXT
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        [],
+        {},
+        {**STATUS, "ready": "yes"},
+        {**STATUS, "gateway_ready": 1},
+        {**STATUS, "desktops": []},
+        {**STATUS, "desktops": {"first": []}},
+    ],
+)
+def test_rubbish_for_a_status_is_a_gateway_that_does_not_answer(link: Path, asker: Asker, answer: Any) -> None:
+    with pytest.raises(Rubbish):
+        question.read_status("lab", answer)
+    asker.answer = answer
+    found = question.status(link)(PLAN)
+    assert (found["gateway_ready"], found["desktops"]) == (False, {}) and "no status" in found["error"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *(None, {}, [1], [{}], [SESSION] * (question.MOST_ROWS + 1), [{**SESSION, "desktop": 1}]),
+        *([{**SESSION, "idle": idle}] for idle in ("7", float("nan"), float("inf"))),
+        [{**SESSION, "does": 1}],
+    ],
+)
+def test_rubbish_for_sessions_is_a_gateway_that_cannot_be_asked(link: Path, asker: Asker, answer: Any) -> None:
+    with pytest.raises(Rubbish):
+        question.read_sessions("lab", answer)
+    asker.answer = answer
+    assert question.sessions(link)("lab") is None
+
+
+def test_a_gateway_that_is_away_is_told_with_its_reason(link: Path, asker: Asker) -> None:
+    asker.answer = SiteError("gateway", "lab", "cannot be asked: it is silent", "see ./inv workspace.status lab")
+    assert question.status(link)(PLAN)["error"] == "cannot be asked: it is silent"
+    assert question.sessions(link)("lab") is None
+
+
+def test_where_nobody_asks_gateways_none_answers(tmp_path: Path) -> None:
+    assert "does not answer" in question.status(tmp_path / "none.sock")(PLAN)["error"]
+    assert question.sessions(tmp_path / "none.sock")("lab") is None
+
+
+@pytest.mark.parametrize("asked", ["anchors", "grant", "asks", ""])
+def test_nothing_but_these_two_is_asked_for_others(link: Path, asker: Asker, asked: str) -> None:
+    with socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(SECONDS)
+        line.connect(str(link))
+        line.sendall(json.dumps({"workspace": "lab", "question": asked}).encode() + b"\n")
+        assert line.recv(1) == b""
+    assert asker.asked == []
+
+
+@pytest.mark.parametrize("text", [b"[" * 100_000, b"{}", b'{"error": 1}', b"", b"x"])
+def test_a_process_that_was_taken_is_believed_nothing(tmp_path: Path, text: bytes) -> None:
+    path = tmp_path / "link.sock"
+    for ask in (lambda: question.status(path)(PLAN)["error"], lambda: question.sessions(path)("lab") is None):
+        assert _answering(path, text, ask)
+
+
+def _answering(path: Path, text: bytes, ask: Callable[[], Any]) -> Any:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        listener.settimeout(SECONDS)
+
+        def serve() -> None:
+            line, _ = listener.accept()
+            with line:
+                line.recv(4096)
+                line.sendall(text)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        found = ask()
+        thread.join(SECONDS)
+    path.unlink()
+    return found
