@@ -44,7 +44,9 @@ def _restore(wanted: Wanted) -> dict[str, Any]:
 def _backup(wanted: Wanted) -> dict[str, Any]:
     from deskyard.life.backup import backup
 
-    return {"result": backup.run(_target(wanted))}
+    done = backup.run(_target(wanted))
+    # Its nonce proves a restore: who only reads has no need of it.
+    return {"result": {"backup": done["backup"]["id"], "frozen_seconds": done["frozen_seconds"]}}
 
 
 def _allow(wanted: Wanted) -> dict[str, Any]:

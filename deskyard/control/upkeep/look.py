@@ -1,6 +1,6 @@
 """What the host's tasks say of a workspace, in short: a part that cannot be had says why, and the others stand."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -38,7 +38,6 @@ def verified(report: dict[str, Any]) -> dict[str, Any]:
         "seconds": report["seconds"],
         "topics": report["topics"],
         "wrong": [*rules, *probes][:MOST_FAULTS],
-        "report": report["report"],
     }
 
 
@@ -54,7 +53,7 @@ def _refusals(name: str) -> Rows:
     return refusals(egress.denied(name, follow=False))
 
 
-def refusals(lines: Any) -> Rows:
+def refusals(lines: Iterable[Mapping[str, str]]) -> Rows:
     """What was refused, each once with how often, the last first."""
     rows: dict[tuple[str, str, str], dict[str, Any]] = {}
     for line in lines:

@@ -66,8 +66,7 @@ def test_report_of_isolation_names_what_is_wrong_and_counts_the_rest() -> None:
         "seconds": 1.5,
         "topics": {"neighbours": [1, 2]},
         "wrong": ["gateway: a rule: is missing", "tcp: answered, expected blocked"],
-        "report": "/somewhere",
-    }
+    }, "no path of the host is among it"
 
 
 @pytest.mark.parametrize(
@@ -84,6 +83,12 @@ def test_snapshot_that_a_killed_attempt_took_is_not_taken_again(
         "result": {"snapshot": "before"}
     }
     assert made == [("lab/dev", "before")] * taken
+
+
+def test_backup_says_its_name_and_not_what_proves_its_restore(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = {"backup": {"id": "b1", "nonce": "canary-nonce"}, "frozen_seconds": 0.1, "location": "/somewhere"}
+    monkeypatch.setattr("deskyard.life.backup.backup.run", lambda target: made)
+    assert JOBS["backup.run"](wanted("backup.run")) == {"result": {"backup": "b1", "frozen_seconds": 0.1}}
 
 
 @pytest.mark.parametrize("how_long", SECONDS)
