@@ -26,6 +26,8 @@ CONNECT_SECONDS = 60
 KEPT_SECONDS, SILENT_SECONDS, SILENT_TIMES = 60, 5, 4
 # What ssh itself answers when it never reached the other side.
 NO_CONNECTION = 255
+# What it says of a kept connection that ended before it took the command up, as one to a gateway that was silent does.
+KEPT_IS_GONE = ("mux_client_", "new control master")
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,8 @@ class SshLink:
     ) -> Result:
         """Run a program on `host`; raises `CommandError` if it fails, `SiteError` if the host cannot be reached."""
         result = run(self.command(host, remote, kept=kept), timeout=timeout, stdin=stdin, check=False)
+        if kept and result.code == NO_CONNECTION and any(words in result.stderr for words in KEPT_IS_GONE):
+            result = run(self.command(host, remote), timeout=timeout, stdin=stdin, check=False)
         if result.code == NO_CONNECTION:
             reason = f"cannot be reached over SSH: {result.stderr.strip()[-300:]}"
             raise SiteError("machine", f"{self.workspace}/{host}", reason, "see ./inv workspace.status")

@@ -3,11 +3,14 @@
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from deskyard.errors import SiteError
 from deskyard.host import deadline
+from deskyard.host.command import Result
+from deskyard.site import ssh_link
 from deskyard.site.libvirt import daemon
 from deskyard.site.ssh_link import SshLink
 
@@ -82,3 +85,28 @@ def test_a_connection_is_kept_only_where_nobody_else_can_put_a_socket(
     link.control.parent.chmod(mode)
     kept = [option for option in link.command("gateway", ["true"], kept=True) if "ControlPath" in option]
     assert kept == ([f"-oControlPath={link.control}"] if mode == 0o700 else [])
+
+
+GONE = "mux_client_request_session: read from master failed: Broken pipe\nFailed to connect to new control master"
+
+
+@pytest.mark.parametrize(
+    ("said", "kept", "tries"), [(GONE, True, 2), ("Connection timed out", True, 1), (GONE, False, 1)]
+)
+def test_command_whose_kept_connection_is_gone_gets_one_of_its_own_and_no_other_is_run_twice(
+    link: SshLink, monkeypatch: pytest.MonkeyPatch, said: str, kept: bool, tries: int
+) -> None:
+    run: list[bool] = []
+
+    def try_it(argv: list[str], **_: Any) -> Result:
+        run.append(any("ControlPath" in word for word in argv))
+        return Result((), 255, "", said, 0.0) if len(run) == 1 else Result((), 0, "done", "", 0.0)
+
+    monkeypatch.setattr(ssh_link, "run", try_it)
+    if tries == 2:
+        assert link.run("gateway", ["true"], timeout=5, kept=kept).stdout == "done"
+        assert run == [True, False]
+    else:
+        with pytest.raises(SiteError, match="cannot be reached over SSH"):
+            link.run("gateway", ["true"], timeout=5, kept=kept)
+        assert run == [kept]
