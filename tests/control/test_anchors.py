@@ -6,6 +6,7 @@ Only SSH is left out: the gateways are the program that runs in them, each with 
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import httpx
@@ -13,6 +14,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from deskyard.access.gateway_program import Rubbish
+from deskyard.control.anchors import visits
 from deskyard.control.anchors.gateways import ACTOR, Gateways, Line, plain
 from deskyard.control.anchors.proof import prove
 from deskyard.control.anchors.source import source
@@ -396,6 +398,31 @@ def test_workspace_that_is_gone_is_forgotten(
     visit()
     rows = mission.link.execute("select workspace_id from anchor").fetchall()
     assert [row["workspace_id"] for row in rows] == ["lab"]
+
+
+def test_visits_go_on_once_it_is_known_again_which_gateways_there_are(
+    mission: Lab, link: Link, gateways: Double, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note(mission, "a")
+    monkeypatch.setattr(visits, "AGAIN_SECONDS", 0.05)
+    answers: Iterator[Any] = iter([SiteError("link", None, "is shown no way", "see ./inv control.status")])
+    names, known_names = Event(), gateways.names()
+
+    def ask() -> list[str]:
+        for error in answers:
+            raise error
+        names.set()
+        return known_names
+
+    monkeypatch.setattr(gateways, "names", ask)
+    process = Visits(mission.url_as(LINK), SOURCE, gateways)
+    thread = Thread(target=process.run, daemon=True)
+    thread.start()
+    assert names.wait(WAIT_SECONDS)
+    mission.until("select 1 from anchor where workspace_id = 'study'", [])
+    process.stop()
+    thread.join(WAIT_SECONDS)
+    assert not thread.is_alive()
 
 
 def test_name_of_the_chain_stays_and_is_for_root_alone(mission: Lab) -> None:

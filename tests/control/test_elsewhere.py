@@ -16,13 +16,25 @@ from deskyard.control.folder import Folder, ids
 from deskyard.control.process.settings import Settings, kept
 from deskyard.control.store import administrator, cluster, migration
 from deskyard.control.store.address import VARIABLE, parsed, wanted
-from deskyard.control.store.cluster import IDENTITY, OWNER, RECORDER, ROLES, SESSION, WEB, WORKER, Cluster
+from deskyard.control.store.cluster import (
+    DATABASE,
+    IDENTITY,
+    LINK,
+    OWNER,
+    RECORDER,
+    ROLES,
+    SESSION,
+    WEB,
+    WORKER,
+    Cluster,
+)
 from deskyard.control.store.connection import connect
 from deskyard.control.store.database import chosen
-from deskyard.control.store.elsewhere import Elsewhere
+from deskyard.control.store.elsewhere import RELAY_PORT, Elsewhere
 from deskyard.errors import ConfigError, DeskyardError, HostError
 from deskyard.host.deadline import Deadline
 from tests.control import site
+from tests.control.earlier import before
 from tests.control.lab import ACCOUNTS, WAIT_SECONDS, Lab
 from tests.support import postgres
 from tests.support.postgres import ADMINISTRATOR, OTHER_HOST, PASSWORD, Server
@@ -76,7 +88,8 @@ def test_each_role_has_a_secret_of_its_own_in_a_file_of_its_account_and_sessions
 ) -> None:
     begun(place)
     assert names(server) == {*ROLES, "mission"}
-    owners = {WEB: ids(ACCOUNTS.web)[0], RECORDER: ids(ACCOUNTS.recorder)[0], IDENTITY: ids(ACCOUNTS.identity)[0]}
+    accounts = {WEB: ACCOUNTS.web, RECORDER: ACCOUNTS.recorder, IDENTITY: ACCOUNTS.identity, LINK: ACCOUNTS.link}
+    owners = {role: ids(account)[0] for role, account in accounts.items()}
     states = {role: place.folder.database_secret(role).stat() for role in ROLES}
     assert {role: (state.st_uid, state.st_mode & 0o777) for role, state in states.items()} == {
         role: (owners.get(role, 0), 0o600) for role in ROLES
@@ -112,6 +125,26 @@ def test_once_it_is_there_nobody_needs_its_administrator(server: Server, place: 
     finally:
         with server.connect() as link:
             link.execute(f"alter role {ADMINISTRATOR} login".encode())
+
+
+def test_a_role_that_only_a_newer_deskyard_has_is_made_by_the_administrator_who_is_asked_again(
+    server: Server, place: Elsewhere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before(monkeypatch)
+    begun(place)
+    with server.connect(DATABASE) as link:
+        link.execute(f"drop owned by {LINK}; drop role {LINK}".encode())
+    place.folder.database_secret(LINK).unlink()
+    monkeypatch.undo()
+    with pytest.raises(ConfigError, match="is wanted"):
+        replace(place, password=administrator.nobody_asks).check()
+    # The others go on with the secrets that they have, while they are used.
+    with connect(place.url(WORKER)) as worker:
+        begun(place)
+        worker.execute("select 1")
+    # Without the relay that leads its closed network there.
+    with connect(place.url(LINK).replace(f"port={RELAY_PORT}", f"port={place.address.port}")) as link:
+        assert link.execute("select count(*) as tickets from approval").fetchone() == {"tickets": 0}
 
 
 def test_another_machine_takes_it_over_with_new_secrets_unless_it_is_in_use(

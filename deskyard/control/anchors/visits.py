@@ -13,6 +13,8 @@ from deskyard.errors import DeskyardError
 
 # A gateway takes one anchor in five minutes.
 PAUSE_SECONDS = 600.0
+# Who says which gateways there are may have to begin again.
+AGAIN_SECONDS = 5.0
 log = logging.getLogger(__name__)
 
 
@@ -33,8 +35,13 @@ class Visits:
 
     def _visit_again(self, link: Link) -> None:
         while not self._ended.is_set():
-            self.visit_all(link)
-            self._ended.wait(self._pause)
+            pause = self._pause
+            try:
+                self.visit_all(link)
+            except DeskyardError as error:
+                log.info("which gateways there are is not known now: %s", error)
+                pause = AGAIN_SECONDS
+            self._ended.wait(pause)
 
     def visit_all(self, link: Link) -> None:
         """Visit each gateway once, some at a time."""
