@@ -142,9 +142,8 @@ def test_a_gateway_without_the_key_says_what_brings_it(asker: Asker, ways: Ways,
         ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "other")], check=True, timeout=60
     )
     ways.facts["key"] = (tmp_path / "other").read_text()
-    with pytest.raises(SiteError, match="Permission denied") as caught:
+    with pytest.raises(SiteError, match=r"has not got the link key, which \./inv workspace.up demo brings"):
         asker.ask("demo", ["list"])
-    assert "./inv workspace.up demo" in caught.value.remedy
 
 
 def test_a_connection_that_ended_is_made_again(asker: Asker, ways: Ways, gateway: Gateway) -> None:

@@ -66,8 +66,11 @@ class Asker:
             return future.result(seconds)
         except PASSED as error:
             future.cancel()
-            remedy = f"run ./inv workspace.up {name}, which gives it the key, or see ./inv workspace.status {name}"
-            raise SiteError("gateway", name, f"cannot be asked: {error or 'it is silent'}", remedy) from error
+            if isinstance(error, asyncssh.PermissionDenied):
+                remedy = f"./inv workspace.up {name}"
+                reason = f"has not got the link key, which {remedy} brings"
+                raise SiteError("gateway", name, reason, f"run {remedy}") from error
+            raise _silent(name, f"cannot be asked: {error or 'it is silent'}") from error
 
     async def _asked(self, name: str, words: Sequence[str]) -> tuple[int | None, str, str]:
         process = await self._started(name, words)
