@@ -15,16 +15,17 @@ from pathlib import Path
 from deskyard.guest.request import Answer, serve
 from deskyard.guest.root_file import alone, put
 
-ACCOUNT = "deskyard-link"
-HOME = "/usr/lib/deskyard-link"
-QUESTIONS = f"{HOME}/questions"
+# Another name than Mission Control's process has at the host: tests have both in one machine.
+ACCOUNT = "deskyard-questions"
+HOME = f"/usr/lib/{ACCOUNT}"
+QUESTIONS = f"{HOME}/answer"
 # The question is all that sudo hands on; no argument is allowed.
 RIGHTS = f"""\
 # Written by Deskyard.
 Defaults:{ACCOUNT} env_reset, env_keep = "SSH_ORIGINAL_COMMAND", !requiretty
 {ACCOUNT} ALL=(root) NOPASSWD: {QUESTIONS} ""
 """
-RIGHTS_FILE = "/etc/sudoers.d/60-deskyard-link"
+RIGHTS_FILE = f"/etc/sudoers.d/60-{ACCOUNT}"
 SECONDS = 60
 
 

@@ -112,6 +112,6 @@ def test_what_is_shown_of_a_question_steers_no_terminal() -> None:
 
 def test_the_line_of_the_key_forbids_all_and_sudo_takes_no_argument() -> None:
     assert key_line("ssh-ed25519 AAAA x").startswith(
-        'restrict,command="/usr/bin/sudo -n /usr/lib/deskyard-link/questions" '
+        'restrict,command="/usr/bin/sudo -n /usr/lib/deskyard-questions/answer" '
     )
-    assert RIGHTS.rstrip().endswith('NOPASSWD: /usr/lib/deskyard-link/questions ""')
+    assert RIGHTS.rstrip().endswith('NOPASSWD: /usr/lib/deskyard-questions/answer ""')
