@@ -27,6 +27,7 @@ from deskyard.control.identity.declared import Declared
 from deskyard.control.people import at_host
 from deskyard.control.process import pages
 from deskyard.control.process.settings import PORT, Settings, kept
+from deskyard.control.process.unit import Unit, is_installed
 from deskyard.control.store import migration
 from deskyard.control.store.administrator import nobody_asks
 from deskyard.control.store.cluster import OWNER, Cluster
@@ -42,7 +43,7 @@ from deskyard.host.secret_file import write_secret
 from deskyard.site import certificate_authority
 from deskyard.site.files import read_site
 
-UP_SECONDS = 90.0
+UP_SECONDS = 360.0  # more than its database may take on a machine that is slow or busy
 DOWN_SECONDS = 90.0  # more than its supervisor takes at worst, which ends the processes first and the database last
 RENEW_BEFORE = timedelta(days=30)
 SUPERVISOR = "supervisor"
@@ -87,9 +88,7 @@ class Control:
         with step("processes", timings):
             settings.save(self.folder)
             self.down()
-            self._background().start(
-                [sys.executable, "-m", "deskyard.control.process.supervisor", str(self.folder.root)], cwd=tree()
-            )
+            self._start()
             if not Deadline(UP_SECONDS).wait_for(lambda: not self._runs() or self._ready(), 0.1) or not self._runs():
                 tail = self._background().log_tail()
                 self.down()
@@ -227,7 +226,17 @@ class Control:
             raise HostError("control", str(self.folder.root), "was never up", "run ./inv control.up")
         return found[0]
 
-    def _background(self) -> Background:
+    def _start(self) -> None:
+        background = self._background()
+        if isinstance(background, Unit):
+            background.start()
+        else:
+            argv = [sys.executable, "-m", "deskyard.control.process.supervisor", str(self.folder.root)]
+            background.start(argv, cwd=tree())
+
+    def _background(self) -> Background | Unit:
+        if is_installed(self.folder.root):
+            return Unit(DOWN_SECONDS)
         return Background(SUPERVISOR, self.folder.root, end_seconds=DOWN_SECONDS)
 
     def _runs(self) -> bool:

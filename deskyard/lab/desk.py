@@ -11,7 +11,7 @@ from typing import Any
 from deskyard.host.places import tree
 from deskyard.host.progress import Timings
 from deskyard.image.base.artifact import get_artifacts
-from deskyard.image.build import npm_packages, program
+from deskyard.image.build import npm_packages, program, sources
 from deskyard.lab.nspawn import Host, Nic, Yard
 from deskyard.lab.tree import make_tree
 from deskyard.plan.image.image import base_image, read_image
@@ -58,5 +58,7 @@ def create(folder: Path, platform: dict[str, Any]) -> None:
     if "computer_use" in roles:
         program.lay_out("computer", folder / "computer")
         values["computer_bundle_dir"] = str(folder / "computer")
+    if "mission_control" in roles:
+        values |= sources.variables(base_image(tree(), "control"), folder, timings)
     (folder / "variables.json").write_text(json.dumps({**values, **platform.get("variables", {})}))
     boot(Yard(folder))

@@ -67,6 +67,10 @@ class Image(Declaration):
         "or computer, the computer-use service of desktops.",
     )
     sources: tuple[str, ...] = Field((), description="Folders of the tree that the image also depends on.")
+    carries_deskyard: bool = Field(
+        False,
+        description="Whether the roles are handed Deskyard itself: the sources, their Python environment, the pages.",
+    )
 
     @model_validator(mode="after")
     def _ends_clean(self) -> Self:

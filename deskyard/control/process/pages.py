@@ -1,7 +1,11 @@
-"""Builds the pages from web/, exactly as its lock names their packages; no install script runs."""
+"""Builds the pages from web/, exactly as its lock names their packages; no install script runs.
+
+python -m deskyard.control.process.pages FOLDER builds them beforehand, as for an image.
+"""
 
 import hashlib
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -44,3 +48,9 @@ def _digest() -> str:
         if path.is_file() and LEFT_OUT.isdisjoint(inside.parts):
             digest.update(str(inside).encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1])
+    target.mkdir(parents=True, exist_ok=True)
+    build(target)

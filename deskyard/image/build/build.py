@@ -22,7 +22,7 @@ from deskyard.host.vm.accelerator import accelerator
 from deskyard.host.vm.evidence import listing
 from deskyard.host.vm.scratch import scratch_folder
 from deskyard.image.base.base_disk import BaseDisk, base_choice, choose_base, get_base
-from deskyard.image.build import npm_packages
+from deskyard.image.build import npm_packages, sources
 from deskyard.image.build.layer import kind_of, layer_variables, own_roles, parent_disk
 from deskyard.image.build.network import build_network
 from deskyard.image.build.packer import PackerBuild, packer_version
@@ -110,7 +110,8 @@ def _build(
     how = accelerator("auto")
     if isinstance(image, Image):
         base = get_base(image, kind, timings, force)
-        packer = PackerBuild(base.disk, how, ansible_variables(image, kind, scratch, timings), scratch, logs, keep)
+        variables = {**sources.variables(image, scratch, timings), **ansible_variables(image, kind, scratch, timings)}
+        packer = PackerBuild(base.disk, how, variables, scratch, logs, keep)
     else:
         assert parent is not None
         base = parent_disk(image, parent, scratch)

@@ -50,10 +50,12 @@ class BuildNetwork:
     @property
     def npm_registry_here(self) -> str:
         """The registry as this machine itself reaches it."""
-        parts = urlsplit(self.npm_registry)
-        if parts.hostname != BUILDER:
-            return self.npm_registry
-        return parts._replace(netloc=parts.netloc.replace(BUILDER, "127.0.0.1", 1)).geturl()
+        return _here(self.npm_registry)
+
+    @property
+    def pypi_index_here(self) -> str:
+        """The index as this machine itself reaches it."""
+        return _here(self.pypi_index)
 
     @property
     def sshd_options(self) -> str:
@@ -73,6 +75,13 @@ class BuildNetwork:
 def build_network() -> BuildNetwork:
     """Read what the user chose, and the authorities that this machine trusts beside the distribution's."""
     return BuildNetwork(_authorities(), _address(NPM_REGISTRY), _address(PYPI_INDEX))
+
+
+def _here(address: str) -> str:
+    parts = urlsplit(address)
+    if parts.hostname != BUILDER:
+        return address
+    return parts._replace(netloc=parts.netloc.replace(BUILDER, "127.0.0.1", 1)).geturl()
 
 
 def _authorities() -> str:

@@ -107,8 +107,9 @@ def _check_image(image: Image, tree: Path) -> None:
 
 def check_start(parent: AnyImage) -> None:
     """Raise `ConfigError` if no custom image can start from `parent`."""
-    if isinstance(parent, Image) and parent.bundle == "gateway":
-        reason = "is the image of gateways; a workspace has no other gateway than ours"
+    if isinstance(parent, Image) and (parent.bundle == "gateway" or parent.carries_deskyard):
+        gateway = "is the image of gateways; a workspace has no other gateway than ours"
+        reason = gateway if parent.bundle else "is the image of Mission Control's machine, which is no desktop"
         raise ConfigError("from", parent.name, reason, "write from: desktop")
 
 

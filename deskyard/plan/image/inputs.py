@@ -21,11 +21,16 @@ MECHANISM = {
     "first boot": "deskyard/image/build/first_boot.py",
     "variables": "deskyard/image/build/variables.py",
 }
-# What only some are made with: those that carry a program of ours, custom images, those with the packages of a day.
+# What only some are made with: those that carry a program of ours, those that carry all of them, custom images, those
+# with the packages of a day.
 PROGRAM_MECHANISM = {"program": "deskyard/image/build/program.py"}
 BUNDLE_MECHANISM = {
     "gateway": {**PROGRAM_MECHANISM, "gateway bundle": "deskyard/image/build/gateway_bundle.py"},
     "computer": PROGRAM_MECHANISM,
+}
+DESKYARD_MECHANISM = {
+    "environment": "deskyard/image/build/environment.py",
+    "sources": "deskyard/image/build/sources.py",
 }
 CUSTOM_COMMON = ("ansible/roles/image_layer",)
 CUSTOM_MECHANISM = {"layer": "deskyard/image/build/layer.py", "npm packages": "deskyard/image/build/npm_packages.py"}
@@ -120,6 +125,7 @@ def mechanism(image: AnyImage) -> dict[str, str]:
     return {
         **MECHANISM,
         **(BUNDLE_MECHANISM[image.bundle] if image.bundle else {}),
+        **(DESKYARD_MECHANISM if image.carries_deskyard else {}),
         **(SNAPSHOT_MECHANISM if image.base.snapshot else {}),
     }
 
