@@ -78,7 +78,7 @@ def test_control_up_brings_it_up_as_its_unit(host: Host, folder: str) -> None:
 def test_its_api_answers_by_the_sites_authority_alone(host: Host) -> None:
     state = json.loads(host.check_output("deskyard control.status --json"))
     where = f"--resolve {state['url'].removeprefix('https://')}:127.0.0.1"
-    ask = f"curl --silent --show-error --max-time 60 {where} {state['url']}/api/healthz"
+    ask = f"curl --silent --show-error --max-time 60 {where} {state['url']}/healthz"
     assert host.run(f"{ask} --cacert {state['certificate_authority']} --fail").rc == 0
     assert host.run(ask).rc == 60
 
