@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from deskyard.host.command import run
-from deskyard.host.places import tree
+from deskyard.host.lock import alone
+from deskyard.host.places import places, tree
 from deskyard.host.progress import Timings, step
 from deskyard.image.build.environment import environment
 from deskyard.model.image import Image
@@ -32,9 +33,13 @@ def lay_out(image: Image, folder: Path, timings: Timings) -> None:
     with step("lay out Deskyard", timings):
         copy(image, folder / SOURCES)
         run(["tar", "-xzf", str(archive), "-C", str(folder / SOURCES)], timeout=UNPACK_SECONDS)
-        # Mission Control's own program, of the same tree: this part of Deskyard knows nothing of it.
-        argv = [sys.executable, "-m", "deskyard.control.process.pages", str(folder / PAGES)]
-        run(argv, timeout=PAGES_SECONDS, cwd=tree())
+        with alone("image-pages"):
+            # Kept, and built anew only for other sources, by Mission Control's own program of the same tree: this part
+            # of Deskyard knows nothing of it.
+            kept = places().cache / PAGES
+            argv = [sys.executable, "-m", "deskyard.control.process.pages", str(kept)]
+            run(argv, timeout=PAGES_SECONDS, cwd=tree())
+            shutil.copytree(kept, folder / PAGES)
 
 
 def copy(image: Image, destination: Path) -> None:
