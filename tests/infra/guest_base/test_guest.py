@@ -1,8 +1,11 @@
 """What every guest does: grows its disk, answers the host, keeps root out."""
 
+import re
 from typing import Any
 
 from testinfra.host import Host
+
+LOGIN = re.compile(r"session-\w+\.scope ")
 
 
 def test_cloud_init_finished_without_errors(host: Host) -> None:
@@ -12,8 +15,9 @@ def test_cloud_init_finished_without_errors(host: Host) -> None:
 
 
 def test_no_unit_failed(host: Host) -> None:
-    failed = host.check_output("systemctl list-units --state=failed --plain --no-legend")
-    assert failed == ""
+    listed = host.check_output("systemctl list-units --state=failed --plain --no-legend")
+    # The scope of a login fails if who logged in has left before a slow machine made it: it is no unit of the image.
+    assert [line for line in listed.splitlines() if not LOGIN.match(line)] == []
 
 
 def test_root_file_system_fills_the_disk(host: Host) -> None:
