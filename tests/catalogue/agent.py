@@ -34,7 +34,7 @@ SETTINGS: dict[str, Any] = {
                 "baseUrl": f"http://127.0.0.1:{MODEL_PORT}/v1",
                 "api": "openai-completions",
                 "apiKey": "${LOCAL_API_KEY}",
-                "models": [{"id": "tester", "name": "tester"}],
+                "models": [{"id": "tester", "name": "tester", "input": ["text", "image"]}],
             }
         }
     },

@@ -1,6 +1,7 @@
 """A model of the smallest kind, behind the API of OpenAI (chat completions): it does what the task says in backquotes.
 
-`run `command`` in a task makes it call the agent's tool `exec` with that command; what the tool answered, it says.
+`run `command`` in a task makes it call the agent's tool `exec` with that command, and call `tool` with `input`` another
+one; what the tool answered, it says, and how many pictures came with it.
 Asked what is `noted of `words``, it says the first line with them of what it was told besides the conversation. It
 knows only the standard library, for it runs on the host whose agent asks it: python3 model_server.py PORT KEY [LOG]
 """
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 COMMAND = re.compile(r"run `([^`]+)`")
+CALL = re.compile(r"call `(\w+)` with `([^`]+)`")
 NOTED = re.compile(r"noted of `([^`]+)`")
 MAX_TOLD = 500
 
@@ -25,6 +27,18 @@ def texts(message: dict[str, Any]) -> str:
     return "\n".join(parts)
 
 
+def pictures(message: dict[str, Any]) -> int:
+    """How many pictures a message holds."""
+    content = message.get("content") or ""
+    return 0 if isinstance(content, str) else sum(part.get("type") == "image_url" for part in content)
+
+
+def calls(message: dict[str, Any]) -> list[tuple[str, str]]:
+    """The tools that a message asks for, each with its input in JSON."""
+    said = texts(message)
+    return [("exec", json.dumps({"command": command})) for command in COMMAND.findall(said)] + CALL.findall(said)
+
+
 def reply(request: dict[str, Any]) -> dict[str, Any]:
     """The model's next message: the call of a tool, or what became of it."""
     messages = request["messages"]
@@ -33,11 +47,13 @@ def reply(request: dict[str, Any]) -> dict[str, Any]:
     new = messages[spoken[-1] + 1 if spoken else 0 :]
     results = [texts(message) for message in new if message["role"] == "tool"]
     if results:
-        return {"content": f"The command said: {results[-1][:MAX_TOLD].strip()}"}
-    asked = [command for message in new if message["role"] == "user" for command in COMMAND.findall(texts(message))]
+        seen = sum(pictures(message) for message in new)
+        said = f"The command said: {results[-1][:MAX_TOLD].strip()}"
+        return {"content": f"{said}\nPictures seen: {seen}." if seen else said}
+    asked = [call for message in new if message["role"] == "user" for call in calls(message)]
     tools = [tool["function"]["name"] for tool in request.get("tools", [])]
-    if asked and "exec" in tools:
-        call = {"name": "exec", "arguments": json.dumps({"command": asked[-1]})}
+    if asked and asked[-1][0] in tools:
+        call = dict(zip(("name", "arguments"), asked[-1], strict=True))
         return {"tool_calls": [{"index": 0, "id": f"call_{len(messages)}", "type": "function", "function": call}]}
     wanted = [words for message in new if message["role"] == "user" for words in NOTED.findall(texts(message))]
     if wanted:
