@@ -189,6 +189,7 @@ def test_name_that_was_refused_is_seen_and_allowed_and_the_next_look_says_so(
     # One that is open has no list, and says so beside what it has.
     found = looked(ours)
     assert [name for name, part in found.items() if part["problem"]] == ["allowed"]
+    assert "is open, so there is no list" in found["allowed"]["problem"]["reason"]
     refused = api.post(f"/api/workspaces/{ours.name}/allowed", json={"name": wanted, "howLong": "15m"})
     assert (refused.status_code, refused.json()["field"]) == (409, "workspace")
 
