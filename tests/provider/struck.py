@@ -107,6 +107,8 @@ def attempt(name: str, strike: Strike) -> tuple[list[str], str]:
     """Run a task; the steps that it came to, and what it ended with, if not well."""
     with living(strike) as life:
         note("begun", witness.last(DEV1))
+        # A victim may not be there from the drawn step on: then nobody is struck.
+        note("struck", witness.last(DEV1))
         try:
             TASKS[name](life)
         except Exception as error:
