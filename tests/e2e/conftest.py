@@ -4,6 +4,7 @@ import os
 import random
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -85,9 +86,15 @@ def other(workspaces: dict[str, Running]) -> Running:
 @pytest.fixture(scope="session")
 def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A workspace with one desktop of the full image, up; destroyed at the end."""
-    folder = tmp_path_factory.mktemp("stacks")
-    declared = Declared("e2e-agent", "10.91.3.0/24", 18445, ("desk",), folder, image="agent")
-    inv(folder, "image.build", "agent", timeout=BUILD_SECONDS)
+    with alone(tmp_path_factory.mktemp("stacks"), "agent", "10.91.3.0/24", 18445) as running:
+        yield running
+
+
+@contextmanager
+def alone(folder: Path, image: str, network: str, port: int) -> Iterator[Running]:
+    """A workspace with one desktop of an image that other tests need not, up; destroyed at the end."""
+    declared = Declared(f"e2e-{image}", network, port, ("desk",), folder, image=image)
+    inv(folder, "image.build", image, timeout=BUILD_SECONDS)
     try:
         bring_up([declared])
         yield Running(declared, plan(declared, accelerator("auto")))
