@@ -83,19 +83,14 @@ class SshLink:
 
     def pinned(self, host: str) -> bool:
         """True if a host key of `host` is known."""
-        alias = host_alias(self.workspace, host)
-        return self.known_hosts.exists() and any(
-            line.startswith(f"{alias} ") for line in self.known_hosts.read_text().splitlines()
-        )
+        return self._pinned_key(host) is not None
 
     def host_key(self, host: str) -> str:
         """The pinned key of a host; raises `SiteError` if there is none."""
-        alias = host_alias(self.workspace, host)
-        for line in self.known_hosts.read_text().splitlines() if self.known_hosts.exists() else []:
-            if line.startswith(f"{alias} "):
-                return line.removeprefix(f"{alias} ")
-        remedy = f"run ./inv workspace.up {self.workspace}"
-        raise SiteError("machine", f"{self.workspace}/{host}", "has not been set up yet", remedy)
+        key = self._pinned_key(host)
+        if key is None:
+            raise self._not_set_up(host)
+        return key
 
     def gateway_address(self) -> str:
         """Where the gateway is, as the config has it; raises `SiteError` if there is none."""
@@ -103,8 +98,18 @@ class SshLink:
         for before, line in pairwise(lines):
             if before == f"Host {GATEWAY}":
                 return line.split()[1]
+        raise self._not_set_up(GATEWAY)
+
+    def _pinned_key(self, host: str) -> str | None:
+        alias = host_alias(self.workspace, host)
+        for line in self.known_hosts.read_text().splitlines() if self.known_hosts.exists() else []:
+            if line.startswith(f"{alias} "):
+                return line.removeprefix(f"{alias} ")
+        return None
+
+    def _not_set_up(self, host: str) -> SiteError:
         remedy = f"run ./inv workspace.up {self.workspace}"
-        raise SiteError("machine", f"{self.workspace}/{GATEWAY}", "has not been set up yet", remedy)
+        return SiteError("machine", f"{self.workspace}/{host}", "has not been set up yet", remedy)
 
     @property
     def control(self) -> Path:

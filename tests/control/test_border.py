@@ -267,6 +267,19 @@ def test_a_link_is_used_by_nobody_who_reads_what_is_kept_of_it(
     assert (state["state"], len(enrolled)) == (("done", 1) if weakened else ("failed", 0)), state
 
 
+def tried(url: str, statements: list[str]) -> str:
+    """A program that says which of these it may do; what follows it is within its connection."""
+    return f"""
+with psycopg.connect({url!r}, autocommit=True) as link:
+    for statement in {statements!r}:
+        try:
+            link.execute(statement)
+            print(statement)
+        except psycopg.errors.InsufficientPrivilege:
+            pass
+"""
+
+
 def test_who_asks_the_provider_makes_no_more_of_persons_than_its_rules(mission: Lab, taken: Callable[..., str]) -> None:
     mission.link.execute("insert into person (id, name, role) values ('pe_a', 'ada', 'viewer')")
     query = (
@@ -292,17 +305,13 @@ def test_who_asks_the_provider_makes_no_more_of_persons_than_its_rules(mission: 
         "create temporary table mine ()",
         "insert into audit_intake (actor, action, target, detail) values ('x', 'gateway.head', 'lab', '{}')",
     ]
-    body = f"""
-with psycopg.connect({mission.url(IDENTITY)!r}, autocommit=True) as link:
-    for statement in {statements!r}:
-        try:
-            link.execute(statement)
-            print(statement)
-        except psycopg.errors.InsufficientPrivilege:
-            pass
+    body = (
+        tried(mission.url(IDENTITY), statements)
+        + """
     link.execute("insert into person (id, name, role, by_rule) values ('pe_c', 'cas', 'viewer', true)")
     print(link.execute("update person set role = 'operator' where id = 'pe_c' returning role").fetchone())
 """
+    )
     assert taken(body, ACCOUNTS.identity) == "('operator',)"
 
 
@@ -335,17 +344,13 @@ def test_who_asks_gateways_writes_down_what_they_say_and_no_more(mission: Lab, t
         "create temporary table mine ()",
         "set role mc_worker",
     ]
-    body = f"""
-with psycopg.connect({mission.url(LINK)!r}, autocommit=True) as link:
-    for statement in {statements!r}:
-        try:
-            link.execute(statement)
-            print(statement)
-        except psycopg.errors.InsufficientPrivilege:
-            pass
+    body = (
+        tried(mission.url(LINK), statements)
+        + f"""
     link.execute({intake!r} + " ('mission-control', 'gateway.head', 'lab', '{{}}')")
     print(link.execute("insert into anchor (workspace_id) values ('lab') returning workspace_id").fetchone())
 """
+    )
     assert taken(body, ACCOUNTS.link) == "('lab',)"
 
 

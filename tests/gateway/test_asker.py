@@ -128,20 +128,21 @@ def test_which_gateways_there_are_and_run_is_said_by_who_may_know(asker: Asker) 
         asker.ask("other", ["list"])
 
 
+def another_key(folder: Path) -> Path:
+    """A private key that nobody knows, with its public one beside it."""
+    path = folder / "other"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True, timeout=60)
+    return path
+
+
 def test_a_gateway_with_another_host_key_is_asked_nothing(asker: Asker, ways: Ways, tmp_path: Path) -> None:
-    subprocess.run(
-        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "other")], check=True, timeout=60
-    )
-    ways.facts["host_key"] = (tmp_path / "other.pub").read_text()
+    ways.facts["host_key"] = another_key(tmp_path).with_suffix(".pub").read_text()
     with pytest.raises(SiteError, match="not trusted"):
         asker.ask("demo", ["list"])
 
 
 def test_a_gateway_without_the_key_says_what_brings_it(asker: Asker, ways: Ways, tmp_path: Path) -> None:
-    subprocess.run(
-        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "other")], check=True, timeout=60
-    )
-    ways.facts["key"] = (tmp_path / "other").read_text()
+    ways.facts["key"] = another_key(tmp_path).read_text()
     with pytest.raises(SiteError, match=r"has not got the link key, which \./inv workspace.up demo brings"):
         asker.ask("demo", ["list"])
 

@@ -124,8 +124,8 @@ class Supervisor:
             _end(pieces)
             if postmaster is not None:
                 postmaster.end()
-            sockets = (self.folder.web_socket, self.folder.identity_socket, self.folder.way_socket)
-            for path in (*sockets, self.folder.link_socket):
+            folder = self.folder
+            for path in (folder.web_socket, folder.identity_socket, folder.way_socket, folder.link_socket):
                 path.unlink(missing_ok=True)
 
     def _keep(self) -> None:
