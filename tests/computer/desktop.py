@@ -297,7 +297,12 @@ class Recorder:
         elif isinstance(event, xproto.ClientMessageEvent):
             self._pong(event)
         elif isinstance(
-            event, xproto.KeyPressEvent | xproto.KeyReleaseEvent | xproto.ButtonPressEvent | xproto.MotionNotifyEvent
+            event,
+            xproto.KeyPressEvent
+            | xproto.KeyReleaseEvent
+            | xproto.ButtonPressEvent
+            | xproto.ButtonReleaseEvent
+            | xproto.MotionNotifyEvent,
         ):
             self.seen.append(event)
             if type(event) is xproto.KeyPressEvent:
