@@ -29,6 +29,8 @@ def require(link: Link, held: Claim, passkeys: Passkeys) -> str:
         return held.actor
     proof = dict(held.proof or {})
     intent = Intent.parsed(proof.get("intent"))
+    if held.kind == ALLOW:
+        _require_no_rule(link, held)
     # It counts from when it was admitted: it may have waited long since.
     intent.require(held.kind, _target(link, held), held.created_at.timestamp())
     by_key = "key" in proof
@@ -44,6 +46,11 @@ def require(link: Link, held: Claim, passkeys: Passkeys) -> str:
     return signer
 
 
+def _require_no_rule(link: Link, held: Claim) -> None:
+    if link.execute(rules.RULE, [held.workspace]).fetchone() is not None:
+        raise ConfigError("workspace", held.workspace, RULED, rules.REMEDY)
+
+
 def _target(link: Link, held: Claim) -> str:
     """What has to have been signed: of an answer, what is known of the ticket, whatever the request says."""
     if held.kind == rules.SET:
@@ -53,8 +60,6 @@ def _target(link: Link, held: Claim) -> str:
     if held.kind == RESTORE:
         return restore_target(held.desktop, held.input)
     if held.kind == ALLOW:
-        if link.execute(rules.RULE, [held.workspace]).fetchone() is not None:
-            raise ConfigError("workspace", held.workspace, RULED, rules.REMEDY)
         return allow_target(held.workspace, held.input)
     if held.kind != KIND:
         return held.desktop or held.workspace or ""

@@ -15,7 +15,7 @@ from deskyard.control.approvals.follow import Follower
 from deskyard.control.confinement import confine, die_with_parent, preload
 from deskyard.control.link.answers import Server
 from deskyard.control.link.asker import Asker
-from deskyard.control.link.gateways import AskedGateways, asks, tickets
+from deskyard.control.link.gateways import AskedGateways, tickets
 
 LIBRARIES = ("asyncio", "asyncssh", "concurrent", "cryptography", "encodings", "psycopg")
 
@@ -41,7 +41,7 @@ def main() -> None:
     threading.Thread(target=visits.run, daemon=True).start()
     server = Server(socket.socket(fileno=chosen.socket), asker)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    Follower(chosen.database, tickets(asker), asks(asker)).run()
+    Follower(chosen.database, tickets(asker), asker.asks).run()
 
 
 if __name__ == "__main__":

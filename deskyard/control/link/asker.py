@@ -38,10 +38,13 @@ class Asker:
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="asker", daemon=True).start()
 
-    def gateways(self) -> dict[str, bool]:
-        """The workspaces that are declared, each with whether a person is asked about names there."""
-        answer, _ = self._ask_way({"gateways": True})
-        return {str(name): bool(asks) for name, asks in answer["gateways"].items()}
+    def gateways(self) -> list[str]:
+        """The workspaces that are declared."""
+        return [str(name) for name in self._ask_way({"gateways": True})[0]["gateways"]]
+
+    def asks(self, name: str) -> bool:
+        """Whether a person is asked about names in a workspace."""
+        return bool(self._ask_way({"asks": name})[0]["asks"])
 
     def ask(self, name: str, words: Sequence[str]) -> Any:
         """What a gateway answers; raises `SiteError` if it does not, `Rubbish` for what is no answer."""

@@ -17,7 +17,7 @@ class AskedGateways(Gateways):
 
     def names(self) -> list[str]:
         """The workspaces that are declared."""
-        return list(self._asker.gateways())
+        return self._asker.gateways()
 
     def anchor(self, name: str, source: str, line: Line) -> None:
         """Let a gateway take down a line of Mission Control's audit."""
@@ -37,8 +37,3 @@ class AskedGateways(Gateways):
 def tickets(asker: Asker) -> Callable[[str], Iterator[Mapping[str, Any]]]:
     """What reads the tickets of a workspace, and each as it changes."""
     return lambda name: asker.follow(name, TICKETS)
-
-
-def asks(asker: Asker) -> Callable[[str], bool]:
-    """What says whether a workspace has names that a person is asked about."""
-    return lambda name: asker.gateways().get(name, False)

@@ -27,9 +27,11 @@ MOST_BYTES = 1 << 20
 Opened = tuple[dict[str, Any], socket.socket]
 
 
-def gateways() -> dict[str, bool]:
-    """The workspaces that are declared, each with whether a person is asked about names there."""
-    return {name: _asks(name) for name in declaration.stack_names()}
+def asks(name: str) -> bool:
+    """Whether a person is asked about names in a workspace; not where its declaration cannot be read."""
+    with contextlib.suppress(DeskyardError):
+        return name in declaration.stack_names() and bool(declaration.read(name).workspace.egress_ask)
+    return False
 
 
 def open_way(name: str) -> Opened:
@@ -41,12 +43,6 @@ def open_way(name: str) -> Opened:
     link = SshLink(site.name, name)
     facts = {"host_key": link.host_key(GATEWAY), "key": link_key.private_key_file(site.name).read_text()}
     return facts, _connected(link, site.backend == "libvirt" and daemon.namespace() is not None)
-
-
-def _asks(name: str) -> bool:
-    with contextlib.suppress(DeskyardError):
-        return bool(declaration.read(name).workspace.egress_ask)
-    return False
 
 
 def _connected(link: SshLink, in_namespace: bool) -> socket.socket:
@@ -64,7 +60,8 @@ class Handler(socketserver.StreamRequestHandler):
     """Answers one question: a line of JSON, with the open connection beside it where one was asked for."""
 
     timeout = REACH_SECONDS
-    gateways: Callable[[], dict[str, bool]] = staticmethod(gateways)
+    names: Callable[[], list[str]] = staticmethod(declaration.stack_names)
+    asks: Callable[[str], bool] = staticmethod(asks)
     open_way: Callable[[str], Opened] = staticmethod(open_way)
 
     def handle(self) -> None:
@@ -75,7 +72,9 @@ class Handler(socketserver.StreamRequestHandler):
                 case {"open": str(name)}:
                     answer, way = self.open_way(name)
                 case {"gateways": True}:
-                    answer = {"gateways": self.gateways()}
+                    answer = {"gateways": self.names()}
+                case {"asks": str(name)}:
+                    answer = {"asks": self.asks(name)}
                 case _:
                     return
         except DeskyardError as error:

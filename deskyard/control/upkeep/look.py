@@ -93,11 +93,12 @@ def _backups(name: str) -> Rows:
     from deskyard.life.backup.vault import vault_of
 
     plan = declaration.read(name).plan
-    vault = vault_of(plan.site, name)
+    # Listed once for all desktops: each listing is a program's run.
+    present = vault_of(plan.site, name).present(None)
     return [
         {"desktop": desktop.name, "id": backup.id, "made": backup.made, "verified": backup.verified}
         for desktop in plan.desktops
-        for backup in vault.present(desktop.name)[-MOST_BACKUPS:]
+        for backup in [backup for backup in present if backup.desktop == desktop.name][-MOST_BACKUPS:]
     ]
 
 

@@ -27,8 +27,8 @@ class InArchive:
         """The place; raises `ConfigError` if the site names none."""
         return self._archive.location
 
-    def present(self, desktop: str) -> list[Backup]:
-        """The whole backups of a desktop, the oldest first."""
+    def present(self, desktop: str | None) -> list[Backup]:
+        """The whole backups of a desktop, or of all, the oldest first."""
         return self._archive.present(desktop)
 
     def make(self, machine: Machine, target: str) -> dict[str, Any]:

@@ -31,8 +31,8 @@ class InRepository:
         """The repository's place."""
         return self._repository.location
 
-    def present(self, desktop: str) -> list[Backup]:
-        """The whole backups of a desktop, the oldest first."""
+    def present(self, desktop: str | None) -> list[Backup]:
+        """The whole backups of a desktop, or of all, the oldest first."""
         return plan.backups(self._repository.snapshots(), desktop)
 
     def make(self, machine: Machine, target: str) -> dict[str, Any]:

@@ -22,8 +22,8 @@ class Vault(Protocol):
     def location(self) -> str:
         """The place, for people."""
 
-    def present(self, desktop: str) -> list[Backup]:
-        """The whole backups of a desktop, the oldest first."""
+    def present(self, desktop: str | None) -> list[Backup]:
+        """The whole backups of a desktop, or of all, the oldest first."""
 
     def make(self, machine: Machine, target: str) -> dict[str, Any]:
         """Make one, which is listed once all of it is kept; says what there is to know of it."""

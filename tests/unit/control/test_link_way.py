@@ -100,7 +100,21 @@ def test_who_asks_is_told_of_a_declaration_that_cannot_be_read_as_of_one_that_as
         return SimpleNamespace(workspace=SimpleNamespace(egress_ask=("a.test",)))
 
     monkeypatch.setattr(declaration, "read", read)
-    assert way.gateways() == {"lab": True, "fresh": False}
+    assert (way.asks("lab"), way.asks("fresh"), way.asks("../lab")) == (True, False, False)
+
+
+def test_a_question_about_one_workspace_reads_no_declaration_of_another(
+    gateway: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def note(name: str) -> object:
+        read.append(name)
+        return SimpleNamespace(workspace=SimpleNamespace(egress_ask=()))
+
+    monkeypatch.setattr(declaration, "read", note)
+    assert not way.asks("lab")
+    assert read == ["lab"]
 
 
 def test_a_gateway_in_a_network_namespace_is_reached_from_outside(

@@ -1,5 +1,6 @@
 """What a worker's child says of a workspace, and what it does with snapshots and names."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from deskyard.control.people.intent import SIGNED
 from deskyard.control.upkeep import look
 from deskyard.control.upkeep.signed import ALLOW, RESTORE, SECONDS
 from deskyard.errors import SiteError
+from deskyard.plan.backup import Backup
 
 REFUSED = {"desktop": "dev", "target": "pypi.org", "rule": "list", "reason": "is not on the list"}
 
@@ -49,6 +51,25 @@ def test_refusals_are_counted_once_for_each_name_the_last_first_with_the_entry_t
     ]
     many = look.refusals({**lines[1], "target": str(number)} for number in range(look.MOST_REFUSALS + 5))
     assert len(many) == look.MOST_REFUSALS
+
+
+def test_the_newest_backups_of_each_desktop_come_from_a_single_listing(monkeypatch: pytest.MonkeyPatch) -> None:
+    listings: list[str | None] = []
+    most = look.MOST_BACKUPS
+    kept = [Backup(f"b{made}", f"d{made % 2}", made, running=True) for made in range(2 * most + 2)]
+
+    def present(desktop: str | None) -> list[Backup]:
+        listings.append(desktop)
+        return kept
+
+    plan = SimpleNamespace(site="rack", desktops=[SimpleNamespace(name=name) for name in ("d0", "d1", "new")])
+    monkeypatch.setattr("deskyard.declaration.declaration.read", lambda _: SimpleNamespace(plan=plan))
+    monkeypatch.setattr("deskyard.life.backup.vault.vault_of", lambda *_: SimpleNamespace(present=present))
+    rows = look.PARTS["backups"]("lab")
+    assert [row["id"] for row in rows if row["desktop"] == "d0"] == [f"b{made}" for made in range(2, 2 * most + 2, 2)]
+    assert [row["made"] for row in rows if row["desktop"] == "d1"] == list(range(3, 2 * most + 2, 2))
+    assert len(rows) == 2 * most
+    assert listings == [None]
 
 
 def test_report_of_isolation_names_what_is_wrong_and_counts_the_rest() -> None:
