@@ -1,6 +1,7 @@
-"""Says whether the tree may be tagged as a release: version, changelog, schemas, lock, pages, nothing uncommitted."""
+"""Says whether the tree may be tagged as a release: version, changelog, schemas, lock, docs, nothing uncommitted."""
 
 import re
+import tempfile
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,8 +11,9 @@ from typing import Any
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from deskyard.errors import BuildError
 from deskyard.host.command import run
-from deskyard.lab import api_changes, role_page
+from deskyard.lab import api_changes, docs_site, role_page
 from deskyard.model import schema
 
 VERSION = re.compile(r"\d+\.\d+\.\d+\Z")
@@ -31,16 +33,7 @@ class Finding:
 
 def examine(tree: Path) -> list[Finding]:
     """Run all checks of a tree; nothing is changed."""
-    checks: dict[str, Callable[[Path], tuple[bool, str]]] = {
-        "version": _version,
-        "changelog": _changelog,
-        "lock": _lock,
-        "schemas": _schemas,
-        "role pages": _role_pages,
-        "api": _api,
-        "commit": _commit,
-    }
-    return [Finding(name, *check(tree)) for name, check in checks.items()]
+    return [Finding(name, *check(tree)) for name, check in CHECKS.items()]
 
 
 def declared_version(tree: Path) -> str:
@@ -111,7 +104,28 @@ def _api(tree: Path) -> tuple[bool, str]:
     return True, "as promised"
 
 
+def _docs(tree: Path) -> tuple[bool, str]:
+    with tempfile.TemporaryDirectory(prefix="deskyard-release.") as name:
+        try:
+            first = docs_site.build(tree, Path(name) / "site")
+        except BuildError as error:
+            return False, f"{error.reason.splitlines()[0]}: run ./inv docs.build"
+        return True, f"{sum(1 for _ in first.parent.rglob('*.html'))} pages, every link leads somewhere"
+
+
 def _commit(tree: Path) -> tuple[bool, str]:
     open_ = run(["git", "status", "--porcelain"], cwd=tree, timeout=60).stdout.splitlines()
     head = run(["git", "rev-parse", "--short=12", "HEAD"], cwd=tree, timeout=30).stdout.strip()
     return (False, f"{len(open_)} files are not committed, {open_[0][3:]} among them") if open_ else (True, head)
+
+
+CHECKS: dict[str, Callable[[Path], tuple[bool, str]]] = {
+    "version": _version,
+    "changelog": _changelog,
+    "lock": _lock,
+    "schemas": _schemas,
+    "role pages": _role_pages,
+    "api": _api,
+    "docs": _docs,
+    "commit": _commit,
+}

@@ -9,7 +9,7 @@ from deskyard.tasks.front import command, show
 
 @command(help={"json": "print JSON"})
 def check(_: Context, json: bool = False) -> None:
-    """Say whether this tree may be tagged: version, changelog, lock, schemas, role pages, all committed; 1 if not."""
+    """Say whether this tree may be tagged: version, changelog, lock, schemas, pages, docs, all committed; 1 if not."""
     from deskyard.host.places import tree
     from deskyard.lab.release import declared_version, examine
 

@@ -314,7 +314,9 @@ class Recorder:
             self.c.send(self.c.root, "WM_PROTOCOLS", data)
 
     def _write(self, event: Any) -> None:
-        keysym = self.map[event.detail][1 if event.state & 1 else 0]
+        # The second group of a layout is shown as a modifier to a client that does not speak XKB.
+        group = 1 if event.state & xproto.ModMask._5 else 0
+        keysym = self.map[event.detail][2 * group + (1 if event.state & 1 else 0)]
         if keysym == 0xFF0D:
             self.text += "\n"
         elif keysym & 0xFF000000 == 0x01000000:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from deskyard.host.places import tree
-from deskyard.lab.release import declared_version, examine
+from deskyard.lab.docs_site import FOLDER, INDEX, LICENCE, PAGES
+from deskyard.lab.release import CHECKS, declared_version, examine
 
 FILES = (
     "pyproject.toml",
@@ -19,6 +20,9 @@ FILES = (
     "tests/infra",
     ".gitignore",
 )
+
+
+PLACE = "place"
 
 
 def git(folder: Path, *words: str) -> None:
@@ -36,6 +40,10 @@ def released(tmp_path: Path) -> Path:
     for name in ("tests/molecule", "ansible/molecule"):
         for folder in (tree() / name).iterdir():
             (tmp_path / name / folder.name).mkdir(parents=True)
+    # A site of few pages: a page that leads nowhere is found in them as in all.
+    (tmp_path / FOLDER).mkdir()
+    for name in (f"{FOLDER}/install.md", INDEX, LICENCE, *PAGES):
+        (tmp_path / name).write_text(f"# {name}\n\n[back](#{PLACE})\n\n## {PLACE}\n")
     changes = f"# Changelog\n\n## {declared_version(tmp_path)} (2026-01-02)\n\n### Upgrade\n\n- None.\n"
     (tmp_path / "CHANGELOG.md").write_text(changes)
     git(tmp_path, "init", "-q")
@@ -61,15 +69,7 @@ def change(folder: Path, name: str, old: str, new: str) -> None:
 
 def test_tree_that_is_ready_passes(released: Path) -> None:
     assert failing(released) == {}
-    assert [check.check for check in examine(released)] == [
-        "version",
-        "changelog",
-        "lock",
-        "schemas",
-        "role pages",
-        "api",
-        "commit",
-    ]
+    assert list(CHECKS) == ["version", "changelog", "lock", "schemas", "role pages", "api", "docs", "commit"]
 
 
 @pytest.mark.parametrize(
@@ -82,6 +82,7 @@ def test_tree_that_is_ready_passes(released: Path) -> None:
         ("lock", "pyproject.toml", '"jinja2>=3.1"', '"no-such-package>=1"', "no-such-package"),
         ("schemas", "schemas/site.schema.json", "{", "{ ", "site.schema.json"),
         ("api", "sdk/mission.json", '"/api/alerts"', '"/api/alarms"', "GET /api/alarms is gone"),
+        ("docs", f"{FOLDER}/install.md", f"#{PLACE}", "gone.md", "gone.md"),
         ("role pages", "ansible/roles/fonts/README.md", "# fonts", "# font", "fonts"),
     ],
 )

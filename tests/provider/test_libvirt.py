@@ -3,6 +3,7 @@
 import subprocess
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import libvirt
 import pytest
@@ -32,6 +33,14 @@ def drift(kind: Kind[Any], bench: Bench, state: Values) -> list[str]:
     """What differs between what is there now and what was wanted."""
     inputs = {key: value for key, value in state.items() if key not in kind.computed}
     return changes(kind, seen(kind, bench, state), inputs, [])
+
+
+def mergeable() -> bool:
+    """Whether the machine's QEMU has offered memory to KSM, by what the kernel says of it."""
+    pid = Path(f"/run/libvirt/qemu/{PREFIX}.pid").read_text()
+    flags = [line.split() for line in Path(f"/proc/{pid}/smaps").read_text().splitlines() if line.startswith("VmFlags")]
+    assert flags
+    return any("mg" in line for line in flags)
 
 
 def test_a_whole_machine_is_made_and_is_as_wanted(bench: Bench) -> None:
@@ -86,6 +95,17 @@ def test_an_image_goes_with_its_last_disk(bench: Bench) -> None:
     assert storage.lookup(bench.link, f"{PREFIX}-0123.qcow2") is not None
     VolumeKind().delete(bench.link, second["name"], second)
     assert storage.lookup(bench.link, f"{PREFIX}-0123.qcow2") is None
+
+
+def test_no_page_of_a_machine_may_be_merged_with_anothers(bench: Bench) -> None:
+    bench.machine()
+    assert not mergeable()
+    machine = bench.link.lookupByName(PREFIX)
+    root = ElementTree.fromstring(machine.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
+    root.remove(root.find("memoryBacking"))
+    machine.destroy()
+    bench.link.defineXML(ElementTree.tostring(root, encoding="unicode")).create()
+    assert mergeable(), "a machine of which that is not said offers its pages to KSM"
 
 
 def test_a_stopped_machine_and_changed_hardware_are_drift_and_mended_in_place(bench: Bench) -> None:

@@ -10,6 +10,8 @@ from deskyard.plan.account import HOME_SERIAL
 
 # Emulated machines: one CPU model that recent kernels boot on (QEMU's own `max` panics them).
 EMULATED_CPU = "Nehalem"
+# Intel's and AMD's: no desktop is a hypervisor, whatever the host passes on.
+NESTED = ("vmx", "svm")
 MIB, GIB = 1024**2, 1024**3
 # Microseconds, as libvirt has it if nothing is said.
 CPU_PERIOD = 100_000
@@ -153,6 +155,8 @@ def domain(
             # Its kernel learns by it that it goes on as another machine, or from another time.
             _element("genid"),
             _element("memory", {"unit": "MiB"}, text=str(memory_mib)),
+            # KSM would merge equal pages of two machines, and the time of a write would tell of it.
+            _element("memoryBacking", {}, _element("nosharepages")),
             _element("vcpu", text=str(vcpus)),
             *([] if cpu_percent is None else [_cpu_time(cpu_percent)]),
             _cpu(kvm=kvm),
@@ -193,7 +197,8 @@ def _cpu_time(percent: int) -> Element:
 
 def _cpu(*, kvm: bool) -> Element:
     if kvm:
-        return _element("cpu", {"mode": "host-model"})
+        off = [_element("feature", {"policy": "disable", "name": name}) for name in NESTED]
+        return _element("cpu", {"mode": "host-model"}, *off)
     model = _element("model", {"fallback": "forbid"}, text=EMULATED_CPU)
     return _element("cpu", {"mode": "custom", "match": "exact"}, model)
 

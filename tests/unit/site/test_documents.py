@@ -35,6 +35,16 @@ def test_cpu_follows_the_accelerator(accelerator: str, kind: str, cpu: str) -> N
     assert (root.get("type"), model.get("mode")) == (kind, cpu)
 
 
+def test_no_machine_is_a_hypervisor_or_shares_a_page_of_memory() -> None:
+    emulated, native = _machine("tcg"), _machine("kvm")
+    off = {feature.get("name") for feature in native.iterfind("./cpu/feature[@policy='disable']")}
+    assert off == {"vmx", "svm"}
+    # QEMU emulates no nested VMX, and only AMD's models have SVM.
+    assert emulated.findtext("./cpu/model") == "Nehalem"
+    for root in (emulated, native):
+        assert root.find("./memoryBacking/nosharepages") is not None
+
+
 def test_a_machine_has_no_display_and_no_balloon() -> None:
     root = _machine("tcg")
     assert root.find("./devices/graphics") is None

@@ -1,0 +1,122 @@
+"""Text arrives as it was meant under each layout: an owner chooses it, and an agent need not know which.
+
+It is read by a window that notes keys as the core protocol has them, and by an xterm, which reads them as Xlib does.
+"""
+
+import random
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from deskyard.computer.display.acting.drive import KEY_PRESS, KEY_RELEASE, fake
+from deskyard.computer.display.x_server import XConnection
+from tests.computer.desktop import PATIENCE, Recorder, Service, XServer
+from tests.support.requirements import need_programs
+
+# The last has two groups, of which the second is in force.
+LAYOUTS = ("us", "de", "fr", "ru", "jp", "gr", "us,ru")
+OPTIONS = ("-option", "", "-option", "grp:menu_toggle")
+ISO_NEXT_GROUP = 0xFE08
+SCRIPTS = (
+    "".join(map(chr, range(0x20, 0x7F))),
+    "äöüßéèàçñøåÿ£§¿¡«»€",
+    "αβγδωΩйцукенгЯЖабвгд",
+    "日本語漢字東京中文한국어かなカナ",
+    "🎉🚀😀👍🌍",
+)
+PIECE, PIECES, PIECE_DEEP, CHARACTERS_DEEP = 120, 2, 2_000, 100_000
+
+
+def sample(chance: random.Random, length: int) -> str:
+    """A text of many scripts, in words of each."""
+    text = ""
+    while len(text) < length:
+        text += "".join(chance.choices(chance.choice(SCRIPTS), k=chance.randint(1, 8)))
+    return text[:length]
+
+
+@pytest.fixture
+def choose(server: XServer) -> Iterator[Callable[[str], None]]:
+    """What gives the keyboard a layout; afterwards it has the usual one."""
+    need_programs("setxkbmap")
+
+    def chosen(layout: str) -> None:
+        argv = ["setxkbmap", "-display", server.display, "-layout", layout, *OPTIONS]
+        subprocess.run(argv, check=True, timeout=PATIENCE)
+        c = XConnection(server.display)
+        wanted = layout.count(",")
+        if _group(c) != wanted:
+            _toggle(c)
+        assert _group(c) == wanted
+        c.close()
+
+    yield chosen
+    chosen("us,ru")
+    chosen("us")
+
+
+def _group(c: XConnection) -> int:
+    return int(c.core.QueryPointer(c.root).reply().mask >> 13 & 3)
+
+
+def _toggle(c: XConnection) -> None:
+    first, last = c.x.get_setup().min_keycode, c.x.get_setup().max_keycode
+    found = c.core.GetKeyboardMapping(first, last - first + 1).reply()
+    keycode = first + list(found.keysyms).index(ISO_NEXT_GROUP) // found.keysyms_per_keycode
+    for kind in (KEY_PRESS, KEY_RELEASE):
+        fake(c.x, kind, keycode)
+    c.settle()
+
+
+def arrives(service: Service, recorder: Recorder, text: str) -> None:
+    """Type a text, and compare what came of it."""
+    before = len(recorder.text)
+    service.did({"type": "type", "text": text})
+    recorder.until(lambda: len(recorder.text) >= before + len(text), "the text")
+    assert recorder.text[before:] == text
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_text_of_many_scripts_arrives_under_each_layout(
+    service: Service, recorder: Recorder, choose: Callable[[str], None], random_seed: int, layout: str
+) -> None:
+    chance = random.Random(f"{random_seed} {layout}")
+    choose(layout)
+    for _ in range(PIECES):
+        arrives(service, recorder, sample(chance, PIECE))
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_not_a_character_of_a_hundred_thousand_is_wrong(
+    service: Service, recorder: Recorder, choose: Callable[[str], None], random_seed: int, layout: str
+) -> None:
+    chance = random.Random(f"{random_seed} {layout} deep")
+    choose(layout)
+    for _ in range(-(-CHARACTERS_DEEP // len(LAYOUTS) // PIECE_DEEP)):
+        arrives(service, recorder, sample(chance, PIECE_DEEP))
+
+
+@pytest.mark.parametrize("layout", ["fr", "ru", "us,ru"])
+def test_a_terminal_reads_what_was_meant_under_each_layout(
+    server: XServer,
+    service: Service,
+    choose: Callable[[str], None],
+    tmp_path: Path,
+    random_seed: int,
+    layout: str,
+) -> None:
+    text = sample(random.Random(f"{random_seed} {layout} terminal"), PIECE)
+    line = tmp_path / "line"
+    choose(layout)
+    before = service.last()
+    terminal = server.start("xterm", "-u8", "-e", "sh", "-c", f"head -n1 > {line}")
+    window = service.wait("window.appeared", match={"class": "xterm"}, after=before)["id"]
+    service.wait("app.ready", match={"id": window}, after=before)
+    service.did({"type": "type", "text": f"{text}\n"})
+    # It ends with the line that it has read.
+    service.wait("window.closed", match={"id": window}, after=before)
+    terminal.wait(PATIENCE)
+    assert line.read_text() == f"{text}\n"
