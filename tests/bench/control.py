@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from psycopg.rows import dict_row
 from deskyard.control.api import rows
 from deskyard.control.jobs import claim as claims
 from deskyard.control.process import pages
+from deskyard.control.recorder import chain
 from deskyard.control.store.cluster import OWNER, RECORDER, WORKER
 from deskyard.errors import CommandError
 from deskyard.host.progress import say, step
@@ -45,6 +47,7 @@ class Sizes:
     page_rate: float = 50
     events: int = 200
     event_rate: float = 20
+    lines: int = 100_000
     with_pages: bool = True
 
 
@@ -76,6 +79,8 @@ def figures(mission: Lab, sizes: Sizes) -> Iterator[Row]:
             yield from watching(mission, key, watchers, sizes)
     with step("the queue"):
         yield from claiming(mission, sizes.queued)
+    with step("the audit"):
+        yield auditing(mission, sizes.lines)
     if sizes.with_pages:
         yield from built_pages()
 
@@ -191,6 +196,32 @@ def claiming(mission: Lab, queued: int) -> Iterator[Row]:
             assert held is not None and claims.finish(link, held, "done")
             mission.link.execute(insert, [f"{number}", 1])
     yield row(f"claim with {queued} queued", times, "p95 <= 20 ms", quantile(bare, 0.95), "a commit alone")
+
+
+def auditing(mission: Lab, lines: int) -> Row:
+    """The check of a long audit through the API, its lines as the recorder writes them, beside a bare read of them."""
+    mission.end("recorder")
+    with psycopg.connect(mission.url(OWNER), autocommit=True, row_factory=dict_row) as link:
+        link.execute("set statement_timeout = 0")
+        last = link.execute("select number, hash from audit_entry order by number desc limit 1").fetchone()
+        number, before = (last["number"], bytes(last["hash"])) if last else (0, chain.START)
+        at = datetime.now(UTC)
+        with link.cursor() as cursor, cursor.copy(f"copy audit_entry ({chain.COLUMNS}) from stdin") as copy:
+            for line in range(number + 1, number + 1 + lines):
+                entry = {"number": line, "at": at, "actor": "person:bench", "action": "desktop.start"}
+                entry |= {"target": f"w{line % WORKSPACES}.d{line}", "detail": {"operation": f"op_{line}"}}
+                before = chain.line_hash(before, entry)
+                copy.write_row([*list(entry.values())[:-1], json.dumps(entry["detail"]), before])
+        bare = timed(lambda: link.execute(f"select {chain.COLUMNS} from audit_entry").fetchall(), 1)
+    base, headers = "http://mission.localhost:9443", {"Authorization": f"Bearer {mission.key('admin')}"}
+    transport = httpx.HTTPTransport(uds=str(mission.folder.web_socket))
+    with httpx.Client(transport=transport, base_url=base, headers=headers, timeout=600) as client:
+        started = time.monotonic()
+        verdict = client.get("/api/audit/verify").json()
+        taken = time.monotonic() - started
+    assert verdict["ok"] and verdict["entries"] >= lines, verdict
+    million = f"{taken / verdict['entries'] * 1e6:.1f} s for a million lines"
+    return row(f"check of {lines} lines of the audit", [taken], "1,000,000 <= 30 s", bare[0], "reading them", million)
 
 
 def built_pages() -> Iterator[Row]:

@@ -2,7 +2,7 @@
 
 A program reads the map when it gets a key, later than we changed it: a keycode that is given a new meaning too early
 writes the new letter for the old key. So spare keycodes are kept, taken again least recently used first, and before and
-after a change the window in front is asked to show that it has come so far (`_NET_WM_PING`).
+after a change the window in front is asked to show that it has come so far (`_NET_WM_PING`), or seen to.
 """
 
 import select
@@ -14,14 +14,18 @@ from typing import Any
 
 import xcffib.xproto as xproto
 
+from deskyard.computer.display.acting import program
 from deskyard.computer.display.acting.keysyms import CAPS_LOCK, SHIFT
 from deskyard.computer.display.x_server import XConnection
 
 # New characters for one change of the map: each change costs two barriers, and each character a keycode.
 MOST_NEW = 9
 PING_SECONDS = 2.0
-# Xterm and other old programs answer no ping: nothing shows when they have come so far.
-NO_PING_SECONDS = 0.1
+# Of xterm and other old programs that answer no ping it is seen that they sleep on: between two looks the server has
+# sent what it had for them, and answered what they asked.
+LOOKS, LOOK_SECONDS = 3, 0.002
+# Nothing shows of a program of another machine when it has come so far.
+UNSEEN_SECONDS = 0.1
 LOCK_MASK = 2
 MAPPING_NOTIFY = xproto.MappingNotifyEvent
 
@@ -122,8 +126,7 @@ class Keyboard:
             return
         ping = self._c.atom("_NET_WM_PING")
         if ping not in self._c.numbers(window, "WM_PROTOCOLS"):
-            # The one wait of a fixed time: such a program tells nothing of itself.
-            self._drain(time.monotonic() + NO_PING_SECONDS, lambda event: False)
+            self._until_at_rest((self._c.numbers(window, "_NET_WM_PID") or [0])[0])
             return
         stamp = int(time.monotonic() * 1000) & 0x7FFFFFFF | 1
         self._listen(xproto.EventMask.SubstructureNotify)
@@ -139,6 +142,21 @@ class Keyboard:
             self._drain(time.monotonic() + PING_SECONDS, answers)
         finally:
             self._listen(0)
+
+    def _until_at_rest(self, pid: int) -> None:
+        until, looks, last = time.monotonic() + PING_SECONDS, 0, None
+        while looks < LOOKS and time.monotonic() < until:
+            self._c.settle()
+            found = program.sleep(pid)
+            if found is None:
+                # The one wait of a fixed time.
+                self._drain(time.monotonic() + UNSEEN_SECONDS, lambda event: False)
+                return
+            sleeps, _ = found
+            looks = looks + 1 if sleeps and found == last else int(sleeps)
+            last = found
+            if not sleeps:
+                self._drain(time.monotonic() + LOOK_SECONDS, lambda event: False)
 
     def _listen(self, mask: int) -> None:
         # Only while an answer is awaited: events that nobody reads would pile up in the server.
