@@ -1,16 +1,19 @@
-"""The proxy before the web process: TLS, HTTP/2, limits by address; it reaches one socket."""
+"""The proxy before the web process: TLS, HTTP/2, limits by address and key; it reaches one socket."""
 
 import ipaddress
+import json
 
 import jinja2
 
 from deskyard.control.folder import Folder, group_of
 from deskyard.control.process.settings import Settings
+from deskyard.errors import DeskyardError
 from deskyard.host.places import tree
 
 TEMPLATE = tree() / "deskyard/control/process/haproxy.cfg.j2"
-# By address, in ten seconds: a page opens with a handful, a program may be busy.
-MOST_REQUESTS = 400
+# In so many seconds, by address and by key: a page opens with a handful, a program may be busy.
+SECONDS = 10
+MOST_REQUESTS = MOST_BY_KEY = 400
 MOST_SIGN_INS = 30
 
 
@@ -23,6 +26,21 @@ def configuration(settings: Settings, folder: Folder) -> str:
         user=folder.accounts.proxy,
         group=group_of(folder.accounts.proxy),
         bind=f"[{settings.listen}]" if ipaddress.ip_address(settings.listen).version == 6 else settings.listen,
+        seconds=SECONDS,
         most_requests=MOST_REQUESTS,
+        most_by_key=MOST_BY_KEY,
         most_sign_ins=MOST_SIGN_INS,
+        refusals={
+            "address": _refusal("address", MOST_REQUESTS),
+            "sign_in": _refusal("address", MOST_SIGN_INS, " to sign in"),
+            "key": _refusal("key", MOST_BY_KEY),
+        },
     )
+
+
+def _refusal(field: str, most: int, what: str = "") -> str:
+    """The problem (RFC 9457) that says a limit, as the API says others; in a string of HAProxy's between quotes."""
+    reason = f"sent more than {most} requests{what} in {SECONDS} s"
+    said = {"type": "about:blank", "title": "Too Many Requests", "status": 429, "detail": f"{field}: {reason}"}
+    error = DeskyardError(field, None, reason, "wait as long as Retry-After says").as_dict()
+    return json.dumps({**said, **error})
