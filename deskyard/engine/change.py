@@ -14,6 +14,7 @@ RESOURCES = ("deskyard:libvirt:", "deskyard:proxmox:", "proxmoxve:")
 VM = "proxmoxve:index/vmLegacy:VmLegacy"
 # What holds a desktop's data: a disk on libvirt, the machine with its disk on a cluster.
 DATA = frozenset({"deskyard:libvirt:Volume", VM})
+MACHINES = frozenset({"deskyard:libvirt:Domain", VM})
 DESKTOP, GATEWAY = "deskyard:workspace:Desktop", "deskyard:workspace:Gateway"
 # What a component adds to its own name for each of its resources: "disk", "machine", "own-net0".
 PART = re.compile(r"-(?:own-[a-z]+[0-9]+|[a-z]+)\Z")
@@ -59,6 +60,11 @@ class Change:
     def is_disk(self) -> bool:
         """True if a desktop's data is in it."""
         return self.type in DATA and self.desktop is not None
+
+    @property
+    def is_machine(self) -> bool:
+        """True if it is a desktop's machine."""
+        return self.type in MACHINES and self.desktop is not None
 
     @property
     def loses_data(self) -> bool:

@@ -100,8 +100,11 @@ class WorkspaceStack:
 
     def desktops_with_disks(self) -> set[str]:
         """Desktops whose data Pulumi remembers."""
-        kept = (Change("same", r["type"], r["urn"].rpartition("::")[2], r["urn"]) for r in self.resources())
-        return {change.desktop for change in kept if change.is_disk and change.desktop is not None}
+        return {kept.desktop for kept in self._kept() if kept.is_disk and kept.desktop is not None}
+
+    def desktops_with_machines(self) -> set[str]:
+        """Desktops whose machine Pulumi remembers: a run that broke off may have left a disk without one."""
+        return {kept.desktop for kept in self._kept() if kept.is_machine and kept.desktop is not None}
 
     def resources(self) -> list[dict[str, Any]]:
         """The resources as Pulumi remembers them."""
@@ -117,6 +120,10 @@ class WorkspaceStack:
         argv = [_command().command, "--non-interactive", *arguments, "--stack", self.name]
         env = {**self._environment, "PULUMI_HOME": str(_home())}
         return run(argv, timeout=ENGINE_SECONDS, stdin=stdin, env=env, cwd=stacks_folder(), check=False)
+
+    def _kept(self) -> Iterator[Change]:
+        for resource in self.resources():
+            yield Change("same", resource["type"], resource["urn"].rpartition("::")[2], resource["urn"])
 
     def _select(self) -> automation.Stack:
         with _clear_errors(self.name):

@@ -13,6 +13,7 @@ from deskyard.host.at_once import at_once
 from deskyard.host.progress import say
 from deskyard.life import asleep
 from deskyard.life.pool import pool
+from deskyard.plan.names import domain as domain_of
 from deskyard.plan.power import Power
 from deskyard.plan.workspace import GATEWAY, WorkspacePlan
 from deskyard.site.files import read_site
@@ -30,8 +31,13 @@ class Machine:
 
     @property
     def domain(self) -> str:
-        """Its name at the hypervisor."""
-        return self.plan.machines()[self.name].domain
+        """Its name at the hypervisor, also once it is declared no more."""
+        return domain_of(self.plan.name, self.name)
+
+    @property
+    def target(self) -> str:
+        """How a person names it: WORKSPACE/DESKTOP."""
+        return f"{self.plan.name}/{self.name}"
 
     @contextmanager
     def alone(self, *, at_once: bool = False) -> Iterator[None]:

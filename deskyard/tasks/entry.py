@@ -94,7 +94,8 @@ Next:
   ./inv workspace.status {NAME}          how it is
   ./inv access.grant {outcome.target}       another link
   ./inv access.list {NAME}               who has a session
-  ./inv workspace.destroy {NAME}         undo all of this{_undo(outcome)}"""
+  ./inv workspace.destroy {NAME} --no-backup
+                                       undo all of this; without the option, once it is backed up{_undo(outcome)}"""
 
 
 def _mission_control(outcome: Demo) -> str:

@@ -4,7 +4,7 @@ from typing import Any
 
 from invoke import Collection, Context, Exit
 
-from deskyard.host.progress import Timings
+from deskyard.host.progress import Timings, say
 from deskyard.tasks.front import command, confirm, show
 
 
@@ -22,15 +22,29 @@ def preview(_: Context, name: str, json: bool = False) -> None:
     help={
         "name": "workspace: Pulumi.NAME.yaml in stacks/workspace",
         "remove": "desktop to delete, disk and all, that is no longer declared (repeatable)",
+        "backup": "make a last backup of each that is removed, and verify it (--no-backup: do not)",
         "warm": "make the templates first that new desktops would start from; without it those that are there are used",
         "json": "print JSON",
     },
     iterable=["remove"],
 )
-def up(_: Context, name: str, remove: list[str] | None = None, warm: bool = False, json: bool = False) -> None:
+def up(
+    _: Context,
+    name: str,
+    remove: list[str] | None = None,
+    backup: bool = True,
+    warm: bool = False,
+    json: bool = False,
+) -> None:
     """Bring a workspace to what is declared and wait until its desktops answer."""
+    from deskyard.life.backup import final
     from deskyard.workspace import workspace
 
+    if going := final.removed(name, remove or []):
+        without = f"./inv workspace.up {name} {' '.join(f'--remove {desktop}' for desktop in going)} --no-backup"
+        say(f"    {final.notice(name, going, without, backup=backup)}")
+        if backup:
+            final.keep(name, going, without)
     timings = Timings()
     state = workspace.up(name, timings, remove or [], warm=warm)
     show({**state, "seconds": timings.steps}, as_json=json, text=_text(state))
@@ -111,19 +125,36 @@ def start(_: Context, name: str, wait: bool = True, json: bool = False) -> None:
     show(done, as_json=json, text=power.text(done))
 
 
-@command(help={"name": "workspace: Pulumi.NAME.yaml in stacks/workspace", "yes": "do not ask"})
-def destroy(_: Context, name: str, yes: bool = False) -> None:
-    """Delete a workspace with all its desktops AND THEIR DATA; the declaration stays, and so do backups."""
-    from deskyard.host.progress import say
-    from deskyard.life.backup import backup
+@command(
+    help={
+        "name": "workspace: Pulumi.NAME.yaml in stacks/workspace",
+        "yes": "do not ask",
+        "backup": "make a last backup of each desktop, and verify it, before anything is touched (--no-backup: do not)",
+        "dry_run": "say what would be backed up, what stays and what is lost; touch nothing",
+    }
+)
+def destroy(_: Context, name: str, yes: bool = False, backup: bool = True, dry_run: bool = False) -> None:
+    """Delete a workspace with all its desktops AND THEIR DATA; the declaration stays, and so do backups.
+
+    A last backup of each desktop is made and verified before; without one nothing is deleted.
+    """
+    from deskyard.life.backup import backup as backups
+    from deskyard.life.backup import final
     from deskyard.workspace import workspace
 
-    for line in backup.survivors(name):
+    for line in backups.survivors(name):
         say(f"    {line}")
     for line in workspace.remnants(name):
         say(f"    goes too: {line}")
+    going, without = final.going(name), f"./inv workspace.destroy {name} --no-backup"
+    if going:
+        say(f"    {final.notice(name, going, without, backup=backup)}")
+    if dry_run:
+        return
     if not yes:
         _confirm(name)
+    if backup:
+        final.keep(name, going, without)
     workspace.destroy(name)
 
 

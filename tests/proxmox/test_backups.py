@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from deskyard.errors import ConfigError, SiteError
-from deskyard.life.backup import backup, restoration, retention
+from deskyard.life.backup import backup, final, restoration, retention
 from deskyard.plan.backup import NONCE
 from deskyard.plan.proxmox.view import Owner, read_view
 from deskyard.site.files import read_site
@@ -128,6 +128,26 @@ def test_a_site_without_a_storage_for_backups_says_which_setting_to_add(desk: De
     assert caught.value.field == "proxmox.storages.backups"
     assert desk.written == []
     assert backup.survivors(NAME) == ["dev1: no backup"]
+
+
+def test_a_desktop_that_goes_is_backed_up_and_booted_before(desk: Desk) -> None:
+    assert f"dev1: backed up to {STORAGE} and verified before" in final.notice(NAME, ["dev1"], "x", backup=True)
+    assert desk.volumes == {}
+    final.keep(NAME, ["dev1"], "x")
+    (made,) = backup.listing(TARGET)["backups"]
+    assert made["verified"] is not None
+    assert desk.copies() == []
+
+
+def test_a_desktop_on_a_site_without_a_storage_for_backups_goes_only_without_one(desk: Desk) -> None:
+    desk.rack.site()
+    desk.fake.calls.clear()
+    for work in (lambda: final.notice(NAME, ["dev1"], "x", backup=True), lambda: final.keep(NAME, ["dev1"], "x")):
+        with pytest.raises(SiteError, match="so nothing was touched: no storage of the site takes backups") as caught:
+            work()
+        assert caught.value.remedy.endswith("then ./inv site.check; or lose what it holds: x")
+    assert "is lost" in final.notice(NAME, ["dev1"], "x", backup=False)
+    assert {call.method for call in desk.fake.calls} == {"GET"}
 
 
 def test_a_storage_that_takes_none_is_named_before_anything_is_done(desk: Desk) -> None:

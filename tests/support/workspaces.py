@@ -162,7 +162,8 @@ def take_down(declared: list[Declared]) -> None:
     """Destroy several workspaces; every one is tried."""
     failures = []
     for workspace in declared:
-        done = inv(workspace.folder, "workspace.destroy", workspace.name, "--yes", timeout=600, check=False)
+        options = ("--yes", "--no-backup")
+        done = inv(workspace.folder, "workspace.destroy", workspace.name, *options, timeout=600, check=False)
         if done.returncode:
             failures.append(f"{workspace.name}: {done.stdout}\n{done.stderr}")
         _forget_backups(workspace.name)

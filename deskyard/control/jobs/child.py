@@ -76,10 +76,14 @@ def _create(wanted: Mapping[str, Any]) -> dict[str, Any]:
 def _destroy(wanted: Mapping[str, Any]) -> dict[str, Any]:
     from deskyard.declaration import declaration
     from deskyard.declaration.desktop_list import undeclare
+    from deskyard.life.backup import final
     from deskyard.workspace import workspace
 
     name, desktop = wanted["workspace"], wanted["desktop"].partition(".")[2]
-    undeclare(declaration.stack_file(name), desktop)
+    path = declaration.stack_file(name)
+    without = f"take it out of {path}, then ./inv workspace.up {name} --remove {desktop} --no-backup"
+    final.keep(name, [there for there in final.going(name) if there == desktop], without)
+    undeclare(path, desktop)
     workspace.up(name, remove=[desktop])
     return {"result": {"desktop": wanted["desktop"]}}
 

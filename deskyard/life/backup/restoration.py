@@ -8,7 +8,9 @@ from deskyard.host.progress import say, step
 from deskyard.life import power
 from deskyard.life.backup.proof import judge, provable, prove
 from deskyard.life.backup.vault import vault_of
+from deskyard.life.power import Machine
 from deskyard.plan import backup as plan
+from deskyard.plan.backup import Backup
 from deskyard.plan.power import Power
 from deskyard.workspace import readiness, turn
 
@@ -18,11 +20,15 @@ def verify(target: str, name: str = "latest") -> dict[str, Any]:
 
     Raises `SiteError` for one that is not what it says; it counts no more then.
     """
-    machine = power.opened(target)
+    return {"desktop": target, "backup": asdict(prove_backup(power.opened(target), name))}
+
+
+def prove_backup(machine: Machine, name: str) -> Backup:
+    """The same for a machine; the backup as it is known then."""
     vault = vault_of(machine.plan.site, machine.plan.name)
     present = vault.present(machine.name)
-    found = plan.find(name, present, target)
-    expected = provable(found, present, target)
+    found = plan.find(name, present, machine.target)
+    expected = provable(found, present, machine.target)
     # Whether there is room says nothing of a backup.
     with turn.of_trial(machine.domain), vault.trial(machine, found) as boot:
 
@@ -30,8 +36,7 @@ def verify(target: str, name: str = "latest") -> dict[str, Any]:
             with step("boot what was restored"), boot() as guest:
                 prove(guest, found, expected)
 
-        proved = judge(found, vault.note, attempt)
-    return {"desktop": target, "backup": asdict(proved)}
+        return judge(found, vault.note, attempt)
 
 
 def restore(target: str, name: str, *, force: bool = False, wait: bool = True) -> dict[str, Any]:

@@ -14,7 +14,7 @@ cd "$tree"
 finish() {
   code=$?
   for name in e2e-a e2e-b; do
-    ./inv workspace.destroy "$name" --yes || { echo "LEFT BEHIND: workspace $name" >&2; code=1; }
+    ./inv workspace.destroy "$name" --yes --no-backup || { echo "LEFT BEHIND: workspace $name" >&2; code=1; }
   done
   [ "$code" -ne 0 ] || rm -rf "$stacks"
   [ "$code" -eq 0 ] && echo "ALL GOOD" || echo "FAILED; declarations are in $stacks" >&2
@@ -67,4 +67,4 @@ done
 echo "==> a desktop that is not named is not removed; named, it is"
 declare_workspace e2e-a "$2" one
 if ./inv workspace.up e2e-a; then echo "desktop two went without being named" >&2; exit 1; fi
-./inv workspace.up e2e-a --remove two
+./inv workspace.up e2e-a --remove two --no-backup

@@ -12,6 +12,7 @@ import pytest
 from deskyard.agent import task as agent_task
 from deskyard.control.jobs.child import JOBS
 from deskyard.errors import ConfigError, SiteError
+from deskyard.life.backup import final
 from deskyard.workspace import workspace
 
 DECLARATION = """config:
@@ -67,14 +68,35 @@ def test_a_desktop_that_broke_off_stays_declared_for_the_next_try(stack: Path, m
     assert stack.read_text().count("second") == 1
 
 
-def test_a_desktop_that_is_destroyed_is_removed_by_its_name(stack: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    removed = up(monkeypatch)
+def test_a_desktop_that_is_destroyed_is_backed_up_and_removed_by_its_name(
+    stack: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed, kept = up(monkeypatch), list[Any]()
+    monkeypatch.setattr(final, "going", lambda _: ["first", "second"])
+    monkeypatch.setattr(final, "keep", lambda name, desktops, _: kept.append((name, desktops, stack.read_text())))
     JOBS["desktop.create"](WANTED)
+    declared = stack.read_text()
     assert JOBS["desktop.destroy"](WANTED) == {"result": {"desktop": "lab.second"}}
-    assert (removed, stack.read_text()) == (["second"], DECLARATION)
+    assert (removed, stack.read_text(), kept) == (["second"], DECLARATION, [("lab", ["second"], declared)])
     # What was killed behind the edit is done again.
     JOBS["desktop.destroy"](WANTED)
     assert removed == ["second", "second"]
+
+
+def test_a_desktop_whose_last_backup_fails_stays_declared_and_is_told_how_it_goes_without(
+    stack: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def keep(_name: str, _desktops: Any, without: str) -> None:
+        raise SiteError("last backup", "lab/second", "did not boot", without)
+
+    removed = up(monkeypatch)
+    monkeypatch.setattr(final, "going", lambda _: ["second"])
+    monkeypatch.setattr(final, "keep", keep)
+    JOBS["desktop.create"](WANTED)
+    declared = stack.read_text()
+    with pytest.raises(SiteError, match="--remove second --no-backup"):
+        JOBS["desktop.destroy"](WANTED)
+    assert (removed, stack.read_text()) == ([], declared)
 
 
 def test_what_an_agent_says_beside_its_text_is_told(

@@ -62,6 +62,8 @@ def test_demo_ends_with_the_desktop_and_an_enrolment_in_mission_control(play: Pl
     assert outcome.mission_control is not None and outcome.mission_control["link"] == ENROL_LINK
     story = _story(outcome)
     assert DESKTOP_LINK in story and ENROL_LINK in story and "./inv control.down" in story
+    # A last backup takes as long as a boot, of what is there to be tried out.
+    assert "./inv workspace.destroy demo --no-backup" in story
 
 
 def test_demo_leaves_a_mission_control_that_is_ready_as_it_is(play: Play) -> None:

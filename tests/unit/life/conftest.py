@@ -1,6 +1,7 @@
 """Workspace `lab` with machines that do at once what they are asked."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,9 @@ from deskyard.life import power
 from deskyard.plan.power import Power
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.workspace import readiness
+from tests.unit.life.desk import Desk
 from tests.unit.life.machines import PLAN, Machines
+from tests.unit.life.restic import use_restic
 
 
 @pytest.fixture
@@ -38,3 +41,15 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str] | None]:
 
     monkeypatch.setattr(readiness, "wait", wait)
     return waits
+
+
+@pytest.fixture
+def desk(machines: Machines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Desk:
+    """Desktop dev1 of workspace lab, running."""
+    desk = Desk(tmp_path, machines)
+    desk.write("first", "none")
+    monkeypatch.setenv("DESKYARD_STACKS", str(tmp_path))
+    monkeypatch.setattr(machines, "backups", lambda _: desk, raising=False)
+    monkeypatch.setattr(declaration, "read", lambda _: SimpleNamespace(plan=PLAN))
+    use_restic(monkeypatch)
+    return desk

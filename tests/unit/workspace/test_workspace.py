@@ -62,6 +62,22 @@ def test_a_gateway_may_be_replaced_and_a_disk_may_grow() -> None:
     workspace._guard_data("lab", steps, [])
 
 
+def test_a_desktop_has_a_machine_once_the_state_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    domain, vm = "deskyard:libvirt:Domain", "proxmoxve:index/vmLegacy:VmLegacy"
+    kept = [
+        (DISK, _urn("lab-desktop-dev1-disk")),
+        (domain, _urn("lab-desktop-dev1-machine", kind=domain)),
+        # A run that broke off has left its disk.
+        (DISK, _urn("lab-desktop-dev2-disk")),
+        (vm, _urn("lab-desktop-dev3-machine", kind=vm)),
+        (domain, _urn("lab-gateway-machine", "Gateway", domain)),
+    ]
+    resources = [{"type": kind, "urn": urn} for kind, urn in kept]
+    monkeypatch.setattr(WorkspaceStack, "resources", lambda _: resources)
+    assert WorkspaceStack("lab").desktops_with_machines() == {"dev1", "dev3"}
+    assert WorkspaceStack("lab").desktops_with_disks() == {"dev1", "dev2", "dev3"}
+
+
 class Stack:
     """Knows one desktop, and notes whose protection is lifted."""
 

@@ -1,0 +1,91 @@
+"""The last backup of desktops that are about to go: made and proved before anything of them is touched."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from deskyard.declaration import declaration
+from deskyard.engine.stack import WorkspaceStack
+from deskyard.errors import DeskyardError, SiteError
+from deskyard.host.progress import say
+from deskyard.life import power
+from deskyard.life.backup import restoration
+from deskyard.life.backup.vault import Vault, vault_of
+from deskyard.life.power import Machine
+from deskyard.plan import backup as plan
+from deskyard.plan.backup import Backup
+
+
+def going(name: str) -> list[str]:
+    """The desktops of a workspace that `workspace.destroy` removes with all that they hold, declared or not any more.
+
+    What is at a seat was made for one task, and is none of them.
+    """
+    stack = WorkspaceStack(name)
+    return sorted(stack.desktops_with_machines()) if stack.exists() else []
+
+
+def removed(name: str, remove: Sequence[str]) -> list[str]:
+    """Those of `workspace.up --remove` that hold something; one that is still declared stays, as `up` says."""
+    if not remove:
+        return []
+    declared = {desktop.name for desktop in declaration.read_workspace(name).persistent()}
+    return [desktop for desktop in going(name) if desktop in remove and desktop not in declared]
+
+
+def notice(name: str, desktops: Sequence[str], without: str, *, backup: bool) -> str:
+    """What becomes of what these desktops hold; raises `SiteError` for one of which no backup can be made and proved.
+
+    `without` is how the same is done without backups.
+    """
+    which = ", ".join(desktops)
+    if not backup:
+        return f"{which}: no backup is made before (--no-backup): what changed since the last one is lost, or all of it"
+    place = _checked(name, desktops, without)[0].location
+    return f"{which}: backed up to {place} and verified before; snapshots are lost, and what changes meanwhile"
+
+
+def keep(name: str, desktops: Sequence[str], without: str) -> None:
+    """Make a backup of each of these desktops and prove it; raises `SiteError` for the first that fails."""
+    if not desktops:
+        return
+    vault, machines = _checked(name, desktops, without)
+    for machine in machines:
+        with _or_without(machine.target, without):
+            made = vault.make(machine, machine.target)["backup"]["id"]
+            restoration.prove_backup(machine, made)
+        say(f"    {machine.name}: its last backup is {made}, verified, in {vault.location}")
+
+
+def _checked(name: str, desktops: Sequence[str], without: str) -> tuple[Vault, list[Machine]]:
+    """Where backups go and the machines of desktops; raises `SiteError` for what can be known before any is made."""
+    with _or_without(name, without):
+        workspace, machines = power.look_up(name)
+        vault = vault_of(workspace.site, name)
+        present, states = vault.present(None), machines.states()
+    found = [Machine(workspace, desktop, machines) for desktop in desktops]
+    for machine in found:
+        # Of one that is not declared any more nothing is told here: then its backup says what is wrong.
+        state = str(states.get(machine.domain, {}).get("state", "running"))
+        with _or_without(machine.target, without):
+            _require_provable(machine.target, state, [entry for entry in present if entry.desktop == machine.name])
+    return vault, found
+
+
+def _require_provable(target: str, state: str, present: Sequence[Backup]) -> None:
+    if state not in ("running", "stopped"):
+        reason = f"it is {state}, and no backup holds its memory"
+        raise SiteError("desktop", target, reason, f"./inv desktop.resume {target}, or desktop.stop")
+    if state == "stopped" and not plan.last_nonce(present):
+        reason = "it is off, and nothing was ever written into it by which a backup could be verified"
+        raise SiteError("desktop", target, reason, f"./inv desktop.start {target}")
+
+
+@contextmanager
+def _or_without(target: str, without: str) -> Iterator[None]:
+    """Say of what fails that nothing was touched, and how it is done without a backup."""
+    try:
+        yield
+    except DeskyardError as error:
+        reason = f"cannot be made and verified, so nothing was touched: {error.reason}"
+        remedy = f"{error.remedy}; or lose what it holds: {without}"
+        raise SiteError("last backup", target, reason, remedy) from error
