@@ -17,6 +17,7 @@ from deskyard.host.places import tree
 from deskyard.host.progress import say
 from deskyard.image.store import store
 from deskyard.life import health, power
+from deskyard.life.backup import final
 from deskyard.life.journal import Entry, Journal
 from deskyard.life.power import Machine
 from deskyard.plan.customisation import Customisation
@@ -100,11 +101,18 @@ def kept(target: str) -> dict[str, Any]:
     return {"desktop": target, "image": disk.image(), "kept": disk.has_kept(), "broken_off": entry is not None}
 
 
-def migrate_home(target: str) -> dict[str, Any]:
-    """Take /home of a desktop that was made without a volume for it to its volume, by a restart."""
+def migrate_home(target: str, *, backup: bool = True) -> dict[str, Any]:
+    """Take /home of a desktop that was made without a volume for it to its volume, by a restart.
+
+    With `backup` one is made and proved first; raises `SiteError`, with nothing touched, if that cannot be.
+    """
     machine = power.behind_gateway(target)
+    # Where system disks are not replaced, none has a volume beside it.
+    machine.machines.system(machine.domain)
     if _ask(machine, {"do": "look"})["home"]:
         return {"desktop": target, "home": "on its volume already"}
+    if backup:
+        final.keep(machine.plan.name, [machine.name], f"./inv desktop.migrate-home {target} --no-backup")
     files = [
         {"path": path, "mode": mode, "text": (tree() / ROLE / name).read_text()}
         for name, (path, mode) in HOME_FILES.items()

@@ -206,12 +206,19 @@ def system_(_: Context, target: str, json: bool = False) -> None:
     show(found, as_json=json, text="  ".join([f"{target}  {found['image']}", *extra]))
 
 
-@command(name="migrate-home", help={"target": TARGET, "json": "print JSON"})
-def migrate_home(_: Context, target: str, json: bool = False) -> None:
+@command(
+    name="migrate-home",
+    help={
+        "target": TARGET,
+        "backup": "make a backup first, and verify it (--no-backup: do not)",
+        "json": "print JSON",
+    },
+)
+def migrate_home(_: Context, target: str, backup: bool = True, json: bool = False) -> None:
     """Take /home of a desktop that was made without a volume for it to its volume; restarts it, loses nothing."""
     from deskyard.life import system
 
-    done = system.migrate_home(target)
+    done = system.migrate_home(target, backup=backup)
     show(done, as_json=json, text=f"{target}: /home is {done['home']}")
 
 

@@ -145,7 +145,7 @@ def test_a_desktop_on_a_site_without_a_storage_for_backups_goes_only_without_one
     for work in (lambda: final.notice(NAME, ["dev1"], "x", backup=True), lambda: final.keep(NAME, ["dev1"], "x")):
         with pytest.raises(SiteError, match="so nothing was touched: no storage of the site takes backups") as caught:
             work()
-        assert caught.value.remedy.endswith("then ./inv site.check; or lose what it holds: x")
+        assert caught.value.remedy.endswith("then ./inv site.check; or without a backup: x")
     assert "is lost" in final.notice(NAME, ["dev1"], "x", backup=False)
     assert {call.method for call in desk.fake.calls} == {"GET"}
 

@@ -1,4 +1,4 @@
-"""The last backup of desktops that are about to go: made and proved before anything of them is touched."""
+"""The last backup of desktops that are about to go, or to be rebuilt: made and proved before anything is touched."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -87,5 +87,5 @@ def _or_without(target: str, without: str) -> Iterator[None]:
         yield
     except DeskyardError as error:
         reason = f"cannot be made and verified, so nothing was touched: {error.reason}"
-        remedy = f"{error.remedy}; or lose what it holds: {without}"
+        remedy = f"{error.remedy}; or without a backup: {without}"
         raise SiteError("last backup", target, reason, remedy) from error

@@ -86,7 +86,7 @@ def test_one_that_fails_or_is_not_proved_says_how_to_do_without(
     with pytest.raises(SiteError, match=reason) as caught:
         final.keep("lab", ["dev1"], WITHOUT)
     assert (caught.value.field, caught.value.value) == ("last backup", TARGET)
-    assert caught.value.remedy.endswith(f"or lose what it holds: {WITHOUT}")
+    assert caught.value.remedy.endswith(f"or without a backup: {WITHOUT}")
     assert True not in listed()
 
 
@@ -116,7 +116,7 @@ def test_a_place_that_is_not_there_is_named_with_the_way_without(
     monkeypatch.setattr(final, "vault_of", lambda *_: SimpleNamespace(present=nowhere))
     with pytest.raises(SiteError, match="no storage of the site takes backups") as caught:
         final.notice("lab", ["dev1"], WITHOUT, backup=True)
-    assert caught.value.remedy == f"name one; or lose what it holds: {WITHOUT}"
+    assert caught.value.remedy == f"name one; or without a backup: {WITHOUT}"
 
 
 def test_a_desktop_that_is_declared_no_more_is_backed_up_too(

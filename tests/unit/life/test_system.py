@@ -11,6 +11,7 @@ from deskyard.desktop import customise_delivery, key_delivery, program
 from deskyard.errors import SiteError
 from deskyard.image.store import store
 from deskyard.life import health, power, system
+from deskyard.life.backup import final
 from deskyard.life.journal import Journal
 from deskyard.plan.image.source import ImageSource
 from deskyard.plan.power import Power
@@ -223,7 +224,17 @@ def test_system_of_before_comes_back_when_its_owner_wants_it(machines: Machines,
         system.roll_back(TARGET)
 
 
-def test_home_of_an_older_desktop_is_taken_to_its_volume_by_a_restart(machines: Machines, guest: Guest) -> None:
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch, machines: Machines) -> list[Any]:
+    """What was backed up and proved, and what had moved by then."""
+    kept: list[Any] = []
+    monkeypatch.setattr(final, "keep", lambda *given: kept.append((*given, len(machines.moves))))
+    return kept
+
+
+def test_home_of_an_older_desktop_is_backed_up_and_taken_to_its_volume_by_a_restart(
+    machines: Machines, guest: Guest, kept: list[Any]
+) -> None:
     guest.home = False
 
     def restarted(what: str) -> None:
@@ -233,11 +244,41 @@ def test_home_of_an_older_desktop_is_taken_to_its_volume_by_a_restart(machines: 
     assert "on its volume" in system.migrate_home(TARGET)["home"]
     (sent,) = [request for request in guest.asked if request["do"] == "move_home"]
     assert [file["path"] for file in sent["files"]] == [path for path, _ in system.HOME_FILES.values()]
+    assert kept == [("lab", ["dev1"], "./inv desktop.migrate-home lab/dev1 --no-backup", 0)]
     system.migrate_home(TARGET)
     assert [state for _, state, _ in machines.moves] == ["stopped", "running"]
+    assert len(kept) == 1
 
 
-def test_home_stays_where_it_is_without_a_volume(machines: Machines, guest: Guest) -> None:
+def test_home_stays_where_it_is_without_a_backup_unless_none_is_wanted(
+    machines: Machines, guest: Guest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise SiteError("last backup", TARGET, "did not boot", "look at it")
+
+    guest.home = False
+    monkeypatch.setattr(final, "keep", fail)
+    with pytest.raises(SiteError, match="did not boot"):
+        system.migrate_home(TARGET)
+    assert (machines.moves, [request["do"] for request in guest.asked]) == ([], ["look"])
+    machines.act = lambda what: setattr(guest, "home", what == "running")
+    assert "on its volume" in system.migrate_home(TARGET, backup=False)["home"]
+
+
+def test_home_stays_where_it_is_where_no_disk_can_be_replaced(
+    machines: Machines, guest: Guest, kept: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(_: str) -> Any:
+        raise SiteError("machine", "dev1", "is on a cluster", "make another")
+
+    guest.home = False
+    monkeypatch.setattr(machines, "system", none)
+    with pytest.raises(SiteError, match="is on a cluster"):
+        system.migrate_home(TARGET)
+    assert (guest.asked, machines.moves, kept) == ([], [], [])
+
+
+def test_home_stays_where_it_is_without_a_volume(machines: Machines, guest: Guest, kept: list[Any]) -> None:
     guest.home = False
     with pytest.raises(SiteError, match="has no volume for /home"):
         system.migrate_home(TARGET)

@@ -22,13 +22,13 @@ class Leaving:
     def notice(self, _: str, desktops: Sequence[str], without: str, *, backup: bool) -> str:
         self.done.append(("say", *desktops, backup))
         if self.fault == "known":
-            raise SiteError("last backup", "lab/dev1", "it is paused", f"resume it; or lose what it holds: {without}")
+            raise SiteError("last backup", "lab/dev1", "it is paused", f"resume it; or without a backup: {without}")
         return "what becomes of it"
 
     def keep(self, _: str, desktops: Sequence[str], without: str) -> None:
         self.done.append(("keep", *desktops))
         if self.fault == "later":
-            raise SiteError("last backup", "lab/dev1", "did not boot", f"look; or lose what it holds: {without}")
+            raise SiteError("last backup", "lab/dev1", "did not boot", f"look; or without a backup: {without}")
 
 
 @pytest.fixture
