@@ -1,4 +1,4 @@
-"""Looks after desktops: updates and restarts in their window and never during a task, a free disk, news of trouble."""
+"""Looks after desktops: backups by schedule, updates and restarts in their window, a free disk, news of trouble."""
 
 import json
 import subprocess
@@ -18,6 +18,8 @@ from deskyard.host.places import places
 from deskyard.host.progress import say
 from deskyard.host.secret_file import write_secret
 from deskyard.life import health, power
+from deskyard.life.backup.scheduled import Outcome, Scheduled
+from deskyard.life.power import Machine
 from deskyard.model.care import Care
 from deskyard.plan.account import AGENT
 from deskyard.plan.care import Done, Window, due
@@ -29,6 +31,7 @@ from deskyard.site.guest_program import START
 
 UPDATE_SECONDS, HOOK_SECONDS = 3600.0, 60.0
 MIB = 1 << 20
+NOTHING_DUE = "nothing is due"
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ class Report:
     updated: list[str] = field(default_factory=list)
     freed_mib: int = 0
     restarted: bool = False
+    backup: str = ""
     waits: list[str] = field(default_factory=list)
     trouble: list[str] = field(default_factory=list)
 
@@ -62,12 +66,15 @@ def run(name: str, desktop: str | None = None, how: How = How()) -> dict[str, An
     care = declaration.read_workspace(name).care or Care()
     wanted = plan.desktops if desktop is None else (plan.desktop(desktop),)
     with alone(f"care-{plan.site}-{plan.name}"):
-        history = _History(plan)
+        history, scheduled = _History(plan), Scheduled(plan, _now())
         reports = []
         for planned in wanted:
+            # Before an update, which it may be needed for.
+            kept = _back_up(scheduled, Machine(plan, planned.name, machines), how, history)
             # Each anew: to care for those before it took its time.
             state = machines.states().get(planned.machine.domain, health.ABSENT)
-            reports.append(_Visit(plan, planned.name, care, how, history).make(state))
+            report = _Visit(plan, planned.name, care, how, history).make(state)
+            reports.append(_with_backup(report, kept))
     found: dict[str, Any] = {"workspace": name, "desktops": [asdict(report) for report in reports]}
     found["trouble"] = any(report.trouble for report in reports)
     if found["trouble"] and care.hook and not how.dry_run:
@@ -83,14 +90,32 @@ def text(found: dict[str, Any]) -> str:
         said += [f"updated: {' '.join(row['updated'])}"] if row["updated"] else []
         said += [f"freed {row['freed_mib']} MiB"] if row["freed_mib"] else []
         said += ["restarted"] if row["restarted"] else []
+        said += [f"backed up: {row['backup']}"] if row["backup"] else []
         lines.append(f"{found['workspace']}/{row['desktop']}  {', '.join(said)}")
         lines += [f"  waits: {wait}" for wait in row["waits"]]
         lines += [f"  trouble: {trouble}" for trouble in row["trouble"]]
     return "\n".join([*lines, *([f"hook: {found['hook']}"] if "hook" in found else [])])
 
 
+def _back_up(scheduled: Scheduled, machine: Machine, how: How, history: "_History") -> Outcome:
+    state = str(machine.machines.states().get(machine.domain, health.ABSENT)["state"])
+    done = scheduled.care_for(machine, state, history.of(machine.name).tried, dry_run=how.dry_run)
+    if done.tried and not how.dry_run:
+        history.note(machine.name, "tried", _now())
+    return done
+
+
+def _with_backup(report: Report, done: Outcome) -> Report:
+    report.backup = done.line
+    report.waits += [done.waits] if done.waits else []
+    report.trouble += [done.trouble] if done.trouble else []
+    if done.made and report.state == NOTHING_DUE:
+        report.state = Report.state
+    return report
+
+
 class _History:
-    """When each desktop of a workspace was last looked at, and last updated."""
+    """When each desktop of a workspace was last looked at, updated, and backed up by its schedule."""
 
     def __init__(self, plan: WorkspacePlan) -> None:
         self._file = places().workspace(plan.site, plan.name) / "care.json"
@@ -105,7 +130,7 @@ class _History:
         return Done(**{what: datetime.fromisoformat(moment) for what, moment in row.items()})
 
     def note(self, desktop: str, what: str, moment: datetime) -> None:
-        """Keep that a desktop was `looked` at, or `updated`."""
+        """Keep that a desktop was `looked` at, or `updated`, or a backup `tried`."""
         self._rows.setdefault(desktop, {})[what] = moment.isoformat()
         write_secret(self._file, f"{json.dumps(self._rows)}\n".encode())
 
@@ -127,7 +152,7 @@ class _Visit:
                 report.trouble.append(f"is {state['state']}, and wanted to run")
             return report
         if self._how.only_due and not due(self._care, self._history.of(self._name), _now()):
-            report.state = "nothing is due"
+            report.state = NOTHING_DUE
             return report
         try:
             self._do()

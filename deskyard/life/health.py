@@ -11,13 +11,12 @@ from typing import Any
 from cryptography import x509
 
 from deskyard.desktop import program
-from deskyard.errors import CommandError, ConfigError, SiteError
+from deskyard.errors import CommandError, DeskyardError, SiteError
 from deskyard.guest import health as guest_health
 from deskyard.host.at_once import at_once
 from deskyard.life import power
-from deskyard.life.backup.repository import repository_of
+from deskyard.life.backup.vault import vault_of
 from deskyard.plan import health
-from deskyard.plan.backup import backups as backups_of
 from deskyard.plan.backup import proved
 from deskyard.plan.health import Finding
 from deskyard.plan.power import Power
@@ -25,7 +24,6 @@ from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.workspace import readiness
 
 ABSENT = {"state": "absent", "desired": Power.RUNNING}
-DAY = 86_400
 # Who looks wants an answer: a desktop that does not let in within this is not well.
 REACH_SECONDS, LOOK_SECONDS, DOOR_SECONDS = 30.0, 60.0, 20.0
 
@@ -40,7 +38,7 @@ def look(name: str, desktop: str | None = None) -> dict[str, Any]:
     status = readiness.ask(plan) if gateway["state"] == "running" else readiness.silent("its machine does not run")
     work = {desktop.name: partial(_desktop, plan, desktop, states, status) for desktop in desktops}
     found |= at_once(work)
-    for name, finding in _backups(plan, [desktop.name for desktop in desktops]):
+    for name, finding in _backups(plan, desktops):
         found[name].append(finding)
     rows = {machine: [asdict(finding) for finding in findings] for machine, findings in found.items()}
     worst = health.worst(finding for findings in found.values() for finding in findings)
@@ -73,24 +71,28 @@ def _gateway(plan: WorkspacePlan, state: dict[str, Any]) -> list[Finding]:
     return [running, Finding("door", "ok", "answers"), health.certificate(days)]
 
 
-def _backups(plan: WorkspacePlan, desktops: Sequence[str]) -> Iterator[tuple[str, Finding]]:
-    """The age of backups, in a workspace that has some."""
-    repository = repository_of(plan.site, plan.name)
-    if not repository.key.exists():
-        return
+def _backups(plan: WorkspacePlan, desktops: Sequence[DesktopPlan]) -> Iterator[tuple[str, Finding]]:
+    """The age of backups: where they are made by a schedule, and in a workspace that has some."""
+    schedules = {desktop.name: desktop.backup for desktop in desktops if desktop.backup != "never"}
+    is_scheduled = any(schedule is not None for schedule in schedules.values())
+    vault = vault_of(plan.site, plan.name)
     try:
-        snapshots = repository.snapshots()
-    except (CommandError, ConfigError, SiteError) as error:
-        remedy = f"./inv backup.list {plan.name}/{desktops[0]}"
-        yield desktops[0], Finding("backup", "failed", error.reason.splitlines()[0], remedy)
+        if not is_scheduled and not vault.has_place:
+            return
+        present = vault.present(None)
+    except DeskyardError as error:
+        for desktop in list(schedules)[:1]:
+            remedy = f"./inv backup.list {plan.name}/{desktop}"
+            yield desktop, Finding("backup", "failed", error.reason.splitlines()[0], remedy)
         return
-    for desktop in desktops:
-        present = backups_of(snapshots, desktop)
+    for desktop, schedule in schedules.items():
+        mine = [backup for backup in present if backup.desktop == desktop]
+        if not present and schedule is None:
+            continue
         newest, verified = (
-            min(((time.time() - backup.made) / DAY for backup in some), default=None)
-            for some in (present, proved(present))
+            min((time.time() - backup.made for backup in some), default=None) for some in (mine, proved(mine))
         )
-        yield desktop, health.backup(newest, verified, f"{plan.name}/{desktop}")
+        yield desktop, health.backup(newest, verified, f"{plan.name}/{desktop}", schedule)
 
 
 def _expires(plan: WorkspacePlan) -> datetime.datetime:

@@ -1,4 +1,4 @@
-"""The declared care of desktops: updates, when they may restart, when disks are freed."""
+"""The declared care of desktops: updates, when they may restart, when disks are freed, how often they are backed up."""
 
 import re
 from typing import Literal
@@ -6,9 +6,11 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from deskyard.model.base import Declaration
+from deskyard.model.duration import seconds
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 WINDOW = re.compile(r"(?:(?P<days>[a-z]{3}(?:,[a-z]{3})*) )?(?P<begin>[0-2]\d:[0-5]\d)-(?P<end>[0-2]\d:[0-5]\d)\Z")
+LEAST_SECONDS, MOST_KEPT = 3600, 10_000
 
 
 class Care(Declaration):
@@ -44,3 +46,43 @@ class Care(Declaration):
         if max(match["begin"], match["end"]) > "23:59":
             raise ValueError("names no time of a day -> write 00:00 to 23:59")
         return text
+
+
+class BackupSchedule(Declaration):
+    """How often care.run backs a desktop up, and which of its backups it keeps."""
+
+    every: str = Field(
+        description="Its newest backup is never older, as long as a timer runs care.run: 6h, 1d; 1h at least."
+    )
+    verify_every: str | None = Field(
+        None, description="Only the next one after so long is booted to verify it: 7d; each, if left out."
+    )
+    keep_last: int = Field(0, ge=0, le=MOST_KEPT, description="Keep the last so many; without any keep_ all are kept.")
+    keep_hourly: int = Field(0, ge=0, le=MOST_KEPT, description="Keep the last of each of so many hours.")
+    keep_daily: int = Field(0, ge=0, le=MOST_KEPT, description="Keep the last of each of so many days.")
+    keep_weekly: int = Field(0, ge=0, le=MOST_KEPT, description="Keep the last of each of so many weeks.")
+    keep_monthly: int = Field(0, ge=0, le=MOST_KEPT, description="Keep the last of each of so many months.")
+    keep_yearly: int = Field(0, ge=0, le=MOST_KEPT, description="Keep the last of each of so many years.")
+
+    @field_validator("every", "verify_every")
+    @classmethod
+    def _duration(cls, text: str | None) -> str | None:
+        if text is not None and seconds(text) < LEAST_SECONDS:
+            raise ValueError("is shorter than a backup may take -> write 1h or more")
+        return text
+
+    @property
+    def every_seconds(self) -> int:
+        """The most that a newest backup is old, in seconds."""
+        return seconds(self.every)
+
+    @property
+    def verify_seconds(self) -> int:
+        """The most that a newest verified backup is old, in seconds."""
+        return max(self.every_seconds, seconds(self.verify_every or self.every))
+
+    @property
+    def keep(self) -> tuple[int, ...]:
+        """How many of each period are kept, in the order of `backup.prune`; all are if none is named."""
+        days = (self.keep_last, self.keep_hourly, self.keep_daily)
+        return (*days, self.keep_weekly, self.keep_monthly, self.keep_yearly)

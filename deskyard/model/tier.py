@@ -1,10 +1,12 @@
 """Tiers: hard caps of a desktop."""
 
 from types import MappingProxyType
+from typing import Literal
 
 from pydantic import Field
 
 from deskyard.model.base import Declaration
+from deskyard.model.care import BackupSchedule
 from deskyard.model.idle import Idle
 
 
@@ -31,6 +33,10 @@ class Tier(Declaration):
     )
     idle: Idle | None = Field(
         None, description="When its desktops are stopped because nobody uses them; never if left out."
+    )
+    backup: BackupSchedule | Literal["never"] | None = Field(
+        None,
+        description="How often care.run backs its desktops up; by hand alone if left out. never: nor before one goes.",
     )
 
 

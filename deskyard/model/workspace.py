@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from deskyard.model.base import Declaration, DnsLabel
-from deskyard.model.care import Care
+from deskyard.model.care import BackupSchedule, Care
 from deskyard.model.customise import AgentProgram, Customise, Recording
 from deskyard.model.egress import AllowEntry, AskEntry
 from deskyard.model.idle import Idle
@@ -49,6 +49,10 @@ class Desktop(Declaration):
     idle: Idle | Literal["never"] | None = Field(
         None, description="When it is stopped because nobody uses it; as its tier says if left out. never: it is not."
     )
+    backup: BackupSchedule | Literal["never"] | None = Field(
+        None,
+        description="How often care.run backs it up; as its tier says if left out. never: nor before it goes.",
+    )
     recording: Recording | Literal["off"] | None = Field(
         None, description="Whether its screen is recorded; as its workspace says if left out. off: it is not."
     )
@@ -57,6 +61,8 @@ class Desktop(Declaration):
     def _ends_otherwise(self) -> Self:
         if self.lifetime == "task" and isinstance(self.idle, Idle):
             raise ValueError("idle is for desktops that are kept -> leave it out: desktop.release ends this one")
+        if self.lifetime == "task" and isinstance(self.backup, BackupSchedule):
+            raise ValueError("backup is for desktops that are kept -> leave it out: what is at a seat is for one task")
         return self
 
 

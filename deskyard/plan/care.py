@@ -1,10 +1,14 @@
 """When a desktop may be cared for, and what is due. Pure: the moment is given."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 
-from deskyard.model.care import DAYS, WINDOW, Care
+from deskyard.model.care import DAYS, WINDOW, BackupSchedule, Care
+from deskyard.plan.backup import Backup, proved
 
+# A backup is made so much of its time before it would be too old: a timer is late, and to make it takes time.
+EARLY = 6
 CHECK_EVERY = timedelta(hours=20)  # a daily timer with some delay still finds it due
 
 
@@ -41,10 +45,11 @@ class Window:
 
 @dataclass(frozen=True)
 class Done:
-    """When a desktop was last looked at, and last updated; None is never."""
+    """When a desktop was last looked at, last updated, and a backup of it last tried by schedule; None is never."""
 
     looked: datetime | None = None
     updated: datetime | None = None
+    tried: datetime | None = None
 
 
 def due(care: Care, done: Done, moment: datetime) -> bool:
@@ -52,3 +57,24 @@ def due(care: Care, done: Done, moment: datetime) -> bool:
     opened = Window.of(care).opened(moment)
     fresh = opened is not None and care.updates != "none" and (done.updated is None or done.updated < opened)
     return fresh or done.looked is None or moment - done.looked >= CHECK_EVERY
+
+
+def backup_rests(schedule: BackupSchedule, tried: datetime | None, moment: datetime) -> bool:
+    """Whether one was tried just now: what fails is not told, nor tried again, at every look."""
+    return tried is not None and tried <= moment < tried + timedelta(seconds=schedule.every_seconds) / EARLY
+
+
+def backup_due(schedule: BackupSchedule, present: Sequence[Backup], moment: datetime) -> bool:
+    """Whether a desktop with these backups wants another one."""
+    return _is_old(present, timedelta(seconds=schedule.every_seconds), moment)
+
+
+def trial_due(schedule: BackupSchedule, present: Sequence[Backup], moment: datetime) -> bool:
+    """Whether a desktop's newest backup is to be booted."""
+    return _is_old(proved(present), timedelta(seconds=schedule.verify_seconds), moment)
+
+
+def _is_old(some: Sequence[Backup], most: timedelta, moment: datetime) -> bool:
+    # What was made before the clock was set back is of no age.
+    ages = [moment - datetime.fromtimestamp(backup.made, moment.tzinfo) for backup in some]
+    return min((age for age in ages if age >= timedelta()), default=most) >= most - most / EARLY

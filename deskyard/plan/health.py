@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from deskyard.model.care import BackupSchedule
 from deskyard.plan.power import Power
 from deskyard.plan.printable import printable
 
@@ -15,7 +16,7 @@ DISK_FREE, FILES_FREE, MEMORY_FREE = (15.0, 5.0), (15.0, 5.0), (8.0, 2.0)
 # A clock that is off by more breaks TLS and logs.
 CLOCK_SECONDS = (2.0, 30.0)
 CERTIFICATE_DAYS = (14.0, 3.0)
-BACKUP_DAYS = 7.0
+BACKUP_SECONDS = 7 * 86_400
 MOST_UNITS = 20
 MOST_SAID = 80
 
@@ -88,20 +89,33 @@ def certificate(days: float) -> Finding:
     )
 
 
-def backup(newest: float | None, verified: float | None, target: str) -> Finding:
-    """How old, in days, a desktop's newest backup and its newest verified one are; None for none at all."""
+def backup(
+    newest: float | None, verified: float | None, target: str, schedule: BackupSchedule | None = None
+) -> Finding:
+    """How old, in seconds, a desktop's newest backup and its newest verified one are; None for none at all.
+
+    What is too old its schedule says, if it has one.
+    """
     if newest is None or verified is None:
         what, remedy = ("none", "run") if newest is None else ("none is verified", "verify")
         return Finding("backup", "warning", what, f"./inv backup.{remedy} {target}")
-    state: State = "warning" if max(newest, verified) > BACKUP_DAYS else "ok"
-    detail = f"{newest:.0f} days old, the last verified one {verified:.0f}"
-    return Finding("backup", state, detail, f"./inv backup.run {target}, then backup.verify" if state != "ok" else "")
+    most, most_verified, remedy = BACKUP_SECONDS, BACKUP_SECONDS, f"./inv backup.run {target}, then backup.verify"
+    if schedule is not None:
+        most, most_verified = schedule.every_seconds, schedule.verify_seconds
+        remedy = f"./inv care.run {target} --due says what is wrong; see that its timer runs"
+    late = newest > most or verified > most_verified
+    detail = f"{_old(newest)} old, the last verified one {_old(verified)}"
+    return Finding("backup", "warning" if late else "ok", detail, remedy if late else "")
 
 
 def worst(findings: Iterable[Finding]) -> State:
     """The worst state among findings."""
     states = {finding.state for finding in findings}
     return "failed" if "failed" in states else "warning" if "warning" in states else "ok"
+
+
+def _old(seconds: float) -> str:
+    return f"{seconds / 86_400:.0f} days" if seconds >= 2 * 86_400 else f"{seconds / 3600:.0f} hours"
 
 
 def _share(name: str, sizes: Mapping[str, Any], limits: tuple[float, float], remedy: str) -> Finding:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from deskyard.computer.recording.asked import Asked
 from deskyard.errors import ConfigError
 from deskyard.model.base import Declaration
+from deskyard.model.care import BackupSchedule
 from deskyard.model.customise import AgentProgram
 from deskyard.model.idle import Idle
 from deskyard.model.site import Site
@@ -83,6 +84,7 @@ class DesktopPlan:
     idle: Idle | None = None  # when it is stopped because nobody uses it
     agent: AgentProgram | Literal["none"] | None = None  # whom tasks go to; None: OpenClaw, where the image has it
     recording: Asked | None = None  # what is kept of its screen; None: it is not recorded
+    backup: BackupSchedule | Literal["never"] | None = None  # how often it is backed up; None: by hand, and as it goes
 
     @property
     def awaited(self) -> list[str]:
@@ -313,8 +315,9 @@ def _desktop(
     idle = None if desktop.idle == "never" or desktop.lifetime == "task" else desktop.idle or tier.idle
     agent = desktop.agent or workspace.agent
     recording = _recording(desktop, index, workspace, tier)
+    backup = None if desktop.lifetime == "task" else desktop.backup or tier.backup
     return DesktopPlan(
-        desktop.name, desktop.tier, tier, machine, mac, str(address), routes, isolated, idle, agent, recording
+        desktop.name, desktop.tier, tier, machine, mac, str(address), routes, isolated, idle, agent, recording, backup
     )
 
 

@@ -42,7 +42,8 @@ def up(
 
     if going := final.removed(name, remove or []):
         without = f"./inv workspace.up {name} {' '.join(f'--remove {desktop}' for desktop in going)} --no-backup"
-        say(f"    {final.notice(name, going, without, backup=backup)}")
+        for line in final.notice(name, going, without, backup=backup):
+            say(f"    {line}")
         if backup:
             final.keep(name, going, without)
     timings = Timings()
@@ -147,8 +148,8 @@ def destroy(_: Context, name: str, yes: bool = False, backup: bool = True, dry_r
     for line in workspace.remnants(name):
         say(f"    goes too: {line}")
     going, without = final.going(name), f"./inv workspace.destroy {name} --no-backup"
-    if going:
-        say(f"    {final.notice(name, going, without, backup=backup)}")
+    for line in final.notice(name, going, without, backup=backup):
+        say(f"    {line}")
     if dry_run:
         return
     if not yes:

@@ -6,11 +6,13 @@ The peer makes them as pve-manager 14a22df3 does; names and types of parameters 
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from deskyard.errors import ConfigError, SiteError
+from deskyard.life import care, health
 from deskyard.life.backup import backup, final, restoration, retention
 from deskyard.plan.backup import NONCE
 from deskyard.plan.proxmox.view import Owner, read_view
@@ -131,7 +133,8 @@ def test_a_site_without_a_storage_for_backups_says_which_setting_to_add(desk: De
 
 
 def test_a_desktop_that_goes_is_backed_up_and_booted_before(desk: Desk) -> None:
-    assert f"dev1: backed up to {STORAGE} and verified before" in final.notice(NAME, ["dev1"], "x", backup=True)
+    (said,) = final.notice(NAME, ["dev1"], "x", backup=True)
+    assert said.startswith(f"dev1: backed up to {STORAGE} and verified before")
     assert desk.volumes == {}
     final.keep(NAME, ["dev1"], "x")
     (made,) = backup.listing(TARGET)["backups"]
@@ -146,8 +149,38 @@ def test_a_desktop_on_a_site_without_a_storage_for_backups_goes_only_without_one
         with pytest.raises(SiteError, match="so nothing was touched: no storage of the site takes backups") as caught:
             work()
         assert caught.value.remedy.endswith("then ./inv site.check; or without a backup: x")
-    assert "is lost" in final.notice(NAME, ["dev1"], "x", backup=False)
+    assert "is lost" in final.notice(NAME, ["dev1"], "x", backup=False)[0]
     assert {call.method for call in desk.fake.calls} == {"GET"}
+
+
+def found(desk: Desk) -> list[Any]:
+    """What is said of the backups of the desktop."""
+    rows = health.look(NAME, "dev1")["machines"]["dev1"]
+    return [(row["state"], row["detail"]) for row in rows if row["check"] == "backup"]
+
+
+def test_the_age_of_backups_in_the_storage_is_looked_at(desk: Desk) -> None:
+    assert found(desk) == []
+    backup.run(TARGET)
+    assert found(desk) == [("warning", "none is verified")]
+    restoration.verify(TARGET)
+    assert found(desk) == [("ok", "0 hours old, the last verified one 0 hours")]
+    desk.rack.site()
+    assert found(desk) == []
+
+
+def test_a_backup_that_is_due_is_made_verified_and_pruned_by_care(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.rack.declare(NAME, desktops=[{"name": "dev1", "backup": {"every": "1d", "keep_last": 1}}])
+    assert found(desk) == [("warning", "none")]
+    old = backup.run(TARGET)["backup"]["id"]
+    later = datetime.now().astimezone() + timedelta(days=1)
+    monkeypatch.setattr(care, "_now", lambda: later)
+    monkeypatch.setattr(care._Visit, "make", lambda visit, _: visit._report)
+    (row,) = care.run(NAME, how=care.How(only_due=True))["desktops"]
+    assert row["backup"].endswith(" verified, 1 older ones removed")
+    assert [made for made in desk.ids() if made != old] == [row["backup"].split()[0]] == desk.ids()
+    desk.rack.site()
+    assert found(desk)[0][0] == "failed"
 
 
 def test_a_storage_that_takes_none_is_named_before_anything_is_done(desk: Desk) -> None:

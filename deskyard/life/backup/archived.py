@@ -27,6 +27,14 @@ class InArchive:
         """The place; raises `ConfigError` if the site names none."""
         return self._archive.location
 
+    @property
+    def has_place(self) -> bool:
+        """Whether the site names a place."""
+        try:
+            return bool(self._archive.location)
+        except ConfigError:
+            return False
+
     def present(self, desktop: str | None) -> list[Backup]:
         """The whole backups of a desktop, or of all, the oldest first."""
         return self._archive.present(desktop)

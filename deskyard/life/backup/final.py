@@ -32,28 +32,48 @@ def removed(name: str, remove: Sequence[str]) -> list[str]:
     return [desktop for desktop in going(name) if desktop in remove and desktop not in declared]
 
 
-def notice(name: str, desktops: Sequence[str], without: str, *, backup: bool) -> str:
+def notice(name: str, desktops: Sequence[str], without: str, *, backup: bool) -> list[str]:
     """What becomes of what these desktops hold; raises `SiteError` for one of which no backup can be made and proved.
 
     `without` is how the same is done without backups.
     """
-    which = ", ".join(desktops)
-    if not backup:
-        return f"{which}: no backup is made before (--no-backup): what changed since the last one is lost, or all of it"
-    place = _checked(name, desktops, without)[0].location
-    return f"{which}: backed up to {place} and verified before; snapshots are lost, and what changes meanwhile"
+    wanted = _wanted(name, desktops, without) if backup else []
+    lines = []
+    if wanted:
+        place = _checked(name, wanted, without)[0].location
+        first = f"{', '.join(wanted)}: backed up to {place} and verified before"
+        lines.append(f"{first}; snapshots are lost, and what changes meanwhile")
+    if lost := [desktop for desktop in desktops if desktop not in wanted]:
+        why = "backup: never" if backup else "--no-backup"
+        first = f"{', '.join(lost)}: no backup is made before ({why})"
+        lines.append(f"{first}: what changed since the last one is lost, or all of it")
+    return lines
 
 
 def keep(name: str, desktops: Sequence[str], without: str) -> None:
-    """Make a backup of each of these desktops and prove it; raises `SiteError` for the first that fails."""
-    if not desktops:
+    """Make a backup of each of these desktops and prove it; raises `SiteError` for the first that fails.
+
+    One that is declared never to be backed up is left out.
+    """
+    wanted = _wanted(name, desktops, without)
+    if not wanted:
         return
-    vault, machines = _checked(name, desktops, without)
+    vault, machines = _checked(name, wanted, without)
     for machine in machines:
         with _or_without(machine.target, without):
             made = vault.make(machine, machine.target)["backup"]["id"]
             restoration.prove_backup(machine, made)
         say(f"    {machine.name}: its last backup is {made}, verified, in {vault.location}")
+
+
+def _wanted(name: str, desktops: Sequence[str], without: str) -> list[str]:
+    """Those of these desktops of which a backup is made: of one that nobody declares any more, too."""
+    if not desktops:
+        return []
+    with _or_without(name, without):
+        planned = declaration.read(name).plan.desktops
+    never = {desktop.name for desktop in planned if desktop.backup == "never"}
+    return [desktop for desktop in desktops if desktop not in never]
 
 
 def _checked(name: str, desktops: Sequence[str], without: str) -> tuple[Vault, list[Machine]]:

@@ -31,6 +31,11 @@ class InRepository:
         """The repository's place."""
         return self._repository.location
 
+    @property
+    def has_place(self) -> bool:
+        """Whether one was ever kept: its key is made with the repository."""
+        return self._repository.key.exists()
+
     def present(self, desktop: str | None) -> list[Backup]:
         """The whole backups of a desktop, or of all, the oldest first."""
         return plan.backups(self._repository.snapshots(), desktop)

@@ -22,6 +22,10 @@ class Vault(Protocol):
     def location(self) -> str:
         """The place, for people."""
 
+    @property
+    def has_place(self) -> bool:
+        """Whether backups can be there: nothing is asked of the place itself."""
+
     def present(self, desktop: str | None) -> list[Backup]:
         """The whole backups of a desktop, or of all, the oldest first."""
 

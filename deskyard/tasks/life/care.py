@@ -8,7 +8,7 @@ from deskyard.tasks.front import command, show
 @command(
     help={
         "target": "WORKSPACE, or WORKSPACE/DESKTOP",
-        "due": "only what is due: one look a day, updates once in each window; for a timer",
+        "due": "only what is due: backups by schedule, one look a day, updates once in each window; for a timer",
         "now": "as if the window were open",
         "dry_run": "look, and say what would be done",
         "json": "print JSON",
@@ -17,9 +17,9 @@ from deskyard.tasks.front import command, show
 def run(
     _: Context, target: str, due: bool = False, now: bool = False, dry_run: bool = False, json: bool = False
 ) -> None:
-    """Update desktops and restart them in their window, never during a task; free their disks; exit code 1 on trouble.
+    """Back desktops up that are due; update and restart them in their window; free their disks; code 1 on trouble.
 
-    What is declared as `care` decides; its hook learns of trouble.
+    What is declared as `backup` and `care` decides: it updates during no task, and its hook learns of trouble.
     """
     from deskyard.life import care
 

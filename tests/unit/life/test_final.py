@@ -1,5 +1,6 @@
 """What a desktop holds is backed up and proved before it goes; what cannot be is said before anything is touched."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -45,7 +46,7 @@ def listed() -> list[bool]:
 def test_what_a_desktop_holds_is_backed_up_and_verified(
     desk: Desk, stack: Stack, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = final.notice("lab", final.going("lab"), WITHOUT, backup=True)
+    (said,) = final.notice("lab", final.going("lab"), WITHOUT, backup=True)
     assert said.startswith("dev1: backed up to ") and "snapshots are lost" in said
     assert listed() == []
     final.keep("lab", final.going("lab"), WITHOUT)
@@ -66,8 +67,26 @@ def test_where_nothing_is_there_nothing_is_backed_up(desk: Desk, stack: Stack) -
 
 def test_without_a_backup_it_is_said_what_is_lost_and_nothing_is_asked(desk: Desk, stack: Stack) -> None:
     desk.reader = "false"
-    said = final.notice("lab", ["dev1", "dev2"], WITHOUT, backup=False)
-    assert said.startswith("dev1, dev2: no backup is made before") and "is lost" in said
+    (said,) = final.notice("lab", ["dev1", "dev2"], WITHOUT, backup=False)
+    assert said.startswith("dev1, dev2: no backup is made before (--no-backup)") and "is lost" in said
+
+
+def test_one_that_is_declared_never_to_be_backed_up_is_left_out_and_named(
+    desk: Desk, stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = PLAN.desktops
+    planned = replace(PLAN, desktops=(first, replace(second, backup="never")))
+    monkeypatch.setattr(declaration, "read", lambda _: SimpleNamespace(plan=planned))
+    kept, lost = final.notice("lab", ["dev1", "dev2"], WITHOUT, backup=True)
+    assert kept.startswith("dev1: backed up to ")
+    assert lost.startswith("dev2: no backup is made before (backup: never)")
+    final.keep("lab", ["dev1", "dev2"], WITHOUT)
+    assert [row["desktop"] for row in backup.listing(TARGET)["backups"]] == ["dev1"]
+    # Of none of them anything is asked.
+    desk.reader = "false"
+    monkeypatch.setattr(final, "_checked", None)
+    final.keep("lab", ["dev2"], WITHOUT)
+    assert len(final.notice("lab", ["dev2"], WITHOUT, backup=True)) == 1
 
 
 @pytest.mark.parametrize(

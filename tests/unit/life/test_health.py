@@ -2,14 +2,19 @@
 
 import datetime
 import time
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from deskyard.declaration import declaration
 from deskyard.desktop import program
-from deskyard.errors import SiteError
+from deskyard.errors import ConfigError, DeskyardError, SiteError
 from deskyard.life import health, power
-from deskyard.life.backup.repository import Repository, repository_of
+from deskyard.life.backup.kept import InRepository
+from deskyard.life.backup.repository import repository_of
+from deskyard.model.care import BackupSchedule
 from deskyard.plan.backup import Backup
 from deskyard.plan.power import Power
 from deskyard.workspace import readiness
@@ -65,11 +70,81 @@ def test_age_of_backups_is_looked_at_where_there_are_some(monkeypatch: pytest.Mo
     key.parent.mkdir(parents=True)
     key.write_text("key")
     present = Backup("one", "dev1", made=int(WELL["time"]) - 86_400, running=True, verified=1)
-    monkeypatch.setattr(Repository, "snapshots", lambda _: [])
-    monkeypatch.setattr(health, "backups_of", lambda _, desktop: [present] if desktop == "dev1" else [])
+    monkeypatch.setattr(InRepository, "present", lambda *_: [present])
     found = health.look("lab")
     assert (found["state"], bad(found)) == ("warning", {"dev2": ["backup"]})
-    assert "backup 1 days old, the last verified one 1" in health.text(found)
+    assert "backup 24 hours old, the last verified one 24 hours" in health.text(found)
+
+
+class Place:
+    """Where the backups of the workspace lie; `fault` is what it says instead."""
+
+    def __init__(self) -> None:
+        self.has_place, self.kept = True, list[Backup]()
+        self.fault: DeskyardError | None = None
+
+    def present(self, _: str | None) -> list[Backup]:
+        if self.fault is not None:
+            raise self.fault
+        return self.kept
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> Place:
+    place = Place()
+    monkeypatch.setattr(health, "vault_of", lambda *_: place)
+    return place
+
+
+def declare(monkeypatch: pytest.MonkeyPatch, backup: Any) -> None:
+    """Let both desktops declare it."""
+    planned = replace(PLAN, desktops=tuple(replace(desktop, backup=backup) for desktop in PLAN.desktops))
+    monkeypatch.setattr(declaration, "read", lambda _: SimpleNamespace(plan=planned))
+
+
+def made(desktop: str, hours: float, *, verified: bool = True) -> Backup:
+    return Backup("one", desktop, int(WELL["time"] - hours * 3600), True, verified=1 if verified else None)
+
+
+def test_a_schedule_says_what_is_too_old(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.kept = [made("dev1", 5), made("dev2", 7)]
+    assert bad(health.look("lab")) == {}
+    declare(monkeypatch, BackupSchedule(every="6h"))
+    found = health.look("lab")
+    assert bad(found) == {"dev2": ["backup"]}
+    assert "backup: 7 hours old, the last verified one 7 hours  -> ./inv care.run lab/dev2 --due" in health.text(found)
+    place.kept = [made("dev1", 5), *(made(name, 1, verified=False) for name in ("dev1", "dev2")), made("dev2", 7)]
+    declare(monkeypatch, BackupSchedule(every="2h", verify_every="6h"))
+    assert bad(health.look("lab")) == {"dev2": ["backup"]}
+
+
+def test_a_schedule_by_which_nothing_was_ever_made_is_a_warning(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.has_place = False
+    assert bad(health.look("lab")) == {}
+    declare(monkeypatch, BackupSchedule(every="1d"))
+    assert bad(health.look("lab")) == {"dev1": ["backup"], "dev2": ["backup"]}
+
+
+def test_desktops_that_are_never_backed_up_are_not_asked_for_backups(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.kept = [made("dev1", 1000)]
+    declare(monkeypatch, "never")
+    assert bad(health.look("lab")) == {}
+
+
+def test_a_place_that_cannot_be_asked_fails_only_where_backups_may_be(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.fault = SiteError("storage", "safe", "is active on no node\nmore", "pvesm status says why")
+    assert bad(health.look("lab")) == {"dev1": ["backup"]}
+    place.has_place, place.fault = (
+        False,
+        ConfigError("backups", None, "no storage of the site takes backups", "name one"),
+    )
+    assert bad(health.look("lab")) == {}
+    declare(monkeypatch, BackupSchedule(every="1d"))
+    assert "no storage of the site takes backups" in health.text(health.look("lab"))
 
 
 def test_each_machine_has_its_own_findings(machines: Machines, door: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from deskyard.errors import ConfigError
+from deskyard.model.care import BackupSchedule
 from deskyard.model.site import Site
 from deskyard.model.tier import TIERS, Tier
 from tests.support.paper_cluster import PaperCluster, rack, workspace
@@ -41,6 +42,48 @@ def test_the_machine_on_the_cluster_has_its_tier_and_no_more(tier: str) -> None:
 @pytest.mark.parametrize("cap", ["disk_iops", "disk_mib_per_second", "network_mib_per_second", "cpu_percent"])
 def test_a_site_of_either_backend_may_cap(cap: str) -> None:
     assert getattr(Site.check({"tiers": {"steady": {**WHOLE, cap: 20}}}, "local.yaml").tiers["steady"], cap) == 20
+
+
+def test_a_desktop_is_backed_up_as_it_says_itself_else_as_its_tier_does() -> None:
+    tiers = {"kept": {**WHOLE, "backup": {"every": "1d", "keep_daily": 7}}, "scratch": {**WHOLE, "backup": "never"}}
+    site = type(rack()).check({**rack().model_dump(mode="json"), "tiers": tiers}, "rack.yaml")
+    desktops = [
+        {"name": "dev1", "tier": "kept"},
+        {"name": "dev2", "tier": "kept", "backup": {"every": "6h"}},
+        {"name": "dev3", "tier": "kept", "backup": "never"},
+        {"name": "dev4", "tier": "scratch"},
+        {"name": "dev5"},
+        {"name": "dev6", "tier": "kept", "lifetime": "task"},
+    ]
+    planned, _ = PaperCluster().plan(workspace("lab", desktops=desktops), site)
+    found = [desktop.backup for desktop in (*planned.desktops, *planned.seats)]
+    assert found[0] == BackupSchedule(every="1d", keep_daily=7)
+    assert found[0].keep == (0, 0, 7, 0, 0, 0)
+    assert found[1:] == [BackupSchedule(every="6h"), "never", "never", None, None]
+
+
+@pytest.mark.parametrize(
+    ("backup", "said"),
+    [
+        ({"every": "30m"}, "write 1h or more"),
+        ({"every": "daily"}, "is no duration"),
+        ({"every": "1d", "verify_every": "1s"}, "write 1h or more"),
+        ({"every": "1d", "keep_daily": -1}, "keep_daily"),
+        ({"keep_daily": 7}, "every"),
+        ({"every": "1d", "keep-daily": 7}, "keep_daily"),
+        ("always", "backup"),
+    ],
+)
+def test_a_schedule_of_backups_that_cannot_be_kept_is_refused(backup: object, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Tier.check({**WHOLE, "backup": backup}, "site.yaml")
+
+
+def test_what_is_made_for_one_task_has_no_schedule_of_backups() -> None:
+    seat = {"name": "seat", "lifetime": "task", "backup": {"every": "1d"}}
+    with pytest.raises(ConfigError, match="backup is for desktops that are kept"):
+        workspace("lab", desktops=[seat])
+    assert workspace("lab", desktops=[{**seat, "backup": "never"}])
 
 
 @pytest.mark.parametrize(("percent", "limit"), [(None, 2.0), (50, 0.5), (150, 1.5), (6400, 2.0)])

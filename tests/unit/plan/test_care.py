@@ -1,12 +1,13 @@
 """When desktops may be updated and restarted, and when something is due."""
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
 from deskyard.errors import ConfigError
-from deskyard.model.care import Care
-from deskyard.plan.care import Done, Window, due
+from deskyard.model.care import BackupSchedule, Care
+from deskyard.plan.backup import Backup
+from deskyard.plan.care import Done, Window, backup_due, backup_rests, due, trial_due
 
 ZONE = timezone(timedelta(hours=2))
 
@@ -64,3 +65,39 @@ def test_one_look_a_day_and_one_update_in_each_window_are_due(
 def test_window_makes_nothing_due_where_nothing_is_updated() -> None:
     done = Done(at("2026-11-25T02:00"), None)
     assert not due(Care(window="03:00-05:00", updates="none"), done, at("2026-11-25T03:30"))
+
+
+NOON = datetime(2026, 11, 25, 12, tzinfo=UTC)
+DAILY = BackupSchedule(every="1d", verify_every="7d")
+
+
+def backups(*ages: float, verified: bool = True) -> list[Backup]:
+    """One of each age, in hours."""
+    made = [int((NOON - timedelta(hours=hours)).timestamp()) for hours in ages]
+    return [Backup("one", "dev1", moment, True, verified=1 if verified else None) for moment in made]
+
+
+@pytest.mark.parametrize(
+    ("ages", "is_due"),
+    [
+        ((), True),
+        ((19.9,), False),
+        ((20,), True),
+        ((100, 1), False),
+        # Made before the clock was set back.
+        ((-5,), True),
+        ((-5, 1), False),
+    ],
+)
+def test_a_backup_is_due_before_the_last_one_is_too_old(ages: tuple[float, ...], is_due: bool) -> None:
+    assert backup_due(DAILY, backups(*ages), NOON) is is_due
+
+
+@pytest.mark.parametrize(("hours", "verified", "is_due"), [(139, True, False), (140, True, True), (1, False, True)])
+def test_a_trial_is_due_before_the_last_verified_one_is_too_old(hours: float, verified: bool, is_due: bool) -> None:
+    assert trial_due(DAILY, backups(hours, verified=verified), NOON) is is_due
+
+
+@pytest.mark.parametrize(("hours", "rests"), [(None, False), (0, True), (3.9, True), (4, False), (-1, False)])
+def test_what_was_tried_rests_for_a_while(hours: float | None, rests: bool) -> None:
+    assert backup_rests(DAILY, None if hours is None else NOON - timedelta(hours=hours), NOON) is rests

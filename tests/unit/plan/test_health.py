@@ -65,7 +65,8 @@ def test_each_trouble_is_found_alone_and_has_a_remedy(change: dict[str, Any], ex
 def test_backup_that_is_old_or_was_never_verified_is_a_warning(
     newest: float | None, verified: float | None, state: str
 ) -> None:
-    found = health.backup(newest, verified, "lab/dev1")
+    new, proved = (days if days is None else days * 86_400 for days in (newest, verified))
+    found = health.backup(new, proved, "lab/dev1")
     assert (found.state, bool(found.remedy)) == (state, state != "ok")
 
 

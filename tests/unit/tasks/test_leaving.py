@@ -19,11 +19,11 @@ class Leaving:
         self.done: list[Any] = []
         self.there, self.fault = ["dev1"], ""
 
-    def notice(self, _: str, desktops: Sequence[str], without: str, *, backup: bool) -> str:
+    def notice(self, _: str, desktops: Sequence[str], without: str, *, backup: bool) -> list[str]:
         self.done.append(("say", *desktops, backup))
         if self.fault == "known":
             raise SiteError("last backup", "lab/dev1", "it is paused", f"resume it; or without a backup: {without}")
-        return "what becomes of it"
+        return ["what becomes of it"] if desktops else []
 
     def keep(self, _: str, desktops: Sequence[str], without: str) -> None:
         self.done.append(("keep", *desktops))
@@ -87,7 +87,7 @@ def test_nothing_is_backed_up_before_it_was_confirmed(leaving: Leaving) -> None:
 def test_a_workspace_without_machines_has_nothing_to_back_up(leaving: Leaving) -> None:
     leaving.there = []
     tasks.destroy(Context(), "lab", yes=True)
-    assert leaving.done == [("keep",), "destroy lab"]
+    assert leaving.done == [("say", True), ("keep",), "destroy lab"]
 
 
 def test_a_desktop_that_is_removed_is_backed_up_before(leaving: Leaving, capsys: pytest.CaptureFixture[str]) -> None:
