@@ -6,6 +6,8 @@ import httpx
 import pytest
 
 from deskyard.control.confinement import LATE
+from deskyard.control.store.cluster import WORKER
+from deskyard.control.store.connection import Link, connect
 from tests.control.lab import EVERYTHING, Lab, lab
 from tests.support.requirements import need_root
 
@@ -38,3 +40,10 @@ def owner(mission: Lab) -> Iterator[httpx.Client]:
     """A client whose key may do everything."""
     with mission.client(mission.key(*EVERYTHING)) as client:
         yield client
+
+
+@pytest.fixture
+def worker(mission: Lab) -> Iterator[Link]:
+    """A connection as worker and watch have it."""
+    with connect(mission.url(WORKER)) as link:
+        yield link

@@ -23,24 +23,9 @@ from deskyard.control.watch.rules import Eye
 from deskyard.control.watch.webhooks import Reach
 from deskyard.errors import ConfigError
 from tests.control.lab import Lab
+from tests.control.watching import look, opened
 
 LOOPBACK = Reach(["127.0.0.0/8"])
-
-
-@pytest.fixture
-def worker(mission: Lab) -> Iterator[Link]:
-    with connect(mission.url(WORKER)) as link:
-        yield link
-
-
-def look(link: Link, certificate: Path | None = None, days: int = 1) -> None:
-    eye = Eye(certificate, lambda _: datetime.now(UTC) + timedelta(days=days, hours=1))
-    alerts.settle(link, eye.look(link))
-
-
-def opened(owner: httpx.Client) -> dict[str, dict[str, Any]]:
-    found = owner.get("/api/alerts?open=true").json()["items"]
-    return {f"{alert['rule']} {alert['object']}": alert for alert in found}
 
 
 def test_each_rule_finds_what_it_is_for_and_its_alert_closes_when_that_is_gone(

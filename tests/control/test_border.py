@@ -123,6 +123,8 @@ def taken(mission: Lab) -> Callable[..., str]:
         " values ('x', 'x', 'agent', 'x', 'x', 'done', '[]')",
         "insert into message (id, conversation_id, role, author, text, state, claimed_input, claimed_output,"
         " claimed_cached) values ('x', 'x', 'agent', 'x', 'x', 'done', 1, 1, 1)",
+        "insert into message (id, conversation_id, role, author, text, state, changed_at)"
+        " values ('x', 'x', 'person', 'x', 'x', 'done', '2100-01-01')",
         "delete from message",
         "delete from conversation",
         "update conversation set last_at = '2000-01-01'",

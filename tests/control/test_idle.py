@@ -1,14 +1,13 @@
 """Desktops that nobody uses are stopped by Mission Control: an operation is use, and each stop is in the audit."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from deskyard.control.store.cluster import WORKER
-from deskyard.control.store.connection import Link, connect
+from deskyard.control.store.connection import Link
 from deskyard.control.watch import idle as watch
 from deskyard.declaration import declaration
 from deskyard.errors import SiteError
@@ -19,12 +18,6 @@ from tests.control.lab import Lab
 from tests.desktop.lab import planned
 
 NAME = "lab"
-
-
-@pytest.fixture
-def worker(mission: Lab) -> Iterator[Link]:
-    with connect(mission.url(WORKER)) as link:
-        yield link
 
 
 @pytest.fixture

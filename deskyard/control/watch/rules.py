@@ -11,7 +11,7 @@ from deskyard.control.watch import usage
 from deskyard.host.deadline import Deadline
 
 AUDIT_SECONDS = 3600.0
-DAY_SECONDS = 86_400
+CHAT = "desktop.chat"
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,12 @@ RULES = {
     "desktop.not-ready": Rule("A desktop does not become ready", "minutes", "see its console: ./inv workspace.status"),
     "workspace.broken": Rule("A declaration cannot be read", "", "mend what it names in the workspace's stack file"),
     "operation.failed": Rule("An operation failed", "hours", "read its log on its page, then retry it"),
+    "agent.error": Rule("An agent's turn failed", "hours", "do what the turn's operation says, then write to it again"),
+    "agent.silent": Rule("An agent is silent", "minutes", "see its screen; stop its turn if it hangs, and write again"),
+    "isolation.failed": Rule("The isolation does not hold", "", "./inv workspace.verify says all of it; then mend it"),
     "gateway.silent": Rule("A gateway does not answer", "minutes", "./inv workspace.health, then workspace.up"),
     "backup.missing": Rule("No backup of Mission Control", "days", "./inv control.backup FOLDER, by a timer"),
+    "desktop.no-backup": Rule("No recent backup is known", "days", "./inv backup.run; or look at the workspace again"),
     "certificate.ending": Rule("A certificate is near its end", "days", "./inv control.up renews it"),
     "audit.broken": Rule("The audit is not whole", "", "./inv control.audit says where; keep the database as it is"),
     "budget.near": Rule("A budget is nearly spent", "percent", "stop what is not needed, or raise the budget"),
@@ -61,6 +65,7 @@ class Eye:
         found = link.execute("select kind, number from alert_rule where enabled").fetchall()
         numbers = {row["kind"]: int(row["number"]) for row in found}
         findings = _desktops(link, numbers) + _workspaces(link, numbers) + _operations(link, numbers)
+        findings += _silent(link) + _isolation(link) + _unsaved(link, numbers)
         findings += _budgets(link) + _backup(link, numbers) + self._own(link, numbers)
         return [finding for finding in findings if finding.rule in numbers and finding.number >= numbers[finding.rule]]
 
@@ -116,24 +121,96 @@ def _workspaces(link: Link, numbers: dict[str, int]) -> list[Finding]:
 
 
 def _operations(link: Link, numbers: dict[str, int]) -> list[Finding]:
-    """What failed of late, unless the same went well since, or is under way again."""
-    query = """select distinct on (kind, object) * from (
+    """What failed of late, unless the same went well since or is under way again; an agent's turn has to go well."""
+    query = f"""select distinct on (kind, object) * from (
             select o.id, kind, workspace_id, problem, state, created_at,
+                floor(extract(epoch from now() - created_at) / 3600)::bigint as hours,
                 coalesce(desktop_id, workspace_id, id) as object
-            from operation o where created_at > now() - make_interval(hours => %s) and state <> 'cancelled') as recent
+            from operation o where created_at > now() - make_interval(hours => %s) and state <> 'cancelled'
+                and (kind <> '{CHAT}' or state in ('done', 'failed'))) as recent
         order by kind, object, created_at desc"""
-    hours = numbers.get("operation.failed", 0)
+    hours = {rule: numbers.get(rule, 0) for rule in ("operation.failed", "agent.error")}
+    findings = []
+    for row in link.execute(query.encode(), [max(hours.values())]).fetchall():
+        problem = row["problem"] or {}
+        # What keeps a turn from its agent, such as a gateway that is away, is no error of the agent.
+        by_agent = row["kind"] == CHAT and problem.get("field") == "agent"
+        rule, object = ("agent.error", "") if by_agent else ("operation.failed", f"{row['kind']} ")
+        if row["state"] == "failed" and row["hours"] < hours[rule]:
+            text = f"{row['id']}: {problem.get('reason', 'failed')}"
+            findings.append(Finding(rule, f"{object}{row['object']}", row["workspace_id"], text, hours[rule]))
+    return findings
+
+
+def _silent(link: Link) -> list[Finding]:
+    """Of each desktop the turn whose answer has not grown for longest; who asks a person is not silent."""
+    query = f"""select distinct on (desktop_id) *, floor(extract(epoch from now() - since) / 60)::bigint as minutes
+        from (
+            select o.id, o.desktop_id, o.workspace_id, greatest(o.started_at, max(m.changed_at)) as since
+            from operation o join message m
+                on m.conversation_id = o.input ->> 'conversation' and m.operation_id = o.id
+            where o.kind = '{CHAT}' and o.state = 'running'
+            group by o.id having not bool_or(m.questions @> '[{{"state": "open"}}]')) as turn
+        order by desktop_id, since"""
     return [
         Finding(
-            "operation.failed",
-            f"{row['kind']} {row['object']}",
+            "agent.silent",
+            row["desktop_id"],
             row["workspace_id"],
-            f"{row['id']}: {(row['problem'] or {}).get('reason', 'failed')}",
-            hours,
+            f"{row['id']}: nothing more was heard of its turn since {_moment(row['since'])}",
+            row["minutes"],
         )
-        for row in link.execute(query, [hours]).fetchall()
-        if row["state"] == "failed"
+        for row in link.execute(query.encode()).fetchall()
     ]
+
+
+def _isolation(link: Link) -> list[Finding]:
+    """Workspaces whose last verification found something wrong; what the host verified by itself is not known."""
+    query = """select distinct on (o.workspace_id) o.id, o.workspace_id, o.ended_at, o.result
+        from operation o join workspace w on w.id = o.workspace_id and w.gone_at is null
+        where kind = 'workspace.verify' and o.state = 'done' order by o.workspace_id, o.ended_at desc"""
+    findings = []
+    for row in link.execute(query).fetchall():
+        report = row["result"] or {}
+        if report.get("ok") is False:
+            wrong = report.get("wrong") or ["see its result"]
+            text = f"{row['id']} of {_moment(row['ended_at'])} found: {wrong[0]}"
+            more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+            findings.append(Finding("isolation.failed", row["workspace_id"], row["workspace_id"], text + more))
+    return findings
+
+
+def _unsaved(link: Link, numbers: dict[str, int]) -> list[Finding]:
+    """Desktops that are there for so many days, without a younger backup as far as the last look and operations say."""
+    query = """with look as (
+            select distinct on (workspace_id) workspace_id, started_at, ended_at, result #> '{backups,rows}' as rows
+            from operation where kind = 'workspace.look' and state = 'done' and result #> '{backups,problem}' = 'null'
+            order by workspace_id, ended_at desc),
+        listed as (
+            select workspace_id || '.' || (row ->> 'desktop') as id, max((row ->> 'made')::bigint) as made
+            from look cross join jsonb_array_elements(rows) as row group by 1),
+        done as (
+            select desktop_id as id, max(ended_at) as made from operation
+            where kind = 'backup.run' and state = 'done' group by 1),
+        known as (
+            select d.id, workspace_id, greatest(to_timestamp(listed.made), done.made) as made,
+                greatest(look.ended_at, done.made) as as_of, there_since
+            from desktop d left join look using (workspace_id) left join listed on listed.id = d.id
+                -- What was made before the look, and is not in it, was deleted.
+                left join done on done.id = d.id and (look.started_at is null or done.made > look.started_at)
+            where gone_at is null)
+        select *, floor(extract(epoch from now() - coalesce(made, there_since)) / 86400)::bigint as days from known
+        where there_since < now() - make_interval(days => %s) and (made is not null or as_of > there_since)"""
+    findings = []
+    for row in link.execute(query, [numbers.get("desktop.no-backup", 0)]).fetchall():
+        last = "none is known" if row["made"] is None else f"the last that is known is of {_moment(row['made'])}"
+        text = f"{last}, as of {_moment(row['as_of'])}"
+        findings.append(Finding("desktop.no-backup", row["id"], row["workspace_id"], text, row["days"]))
+    return findings
+
+
+def _moment(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _budgets(link: Link) -> list[Finding]:

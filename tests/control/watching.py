@@ -1,0 +1,23 @@
+"""What the process that watches does at a look, and what it left open."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from deskyard.control.store.connection import Link
+from deskyard.control.watch import alerts
+from deskyard.control.watch.rules import Eye
+
+
+def look(link: Link, certificate: Path | None = None, days: int = 1) -> None:
+    """Look once by all rules; a certificate ends in so many days."""
+    eye = Eye(certificate, lambda _: datetime.now(UTC) + timedelta(days=days, hours=1))
+    alerts.settle(link, eye.look(link))
+
+
+def opened(owner: httpx.Client) -> dict[str, dict[str, Any]]:
+    """The open alerts, by rule and object."""
+    found = owner.get("/api/alerts?open=true").json()["items"]
+    return {f"{alert['rule']} {alert['object']}": alert for alert in found}
