@@ -109,6 +109,7 @@ def taken(mission: Lab) -> Callable[..., str]:
         "update operation set input = '{}'",
         "delete from operation",
         "update desktop set state = 'ready'",
+        "update desktop set frozen_at = null",
         "insert into intent_used (nonce, operation_id) values ('x', 'x')",
         "delete from intent_used",
         "insert into operation_log values ('x', 1, now(), 1, 'x')",

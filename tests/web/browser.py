@@ -79,13 +79,14 @@ class Browser:
         return found
 
     def click(self, words: str) -> None:
-        """Click the button or link that says so, once it can be clicked."""
-        path = f"//*[self::button or self::a][contains(normalize-space(), '{words}') and not(@disabled)]"
+        """Click the button or link that says just that, or else that says it among more, once it can be clicked."""
+        named = [f"normalize-space() = '{words}'", f"contains(normalize-space(), '{words}')"]
+        paths = [f"//*[self::button or self::a][{name}]" for name in named]
 
         def clicked() -> bool:
-            found = self.driver.find_elements(By.XPATH, path)
+            found = next(filter(None, (self.driver.find_elements(By.XPATH, path) for path in paths)), [])
             try:
-                found[-1].click()
+                [each for each in found if each.is_enabled()][-1].click()
             except (IndexError, StaleElementReferenceException):
                 # Not there yet, or drawn anew since it was found: nothing was clicked.
                 return False

@@ -36,6 +36,7 @@ def desktop(workspace: str, name: str, **known: Any) -> Thing:
         "operation": None,
         "generation": 1,
         "lastChatAt": None,
+        "frozenAt": None,
         "session": None,
         **known,
     }

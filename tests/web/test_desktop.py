@@ -123,6 +123,46 @@ def test_a_desktop_is_stopped_and_started(browser: Browser, estate: Estate, serv
     browser.wait("it is told", lambda: f"{DESK} is stopped" in browser.script("return document.body.textContent"))
 
 
+def test_agent_is_stopped_at_once_and_let_go_on(browser: Browser, estate: Estate, server: StandIn) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    browser.open(PAGE)
+    browser.sees("you keep the screen")
+    browser.click("Stop the agent at once")
+    browser.wait("it is asked for at once", lambda: server.asked("POST", f"/api/desktops/{DESK}/freeze") == [{}])
+    browser.sees("stop the agent: place 1 in the queue")
+    assert not browser.find("[aria-label='The agent'] button").is_enabled(), "once is enough"
+    assert browser.find(".head button").is_enabled(), "the machine is not moved by it"
+    (operation,) = estate.operations
+    estate.advance(operation, state="done", endedAt=ago())
+    estate.change(DESK, frozenAt=ago(minutes=3))
+    browser.sees("The agent stands still, for 3 min")
+    browser.sees("It answers no message meanwhile")
+    browser.click("Let it go on")
+    browser.wait("it is asked for", lambda: server.asked("POST", f"/api/desktops/{DESK}/thaw") == [{}])
+    failed = {"field": "agent", "value": DESK, "reason": "still stands still", "remedy": "Do it again"}
+    estate.advance(list(estate.operations)[-1], state="failed", endedAt=ago(), problem=failed)
+    browser.sees("still stands still")
+    estate.change(DESK, frozenAt=None)
+    browser.sees("Stop the agent at once")
+
+
+def test_who_may_only_see_is_told_that_an_agent_stands_still(browser: Browser, estate: Estate) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    estate.role = "viewer"
+    estate.change(DESK, frozenAt=ago(minutes=3))
+    browser.open(PAGE)
+    browser.sees("The agent stands still")
+    assert browser.all("[aria-label='The agent'] button") == []
+
+
+def test_agent_of_a_desktop_that_is_off_cannot_be_stopped(browser: Browser, estate: Estate) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    estate.change(DESK, state="stopped")
+    browser.open(PAGE)
+    browser.sees("there is no screen to open")
+    assert browser.all("[aria-label='The agent']") == []
+
+
 def test_what_is_destroyed_is_named_typed_and_signed(browser: Browser, estate: Estate, server: StandIn) -> None:
     estate.fill(workspaces=1, desktops=2)
     browser.open(PAGE)

@@ -12,6 +12,7 @@ PAGES = {
     "/?q=nothing": "No desktop is like that",
     "/new": "Create the desktop",
     "/desktops/team-01/desk-1": "The report is in ~/report.pdf",
+    "/desktops/team-02/desk-3": "The agent stands still",
     "/conversations": "Report of the week",
     "/conversations/talk": "The report is in ~/report.pdf",
     "/approvals": "api.stripe.com:443",
@@ -72,6 +73,7 @@ def furnish(estate: Estate) -> str:
     estate.message("talk", "agent", answer, state="streaming", at=ago(minutes=3), **more)
     upkeep.furnish(estate)
     estate.approval("team-01.desk-1", "api.stripe.com")
+    estate.change("team-02.desk-3", frozenAt=ago(minutes=3))
     refused = {"state": "refused", "answer": "refuse", "decidedBy": "person:Ada", "reason": "not this shop", "held": 0}
     estate.approval("team-02.desk-3", "shop.example.com", **refused)
     return str(running["id"])

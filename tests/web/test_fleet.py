@@ -4,7 +4,7 @@ import pytest
 from selenium.webdriver.common.by import By
 
 from tests.web.browser import Browser, Keys
-from tests.web.estate import Estate
+from tests.web.estate import Estate, ago
 from tests.web.stand_in import StandIn
 
 ROWS = "[role=row][id]"
@@ -82,6 +82,21 @@ def test_an_action_on_many_shows_them_before_and_sends_their_count(
     browser.find("dialog .primary").click()
     browser.sees_no("chosen")
     assert server.asked("POST", "/api/fleet/actions")[1] == {**tried, "dryRun": False}
+
+
+def test_agents_of_many_are_stopped_and_the_list_says_so(browser: Browser, estate: Estate, server: StandIn) -> None:
+    estate.fill(workspaces=1, desktops=3)
+    browser.open("/?state=ready")
+    browser.find(f"{ROWS} input").click()
+    browser.click("Stop the agents at once")
+    browser.sees("Stop the agents of 1 desktops?")
+    browser.sees("Screens and terminals stay yours")
+    browser.find("dialog .primary").click()
+    browser.sees_no("chosen")
+    asked = [body["action"] for body in server.asked("POST", "/api/fleet/actions")]
+    assert asked == ["freeze", "freeze"]
+    estate.change(next(iter(estate.desktops)), frozenAt=ago())
+    browser.sees("its agent stands still")
 
 
 def test_an_action_is_not_done_when_the_fleet_is_another_meanwhile(browser: Browser, estate: Estate) -> None:

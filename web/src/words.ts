@@ -6,6 +6,8 @@ const KINDS: Record<string, string> = {
   "desktop.start": "start",
   "desktop.stop": "stop",
   "desktop.restart": "restart",
+  "desktop.freeze": "stop the agent",
+  "desktop.thaw": "let the agent go on",
   "desktop.destroy": "destroy",
   "desktop.session": "open the screen",
   "desktop.chat": "message",

@@ -16,6 +16,7 @@ from deskyard.control.api.forms.signing import Destroy
 from deskyard.control.api.forms.work import Operation
 from deskyard.control.api.people import proof_of
 from deskyard.control.api.problem import Problem, unknown
+from deskyard.control.halting.kinds import lane
 from deskyard.control.people.scopes import CHAT, DESTROY, READ, WRITE
 from deskyard.control.quotas import admission as quotas
 
@@ -112,6 +113,18 @@ async def restart(asked: Asked, who: Writer, id: str, how: Annotated[Force | Non
     return await _power(asked, who, "restart", id, {"force": bool(how and how.force)})
 
 
+@router.post("/desktops/{id}/freeze", status_code=HTTPStatus.ACCEPTED)
+async def freeze(asked: Asked, who: Writer, id: str) -> Operation:
+    """Halt what a desktop's agent runs, at once, before other work; a person still sees the screen and types."""
+    return await _power(asked, who, "freeze", id, {})
+
+
+@router.post("/desktops/{id}/thaw", status_code=HTTPStatus.ACCEPTED)
+async def thaw(asked: Asked, who: Writer, id: str) -> Operation:
+    """Let a desktop's agent go on where it was halted."""
+    return await _power(asked, who, "thaw", id, {})
+
+
 @router.post("/desktops/{id}/destroy", status_code=HTTPStatus.ACCEPTED)
 @router.delete("/desktops/{id}", status_code=HTTPStatus.ACCEPTED)
 async def destroy(
@@ -173,6 +186,7 @@ async def require_workspace(link: Link, who: Caller, name: str) -> Row:
 async def _power(asked: Asked, who: Caller, verb: str, id: str, values: dict[str, Any]) -> Operation:
     async def make() -> Wanted:
         found = await require(asked.link, who, id)
-        return Wanted(f"desktop.{verb}", found["workspace_id"], id, values)
+        kind = f"desktop.{verb}"
+        return Wanted(kind, found["workspace_id"], id, values, lane=lane(kind, id))
 
     return await asked.admitted(who, make)

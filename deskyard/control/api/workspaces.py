@@ -13,6 +13,7 @@ from deskyard.control.api.forms.base import Page
 from deskyard.control.api.forms.desktops import FleetAction, FleetAnswer, Workspace
 from deskyard.control.api.forms.work import Operation
 from deskyard.control.api.problem import Problem
+from deskyard.control.halting.kinds import lane
 from deskyard.control.people.scopes import READ, WRITE
 
 router = APIRouter(prefix="/api", tags=["workspaces"])
@@ -69,6 +70,7 @@ async def fleet(response: Response, link: Connection, who: Writer, once: Once, w
         # Each has a name of its own, which follows from the request's: sent again, none is made twice.
         part = Repeat(f"{once.key}/{record['id']}" if once.key else None, once.request_hash)
         before = await known(link, who, part)
-        kind = f"desktop.{wanted.action}"
-        operations.append(before or await admit(link, who, part, Wanted(kind, record["workspace_id"], record["id"])))
+        kind, id = f"desktop.{wanted.action}", record["id"]
+        task = Wanted(kind, record["workspace_id"], id, lane=lane(kind, id))
+        operations.append(before or await admit(link, who, part, task))
     return FleetAnswer(count=len(ids), desktops=ids, operations=operations)

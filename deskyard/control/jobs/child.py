@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from deskyard.control.confinement import die_with_parent
+from deskyard.control.halting.job import job as halt
+from deskyard.control.halting.kinds import KINDS as HALTING
 from deskyard.control.upkeep.jobs import JOBS as UPKEEP
 from deskyard.errors import DeskyardError
 
@@ -176,6 +178,7 @@ def _target(wanted: Mapping[str, Any]) -> str:
 
 JOBS: dict[str, Job] = {
     **{f"desktop.{verb}": _power(verb) for verb in ("start", "stop", "restart")},
+    **dict.fromkeys(HALTING, halt),
     "desktop.create": _create,
     "desktop.destroy": _destroy,
     "desktop.session": _session,

@@ -4,7 +4,7 @@ An own table, not a library's: what people see and what is claimed are the same 
 the other (procrastinate, the best kept, needs claim, lease and fence of ours beside its own row, and came back later).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -44,19 +44,21 @@ class Claim:
     created_at: datetime
 
 
-def claim(link: Link, worker: str, lease: float = LEASE_SECONDS) -> Claim | None:
-    """The oldest operation whose lane is free, held for `lease` seconds; None if there is none."""
+def claim(link: Link, worker: str, lease: float = LEASE_SECONDS, kinds: Sequence[str] | None = None) -> Claim | None:
+    """The oldest operation (of these kinds) whose lane is free, held for `lease` seconds; None if there is none."""
     query = """update operation set state = 'running', attempt = attempt + 1, worker = %(worker)s,
             lease_until = now() + make_interval(secs => %(lease)s), started_at = coalesce(started_at, now())
         where id = (
             select id from operation o where state = 'queued' and cancel_requested_at is null
+                and (%(kinds)s::text[] is null or kind = any(%(kinds)s))
                 and not exists (select from operation r where r.state = 'running' and r.lane = o.lane)
                 and not exists (select from operation p where p.id = o.after_id and p.state <> 'done')
             order by created_at, id limit 1 for update skip locked)
         returning *"""
     try:
         with link.transaction():
-            row = link.execute(query, {"worker": worker, "lease": lease}).fetchone()
+            values = {"worker": worker, "lease": lease, "kinds": None if kinds is None else list(kinds)}
+            row = link.execute(query, values).fetchone()
     except psycopg.errors.UniqueViolation:
         # Another worker began the lane's next one in the same moment.
         return None

@@ -15,6 +15,7 @@ from psycopg.types.json import Jsonb
 
 from deskyard.control.approvals import rules
 from deskyard.control.approvals.target import KIND as DECIDE
+from deskyard.control.halting import job as halting
 from deskyard.control.jobs import claim as claims
 from deskyard.control.jobs import deciding, enrolment, keeping, leave
 from deskyard.control.jobs.claim import Claim
@@ -69,8 +70,10 @@ class Runner:
             self._end(link, held, turn, "failed", error.as_dict())
         else:
             with link.transaction():
-                if claims.finish(link, held, "done", result=result) and turn is not None:
-                    turn.end(link, "done")
+                if claims.finish(link, held, "done", result=result):
+                    halting.keep(link, held)
+                    if turn is not None:
+                        turn.end(link, "done")
 
     def _done(self, link: Link, held: Claim, turn: Turn | None, actor: str) -> dict[str, Any]:
         if held.kind == ENROL:

@@ -11,6 +11,7 @@ from typing import Any
 
 import psycopg
 
+from deskyard.control.halting.kinds import KINDS as HALTING
 from deskyard.control.jobs import claim as claims
 from deskyard.control.jobs.claim import Claim
 from deskyard.control.jobs.running import CHILD, Runner
@@ -19,6 +20,8 @@ from deskyard.control.store.connection import Link, attend, connect
 
 # An engine run needs about a gigabyte; conversations and links are light, but wait for the same places.
 AT_ONCE = 6
+# Turns of agents may fill these for hours: who stops an agent waits for none of them.
+MORE_TO_HALT = 4
 LOOK_SECONDS = 2.0
 log = logging.getLogger(__name__)
 
@@ -47,13 +50,17 @@ class Worker:
             link.execute(query, [self._name])
             claims.sweep(link)
             self._running = {thread for thread in self._running if thread.is_alive()}
-            while (
-                len(self._running) < self._at_once
-                and (held := claims.claim(link, self._name, self._runner.lease)) is not None
-            ):
+            while (held := self._next(link)) is not None:
                 self._begin(held)
             for _ in link.notifies(timeout=LOOK_SECONDS, stop_after=1):
                 pass
+
+    def _next(self, link: Link) -> Claim | None:
+        if len(self._running) < self._at_once:
+            return claims.claim(link, self._name, self._runner.lease)
+        if len(self._running) < self._at_once + MORE_TO_HALT:
+            return claims.claim(link, self._name, self._runner.lease, HALTING)
+        return None
 
     def _begin(self, held: Claim) -> None:
         log.info("%s %s %s, attempt %d", held.id, held.kind, held.desktop or held.workspace or "", held.attempt)

@@ -6,7 +6,7 @@ READ, WRITE, DESTROY, CHAT, ADMIN = "read", "desktops:write", "desktops:destroy"
 APPROVALS, DECIDE = "approvals:read", "approvals:decide"
 SCOPES = {
     READ: "see workspaces, desktops, operations and conversations",
-    WRITE: "create, start, stop and restart desktops, and open sessions on them",
+    WRITE: "create, start, stop and restart desktops, halt their agents, and open sessions on them",
     DESTROY: "destroy desktops with all their data",
     CHAT: "give agents tasks, and talk to them",
     APPROVALS: "see what desktops wait to be allowed",

@@ -125,6 +125,14 @@ class AsyncMissionControl:
         """Shut a desktop down and start it again."""
         return await self._long(f"/desktops/{id}/restart", {"force": force})
 
+    async def freeze(self, id: str) -> Operation:
+        """Halt what a desktop's agent runs, at once; a person still sees the screen and types."""
+        return await self._long(f"/desktops/{id}/freeze")
+
+    async def thaw(self, id: str) -> Operation:
+        """Let a desktop's agent go on where it was halted."""
+        return await self._long(f"/desktops/{id}/thaw")
+
     async def destroy(self, id: str) -> Operation:
         """Delete a desktop with all its data; the key needs the scope desktops:destroy."""
         return await self._long(f"/desktops/{id}/destroy")
@@ -146,7 +154,7 @@ class AsyncMissionControl:
     async def fleet(
         self, action: str, selector: Mapping[str, Any], expected_count: int = 0, dry_run: bool = False
     ) -> Fleet:
-        """Start, stop or restart all desktops of a selection, if they are as many as a dry run found."""
+        """Start, stop, restart, freeze or thaw all desktops of a selection, if they are as many as a dry run found."""
         wanted = {"action": action, "selector": dict(selector), "expectedCount": expected_count, "dryRun": dry_run}
         return cast(Fleet, await self._post("/fleet/actions", wanted))
 

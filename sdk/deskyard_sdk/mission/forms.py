@@ -58,6 +58,7 @@ class DesktopState(TypedDict):
     generation: int
     operation: Operation | None
     lastChatAt: str | None
+    frozenAt: str | None
 
 
 class Workspace(TypedDict):

@@ -40,6 +40,8 @@ class MissionControl:
     start = waits(AsyncMissionControl.start)
     stop = waits(AsyncMissionControl.stop)
     restart = waits(AsyncMissionControl.restart)
+    freeze = waits(AsyncMissionControl.freeze)
+    thaw = waits(AsyncMissionControl.thaw)
     destroy = waits(AsyncMissionControl.destroy)
     link = waits(AsyncMissionControl.link)
     fleet = waits(AsyncMissionControl.fleet)

@@ -61,6 +61,7 @@ export interface Desktop {
   operation: Operation | null;
   generation: number;
   lastChatAt: string | null;
+  frozenAt: string | null;
 }
 
 export interface Tier {

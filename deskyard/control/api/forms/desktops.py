@@ -41,6 +41,9 @@ class Desktop(Form):
     generation: int
     operation: Operation | None = Field(description="What runs or waits for it.")
     last_chat_at: datetime | None
+    frozen_at: datetime | None = Field(
+        description="Since when its agent stands still, as Mission Control knows; a machine that boots lets it go on."
+    )
 
 
 class NewDesktop(Form):
@@ -114,7 +117,7 @@ class Selector(Form):
 class FleetAction(Form):
     """The same for many desktops."""
 
-    action: Literal["start", "stop", "restart"]
+    action: Literal["start", "stop", "restart", "freeze", "thaw"]
     selector: Selector
     expected_count: StrictInt = Field(ge=0, description="How many the caller saw: another number is refused.")
     dry_run: StrictBool = False

@@ -1,0 +1,20 @@
+// What is done with many desktops at once, in the words of a person.
+interface Action {
+  verb: string;
+  of: (desktops: string) => string;
+  means: string;
+}
+
+const ENDS = "Programs that run on them end; what is on their disks stays.";
+
+export const ACTIONS: Record<string, Action> = {
+  start: { verb: "Start", of: (desktops) => `Start ${desktops}`, means: "" },
+  stop: { verb: "Stop", of: (desktops) => `Stop ${desktops}`, means: ENDS },
+  restart: { verb: "Restart", of: (desktops) => `Restart ${desktops}`, means: ENDS },
+  freeze: {
+    verb: "Stop the agents at once",
+    of: (desktops) => `Stop the agents of ${desktops}`,
+    means: "They stand still until they are let go on, and nothing is lost. Screens and terminals stay yours.",
+  },
+  thaw: { verb: "Let the agents go on", of: (desktops) => `Let the agents of ${desktops} go on`, means: "" },
+};
