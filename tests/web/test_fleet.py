@@ -121,6 +121,23 @@ def test_an_empty_fleet_names_the_next_step(browser: Browser, estate: Estate) ->
     browser.sees("Make the first one")
 
 
+def test_a_list_that_could_not_be_loaded_is_loaded_when_the_stream_goes_on(
+    browser: Browser, estate: Estate, server: StandIn
+) -> None:
+    estate.fill(workspaces=1, desktops=2)
+    browser.open("/")
+    browser.wait("the list", lambda: names(browser) == ["team-01.desk-1", "team-01.desk-2"])
+    server.away = True
+    estate.tell("reset", {})
+    browser.sees("answered with status 503")
+    del estate.desktops["team-01.desk-1"]
+    server.away = False
+    # The browser's own stream goes on where it was cut: the page is not told to load anew.
+    estate.hang_up()
+    browser.wait("what there is now", lambda: names(browser) == ["team-01.desk-2"])
+    browser.sees_no("answered with status 503")
+
+
 @pytest.mark.parametrize("healed", ["by itself", "by a person"])
 def test_a_cut_is_told_with_the_age_of_what_is_shown_and_healed(
     browser: Browser, estate: Estate, server: StandIn, healed: str

@@ -54,7 +54,7 @@ class Connection {
         this.state = "live";
         this.#pause = 1000;
         // The browser resumes its own stream where it was cut; before a new one, events went by.
-        if (anew) this.#tell("reset", null);
+        this.#tell(anew ? "reset" : "resumed", null);
         anew = false;
       },
       lost: (forGood) => this.#lost(forGood),

@@ -37,6 +37,8 @@ class Estate {
     // Lists come after the stream is open, so that nothing falls between the two.
     connection.on("reset", () => void this.load());
     connection.on("lost", () => void (this.loaded || this.load()));
+    // What could not be loaded while the server was away is loaded as soon as it is back.
+    connection.on("resumed", () => void (this.problem && this.load()));
   }
 
   /** Load the fleet whole; asked while it loads, once more after that. */
