@@ -10,7 +10,10 @@ from psycopg.types.json import Jsonb
 
 from tests.control.lab import Lab
 
-TIERS = [{"name": name, "memory_gib": gib} for name, gib in (("free", 4), ("max", 16))]
+TIERS = [
+    {"name": "free", "vcpus": 2, "memory_gib": 4, "disk_gib": 20, "home_gib": 10},
+    {"name": "max", "vcpus": 4, "memory_gib": 16, "disk_gib": 80, "home_gib": 40},
+]
 FREE_A_DAY = 24 * 250_000
 
 
@@ -45,6 +48,10 @@ def made(mission: Lab) -> list[str]:
     ("limit", "tier", "field", "value"),
     [
         ({"desktops": 2}, "free", "desktops", "3"),
+        ({"vcpus": 5}, "free", "vcpus", "6"),
+        ({"vcpus": 7}, "max", "vcpus", "8"),
+        ({"diskGib": 3 * 30 - 1}, "free", "diskGib", str(3 * 30)),
+        ({"diskGib": 3 * 30}, "max", "diskGib", str(2 * 30 + 120)),
         ({"memoryMib": 3 * 4096 - 1}, "free", "memoryMib", str(3 * 4096)),
         ({"memoryMib": 3 * 4096}, "max", "memoryMib", str(6 * 4096)),
         ({"microsPerDay": 3 * FREE_A_DAY - 1}, "free", "microsPerDay", str(3 * FREE_A_DAY)),
@@ -62,11 +69,16 @@ def test_one_more_than_a_quota_is_refused_with_what_to_do(
     assert create(owner, "d3", "other", tier).status_code == 202
 
 
-@pytest.mark.parametrize("limit", [{"desktops": 3}, {"memoryMib": 3 * 4096}, {"microsPerDay": 3 * FREE_A_DAY}])
+@pytest.mark.parametrize(
+    "limit",
+    [{"desktops": 3}, {"vcpus": 6}, {"memoryMib": 3 * 4096}, {"diskGib": 3 * 30}, {"microsPerDay": 3 * FREE_A_DAY}],
+)
 def test_what_a_quota_leaves_is_admitted_and_no_more(lab: Lab, owner: httpx.Client, limit: dict[str, int]) -> None:
     assert bound(owner, "workspace:lab", **limit)["used"] == {
         "desktops": 2,
+        "vcpus": 4,
         "memoryMib": 2 * 4096,
+        "diskGib": 2 * 30,
         "microsPerDay": 2 * FREE_A_DAY,
     }
     key = {"Idempotency-Key": "one"}
@@ -98,6 +110,24 @@ def test_requests_at_the_same_time_take_no_more_than_is_left(lab: Lab, owner: ht
         states = sorted(pool.map(lambda number: create(owner, f"n{number}").status_code, range(8)))
     assert states == [202] * 3 + [409] * 5
     assert len(made(lab)) == 3
+
+
+@pytest.mark.parametrize(("bound_by", "left"), [({"vcpus": 9}, 2), ({"diskGib": 3 * 30}, 1)])
+def test_requests_at_the_same_time_take_no_more_processors_or_disks_than_are_left(
+    lab: Lab, owner: httpx.Client, bound_by: dict[str, int], left: int
+) -> None:
+    bound(owner, "workspace:lab", **bound_by)
+    with ThreadPoolExecutor(8) as pool:
+        states = sorted(pool.map(lambda number: create(owner, f"n{number}").status_code, range(8)))
+    assert states == [202] * left + [409] * (8 - left)
+
+
+def test_a_tier_of_which_less_was_written_down_has_none_of_the_rest(lab: Lab, owner: httpx.Client) -> None:
+    lab.link.execute("update workspace set tiers = %s", [Jsonb([{"name": "free", "memory_gib": 4}])])
+    used = bound(owner, "workspace:lab", vcpus=0, diskGib=0)["used"]
+    assert (used["vcpus"], used["memoryMib"], used["diskGib"]) == (0, 2 * 4096, 0)
+    assert create(owner, "d3").status_code == 202
+    assert create(owner, "d4", tier="unknown").status_code == 202
 
 
 def test_a_key_has_what_it_made_itself_in_every_workspace(lab: Lab, owner: httpx.Client) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 Thing = dict[str, Any]
 STATES = ("ready", "ready", "ready", "ready", "stopped", "booting", "error")
 TIERS = (
-    {"name": "free", "vcpus": 1, "memoryGib": 2, "diskGib": 20},
-    {"name": "pro", "vcpus": 4, "memoryGib": 8, "diskGib": 60},
+    {"name": "free", "vcpus": 1, "memoryGib": 2, "diskGib": 20, "homeGib": 10},
+    {"name": "pro", "vcpus": 4, "memoryGib": 8, "diskGib": 60, "homeGib": 20},
 )
 
 

@@ -31,9 +31,11 @@ async def change_rule(request: Request, stand_in: "StandIn", body: Any) -> Respo
 
 
 async def quotas(request: Request, _stand_in: "StandIn", _body: Any) -> Response:
-    used = {"desktops": 15, "memoryMib": 61_440, "microsPerDay": 90_000_000}
-    quota: Thing = {"subject": "workspace:team-01", "desktops": 20, "memoryMib": 65_536, "microsPerDay": None}
-    return page(request, [quota | {"used": used, "actor": "person:Ada", "changedAt": ago(days=2)}])
+    used = {"desktops": 15, "vcpus": 20, "memoryMib": 61_440, "diskGib": 450, "microsPerDay": 90_000_000}
+    quota: Thing = {"subject": "workspace:team-01", "desktops": 20, "vcpus": 22, "memoryMib": 65_536, "diskGib": 500}
+    return page(
+        request, [quota | {"microsPerDay": None, "used": used, "actor": "person:Ada", "changedAt": ago(days=2)}]
+    )
 
 
 async def retention(request: Request, stand_in: "StandIn", _body: Any) -> Response:

@@ -62,9 +62,27 @@ def test_price_and_quota_stand_there_before_a_desktop_is_asked_for(browser: Brow
     estate.fill(workspaces=1, desktops=1)
     browser.open("/new")
     browser.sees("Price: 0.25 an hour while it runs, at most 6.00 a day")
-    browser.sees("Desktops: 16 of 20 with it")
+    browser.sees("1 vCPU, 2 GiB memory, 20 GiB disk, 10 GiB home")
+    for seen in ("Desktops: 16 of 20 with it", "vCPU: 21 of 22 with it", "Disks: 480 GiB of 500 GiB with it"):
+        browser.sees(seen)
+    browser.sees_no("which is too much")
     browser.find("input[value=pro]").click()
-    browser.sees("Memory: 68 GiB of 64 GiB with it, which is too much")
+    for bound in ("vCPU: 24 of 22", "Memory: 68 GiB of 64 GiB", "Disks: 530 GiB of 500 GiB"):
+        browser.sees(f"{bound} with it, which is too much")
+
+
+def test_admin_bounds_processors_and_disks_beside_the_rest(browser: Browser, estate: Estate, server: StandIn) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    estate.role = "admin"
+    browser.open("/settings")
+    browser.sees("450 GiB of 500 GiB")
+    browser.choose("select[aria-label='Whose quota']", "workspace:team-01")
+    for name, amount in (("Most vCPU", "8"), ("Most memory in GiB", "16"), ("Most of disks in GiB", "200")):
+        browser.type(f"input[aria-label='{name}']", amount)
+    browser.click("Set the quota")
+    wanted = {"desktops": None, "vcpus": 8, "memoryMib": 16 * 1024, "diskGib": 200, "microsPerDay": None}
+    path = "/api/quotas/workspace:team-01"
+    browser.wait("it is sent", lambda: server.asked("PUT", path) == [wanted])
 
 
 def test_what_would_go_is_counted_before_an_admin_signs_how_long_conversations_are_kept(

@@ -12,10 +12,15 @@ from deskyard.control.api import rows
 from deskyard.control.api.caller import Caller, Link, Row
 from deskyard.control.api.problem import Problem
 
-# What a desktop of `x` is, by its workspace and tier; its price is that of a whole day, also while it is off.
+# What a desktop of `x` is, by its workspace and tier; its price is that of a whole day, also while it is off. A tier of
+# before, of which the observer wrote down less, has none of what it does not say.
+TIER = """left join lateral (
+    select t from workspace w, jsonb_array_elements(w.tiers) t
+    where w.id = x.workspace_id and t ->> 'name' = x.tier limit 1) as declared on true"""
 SIZE = """
-  coalesce((select (t ->> 'memory_gib')::numeric * 1024 from workspace w, jsonb_array_elements(w.tiers) t
-    where w.id = x.workspace_id and t ->> 'name' = x.tier limit 1), 0)::bigint as memory_mib,
+  coalesce((t ->> 'vcpus')::bigint, 0) as vcpus,
+  coalesce((t ->> 'memory_gib')::numeric * 1024, 0)::bigint as memory_mib,
+  (coalesce((t ->> 'disk_gib')::bigint, 0) + coalesce((t ->> 'home_gib')::bigint, 0)) as disk_gib,
   coalesce((select micros_per_hour * 24 from tier_price p where p.tier = x.tier order by since desc limit 1),
     0)::bigint as micros_per_day"""
 # What subjects have: what is declared, and what is about to be; a desktop is also that of whoever wanted it last.
@@ -33,12 +38,13 @@ owned as (
   select x.*, (select case when o.actor like 'key:%%' then 'key:' || substring(o.actor from '[^:]*$') else o.actor end
       from operation o where o.kind = 'desktop.create' and o.desktop_id = x.id
       and o.state not in ('failed', 'cancelled') order by o.created_at desc limit 1) as maker, {SIZE}
-  from held x)
-select s as subject, count(o.id) as desktops, coalesce(sum(o.memory_mib), 0)::bigint as memory_mib,
+  from held x {TIER})
+select s as subject, count(o.id) as desktops, coalesce(sum(o.vcpus), 0)::bigint as vcpus,
+  coalesce(sum(o.memory_mib), 0)::bigint as memory_mib, coalesce(sum(o.disk_gib), 0)::bigint as disk_gib,
   coalesce(sum(o.micros_per_day), 0)::bigint as micros_per_day
 from unnest(%s::text[]) s left join owned o on s = 'workspace:' || o.workspace_id or s = o.maker group by s
 """
-ADDED = f"select 1 as desktops, {SIZE} from (select %s::text as workspace_id, %s::text as tier) x"
+ADDED = f"select 1 as desktops, {SIZE} from (select %s::text as workspace_id, %s::text as tier) x {TIER}"
 REMEDY = "destroy a desktop, choose a smaller tier, or let an admin raise it: GET /api/quotas has all that are yours"
 
 
@@ -53,7 +59,9 @@ class Kind:
 
 KINDS = (
     Kind("desktops", "desktops", "desktops"),
+    Kind("vcpus", "vcpus", "virtual CPUs"),
     Kind("memory_mib", "memoryMib", "MiB of memory"),
+    Kind("disk_gib", "diskGib", "GiB of disks"),
     Kind("micros_per_day", "microsPerDay", "millionths of price a day"),
 )
 

@@ -26,10 +26,12 @@ THERE = {
 
 
 class Amounts(Form):
-    """Desktops, their memory, and what they cost in a day by the prices of now."""
+    """Desktops, their sizes, and what they cost in a day by the prices of now."""
 
     desktops: int
+    vcpus: int
     memory_mib: int
+    disk_gib: int = Field(description="Both disks of each at full size.")
     micros_per_day: int
 
 
@@ -38,7 +40,9 @@ class Quota(Form):
 
     subject: str = Field(description="workspace:NAME, person:NAME or key:ID")
     desktops: int | None
+    vcpus: int | None
     memory_mib: int | None
+    disk_gib: int | None
     micros_per_day: int | None
     used: Amounts = Field(description="What it has now, with what is about to be made.")
     actor: str
@@ -49,7 +53,9 @@ class NewQuota(Form):
     """The most from now on; what is left out has no bound, and with none of them there is no quota."""
 
     desktops: StrictInt | None = Field(None, ge=0, le=1_000_000)
+    vcpus: StrictInt | None = Field(None, ge=0, le=MOST)
     memory_mib: StrictInt | None = Field(None, ge=0, le=MOST)
+    disk_gib: StrictInt | None = Field(None, ge=0, le=MOST, description="Both disks of each desktop at full size.")
     micros_per_day: StrictInt | None = Field(None, ge=0, le=MOST)
 
 
@@ -77,8 +83,9 @@ async def put(
     elif await rows.row(link, THERE[kind], [name]) is None:
         raise unknown("subject", subject, "name a workspace, a person or the id of a key that is there")
     else:
-        query = """insert into quota (subject, desktops, memory_mib, micros_per_day, actor) values (%s, %s, %s, %s, %s)
-            on conflict (subject) do update set desktops = excluded.desktops, memory_mib = excluded.memory_mib,
+        query = """insert into quota (subject, desktops, vcpus, memory_mib, disk_gib, micros_per_day, actor)
+            values (%s, %s, %s, %s, %s, %s, %s) on conflict (subject) do update set desktops = excluded.desktops,
+                vcpus = excluded.vcpus, memory_mib = excluded.memory_mib, disk_gib = excluded.disk_gib,
                 micros_per_day = excluded.micros_per_day, actor = excluded.actor, changed_at = now()"""
         await link.execute(query, [subject, *values.values(), who.actor])
     await note(link, who.actor, "quota.set", subject, **values)

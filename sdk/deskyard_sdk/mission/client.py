@@ -439,9 +439,12 @@ class AsyncMissionControl:
         desktops: int | None = None,
         memory_mib: int | None = None,
         micros_per_day: int | None = None,
+        vcpus: int | None = None,
+        disk_gib: int | None = None,
     ) -> list[dict[str, Any]]:
         """Set the most that `workspace:NAME`, `person:NAME` or `key:ID` may have; with none of them, no quota."""
         wanted = {"desktops": desktops, "memoryMib": memory_mib, "microsPerDay": micros_per_day}
+        wanted |= {"vcpus": vcpus, "diskGib": disk_gib}
         return await self._items("PUT", f"/quotas/{subject}", json=wanted)
 
     async def webhooks(self) -> list[dict[str, Any]]:

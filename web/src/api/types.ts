@@ -69,6 +69,7 @@ export interface Tier {
   vcpus: number;
   memoryGib: number;
   diskGib: number;
+  homeGib: number;
 }
 
 export interface Workspace {
@@ -204,7 +205,9 @@ export interface WouldGo {
 
 export interface Amounts {
   desktops: number;
+  vcpus: number;
   memoryMib: number;
+  diskGib: number;
   microsPerDay: number;
 }
 

@@ -10,7 +10,9 @@ interface Counted {
 
 export const COUNTED: Counted[] = [
   { key: "desktops", title: "Desktops", written: String },
+  { key: "vcpus", title: "vCPU", written: String },
   { key: "memoryMib", title: "Memory", written: (mib) => `${Number((mib / 1024).toFixed(1))} GiB` },
+  { key: "diskGib", title: "Disks", written: (gib) => `${gib} GiB` },
   { key: "microsPerDay", title: "Price a day", written: units },
 ];
 
@@ -22,7 +24,9 @@ export function priceOf(tier: Tier, prices: Price[]): number | null {
 
 /** What one more desktop of a tier takes. */
 export function takes(tier: Tier, prices: Price[]): Amounts {
-  return { desktops: 1, memoryMib: tier.memoryGib * 1024, microsPerDay: (priceOf(tier, prices) ?? 0) * 24 };
+  const { vcpus, memoryGib, diskGib, homeGib } = tier;
+  const microsPerDay = (priceOf(tier, prices) ?? 0) * 24;
+  return { desktops: 1, vcpus, memoryMib: memoryGib * 1024, diskGib: diskGib + homeGib, microsPerDay };
 }
 
 /** What a quota says to one more desktop: a line for each bound, and whether it is too much. */
