@@ -40,7 +40,8 @@ with ThreadPoolExecutor(32) as pool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All of these need Molecule's hosts."""
+    """All of these need Molecule's hosts, and come after the suite of the role, which Molecule names last."""
+    items.sort(key=lambda item: HERE in item.path.parents)
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.vm)
