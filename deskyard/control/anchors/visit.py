@@ -98,6 +98,7 @@ def _broken(link: Link, newest: Line | None) -> str | None:
     """What is wrong with the lines since the one that a gateway holds: no false one is anchored knowingly."""
     after, before = (newest.number, bytes.fromhex(newest.hash)) if newest else (0, chain.START)
     with link.transaction(), link.cursor("anchor") as cursor:
+        cursor.itersize = chain.LINES
         query = f"select {chain.COLUMNS} from audit_entry where number > %s order by number"
         cursor.execute(query.encode(), [after])
         return chain.verify(cursor, after, before).problem

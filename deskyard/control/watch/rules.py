@@ -78,9 +78,7 @@ class Eye:
                 text, number = f"ends in {days} days", numbers["certificate.ending"]
                 findings.append(Finding("certificate.ending", "mission-control", None, text, number))
         if self._audited.left == 0:
-            with link.transaction(), link.cursor("audit") as cursor:
-                cursor.execute(f"select {chain.COLUMNS} from audit_entry order by number".encode())
-                self._audit = chain.verify(cursor).problem
+            self._audit = chain.verify_all(link).problem
             self._audited = Deadline(AUDIT_SECONDS)
         if self._audit is not None:
             findings.append(Finding("audit.broken", "audit", None, self._audit))
