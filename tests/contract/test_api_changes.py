@@ -53,7 +53,7 @@ TAKEN: list[tuple[Callable[[Document], Any], str]] = [
     (lambda d: form(d, "NewDesktop")["properties"]["tier"].update(maxLength=9), "has maxLength 9 now, and had 40"),
     (lambda d: form(d, "NewDesktop")["properties"]["tier"].update(pattern="x"), "has the pattern x now"),
     (
-        lambda d: form(d, "FleetAction")["properties"]["action"].update(enum=["start"]),
+        lambda d: form(d, "FleetAction")["properties"]["action"].update(enum=["start", "freeze", "thaw"]),
         "takes no stop, restart any more",
     ),
     (lambda d: call(d, "/api/desktops", "post")["responses"].pop("202"), "does not answer 202 any more"),

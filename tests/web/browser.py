@@ -84,7 +84,8 @@ class Browser:
         paths = [f"//*[self::button or self::a][{name}]" for name in named]
 
         def clicked() -> bool:
-            found = next(filter(None, (self.driver.find_elements(By.XPATH, path) for path in paths)), [])
+            every = (self.driver.find_elements(By.XPATH, path) for path in paths)
+            found: list[Any] = next(filter(None, every), [])
             try:
                 [each for each in found if each.is_enabled()][-1].click()
             except (IndexError, StaleElementReferenceException):

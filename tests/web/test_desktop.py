@@ -138,12 +138,22 @@ def test_agent_is_stopped_at_once_and_let_go_on(browser: Browser, estate: Estate
     browser.sees("The agent stands still, for 3 min")
     browser.sees("It answers no message meanwhile")
     browser.click("Let it go on")
-    browser.wait("it is asked for", lambda: server.asked("POST", f"/api/desktops/{DESK}/thaw") == [{}])
+    browser.sees("let the agent go on: place 1 in the queue")
+    assert server.asked("POST", f"/api/desktops/{DESK}/thaw") == [{}]
     failed = {"field": "agent", "value": DESK, "reason": "still stands still", "remedy": "Do it again"}
     estate.advance(list(estate.operations)[-1], state="failed", endedAt=ago(), problem=failed)
     browser.sees("still stands still")
     estate.change(DESK, frozenAt=None)
     browser.sees("Stop the agent at once")
+
+
+def test_what_failed_some_other_time_is_in_the_timeline_alone(browser: Browser, estate: Estate) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    failed = {"field": "agent", "value": DESK, "reason": "does not stand still", "remedy": "Do it again"}
+    estate.operation("desktop.freeze", "team-01", DESK, state="failed", endedAt=ago(days=1), problem=failed)
+    browser.open(PAGE)
+    browser.wait("the timeline", lambda: "does not stand still" in browser.find("section.timeline").text)
+    assert "does not stand still" not in browser.find("[aria-label='The agent']").text
 
 
 def test_who_may_only_see_is_told_that_an_agent_stands_still(browser: Browser, estate: Estate) -> None:

@@ -10,3 +10,8 @@ create trigger thaw_of_desktop before update on desktop for each row
   when (old.frozen_at is not null and (new.gone_at is not null
     or (new.state is distinct from old.state and new.state not in ('ready', 'paused', 'unknown'))))
   execute function note_thaw();
+
+-- Processors and disks are bounded as memory is.
+alter table quota add column vcpus bigint check (vcpus >= 0);
+alter table quota add column disk_gib bigint check (disk_gib >= 0);
+grant update (vcpus, disk_gib) on quota to mc_web;
