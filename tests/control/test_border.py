@@ -1,9 +1,12 @@
 """What a taken web process can do: its account, its database role and its sockets, used by somebody who means harm."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psycopg
@@ -12,6 +15,7 @@ from psycopg.types.json import Jsonb
 from webauthn.helpers import base64url_to_bytes
 
 from deskyard.control.people import enrolment
+from deskyard.control.recorder import chain
 from deskyard.control.store.cluster import IDENTITY, LINK, RECORDER, ROLES, WEB, WORKER
 from tests.control.authenticator import Authenticator
 from tests.control.lab import ACCOUNTS, ORIGIN, TREE, WAIT_SECONDS, Lab, lab_elsewhere
@@ -364,15 +368,29 @@ def test_the_worker_writes_nothing_that_gateways_say(mission: Lab) -> None:
             link.execute(statement.encode())
 
 
+def lines(client: httpx.Client, after: int = 0) -> Iterator[dict[str, Any]]:
+    """The lines of the audit as they are exported."""
+    with client.stream("GET", f"/api/audit/export?after={after}") as answer:
+        assert answer.headers["content-type"].startswith("application/jsonl")
+        for line in answer.iter_lines():
+            entry = json.loads(line)
+            yield {**entry, "at": datetime.fromisoformat(entry["at"]), "hash": bytes.fromhex(entry["hash"])}
+
+
 def test_a_line_of_the_audit_that_was_changed_or_left_out_is_found(mission: Lab, owner: httpx.Client) -> None:
     mission.declare("lab", "first")
     for _ in range(3):
         operation = owner.post("/api/desktops/lab.first/restart").json()["id"]
     mission.until("select 1 from audit_entry where detail ->> 'operation' = %s", [operation])
     assert owner.get("/api/audit/verify").json()["ok"]
+    exported = list(lines(owner))
+    assert chain.verify(exported).entries == exported[-1]["number"] >= 3, "whoever keeps a copy can check it"
+    assert list(lines(owner, 2)) == exported[2:]
     last = owner.get("/api/audit?limit=1").json()["items"][0]
     mission.link.execute("update audit_entry set actor = 'somebody' where number = %s", [last["number"]])
     assert owner.get("/api/audit/verify").json()["problem"] == f"line {last['number']} was changed"
     mission.link.execute("delete from audit_entry where number = %s - 1", [last["number"]])
     assert owner.get("/api/audit/verify").json()["problem"] == f"line {last['number'] - 1} is missing"
+    with pytest.raises(httpx.RemoteProtocolError):
+        list(lines(owner, last["number"] - 2))
     mission.link.execute("truncate audit_entry")

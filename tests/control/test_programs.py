@@ -93,6 +93,22 @@ def test_the_example_destroys_its_desktop_whatever_happens(goes_well: bool) -> N
     assert done == ["create", "wait", "say", "answer", "destroy", "wait"]
 
 
+def test_the_audit_is_exported_from_a_line_on(mission: Lab, control: MissionControl) -> None:
+    mission.declare("lab", "first")
+    for _ in range(2):
+        done = control.wait(control.restart("lab.first"))
+        mission.until("select 1 from audit_entry where detail ->> 'operation' = %s", [done["id"]])
+    exported = list(control.export_audit())
+    assert [line["number"] for line in exported] == list(range(1, len(exported) + 1))
+    assert exported == list(control.audit())[::-1]
+    assert list(control.export_audit(after=1)) == exported[1:]
+    reader = MissionControl(Loop(), twin(mission, "read"))
+    with pytest.raises(DesktopError) as refused:
+        list(reader.export_audit())
+    assert refused.value.status == 403
+    reader.close()
+
+
 def test_a_list_is_read_to_its_end(mission: Lab, control: MissionControl) -> None:
     mission.declare("lab", *(f"d{number:03}" for number in range(130)))
     assert [desktop["name"] for desktop in control.desktops("lab")] == [f"d{number:03}" for number in range(130)]

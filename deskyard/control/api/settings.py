@@ -1,17 +1,19 @@
 """/api/keys, people, sessions, audit: what an admin looks after."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import StreamingResponse
 from psycopg.rows import dict_row
 from pydantic import Field
 
 from deskyard.control.api import rows
 from deskyard.control.api.admission import note
-from deskyard.control.api.caller import Caller, Connection, caller, may
+from deskyard.control.api.caller import Caller, Connection, Row, caller, may
 from deskyard.control.api.forms.base import Form, Page
 from deskyard.control.api.problem import Problem, unknown
 from deskyard.control.people import session
@@ -19,6 +21,7 @@ from deskyard.control.people.scopes import ADMIN
 from deskyard.control.recorder import chain
 
 router = APIRouter(prefix="/api")
+JSON_LINES, MOST_LINES = "application/jsonl", 2**53
 Admin = Annotated[Caller, Depends(may(ADMIN))]
 PEOPLE = """select person.*, (select count(*) from passkey where person_id = person.id) as passkeys,
     case when exists (select 1 from identity where person_id = person.id) then 'linked'
@@ -160,9 +163,25 @@ async def audit(
     query = f"select {chain.COLUMNS} from audit_entry where number < %s order by number desc"
     found, last = await rows.part(link, query, [int(start[0]) if start else 1 << 62], limit)
     return Page(
-        items=[AuditEntry(**{**record, "hash": bytes(record["hash"]).hex()}) for record in found],
+        items=[_entry(record) for record in found],
         next_cursor=rows.cursor(str(last["number"])) if last else None,
     )
+
+
+@router.get(
+    "/audit/export",
+    tags=["audit"],
+    response_class=StreamingResponse,
+    responses={HTTPStatus.OK.value: {"content": {JSON_LINES: {"schema": {"type": "string"}}}}},
+)
+async def export(
+    request: Request, link: Connection, who: Admin, after: Annotated[int, Query(ge=0, le=MOST_LINES)] = 0
+) -> StreamingResponse:
+    """Export all lines after a number, each an AuditEntry as JSON, the oldest first: for a store of logs elsewhere."""
+    found = await rows.row(link, "select max(number) as number from audit_entry", [])
+    lines = _lines(request.app.state.pool, after, (found or {}).get("number") or 0)
+    headers = {"Content-Disposition": f'attachment; filename="audit-after-{after}.jsonl"'}
+    return StreamingResponse(lines, headers=headers, media_type=JSON_LINES)
 
 
 @router.get("/audit/verify", tags=["audit"])
@@ -175,6 +194,23 @@ async def verify(link: Connection, who: Admin) -> AuditVerdict:
             # In a thread: others are answered meanwhile.
             verdict = await asyncio.to_thread(chain.verify, lines, verdict.entries, bytes.fromhex(verdict.head))
     return AuditVerdict(ok=verdict.ok, entries=verdict.entries, head=verdict.head, problem=verdict.problem)
+
+
+def _entry(record: Row) -> AuditEntry:
+    return AuditEntry(**{**record, "hash": bytes(record["hash"]).hex()})
+
+
+async def _lines(pool: Any, number: int, last: int) -> AsyncIterator[str]:
+    """The lines after a number up to the last one that was there; each part is read with a connection of its own."""
+    query = f"select {chain.COLUMNS} from audit_entry where number between %s and %s order by number limit %s"
+    while number < last:
+        async with pool.connection() as link:
+            found = await rows.rows(link, query, [number + 1, last, chain.LINES])
+        if not found or found[0]["number"] != number + 1:
+            # The answer is cut, so that nobody takes it for the whole.
+            raise unknown("line", str(number + 1), "see ./inv control.audit")
+        yield "".join(f"{_entry(record).model_dump_json(by_alias=True)}\n" for record in found)
+        number = found[-1]["number"]
 
 
 def _only(who: Caller) -> str | None:

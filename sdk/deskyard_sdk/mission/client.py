@@ -494,6 +494,17 @@ class AsyncMissionControl:
         async for line in self._each("/audit"):
             yield dict(line)
 
+    async def export_audit(self, after: int = 0) -> AsyncGenerator[dict[str, Any], None]:
+        """Each line of the audit after a number, the oldest first; raises `DesktopError` if it is cut."""
+        async with self._client.stream("GET", f"{API}/audit/export", params={"after": after}) as answer:
+            if answer.status_code >= 400:
+                raise refusal(answer.status_code, await answer.aread())
+            try:
+                async for line in answer.aiter_lines():
+                    yield dict(json.loads(line))
+            except httpx.TransportError as error:
+                raise unreachable("/audit/export", error) from error
+
     async def verify_audit(self) -> dict[str, Any]:
         """Whether the chain of the audit holds."""
         return dict(await self._get("/audit/verify"))

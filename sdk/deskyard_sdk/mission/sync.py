@@ -103,4 +103,5 @@ class MissionControl:
     sessions = waits(AsyncMissionControl.sessions)
     end_session = waits(AsyncMissionControl.end_session)
     audit = yields(AsyncMissionControl.audit)
+    export_audit = yields(AsyncMissionControl.export_audit)
     verify_audit = waits(AsyncMissionControl.verify_audit)
