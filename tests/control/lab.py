@@ -280,9 +280,9 @@ class Lab:
 
 
 @contextmanager
-def lab(durable: bool = False) -> Iterator[Lab]:
+def lab(durable: bool = False, root: Path | None = None) -> Iterator[Lab]:
     """A whole Mission Control, gone at the end; `durable` if what is committed has to be on the disk."""
-    folder = _folder()
+    folder = _folder(root)
     postmaster: subprocess.Popen[bytes] | None = None
     try:
         database = Cluster(folder)
@@ -320,8 +320,8 @@ def lab_elsewhere(server: Server) -> Iterator[Lab]:
         shutil.rmtree(folder.root, ignore_errors=True)
 
 
-def _folder() -> Folder:
-    root = Path(tempfile.mkdtemp(prefix="deskyard-control."))
+def _folder(root: Path | None = None) -> Folder:
+    root = root or Path(tempfile.mkdtemp(prefix="deskyard-control."))
     root.chmod(0o711)
     folder = Folder(root, ACCOUNTS)
     folder.lay_out()

@@ -6,6 +6,7 @@ import secrets
 from http import HTTPStatus
 from typing import Any
 
+import psycopg
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -15,6 +16,7 @@ from starlette.routing import compile_path
 from deskyard.errors import DeskyardError
 
 MEDIA_TYPE = "application/problem+json"
+AGAIN_SECONDS = 5
 
 
 class Problem(DeskyardError):
@@ -68,6 +70,15 @@ async def no_text(_: Request, error: Exception) -> JSONResponse:
     """The answer to what no column can hold, such as a NUL or a time that is none; it is not repeated."""
     problem = DeskyardError("request", None, "holds what is no text or time here", "send it without control characters")
     return answer(HTTPStatus.UNPROCESSABLE_ENTITY, problem)
+
+
+async def no_database(_: Request, error: Exception) -> JSONResponse:
+    """The answer while the database is away, or has no room: whoever may look after it finds what to do."""
+    reason, remedy = "does not answer now", "send it again; ./inv control.status says what runs"
+    if isinstance(error, psycopg.errors.DiskFull):
+        reason, remedy = "has no room left on its disk", "make room on Mission Control's machine; it goes on by itself"
+    problem = DeskyardError("database", None, reason, remedy)
+    return answer(HTTPStatus.SERVICE_UNAVAILABLE, problem, {"Retry-After": str(AGAIN_SECONDS)})
 
 
 async def plain(request: Request, error: Exception) -> JSONResponse:
