@@ -98,8 +98,7 @@ def text(found: dict[str, Any]) -> str:
 
 
 def _back_up(scheduled: Scheduled, machine: Machine, how: How, history: "_History") -> Outcome:
-    state = str(machine.machines.states().get(machine.domain, health.ABSENT)["state"])
-    done = scheduled.care_for(machine, state, history.of(machine.name).tried, dry_run=how.dry_run)
+    done = scheduled.care_for(machine, history.of(machine.name).tried, dry_run=how.dry_run)
     if done.tried and not how.dry_run:
         history.note(machine.name, "tried", _now())
     return done

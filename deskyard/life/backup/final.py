@@ -61,6 +61,7 @@ def keep(name: str, desktops: Sequence[str], without: str) -> None:
     vault, machines = _checked(name, wanted, without)
     for machine in machines:
         with _or_without(machine.target, without):
+            restoration.settle(machine)
             made = vault.make(machine, machine.target)["backup"]["id"]
             restoration.prove_backup(machine, made)
         say(f"    {machine.name}: its last backup is {made}, verified, in {vault.location}")

@@ -39,6 +39,15 @@ def prove_backup(machine: Machine, name: str) -> Backup:
         return judge(found, vault.note, attempt)
 
 
+def settle(machine: Machine) -> None:
+    """Bring a restore of a desktop that broke off to its end; raises `SiteError` if somebody has to choose.
+
+    A backup would else hold a disk of then beside one of now, or but one of two contents.
+    """
+    with machine.alone(at_once=True):
+        vault_of(machine.plan.site, machine.plan.name).mend(machine)
+
+
 def restore(target: str, name: str, *, force: bool = False, wait: bool = True) -> dict[str, Any]:
     """Take a desktop back to a backup; what it holds now is kept until the restored one has booted, then it is gone."""
     machine = power.opened(target)

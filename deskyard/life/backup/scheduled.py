@@ -44,7 +44,7 @@ class Scheduled:
         self._vault, self._moment = vault_of(workspace.site, workspace.name), moment
         self._found: list[Backup] | None = None
 
-    def care_for(self, machine: Machine, state: str, tried: datetime | None, *, dry_run: bool = False) -> Outcome:
+    def care_for(self, machine: Machine, tried: datetime | None, *, dry_run: bool = False) -> Outcome:
         """Make what is due of a desktop, last tried at that time; what fails keeps no other from its care."""
         done, schedule = Outcome(), machine.plan.desktop(machine.name).backup
         if not isinstance(schedule, BackupSchedule) or backup_rests(schedule, tried, self._moment):
@@ -53,13 +53,15 @@ class Scheduled:
             present = self._present(machine.name)
             if not backup_due(schedule, present, self._moment):
                 return done
+            state = str(machine.machines.states().get(machine.domain, {}).get("state", "absent"))
             done.waits = _obstacle(machine, state) or ("a backup: it would be made" if dry_run else "")
             if not done.waits:
                 done.tried = True
                 self._make(machine, schedule, present, done, runs=state == "running")
         except DeskyardError as error:
             if isinstance(error, HostError) and error.field == "lock":
-                done.waits, done.tried = "a backup: another task is at work there", False
+                what = "the rest of its backup" if done.made else "a backup"
+                done.waits, done.tried = f"{what}: another task is at work there", False
             else:
                 done.tried = True
                 done.trouble = printable(f"backup: {error.reason.splitlines()[0]} -> {error.remedy}")
@@ -68,6 +70,7 @@ class Scheduled:
     def _make(
         self, machine: Machine, schedule: BackupSchedule, present: list[Backup], done: Outcome, *, runs: bool
     ) -> None:
+        restoration.settle(machine)
         done.made = str(self._vault.make(machine, machine.target)["backup"]["id"])
         if not runs and not plan.last_nonce(present):
             done.waits = "a verified backup: for one that is made while it runs"

@@ -95,6 +95,7 @@ def test_one_that_is_declared_never_to_be_backed_up_is_left_out_and_named(
         ({"reader": "head -c 100"}, "100 bytes came"),
         ({"boots": False}, "did not boot"),
         ({"wrong": ["/ is read-only"]}, "read-only"),
+        ({"kept": True}, "a restore was interrupted"),
     ],
 )
 def test_one_that_fails_or_is_not_proved_says_how_to_do_without(

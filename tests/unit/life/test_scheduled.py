@@ -152,6 +152,12 @@ def test_none_is_made_of_a_half_finished_upgrade(schedule: Schedule) -> None:
     assert cared()["backup"]
 
 
+def test_none_is_made_of_a_half_finished_restore(schedule: Schedule, desk: Desk) -> None:
+    desk.kept = True
+    assert cared()["trouble"] == ["backup: a restore was interrupted -> mv it back"]
+    assert listed() == []
+
+
 def test_none_is_made_of_a_desktop_that_is_paused(schedule: Schedule) -> None:
     power.pause(TARGET)
     row = cared()
