@@ -1,4 +1,4 @@
-"""Halts what an agent runs on its desktop, at once and all of it, and lets it go on where it was."""
+"""Halts what runs in the agent's slice of a desktop, at once, and lets it go on where it was."""
 
 from typing import Any
 
@@ -8,9 +8,10 @@ from deskyard.life import power
 
 
 def freeze(target: str) -> dict[str, Any]:
-    """Halt the agent of WORKSPACE/DESKTOP: keys and buttons are released, then no process of it runs any more.
+    """Halt the agent of WORKSPACE/DESKTOP: keys and buttons are released, then no process of its slice runs any more.
 
-    The desktop stays: a person sees the screen, types, and uses the terminal.
+    The desktop stays: a person sees the screen, types, and uses the terminal. Not in the slice: an agent that comes by
+    SSH (`agent: {command: ...}`), and what somebody typed into a terminal or made a service of root's.
     """
     return _asked(target, "freeze")
 

@@ -22,7 +22,7 @@ from tests.support.pve.certificate import issue
 from tests.support.requirements import need_programs, need_root
 
 MOST, SECONDS = 3, 60
-ONE, OTHER, THIRD = "127.0.0.1", "127.0.0.2", "127.0.0.3"
+NEAR, FAR, THIRD = "127.0.0.1", "127.0.0.2", "127.0.0.3"
 # There is no web process behind it: what is let through finds nobody.
 THROUGH, TOO_MANY = 503, 429
 
@@ -83,15 +83,15 @@ def _listens(port: int) -> bool:
 
 
 def test_an_address_that_asks_too_much_is_told_so_and_others_go_on(door: Door) -> None:
-    assert [door.ask(ONE)[0] for _ in range(MOST + 1)] == [THROUGH] * MOST + [TOO_MANY]
-    _, said = door.ask(ONE)
+    assert [door.ask(NEAR)[0] for _ in range(MOST + 1)] == [THROUGH] * MOST + [TOO_MANY]
+    _, said = door.ask(NEAR)
     assert (said["status"], said["field"]) == (429, "address")
     assert said["reason"] == f"sent more than {MOST} requests in 600 s" and said["remedy"]
-    assert door.ask(OTHER)[0] == THROUGH
+    assert door.ask(FAR)[0] == THROUGH
 
 
 def test_a_key_has_its_limit_whatever_addresses_it_comes_from(door: Door) -> None:
-    sources = [ONE, ONE, OTHER, OTHER]
+    sources = [NEAR, NEAR, FAR, FAR]
     assert [door.ask(source, key="dyk_a")[0] for source in sources] == [THROUGH] * MOST + [TOO_MANY]
     assert door.ask(THIRD, key="dyk_a")[1]["field"] == "key"
     assert door.ask(THIRD, key="dyk_b")[0] == THROUGH
@@ -99,6 +99,6 @@ def test_a_key_has_its_limit_whatever_addresses_it_comes_from(door: Door) -> Non
 
 
 def test_signing_in_has_a_smaller_limit(door: Door) -> None:
-    assert [door.ask(ONE, "/api/sign-in")[0] for _ in range(2)] == [THROUGH, TOO_MANY]
-    assert "to sign in" in door.ask(ONE, "/api/enrol")[1]["reason"]
-    assert door.ask(OTHER)[0] == THROUGH
+    assert [door.ask(NEAR, "/api/sign-in")[0] for _ in range(2)] == [THROUGH, TOO_MANY]
+    assert "to sign in" in door.ask(NEAR, "/api/enrol")[1]["reason"]
+    assert door.ask(FAR)[0] == THROUGH

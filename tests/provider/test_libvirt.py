@@ -102,7 +102,8 @@ def test_no_page_of_a_machine_may_be_merged_with_anothers(bench: Bench) -> None:
     assert not mergeable()
     machine = bench.link.lookupByName(PREFIX)
     root = ElementTree.fromstring(machine.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
-    root.remove(root.find("memoryBacking"))
+    for element in root.findall("memoryBacking"):
+        root.remove(element)
     machine.destroy()
     bench.link.defineXML(ElementTree.tostring(root, encoding="unicode")).create()
     assert mergeable(), "a machine of which that is not said offers its pages to KSM"
