@@ -1,6 +1,6 @@
 """Workspace `lab` with machines that do at once what they are asked."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +14,14 @@ from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.workspace import readiness
 from tests.unit.life.desk import Desk
 from tests.unit.life.machines import PLAN, Machines
-from tests.unit.life.restic import use_restic
+from tests.unit.life.restic import forget_new, use_restic
+
+
+@pytest.fixture(scope="session", autouse=True)
+def repository_of_all() -> Iterator[None]:
+    """What the tests begin their repositories from is gone after them."""
+    yield
+    forget_new()
 
 
 @pytest.fixture

@@ -65,6 +65,13 @@ def _new() -> "tempfile.TemporaryDirectory[str]":
     return folder
 
 
+def forget_new() -> None:
+    """Remove that repository, if one was made: a worker of xdist ends without what Python does at its end."""
+    if _new.cache_info().currsize:
+        _new().cleanup()
+        _new.cache_clear()
+
+
 def lock_anew(repository: Path, password: bytes, own: bytes) -> None:
     """Replace the one key of a repository by one that takes no time to open."""
     (path,) = (repository / "keys").iterdir()
