@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from deskyard.errors import DeskyardError
+from deskyard.errors import ConfigError, DeskyardError
 
 # What a page shows; the host's tasks show all.
 MOST_REFUSALS, MOST_BACKUPS, MOST_FAULTS = 50, 3, 20
@@ -44,7 +44,11 @@ def verified(report: dict[str, Any]) -> dict[str, Any]:
 def _allowed(name: str) -> Rows:
     from deskyard.access import egress
 
-    return list(egress.allowed(name)["allowed"])
+    found = egress.allowed(name)
+    if found["egress"] != "locked":
+        reason = f"is {found['egress']}, so there is no list"
+        raise ConfigError("egress", name, reason, "declare egress: locked and bring the workspace up")
+    return list(found["allowed"])
 
 
 def _refusals(name: str) -> Rows:

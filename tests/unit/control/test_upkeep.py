@@ -9,7 +9,7 @@ from deskyard.control.jobs.child import JOBS
 from deskyard.control.people.intent import SIGNED
 from deskyard.control.upkeep import look
 from deskyard.control.upkeep.signed import ALLOW, RESTORE, SECONDS
-from deskyard.errors import SiteError
+from deskyard.errors import ConfigError, SiteError
 from deskyard.plan.backup import Backup
 
 REFUSED = {"desktop": "dev", "target": "pypi.org", "rule": "list", "reason": "is not on the list"}
@@ -51,6 +51,16 @@ def test_refusals_are_counted_once_for_each_name_the_last_first_with_the_entry_t
     ]
     many = look.refusals({**lines[1], "target": str(number)} for number in range(look.MOST_REFUSALS + 5))
     assert len(many) == look.MOST_REFUSALS
+
+
+@pytest.mark.parametrize("egress", ["open", "none"])
+def test_workspace_without_a_list_says_so_instead_of_an_empty_one(monkeypatch: pytest.MonkeyPatch, egress: str) -> None:
+    said = {"workspace": "lab", "egress": egress, "allowed": []}
+    monkeypatch.setattr("deskyard.access.egress.allowed", lambda _: said)
+    with pytest.raises(ConfigError, match=f"is {egress}, so there is no list"):
+        look.PARTS["allowed"]("lab")
+    said |= {"egress": "locked", "allowed": [{"entry": "pypi.org"}]}
+    assert look.PARTS["allowed"]("lab") == [{"entry": "pypi.org"}]
 
 
 def test_the_newest_backups_of_each_desktop_come_from_a_single_listing(monkeypatch: pytest.MonkeyPatch) -> None:
