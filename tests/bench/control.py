@@ -158,7 +158,8 @@ def watching(mission: Lab, key: str, watchers: int, sizes: Sizes) -> Iterator[Ro
     """From just before a commit to what each watcher reads."""
     with psycopg.connect(mission.url(OWNER), autocommit=True) as link:
         update = "update desktop set detail = %s where id = %s"
-        bare = timed(lambda: link.execute(update, [f"{time.monotonic()}", "w0.d100"]), 50)
+        # No moment to those who listen soon: its last events may still be on their way.
+        bare = timed(lambda: link.execute(update, [f"bare {time.monotonic()}", "w0.d100"]), 50)
 
         def tell(number: int) -> None:
             desktop = 1 + number % sizes.desktops
