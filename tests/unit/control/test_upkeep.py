@@ -55,7 +55,7 @@ def test_refusals_are_counted_once_for_each_name_the_last_first_with_the_entry_t
 
 @pytest.mark.parametrize("egress", ["open", "none"])
 def test_workspace_without_a_list_says_so_instead_of_an_empty_one(monkeypatch: pytest.MonkeyPatch, egress: str) -> None:
-    said = {"workspace": "lab", "egress": egress, "allowed": []}
+    said: dict[str, Any] = {"workspace": "lab", "egress": egress, "allowed": []}
     monkeypatch.setattr("deskyard.access.egress.allowed", lambda _: said)
     with pytest.raises(ConfigError, match=f"is {egress}, so there is no list"):
         look.PARTS["allowed"]("lab")
