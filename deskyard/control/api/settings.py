@@ -188,7 +188,7 @@ async def export(
 async def verify(link: Connection, who: Admin) -> AuditVerdict:
     """Check every line of the audit against the one before."""
     async with link.cursor("audit", row_factory=dict_row) as cursor:
-        await cursor.execute(f"select {chain.COLUMNS} from audit_entry order by number".encode())
+        await cursor.execute(chain.EVERY_LINE)
         verdict = chain.verify([])
         while verdict.ok and (lines := await cursor.fetchmany(chain.LINES)):
             # In a thread: others are answered meanwhile.

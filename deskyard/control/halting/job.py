@@ -5,6 +5,7 @@ from typing import Any
 
 from deskyard.control.halting.kinds import FREEZE, KINDS
 from deskyard.control.jobs.claim import Claim
+from deskyard.control.jobs.target import desktop_target
 from deskyard.control.store.connection import Link
 from deskyard.errors import SiteError
 
@@ -13,13 +14,13 @@ def job(wanted: Mapping[str, Any]) -> dict[str, Any]:
     """Do it as the task of the host does; raises `SiteError` if the kernel says that it came to nothing."""
     from deskyard.life import freeze
 
-    target = str(wanted["desktop"]).replace(".", "/", 1)
+    name = desktop_target(wanted)
     stops = wanted["kind"] == FREEZE
-    done = freeze.freeze(target) if stops else freeze.thaw(target)
+    done = freeze.freeze(name) if stops else freeze.thaw(name)
     if done["frozen"] != stops:
         reason = "has an agent that does not stand still" if stops else "has an agent that still stands still"
-        raise SiteError("agent", target, reason, "do it again; ./inv desktop.stop shuts the whole desktop down")
-    return {"result": {name: value for name, value in done.items() if name != "desktop"}}
+        raise SiteError("agent", name, reason, "do it again; ./inv desktop.stop shuts the whole desktop down")
+    return {"result": {part: value for part, value in done.items() if part != "desktop"}}
 
 
 def keep(link: Link, held: Claim) -> None:

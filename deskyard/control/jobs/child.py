@@ -15,6 +15,7 @@ from typing import Any
 from deskyard.control.confinement import die_with_parent
 from deskyard.control.halting.job import job as halt
 from deskyard.control.halting.kinds import KINDS as HALTING
+from deskyard.control.jobs.target import desktop_target
 from deskyard.control.upkeep.jobs import JOBS as UPKEEP
 from deskyard.errors import DeskyardError
 
@@ -50,7 +51,7 @@ def _power(verb: str) -> Job:
         from deskyard.life import power
 
         options = {"force": bool(wanted["input"].get("force"))} if verb != "start" else {}
-        return {"result": getattr(power, verb)(_target(wanted), **options)}
+        return {"result": getattr(power, verb)(desktop_target(wanted), **options)}
 
     return job
 
@@ -115,10 +116,10 @@ def _session(wanted: Mapping[str, Any]) -> dict[str, Any]:
     from deskyard.access import access
     from deskyard.life import idle
 
-    idle.wake(_target(wanted))
+    idle.wake(desktop_target(wanted))
     chosen = wanted["input"]
     scopes = ",".join(chosen["scopes"]) if chosen.get("scopes") else None
-    granted = access.grant(_target(wanted), mode=chosen.get("mode", "drive"), scopes=scopes)
+    granted = access.grant(desktop_target(wanted), mode=chosen.get("mode", "drive"), scopes=scopes)
     return {"secret": {"link": granted["url"], "expiresAt": granted["ticket_expires"]}}
 
 
@@ -128,7 +129,7 @@ def _chat(wanted: Mapping[str, Any]) -> dict[str, Any]:
     given = wanted["input"]
     # Conversations of Mission Control have names of their own on the desktop.
     session = given["conversation"].replace("_", "-")
-    task = Task.checked(_target(wanted), given["text"], session, CHAT_SECONDS, given["message"])
+    task = Task.checked(desktop_target(wanted), given["text"], session, CHAT_SECONDS, given["message"])
     status = "failed"
     for event in events(task, _ask):
         match event["event"]:
@@ -169,11 +170,6 @@ def _answers(desktop: str, route: str) -> None:
     from deskyard.host.progress import say
 
     say(f"    {desktop}: {route} answers")
-
-
-def _target(wanted: Mapping[str, Any]) -> str:
-    workspace, _, desktop = str(wanted["desktop"]).partition(".")
-    return f"{workspace}/{desktop}"
 
 
 JOBS: dict[str, Job] = {

@@ -11,6 +11,7 @@ from deskyard.control.store.connection import Link
 
 START = bytes(32)
 COLUMNS = "number, at, actor, action, target, detail, hash"
+EVERY_LINE = f"select {COLUMNS} from audit_entry order by number".encode()
 # Lines that are read and checked at a time.
 LINES = 2000
 # Made once: json.dumps makes a new encoder for each line.
@@ -40,7 +41,7 @@ def verify_all(link: Link) -> Verdict:
     """Check the whole audit as one moment has it, a part at a time: its length costs no memory."""
     with link.transaction(), link.cursor("audit") as cursor:
         cursor.itersize = LINES
-        cursor.execute(f"select {COLUMNS} from audit_entry order by number".encode())
+        cursor.execute(EVERY_LINE)
         return verify(cursor)
 
 

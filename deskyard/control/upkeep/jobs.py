@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from deskyard.control.jobs.target import desktop_target
 from deskyard.control.upkeep import look
 from deskyard.control.upkeep.signed import ALLOW, RESTORE, SECONDS
 
@@ -25,7 +26,7 @@ def _snapshot(wanted: Wanted) -> dict[str, Any]:
     from deskyard.life import snapshot
     from deskyard.plan.snapshot import Snapshot
 
-    target, given = _target(wanted), wanted["input"]
+    target, given = desktop_target(wanted), wanted["input"]
     name, hours = given["name"], given.get("expires_hours")
     if wanted["attempt"] > 1 and name in [row["name"] for row in snapshot.listing(target)["snapshots"]]:
         # The attempt before had taken it, and was killed before it said so.
@@ -38,13 +39,13 @@ def _snapshot(wanted: Wanted) -> dict[str, Any]:
 def _restore(wanted: Wanted) -> dict[str, Any]:
     from deskyard.life import snapshot
 
-    return {"result": snapshot.restore(_target(wanted), wanted["input"]["name"])}
+    return {"result": snapshot.restore(desktop_target(wanted), wanted["input"]["name"])}
 
 
 def _backup(wanted: Wanted) -> dict[str, Any]:
     from deskyard.life.backup import backup
 
-    done = backup.run(_target(wanted))
+    done = backup.run(desktop_target(wanted))
     # Its nonce proves a restore: who only reads has no need of it.
     return {"result": {"backup": done["backup"]["id"], "frozen_seconds": done["frozen_seconds"]}}
 
@@ -58,10 +59,6 @@ def _allow(wanted: Wanted) -> dict[str, Any]:
         wanted["workspace"], given["name"], seconds, once=False, always=seconds is None, actor=wanted["actor"]
     )
     return {"result": {"allowed": done["allowed"]}}
-
-
-def _target(wanted: Wanted) -> str:
-    return str(wanted["desktop"]).replace(".", "/", 1)
 
 
 JOBS: dict[str, Callable[[Wanted], dict[str, Any]]] = {
