@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from selenium.common.exceptions import StaleElementReferenceException
+from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -43,10 +43,14 @@ class Browser:
 
     def text(self) -> str:
         """What the page shows; where another document takes its place meanwhile, what that shows."""
+        end = time.monotonic() + SECONDS
         while True:
             try:
                 found: str = self.driver.find_element(By.TAG_NAME, "body").text
-            except StaleElementReferenceException:
+            except (NoSuchElementException, StaleElementReferenceException):
+                # The other document has no body until its first bytes are there.
+                if time.monotonic() > end:
+                    raise
                 continue
             return found
 
@@ -80,14 +84,14 @@ class Browser:
 
     def click(self, words: str) -> None:
         """Click the button or link that says just that, or else that says it among more, once it can be clicked."""
-        named = [f"normalize-space() = '{words}'", f"contains(normalize-space(), '{words}')"]
-        paths = [f"//*[self::button or self::a][{name}]" for name in named]
+        path = f"//*[self::button or self::a][contains(normalize-space(), '{words}')]"
 
         def clicked() -> bool:
-            every = (self.driver.find_elements(By.XPATH, path) for path in paths)
-            found: list[Any] = next(filter(None, every), [])
+            # One look at the page: of two, the second may find what was drawn since the first.
+            found = self.driver.find_elements(By.XPATH, path)
             try:
-                [each for each in found if each.is_enabled()][-1].click()
+                exact = [each for each in found if " ".join(each.get_property("textContent").split()) == words]
+                [each for each in exact or found if each.is_enabled()][-1].click()
             except (IndexError, StaleElementReferenceException):
                 # Not there yet, or drawn anew since it was found: nothing was clicked.
                 return False
