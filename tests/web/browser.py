@@ -57,6 +57,11 @@ class Browser:
     def script(self, code: str, *arguments: Any) -> Any:
         return self.driver.execute_script(code, *arguments)
 
+    def frame(self) -> None:
+        """Wait until what the page was given is drawn."""
+        drawn = "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => done()));"
+        self.driver.execute_async_script(drawn)
+
     def wait(self, what: str, ready: Callable[[], Any]) -> Any:
         """The first true answer of `ready`."""
         end = time.monotonic() + SECONDS

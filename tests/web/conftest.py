@@ -92,6 +92,7 @@ def estate(server: StandIn) -> Estate:
     fresh = Estate(loop=server.estate.loop, listeners=server.estate.listeners, numbers=server.estate.numbers)
     server.estate, server.away = fresh, False
     server.requests.clear()
+    server.held.clear()
     return fresh
 
 

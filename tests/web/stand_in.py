@@ -36,13 +36,15 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
 }
 OPEN = ("/api/sign-in", "/api/enrol")
+HELD_SECONDS = 60.0
 
 
 @dataclass
 class StandIn:
     """The server of one test run; `estate` is changed by tests.
 
-    `requests` notes what the pages asked for, `refused` counts what was asked while the server was away.
+    `requests` notes what the pages asked for, `refused` counts what was asked while the server was away. The answer to
+    what is asked of a path of `held` is sent once that is set.
     """
 
     pages: Path
@@ -50,6 +52,7 @@ class StandIn:
     passkeys: Passkeys = field(default_factory=Passkeys)
     requests: list[tuple[str, str, Any]] = field(default_factory=list)
     sessions: set[str] = field(default_factory=set)
+    held: dict[str, threading.Event] = field(default_factory=dict)
     away: bool = False
     refused: int = 0
     port: int = 0
@@ -86,6 +89,8 @@ class StandIn:
             ):
                 return calls.problem(400, "X-Deskyard", "", "the header is missing", "Send it")
             answer: Response = await handler(request, self, body)
+            if held := self.held.get(request.url.path):
+                await asyncio.to_thread(held.wait, HELD_SECONDS)
             return answer
 
         return guarded

@@ -1,5 +1,7 @@
 """A desktop from its creation to its end, as a person goes through it."""
 
+import threading
+
 from tests.web.browser import Browser, Keys
 from tests.web.estate import Estate, ago, tool
 from tests.web.stand_in import StandIn
@@ -121,6 +123,23 @@ def test_a_desktop_is_stopped_and_started(browser: Browser, estate: Estate, serv
     browser.click("Start")
     browser.wait("it was asked for", lambda: server.asked("POST", f"/api/desktops/{DESK}/start") == [{}])
     browser.wait("it is told", lambda: f"{DESK} is stopped" in browser.script("return document.body.textContent"))
+
+
+def test_start_that_is_over_before_its_answer_is_read_is_over(
+    browser: Browser, estate: Estate, server: StandIn
+) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    estate.change(DESK, state="stopped", wanted="off")
+    answer = server.held[f"/api/desktops/{DESK}/start"] = threading.Event()
+    browser.open(PAGE)
+    browser.click("Start")
+    browser.sees("start: place 1 in the queue")
+    estate.advance(next(iter(estate.operations)), state="done", endedAt=ago())
+    browser.sees_no("queued")
+    answer.set()
+    browser.wait("the answer was read", browser.find(".head button").is_enabled)
+    browser.frame()
+    assert "queued" not in browser.text(), "an answer is older than what was told since it was asked for"
 
 
 def test_agent_is_stopped_at_once_and_let_go_on(browser: Browser, estate: Estate, server: StandIn) -> None:

@@ -53,6 +53,14 @@ export class Collection<T extends Identified> {
     if (this.#items.delete(id)) this.#changed();
   }
 
+  /** What a request answers that is sent just now; an event that comes before the answer is newer. */
+  async answered(request: Promise<T>): Promise<T> {
+    const since = performance.now();
+    const item = await request;
+    this.merge([item], since);
+    return item;
+  }
+
   /** What a list tells that was asked for at `since`; an event that came meanwhile is newer. */
   merge(items: T[], since: number): void {
     for (const item of items) {

@@ -17,10 +17,6 @@ export class Pending {
   }
 
   async follow(ask: () => Promise<Operation>): Promise<void> {
-    // The worker may be done before the answer to the request is here.
-    const since = performance.now();
-    const asked = await ask();
-    estate.operations.merge([asked], since);
-    this.#asked = asked;
+    this.#asked = await estate.operations.answered(ask());
   }
 }
