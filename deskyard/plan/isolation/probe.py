@@ -13,7 +13,8 @@ from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 Expected = Literal["reached", "refused", "known"]
 # Marks are how a watcher knows a probe's frame: a prefix of one run, then the probe's number in four digits.
 MARK_START, MARK_DIGITS = "dyv", 4
-WAIT_SECONDS = 3.0
+# What must not be reached is waited for as long; who has to answer, and may be an emulated machine at work, has longer.
+WAIT_SECONDS, PATIENCE = 3.0, 5.0
 
 GATEWAY = "gateway"
 # The hypervisor's host, where its bridges are; and where people come from, which may be outside of its namespace.
@@ -114,7 +115,9 @@ class Catalogue:
     ) -> None:
         """Add a probe; an action that is a function is given the mark."""
         mark = f"{self.mark}{len(self.probes):0{MARK_DIGITS}x}".encode()
-        done = {"seconds": WAIT_SECONDS, **(action(mark) if callable(action) else action)}
+        by_answer = expected == "reached" and not witnesses
+        seconds = WAIT_SECONDS * (PATIENCE if by_answer else 1)
+        done = {"seconds": seconds, **(action(mark) if callable(action) else action)}
         name = f"{start}: {what}"
         self.probes.append(Probe(name, topic, start, done, expected, guards, threats, reached_by, witnesses))
 

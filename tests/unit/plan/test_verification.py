@@ -138,3 +138,11 @@ def test_addresses_that_come_and_go_are_no_difference() -> None:
 def test_the_same_rule_twice_is_not_the_same_as_once() -> None:
     live = LISTING.replace("\t\tcounter drop\n", "\t\tcounter drop\n\t\tcounter drop\n")
     assert ruleset.difference(LISTING, live) == ([], ["chain forward: counter drop"])
+
+
+def test_who_has_to_answer_has_longer_than_what_must_not_be_reached() -> None:
+    found = tried(planned({"name": "a"}, {"name": "b"}, egress="open"), other())
+    answers = {probe.action["seconds"] for probe in found if probe.expected == "reached" and not probe.witnesses}
+    silence = {probe.action["seconds"] for probe in found if probe.expected == "refused"}
+    assert answers and silence
+    assert min(answers) > max(silence)
