@@ -13,6 +13,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
+from deskyard.control.problem import members
 from deskyard.errors import DeskyardError
 
 MEDIA_TYPE = "application/problem+json"
@@ -34,10 +35,7 @@ def unknown(field: str, value: str, remedy: str) -> Problem:
 
 def answer(status: int, error: DeskyardError, headers: dict[str, str] | None = None) -> JSONResponse:
     """The response that tells an error."""
-    phrase = HTTPStatus(status).phrase
-    detail = f"{error.field}: {error.reason}"
-    body = {"type": "about:blank", "title": phrase, "status": status, "detail": detail, **error.as_dict()}
-    body["requestId"] = secrets.token_hex(8)
+    body = {**members(status, error), "requestId": secrets.token_hex(8)}
     return JSONResponse(body, status, headers, MEDIA_TYPE)
 
 

@@ -2,10 +2,12 @@
 
 import ipaddress
 import json
+from http import HTTPStatus
 
 import jinja2
 
 from deskyard.control.folder import Folder, group_of
+from deskyard.control.problem import members
 from deskyard.control.process.settings import Settings
 from deskyard.errors import DeskyardError
 from deskyard.host.places import tree
@@ -41,6 +43,5 @@ def configuration(settings: Settings, folder: Folder) -> str:
 def _refusal(field: str, most: int, what: str = "") -> str:
     """The problem (RFC 9457) that says a limit, as the API says others; in a string of HAProxy's between quotes."""
     reason = f"sent more than {most} requests{what} in {SECONDS} s"
-    said = {"type": "about:blank", "title": "Too Many Requests", "status": 429, "detail": f"{field}: {reason}"}
-    error = DeskyardError(field, None, reason, "wait as long as Retry-After says").as_dict()
-    return json.dumps({**said, **error})
+    error = DeskyardError(field, None, reason, "wait as long as Retry-After says")
+    return json.dumps(members(HTTPStatus.TOO_MANY_REQUESTS, error))
