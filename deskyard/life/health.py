@@ -28,10 +28,14 @@ ABSENT = {"state": "absent", "desired": Power.RUNNING}
 REACH_SECONDS, LOOK_SECONDS, DOOR_SECONDS = 30.0, 60.0, 20.0
 
 
-def look(name: str, desktop: str | None = None) -> dict[str, Any]:
-    """How a workspace is, or one desktop of it: findings for each, and the worst of all."""
+def look(name: str, desktop: str | None = None, *, leave_idle: bool = False) -> dict[str, Any]:
+    """How a workspace is, or one desktop of it: findings for each, and the worst of all.
+
+    `leave_idle` leaves desktops alone that are stopped when nobody uses them: to look into one is a use of it.
+    """
     plan, machines = power.look_up(name)
     desktops = plan.desktops if desktop is None else (plan.desktop(desktop),)
+    desktops = tuple(each for each in desktops if not (leave_idle and each.idle))
     states = machines.states()
     gateway = states.get(plan.gateway.machine.domain, ABSENT)
     found = {"gateway": _gateway(plan, gateway)} if desktop is None else {}

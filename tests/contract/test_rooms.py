@@ -41,6 +41,8 @@ INSIDE = {"gateway": {"errors", "wire"}, "computer": {"errors", "wire"}, "guest"
 # Who reads what a gateway makes of its settings, so that nothing is written down twice.
 ASKS_THE_GATEWAY = {"isolation", "lab"}
 MOST_FILES = 17
+# Grow by a file for each change of the database's tables, and are read in that order.
+MIGRATIONS = "deskyard/control/store/versions"
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
@@ -132,4 +134,5 @@ def test_every_room_says_its_job_in_a_sentence() -> None:
 def test_no_room_is_a_hall() -> None:
     folders = {path.parent for package in ("deskyard", "stacks") for path in (TREE / package).rglob("*.py")}
     counts = {str(folder.relative_to(TREE)): len(list(folder.glob("*.py"))) for folder in folders}
+    del counts[MIGRATIONS]
     assert {name: count for name, count in counts.items() if count > MOST_FILES} == {}

@@ -9,6 +9,7 @@ import pytest
 
 from deskyard.control.store.connection import Link
 from deskyard.control.watch import idle as watch
+from deskyard.control.watch import looks
 from deskyard.declaration import declaration
 from deskyard.errors import SiteError
 from deskyard.life import idle
@@ -80,6 +81,15 @@ def test_an_operation_that_is_not_over_is_use(
     mission.link.execute(query, [NAME, desktop, state])
     watch.stop_unused(worker, nobody)
     assert asked == [busy]
+
+
+def test_look_by_the_hour_is_no_use_of_any_desktop(mission: Lab, worker: Link, asked: list[Any]) -> None:
+    mission.end("worker")
+    mission.declare(NAME, "first")
+    mission.link.execute("update desktop set state = 'ready'")
+    assert looks.ask_for_due(worker) == [NAME]
+    watch.stop_unused(worker, nobody)
+    assert asked == [set()]
 
 
 def test_a_workspace_that_cannot_be_asked_keeps_no_other_from_being_looked_at(

@@ -46,6 +46,8 @@ def test_nothing_is_asked_by_opening_the_page_and_a_look_shows_as_it_ends(
         "Allowed for a time: pypi.org",
         "before the update",
         "disk and memory",
+        "4 % is free",
+        "Well: gateway, desk-1",
     ):
         browser.sees(seen)
     # A part that could not be had says why, with the others there.
@@ -62,6 +64,7 @@ def test_what_was_seen_before_is_there_with_its_age_and_is_its_workspaces_alone(
     upkeep.furnish(estate)
     browser.open(PAGE)
     browser.sees("as of 1 h ago")
+    browser.sees("free some")
     browser.sees("verified 1 h ago in 41.2 s")
     browser.sees_no("does not hold")
     browser.open("/workspaces/team-02")

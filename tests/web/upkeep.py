@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tests.web.stand_in import StandIn
 
 SILENT = {"field": "gateway", "value": "team-01", "reason": "does not run", "remedy": "./inv workspace.start"}
+WELL = {"check": "power", "state": "ok", "detail": "running", "remedy": ""}
 REFUSAL = {"desktop": "desk-1", "reason": "is not on the list", "count": 3}
 
 
@@ -26,6 +27,12 @@ def look(**parts: Thing) -> Thing:
     taken = int(time.time()) - 7200
     snapshot = {"text": "before the update", "made": taken, "memory": True, "expires": None}
     found = {
+        "health": part(
+            {"machine": "gateway", **WELL},
+            {"machine": "desk-1", **WELL},
+            {"machine": "desk-2", **WELL},
+            {"machine": "desk-2", "check": "disk", "state": "failed", "detail": "4 % is free", "remedy": "free some"},
+        ),
         "allowed": part({"entry": "pypi.org", "declared": False, "until": ago(minutes=-9), "actor": "person:Ada"}),
         "refusals": part(
             {**REFUSAL, "target": "crates.io", "entry": "crates.io", "last": ago(minutes=2)},

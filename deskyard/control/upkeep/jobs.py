@@ -13,7 +13,7 @@ HOUR_SECONDS = 3600
 
 
 def _look(wanted: Wanted) -> dict[str, Any]:
-    return {"result": look.look(wanted["workspace"])}
+    return {"result": look.look(wanted["workspace"], leave_idle=wanted["input"].get("leave_idle") is True)}
 
 
 def _verify(wanted: Wanted) -> dict[str, Any]:

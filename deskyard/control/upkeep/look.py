@@ -2,21 +2,27 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from deskyard.errors import ConfigError, DeskyardError
 
 # What a page shows; the host's tasks show all.
 MOST_REFUSALS, MOST_BACKUPS, MOST_FAULTS = 50, 3, 20
+RECENT = timedelta(hours=1)
 Rows = list[dict[str, Any]]
 
 
-def look(name: str) -> dict[str, dict[str, Any]]:
-    """The parts of a workspace: `rows` of each, or the `problem` for which there are none."""
+def look(name: str, *, leave_idle: bool = False) -> dict[str, dict[str, Any]]:
+    """The parts of a workspace: `rows` of each, or the `problem` for which there are none.
+
+    `leave_idle` looks into no desktop that is stopped when nobody uses it.
+    """
     from deskyard.host.progress import say
 
     found: dict[str, dict[str, Any]] = {}
-    for part, read in PARTS.items():
+    for part, read in (PARTS | ({"health": partial(_health, leave_idle=True)} if leave_idle else {})).items():
         say(f"    {part}")
         try:
             found[part] = {"rows": read(name), "problem": None}
@@ -54,11 +60,11 @@ def _allowed(name: str) -> Rows:
 def _refusals(name: str) -> Rows:
     from deskyard.access import egress
 
-    return refusals(egress.denied(name, follow=False))
+    return refusals(egress.denied(name, follow=False), datetime.now(UTC))
 
 
-def refusals(lines: Iterable[Mapping[str, str]]) -> Rows:
-    """What was refused, each once with how often, the last first."""
+def refusals(lines: Iterable[Mapping[str, str]], now: datetime) -> Rows:
+    """What was refused, each once with how often, and how often in the last hour; the last first."""
     rows: dict[tuple[str, str, str], dict[str, Any]] = {}
     for line in lines:
         key = (line["desktop"], line["target"], line["rule"])
@@ -70,9 +76,25 @@ def refusals(lines: Iterable[Mapping[str, str]]) -> Rows:
             # The gateway says it as the command that would allow it.
             "entry": line["allow"].rpartition(" ")[2] or None,
             "count": 1 + (before["count"] if before else 0),
+            "recent": _is_recent(line["time"], now) + (before["recent"] if before else 0),
             "last": line["time"],
         }
     return list(reversed(rows.values()))[:MOST_REFUSALS]
+
+
+def _is_recent(time: str, now: datetime) -> bool:
+    try:
+        return datetime.fromisoformat(time) > now - RECENT
+    except (ValueError, TypeError):
+        # A gateway's line may say anything.
+        return False
+
+
+def _health(name: str, *, leave_idle: bool = False) -> Rows:
+    from deskyard.life import health
+
+    machines = health.look(name, leave_idle=leave_idle)["machines"]
+    return [{"machine": machine, **finding} for machine, findings in machines.items() for finding in findings]
 
 
 def _keys(name: str) -> Rows:
@@ -107,6 +129,7 @@ def _backups(name: str) -> Rows:
 
 
 PARTS: dict[str, Callable[[str], Rows]] = {
+    "health": _health,
     "allowed": _allowed,
     "refusals": _refusals,
     "keys": _keys,

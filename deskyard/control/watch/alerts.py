@@ -7,7 +7,8 @@ from typing import Any
 from psycopg.types.json import Jsonb
 
 from deskyard.control.store.connection import Link
-from deskyard.control.watch.rules import RULES, Finding
+from deskyard.control.watch.finding import Finding
+from deskyard.control.watch.rules import RULES
 
 
 def settle(link: Link, findings: Sequence[Finding]) -> None:

@@ -5,6 +5,7 @@ import logging
 from psycopg.types.json import Jsonb
 
 from deskyard.control.store.connection import Link
+from deskyard.control.watch import looks
 from deskyard.declaration import declaration
 from deskyard.errors import DeskyardError
 from deskyard.life import idle
@@ -31,10 +32,13 @@ def stop_unused(link: Link, sessions_of: idle.Sessions) -> None:
 
 
 def busy(link: Link, workspace: str, desktops: list[str]) -> set[str]:
-    """The desktops for which an operation waits or runs; one of the whole workspace is for all of them."""
+    """The desktops for which an operation waits or runs; one of the whole workspace is for all of them.
+
+    A look that nobody asked for is no use of any.
+    """
     query = """select distinct desktop_id from operation
-        where workspace_id = %s and state in ('queued', 'running')"""
-    ids = {row["desktop_id"] for row in link.execute(query, [workspace]).fetchall()}
+        where workspace_id = %s and state in ('queued', 'running') and actor <> %s"""
+    ids = {row["desktop_id"] for row in link.execute(query, [workspace, looks.ACTOR]).fetchall()}
     return set(desktops) if None in ids else {id.partition(".")[2] for id in ids}
 
 

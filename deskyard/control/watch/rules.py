@@ -7,7 +7,8 @@ from pathlib import Path
 
 from deskyard.control.recorder import chain
 from deskyard.control.store.connection import Link
-from deskyard.control.watch import usage
+from deskyard.control.watch import looked, usage
+from deskyard.control.watch.finding import Finding, moment
 from deskyard.host.deadline import Deadline
 
 AUDIT_SECONDS = 3600.0
@@ -33,23 +34,14 @@ RULES = {
     "isolation.failed": Rule("The isolation does not hold", "", "./inv workspace.verify says all of it; then mend it"),
     "gateway.silent": Rule("A gateway does not answer", "minutes", "./inv workspace.health, then workspace.up"),
     "backup.missing": Rule("No backup of Mission Control", "days", "./inv control.backup FOLDER, by a timer"),
+    "desktop.unwell": Rule("A machine is not well", "findings", "do what the finding says; ./inv workspace.health"),
+    "egress.refused": Rule("Much is refused", "an hour", "see what it wants; allow it, or stop its agent"),
     "desktop.no-backup": Rule("No recent backup is known", "days", "./inv backup.run; or look at the workspace again"),
     "certificate.ending": Rule("A certificate is near its end", "days", "./inv control.up renews it"),
     "audit.broken": Rule("The audit is not whole", "", "./inv control.audit says where; keep the database as it is"),
     "budget.near": Rule("A budget is nearly spent", "percent", "stop what is not needed, or raise the budget"),
     "budget.spent": Rule("A budget is spent", "percent", "stop the workspace, or raise the budget"),
 }
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Something that a rule found: what it is about, in which workspace, in words, with a number."""
-
-    rule: str
-    object: str
-    workspace: str | None
-    text: str
-    number: int = 0
 
 
 class Eye:
@@ -65,7 +57,7 @@ class Eye:
         found = link.execute("select kind, number from alert_rule where enabled").fetchall()
         numbers = {row["kind"]: int(row["number"]) for row in found}
         findings = _desktops(link, numbers) + _workspaces(link, numbers) + _operations(link, numbers)
-        findings += _silent(link) + _isolation(link) + _unsaved(link, numbers)
+        findings += _silent(link) + looked.findings(link, numbers)
         findings += _budgets(link) + _backup(link, numbers) + self._own(link, numbers)
         return [finding for finding in findings if finding.rule in numbers and finding.number >= numbers[finding.rule]]
 
@@ -155,60 +147,11 @@ def _silent(link: Link) -> list[Finding]:
             "agent.silent",
             row["desktop_id"],
             row["workspace_id"],
-            f"{row['id']}: nothing more was heard of its turn since {_moment(row['since'])}",
+            f"{row['id']}: nothing more was heard of its turn since {moment(row['since'])}",
             row["minutes"],
         )
         for row in link.execute(query.encode()).fetchall()
     ]
-
-
-def _isolation(link: Link) -> list[Finding]:
-    """Workspaces whose last verification found something wrong; what the host verified by itself is not known."""
-    query = """select distinct on (o.workspace_id) o.id, o.workspace_id, o.ended_at, o.result
-        from operation o join workspace w on w.id = o.workspace_id and w.gone_at is null
-        where kind = 'workspace.verify' and o.state = 'done' order by o.workspace_id, o.ended_at desc"""
-    findings = []
-    for row in link.execute(query).fetchall():
-        report = row["result"] or {}
-        if report.get("ok") is False:
-            wrong = report.get("wrong") or ["see its result"]
-            text = f"{row['id']} of {_moment(row['ended_at'])} found: {wrong[0]}"
-            more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-            findings.append(Finding("isolation.failed", row["workspace_id"], row["workspace_id"], text + more))
-    return findings
-
-
-def _unsaved(link: Link, numbers: dict[str, int]) -> list[Finding]:
-    """Desktops that are there for so many days, without a younger backup as far as the last look and operations say."""
-    query = """with look as (
-            select distinct on (workspace_id) workspace_id, started_at, ended_at, result #> '{backups,rows}' as rows
-            from operation where kind = 'workspace.look' and state = 'done' and result #> '{backups,problem}' = 'null'
-            order by workspace_id, ended_at desc),
-        listed as (
-            select workspace_id || '.' || (row ->> 'desktop') as id, max((row ->> 'made')::bigint) as made
-            from look cross join jsonb_array_elements(rows) as row group by 1),
-        done as (
-            select desktop_id as id, max(ended_at) as made from operation
-            where kind = 'backup.run' and state = 'done' group by 1),
-        known as (
-            select d.id, workspace_id, greatest(to_timestamp(listed.made), done.made) as made,
-                greatest(look.ended_at, done.made) as as_of, there_since
-            from desktop d left join look using (workspace_id) left join listed on listed.id = d.id
-                -- What was made before the look, and is not in it, was deleted.
-                left join done on done.id = d.id and (look.started_at is null or done.made > look.started_at)
-            where gone_at is null)
-        select *, floor(extract(epoch from now() - coalesce(made, there_since)) / 86400)::bigint as days from known
-        where there_since < now() - make_interval(days => %s) and (made is not null or as_of > there_since)"""
-    findings = []
-    for row in link.execute(query, [numbers.get("desktop.no-backup", 0)]).fetchall():
-        last = "none is known" if row["made"] is None else f"the last that is known is of {_moment(row['made'])}"
-        text = f"{last}, as of {_moment(row['as_of'])}"
-        findings.append(Finding("desktop.no-backup", row["id"], row["workspace_id"], text, row["days"]))
-    return findings
-
-
-def _moment(at: datetime) -> str:
-    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _budgets(link: Link) -> list[Finding]:

@@ -1,5 +1,6 @@
 """What a worker's child says of a workspace, and what it does with snapshots and names."""
 
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -40,17 +41,32 @@ def test_part_that_cannot_be_had_says_why_and_the_others_stand(monkeypatch: pyte
 
 def test_refusals_are_counted_once_for_each_name_the_last_first_with_the_entry_that_would_allow_them() -> None:
     lines = [
-        {**REFUSED, "time": "10:00", "allow": "./inv egress.allow lab pypi.org"},
-        {**REFUSED, "time": "10:01", "target": "10.0.0.1", "rule": "direct", "allow": ""},
-        {**REFUSED, "time": "10:02", "allow": "./inv egress.allow lab pypi.org"},
+        {**REFUSED, "time": "2026-05-01T10:00:00Z", "allow": "./inv egress.allow lab pypi.org"},
+        {**REFUSED, "time": "whenever", "target": "10.0.0.1", "rule": "direct", "allow": ""},
+        {**REFUSED, "time": "2026-05-01T11:30:00Z", "allow": "./inv egress.allow lab pypi.org"},
     ]
-    found = look.refusals(lines)
-    assert [(row["target"], row["count"], row["last"], row["entry"]) for row in found] == [
-        ("pypi.org", 2, "10:02", "pypi.org"),
-        ("10.0.0.1", 1, "10:01", None),
+    found = look.refusals(lines, datetime(2026, 5, 1, 12, tzinfo=UTC))
+    assert [(row["target"], row["count"], row["recent"], row["last"], row["entry"]) for row in found] == [
+        ("pypi.org", 2, 1, "2026-05-01T11:30:00Z", "pypi.org"),
+        ("10.0.0.1", 1, 0, "whenever", None),
     ]
-    many = look.refusals({**lines[1], "target": str(number)} for number in range(look.MOST_REFUSALS + 5))
-    assert len(many) == look.MOST_REFUSALS
+    many = [{**lines[1], "target": str(number)} for number in range(look.MOST_REFUSALS + 5)]
+    assert len(look.refusals(many, datetime.now(UTC))) == look.MOST_REFUSALS
+
+
+def test_look_that_nobody_asked_for_leaves_desktops_alone_that_are_stopped_when_unused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    finding = {"check": "disk", "state": "warning", "detail": "9 % is free", "remedy": "free some"}
+
+    def looked(name: str, *, leave_idle: bool) -> dict[str, Any]:
+        return {"machines": {"gateway": [finding]} | ({} if leave_idle else {"dev": [finding]})}
+
+    monkeypatch.setattr("deskyard.life.health.look", looked)
+    monkeypatch.setattr(look, "PARTS", {"health": look.PARTS["health"]})
+    for given, machines in (({}, ["gateway", "dev"]), ({"leave_idle": True}, ["gateway"])):
+        answer = JOBS["workspace.look"](wanted("workspace.look", **given)) or {}
+        assert answer["result"]["health"]["rows"] == [{"machine": machine, **finding} for machine in machines]
 
 
 @pytest.mark.parametrize("egress", ["open", "none"])

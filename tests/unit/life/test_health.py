@@ -15,6 +15,7 @@ from deskyard.life import health, power
 from deskyard.life.backup.kept import InRepository
 from deskyard.life.backup.repository import repository_of
 from deskyard.model.care import BackupSchedule
+from deskyard.model.idle import Idle
 from deskyard.plan.backup import Backup
 from deskyard.plan.power import Power
 from deskyard.workspace import readiness
@@ -56,6 +57,15 @@ def test_workspace_whose_machines_are_well_is_well() -> None:
     found = health.look("lab")
     assert (found["state"], bad(found)) == ("ok", {})
     assert "lab/dev1  well  power running" in health.text(found)
+
+
+def test_who_asks_so_looks_into_no_desktop_that_is_stopped_when_unused(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, *others = PLAN.desktops
+    plan = replace(PLAN, desktops=(replace(first, idle=Idle(stop_after="1h")), *others))
+    look_up = power.look_up
+    monkeypatch.setattr(power, "look_up", lambda name: (plan, look_up(name)[1]))
+    assert set(health.look("lab")["machines"]) == {"gateway", *(desktop.name for desktop in plan.desktops)}
+    assert set(health.look("lab", leave_idle=True)["machines"]) == {"gateway", *(desktop.name for desktop in others)}
 
 
 def test_desktop_that_is_off_as_wanted_is_well_and_not_asked(machines: Machines, door: dict[str, Any]) -> None:

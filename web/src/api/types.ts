@@ -408,6 +408,8 @@ export interface Backup {
 
 /** What an operation `workspace.look` found. */
 export interface Look {
+  /** Looks of earlier releases have none. */
+  health?: Part<{ machine: string; check: string; state: "ok" | "warning" | "failed"; detail: string; remedy: string }>;
   allowed: Part<{ entry: string; declared: boolean; until: string | null; actor: string | null }>;
   refusals: Part<Refusal>;
   keys: Part<{ name: string; fingerprint: string; desktops: string[] }>;

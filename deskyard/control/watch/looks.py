@@ -1,0 +1,53 @@
+"""Asks for a look at each workspace by the hour, for the rules that read what looks find; keeps the newest alone."""
+
+import secrets
+
+from psycopg.types.json import Jsonb
+
+from deskyard.control.store.connection import Link
+
+ACTOR, KIND = "watch", "workspace.look"
+# The rules that read looks: with all of them out of force nobody is looked at.
+READERS = ("desktop.unwell", "egress.refused", "desktop.no-backup")
+EVERY = "1 hour"
+# At each round, so that looks at many workspaces are spread over time.
+AT_ONCE = 2
+
+# A workspace whose gateway answers and that has a desktop in use; whoever asked for its last look.
+DUE = f"""
+select w.id from workspace w
+where w.gone_at is null and w.problem is null and w.silent_since is null
+  and exists (select from desktop d where d.workspace_id = w.id and d.gone_at is null and d.state = 'ready')
+  and exists (select from alert_rule where enabled and kind = any(%(readers)s))
+  and not exists (select from operation o where o.workspace_id = w.id and o.kind = %(kind)s
+    and (o.state in ('queued', 'running') or coalesce(o.ended_at, o.created_at) > now() - interval '{EVERY}'))
+order by w.id limit %(most)s
+"""
+OLD = """
+delete from operation o where o.workspace_id = %(workspace)s and o.kind = %(kind)s and o.actor = %(actor)s
+  and o.state in ('done', 'failed', 'cancelled') and o.id <> coalesce((select id from operation
+    where workspace_id = %(workspace)s and kind = %(kind)s and state = 'done' order by ended_at desc limit 1), '')
+"""
+
+
+def ask_for_due(link: Link, most: int = AT_ONCE) -> list[str]:
+    """Write down a look for each workspace that is due, with its line of the audit; the workspaces."""
+    values = {"readers": list(READERS), "kind": KIND, "most": most}
+    with link.transaction():
+        # Two that watch, for a moment at a restart, ask once.
+        link.execute("select pg_advisory_xact_lock(hashtextextended(%s, 7))", [KIND])
+        due = [row["id"] for row in link.execute(DUE.encode(), values).fetchall()]
+        for workspace in due:
+            _ask(link, workspace)
+    return due
+
+
+def _ask(link: Link, workspace: str) -> None:
+    id = f"op_{secrets.token_hex(8)}"
+    link.execute(OLD, {"workspace": workspace, "kind": KIND, "actor": ACTOR})
+    link.execute(
+        "insert into operation (id, kind, workspace_id, lane, input, actor) values (%s, %s, %s, %s, %s, %s)",
+        [id, KIND, workspace, f"look:{workspace}", Jsonb({"leave_idle": True}), ACTOR],
+    )
+    query = "insert into audit_intake (actor, action, target, detail) values (%s, %s, %s, %s)"
+    link.execute(query, [ACTOR, KIND, workspace, Jsonb({"operation": id})])
