@@ -26,15 +26,30 @@ def route(name: str, address: str, port: int, timeout: float = 5) -> Answered:
     started = time.monotonic()
     try:
         with socket.create_connection((address, port), timeout) as line:
-            line.settimeout(timeout)
-            detail = _asked(ROUTES[name], line, f"{address}:{port}")
+            detail = _asked(ROUTES[name], _Line(line, timeout), f"{address}:{port}")
         ready = True
     except (OSError, ValueError) as error:
         ready, detail = False, str(error) or type(error).__name__
     return Answered(ready, detail, int((time.monotonic() - started) * 1000))
 
 
-def _asked(route: Route, line: socket.socket, host: str) -> str:
+class _Line:
+    """A connection to what may be hostile: one that says a byte now and then holds up nobody for long."""
+
+    def __init__(self, line: socket.socket, timeout: float) -> None:
+        self._line, self._timeout, self._end = line, timeout, time.monotonic() + 2 * timeout
+        self.sendall = line.sendall
+
+    def recv(self, count: int) -> bytes:
+        """What came, within the time that is left."""
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("takes too long")
+        self._line.settimeout(min(self._timeout, left))
+        return self._line.recv(count)
+
+
+def _asked(route: Route, line: _Line, host: str) -> str:
     if route.for_programs:
         line.sendall(f"GET {route.path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
         status, _, _ = _answer(line)
@@ -45,7 +60,7 @@ def _asked(route: Route, line: socket.socket, host: str) -> str:
     return _greeting(line, rest) if route is DESKTOP else f"accepts {route.protocol}"
 
 
-def _answer(line: socket.socket) -> tuple[str, dict[str, str], bytes]:
+def _answer(line: _Line) -> tuple[str, dict[str, str], bytes]:
     """Status line and headers of an answer, and what came behind them."""
     answer = b""
     while b"\r\n\r\n" not in answer:
@@ -59,7 +74,7 @@ def _answer(line: socket.socket) -> tuple[str, dict[str, str], bytes]:
     return status, {name.strip().lower(): value.strip() for name, _, value in pairs}, rest
 
 
-def _upgrade(line: socket.socket, host: str, path: str, protocol: str) -> bytes:
+def _upgrade(line: _Line, host: str, path: str, protocol: str) -> bytes:
     key = base64.b64encode(os.urandom(16)).decode()
     line.sendall(
         f"GET {path} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -74,7 +89,7 @@ def _upgrade(line: socket.socket, host: str, path: str, protocol: str) -> bytes:
     return rest
 
 
-def _greeting(line: socket.socket, data: bytes) -> str:
+def _greeting(line: _Line, data: bytes) -> str:
     """The first frame must be the twelve bytes of RFB's version."""
     while len(data) < 14:
         part = line.recv(4096)

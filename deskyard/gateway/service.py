@@ -19,6 +19,7 @@ from starlette.staticfiles import StaticFiles
 
 from deskyard.errors import GatewayError
 from deskyard.gateway.actions import ledger
+from deskyard.gateway.awaiting.events import Events
 from deskyard.gateway.config import render
 from deskyard.gateway.machine import systemd
 from deskyard.gateway.machine.layout import Layout
@@ -58,6 +59,7 @@ def create(layout: Layout) -> Starlette:
             Route("/redeem", _redeem, methods=["POST"]),
             Route("/d/{desktop}/", _page(layout, "viewer.html")),
             Route("/d/{desktop}/session", _session),
+            Route("/d/{desktop}/events", _events),
             Route("/d/{desktop}/renew", _renew, methods=["POST"]),
             Route("/d/{desktop}/drive", _drive, methods=["POST"]),
             Mount("/assets", StaticFiles(directory=layout.assets, check_dir=False)),
@@ -142,6 +144,17 @@ async def _session(request: Request) -> Response:
     return JSONResponse(_facts(_session_of(request), request.app.state.sessions), headers=NO_STORE)
 
 
+async def _events(request: Request) -> Response:
+    """How far a desktop is, to a page that waits for it."""
+    sessions: Sessions = request.app.state.sessions
+    session = _session_of(request)
+    try:
+        page = sessions.awaiting.join(session)
+    except GatewayError as error:
+        return _refusal(error)
+    return Events(sessions.awaiting, page, lambda: sessions.is_good(session), NO_STORE)
+
+
 async def _renew(request: Request) -> Response:
     """The page asks while it is open; HAProxy has checked that it is a page of ours."""
     sessions: Sessions = request.app.state.sessions
@@ -150,17 +163,22 @@ async def _renew(request: Request) -> Response:
 
 
 async def _drive(request: Request) -> Response:
-    """What a person may do with the drive: take it, hand it over, and hide the desktop from programs or show it."""
+    """What a person may do with the drive: take it, hand it over, hide the desktop from programs or show it.
+
+    And before there is anything to drive: want the desktop to start.
+    """
     sessions: Sessions = request.app.state.sessions
     session = _session_of(request)
     try:
         action = json.loads(await request.body())["action"]
         if action in ("hide", "show"):
             await sessions.set_privacy(session, private=action == "hide")
+        elif action == "wake":
+            sessions.awaiting.want(session)
         else:
             {"take": sessions.streams.take, "hand-over": sessions.streams.hand_over}[action](session)
     except (ValueError, KeyError, TypeError):
-        remedy = 'send {"action": "take"}, or hand-over, hide or show'
+        remedy = 'send {"action": "take"}, or hand-over, hide, show or wake'
         return _refusal(Refusal(HTTPStatus.BAD_REQUEST, "request", "is malformed", remedy))
     except GatewayError as error:
         return _refusal(error)

@@ -39,6 +39,7 @@ REASONS = {
     "deskyard/gateway/service.py": "the sweep of sessions, by the clock; in a gateway",
     "deskyard/gateway/session/proxy.py": "workers of HAProxy are told by asking its master; in a gateway",
     "deskyard/gateway/view/link.py": "another try, and reports by the clock; in a gateway",
+    "deskyard/gateway/view/lookouts.py": "a desktop that starts tells nobody which of its routes answer; in a gateway",
     "deskyard/gateway/view/view.py": "lets others run, for no time; in a gateway",
     "deskyard/guest/probe.py": "the pace of packets, in a desktop",
     "deskyard/guest/root_file.py": "a lock with a bound, in a desktop",

@@ -4,7 +4,7 @@ import os
 import shutil
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -369,3 +369,92 @@ def test_link_that_opens_nothing_says_why(browser: Any, viewed: Gateway, how: st
 def test_page_without_a_session_says_so(browser: Any, viewed: Gateway) -> None:
     browser.get(f"{viewed.origin}/d/d2/")
     wait_for("the words", lambda: text(browser, "ended-title") == "You have no session for this desktop", 30)
+
+
+@pytest.fixture
+def asleep(viewed: Gateway) -> Iterator[Callable[[], None]]:
+    """Desktops that are off; what has them answer again."""
+
+    def off() -> None:
+        viewed.desktops.close()
+        viewed.desktops.hang_up()
+
+    def on() -> None:
+        viewed.desktops = viewed.play_desktops()
+
+    off()
+    yield on
+    off()
+    on()
+
+
+def wanted(gateway: Gateway, id: str) -> bool:
+    """Whether the host reads that this session wants its desktop."""
+    return any(session["wanted"] is not None for session in gateway.listing() if session["id"] == id)
+
+
+def test_page_of_a_sleeping_desktop_asks_for_it_shows_each_stage_and_connects_by_itself(
+    browser: Any, viewed: Gateway, asleep: Callable[[], None]
+) -> None:
+    granted = viewed.grant("d1", actor="ann")
+    browser.get(granted["url"])
+    wait_for("the stages", lambda: is_shown(browser, "waiting"))
+    wait_for("the want", lambda: wanted(viewed, granted["id"]), 30)
+    wait_for("the host's ear", lambda: stages(browser) == ["true", "true", "false"], 30)
+    assert text(browser, "waiting-title") == "The desktop is asked to start"
+    assert "ask who gave you the link" in text(browser, "waiting")
+    assert "workspace." not in browser.execute_script("return document.body.innerText")
+    asleep()
+    wait_for("the picture", lambda: browser.execute_script(PIXEL) == list(COLOUR), 60)
+    wait_for("the end of the stages", lambda: not is_shown(browser, "waiting"), 30)
+    wait_for("the end of the want", lambda: not wanted(viewed, granted["id"]))
+
+
+def test_page_that_was_left_open_wants_the_desktop_when_somebody_comes_back_to_it(
+    browser: Any, viewed: Gateway, asleep: Callable[[], None]
+) -> None:
+    asleep()
+    id = opened(browser, viewed)
+    viewed.desktops.close()
+    viewed.desktops.hang_up()
+    button = browser.find_element(By.ID, "start")
+    wait_for("the way to start it", button.is_displayed)
+    assert (text(browser, "waiting-title"), wanted(viewed, id)) == ("The desktop does not run", False)
+    button.click()
+    wait_for("the want", lambda: wanted(viewed, id), 30)
+    assert not button.is_displayed()
+
+
+def test_page_that_only_watches_says_whom_to_ask_and_wants_nothing(
+    browser: Any, viewed: Gateway, asleep: Callable[[], None]
+) -> None:
+    granted = viewed.grant("d1", mode="view")
+    browser.get(granted["url"])
+    wait_for("the stages", lambda: is_shown(browser, "waiting"))
+    assert "You may only watch" in text(browser, "waiting")
+    assert not browser.find_element(By.ID, "start").is_displayed()
+    assert not wanted(viewed, granted["id"])
+
+
+def test_stages_go_on_over_a_restart_of_the_session_service(
+    browser: Any, viewed: Gateway, asleep: Callable[[], None]
+) -> None:
+    granted = viewed.grant("d1")
+    browser.get(granted["url"])
+    wait_for("the want", lambda: wanted(viewed, granted["id"]))
+    service = viewed.processes[0]
+    service.kill()
+    service.wait(10)
+    viewed.processes[0] = viewed.start_service()
+    wait_for("the want, asked for again", lambda: wanted(viewed, granted["id"]))
+
+
+def is_shown(browser: Any, id: str) -> bool:
+    """Whether the page has this part, and shows it; a link leads to the page by another."""
+    script = "const part = document.getElementById(arguments[0]); return part !== null && part.checkVisibility()"
+    return bool(browser.execute_script(script, id))
+
+
+def stages(browser: Any) -> list[str | None]:
+    """Whether each stage is reached."""
+    return [stage.get_attribute("data-done") for stage in browser.find_elements(By.CSS_SELECTOR, "#waiting li")]

@@ -8,6 +8,7 @@ export const REASONS = {
 };
 const LOOK_EVERY = 2000;
 const LOOK_EVERY_HIDDEN = 20000;
+const HEAR_AGAIN = 5000;
 
 export class Ended extends Error {
   constructor(reason) {
@@ -31,7 +32,7 @@ async function ask(place, body) {
 // Resolves to the session's facts, throws Ended if it is over, any other error if the gateway does not answer.
 export const session = () => ask("session");
 
-// "take", "hand-over", "hide" or "show"; resolves to the session's facts.
+// "take", "hand-over", "hide", "show" or "wake"; resolves to the session's facts.
 export const drive = (action) => ask("drive", JSON.stringify({ action }));
 
 let wake = () => {};
@@ -70,6 +71,47 @@ export function socketUrl(place) {
   return url.href;
 }
 
+// Calls `onNews` with how far the desktop is, each time that this changes; returns what ends that.
+export function hearNews(onNews) {
+  let source;
+  let again;
+  const open = () => {
+    source = new EventSource("events");
+    source.addEventListener("message", ({ data }) => onNews(JSON.parse(data)));
+    source.addEventListener("error", () => {
+      // A browser comes again by itself, unless it was refused: the gateway may be being updated.
+      if (source.readyState === EventSource.CLOSED) {
+        again = setTimeout(open, HEAR_AGAIN);
+      }
+    });
+  };
+  open();
+  return () => {
+    clearTimeout(again);
+    source.close();
+  };
+}
+
+const rests = new Set();
+
+// Those who rest before they connect again do so at once.
+export function connectNow() {
+  for (const end of rests) {
+    end();
+  }
+  rests.clear();
+}
+
+async function rest(milliseconds) {
+  let end;
+  await new Promise((resolve) => {
+    end = resolve;
+    rests.add(end);
+    setTimeout(end, milliseconds);
+  });
+  rests.delete(end);
+}
+
 // Calls `connect` again and again, with growing pauses, until the session has ended.
 // `connect` resolves when its connection is over, to whether it had been open.
 export async function keepConnected(connect, onState) {
@@ -79,17 +121,16 @@ export async function keepConnected(connect, onState) {
     if (await connect()) {
       wait = 500;
     }
-    let silent = false;
     try {
-      silent = !(await session()).answers;
+      await session();
     } catch (error) {
       if (error instanceof Ended) {
         onState("ended");
         throw error;
       }
     }
-    onState(silent ? "silent" : "waiting");
-    await new Promise((resolve) => setTimeout(resolve, wait));
+    onState("waiting");
+    await rest(wait);
     wait = Math.min(wait * 2, 8000);
   }
 }

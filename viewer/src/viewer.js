@@ -2,12 +2,12 @@
 import { focusDesktop, setDriving, showDesktop } from "./desktop.js";
 import { Ended, drive, follow, keepConnected, lookNow, session } from "./session.js";
 import { connectTerminal, createTerminal } from "./terminal.js";
+import { beginWaiting, endWaiting, prepareWaiting } from "./waiting.js";
 
 const TEXTS = {
   connecting: "connecting",
   connected: "connected",
   waiting: "waiting for the desktop",
-  silent: "the desktop is not running: start it with workspace.up",
   ended: "ended",
 };
 const part = (id) => document.getElementById(id);
@@ -20,12 +20,26 @@ function state(id) {
   };
 }
 
+// The same of the panel that the page is for: while it has no connection, the page shows how far the desktop is.
+function stateOfMain(id) {
+  const say = state(id);
+  return (name) => {
+    say(name);
+    if (name === "waiting") {
+      beginWaiting();
+    } else if (name !== "connecting") {
+      endWaiting();
+    }
+  };
+}
+
 function end(reason, message) {
   document.body.dataset.ended = reason;
   document.body.dataset.error = reason;
   part("ended-title").textContent = message;
   part("ended-message").textContent = "The desktop itself keeps running; nothing on it was lost.";
   part("ended-remedy").textContent = "Ask for a new link, or run access.grant on the host.";
+  endWaiting();
   part("ended").hidden = false;
 }
 
@@ -106,8 +120,10 @@ async function ask(button, action) {
 
 function run(facts) {
   const loops = [follow(facts, show)];
-  if (facts.routes.includes("desktop")) {
-    const say = state("desktop-state");
+  const hasDesktop = facts.routes.includes("desktop");
+  prepareWaiting(facts.mode);
+  if (hasDesktop) {
+    const say = stateOfMain("desktop-state");
     const opened = () => {
       say("connected");
       lookNow();
@@ -119,7 +135,7 @@ function run(facts) {
   if (facts.routes.includes("terminal") && facts.mode === "drive") {
     part("terminal").hidden = false;
     part("toggle-terminal").hidden = false;
-    const say = state("terminal-state");
+    const say = (hasDesktop ? state : stateOfMain)("terminal-state");
     const terminal = createTerminal(part("terminal-screen"));
     loops.push(keepConnected(() => connectTerminal(terminal, () => say("connected")), say));
   }

@@ -10,6 +10,7 @@ from typing import Any
 
 from deskyard.errors import GatewayError
 from deskyard.gateway.anchors import Anchors
+from deskyard.gateway.awaiting.awaiting import Awaiting
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.session import tokens
 from deskyard.gateway.session.audit import Audit
@@ -45,6 +46,7 @@ class Sessions:
     ) -> None:
         self.settings = settings
         self.streams = Streams(store, layout, self._note, clock)
+        self.awaiting = Awaiting(settings, self._note, lambda: self.streams.line.awaited_changed(), clock)
         self._privacy = Privacy(proxy, lambda: set(self.hidden()))
         self._lease = layout.lease_seconds
         self._pace = Pace(layout.false_tickets_per_minute)
@@ -147,6 +149,11 @@ class Sessions:
             raise GatewayError("none", None, "this cookie is over; a newer one was given out", ASK_AGAIN)
         return session
 
+    def is_good(self, session: Session) -> bool:
+        """Whether a session lasts still."""
+        found = self._store.get(session.id)
+        return found is not None and found.state(self._clock()) == "active"
+
     def state_of(self, session: Session) -> dict[str, Any]:
         """The state that a session's page shows: who drives, and whether the desktop answers."""
         driver = self._store.get(self.streams.drivers.get(session.desktop, ""))
@@ -246,6 +253,7 @@ class Sessions:
     def listing(self) -> list[dict[str, Any]]:
         """List all sessions that are remembered, newest first."""
         now = self._clock()
+        self.awaiting.hear()
         return [{**describe(session, now), **self._use(session, now)} for session in self._store.all()]
 
     def _use(self, session: Session, now: float) -> dict[str, Any]:
@@ -258,6 +266,7 @@ class Sessions:
             "since": int(min(stream.since for stream in streams)) if streams else None,
             "idle": int(now - max(acted, min(stream.since for stream in streams))) if streams else None,
             "does": ("drives" if self.streams.drives(session) else "watches") if streams else None,
+            "wanted": self.awaiting.wanted(session.id) if session.state(now) == "active" else None,
         }
 
     async def revoke(self, id: str | None, desktop: str | None, everything: bool, actor: str) -> list[dict[str, Any]]:
@@ -298,7 +307,9 @@ class Sessions:
         return self._rest(now) if settled else 0.0
 
     def _move_drives(self, now: float) -> None:
-        self.streams.sweep({session.id for session in self._store.alive(now)})
+        alive = {session.id for session in self._store.alive(now)}
+        self.awaiting.sweep(alive)
+        self.streams.sweep(alive)
 
     def _rest(self, now: float) -> float:
         if now < self._hurry:

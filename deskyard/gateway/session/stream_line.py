@@ -1,4 +1,4 @@
-"""The session service's end of the line to the filter of VNC connections: may it, where to, and who drives."""
+"""The session service's end of the line to the filter of VNC connections: may it, where to, who drives, who waits."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ class StreamLine:
             return
         self._writers.add(writer)
         try:
-            self._write(writer, self._driving())
+            self._write(writer, {**self._driving(), **self._awaited()})
             while line := await reader.readline():
                 self._hear(writer, json.loads(line))
         except (OSError, ValueError, KeyError, TypeError, GatewayError) as error:
@@ -55,6 +55,9 @@ class StreamLine:
             writer.close()
 
     def _hear(self, writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:
+        if message["say"] == "looked":
+            self._sessions.awaiting.looked(message["desktop"], dict(message["answering"]))
+            return
         key = (id(writer), int(message["stream"]))
         match message["say"]:
             case "open":
@@ -85,6 +88,13 @@ class StreamLine:
     def drivers_changed(self) -> None:
         """Say who drives."""
         self._tell(self._driving())
+
+    def awaited_changed(self) -> None:
+        """Say which desktops people wait for."""
+        self._tell(self._awaited())
+
+    def _awaited(self) -> dict[str, Any]:
+        return {"awaited": self._sessions.awaiting.awaited()}
 
     def _driving(self) -> dict[str, Any]:
         return {"drivers": self._sessions.streams.drivers, "private": self._sessions.hidden()}

@@ -45,6 +45,9 @@ class FilterLine(Protocol):
     def drivers_changed(self) -> None:
         """Let the filter know who drives."""
 
+    def awaited_changed(self) -> None:
+        """Let the filter know which desktops people wait for."""
+
 
 class NoLine:
     """Nobody filters: there is nothing to close and nobody to tell."""
@@ -57,6 +60,9 @@ class NoLine:
         """Nothing."""
 
     def drivers_changed(self) -> None:
+        """Nothing."""
+
+    def awaited_changed(self) -> None:
         """Nothing."""
 
 

@@ -1,9 +1,10 @@
-"""The filter's line to the session service: asks for each connection, hears who drives; JSON lines.
+"""The filter's line to the session service: asks for each connection, hears who drives and waits; JSON lines.
 
 While the service is away, connections go on as they were and new ones are refused.
 """
 
 import asyncio
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -36,6 +37,9 @@ class Connections(Protocol):
 
     def hide(self, private: dict[str, tuple[str, int]]) -> None:
         """Have the services of these desktops, and of no other, know that a person wants privacy."""
+
+    def look_out(self, awaited: dict[str, dict[str, tuple[str, int]]]) -> None:
+        """Look which of these routes answer, for as long as somebody waits for their desktops."""
 
 
 class ViewLink:
@@ -93,6 +97,11 @@ class ViewLink:
             if flood:
                 self._unsaid.append(message)
 
+    def looked(self, desktop: str, answering: dict[str, bool]) -> None:
+        """Tell which routes of an awaited desktop answer; the next look tells it anew if the service is away."""
+        with contextlib.suppress(OSError):
+            self._write({"say": "looked", "desktop": desktop, "answering": answering})
+
     async def _hold(self) -> None:
         try:
             reader, writer = await asyncio.open_unix_connection(str(self._path), limit=LINE_LIMIT)
@@ -120,6 +129,13 @@ class ViewLink:
             self._view.drivers = message["drivers"]
         if "private" in message:
             self._view.hide({desktop: (where[0], where[1]) for desktop, where in message["private"].items()})
+        if "awaited" in message:
+            self._view.look_out(
+                {
+                    desktop: {name: (where[0], where[1]) for name, where in places.items()}
+                    for desktop, places in message["awaited"].items()
+                }
+            )
         if "close" in message:
             self._view.close(message["close"])
 

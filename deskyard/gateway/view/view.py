@@ -18,6 +18,7 @@ from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.view.budget import Flood
 from deskyard.gateway.view.heralds import Heralds
 from deskyard.gateway.view.link import Refused, ViewLink
+from deskyard.gateway.view.lookouts import Lookouts
 from deskyard.gateway.view.stream import Filter, Stream
 from deskyard.gateway.view.websocket import CLOSE, ProtocolError
 
@@ -42,6 +43,7 @@ class View:
         self._count = 0
         self._link = ViewLink(layout.streams_socket, self)
         self._heralds = Heralds()
+        self._lookouts = Lookouts(self._link.looked)
 
     async def run(self, port: int) -> None:
         """Serve on loopback until told to stop."""
@@ -63,6 +65,10 @@ class View:
     def hide(self, private: dict[str, tuple[str, int]]) -> None:
         """Have the services of these desktops, and of no other, know that a person wants privacy."""
         self._heralds.send(private)
+
+    def look_out(self, awaited: dict[str, dict[str, tuple[str, int]]]) -> None:
+        """Look which of these routes answer, for as long as somebody waits for their desktops."""
+        self._lookouts.send(awaited)
 
     async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -1,0 +1,181 @@
+"""Who waits for a desktop that does not answer, and who wants it to start; how far it is as the filter finds it.
+
+A want starts nothing: it stands in the list of sessions, which the host reads. The host alone decides, and starts what
+it stopped itself because nobody used it.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+from deskyard.gateway.session.refusal import Refusal
+from deskyard.gateway.session.store import Session
+from deskyard.gateway.session.streams import Note
+from deskyard.wire.gateway_settings import Settings
+from deskyard.wire.routes import ROUTES
+
+PAGES_PER_SESSION = 2
+PAGES = 150  # HAProxy carries a few more
+NOTE_AGAIN_SECONDS = 60.0
+# What people reach, and wait for.
+AWAITED = tuple(route.name for route in ROUTES.values() if route.awaited and not route.for_programs)
+
+Places = dict[str, tuple[str, int]]  # route -> where it listens
+
+
+@dataclass
+class Want:
+    """A session's wish that its desktop runs."""
+
+    desktop: str
+    since: float
+    last: float
+    heard: bool = False  # whether the host has read it
+
+
+@dataclass(eq=False)
+class Page:
+    """An open page that waits, and the sign that there is news for it."""
+
+    session: Session
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Awaiting:
+    """The desktops that people wait for; `awaited_changed` is called when these are others."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        note: Note,
+        awaited_changed: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._settings = settings
+        self._note = note
+        self._awaited_changed = awaited_changed
+        self._clock = clock
+        self._wants: dict[str, Want] = {}  # by session, while a page of it waits
+        self._noted: dict[str, float] = {}  # session -> when its want was written down
+        self._pages: set[Page] = set()
+        self._answering: dict[str, dict[str, bool]] = {}  # desktop -> which of its routes answered the last look
+        self._took: dict[str, int] = {}  # desktop -> seconds from a want to an answer, the last time
+
+    def want(self, session: Session) -> None:
+        """Note that a person wants this desktop to run, while a page waits; raises `GatewayError` if none may."""
+        if session.mode != "drive":
+            reason = "may only look on: it starts nothing"
+            raise Refusal(HTTPStatus.FORBIDDEN, "mode", reason, "ask who gave you the link", session.mode)
+        if not self._pages_of(session.id):
+            raise Refusal(HTTPStatus.CONFLICT, "pages", "no page of this session waits", "open the desktop first")
+        now = self._clock()
+        if now - self._noted.get(session.id, -NOTE_AGAIN_SECONDS) >= NOTE_AGAIN_SECONDS:
+            # Before anything listens to it.
+            self._note("want", session, result="wanted")
+            self._noted[session.id] = now
+        if want := self._wants.get(session.id):
+            want.last = now
+            return
+        self._wants[session.id] = Want(session.desktop, now, now)
+        self._tell(session.desktop)
+
+    def wanted(self, id: str) -> int | None:
+        """For how many seconds a session has not asked for its desktop again; none if it does not wait for it."""
+        want = self._wants.get(id)
+        return None if want is None else int(self._clock() - want.last)
+
+    def hear(self) -> None:
+        """The host has read what is wanted."""
+        for want in self._wants.values():
+            if not want.heard:
+                want.heard = True
+                self._tell(want.desktop)
+
+    def awaited(self) -> dict[str, Places]:
+        """The desktops that a page waits for, and where their routes listen."""
+        waiting = {page.session.desktop for page in self._pages}
+        return {
+            desktop.name: {name: (desktop.address, desktop.routes[name]) for name in AWAITED if name in desktop.routes}
+            for desktop in self._settings.desktops
+            if desktop.name in waiting
+        }
+
+    def looked(self, desktop: str, answering: Mapping[str, bool]) -> None:
+        """Take in which routes of a desktop answer; when all do, nobody has to want it any more."""
+        places = self.awaited().get(desktop)
+        if places is None:
+            return
+        found = {name: answering.get(name) is True for name in places}
+        if all(found.values()):
+            self._note_start(desktop)
+        if found != self._answering.get(desktop):
+            self._answering[desktop] = found
+            self._tell(desktop)
+
+    def facts(self, session: Session) -> dict[str, Any]:
+        """How far a session's desktop is, as its page shows it."""
+        wants = self._of(session.desktop)
+        found = self._answering.get(session.desktop)
+        return {
+            # None until somebody has looked.
+            "answering": found and {name: found[name] for name in session.routes if name in found},
+            "wanted": bool(wants),
+            "heard": any(want.heard for want in wants),
+            "usual_seconds": self._took.get(session.desktop),
+        }
+
+    def join(self, session: Session) -> Page:
+        """Take in a page that waits; raises `GatewayError` for a program, and if there are too many."""
+        if session.mode not in ("drive", "view"):
+            raise Refusal(HTTPStatus.FORBIDDEN, "mode", "has no page that waits", "ask the routes", session.mode)
+        mine = self._pages_of(session.id)
+        if len(mine) >= PAGES_PER_SESSION or len(self._pages) >= PAGES:
+            reason, remedy = "wait for a desktop already", "close one, or load this page again in a minute"
+            raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, "pages", reason, remedy, len(mine) or len(self._pages))
+        page = Page(session)
+        self._change(lambda: self._pages.add(page))
+        return page
+
+    def leave(self, page: Page) -> None:
+        """A page waits no longer: its desktop answers it, or nobody looks any more."""
+        id, desktop = page.session.id, page.session.desktop
+        if self._pages_of(id) == [page] and id in self._wants:
+            want = self._wants.pop(id)
+            if any(self._answering.get(desktop, {}).values()):
+                self._took[desktop] = int(self._clock() - want.since)
+            self._tell(desktop)
+        self._change(lambda: self._pages.discard(page))
+
+    def sweep(self, alive: Collection[str]) -> None:
+        """Let the pages of sessions that are over end at once."""
+        self._noted = {id: at for id, at in self._noted.items() if id in alive}
+        for page in self._pages:
+            if page.session.id not in alive:
+                page.news.set()
+
+    def _change(self, change: Callable[[], None]) -> None:
+        before = self.awaited().keys()
+        change()
+        if (now := self.awaited().keys()) != before:
+            # What was seen when somebody waited before says nothing of today.
+            self._answering = {name: found for name, found in self._answering.items() if name in now}
+            self._awaited_changed()
+
+    def _note_start(self, desktop: str) -> None:
+        if wants := self._of(desktop):
+            self._took[desktop] = int(self._clock() - min(want.since for want in wants))
+        self._wants = {id: want for id, want in self._wants.items() if want.desktop != desktop}
+
+    def _pages_of(self, id: str) -> list[Page]:
+        return [page for page in self._pages if page.session.id == id]
+
+    def _of(self, desktop: str) -> list[Want]:
+        return [want for want in self._wants.values() if want.desktop == desktop]
+
+    def _tell(self, desktop: str) -> None:
+        for page in self._pages:
+            if page.session.desktop == desktop:
+                page.news.set()

@@ -1,0 +1,207 @@
+"""A want stands while its session lasts and its desktop does not answer, is written down once, and starts nothing."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from deskyard.errors import GatewayError
+from deskyard.gateway.awaiting import awaiting as module
+from deskyard.gateway.awaiting import events
+from deskyard.gateway.awaiting.awaiting import NOTE_AGAIN_SECONDS, PAGES, PAGES_PER_SESSION, Awaiting
+from deskyard.gateway.session.store import Session
+from tests.support.clock import Clock
+from tests.unit.gateway.support import parsed
+from tests.unit.gateway.test_store import session
+
+ALL, NONE = {"desktop": True, "terminal": True}, {"desktop": False, "terminal": False}
+
+
+class Door:
+    """Who waits at a gateway, by a clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.notes: list[tuple[str, str]] = []
+        self.told = 0
+        self.awaiting = Awaiting(parsed(), self._note, self._tell, self.clock)
+
+    def _note(self, event: str, session: Session, **facts: object) -> None:
+        self.notes.append((event, session.id[0]))
+
+    def _tell(self) -> None:
+        self.told += 1
+
+
+def person(letter: str = "a", **changes: Any) -> Session:
+    chosen = {"mode": "drive", "routes": ("desktop", "terminal"), **changes}
+    return session(id=letter * 24, **chosen)
+
+
+@pytest.fixture
+def door() -> Door:
+    return Door()
+
+
+def test_want_is_young_again_with_each_word_and_one_line_a_minute(door: Door) -> None:
+    door.awaiting.join(person())
+    for _ in range(7):
+        door.awaiting.want(person())
+        door.clock.now += NOTE_AGAIN_SECONDS / 3
+    assert door.awaiting.wanted("a" * 24) == NOTE_AGAIN_SECONDS / 3
+    assert door.notes == [("want", "a")] * 3
+
+
+@pytest.mark.parametrize("mode", ["view", "agent"])
+def test_who_may_not_drive_wants_nothing(door: Door, mode: str) -> None:
+    door.awaiting.join(person())
+    with pytest.raises(GatewayError, match="may only look on"):
+        door.awaiting.want(person(mode=mode))
+    assert (door.awaiting.wanted("a" * 24), door.notes) == (None, [])
+
+
+def test_want_that_cannot_be_written_down_is_none(door: Door) -> None:
+    def full(event: str, session: Session, **facts: object) -> None:
+        raise GatewayError("disk", None, "is full", "make room")
+
+    awaiting = Awaiting(parsed(), full)
+    awaiting.join(person())
+    with pytest.raises(GatewayError, match="is full"):
+        awaiting.want(person())
+    assert awaiting.wanted("a" * 24) is None
+
+
+def test_want_lasts_as_long_as_a_page_of_its_session_waits(door: Door) -> None:
+    with pytest.raises(GatewayError, match="no page of this session waits"):
+        door.awaiting.want(person())
+    pages = [door.awaiting.join(person()) for _ in range(2)]
+    for page in pages:
+        assert door.awaiting.wanted("a" * 24) is None or page is pages[1]
+        door.awaiting.want(person())
+        door.awaiting.leave(page)
+    assert door.awaiting.wanted("a" * 24) is None
+    # A page that is loaded again and again is one line a minute all the same.
+    for _ in range(5):
+        page = door.awaiting.join(person())
+        door.awaiting.want(person())
+        door.awaiting.leave(page)
+    assert door.notes == [("want", "a")]
+
+
+@pytest.mark.parametrize(("answering", "took"), [({"desktop": True}, 40), (NONE, None)])
+def test_page_that_was_answered_before_all_routes_were_tells_how_long_it_took(
+    door: Door, answering: dict[str, bool], took: int | None
+) -> None:
+    page = door.awaiting.join(person())
+    door.awaiting.want(person())
+    door.clock.now += 40
+    door.awaiting.looked("d1", answering)
+    door.awaiting.leave(page)
+    assert door.awaiting.facts(person())["usual_seconds"] == took
+
+
+def test_wants_end_when_all_routes_answer_and_not_before(door: Door) -> None:
+    ann, bob, other = person("a"), person("b"), person("c", desktop="research-2")
+    for somebody in (ann, bob, other):
+        door.awaiting.join(somebody)
+        door.awaiting.want(somebody)
+    door.clock.now += 30
+    door.awaiting.looked("d1", {"desktop": True, "terminal": False})
+    assert door.awaiting.facts(ann)["answering"] == {"desktop": True, "terminal": False}
+    assert door.awaiting.wanted(ann.id) == 30
+    door.awaiting.looked("d1", ALL)
+    assert [door.awaiting.wanted(somebody.id) for somebody in (ann, bob, other)] == [None, None, 30]
+    assert [door.awaiting.facts(somebody)["usual_seconds"] for somebody in (ann, other)] == [30, None]
+
+
+def test_others_hear_that_somebody_wants_it_and_that_nobody_does_any_more(door: Door) -> None:
+    ann, bob = person("a"), person("b")
+    left, page = door.awaiting.join(ann), door.awaiting.join(bob)
+    door.awaiting.want(ann)
+    door.awaiting.hear()
+    assert (door.awaiting.facts(bob)["wanted"], door.awaiting.facts(bob)["heard"]) == (True, True)
+    page.news.clear()
+    door.awaiting.leave(left)
+    assert (door.awaiting.facts(bob)["wanted"], page.news.is_set()) == (False, True)
+
+
+def test_page_of_a_session_that_is_over_is_woken_to_end(door: Door) -> None:
+    ended, page = door.awaiting.join(person("a")), door.awaiting.join(person("b"))
+    door.awaiting.sweep({"b" * 24})
+    assert (ended.news.is_set(), page.news.is_set()) == (True, False)
+
+
+def test_desktops_are_awaited_while_a_page_waits_with_the_routes_of_people(door: Door) -> None:
+    first, second = door.awaiting.join(person("a")), door.awaiting.join(person("b"))
+    assert door.awaiting.awaited() == {"d1": {"desktop": ("10.80.1.10", 6080), "terminal": ("10.80.1.10", 7681)}}
+    door.awaiting.leave(first)
+    assert (door.told, list(door.awaiting.awaited())) == (1, ["d1"])
+    door.awaiting.looked("d1", NONE)
+    door.awaiting.leave(second)
+    assert (door.told, door.awaiting.awaited()) == (2, {})
+    # What comes late of a look is of no use, and is not kept for whoever waits next.
+    door.awaiting.looked("d1", ALL)
+    assert door.awaiting.facts(person())["answering"] is None
+
+
+@pytest.mark.parametrize("said", [{}, {"desktop": 1, "terminal": "yes"}, {"desktop": True, "elsewhere": True}])
+def test_route_answers_only_if_the_look_says_so(door: Door, said: dict[str, Any]) -> None:
+    door.awaiting.join(person())
+    door.awaiting.want(person())
+    door.awaiting.looked("d1", said)
+    assert door.awaiting.facts(person())["answering"] == {"desktop": said.get("desktop") is True, "terminal": False}
+    assert door.awaiting.wanted("a" * 24) is not None
+
+
+def test_who_watches_hears_of_no_route_that_is_not_theirs(door: Door) -> None:
+    watching = person(mode="view", routes=("desktop",))
+    door.awaiting.join(watching)
+    door.awaiting.looked("d1", NONE)
+    assert door.awaiting.facts(watching)["answering"] == {"desktop": False}
+
+
+def test_pages_are_bounded_for_a_session_and_altogether(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PAGES", PAGES_PER_SESSION + 1)
+    mine = [door.awaiting.join(person()) for _ in range(PAGES_PER_SESSION)]
+    for somebody in (person(), person("b"), person("c")):
+        if somebody.id[0] == "b":
+            door.awaiting.join(somebody)
+            continue
+        with pytest.raises(GatewayError, match="wait for a desktop already"):
+            door.awaiting.join(somebody)
+    door.awaiting.leave(mine[0])
+    door.awaiting.join(person("c"))
+    assert PAGES < 200  # what HAProxy carries there
+
+
+def test_program_has_no_page(door: Door) -> None:
+    with pytest.raises(GatewayError, match="has no page"):
+        door.awaiting.join(person(mode="agent"))
+    assert door.awaiting.awaited() == {}
+
+
+def heard(door: Door, changes: list[Callable[[], Any]], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What a page is told while these things happen, one after each piece of news; then its session is over."""
+    monkeypatch.setattr(events, "STILL_SECONDS", 0.01)
+    page, good = door.awaiting.join(person()), [True]
+
+    async def read() -> list[str]:
+        told: list[str] = []
+        async for line in events.news(door.awaiting, page, lambda: good[0]):
+            told.append(line)
+            if changes:
+                changes.pop(0)()
+            else:
+                good[0] = False
+        return told
+
+    return asyncio.run(read())
+
+
+def test_page_is_told_what_changed_and_else_that_somebody_is_there(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = heard(door, [lambda: door.awaiting.want(person()), lambda: None, door.awaiting.hear], monkeypatch)
+    assert [line.startswith("data: ") for line in told] == [True, True, False, True]
+    assert ['"wanted": true' in line for line in told] == [False, True, False, True]
+    assert '"heard": true' in told[-1]
+    assert all(line.endswith("\n\n") for line in told)
