@@ -24,14 +24,14 @@ class Door:
     def __init__(self) -> None:
         self.clock = Clock()
         self.notes: list[tuple[str, str]] = []
-        self.told = 0
+        self.changes = 0
         self.awaiting = Awaiting(parsed(), self._note, self._tell, self.clock)
 
     def _note(self, event: str, session: Session, **facts: object) -> None:
         self.notes.append((event, session.id[0]))
 
     def _tell(self) -> None:
-        self.told += 1
+        self.changes += 1
 
 
 def person(letter: str = "a", **changes: Any) -> Session:
@@ -136,10 +136,10 @@ def test_desktops_are_awaited_while_a_page_waits_with_the_routes_of_people(door:
     first, second = door.awaiting.join(person("a")), door.awaiting.join(person("b"))
     assert door.awaiting.awaited() == {"d1": {"desktop": ("10.80.1.10", 6080), "terminal": ("10.80.1.10", 7681)}}
     door.awaiting.leave(first)
-    assert (door.told, list(door.awaiting.awaited())) == (1, ["d1"])
+    assert (door.changes, list(door.awaiting.awaited())) == (1, ["d1"])
     door.awaiting.looked("d1", NONE)
     door.awaiting.leave(second)
-    assert (door.told, door.awaiting.awaited()) == (2, {})
+    assert (door.changes, door.awaiting.awaited()) == (2, {})
     # What comes late of a look is of no use, and is not kept for whoever waits next.
     door.awaiting.looked("d1", ALL)
     assert door.awaiting.facts(person())["answering"] is None
@@ -187,21 +187,21 @@ def heard(door: Door, changes: list[Callable[[], Any]], monkeypatch: pytest.Monk
     page, good = door.awaiting.join(person()), [True]
 
     async def read() -> list[str]:
-        told: list[str] = []
+        lines: list[str] = []
         async for line in events.news(door.awaiting, page, lambda: good[0]):
-            told.append(line)
+            lines.append(line)
             if changes:
                 changes.pop(0)()
             else:
                 good[0] = False
-        return told
+        return lines
 
     return asyncio.run(read())
 
 
 def test_page_is_told_what_changed_and_else_that_somebody_is_there(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = heard(door, [lambda: door.awaiting.want(person()), lambda: None, door.awaiting.hear], monkeypatch)
-    assert [line.startswith("data: ") for line in told] == [True, True, False, True]
-    assert ['"wanted": true' in line for line in told] == [False, True, False, True]
-    assert '"heard": true' in told[-1]
-    assert all(line.endswith("\n\n") for line in told)
+    lines = heard(door, [lambda: door.awaiting.want(person()), lambda: None, door.awaiting.hear], monkeypatch)
+    assert [line.startswith("data: ") for line in lines] == [True, True, False, True]
+    assert ['"wanted": true' in line for line in lines] == [False, True, False, True]
+    assert '"heard": true' in lines[-1]
+    assert all(line.endswith("\n\n") for line in lines)
