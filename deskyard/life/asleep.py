@@ -11,6 +11,19 @@ def is_asleep(plan: WorkspacePlan, desktop: str) -> bool:
     return _mark(plan, desktop).exists()
 
 
+def since(plan: WorkspacePlan, desktop: str) -> float | None:
+    """When it was stopped for want of use, in Unix time; none if it was not, or was moved since."""
+    try:
+        return _mark(plan, desktop).stat().st_mtime
+    except FileNotFoundError:
+        return None
+
+
+def anywhere() -> bool:
+    """Whether any desktop of this machine may have been: asked often, and before anything is read."""
+    return any(places().sites.glob("*/workspaces/*/asleep/*"))
+
+
 def note(plan: WorkspacePlan, desktop: str) -> None:
     """Remember that it is stopped for want of use."""
     path = _mark(plan, desktop)

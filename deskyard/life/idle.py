@@ -46,6 +46,14 @@ class Use:
 
 
 @dataclass(frozen=True)
+class Woken:
+    """A desktop that was started for somebody who has its page open, and who that is."""
+
+    desktop: str
+    wanted_by: str
+
+
+@dataclass(frozen=True)
 class _Look:
     """What was seen of a desktop that runs, and when it was used last."""
 
@@ -112,11 +120,45 @@ def wake(target: str) -> bool:
     name, reached = power.names(target)
     plan = declaration.read(name).plan
     desktop = plan.reached(reached)
-    if not asleep.is_asleep(plan, desktop.name) or desktop.idle is None or desktop.idle.wake != "on_access":
+    if _sleeps_since(plan, desktop) is None:
         return False
     say(f"    {desktop.name} slept, since nobody used it: it is started")
-    power.start(target)
-    return True
+    return power.wake(target)
+
+
+def wake_wanted(name: str, clock: Clock = time.time, sessions_of: Sessions | None = None) -> list[Woken]:
+    """Start the desktops that sleep and that a person at the gateway has wanted since; does not wait for their routes.
+
+    The gateway's word starts nothing else, and it is asked only where something sleeps that may be woken so. One that
+    does not start is named, and is drift as after `desktop.start`.
+    """
+    if not asleep.anywhere():
+        return []
+    plan = declaration.read(name).plan
+    sleeping = {desktop.name: at for desktop in plan.desktops if (at := _sleeps_since(plan, desktop)) is not None}
+    sessions = (sessions_of or _sessions)(name) if sleeping else []
+    wanting: dict[str, str] = {}
+    for session in sessions or ():
+        desktop, wanted = session["desktop"], session.get("wanted")
+        # What was wanted before it slept, it had.
+        if wanted is not None and desktop in sleeping and clock() - wanted >= sleeping[desktop]:
+            wanting.setdefault(desktop, session["actor"])
+    woken = []
+    for desktop, actor in wanting.items():
+        say(f"    {desktop} slept, and {actor} has its page open: it is started")
+        try:
+            if power.wake(f"{name}/{desktop}", wait=False):
+                woken.append(Woken(desktop, actor))
+        except SiteError as error:
+            say(f"    {error}")
+    return woken
+
+
+def _sleeps_since(plan: WorkspacePlan, desktop: DesktopPlan) -> float | None:
+    """Since when a desktop sleeps that whoever wants it may wake."""
+    if desktop.idle is None or desktop.idle.wake != "on_access":
+        return None
+    return asleep.since(plan, desktop.name)
 
 
 def text(found: Iterable[Use], clock: Callable[[], float] = time.time) -> str:
@@ -126,7 +168,7 @@ def text(found: Iterable[Use], clock: Callable[[], float] = time.time) -> str:
 
 def _line(use: Use, now: float) -> str:
     if use.asleep:
-        return f"{use.desktop}  asleep: a link or a task starts it"
+        return f"{use.desktop}  asleep: a link, its page or a task starts it"
     if use.used_at is None or use.stops_at is None:
         return f"{use.desktop}  {use.state}"
     minutes, left = int(now - use.used_at) // 60, max(0, int(use.stops_at - now)) // 60

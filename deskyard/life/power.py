@@ -45,9 +45,14 @@ class Machine:
         with turn.of(self.plan, self.name, at_once=at_once):
             yield
 
-    def move(self, power: Power, work: Callable[[], None]) -> None:
-        """Do it while nobody else moves the machine; what cannot be halted is wanted as it was."""
+    def move(self, power: Power, work: Callable[[], None], only_if: Callable[[], bool] = lambda: True) -> bool:
+        """Do it while nobody else moves the machine; what cannot be halted is wanted as it was.
+
+        `only_if` is asked when its turn has come; false if nothing was done.
+        """
         with self.alone():
+            if not only_if():
+                return False
             asleep.forget(self.plan, self.name)
             before = self.machines.desired()[self.domain]
             self.machines.want(self.domain, power)
@@ -59,6 +64,7 @@ class Machine:
                     self.machines.want(self.domain, before)
                 raise
         say(f"    {self.name}: {self.machines.states()[self.domain]['state']}")
+        return True
 
     def say_what_is_old(self) -> None:
         """Say what one that went back in time lacks."""
@@ -75,6 +81,16 @@ def start(target: str, *, wait: bool = True) -> dict[str, Any]:
     machine = behind_gateway(target)
     machine.move(Power.RUNNING, partial(machine.machines.start, machine.domain))
     return _answering(machine, wait)
+
+
+def wake(target: str, *, wait: bool = True) -> bool:
+    """Start a desktop that was stopped for want of use; false if somebody moved it before its turn came."""
+    machine = behind_gateway(target)
+    start = partial(machine.machines.start, machine.domain)
+    woken = machine.move(Power.RUNNING, start, only_if=lambda: asleep.is_asleep(machine.plan, machine.name))
+    if woken:
+        _answering(machine, wait)
+    return woken
 
 
 def stop(target: str, *, force: bool = False) -> dict[str, Any]:

@@ -67,6 +67,9 @@ def _session_line(session: dict[str, Any]) -> str:
         words.append(f"since {_clock(session['redeemed'])} from {session['address']}")
     if session["does"]:
         words.append(f"{session['does']}, idle {session['idle']} s")
+    # Gateways of before know of no wish.
+    if session.get("wanted") is not None:
+        words.append("wants it started")
     return "  ".join(words)
 
 

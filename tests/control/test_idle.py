@@ -1,4 +1,7 @@
-"""Desktops that nobody uses are stopped by Mission Control: an operation is use, and each stop is in the audit."""
+"""Desktops that nobody uses are stopped by Mission Control, and woken for whoever has their page open.
+
+An operation is use; each stop and each start is in the audit.
+"""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -12,8 +15,8 @@ from deskyard.control.watch import idle as watch
 from deskyard.control.watch import looks
 from deskyard.declaration import declaration
 from deskyard.errors import SiteError
-from deskyard.life import idle
-from deskyard.life.idle import Use
+from deskyard.life import asleep, idle
+from deskyard.life.idle import Use, Woken
 from deskyard.model.idle import Idle
 from tests.control.lab import Lab
 from tests.desktop.lab import planned
@@ -106,3 +109,26 @@ def test_a_workspace_that_cannot_be_asked_keeps_no_other_from_being_looked_at(
     monkeypatch.setattr(declaration, "read", refused)
     watch.stop_unused(worker, nobody)
     assert asked == [set()]
+
+
+def test_each_start_for_somebody_who_waits_is_one_line_of_the_audit(
+    mission: Lab, worker: Link, asked: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wake_wanted(name: str, sessions_of: Any) -> list[Woken]:
+        assert sessions_of is nobody
+        if name == "broken":
+            raise SiteError("site", "local", "its hypervisor does not run", "run ./inv site.up")
+        return [Woken("first", "ann")]
+
+    monkeypatch.setattr(declaration, "stack_names", lambda: ["broken", NAME])
+    monkeypatch.setattr(asleep, "anywhere", lambda: True)
+    monkeypatch.setattr(idle, "wake_wanted", wake_wanted)
+    watch.wake_wanted(worker, nobody)
+    query = "select * from audit_entry where actor = 'idle' and action = 'desktop.start' and target = %s"
+    assert mission.until(query, [f"{NAME}.first"])["detail"] == {"wantedBy": "ann"}
+
+
+def test_while_nothing_sleeps_no_workspace_is_read_to_wake_it(worker: Link, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asleep, "anywhere", lambda: False)
+    monkeypatch.setattr(declaration, "stack_names", lambda: pytest.fail("the declarations were read"))
+    watch.wake_wanted(worker, nobody)

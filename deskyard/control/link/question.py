@@ -92,11 +92,20 @@ def _routes(name: str, found: Any) -> dict[str, dict[str, bool]]:
 def _session(name: str, found: Any) -> dict[str, Any]:
     match found:
         case {"desktop": str(desktop), "actor": str(actor), "idle": None}:
-            return {"desktop": desktop, "actor": _shown(actor), "idle": None, "does": None}
-        case {"desktop": str(desktop), "actor": str(actor), "idle": int() | float() as idle, "does": str(does)}:
-            if math.isfinite(idle):
-                return {"desktop": desktop, "actor": _shown(actor), "idle": idle, "does": _shown(does)}
-    raise _rubbish(name, "list of sessions")
+            idle, does = None, None
+        case {"desktop": str(desktop), "actor": str(actor), "idle": int() | float() as idle, "does": str(said)}:
+            does = _shown(said)
+        case _:
+            raise _rubbish(name, "list of sessions")
+    # Gateways of before know of no wish.
+    wanted = found.get("wanted")
+    if not _are_seconds(idle) or not _are_seconds(wanted):
+        raise _rubbish(name, "list of sessions")
+    return {"desktop": desktop, "actor": _shown(actor), "idle": idle, "does": does, "wanted": wanted}
+
+
+def _are_seconds(said: Any) -> bool:
+    return said is None or (type(said) in (int, float) and math.isfinite(said))
 
 
 def _shown(text: str) -> str:

@@ -20,6 +20,8 @@ LOOK_SECONDS = 10.0
 DUE_SECONDS = 2.0
 # What a desktop takes is an average between two looks.
 IDLE_SECONDS = 60.0
+# Somebody waits; a gateway is asked only while a desktop of its workspace sleeps.
+WAKE_SECONDS = 5.0
 
 
 def main() -> None:
@@ -60,6 +62,10 @@ def main() -> None:
         while not ended.wait(IDLE_SECONDS):
             idle.stop_unused(link, sessions_of)
 
+    def wake_wanted(link: Link) -> None:
+        while not ended.wait(WAKE_SECONDS):
+            idle.wake_wanted(link, sessions_of)
+
     def forget_old(link: Link) -> None:
         while not ended.wait(chosen.pace):
             forget(link)
@@ -67,6 +73,7 @@ def main() -> None:
     threading.Thread(target=attend, args=(chosen.database, ended, forget_old), daemon=True).start()
     # A machine that shuts down keeps nobody from looking.
     threading.Thread(target=attend, args=(chosen.database, ended, stop_unused), daemon=True).start()
+    threading.Thread(target=attend, args=(chosen.database, ended, wake_wanted), daemon=True).start()
     # Somebody who is slow to take a message keeps nobody from looking.
     threading.Thread(target=attend, args=(chosen.database, ended, tell), daemon=True).start()
     attend(chosen.database, ended, look)

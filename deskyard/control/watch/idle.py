@@ -1,4 +1,7 @@
-"""Stops desktops that nobody uses, as their declarations say; what waits or runs for a desktop is use of it."""
+"""Stops desktops that nobody uses, and wakes those that somebody wants, as their declarations say.
+
+What waits or runs for a desktop is use of it.
+"""
 
 import logging
 
@@ -8,7 +11,7 @@ from deskyard.control.store.connection import Link
 from deskyard.control.watch import looks
 from deskyard.declaration import declaration
 from deskyard.errors import DeskyardError
-from deskyard.life import idle
+from deskyard.life import asleep, idle
 
 ACTOR = "idle"
 log = logging.getLogger(__name__)
@@ -28,7 +31,22 @@ def stop_unused(link: Link, sessions_of: idle.Sessions) -> None:
             continue
         for use in found:
             if use.asleep and use.used_at is not None:
-                _note(link, f"{name}.{use.desktop}", use)
+                detail = {"lastUse": use.used_by, "lastUsedAt": use.used_at}
+                _note(link, "desktop.stop", f"{name}.{use.desktop}", detail)
+
+
+def wake_wanted(link: Link, sessions_of: idle.Sessions) -> None:
+    """Start what sleeps and somebody waits for at a gateway; each start is a line of the audit."""
+    if not asleep.anywhere():
+        return
+    for name in declaration.stack_names():
+        try:
+            woken = idle.wake_wanted(name, sessions_of=sessions_of)
+        except DeskyardError as error:
+            log.info("nothing of %s is woken now: %s", name, str(error).splitlines()[0])
+            continue
+        for desktop in woken:
+            _note(link, "desktop.start", f"{name}.{desktop.desktop}", {"wantedBy": desktop.wanted_by})
 
 
 def busy(link: Link, workspace: str, desktops: list[str]) -> set[str]:
@@ -42,7 +60,6 @@ def busy(link: Link, workspace: str, desktops: list[str]) -> set[str]:
     return set(desktops) if None in ids else {id.partition(".")[2] for id in ids}
 
 
-def _note(link: Link, desktop: str, use: idle.Use) -> None:
-    detail = {"lastUse": use.used_by, "lastUsedAt": use.used_at}
-    query = "insert into audit_intake (actor, action, target, detail) values (%s, 'desktop.stop', %s, %s)"
-    link.execute(query, [ACTOR, desktop, Jsonb(detail)])
+def _note(link: Link, action: str, desktop: str, detail: dict[str, object]) -> None:
+    query = "insert into audit_intake (actor, action, target, detail) values (%s, %s, %s, %s)"
+    link.execute(query, [ACTOR, action, desktop, Jsonb(detail)])

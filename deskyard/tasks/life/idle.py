@@ -8,7 +8,8 @@ from deskyard.tasks.front import command, show
 @command(
     help={
         "workspace": "name of the workspace",
-        "stop": "stop those that nobody has used for as long as they are declared to stay; for a timer",
+        "stop": "stop those that nobody has used for as long as they are declared to stay, and start those that "
+        "sleep and whose page somebody has opened; for a timer",
         "json": "print JSON",
     }
 )
@@ -21,5 +22,7 @@ def idle(_: Context, workspace: str, stop: bool = False, json: bool = False) -> 
 
     from deskyard.life import idle as life_idle
 
+    if stop:
+        life_idle.wake_wanted(workspace)
     found = life_idle.stop_unused(workspace) if stop else life_idle.look(workspace)
     show([asdict(use) for use in found], as_json=json, text=life_idle.text(found))

@@ -63,8 +63,14 @@ def test_of_a_status_it_is_believed_what_is_ready(link: Path, asker: Asker) -> N
 
 def test_of_sessions_it_is_believed_who_does_what_and_since_when(link: Path, asker: Asker) -> None:
     asker.answer = [SESSION, {**SESSION, "idle": None, "does": None}]
-    used = {"desktop": "first", "actor": "ann", "idle": 7, "does": "drives"}
+    used = {"desktop": "first", "actor": "ann", "idle": 7, "does": "drives", "wanted": None}
     assert question.sessions(link)("lab") == [used, {**used, "idle": None, "does": None}]
+
+
+def test_of_sessions_it_is_believed_since_when_one_wants_its_desktop(link: Path, asker: Asker) -> None:
+    asker.answer = [{**SESSION, "idle": None, "does": None, "wanted": 3}, {**SESSION, "wanted": None}]
+    found = question.sessions(link)("lab")
+    assert found is not None and [session["wanted"] for session in found] == [3, None]
 
 
 def test_what_a_gateway_says_of_people_steers_no_terminal(link: Path, asker: Asker) -> None:
@@ -98,6 +104,7 @@ def test_rubbish_for_a_status_is_a_gateway_that_does_not_answer(link: Path, aske
     [
         *(None, {}, [1], [{}], [SESSION] * (question.MOST_ROWS + 1), [{**SESSION, "desktop": 1}]),
         *([{**SESSION, "idle": idle}] for idle in ("7", float("nan"), float("inf"))),
+        *([{**SESSION, "wanted": wanted}] for wanted in ("7", True, float("nan"), float("inf"), [1])),
         [{**SESSION, "does": 1}],
     ],
 )

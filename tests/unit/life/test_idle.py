@@ -1,5 +1,6 @@
 """Desktops that nobody uses: what counts as use, what is stopped and when, and who starts it again."""
 
+import os
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,7 @@ from deskyard.access import access
 from deskyard.declaration import declaration
 from deskyard.errors import SiteError
 from deskyard.life import asleep, idle, power
-from deskyard.life.idle import Use
+from deskyard.life.idle import Use, Woken
 from deskyard.model.idle import Idle
 from deskyard.plan.power import Load, Power, Rate, rate
 from tests.support.clock import Clock
@@ -68,7 +69,7 @@ def test_what_nobody_uses_is_stopped_when_its_time_is_over_and_not_before(machin
     assert machines.now[DEV2] == "running"
     (later,) = idle.look("lab", clock=clock)
     assert later == Use("dev1", "stopped", "", None, None, asleep=True)
-    assert "a link or a task starts it" in idle.text([later], clock)
+    assert "a link, its page or a task starts it" in idle.text([later], clock)
 
 
 @pytest.mark.parametrize(("percent", "kib"), [(11, 0), (0, 17)], ids=["processor", "network"])
@@ -156,6 +157,117 @@ def test_what_is_woken_by_hand_alone_sleeps_on(machines: Machines, clock: Clock,
     declare(Idle(stop_after="10m", wake="by_hand"))
     assert not idle.wake("lab/dev1")
     assert machines.now[DEV1] == "stopped"
+
+
+def fall_asleep(machines: Machines, clock: Clock) -> None:
+    idle.look("lab", clock=clock)
+    pass_by(machines, clock, 10)
+    assert asleep.is_asleep(PLAN, "dev1")
+    # Its mark has the time of the disk.
+    os.utime(asleep._mark(PLAN, "dev1"), (clock.now, clock.now))
+
+
+def wanting(**changes: Any) -> dict[str, Any]:
+    """A session whose page waits, as the gateway lists it."""
+    return {"desktop": "dev1", "actor": "ann", "idle": None, "does": None, "wanted": 2, **changes}
+
+
+def test_whoever_has_its_page_open_wakes_it_and_nobody_waits_here(
+    machines: Machines, clock: Clock, sessions: list[dict[str, Any]], waits: list[Any]
+) -> None:
+    fall_asleep(machines, clock)
+    assert idle.wake_wanted("lab", clock) == []
+    clock.now += 60
+    sessions += [wanting(), wanting(actor="bob", wanted=0)]
+    assert idle.wake_wanted("lab", clock) == [Woken("dev1", "ann")]
+    assert (machines.now[DEV1], machines.wanted[DEV1], waits) == ("running", Power.RUNNING, [])
+    assert idle.wake_wanted("lab", clock) == []
+
+
+@pytest.mark.parametrize("changes", [{"wanted": None}, {"wanted": 61}, {"desktop": "dev2"}, {"desktop": "elsewhere"}])
+def test_what_nobody_has_wanted_since_it_sleeps_is_not_woken(
+    machines: Machines, clock: Clock, sessions: list[dict[str, Any]], changes: dict[str, Any]
+) -> None:
+    fall_asleep(machines, clock)
+    clock.now += 60
+    sessions.append(wanting(**changes))
+    before = list(machines.moves)
+    assert idle.wake_wanted("lab", clock) == []
+    assert machines.moves == before
+
+
+def test_gateway_of_before_that_knows_no_wish_wakes_nothing(
+    machines: Machines, clock: Clock, sessions: list[dict[str, Any]]
+) -> None:
+    fall_asleep(machines, clock)
+    sessions.append({"desktop": "dev1", "actor": "ann", "idle": None, "does": None})
+    assert idle.wake_wanted("lab", clock) == []
+
+
+@pytest.mark.parametrize("verb", ["stop", "pause"])
+def test_what_a_person_stopped_is_not_woken_by_its_page(
+    machines: Machines, clock: Clock, sessions: list[dict[str, Any]], waits: list[Any], verb: str
+) -> None:
+    fall_asleep(machines, clock)
+    power.start("lab/dev1")
+    getattr(power, verb)("lab/dev1")
+    sessions.append(wanting(wanted=0))
+    clock.now += 60
+    before = list(machines.moves)
+    assert idle.wake_wanted("lab", clock) == []
+    assert machines.moves == before
+
+
+def test_person_who_stops_it_before_the_turn_of_its_page_comes_has_it_stopped(
+    machines: Machines, clock: Clock, sessions: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fall_asleep(machines, clock)
+    clock.now += 60
+    sessions.append(wanting())
+    reach = power.behind_gateway
+
+    def stopped_meanwhile(target: str) -> power.Machine:
+        machine = reach(target)
+        power.stop(target)
+        return machine
+
+    monkeypatch.setattr(power, "behind_gateway", stopped_meanwhile)
+    assert idle.wake_wanted("lab", clock) == []
+    assert machines.now[DEV1] == "stopped"
+
+
+def test_what_is_woken_by_hand_alone_is_not_woken_by_its_page(
+    machines: Machines, clock: Clock, declare: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fall_asleep(machines, clock)
+    declare(Idle(stop_after="10m", wake="by_hand"))
+    monkeypatch.setattr(access, "sessions", lambda _: pytest.fail("its gateway was asked"))
+    assert idle.wake_wanted("lab", clock) == []
+
+
+def test_gateway_is_asked_only_while_something_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "sessions", lambda _: pytest.fail("its gateway was asked"))
+    assert idle.wake_wanted("lab") == []
+
+
+def test_one_that_does_not_start_is_named_and_wanted_to_run(
+    machines: Machines,
+    clock: Clock,
+    sessions: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fall_asleep(machines, clock)
+    clock.now += 60
+    sessions.append(wanting())
+
+    def fail(*_: Any) -> None:
+        raise SiteError("machine", DEV1, "has no room", "make some")
+
+    monkeypatch.setattr(Machines, "start", fail)
+    assert idle.wake_wanted("lab", clock) == []
+    assert "has no room" in "".join(capsys.readouterr())
+    assert machines.wanted[DEV1] is Power.RUNNING
 
 
 def test_where_nothing_is_declared_nothing_is_asked(declare: Any, monkeypatch: pytest.MonkeyPatch) -> None:
