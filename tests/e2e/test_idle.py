@@ -9,7 +9,7 @@ import yaml
 
 from deskyard.host.places import places
 from tests.e2e.conftest import door_of
-from tests.e2e.test_viewer import eventually, type_line, watch
+from tests.e2e.test_viewer import eventually, says, type_line, watch
 from tests.support import browser
 from tests.support.workspaces import Running
 
@@ -20,6 +20,8 @@ HOURS, HOUR_SECONDS = 2, 3600
 # An emulated desktop takes more of a processor for nothing than a real one takes for work.
 IDLE = {"stop_after": f"{HOURS}h", "cpu_percent": 100, "network_kib_per_second": 1024}
 WAIT_SECONDS = 1500
+# Of an emulated desktop.
+START_SECONDS = 900
 
 
 @pytest.fixture
@@ -80,3 +82,38 @@ def test_what_nobody_uses_is_stopped_and_a_link_starts_it_again(declared: Runnin
     with browser.browser(door_of(running)) as driver:
         watch(driver, json.loads(answer.stdout)["url"])
     assert look(running)["state"] == "running"
+
+
+def test_page_of_a_link_that_was_granted_before_has_its_desktop_woken_and_connects_by_itself(
+    declared: Running,
+) -> None:
+    running = declared
+    look(running)
+    with browser.browser(door_of(running)) as driver:
+        watch(driver, running.grant()["url"])
+        page = driver.current_url
+        # Whoever left the page keeps the session for a while.
+        driver.get("about:blank")
+        age(running, HOURS)
+        running.hang_up(DESKTOP)
+        assert look(running, "--stop")["asleep"]
+
+        driver.get(page)
+        eventually(lambda: says(driver, "waiting-title") == "The desktop is asked to start", "the wish", driver)
+        browser.keep(driver.get_screenshot_as_png(), "asked")
+        (session,) = [each for each in sessions(running) if each["wanted"] is not None]
+        assert session["desktop"] == DESKTOP
+        woken = look(running, "--stop")
+        assert (woken["state"], woken["asleep"]) == ("running", False)
+        connected = "#desktop-state[data-state=connected]"
+        eventually(
+            lambda: bool(driver.find_elements("css selector", connected)), "the connection", driver, START_SECONDS
+        )
+        assert not driver.find_element("id", "waiting").is_displayed()
+        browser.keep(driver.get_screenshot_as_png(), "woken")
+
+
+def sessions(running: Running) -> list[dict[str, Any]]:
+    """Who may reach its desktops, and who waits for one."""
+    found: list[dict[str, Any]] = json.loads(running.inv("access.list", running.name, "--json").stdout)
+    return found
