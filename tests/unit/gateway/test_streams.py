@@ -55,6 +55,9 @@ class Desk:
     def close(self, session: str) -> None:
         raise AssertionError(session)
 
+    def awaited_changed(self) -> None:
+        raise AssertionError("no stream is waited for")
+
     def drivers_changed(self) -> None:
         self.notices += 1
 
