@@ -36,5 +36,12 @@ def of_trial(machine_domain: str) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def of_reading(machine_domain: str) -> Iterator[None]:
+    """Read the files of a backup of one machine; a `HostError` if another task does."""
+    with alone(f"files-{machine_domain}", at_once=True):
+        yield
+
+
 def _lock(site: str, workspace: str) -> str:
     return f"machines-{site}-{workspace}"

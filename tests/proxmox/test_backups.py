@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from deskyard.errors import ConfigError, SiteError
 from deskyard.life import care, health
 from deskyard.life.backup import backup, final, restoration, retention
+from deskyard.life.backup.home import files
 from deskyard.plan.backup import NONCE
 from deskyard.plan.proxmox.view import Owner, read_view
 from deskyard.site.files import read_site
@@ -55,6 +57,19 @@ def test_a_backup_is_listed_with_what_was_written_into_the_desktop_before(
     assert sorted(set(test_contract._faults(calls, published))) == []
     (call,) = desk.fake.calls.to("POST", "/vzdump")
     assert (call.parameters["mode"], call.parameters["remove"]) == ("snapshot", "0")
+
+
+def test_no_single_file_is_read_out_of_a_backup_of_the_cluster_and_it_is_said_what_can_be(
+    desk: Desk, tmp_path: Path
+) -> None:
+    made = backup.run(TARGET)["backup"]["id"]
+    with pytest.raises(SiteError, match="no single file is read"):
+        files.listing(TARGET, "/home")
+    with pytest.raises(SiteError, match="no single file is read") as caught:
+        files.get(TARGET, files.Wanted("/home/agent", tmp_path / "to"))
+    assert (caught.value.field, caught.value.value) == ("backup", made)
+    assert f"./inv backup.restore {TARGET} {made}" in caught.value.remedy
+    assert not (tmp_path / "to").exists()
 
 
 def test_one_that_is_off_is_backed_up_with_the_nonce_that_it_has(desk: Desk) -> None:

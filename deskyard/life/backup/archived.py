@@ -5,10 +5,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, NoReturn
 
 from deskyard.engine.backend import Archive, Guest, Staged
-from deskyard.errors import ConfigError, DeskyardError
+from deskyard.errors import ConfigError, DeskyardError, SiteError
 from deskyard.host.progress import say, step
 from deskyard.life.backup.shown import Outdated, known_nonce, survivor
 from deskyard.life.power import Machine
@@ -75,6 +75,14 @@ class InArchive:
         say("    it is restored beside the desktop first, which goes on meanwhile")
         with self._archive.staged(found) as staged:
             yield staged
+
+    def home(self, machine: Machine, found: Backup) -> NoReturn:
+        """None: the cluster keeps a machine in a volume of its own form."""
+        reason = f"a cluster keeps {machine.target} in one volume, of which no single file is read here"
+        whole = f"take it back whole (./inv backup.restore {machine.target} {found.id})"
+        others = "or restore it in Proxmox VE to another id (docs/proxmox.md)"
+        remedy = f"{whole}, {others}; a Proxmox Backup Server has single files there by its File Restore"
+        raise SiteError("backup", found.id, reason, remedy)
 
     def outdated(self, desktop: str, policy: Mapping[str, int]) -> Outdated:
         """What a policy does not keep of a desktop; what somebody has protected there stays."""

@@ -6,18 +6,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from deskyard.engine.backend import Backups, Guest, Staged
 from deskyard.errors import DeskyardError
 from deskyard.host.progress import say, step
+from deskyard.life.backup.home.disk import home_of
+from deskyard.life.backup.home.tree import Tree
 from deskyard.life.backup.repository import Repository
 from deskyard.life.backup.shown import Outdated, known_nonce
 from deskyard.life.moment import minute
 from deskyard.life.power import Machine
 from deskyard.plan import backup as plan
-from deskyard.plan.backup import Backup
+from deskyard.plan.backup import Backup, Disk
 
 
 class InRepository:
@@ -95,6 +98,17 @@ class InRepository:
             self._repository.prepare()
             yield _Staged(backups, self._restored(found, folder))
 
+    @contextmanager
+    def home(self, machine: Machine, found: Backup) -> Iterator[Tree]:
+        """What is in /home of a backup, whose disks are restored for it one at a time."""
+        backups = machine.machines.backups(machine.domain)
+        with backups.room("files", found.used) as folder:
+            # What everybody may read in there, nobody else reaches.
+            folder.chmod(0o700)
+            self._repository.prepare()
+            with home_of(found, partial(self._disk, folder)) as tree:
+                yield tree
+
     def outdated(self, desktop: str, policy: Mapping[str, int]) -> Outdated:
         """What a policy does not keep of a desktop, and disks of backups that were interrupted."""
         present = self.present(desktop)
@@ -128,11 +142,11 @@ class InRepository:
             repository.prune()
 
     def _restored(self, found: Backup, folder: Path) -> dict[str, Path]:
-        restored = {}
-        for disk in found.disks:
-            with step(f"restore {disk.target}"):
-                restored[disk.target] = self._repository.restore(disk, folder)
-        return restored
+        return {disk.target: self._disk(folder, disk) for disk in found.disks}
+
+    def _disk(self, folder: Path, disk: Disk) -> Path:
+        with step(f"restore {disk.target}"):
+            return self._repository.restore(disk, folder)
 
 
 @dataclass(frozen=True)

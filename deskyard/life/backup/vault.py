@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from deskyard.engine.backend import Guest, Staged, archive_of
 from deskyard.life.backup.archived import InArchive
+from deskyard.life.backup.home.tree import Tree
 from deskyard.life.backup.kept import InRepository
 from deskyard.life.backup.repository import repository_of
 from deskyard.life.backup.shown import Outdated
@@ -43,6 +44,9 @@ class Vault(Protocol):
 
     def staged(self, machine: Machine, found: Backup) -> AbstractContextManager[Staged]:
         """A backup restored beside its desktop; raises an error if there is no room, before anything is touched."""
+
+    def home(self, machine: Machine, found: Backup) -> AbstractContextManager[Tree]:
+        """What is in /home of a backup; raises `SiteError` where none of its files can be read."""
 
     def outdated(self, desktop: str, policy: Mapping[str, int]) -> Outdated:
         """What a policy does not keep of a desktop, and what was not finished."""

@@ -1,6 +1,6 @@
 """backup.*: copies of a desktop that outlive it, encrypted, each proved by booting it."""
 
-from invoke import Collection, Context
+from invoke import Collection, Context, Exit
 
 from deskyard.tasks.front import command, confirm, show
 
@@ -68,6 +68,61 @@ def restore(
 @command(
     help={
         "target": TARGET,
+        "path": "a folder of its /home, or a file",
+        "backup": "id of the backup (default: the newest)",
+        "recursive": "all that is below the folder",
+        "json": JSON,
+    }
+)
+def files(
+    _: Context, target: str, path: str = "/home", backup: str = "latest", recursive: bool = False, json: bool = False
+) -> None:
+    """List what is in a folder of a backup's /home, a thousand names at most; nothing of it is booted or mounted."""
+    from deskyard.life.backup.home import files as home_files
+
+    found = home_files.listing(target, path, backup, recursive=recursive)
+    show(found, as_json=json, text=home_files.listing_text(found))
+
+
+@command(
+    help={
+        "target": TARGET,
+        "path": "a file of its /home, or a folder with all that is in it: /home/agent/NAME",
+        "to": "folder of this machine; it is made in one that is there",
+        "backup": "id of the backup (default: the newest)",
+        "force": "replace files that are there already",
+        "dry-run": "write nothing; say what would be brought",
+        "json": JSON,
+    }
+)
+def get(
+    _: Context,
+    target: str,
+    path: str,
+    to: str,
+    backup: str = "latest",
+    force: bool = False,
+    dry_run: bool = False,
+    json: bool = False,
+) -> None:
+    """Bring a file or a folder of a backup's /home to a folder of this machine; the desktop stays as it is.
+
+    The exit code is 1 if something of it could not be read.
+    """
+    from pathlib import Path
+
+    from deskyard.life.backup.home import files as home_files
+
+    wanted = home_files.Wanted(path, Path(to).expanduser(), backup, force, dry_run)
+    done = home_files.get(target, wanted)
+    show(done, as_json=json, text=home_files.text(done))
+    if done["damaged"]:
+        raise Exit(code=1)
+
+
+@command(
+    help={
+        "target": TARGET,
         "keep-last": "keep the last N",
         "keep-hourly": "keep the last of each of N hours",
         "keep-daily": "keep the last of each of N days",
@@ -99,5 +154,5 @@ def prune(
 
 
 ns = Collection("backup")
-for task in (run, list_, verify, restore, prune):
+for task in (run, list_, verify, restore, files, get, prune):
     ns.add_task(task)

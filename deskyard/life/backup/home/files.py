@@ -1,0 +1,220 @@
+"""Lists what is in the /home of a backup, and brings files of it to a folder of this machine."""
+
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from deskyard.errors import ConfigError, SiteError
+from deskyard.host.progress import step
+from deskyard.host.vm.ext4 import DamagedError
+from deskyard.life import power
+from deskyard.life.backup.home import folder as folders
+from deskyard.life.backup.home.folder import Folder
+from deskyard.life.backup.home.tree import Node, Tree, require_path, shown
+from deskyard.life.backup.vault import vault_of
+from deskyard.life.moment import minute
+from deskyard.life.power import Machine
+from deskyard.plan import backup as plan
+from deskyard.plan.backup import Backup
+from deskyard.workspace import turn
+
+MOST_LISTED, MOST_BROUGHT, MOST_SHOWN = 1000, 100_000, 100
+SPARE = 64 << 20
+WORD = {"folder": "folders", "file": "files", "link": "links"}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is brought from a backup, and where to; with `force` in place of what is there."""
+
+    path: str
+    to: Path
+    backup: str = "latest"
+    force: bool = False
+    dry_run: bool = False
+
+
+@dataclass
+class _Load:
+    """What will be brought, by its path below the folder; each folder before what is in it."""
+
+    nodes: list[tuple[list[bytes], Node]] = field(default_factory=list)
+    links: dict[bytes, bytes] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        return sum(node.entry.size for _, node in self.nodes if node.kind == "file")
+
+    def count(self, kind: str) -> int:
+        return sum(node.kind == kind for _, node in self.nodes)
+
+
+def listing(target: str, path: str, name: str = "latest", *, recursive: bool = False) -> dict[str, Any]:
+    """What is in a folder of a backup's /home, or below it, at most a thousand names; of a file, itself."""
+    require_path(path)
+    with _opened(target, name) as (found, tree):
+        top = tree.find(path, target)
+        rows = []
+        if top.kind != "folder":
+            rows = [top]
+        elif recursive:
+            rows = list(tree.below(top, MOST_LISTED))
+        else:
+            rows = tree.within(top)
+        tree.cut |= len(rows) > MOST_LISTED
+        entries = [_row(tree, node) for node in rows[:MOST_LISTED]]
+        return {"desktop": target, "backup": found.id, "path": path, "entries": entries, **_told(tree)}
+
+
+def get(target: str, wanted: Wanted) -> dict[str, Any]:
+    """Bring a file or a folder from a backup's /home; what is there already stays unless `force` is set.
+
+    Raises an error before anything is written if it is there already, or there is no room; with `dry_run` nothing is.
+    """
+    require_path(wanted.path)
+    folders.require(wanted.to)
+    with _opened(target, wanted.backup) as (found, tree):
+        load = _load(tree, tree.find(wanted.path, target), wanted)
+        if wanted.to.exists():
+            with folders.opened(wanted.to) as folder:
+                _require_free(folder, load, wanted)
+        _require_room(load, wanted)
+        if not wanted.dry_run:
+            wanted.to.mkdir(mode=folders.OWNERS, exist_ok=True)
+            with folders.opened(wanted.to) as folder, step(f"bring {load.count('file')} files to {wanted.to}"):
+                _bring(tree, load, folder, force=wanted.force)
+        counts = {word: load.count(kind) for kind, word in WORD.items()}
+        done = {"desktop": target, "backup": found.id, "path": wanted.path, "to": str(wanted.to)}
+        return {**done, "dry_run": wanted.dry_run, "bytes": load.size, **counts, **_told(tree)}
+
+
+def listing_text(found: dict[str, Any]) -> str:
+    """What is in a folder, a line for each, and what is not."""
+    lines = [
+        f"{row['mode']}  {row['owner']:>11}  {row['bytes']:>12}  {row['changed']}  {row['shown']}"
+        for row in found["entries"]
+    ]
+    return "\n".join([*lines, *_notes(found)]) or f"{found['path']} is empty in {found['backup']}"
+
+
+def text(done: dict[str, Any]) -> str:
+    """What was brought, and what was not."""
+    verb = "would be brought" if done["dry_run"] else "are"
+    what = f"{done['files']} files, {done['folders']} folders, {done['links']} links, {done['bytes'] >> 10} KiB"
+    return "\n".join([f"{what} of {done['backup']} {verb} in {done['to']}", *_notes(done)])
+
+
+@contextmanager
+def _opened(target: str, name: str) -> Iterator[tuple[Backup, Tree]]:
+    workspace, desktop = power.names(target)
+    planned, machines = power.look_up(workspace)
+    # A desktop that is gone has its backups still.
+    machine = Machine(planned, desktop, machines)
+    vault = vault_of(planned.site, planned.name)
+    found = plan.find(name, vault.present(desktop), target)
+    with turn.of_reading(machine.domain), vault.home(machine, found) as tree:
+        yield found, tree
+
+
+def _load(tree: Tree, top: Node, wanted: Wanted) -> _Load:
+    load, base = _Load(), top.path.rpartition(b"/")[0]
+    for node in (top, *(tree.below(top, MOST_BROUGHT) if top.kind == "folder" else ())):
+        try:
+            why = _left_out(tree, load, top, node)
+        except DamagedError as error:
+            tree.lose(node.path, error.reason)
+            continue
+        if why:
+            tree.left.append((node.path, why))
+        else:
+            load.nodes.append((node.path[len(base) + 1 :].split(b"/"), node))
+    if tree.cut:
+        reason = f"holds more than {MOST_BROUGHT} files"
+        raise ConfigError("path", wanted.path, reason, "name a folder below it, or take the whole desktop back")
+    return load
+
+
+def _left_out(tree: Tree, load: _Load, top: Node, node: Node) -> str:
+    """Why something is not brought; empty if it is."""
+    if node.kind == "other":
+        return "is a device, a pipe or a socket"
+    if node.kind == "file" and node.entry.size > tree.disk_size:
+        return f"is {node.entry.size >> 20} MiB long, more than its disk has: most of it is empty"
+    if node.kind == "link":
+        load.links[node.path] = leads_to = tree.disk.link(node.entry)
+        if not _stays_within(top.path, node.path, leads_to):
+            return f"is a link that leads out of {top.shown}: to {shown(leads_to)}"
+    return ""
+
+
+def _stays_within(top: bytes, link: bytes, leads_to: bytes) -> bool:
+    """Whether a link leads to something below `top`, through whatever other such link."""
+    parts = leads_to.split(b"/")
+    up = next((place for place, part in enumerate(parts) if part != b".."), len(parts))
+    # A way up behind a name would begin where another link leads.
+    return bool(parts[0]) and b".." not in parts[up:] and up < link[len(top) :].count(b"/")
+
+
+def _require_free(folder: Folder, load: _Load, wanted: Wanted) -> None:
+    """Raise an error if something is there already."""
+    for parts, node in load.nodes:
+        there = folder.kind(parts)
+        merged = wanted.force and (there == "folder") == (node.kind == "folder")
+        if there and not merged:
+            path = shown(b"/".join(parts))
+            reason = f"{path} is there already" + (", and is no folder" if node.kind == "folder" else "")
+            remedy = "take another folder" + ("" if wanted.force else ", or add --force: files are replaced")
+            raise ConfigError("to", str(wanted.to), reason, remedy)
+
+
+def _require_room(load: _Load, wanted: Wanted) -> None:
+    there = wanted.to if wanted.to.exists() else wanted.to.parent
+    free, needed = shutil.disk_usage(there).free, load.size + SPARE
+    if free < needed:
+        reason = f"{free >> 20} MiB are free on its disk, and {needed >> 20} are needed"
+        raise SiteError("to", str(wanted.to), reason, "take a folder on another disk, or fewer files")
+
+
+def _bring(tree: Tree, load: _Load, folder: Folder, *, force: bool) -> None:
+    for parts, node in load.nodes:
+        try:
+            if node.kind == "folder":
+                folder.make(parts, node.entry.mode)
+            elif node.kind == "link":
+                folder.link(parts, load.links[node.path], force=force)
+            else:
+                changed, pieces = tree.disk.changed(node.entry), tree.disk.content(node.entry)
+                folder.write(parts, node.entry.mode, changed, pieces, force=force)
+        except DamagedError as error:
+            tree.lose(node.path, error.reason)
+
+
+def _row(tree: Tree, node: Node) -> dict[str, Any]:
+    entry = node.entry
+    row = {"path": os.fsdecode(node.path), "shown": node.shown, "kind": node.kind, "bytes": entry.size}
+    try:
+        changed = tree.disk.changed(entry)
+    except DamagedError as error:
+        tree.lose(node.path, error.reason)
+        changed = 0
+    rights = {"mode": stat.filemode(entry.mode), "owner": f"{entry.user}:{entry.group}"}
+    return {**row, **rights, "changed": minute(changed)}
+
+
+def _told(tree: Tree) -> dict[str, Any]:
+    left = [{"path": shown(path), "why": why} for path, why in tree.left[:MOST_SHOWN]]
+    return {"cut": tree.cut, "left_out": left, "left_out_count": len(tree.left), "damaged": tree.damaged}
+
+
+def _notes(told: dict[str, Any]) -> list[str]:
+    lines = [f"left out: {row['path']}: {row['why']}" for row in told["left_out"]]
+    if further := told["left_out_count"] - len(told["left_out"]):
+        lines.append(f"left out: {further} more")
+    if told["cut"]:
+        lines.append(f"cut: there is more; name a folder below, as --path {told['path'].rstrip('/')}/NAME")
+    return lines
