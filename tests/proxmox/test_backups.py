@@ -66,7 +66,7 @@ def test_no_single_file_is_read_out_of_a_backup_of_the_cluster_and_it_is_said_wh
     with pytest.raises(SiteError, match="no single file is read"):
         files.listing(TARGET, "/home")
     with pytest.raises(SiteError, match="no single file is read") as caught:
-        files.get(TARGET, files.Wanted("/home/agent", tmp_path / "to"))
+        files.get(TARGET, files.Wanted("/home/agent", str(tmp_path / "to")))
     assert (caught.value.field, caught.value.value) == ("backup", made)
     assert f"./inv backup.restore {TARGET} {made}" in caught.value.remedy
     assert not (tmp_path / "to").exists()

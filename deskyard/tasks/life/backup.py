@@ -88,7 +88,7 @@ def files(
     help={
         "target": TARGET,
         "path": "a file of its /home, or a folder with all that is in it: /home/agent/NAME",
-        "to": "folder of this machine; it is made in one that is there",
+        "to": "folder of this machine, made in one that is there; or WORKSPACE/DESKTOP of the same workspace",
         "backup": "id of the backup (default: the newest)",
         "force": "replace files that are there already",
         "dry-run": "write nothing; say what would be brought",
@@ -105,15 +105,13 @@ def get(
     dry_run: bool = False,
     json: bool = False,
 ) -> None:
-    """Bring a file or a folder of a backup's /home to a folder of this machine; the desktop stays as it is.
+    """Bring a file or a folder of a backup's /home to a folder of this machine, or to a desktop that runs.
 
     The exit code is 1 if something of it could not be read.
     """
-    from pathlib import Path
-
     from deskyard.life.backup.home import files as home_files
 
-    wanted = home_files.Wanted(path, Path(to).expanduser(), backup, force, dry_run)
+    wanted = home_files.Wanted(path, to, backup, force, dry_run)
     done = home_files.get(target, wanted)
     show(done, as_json=json, text=home_files.text(done))
     if done["damaged"]:

@@ -1,19 +1,25 @@
 """Lists what is in the /home of a backup, and brings files of it to a folder of this machine."""
 
 import os
+import re
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from deskyard.declaration import declaration
+from deskyard.engine import running
+from deskyard.engine.backend import machines_of
 from deskyard.errors import ConfigError, SiteError
 from deskyard.host.progress import step
 from deskyard.host.vm.ext4 import DamagedError
 from deskyard.life import power
+from deskyard.life.backup.home import desktop as desktops
 from deskyard.life.backup.home import folder as folders
+from deskyard.life.backup.home.desktop import Desktop
 from deskyard.life.backup.home.folder import Folder
 from deskyard.life.backup.home.tree import Node, Tree, require_path, shown
 from deskyard.life.backup.vault import vault_of
@@ -21,22 +27,40 @@ from deskyard.life.moment import minute
 from deskyard.life.power import Machine
 from deskyard.plan import backup as plan
 from deskyard.plan.backup import Backup
+from deskyard.plan.workspace import WorkspacePlan
 from deskyard.workspace import turn
 
 MOST_LISTED, MOST_BROUGHT, MOST_SHOWN = 1000, 100_000, 100
 SPARE = 64 << 20
+DESKTOP = re.compile(r"[a-z0-9-]+/[a-z0-9-]+")
 WORD = {"folder": "folders", "file": "files", "link": "links"}
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is brought from a backup, and where to; with `force` in place of what is there."""
+    """What is brought from a backup, and where to: a folder of this machine, or WORKSPACE/DESKTOP.
+
+    With `force` files are brought in place of those that are there.
+    """
 
     path: str
-    to: Path
+    to: str
     backup: str = "latest"
     force: bool = False
     dry_run: bool = False
+
+
+class Place(Protocol):
+    """Where files are brought, by their paths in it."""
+
+    def make(self, parts: Sequence[bytes], mode: int) -> None:
+        """Make a folder; one that is there stays as it is."""
+
+    def link(self, parts: Sequence[bytes], leads_to: bytes) -> None:
+        """Make a link."""
+
+    def write(self, parts: Sequence[bytes], mode: int, changed: int, pieces: Iterable[bytes]) -> None:
+        """Write a file whole or not at all."""
 
 
 @dataclass
@@ -68,7 +92,7 @@ def listing(target: str, path: str, name: str = "latest", *, recursive: bool = F
             rows = tree.within(top)
         tree.cut |= len(rows) > MOST_LISTED
         entries = [_row(tree, node) for node in rows[:MOST_LISTED]]
-        return {"desktop": target, "backup": found.id, "path": path, "entries": entries, **_told(tree)}
+        return {"desktop": target, "backup": found.id, "path": path, "entries": entries, **_left(tree)}
 
 
 def get(target: str, wanted: Wanted) -> dict[str, Any]:
@@ -77,20 +101,18 @@ def get(target: str, wanted: Wanted) -> dict[str, Any]:
     Raises an error before anything is written if it is there already, or there is no room; with `dry_run` nothing is.
     """
     require_path(wanted.path)
-    folders.require(wanted.to)
+    into = _on_desktop if DESKTOP.fullmatch(wanted.to) else _on_this_machine
+    if into is _on_this_machine:
+        folders.require(wanted.to)
+    else:
+        # What is wrong with it is said before a disk is read for minutes.
+        _desktop(target, wanted)
     with _opened(target, wanted.backup) as (found, tree):
-        load = _load(tree, tree.find(wanted.path, target), wanted)
-        if wanted.to.exists():
-            with folders.opened(wanted.to) as folder:
-                _require_free(folder, load, wanted)
-        _require_room(load, wanted)
-        if not wanted.dry_run:
-            wanted.to.mkdir(mode=folders.OWNERS, exist_ok=True)
-            with folders.opened(wanted.to) as folder, step(f"bring {load.count('file')} files to {wanted.to}"):
-                _bring(tree, load, folder, force=wanted.force)
+        load = _load(tree, tree.find(wanted.path, target), wanted, any_link=into is _on_desktop)
+        into(tree, load, target, wanted)
         counts = {word: load.count(kind) for kind, word in WORD.items()}
-        done = {"desktop": target, "backup": found.id, "path": wanted.path, "to": str(wanted.to)}
-        return {**done, "dry_run": wanted.dry_run, "bytes": load.size, **counts, **_told(tree)}
+        done = {"desktop": target, "backup": found.id, "path": wanted.path, "to": wanted.to}
+        return {**done, "dry_run": wanted.dry_run, "bytes": load.size, **counts, **_left(tree)}
 
 
 def listing_text(found: dict[str, Any]) -> str:
@@ -121,11 +143,49 @@ def _opened(target: str, name: str) -> Iterator[tuple[Backup, Tree]]:
         yield found, tree
 
 
-def _load(tree: Tree, top: Node, wanted: Wanted) -> _Load:
+def _on_this_machine(tree: Tree, load: _Load, target: str, wanted: Wanted) -> None:
+    to = Path(wanted.to)
+    if to.exists():
+        with folders.opened(to) as folder:
+            _require_free(folder, load, wanted)
+    _require_room(shutil.disk_usage(to if to.exists() else to.parent).free, load, wanted)
+    if not wanted.dry_run:
+        to.mkdir(mode=folders.OWNERS, exist_ok=True)
+        with folders.opened(to, force=wanted.force) as folder:
+            _bring(tree, load, folder, wanted)
+
+
+def _on_desktop(tree: Tree, load: _Load, target: str, wanted: Wanted) -> None:
+    planned, name, top = _desktop(target, wanted)
+    if not load.nodes:
+        return
+    load = _Load([(node.path.split(b"/")[3:], node) for _, node in load.nodes], load.links)
+    with (
+        Machine(planned, name, machines_of(planned)).alone(at_once=True),
+        Desktop(planned, name, top, force=wanted.force) as place,
+    ):
+        _require_place(place.there, load.nodes[0][1], wanted.path, wanted)
+        _require_room(place.free, load, wanted)
+        if not wanted.dry_run:
+            for depth in range(1, len(top)):
+                place.make(top[:depth], folders.MODE)
+            _bring(tree, load, place, wanted)
+
+
+def _desktop(target: str, wanted: Wanted) -> tuple[WorkspacePlan, str, list[bytes]]:
+    """The desktop to which it goes; raises an error if it is none of the same workspace, or does not run."""
+    planned = declaration.read(power.names(target)[0]).plan
+    name, top = desktops.required(planned, wanted.to, os.fsencode(wanted.path).rstrip(b"/"))
+    running.require_running(planned, name)
+    return planned, name, top
+
+
+def _load(tree: Tree, top: Node, wanted: Wanted, *, any_link: bool) -> _Load:
+    """What of a tree is brought; with `any_link` a link may lead anywhere, as it did on the desktop."""
     load, base = _Load(), top.path.rpartition(b"/")[0]
     for node in (top, *(tree.below(top, MOST_BROUGHT) if top.kind == "folder" else ())):
         try:
-            why = _left_out(tree, load, top, node)
+            why = _left_out(tree, load, top, node, any_link=any_link)
         except DamagedError as error:
             tree.lose(node.path, error.reason)
             continue
@@ -139,7 +199,7 @@ def _load(tree: Tree, top: Node, wanted: Wanted) -> _Load:
     return load
 
 
-def _left_out(tree: Tree, load: _Load, top: Node, node: Node) -> str:
+def _left_out(tree: Tree, load: _Load, top: Node, node: Node, *, any_link: bool) -> str:
     """Why something is not brought; empty if it is."""
     if node.kind == "other":
         return "is a device, a pipe or a socket"
@@ -147,7 +207,7 @@ def _left_out(tree: Tree, load: _Load, top: Node, node: Node) -> str:
         return f"is {node.entry.size >> 20} MiB long, more than its disk has: most of it is empty"
     if node.kind == "link":
         load.links[node.path] = leads_to = tree.disk.link(node.entry)
-        if not _stays_within(top.path, node.path, leads_to):
+        if not any_link and not _stays_within(top.path, node.path, leads_to):
             return f"is a link that leads out of {top.shown}: to {shown(leads_to)}"
     return ""
 
@@ -161,37 +221,38 @@ def _stays_within(top: bytes, link: bytes, leads_to: bytes) -> bool:
 
 
 def _require_free(folder: Folder, load: _Load, wanted: Wanted) -> None:
-    """Raise an error if something is there already."""
     for parts, node in load.nodes:
-        there = folder.kind(parts)
-        merged = wanted.force and (there == "folder") == (node.kind == "folder")
-        if there and not merged:
-            path = shown(b"/".join(parts))
-            reason = f"{path} is there already" + (", and is no folder" if node.kind == "folder" else "")
-            remedy = "take another folder" + ("" if wanted.force else ", or add --force: files are replaced")
-            raise ConfigError("to", str(wanted.to), reason, remedy)
+        _require_place(folder.kind(parts), node, shown(b"/".join(parts)), wanted)
 
 
-def _require_room(load: _Load, wanted: Wanted) -> None:
-    there = wanted.to if wanted.to.exists() else wanted.to.parent
-    free, needed = shutil.disk_usage(there).free, load.size + SPARE
+def _require_place(there: str, node: Node, path: str, wanted: Wanted) -> None:
+    """Raise an error if something is there that would be replaced, or in the way of a folder."""
+    if there and not (wanted.force and (there == "folder") == (node.kind == "folder")):
+        reason = f"{path} is there already" + (", and is no folder" if wanted.force and node.kind == "folder" else "")
+        remedy = "take another place" + ("" if wanted.force else ", or add --force: files are replaced, others stay")
+        raise ConfigError("to", wanted.to, reason, remedy)
+
+
+def _require_room(free: int, load: _Load, wanted: Wanted) -> None:
+    needed = load.size + SPARE
     if free < needed:
         reason = f"{free >> 20} MiB are free on its disk, and {needed >> 20} are needed"
-        raise SiteError("to", str(wanted.to), reason, "take a folder on another disk, or fewer files")
+        raise SiteError("to", wanted.to, reason, "take another place, a larger disk, or fewer files")
 
 
-def _bring(tree: Tree, load: _Load, folder: Folder, *, force: bool) -> None:
-    for parts, node in load.nodes:
-        try:
-            if node.kind == "folder":
-                folder.make(parts, node.entry.mode)
-            elif node.kind == "link":
-                folder.link(parts, load.links[node.path], force=force)
-            else:
-                changed, pieces = tree.disk.changed(node.entry), tree.disk.content(node.entry)
-                folder.write(parts, node.entry.mode, changed, pieces, force=force)
-        except DamagedError as error:
-            tree.lose(node.path, error.reason)
+def _bring(tree: Tree, load: _Load, place: Place, wanted: Wanted) -> None:
+    with step(f"bring {load.count('file')} files to {wanted.to}"):
+        for parts, node in load.nodes:
+            try:
+                if node.kind == "folder":
+                    place.make(parts, node.entry.mode)
+                elif node.kind == "link":
+                    place.link(parts, load.links[node.path])
+                else:
+                    changed, pieces = tree.disk.changed(node.entry), tree.disk.content(node.entry)
+                    place.write(parts, node.entry.mode, changed, pieces)
+            except DamagedError as error:
+                tree.lose(node.path, error.reason)
 
 
 def _row(tree: Tree, node: Node) -> dict[str, Any]:
@@ -206,15 +267,15 @@ def _row(tree: Tree, node: Node) -> dict[str, Any]:
     return {**row, **rights, "changed": minute(changed)}
 
 
-def _told(tree: Tree) -> dict[str, Any]:
+def _left(tree: Tree) -> dict[str, Any]:
     left = [{"path": shown(path), "why": why} for path, why in tree.left[:MOST_SHOWN]]
     return {"cut": tree.cut, "left_out": left, "left_out_count": len(tree.left), "damaged": tree.damaged}
 
 
-def _notes(told: dict[str, Any]) -> list[str]:
-    lines = [f"left out: {row['path']}: {row['why']}" for row in told["left_out"]]
-    if further := told["left_out_count"] - len(told["left_out"]):
+def _notes(done: dict[str, Any]) -> list[str]:
+    lines = [f"left out: {row['path']}: {row['why']}" for row in done["left_out"]]
+    if further := done["left_out_count"] - len(done["left_out"]):
         lines.append(f"left out: {further} more")
-    if told["cut"]:
-        lines.append(f"cut: there is more; name a folder below, as --path {told['path'].rstrip('/')}/NAME")
+    if done["cut"]:
+        lines.append(f"cut: there is more; name a folder below, as --path {done['path'].rstrip('/')}/NAME")
     return lines

@@ -20,10 +20,13 @@ Parts = Sequence[bytes]
 
 
 class Folder:
-    """The folder at `path`; what is made in it belongs to whom it belongs."""
+    """The folder at `path`; what is made in it belongs to whom it belongs.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    With `force` a file is written in place of one that is there; else that is an error.
+    """
+
+    def __init__(self, path: Path, *, force: bool = False) -> None:
+        self._path, self._force = path, force
         self._root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         facts = os.fstat(self._root)
         self._owner = facts.st_uid, facts.st_gid
@@ -58,8 +61,8 @@ class Folder:
                 os.fchmod(made, mode & MODE | OWNERS)
                 os.fchown(made, *self._owner)
 
-    def write(self, parts: Parts, mode: int, changed: int, pieces: Iterable[bytes], *, force: bool) -> None:
-        """Write a file whole or not at all; with `force` in place of one that is there, else that is an error."""
+    def write(self, parts: Parts, mode: int, changed: int, pieces: Iterable[bytes]) -> None:
+        """Write a file whole or not at all."""
         with self._written(parts), self._at(parts[:-1]) as parent, self._passing(parent) as passing:
             with os.fdopen(os.open(passing, _NEW, 0o600, dir_fd=parent), "wb") as file:
                 for piece in pieces:
@@ -73,17 +76,17 @@ class Folder:
                 os.fchown(file.fileno(), *self._owner)
                 file.flush()
                 os.utime(file.fileno(), (changed, changed))
-            self._show(parent, passing, parts[-1], force)
+            self._show(parent, passing, parts[-1])
 
-    def link(self, parts: Parts, leads_to: bytes, *, force: bool) -> None:
-        """Make a link; with `force` in place of a file that is there, else that is an error."""
+    def link(self, parts: Parts, leads_to: bytes) -> None:
+        """Make a link."""
         with self._written(parts), self._at(parts[:-1]) as parent, self._passing(parent) as passing:
             os.symlink(leads_to, passing, dir_fd=parent)
             os.chown(passing, *self._owner, dir_fd=parent, follow_symlinks=False)
-            self._show(parent, passing, parts[-1], force)
+            self._show(parent, passing, parts[-1])
 
-    def _show(self, parent: int, passing: bytes, name: bytes, force: bool) -> None:
-        if force:
+    def _show(self, parent: int, passing: bytes, name: bytes) -> None:
+        if self._force:
             os.replace(passing, name, src_dir_fd=parent, dst_dir_fd=parent)
         else:
             # Unlike a renaming this replaces nothing.
@@ -123,20 +126,21 @@ class Folder:
             raise SiteError("to", str(self._path), reason, remedy) from error
 
 
-def opened(path: Path) -> Folder:
+def opened(path: Path, *, force: bool = False) -> Folder:
     """The folder at a path; raises `ConfigError` if it is none."""
     try:
-        return Folder(path)
+        return Folder(path, force=force)
     except OSError as error:
         reason = f"is no folder that can be opened: {error.strerror}"
         raise ConfigError("to", str(path), reason, "take another folder") from error
 
 
-def require(path: Path) -> None:
-    """Raise `ConfigError` unless the folder at a path is there, or can be made in one that is."""
+def require(to: str) -> None:
+    """Raise `ConfigError` unless a folder is there, or can be made in one that is."""
+    path = Path(to)
     if not path.is_absolute():
-        raise ConfigError("to", str(path), "is no absolute path", "give it as /srv/FOLDER")
+        raise ConfigError("to", to, "is neither an absolute path nor a desktop", "give it as /srv/FOLDER or NAME/NAME")
     if path.exists():
         opened(path).close()
     elif not path.parent.is_dir():
-        raise ConfigError("to", str(path), f"there is no folder {path.parent}", "make it, or take another")
+        raise ConfigError("to", to, f"there is no folder {path.parent}", "make it, or take another")

@@ -65,6 +65,8 @@ class Tree:
                 reason = f"there is no {printable(os.fsdecode(part))} in {node.shown} of this backup"
                 raise ConfigError("path", path, reason, f"see what is there: ./inv backup.files {target} --path PATH")
             node = below[part]
+        # What else was wrong on the way to it is not of it.
+        self.left, self.damaged = [], 0
         return node
 
     def within(self, folder: Node) -> list[Node]:
