@@ -27,8 +27,8 @@ ANSWER_SECONDS, BYTES_PER_SECOND = 120.0, 1 << 20
 MOST_ANSWER, MOST_LINK, MOST_SAID = 16 << 20, 4096, 2000
 PIECE = 1 << 16
 _DEBUGFS = "/usr/sbin/debugfs"
-# The name of a file may hold a newline.
-_ENTRY = re.compile(rb"/([0-9]+)/([0-7]{6})/(-?[0-9]+)/(-?[0-9]+)/(.{1,255}?)/([0-9]*)/\n", re.DOTALL)
+# The name of a file may hold a newline; a place where none is, in a folder that was fuller, has none.
+_ENTRY = re.compile(rb"/([0-9]+)/([0-7]{6})/(-?[0-9]+)/(-?[0-9]+)/(.{0,255}?)/([0-9]*)/\n", re.DOTALL)
 _CHANGED = re.compile(rb"\n mtime: 0x([0-9a-f]{8})(?::([0-9a-f]{8}))?")
 _SHORT_LINK = re.compile(rb'\nFast link dest: "(.*)"\n\Z', re.DOTALL)
 
@@ -104,7 +104,7 @@ class Ext4:
         while found := _ENTRY.match(answer, place):
             number, mode, user, group, name, size = found.groups()
             place = found.end()
-            if name not in (b".", b".."):
+            if int(number) and name not in (b"", b".", b".."):
                 entries.append(Entry(name, int(number), int(mode, 8), int(user), int(group), int(size or 0)))
         return Folder(entries, bool(said or answer[place:].strip() or not place))
 

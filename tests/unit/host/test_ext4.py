@@ -93,6 +93,22 @@ def test_files_are_read_whole_with_their_times_and_in_any_order(image: Path) -> 
         assert file_system.changed(found[b"b"]) == 5_000_000_000
 
 
+def test_folder_that_was_fuller_is_whole(image: Path) -> None:
+    image.chmod(0o644)
+    for number in range(40):
+        hostile_home.write(image, f"mkdir /{number:0>200}")
+    for number in range(0, 40, 3):
+        hostile_home.write(image, f"rmdir /{number:0>200}")
+    with Ext4(image) as file_system:
+        found = file_system.folder(ROOT)
+        assert not found.damaged
+        kept = {f"{number:0>200}".encode() for number in range(40) if number % 3}
+        assert {entry.name for entry in found.entries} == {b"a", b"b", b"lost+found", *kept}
+        (lost,) = [entry for entry in found.entries if entry.name == b"lost+found"]
+        assert file_system.folder(lost.inode).entries == []
+        assert not file_system.folder(lost.inode).damaged
+
+
 def test_reading_that_is_given_up_midway_spoils_no_later_answer(image: Path) -> None:
     with Ext4(image) as file_system:
         found = names(file_system)

@@ -236,7 +236,7 @@ def test_list_says_what_is_there_and_when_it_is_cut(kept: Kept, monkeypatch: pyt
     assert json.dumps(files.listing(TARGET, DOCS)).isascii()
     deep = files.listing(TARGET, "/home", recursive=True)
     assert f"{DOCS}/deep/deeper/key" in {row["path"] for row in deep["entries"]}
-    assert not deep["cut"]
+    assert (deep["cut"], deep["damaged"]) == (False, 0)
     assert [row["path"] for row in files.listing(TARGET, f"{DOCS}/report.txt")["entries"]] == [f"{DOCS}/report.txt"]
     monkeypatch.setattr(files, "MOST_LISTED", 4)
     for found in (files.listing(TARGET, DOCS), files.listing(TARGET, "/home", recursive=True)):
