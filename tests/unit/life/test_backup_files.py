@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from invoke import Context, Exit
 
 from deskyard.errors import ConfigError, DeskyardError, SiteError
 from deskyard.life.backup import backup
@@ -24,6 +25,7 @@ from deskyard.life.backup.home.files import Wanted
 from deskyard.life.backup.home.tree import Tree
 from deskyard.life.power import Machine
 from deskyard.plan.backup import Backup, Disk, Moment, Source
+from deskyard.tasks.life import backup as tasks
 from tests.support import hostile_home
 from tests.support.requirements import need_programs, need_root
 from tests.unit.life.desk import TARGET, Desk
@@ -268,12 +270,30 @@ def test_file_whose_bytes_are_gone_is_named_and_leaves_no_half_of_itself(
 ) -> None:
     hostile_home.tear(image, "/agent/docs/blob")
     done = get(DOCS, to)
-    assert done["damaged"] == 1
+    assert (done["damaged"], done["files"]) == (
+        1,
+        sum(path.is_file() and not path.is_symlink() for path in to.rglob("*")),
+    )
     (why,) = [row["why"] for row in done["left_out"] if row["path"] == f"{DOCS}/blob"]
     assert "bytes of 3145728" in why
     assert not (to / "docs/blob").exists()
     assert (to / "docs/report.txt").read_text() == "a report\n"
     assert not [name for name in brought(to) if ".deskyard-" in name]
+
+
+def test_tasks_print_what_came_and_end_with_1_if_something_could_not_be_read(
+    kept: Kept, image: Path, to: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tasks.get(Context(), TARGET, f"{DOCS}/report.txt", str(to))
+    tasks.files(Context(), TARGET, DOCS, json=True)
+    first, _, rest = capsys.readouterr().out.partition("\n")
+    assert first == f"1 files, 0 folders, 0 links, 0 KiB of backup-0 are in {to}"
+    assert f"{DOCS}/report.txt" in {row["path"] for row in json.loads(rest)["entries"]}
+    hostile_home.tear(image, "/agent/docs/blob")
+    with pytest.raises(Exit) as ended:
+        tasks.get(Context(), TARGET, DOCS, str(to))
+    assert ended.value.code == 1
+    assert f"left out: {DOCS}/blob: inode " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("seed", range(12))

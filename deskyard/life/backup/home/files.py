@@ -109,7 +109,7 @@ def get(target: str, wanted: Wanted) -> dict[str, Any]:
         _desktop(target, wanted)
     with _opened(target, wanted.backup) as (found, tree):
         load = _load(tree, tree.find(wanted.path, target), wanted, any_link=into is _on_desktop)
-        into(tree, load, target, wanted)
+        load = into(tree, load, target, wanted)
         counts = {word: load.count(kind) for kind, word in WORD.items()}
         done = {"desktop": target, "backup": found.id, "path": wanted.path, "to": wanted.to}
         return {**done, "dry_run": wanted.dry_run, "bytes": load.size, **counts, **_left(tree)}
@@ -143,22 +143,23 @@ def _opened(target: str, name: str) -> Iterator[tuple[Backup, Tree]]:
         yield found, tree
 
 
-def _on_this_machine(tree: Tree, load: _Load, target: str, wanted: Wanted) -> None:
+def _on_this_machine(tree: Tree, load: _Load, target: str, wanted: Wanted) -> _Load:
     to = Path(wanted.to)
     if to.exists():
         with folders.opened(to) as folder:
             _require_free(folder, load, wanted)
     _require_room(shutil.disk_usage(to if to.exists() else to.parent).free, load, wanted)
-    if not wanted.dry_run:
-        to.mkdir(mode=folders.OWNERS, exist_ok=True)
-        with folders.opened(to, force=wanted.force) as folder:
-            _bring(tree, load, folder, wanted)
+    if wanted.dry_run:
+        return load
+    to.mkdir(mode=folders.OWNERS, exist_ok=True)
+    with folders.opened(to, force=wanted.force) as folder:
+        return _brought(tree, load, folder, wanted)
 
 
-def _on_desktop(tree: Tree, load: _Load, target: str, wanted: Wanted) -> None:
+def _on_desktop(tree: Tree, load: _Load, target: str, wanted: Wanted) -> _Load:
     planned, name, top = _desktop(target, wanted)
     if not load.nodes:
-        return
+        return load
     load = _Load([(node.path.split(b"/")[3:], node) for _, node in load.nodes], load.links)
     with (
         Machine(planned, name, machines_of(planned)).alone(at_once=True),
@@ -166,10 +167,11 @@ def _on_desktop(tree: Tree, load: _Load, target: str, wanted: Wanted) -> None:
     ):
         _require_place(place.there, load.nodes[0][1], wanted.path, wanted)
         _require_room(place.free, load, wanted)
-        if not wanted.dry_run:
-            for depth in range(1, len(top)):
-                place.make(top[:depth], folders.MODE)
-            _bring(tree, load, place, wanted)
+        if wanted.dry_run:
+            return load
+        for depth in range(1, len(top)):
+            place.make(top[:depth], folders.MODE)
+        return _brought(tree, load, place, wanted)
 
 
 def _desktop(target: str, wanted: Wanted) -> tuple[WorkspacePlan, str, list[bytes]]:
@@ -240,7 +242,9 @@ def _require_room(free: int, load: _Load, wanted: Wanted) -> None:
         raise SiteError("to", wanted.to, reason, "take another place, a larger disk, or fewer files")
 
 
-def _bring(tree: Tree, load: _Load, place: Place, wanted: Wanted) -> None:
+def _brought(tree: Tree, load: _Load, place: Place, wanted: Wanted) -> _Load:
+    """Bring it, and say what of it came."""
+    came = _Load()
     with step(f"bring {load.count('file')} files to {wanted.to}"):
         for parts, node in load.nodes:
             try:
@@ -253,6 +257,9 @@ def _bring(tree: Tree, load: _Load, place: Place, wanted: Wanted) -> None:
                     place.write(parts, node.entry.mode, changed, pieces)
             except DamagedError as error:
                 tree.lose(node.path, error.reason)
+            else:
+                came.nodes.append((parts, node))
+    return came
 
 
 def _row(tree: Tree, node: Node) -> dict[str, Any]:
