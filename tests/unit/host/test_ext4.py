@@ -64,7 +64,7 @@ def test_sandboxed_program_reads_its_file_and_is_nobody_without_rights(image: Pa
         "exec 3<>/dev/tcp/127.0.0.1/22",
         "kill -0 $PPID && kill -9 $PPID && sleep 20",
         "mount -t tmpfs none /usr || unshare --user true && false",
-        "printf -v x %1200000000s",
+        "python3 -I -c 'bytearray(3 << 30)'",
     ],
     ids=["write its file", "write", "read the host", "connect", "end its parent", "mount", "take memory"],
 )
