@@ -1,17 +1,24 @@
 """Backups of a real desktop: made while it runs, proved by booting it, taken back; a freeze ends by itself."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from deskyard.errors import SiteError
+from deskyard.plan.account import AGENT
 from deskyard.site.libvirt import agent, daemon
 from deskyard.site.libvirt.backup import freeze
 from tests.e2e.test_power import DESKTOP, IDENTITY, WAIT_SECONDS, preview
 from tests.support.workspaces import Running
 
 pytestmark = pytest.mark.vm
+
+
+def write_as_agent(text: str) -> str:
+    """The command that has the agent write into its home."""
+    return f"sudo -u {AGENT} sh -c 'echo {text} > /home/{AGENT}/kept'"
 
 
 def listed(running: Running) -> list[dict[str, Any]]:
@@ -21,10 +28,10 @@ def listed(running: Running) -> list[dict[str, Any]]:
 
 
 @pytest.mark.boots
-def test_desktop_comes_back_from_a_backup_that_was_booted(other: Running) -> None:
+def test_desktop_comes_back_from_a_backup_that_was_booted(other: Running, tmp_path: Path) -> None:
     target = f"{other.name}/{DESKTOP}"
     identity = other.ssh(DESKTOP, IDENTITY).stdout
-    other.ssh(DESKTOP, "echo first > kept && sync")
+    other.ssh(DESKTOP, f"echo first > kept && {write_as_agent('first')} && sync")
     made = json.loads(other.inv("backup.run", target, "--json", timeout=WAIT_SECONDS).stdout)
     assert made["frozen_seconds"] > 0
     assert [disk["target"] for disk in made["backup"]["disks"]] == ["vda", "vdc"]
@@ -33,7 +40,12 @@ def test_desktop_comes_back_from_a_backup_that_was_booted(other: Running) -> Non
     assert (newest["id"], newest["verified"] is not None) == (made["backup"]["id"], True)
     assert not [name for name in daemon.state().domains if name.endswith(".verify")]
 
-    other.ssh(DESKTOP, "echo second > kept && sync")
+    other.ssh(DESKTOP, f"echo second > kept && {write_as_agent('second')} && sync")
+    other.inv("backup.get", target, "/home/deskyard/kept", "--to", str(tmp_path), timeout=WAIT_SECONDS)
+    assert (tmp_path / "kept").read_text() == "first\n"
+    other.inv("backup.get", target, f"/home/{AGENT}/kept", "--to", target, "--force", timeout=WAIT_SECONDS)
+    assert other.ssh(DESKTOP, f"sudo cat /home/{AGENT}/kept; cat kept").stdout == "first\nsecond\n"
+
     refused = other.inv("backup.restore", target, "latest", check=False)
     assert (refused.returncode, "--yes" in refused.stderr) == (1, True)
     other.hang_up(DESKTOP)
