@@ -112,6 +112,7 @@ def taken(mission: Lab) -> Callable[..., str]:
         "delete from approval_decision",
         "update operation set input = '{}'",
         "delete from operation",
+        "delete from operation",
         "update desktop set state = 'ready'",
         "update desktop set frozen_at = null",
         "insert into intent_used (nonce, operation_id) values ('x', 'x')",

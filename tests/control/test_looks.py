@@ -44,8 +44,8 @@ def test_look_is_asked_for_by_the_hour_with_its_line_of_the_audit(mission: Lab, 
     assert looks.ask_for_due(worker) == ["lab"]
     (asked,) = waiting(mission)
     assert (asked["workspace_id"], asked["lane"], asked["actor"]) == ("lab", "look:lab", "watch")
-    (line,) = mission.link.execute("select * from audit_intake where action = %s", [KIND]).fetchall()
-    assert (line["actor"], line["target"], line["detail"]) == ("watch", "lab", {"operation": asked["id"]})
+    line = mission.until("select * from audit_entry where detail ->> 'operation' = %s", [asked["id"]])
+    assert (line["actor"], line["action"], line["target"]) == ("watch", KIND, "lab")
     assert looks.ask_for_due(worker) == [], "it waits still"
     mission.link.execute("update operation set state = 'done', ended_at = now() - interval '59 minutes'")
     assert looks.ask_for_due(worker) == []

@@ -20,7 +20,7 @@ from deskyard.errors import ConfigError, DeskyardError, SiteError
 from tests.gateway.link_door import SECONDS, SSHD, Door, link_door
 from tests.gateway.support import Gateway
 
-SOURCE, HEAD = "mission.fedcba9876543210", "b" * 64
+SOURCE, ANOTHER, HEAD = "mission.fedcba9876543210", "mission.0123456789abcdef", "b" * 64
 
 
 class Ways:
@@ -97,8 +97,9 @@ def test_what_the_gateway_refuses_is_an_error_in_its_words(asker: Asker) -> None
             asker.ask("demo", words)
         assert caught.value.field == field
     gateways = AskedGateways(asker)
+    gateways.anchor("demo", ANOTHER, Line(3, HEAD))
     with pytest.raises(ConfigError) as caught:
-        gateways.anchor("demo", SOURCE, Line(2, HEAD))
+        gateways.anchor("demo", ANOTHER, Line(2, HEAD))
     assert caught.value.field == "number"
 
 

@@ -2,8 +2,6 @@
 
 import secrets
 
-from psycopg.types.json import Jsonb
-
 from deskyard.control.store.connection import Link
 
 ACTOR, KIND = "watch", "workspace.look"
@@ -23,31 +21,18 @@ where w.gone_at is null and w.problem is null and w.silent_since is null
     and (o.state in ('queued', 'running') or coalesce(o.ended_at, o.created_at) > now() - interval '{EVERY}'))
 order by w.id limit %(most)s
 """
-OLD = """
-delete from operation o where o.workspace_id = %(workspace)s and o.kind = %(kind)s and o.actor = %(actor)s
-  and o.state in ('done', 'failed', 'cancelled') and o.id <> coalesce((select id from operation
-    where workspace_id = %(workspace)s and kind = %(kind)s and state = 'done' order by ended_at desc limit 1), '')
-"""
 
 
 def ask_for_due(link: Link, most: int = AT_ONCE) -> list[str]:
-    """Write down a look for each workspace that is due, with its line of the audit; the workspaces."""
+    """Write down a look for each workspace that is due, with its line of the audit; the workspaces.
+
+    The database does it: who watches may write down no operation by itself.
+    """
     values = {"readers": list(READERS), "kind": KIND, "most": most}
     with link.transaction():
         # Two that watch, for a moment at a restart, ask once.
         link.execute("select pg_advisory_xact_lock(hashtextextended(%s, 7))", [KIND])
         due = [row["id"] for row in link.execute(DUE.encode(), values).fetchall()]
         for workspace in due:
-            _ask(link, workspace)
+            link.execute("select ask_for_look(%s, %s)", [f"op_{secrets.token_hex(8)}", workspace])
     return due
-
-
-def _ask(link: Link, workspace: str) -> None:
-    id = f"op_{secrets.token_hex(8)}"
-    link.execute(OLD, {"workspace": workspace, "kind": KIND, "actor": ACTOR})
-    link.execute(
-        "insert into operation (id, kind, workspace_id, lane, input, actor) values (%s, %s, %s, %s, %s, %s)",
-        [id, KIND, workspace, f"look:{workspace}", Jsonb({"leave_idle": True}), ACTOR],
-    )
-    query = "insert into audit_intake (actor, action, target, detail) values (%s, %s, %s, %s)"
-    link.execute(query, [ACTOR, KIND, workspace, Jsonb({"operation": id})])

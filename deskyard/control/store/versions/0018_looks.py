@@ -1,4 +1,4 @@
-"""What looks by the hour ask for: the right to write one down, and the rules that read them."""
+"""What looks by the hour ask for: a function that writes one down, and the rules that read them."""
 
 from alembic import op
 
@@ -9,5 +9,5 @@ down_revision = "0017"
 
 
 def upgrade() -> None:
-    """Add the grants and the rules."""
+    """Add the function and the rules."""
     execute(op.get_bind(), read("0018_looks"))
