@@ -11,9 +11,9 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 
 class Content:
@@ -82,16 +82,20 @@ def _make(path: Path, wanted: dict[str, Any], content: Content, force: bool) -> 
 def _write(path: Path, wanted: dict[str, Any], content: Content) -> None:
     with path.open("xb") as file:
         os.fchmod(file.fileno(), 0o600)
-        for piece in content:
-            # What is empty stays a hole.
-            if piece.count(0) == len(piece):
-                file.seek(len(piece), os.SEEK_CUR)
-            else:
-                file.write(piece)
-        file.truncate()
+        fill(file, content)
         os.fchmod(file.fileno(), wanted["mode"])
         file.flush()
         os.utime(file.fileno(), (wanted["changed"], wanted["changed"]))
+
+
+def fill(file: BinaryIO, pieces: Iterable[bytes]) -> None:
+    """Write the pieces of a file one behind another; what is empty stays a hole."""
+    for piece in pieces:
+        if piece.count(0) == len(piece):
+            file.seek(len(piece), os.SEEK_CUR)
+        else:
+            file.write(piece)
+    file.truncate()
 
 
 if __name__ == "__main__":

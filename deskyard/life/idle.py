@@ -132,8 +132,6 @@ def wake_wanted(name: str, clock: Clock = time.time, sessions_of: Sessions | Non
     The gateway's word starts nothing else, and it is asked only where something sleeps that may be woken so. One that
     does not start is named, and is drift as after `desktop.start`.
     """
-    if not asleep.anywhere():
-        return []
     plan = declaration.read(name).plan
     sleeping = {desktop.name: at for desktop in plan.desktops if (at := _sleeps_since(plan, desktop)) is not None}
     sessions = (sessions_of or _sessions)(name) if sleeping else []

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from deskyard.errors import ConfigError, SiteError
+from deskyard.guest import home_files
 
 # No file gets rights of its owner or group, or lets others write.
 MODE, OWNERS = 0o755, 0o700
@@ -65,13 +66,7 @@ class Folder:
         """Write a file whole or not at all."""
         with self._written(parts), self._at(parts[:-1]) as parent, self._passing(parent) as passing:
             with os.fdopen(os.open(passing, _NEW, 0o600, dir_fd=parent), "wb") as file:
-                for piece in pieces:
-                    # What is empty stays a hole.
-                    if piece.count(0) == len(piece):
-                        file.seek(len(piece), os.SEEK_CUR)
-                    else:
-                        file.write(piece)
-                file.truncate()
+                home_files.fill(file, pieces)
                 os.fchmod(file.fileno(), mode & MODE)
                 os.fchown(file.fileno(), *self._owner)
                 file.flush()
