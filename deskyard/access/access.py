@@ -44,6 +44,15 @@ def sessions(name: str) -> Any:
     return gateway_program.ask_service(gateway_program.require(name), session_requests.listing(), ["list"])
 
 
+def agent(name: str, action: str, desktop: str, actor: str = "") -> list[dict[str, Any]]:
+    """Have the gateway `stop` a desktop's agent or let it `go` on; all that are stopped then."""
+    who = actor or gateway_program.actor()
+    request = session_requests.agent(action, desktop, who)
+    arguments = ["agent", action, "--desktop", desktop, "--actor", who]
+    stopped: list[dict[str, Any]] = gateway_program.ask_service(gateway_program.require(name), request, arguments)
+    return stopped
+
+
 def revoke(name: str, *, session: str | None = None, desktop: str | None = None, everything: bool = False) -> Any:
     """End one session, those of a desktop, or all; live connections are closed."""
     chosen = [option for option in (session, desktop, everything or None) if option]

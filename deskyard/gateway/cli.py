@@ -96,6 +96,12 @@ def _revoke(options: argparse.Namespace, layout: Layout) -> Any:
     return _ask(layout, session_requests.revoke(options.id, options.desktop, options.all, options.actor))
 
 
+def _agent(options: argparse.Namespace, layout: Layout) -> Any:
+    if options.action != "list" and not options.desktop:
+        raise GatewayError("--desktop", None, "is missing", "name the desktop whose agent it is")
+    return _ask(layout, session_requests.agent(options.action, options.desktop, options.actor))
+
+
 def _keys(options: argparse.Namespace, layout: Layout) -> Any:
     from deskyard.gateway.config import keys
 
@@ -178,6 +184,10 @@ def _parser() -> argparse.ArgumentParser:
     revoke.add_argument("--desktop", help="all sessions of one desktop")
     revoke.add_argument("--all", action="store_true", help="all sessions")
     revoke.add_argument("--actor", default="root", help="who revokes, as the audit shall show it")
+    agent = add("agent", _agent, "shut a desktop for programs and halt what its agent runs, or let it go on")
+    agent.add_argument("action", choices=("stop", "go", "list"), help="stop, go on, or say what is stopped")
+    agent.add_argument("--desktop", help="name of the desktop")
+    agent.add_argument("--actor", default="root", help="who asks, as the audit and the desktop's page shall show it")
     keys = add("keys", _keys, "change the key that signs sessions; sessions and their sockets go on")
     keys.add_argument("action", choices=("rotate", "retire"), help="rotate, or drop old keys whose cookies are over")
     keys.add_argument("--at-once", action="store_true", help="the old key is known to others: void its cookies now")

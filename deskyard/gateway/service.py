@@ -47,7 +47,7 @@ def create(layout: Layout) -> Starlette:
     sessions = Sessions(
         settings,
         store,
-        Proxy(layout.master_socket, layout.revoked_file, layout.private_file, render.servers(settings, layout)),
+        Proxy(layout.master_socket, layout.revoked_file, render.servers(settings, layout)),
         audit,
         keys,
         layout,
@@ -165,7 +165,8 @@ async def _renew(request: Request) -> Response:
 async def _drive(request: Request) -> Response:
     """What a person may do with the drive: take it, hand it over, hide the desktop from programs or show it.
 
-    And before there is anything to drive: want the desktop to start.
+    Whoever may drive, driving or not, may also stop the agent and let it go on; and before there is anything to drive,
+    want the desktop to start.
     """
     sessions: Sessions = request.app.state.sessions
     session = _session_of(request)
@@ -173,12 +174,16 @@ async def _drive(request: Request) -> Response:
         action = json.loads(await request.body())["action"]
         if action in ("hide", "show"):
             await sessions.set_privacy(session, private=action == "hide")
+        elif action == "stop":
+            await sessions.stop_agent(session.desktop, session.actor, session)
+        elif action == "go":
+            await sessions.let_agent_go(session.desktop, session.actor, session)
         elif action == "wake":
             sessions.awaiting.want(session)
         else:
             {"take": sessions.streams.take, "hand-over": sessions.streams.hand_over}[action](session)
     except (ValueError, KeyError, TypeError):
-        remedy = 'send {"action": "take"}, or hand-over, hide, show or wake'
+        remedy = 'send {"action": "take"}, or hand-over, hide, show, stop, go or wake'
         return _refusal(Refusal(HTTPStatus.BAD_REQUEST, "request", "is malformed", remedy))
     except GatewayError as error:
         return _refusal(error)

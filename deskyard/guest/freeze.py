@@ -22,8 +22,9 @@ def act(action: str) -> dict[str, Any]:
     """Do what is asked; `frozen` is what the kernel says afterwards."""
     answer: dict[str, Any] = {}
     if action == "freeze":
-        answer["released"] = release()
-    if action in ("freeze", "thaw"):
+        # A service that stands still would not answer; it let go of all before.
+        answer["released"] = is_frozen() or release()
+    if action in ("freeze", "thaw") and is_frozen() != (action == "freeze"):
         subprocess.run(["systemctl", action, SLICE], capture_output=True, text=True, timeout=SECONDS, check=True)
     return {**answer, "frozen": is_frozen()}
 

@@ -10,6 +10,11 @@ SCOPES = (SEE, ACT, FILES, SHELL)
 PRIVACY_ON, PRIVACY_OFF = "privacy.on", "privacy.off"
 PRIVACY_PATH, WAIT_PATH = "/v1/privacy", "/v1/wait"
 
+# Who listens there as root halts all that the agent runs, or lets it go on: a line of JSON each way. It is not the
+# service, which stands still with the agent.
+HALT_PORT = 6092
+STOP, GO = "stop", "go"
+
 # Set by the gateway's door on each request, which drops what a client sends under these names.
 SESSION_HEADER = "x-deskyard-session"
 SCOPES_HEADER = "x-deskyard-scopes"

@@ -32,6 +32,11 @@ def anchor(source: str, number: int, head: str, actor: str) -> dict[str, Any]:
     return {"command": "anchor", "source": source, "number": number, "head": head, "actor": actor}
 
 
+def agent(action: str, desktop: str | None, actor: str) -> dict[str, Any]:
+    """Stop a desktop's agent, let it go on, or list what is stopped."""
+    return {"command": "agent", "action": action, "desktop": desktop, "actor": actor}
+
+
 def listed(text: str | None) -> list[str] | None:
     """Routes or scopes from a list with commas; None asks for all."""
     return [name for name in text.split(",") if name] if text is not None else None

@@ -55,7 +55,8 @@ def main() -> int:
     if wanted["kind"] == "desktop.session":
         tell(secret={"link": "https://lab.localhost/#ticket", "expiresAt": 1})
     else:
-        tell(result={"seen": wanted["input"], "actor": wanted["actor"]})
+        held = {"shut_out": True} if name.startswith("held") else {}
+        tell(result={"seen": wanted["input"], "actor": wanted["actor"], **held})
     return 0
 
 

@@ -74,6 +74,24 @@ def test_machine_that_boots_lets_its_agent_go_on(mission: Lab, owner: httpx.Clie
     assert (frozen_at(owner) is not None) == stays
 
 
+def test_agent_that_its_gateway_holds_stands_still_over_a_boot_and_no_longer_than_its_desktop(
+    mission: Lab, owner: httpx.Client
+) -> None:
+    path = "/api/desktops/lab.held"
+    mission.declare("lab", "held")
+    done(owner, "freeze", path)
+    since = frozen_at(owner, path)
+    for state in ("booting", "stopped", "ready"):
+        mission.link.execute("update desktop set state = %s where id = 'lab.held'", [state])
+        assert frozen_at(owner, path) == since
+    done(owner, "thaw", path)
+    assert frozen_at(owner, path) is None
+    done(owner, "freeze", path)
+    mission.link.execute("update desktop set gone_at = now() where id = 'lab.held'")
+    mission.declare("lab", "held")
+    assert frozen_at(owner, path) is None
+
+
 def test_agent_of_a_desktop_that_is_not_seen_to_be_ready_is_stopped_too(mission: Lab, owner: httpx.Client) -> None:
     mission.declare("lab", "first", state="booting")
     done(owner, "freeze")

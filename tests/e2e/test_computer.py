@@ -133,10 +133,12 @@ def test_a_frozen_agent_runs_nothing_until_it_is_thawed(ours: Running, program: 
     count = "while :; do echo x >>~/ticks; sleep 0.1; done"
     assert program.ask("POST", "/v1/processes", {"command": f"rm -f ~/ticks; {count}"})[0] == 201
     frozen = json.loads(ours.inv("desktop.freeze", target, "--json").stdout)
-    assert frozen == {"desktop": target, "released": True, "frozen": True}
+    assert frozen == {"desktop": target, "released": True, "frozen": True, "shut_out": True}
     size = "sudo stat -c %s /home/agent/ticks"
     first = ours.ssh("desk", size).stdout
     assert ours.ssh("desk", f"sleep 2; {size}").stdout == first
+    status, refused = program.ask("GET", "/v1/windows")
+    assert (status, refused["error"]) == (423, "stopped")
     thawed = json.loads(ours.inv("desktop.thaw", target, "--json").stdout)
     assert thawed["frozen"] is False
     grown = f"for n in $(seq 300); do [ $({size}) -gt {first.strip()} ] && exit 0; sleep 0.2; done; exit 1"
@@ -161,6 +163,22 @@ def test_a_person_at_the_viewer_takes_the_drive_from_a_program(ours: Running, do
         assert program.ask("POST", "/v1/wait", left)[0] == 200
         assert program.ask("POST", "/v1/act", move)[1]["ok"]
         hides_and_shows(driver, program)
+        stops_and_lets_go(driver, ours, program)
+
+
+def stops_and_lets_go(driver: Chrome, ours: Running, program: Program) -> None:
+    """A person stops the agent by the button of the page: the desktop's kernel says that it stands still."""
+    button, badge = (driver.find_element(By.ID, name) for name in ("stop-agent", "stopped"))
+    events = "cat /sys/fs/cgroup/agent.slice/cgroup.events"
+    button.click()
+    eventually(lambda: badge.text.startswith("agent stopped, by "), "the word of the desktop", driver)
+    assert "frozen 1" in ours.ssh("desk", events).stdout
+    status, refused = program.ask("GET", "/v1/windows")
+    assert (status, refused["error"]) == (423, "stopped")
+    button.click()
+    eventually(lambda: not badge.is_displayed(), "the end of the stop", driver)
+    assert "frozen 0" in ours.ssh("desk", events).stdout
+    assert program.ask("GET", "/v1/windows")[0] == 200
 
 
 def hides_and_shows(driver: Chrome, program: Program) -> None:

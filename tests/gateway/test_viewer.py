@@ -19,6 +19,7 @@ from deskyard.image.build import gateway_bundle
 from tests.gateway.conftest import run_gateway
 from tests.gateway.support import HOSTNAME, Gateway, wait_for
 from tests.gateway.talkers import COLOUR, Talker
+from tests.gateway.test_stopping import Desktop, asked
 from tests.gateway.test_weakened import without
 from tests.gateway.vnc_client import VncClient
 from tests.support.browser import ALONE
@@ -190,6 +191,56 @@ def test_take_over_and_hand_over_in_the_page(browser: Any, viewed: Gateway, talk
     wait_for("the other to drive", lambda: text(browser, "mode") == "watching: bob drives", 30)
     assert other.status == 101
     assert complaints(browser) == []
+
+
+def test_who_may_drive_stops_the_agent_by_a_button_and_lets_it_go_on(
+    browser: Any, viewed: Gateway, talker: Talker
+) -> None:
+    _, bearer = viewed.program()
+    opened(browser, viewed)
+    wait_for("the drive", lambda: text(browser, "mode") == "drive")
+    button, badge = (browser.find_element(By.ID, name) for name in ("stop-agent", "stopped"))
+
+    def seen() -> int:
+        return viewed.request("GET", "/d/d1/computer/v1/screen", None, bearer)[0].status
+
+    assert (button.text, badge.is_displayed(), seen()) == ("Stop the agent", False, 200)
+    assert "until a person lets it go on" in button.get_attribute("title")
+    button.click()
+    wait_for("the stop", lambda: button.text == "Let the agent go on")
+    assert (badge.text, seen()) == ("agent shut out, and asked to stand still, by tester", 423)
+    with Desktop(viewed.names["d1"]) as desktop:
+        wait_for("the desktop to say so", lambda: badge.text == "agent stopped, by tester")
+        talker.keys.clear()
+        # The next key is for the desktop, not for the button.
+        ActionChains(browser).send_keys(" ").perform()
+        wait_for("the key at the desktop", lambda: ord(" ") in talker.keys)
+        assert seen() == 423
+        button.send_keys(Keys.ENTER)
+        wait_for("the agent to go on", lambda: not badge.is_displayed() and not desktop.still)
+        assert (button.text, seen()) == ("Stop the agent", 200)
+        asked(viewed, "stop", "d1")
+        wait_for("the host's stop", lambda: badge.text == "agent stopped, by operator")
+        assert not button.is_enabled()
+        assert "who runs the host" in button.get_attribute("title")
+        asked(viewed, "go", "d1")
+        wait_for("the end of it", lambda: button.is_enabled() and not badge.is_displayed())
+        wait_for("nothing that stands", lambda: asked(viewed, "list") == [])
+        desktop.shutdown()
+    assert complaints(browser) == []
+
+
+def test_who_watches_has_no_button_to_stop_the_agent_and_is_told(browser: Any, viewed: Gateway) -> None:
+    opened(browser, viewed, mode="view")
+    wait_for("the page to know its session", lambda: text(browser, "name") == "d1 · demo")
+    badge = browser.find_element(By.ID, "stopped")
+    with Desktop(viewed.names["d1"]) as desktop:
+        asked(viewed, "stop", "d1")
+        wait_for("the stop", lambda: badge.text == "agent stopped, by operator")
+        assert not browser.find_element(By.ID, "stop-agent").is_displayed()
+        asked(viewed, "go", "d1")
+        wait_for("nothing that stands", lambda: asked(viewed, "list") == [])
+        desktop.shutdown()
 
 
 @pytest.mark.parametrize(("desktop", "recorded"), [("d1", False), ("d2", True)])

@@ -32,7 +32,7 @@ async function ask(place, body) {
 // Resolves to the session's facts, throws Ended if it is over, any other error if the gateway does not answer.
 export const session = () => ask("session");
 
-// "take", "hand-over", "hide", "show" or "wake"; resolves to the session's facts.
+// "take", "hand-over", "hide", "show", "stop", "go" or "wake"; resolves to the session's facts.
 export const drive = (action) => ask("drive", JSON.stringify({ action }));
 
 let wake = () => {};

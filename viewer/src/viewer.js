@@ -1,6 +1,7 @@
 // The page of one desktop: desktop, terminal, a place for chat, and what the session allows.
 import { focusDesktop, setDriving, showDesktop } from "./desktop.js";
 import { Ended, drive, follow, keepConnected, lookNow, session } from "./session.js";
+import { showStop } from "./stopping.js";
 import { connectTerminal, createTerminal } from "./terminal.js";
 import { beginWaiting, endWaiting, prepareWaiting } from "./waiting.js";
 
@@ -100,6 +101,7 @@ function showPrivacy(facts) {
 
 function show(facts) {
   showFacts(facts);
+  showStop(facts);
   if (facts.routes.includes("desktop")) {
     showDriver(facts);
     showPrivacy(facts);
@@ -151,6 +153,11 @@ function wire() {
   privacy.addEventListener("click", async () => {
     await ask(privacy, privacy.getAttribute("aria-pressed") === "true" ? "show" : "hide");
     // What is typed next is for the desktop: a space would press the button again.
+    focusDesktop();
+  });
+  const stop = part("stop-agent");
+  stop.addEventListener("click", async () => {
+    await ask(stop, stop.dataset.action);
     focusDesktop();
   });
   part("full-screen").addEventListener("click", () => {

@@ -16,15 +16,17 @@ def job(wanted: Mapping[str, Any]) -> dict[str, Any]:
 
     name = desktop_target(wanted)
     stops = wanted["kind"] == FREEZE
-    done = freeze.freeze(name) if stops else freeze.thaw(name)
+    actor = wanted.get("actor", "")
+    done = freeze.freeze(name, actor) if stops else freeze.thaw(name, actor)
     if done["frozen"] != stops:
         reason = "has an agent that does not stand still" if stops else "has an agent that still stands still"
         raise SiteError("agent", name, reason, "do it again; ./inv desktop.stop shuts the whole desktop down")
     return {"result": {part: value for part, value in done.items() if part != "desktop"}}
 
 
-def keep(link: Link, held: Claim) -> None:
+def keep(link: Link, held: Claim, result: Mapping[str, Any]) -> None:
     """Write down that an agent stands still, or goes on, by an operation that was done."""
     if held.kind in KINDS:
-        query = "update desktop set frozen_at = case when %s then coalesce(frozen_at, now()) end where id = %s"
-        link.execute(query, [held.kind == FREEZE, held.desktop])
+        query = """update desktop set frozen_at = case when %s then coalesce(frozen_at, now()) end, freeze_lasts = %s
+            where id = %s"""
+        link.execute(query, [held.kind == FREEZE, result.get("shut_out") is True, held.desktop])

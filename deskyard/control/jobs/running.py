@@ -71,7 +71,7 @@ class Runner:
         else:
             with link.transaction():
                 if claims.finish(link, held, "done", result=result):
-                    halting.keep(link, held)
+                    halting.keep(link, held, result)
                     if turn is not None:
                         turn.end(link, "done")
 

@@ -36,18 +36,19 @@ def ensure_revoked(layout: Layout) -> None:
     files.write(layout.revoked_file, "".join(f"{id}\n" for id in ids))
 
 
-def ensure_private(settings: Settings, layout: Layout) -> None:
-    """Write the desktops whose drivers want privacy: a new worker begins with them shut."""
-    names: list[str] = []
+def ensure_shut(settings: Settings, layout: Layout) -> None:
+    """Write the desktops that are shut for programs, by reason: a new worker begins with them shut."""
+    private, stopped = set[str](), set[str]()
     if layout.database.exists():
-        private = Store(layout.database, read_only=True).private()
-        names = [desktop.name for desktop in settings.desktops if desktop.name in private]
-    files.write(layout.private_file, "".join(f"{name}\n" for name in names))
+        store = Store(layout.database, read_only=True)
+        private, stopped = store.private(), {halt.desktop for halt in store.halts() if halt.stops}
+    for path, names in ((layout.private_file, private), (layout.stopped_file, stopped)):
+        files.write(path, "".join(f"{desktop.name}\n" for desktop in settings.desktops if desktop.name in names))
 
 
 def write(settings: Settings, layout: Layout) -> None:
     """Write all of them."""
     # First what the backends read.
-    ensure_private(settings, layout)
+    ensure_shut(settings, layout)
     files.write(layout.backends_file, text(settings, layout))
     ensure_revoked(layout)

@@ -14,10 +14,11 @@ from deskyard.gateway.machine.layout import Layout
 from deskyard.wire import actions, computer
 from deskyard.wire.egress_list import NAME, WEB_PORTS
 from deskyard.wire.egress_rules import ASK_PAGE, exact, suffixes
-from deskyard.wire.gateway_settings import Settings
-from deskyard.wire.routes import ROUTES
+from deskyard.wire.gateway_settings import Desktop, Settings
+from deskyard.wire.routes import COMPUTER, ROUTES
 
 LOG_GROUP = 5
+SSH = 22
 
 
 def firewall(settings: Settings, egress_user: str = Layout.egress_user, acme_user: str = Layout.acme_user) -> str:
@@ -31,12 +32,19 @@ def firewall(settings: Settings, egress_user: str = Layout.egress_user, acme_use
         s=settings,
         denied=_collapsed(settings.denied_networks),
         exceptions=_collapsed(rules.exceptions),
+        reached=[f"{d.address} . {port}" for d in settings.desktops for port in _reached(d)],
         ways_out=[f"{address} . {port}" for address, port in web + own],
         egress_user=egress_user,
         acme_user=acme_user,
         log_group=LOG_GROUP,
         tracking=tracking,
     )
+
+
+def _reached(desktop: Desktop) -> list[int]:
+    """The ports of a desktop that the gateway connects to."""
+    halts = [computer.HALT_PORT] if COMPUTER.name in desktop.routes else []
+    return [SSH, *sorted(desktop.routes.values()), *halts]
 
 
 def egress(settings: Settings, layout: Layout) -> str:
@@ -140,6 +148,7 @@ def backends(settings: Settings, layout: Layout, sessions: Mapping[tuple[str, st
         addresses=servers(settings, layout),
         most=layout.streams_per_desktop,
         private_file=layout.private_file,
+        stopped_file=layout.stopped_file,
         private_over=computer.PRIVACY_OFF,
         wait_path=computer.WAIT_PATH,
         claims=actions.HEADER,

@@ -31,7 +31,7 @@ def door_check(staged: Path, settings: Settings, layout: Layout) -> tuple[str, .
     servers = staged.with_name("backends.cfg")
     servers.write_text(backends.text(settings, layout))
     backends.ensure_revoked(layout)
-    backends.ensure_private(settings, layout)
+    backends.ensure_shut(settings, layout)
     return ("haproxy", "-c", "-f", str(staged), "-f", str(servers))
 
 

@@ -144,6 +144,11 @@ class Layout:
         return self.etc / "private.lst"
 
     @property
+    def stopped_file(self) -> Path:
+        """The desktops whose agents a person has stopped, for HAProxy."""
+        return self.etc / "stopped.lst"
+
+    @property
     def revoked_file(self) -> Path:
         """Ids of revoked sessions, made anew before each start and reload."""
         return self.proxy_run / "revoked.lst"

@@ -83,6 +83,13 @@ async def _dispatch(sessions: Sessions, request: dict[str, Any]) -> Any:
             return sessions.note_ask(request["facts"])
         case "anchor":
             return sessions.anchors.add(request["source"], request["number"], request["head"], request["actor"])
+        case "agent":
+            match request["action"]:
+                case "stop":
+                    await sessions.stop_agent(request["desktop"], request["actor"])
+                case "go":
+                    await sessions.let_agent_go(request["desktop"], request["actor"])
+            return sessions.halts.listing()
         case "ping":
             return {"digest": sessions.settings.digest, "view": sessions.streams.line.is_open()}
     raise GatewayError("command", request["command"], "is not known", "use deskyard-gateway")

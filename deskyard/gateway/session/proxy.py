@@ -30,12 +30,9 @@ def backend(desktop: str, route: str) -> str:
 class Proxy:
     """A running HAProxy. `addresses` maps (desktop, route) to the address and options of a session's server there."""
 
-    def __init__(
-        self, socket: Path, revoked_file: Path, private_file: Path, addresses: dict[tuple[str, str], str]
-    ) -> None:
+    def __init__(self, socket: Path, revoked_file: Path, addresses: dict[tuple[str, str], str]) -> None:
         self._socket = socket
         self._revoked_file = revoked_file
-        self._private_file = private_file
         self._addresses = addresses
         self._lines = asyncio.Semaphore(LINES)
 
@@ -85,17 +82,17 @@ class Proxy:
                 await self._tell(pid, f"del server {backend(session.desktop, route)}/{session.id}")
         return len(informed)
 
-    async def private(self, pid: int) -> set[str] | None:
-        """The desktops that this worker lets no program see; nothing if it does not answer."""
-        listing = await self._tell(pid, f"show acl {self._private_file}")
+    async def shut(self, pid: int, listed: Path) -> set[str] | None:
+        """The desktops that a list of this worker shuts for programs; nothing if it does not answer."""
+        listing = await self._tell(pid, f"show acl {listed}")
         if listing is None:
             return None
         return {words[1] for line in listing.splitlines() if len(words := line.split()) == 2}
 
-    async def hide(self, pid: int, desktop: str) -> bool:
+    async def hide(self, pid: int, listed: Path, desktop: str) -> bool:
         """Let no program see a desktop through this worker, and cut what they have open; false to ask again."""
-        await self._tell(pid, f"add acl {self._private_file} {desktop}")
-        if desktop not in (await self.private(pid) or ()):
+        await self._tell(pid, f"add acl {listed} {desktop}")
+        if desktop not in (await self.shut(pid, listed) or ()):
             return False
         there: set[str] | None = None
 
@@ -108,9 +105,9 @@ class Proxy:
 
         return await self._shut(pid, remaining)
 
-    async def show(self, pid: int, desktop: str) -> bool:
-        """Let programs see a desktop again through this worker; false to ask again."""
-        return await self._tell(pid, f"del acl {self._private_file} {desktop}") is not None
+    async def show(self, pid: int, listed: Path, desktop: str) -> bool:
+        """Let programs see a desktop again, as far as this list goes; false to ask again."""
+        return await self._tell(pid, f"del acl {listed} {desktop}") is not None
 
     async def _workers_patiently(self) -> list[int]:
         """The workers, also if the master is just replacing itself: for a moment it answers nobody then."""

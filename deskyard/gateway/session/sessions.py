@@ -15,10 +15,11 @@ from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.session import tokens
 from deskyard.gateway.session.audit import Audit
 from deskyard.gateway.session.grants import ASK_AGAIN, check_grant, check_scopes, why_not
+from deskyard.gateway.session.halts import Halts
 from deskyard.gateway.session.pace import Pace
-from deskyard.gateway.session.privacy import Privacy
 from deskyard.gateway.session.proxy import Proxy
 from deskyard.gateway.session.refusal import Refusal
+from deskyard.gateway.session.shutter import Shutter
 from deskyard.gateway.session.signing import Ring
 from deskyard.gateway.session.store import Session, Store, ticket_hash
 from deskyard.gateway.session.streams import Streams
@@ -28,6 +29,8 @@ from deskyard.wire.routes import COMPUTER, DESKTOP
 TICKET_SECONDS = 600
 # A worker that is just starting read its files before this session began or ended: look for it so long.
 NEW_WORKER_SECONDS = 30.0
+# What of a connection's end is no refusal.
+ENDS_BY_ITSELF = ("closed", "the desktop does not answer")
 LOOK_SECONDS = 5.0  # a clock that was set, a worker that nobody told of
 
 
@@ -47,7 +50,10 @@ class Sessions:
         self.settings = settings
         self.streams = Streams(store, layout, self._note, clock)
         self.awaiting = Awaiting(settings, self._note, lambda: self.streams.line.awaited_changed(), clock)
-        self._privacy = Privacy(proxy, lambda: set(self.hidden()))
+        self._privacy = Shutter(proxy, layout.private_file, lambda: set(self.hidden()))
+        self.halts = Halts(settings, store, audit.note, clock)
+        self.halts.changed = lambda: self.streams.line.halts_changed()
+        self._stops = Shutter(proxy, layout.stopped_file, self.halts.stopped)
         self._lease = layout.lease_seconds
         self._pace = Pace(layout.false_tickets_per_minute)
         self._store = store
@@ -155,7 +161,7 @@ class Sessions:
         return found is not None and found.state(self._clock()) == "active"
 
     def state_of(self, session: Session) -> dict[str, Any]:
-        """The state that a session's page shows: who drives, and whether the desktop answers."""
+        """The state that a session's page shows: who drives, who sees it, and whether its agent is stopped."""
         driver = self._store.get(self.streams.drivers.get(session.desktop, ""))
         return {
             "drives": self.streams.drives(session),
@@ -170,7 +176,7 @@ class Sessions:
                     if stream.session.desktop == session.desktop
                 }
             ),
-            "answers": session.desktop not in self.streams.silent,
+            "agent": self.halts.facts(session.desktop, shut=self._stops.is_on(session.desktop)),
         }
 
     def open_stream(self, key: Hashable, id: str, desktop: str, address: str) -> tuple[str, int]:
@@ -199,13 +205,11 @@ class Sessions:
     def end_stream(self, key: Hashable, said: dict[str, Any]) -> None:
         """A VNC connection is over."""
         self.streams.end(key)
-        if said["reason"] == "the desktop does not answer":
-            self.streams.silent.add(said["desktop"])
-        elif said.get("flood"):
+        if said.get("flood"):
             # Else the same client is back at once. HAProxy hears of it from the sweep, which this wakes.
             self._mark_revoked([said["session"]], "deskyard-gateway", said["reason"])
             self.streams.line.close(said["session"])
-        elif said["reason"] != "closed" and (session := self._store.get(said["session"])):
+        elif said["reason"] not in ENDS_BY_ITSELF and (session := self._store.get(said["session"])):
             self._note("refuse", session, result="closed", address=said["address"], reason=said["reason"])
 
     def _looks(self, session: Session | None, desktop: str) -> bool:
@@ -223,6 +227,21 @@ class Sessions:
         if private and not self._privacy.is_on(session.desktop):
             reason, remedy = "is not in force yet: the gateway is being updated", "wait a moment, and look again"
             raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "privacy", reason, remedy)
+
+    async def stop_agent(self, desktop: str, actor: str, session: Session | None = None) -> None:
+        """Stop a desktop's agent; no program comes through the door when that is answered; raises `GatewayError`."""
+        try:
+            self.halts.stop(desktop, actor, session)
+        finally:
+            # Also if it could not be written down.
+            self._hasten(self._clock())
+            await self._stops.settle()
+
+    async def let_agent_go(self, desktop: str, actor: str, session: Session | None = None) -> None:
+        """Let a desktop's agent go on; raises `GatewayError` if it may not."""
+        self.halts.let_go(desktop, actor, session)
+        self._hasten(self._clock())
+        await self._stops.settle()
 
     def hidden(self) -> dict[str, tuple[str, int]]:
         """The desktops that no program sees, and where the service of each is told so."""
@@ -285,6 +304,7 @@ class Sessions:
     async def revoke_removed_desktops(self) -> None:
         """Sessions of desktops that left the settings end: their sockets would outlive the reload."""
         declared = {desktop.name for desktop in self.settings.desktops}
+        self.halts.keep(declared)
         gone = [session.id for session in self._store.all() if session.desktop not in declared]
         await self._revoke(gone, "deskyard-gateway", "the desktop was removed")
 
@@ -303,6 +323,7 @@ class Sessions:
                     self._note("expire", session, result="closed", reason=session.state(now))
         self._move_drives(now)
         settled = await self._privacy.settle() and settled
+        settled = await self._stops.settle() and settled
         self._store.forget_old(now)
         return self._rest(now) if settled else 0.0
 

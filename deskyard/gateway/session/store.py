@@ -42,6 +42,13 @@ create table if not exists drivers (
     since real not null,
     private integer not null default 0
 );
+create table if not exists halts (
+    desktop text primary key,
+    actor text not null,
+    since real not null,
+    by_host integer not null,
+    stops integer not null
+);
 """
 COLUMNS = (
     "id, desktop, routes, mode, actor, issued, expires, ticket_expires, redeemed, address, revoked, closed, lease,"
@@ -91,6 +98,17 @@ class Session:
         if now >= self.expires:
             return "expired"
         return "active" if now < self.ends else "idle"
+
+
+@dataclass(frozen=True)
+class Halt:
+    """A stop of a desktop's agent, or that it is to go on, which its desktop has not confirmed yet."""
+
+    desktop: str
+    actor: str
+    since: float
+    by_host: bool  # only the host may take back what it did
+    stops: bool = True
 
 
 def ticket_hash(ticket: str) -> str:
@@ -187,6 +205,27 @@ class Store:
         """Note whether the driver of a desktop wants privacy."""
         with self._transaction() as db:
             db.execute("update drivers set private = ? where desktop = ?", (int(private), desktop))
+
+    def halts(self) -> list[Halt]:
+        """Agents that are stopped, or are to go on."""
+        with self._transaction() as db:
+            if not db.execute("select 1 from sqlite_master where name = 'halts'").fetchone():
+                return []  # of an older service, read before the new one has begun
+            rows = db.execute("select desktop, actor, since, by_host, stops from halts").fetchall()
+        return [
+            Halt(desktop, actor, since, bool(by_host), bool(stops)) for desktop, actor, since, by_host, stops in rows
+        ]
+
+    def set_halt(self, halt: Halt) -> None:
+        """Note that an agent is stopped, or is to go on."""
+        values = (halt.desktop, halt.actor, halt.since, int(halt.by_host), int(halt.stops))
+        with self._transaction() as db:
+            db.execute("replace into halts (desktop, actor, since, by_host, stops) values (?, ?, ?, ?, ?)", values)
+
+    def end_halt(self, desktop: str) -> None:
+        """Forget a stop: the agent goes on, or its desktop is gone."""
+        with self._transaction() as db:
+            db.execute("delete from halts where desktop = ?", (desktop,))
 
     def by_ticket(self, hashed_ticket: str) -> Session | None:
         """The grant that a ticket belongs to, whatever became of it."""

@@ -1,4 +1,5 @@
-"""The session service's end of the line to the filter of VNC connections: may it, where to, who drives, who waits."""
+"""The session service's end of the line to the filter of VNC connections: may it, where to, who drives, who waits,
+whose agent is stopped."""
 
 import asyncio
 import json
@@ -43,7 +44,7 @@ class StreamLine:
             return
         self._writers.add(writer)
         try:
-            self._write(writer, {**self._driving(), **self._awaited()})
+            self._write(writer, {**self._driving(), **self._awaited(), **self._halted()})
             while line := await reader.readline():
                 self._hear(writer, json.loads(line))
         except (OSError, ValueError, KeyError, TypeError, GatewayError) as error:
@@ -57,6 +58,9 @@ class StreamLine:
     def _hear(self, writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:
         if message["say"] == "looked":
             self._sessions.awaiting.looked(message["desktop"], dict(message["answering"]))
+            return
+        if message["say"] == "halted":
+            self._sessions.halts.found(message["desktop"], message["still"])
             return
         key = (id(writer), int(message["stream"]))
         match message["say"]:
@@ -92,6 +96,13 @@ class StreamLine:
     def awaited_changed(self) -> None:
         """Say which desktops people wait for."""
         self._tell(self._awaited())
+
+    def halts_changed(self) -> None:
+        """Say whose agents are stopped."""
+        self._tell(self._halted())
+
+    def _halted(self) -> dict[str, Any]:
+        return {"halted": self._sessions.halts.places()}
 
     def _awaited(self) -> dict[str, Any]:
         return {"awaited": self._sessions.awaiting.awaited()}

@@ -48,6 +48,9 @@ class FilterLine(Protocol):
     def awaited_changed(self) -> None:
         """Let the filter know which desktops people wait for."""
 
+    def halts_changed(self) -> None:
+        """Let the filter know which agents are stopped."""
+
 
 class NoLine:
     """Nobody filters: there is nothing to close and nobody to tell."""
@@ -65,6 +68,9 @@ class NoLine:
     def awaited_changed(self) -> None:
         """Nothing."""
 
+    def halts_changed(self) -> None:
+        """Nothing."""
+
 
 @dataclass
 class Streams:
@@ -77,7 +83,6 @@ class Streams:
     line: FilterLine = field(default_factory=NoLine)
     wake: Callable[[], None] = lambda: None
     open: dict[Hashable, Stream] = field(default_factory=dict)
-    silent: set[str] = field(default_factory=set)  # desktops that did not answer the last connection
     _gone: dict[str, float] = field(default_factory=dict)  # desktop -> since when its driver is away
     _over: set[str] = field(default_factory=set)  # sessions that ended, with connections
 
@@ -111,7 +116,6 @@ class Streams:
         if session.mode == "drive" and session.desktop not in self._drivers:
             self._set(session.desktop, session, "first")
         self.open[key] = Stream(session, address, since, acted)
-        self.silent.discard(session.desktop)
         self.wake()
 
     def end(self, key: Hashable) -> None:

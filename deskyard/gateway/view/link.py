@@ -1,6 +1,6 @@
-"""The filter's line to the session service: asks for each connection, hears who drives and waits; JSON lines.
+"""The filter's line to the session service: asks for each connection, hears who drives, waits and is stopped.
 
-While the service is away, connections go on as they were and new ones are refused.
+Each word is a line of JSON. While the service is away, connections go on as they were and new ones are refused.
 """
 
 import asyncio
@@ -40,6 +40,9 @@ class Connections(Protocol):
 
     def look_out(self, awaited: dict[str, dict[str, tuple[str, int]]]) -> None:
         """Look which of these routes answer, for as long as somebody waits for their desktops."""
+
+    def halt(self, halted: dict[str, tuple[str, int, bool]]) -> None:
+        """Have these desktops halt what their agents run (true), or let them go on (false)."""
 
 
 class ViewLink:
@@ -102,6 +105,11 @@ class ViewLink:
         with contextlib.suppress(OSError):
             self._write({"say": "looked", "desktop": desktop, "answering": answering})
 
+    def halted(self, desktop: str, still: bool | None) -> None:
+        """Tell whether an agent stands still; the next word to its desktop tells it anew if the service is away."""
+        with contextlib.suppress(OSError):
+            self._write({"say": "halted", "desktop": desktop, "still": still})
+
     async def _hold(self) -> None:
         try:
             reader, writer = await asyncio.open_unix_connection(str(self._path), limit=LINE_LIMIT)
@@ -136,6 +144,9 @@ class ViewLink:
                     for desktop, places in message["awaited"].items()
                 }
             )
+        if "halted" in message:
+            halted = message["halted"].items()
+            self._view.halt({desktop: (address, port, stops) for desktop, (address, port, stops) in halted})
         if "close" in message:
             self._view.close(message["close"])
 

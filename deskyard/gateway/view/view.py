@@ -16,6 +16,7 @@ from collections import defaultdict
 from deskyard.gateway.machine import systemd
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.view.budget import Flood
+from deskyard.gateway.view.halters import Halters
 from deskyard.gateway.view.heralds import Heralds
 from deskyard.gateway.view.link import Refused, ViewLink
 from deskyard.gateway.view.lookouts import Lookouts
@@ -44,6 +45,7 @@ class View:
         self._link = ViewLink(layout.streams_socket, self)
         self._heralds = Heralds()
         self._lookouts = Lookouts(self._link.looked)
+        self._halters = Halters(self._link.halted)
 
     async def run(self, port: int) -> None:
         """Serve on loopback until told to stop."""
@@ -69,6 +71,10 @@ class View:
     def look_out(self, awaited: dict[str, dict[str, tuple[str, int]]]) -> None:
         """Look which of these routes answer, for as long as somebody waits for their desktops."""
         self._lookouts.send(awaited)
+
+    def halt(self, halted: dict[str, tuple[str, int, bool]]) -> None:
+        """Have these desktops halt what their agents run (true), or let them go on (false)."""
+        self._halters.send(halted)
 
     async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

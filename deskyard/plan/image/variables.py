@@ -8,6 +8,7 @@ from deskyard.errors import ConfigError
 from deskyard.model.base import parse_yaml
 from deskyard.model.image import AnyImage, Image
 from deskyard.plan.account import AGENT, MANAGER
+from deskyard.wire.computer import HALT_PORT
 from deskyard.wire.routes import COMPUTER, DESKTOP, TERMINAL
 
 Documented = Mapping[str, Mapping[str, Any]]
@@ -22,6 +23,7 @@ FIXED: dict[str, str | int] = {
     "vnc_server_websocket_port": DESKTOP.port,
     "web_terminal_port": TERMINAL.port,
     "computer_use_port": COMPUTER.port,
+    "computer_use_halt_port": HALT_PORT,
 }
 # Choices that a role has and no image can.
 REFUSED = {

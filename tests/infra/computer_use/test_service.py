@@ -56,3 +56,17 @@ def test_nothing_is_recorded_unless_root_says_so(host: Host, defaults: dict[str,
         return
     eventually(lambda: ask(host, port, "/v1/recordings").startswith("{"), "the service says whether it records")
     assert json.loads(ask(host, port, "/v1/recordings"))["state"] == "off"
+
+
+def test_what_halts_the_agent_listens_and_answers_nobody_of_the_desktop(host: Host, defaults: dict[str, Any]) -> None:
+    port = defaults["computer_use_halt_port"]
+    assert host.service("agent-halt.socket").is_enabled
+    assert host.socket(f"tcp://0.0.0.0:{port}").is_listening
+    asked = f"import socket; s = socket.create_connection(('127.0.0.1', {port}), 60); print(s.makefile().read())"
+    assert host.run("python3 -c %s", asked).stdout.strip() == ""
+    assert "frozen 1" not in host.run("cat /sys/fs/cgroup/agent.slice/cgroup.events").stdout
+
+
+def test_program_that_halts_the_agent_starts_with_what_the_image_carries(host: Host) -> None:
+    given = "PYTHONPATH=/usr/lib/deskyard python3 -c %s"
+    assert host.run(given, "import deskyard.computer.halting as h; print(h.is_still())").stdout.strip() == "False"

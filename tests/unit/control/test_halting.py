@@ -14,22 +14,22 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """A desktop; `obeys` is whether what is asked comes true, `asked` what was."""
     state: dict[str, Any] = {"frozen": False, "obeys": True, "asked": []}
 
-    def answer(target: str, stops: bool) -> dict[str, Any]:
-        state["asked"].append((target, stops))
+    def answer(target: str, stops: bool, actor: str) -> dict[str, Any]:
+        state["asked"].append((target, stops, actor))
         if state["obeys"]:
             state["frozen"] = stops
-        return {"desktop": target, "frozen": state["frozen"], **({"released": True} if stops else {})}
+        return {"desktop": target, "frozen": state["frozen"], **({"released": True, "shut_out": True} if stops else {})}
 
-    monkeypatch.setattr("deskyard.life.freeze.freeze", lambda target: answer(target, True))
-    monkeypatch.setattr("deskyard.life.freeze.thaw", lambda target: answer(target, False))
+    monkeypatch.setattr("deskyard.life.freeze.freeze", lambda target, actor: answer(target, True, actor))
+    monkeypatch.setattr("deskyard.life.freeze.thaw", lambda target, actor: answer(target, False, actor))
     return state
 
 
 def test_agent_is_halted_and_goes_on_as_the_kernel_says(kernel: dict[str, Any]) -> None:
-    wanted = {"desktop": "lab.dev", "workspace": "lab", "input": {}}
-    assert JOBS[FREEZE]({**wanted, "kind": FREEZE}) == {"result": {"frozen": True, "released": True}}
+    wanted = {"desktop": "lab.dev", "workspace": "lab", "input": {}, "actor": "person:ada"}
+    assert JOBS[FREEZE]({**wanted, "kind": FREEZE}) == {"result": {"frozen": True, "released": True, "shut_out": True}}
     assert JOBS[THAW]({**wanted, "kind": THAW}) == {"result": {"frozen": False}}
-    assert kernel["asked"] == [("lab/dev", True), ("lab/dev", False)]
+    assert kernel["asked"] == [("lab/dev", True, "person:ada"), ("lab/dev", False, "person:ada")]
 
 
 @pytest.mark.parametrize(("kind", "before"), [(FREEZE, False), (THAW, True)])

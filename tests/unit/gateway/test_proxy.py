@@ -13,6 +13,7 @@ from deskyard.gateway.session.proxy import Proxy, streams_of
 from deskyard.gateway.session.store import Session
 from tests.unit.gateway.test_store import session
 
+PRIVATE = Path("/run/private.lst")
 ID = "A" * 24
 
 
@@ -55,7 +56,7 @@ def folder() -> Iterator[Path]:
 async def played(master: Master, folder: Path) -> AsyncIterator[Proxy]:
     server = await asyncio.start_unix_server(master, str(folder / "m.sock"))
     addresses = {("d1", "desktop"): "10.0.0.1:6080 weight 0", ("d1", "terminal"): "10.0.0.1:7681 weight 0"}
-    yield Proxy(folder / "m.sock", Path("/run/revoked.lst"), Path("/run/private.lst"), addresses)
+    yield Proxy(folder / "m.sock", Path("/run/revoked.lst"), addresses)
     server.close()
 
 
@@ -108,7 +109,7 @@ def test_revocation_is_repeated_until_the_worker_answered(folder: Path, word: st
 
 
 def test_proxy_that_does_not_run_is_not_taken_for_a_closed_socket(folder: Path) -> None:
-    proxy = Proxy(folder / "absent.sock", Path("/run/revoked.lst"), Path("/run/private.lst"), {})
+    proxy = Proxy(folder / "absent.sock", Path("/run/revoked.lst"), {})
     assert asyncio.run(proxy.refuse(session(), revoked=True)) == 0
 
 
@@ -136,7 +137,7 @@ def test_session_of_another_desktop_is_given_nothing(folder: Path) -> None:
 def hidden(folder: Path, master: Master) -> bool:
     async def body() -> bool:
         async with played(master, folder) as proxy:
-            return await proxy.hide(8, "d1")
+            return await proxy.hide(8, PRIVATE, "d1")
 
     return asyncio.run(body())
 

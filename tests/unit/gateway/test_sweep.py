@@ -35,7 +35,7 @@ class Workers:
         self.admitted.append(grant.id)
         return not self.deaf
 
-    async def private(self, pid: int) -> set[str] | None:
+    async def shut(self, pid: int, listed: Path) -> set[str] | None:
         return set()
 
     async def refuse(self, grant: Session, *, revoked: bool) -> int:

@@ -1,11 +1,13 @@
-"""Privacy in force: while the driver of a desktop wants it, HAProxy lets no program see or do anything there.
+"""Desktops that are shut for programs: while a person wants it, HAProxy lets none see or do anything there.
 
-What is wanted is in the records of drivers. Each worker is asked what it holds and brought in line, also one that
-just starts or that did not answer before, so that nothing is left shut, or open, by a worker that missed a word.
+What is wanted is in the records of the session service. Each worker is asked what it holds and brought in line, also
+one that just starts or that did not answer before, so that nothing is left shut, or open, by a worker that missed a
+word.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Protocol
 
 ROUNDS = 5  # a reload starts a worker or two while the others are told
@@ -17,28 +19,29 @@ class Doors(Protocol):
     async def workers(self) -> list[int]:
         """The workers."""
 
-    async def private(self, pid: int) -> set[str] | None:
-        """The desktops that it lets no program see; nothing if it does not answer."""
+    async def shut(self, pid: int, listed: Path) -> set[str] | None:
+        """The desktops that are shut by this list of its; nothing if it does not answer."""
 
-    async def hide(self, pid: int, desktop: str) -> bool:
+    async def hide(self, pid: int, listed: Path, desktop: str) -> bool:
         """Shut a desktop for programs; false if it must be asked again."""
 
-    async def show(self, pid: int, desktop: str) -> bool:
-        """Open it again; false if it must be asked again."""
+    async def show(self, pid: int, listed: Path, desktop: str) -> bool:
+        """Open it again, as far as this list goes; false if it must be asked again."""
 
 
-class Privacy:
-    """Brings the workers in line with what is `wanted`."""
+class Shutter:
+    """Brings a list of the workers in line with what is `wanted`: a list for each reason to shut a desktop."""
 
-    def __init__(self, doors: Doors, wanted: Callable[[], set[str]]) -> None:
+    def __init__(self, doors: Doors, listed: Path, wanted: Callable[[], set[str]]) -> None:
         self._doors = doors
+        self._listed = listed
         self._wanted = wanted
         self._workers: list[int] = []
         self._held: dict[int, frozenset[str]] = {}  # worker -> what it was brought to, sockets and all
         self._turn = asyncio.Lock()
 
     def is_on(self, desktop: str) -> bool:
-        """Whether no program sees this desktop: it is wanted, and every worker has taken it."""
+        """Whether no program comes to this desktop: it is wanted, and every worker has taken it."""
         taken = [desktop in self._held.get(pid, ()) for pid in self._workers]
         return desktop in self._wanted() and bool(taken) and all(taken)
 
@@ -62,11 +65,13 @@ class Privacy:
         return all(done)
 
     async def _bring_one(self, pid: int, wanted: frozenset[str]) -> bool:
-        there = await self._doors.private(pid)
+        there = await self._doors.shut(pid, self._listed)
         if there is None:
             return False
         # Also where it is shut already: what was open before may be open still.
         new = wanted - self._held.get(pid, frozenset())
-        hidden = await asyncio.gather(*(self._doors.hide(pid, desktop) for desktop in sorted(new)))
-        shown = await asyncio.gather(*(self._doors.show(pid, desktop) for desktop in sorted(there - wanted)))
+        hidden = await asyncio.gather(*(self._doors.hide(pid, self._listed, desktop) for desktop in sorted(new)))
+        shown = await asyncio.gather(
+            *(self._doors.show(pid, self._listed, desktop) for desktop in sorted(there - wanted))
+        )
         return all(hidden) and all(shown)
