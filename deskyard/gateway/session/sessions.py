@@ -11,11 +11,11 @@ from typing import Any
 from deskyard.errors import GatewayError
 from deskyard.gateway.anchors import Anchors
 from deskyard.gateway.awaiting.awaiting import Awaiting
+from deskyard.gateway.halting.halts import Halts
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.session import tokens
 from deskyard.gateway.session.audit import Audit
 from deskyard.gateway.session.grants import ASK_AGAIN, check_grant, check_scopes, why_not
-from deskyard.gateway.session.halts import Halts
 from deskyard.gateway.session.pace import Pace
 from deskyard.gateway.session.proxy import Proxy
 from deskyard.gateway.session.refusal import Refusal

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deskyard.gateway.session.halts import Halts
+from deskyard.gateway.halting.halts import Halts
 from deskyard.gateway.session.refusal import Refusal
 from deskyard.gateway.session.store import Session, Store
 from deskyard.wire.computer import HALT_PORT

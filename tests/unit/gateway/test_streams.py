@@ -58,6 +58,9 @@ class Desk:
     def awaited_changed(self) -> None:
         raise AssertionError("no stream is waited for")
 
+    def halts_changed(self) -> None:
+        raise AssertionError("nobody stops an agent here")
+
     def drivers_changed(self) -> None:
         self.notices += 1
 

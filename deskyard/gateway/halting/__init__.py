@@ -1,0 +1,1 @@
+"""Agents that people have stopped: who has, and until when."""
