@@ -19,6 +19,8 @@ from deskyard.wire.routes import COMPUTER, ROUTES
 
 LOG_GROUP = 5
 SSH = 22
+# Over so long a program may ask faster, as at its start, if it then rests.
+RATE_SECONDS = 10
 
 
 def firewall(settings: Settings, egress_user: str = Layout.egress_user, acme_user: str = Layout.acme_user) -> str:
@@ -111,6 +113,7 @@ def haproxy(settings: Settings, layout: Layout, kids: Sequence[str], bundle: Pat
         people=[route for route in ROUTES.values() if not route.for_programs],
         programs=[route for route in ROUTES.values() if route.for_programs],
         action_line=MOST_LINE,
+        rate_seconds=RATE_SECONDS,
         hashed_bytes=HASHED_BYTES,
     )
 

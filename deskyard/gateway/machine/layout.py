@@ -26,6 +26,7 @@ class Layout:
     challenge_port: int = 80  # where an ACME server looks for that answer
     door_sockets: int = 12_000  # at once; two open files each, HAProxy's unit allows 40,000
     false_tickets_per_minute: int = 60  # from one address; right ones are never refused
+    requests_per_second: int = 200  # of one program, in the mean of some seconds
     lease_seconds: int = 900  # a session that nobody renews for so long is over
     driver_idle_seconds: float = 300  # a driver who does nothing for so long makes room for those who wait
     driver_away_seconds: float = 10  # a driver without a connection for so long has left
