@@ -2,7 +2,7 @@
 
 from deskyard_sdk.accessibility import Node, Nodes
 from deskyard_sdk.desktop import AsyncDesktop
-from deskyard_sdk.errors import DesktopError, PrivacyError
+from deskyard_sdk.errors import DesktopError, PrivacyError, StoppedError
 from deskyard_sdk.forms import (
     Acted,
     Application,
@@ -42,6 +42,7 @@ __all__ = [
     "Recorded",
     "Recording",
     "Result",
+    "StoppedError",
     "Stream",
     "Window",
 ]

@@ -25,6 +25,14 @@ class PrivacyError(DesktopError):
     """A person at the desktop wants privacy: nothing is seen or done there until the event `privacy.off`."""
 
 
+class StoppedError(DesktopError):
+    """A person has stopped the agent of this desktop: no program comes in until a person lets it go on."""
+
+
+# What the gateway says of a desktop that it has shut for programs.
+SHUT = {"privacy": PrivacyError, "stopped": StoppedError}
+
+
 def refusal(status: int, answer: bytes) -> DesktopError:
     """The error that an answer tells of."""
     try:
@@ -35,7 +43,7 @@ def refusal(status: int, answer: bytes) -> DesktopError:
         body = {}
     reason = str(body.get("reason") or body.get("message") or f"was answered with {status}")
     remedy = str(body.get("remedy") or "look at the gateway's log")
-    kind = PrivacyError if status == LOCKED and body.get("error") == "privacy" else DesktopError
+    kind = SHUT.get(str(body.get("error")), DesktopError) if status == LOCKED else DesktopError
     return kind(
         str(body.get("error") or body.get("field") or "answer"),
         str(body.get("value") or ""),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deskyard_sdk import AsyncDesktop, Desktop, DesktopError, Picture, PrivacyError, actions
+from deskyard_sdk import AsyncDesktop, Desktop, DesktopError, Picture, PrivacyError, StoppedError, actions
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
@@ -18,6 +18,8 @@ from deskyard.computer.work.part import Work
 from tests.unit.computer.serving import home_of, served
 
 TICKET = "t" * 43
+# What is typed where the gateway has shut the desktop, and why it has.
+SHUT = {"in private": "privacy", "where it is stopped": "stopped"}
 
 
 class Door:
@@ -76,8 +78,8 @@ class Door:
     async def act(self, request: Request) -> Response:
         self.asked.append({**await request.json(), "bearer": request.headers.get("authorization")})
         if self.asked[-1]["actions"][0]["type"] == "type":
-            if self.asked[-1]["actions"][0]["text"] == "in private":
-                words = {"error": "privacy", "message": "a person wants privacy", "remedy": "wait for privacy.off"}
+            if reason := SHUT.get(self.asked[-1]["actions"][0]["text"]):
+                words = {"error": reason, "message": f"a person wants it: {reason}", "remedy": "wait for privacy.off"}
                 return JSONResponse(words, 423)
             body = {"error": "drive", "value": "", "reason": "a person drives", "remedy": "wait for person.left"}
             return JSONResponse({**body, "results": [], "ok": False}, 409)
@@ -250,10 +252,14 @@ def test_actions_waits_and_pictures_are_asked_for_and_read(door: Door, url: str)
             desktop.act(actions.type_text("x"))
         assert refused.value.body["results"] == []
         assert not isinstance(refused.value, PrivacyError)
-        with pytest.raises(PrivacyError, match="wants privacy") as hidden:
+        with pytest.raises(PrivacyError, match="wants it: privacy") as hidden:
             desktop.act(actions.type_text("in private"))
         assert (hidden.value.field, hidden.value.status) == ("privacy", 423)
         assert "privacy.off" in hidden.value.remedy
+        with pytest.raises(StoppedError, match="wants it: stopped") as stopped:
+            desktop.act(actions.type_text("where it is stopped"))
+        assert (stopped.value.field, stopped.value.status) == ("stopped", 423)
+        assert not isinstance(stopped.value, PrivacyError)
 
 
 def test_the_same_works_with_asyncio(url: str) -> None:
