@@ -48,6 +48,8 @@ def status(settings: Settings | None, layout: Layout, system: System, timeout: f
         "certificate_expires": expires.isoformat() if expires else None,
         "acme": acme_record.state(settings, layout) if settings else None,
         "desktops": desktops,
+        # By desktop: who has stopped its agent, and whether that stands still.
+        "stopped": {halt["desktop"]: halt for halt in sessions.get("stopped", []) if halt.get("stopped")},
     }
 
 

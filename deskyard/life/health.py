@@ -118,6 +118,8 @@ def _desktop(
     if status.get("error"):
         return [running, Finding("gateway", "failed", str(status["error"]), f"./inv workspace.status {plan.name}")]
     found = [running, *health.routes(status["desktops"].get(desktop.name, {}), desktop.awaited)]
+    if stopped := readiness.stopped_agent(status, desktop.name):
+        found.append(health.stopped_agent(stopped, target))
     begin = time.time()
     try:
         answer = program.ask(

@@ -108,6 +108,14 @@ def backup(
     return Finding("backup", "warning" if late else "ok", detail, remedy if late else "")
 
 
+def stopped_agent(stopped: Mapping[str, Any], target: str) -> Finding:
+    """An agent that somebody has stopped, as its gateway says; what else is wrong may be of that."""
+    still = "" if stopped.get("still") else ", and not known to stand still"
+    return Finding(
+        "agent", "warning", f"stopped by {printable(str(stopped.get('by')))}{still}", f"./inv desktop.thaw {target}"
+    )
+
+
 def worst(findings: Iterable[Finding]) -> State:
     """The worst state among findings."""
     states = {finding.state for finding in findings}

@@ -5,6 +5,7 @@ from typing import Any
 from invoke import Collection, Context, Exit
 
 from deskyard.host.progress import Timings, say
+from deskyard.plan.printable import printable
 from deskyard.tasks.front import command, confirm, show
 
 
@@ -179,6 +180,9 @@ def _text(state: dict[str, Any]) -> str:
         note = "  (a restart gives it its new size)" if desktop["restart_needed"] else ""
         head = f"  {desktop['name']}  {desktop['tier']}  {desktop['address']}  {_state(desktop)}"
         lines.append(f"{head}  {routes}{note}")
+        if stopped := desktop["stopped_agent"]:
+            target = f"{state['workspace']}/{desktop['name']}"
+            lines.append(f"    its agent is stopped, by {printable(str(stopped['by']))}  (./inv desktop.thaw {target})")
     lines += [f"  {line}" for seat in state["seats"] for line in seating.lines(state["workspace"], seat)]
     for resource in state.get("drift", []):
         what = ", ".join(resource["differences"]) or "as a whole"

@@ -34,6 +34,14 @@ class _Seen:
     ready: set[str]
 
 
+def stopped_agent(status: Mapping[str, Any], desktop: str) -> dict[str, Any] | None:
+    """Who has stopped the agent of a desktop, and since when; None also of a gateway that is older, or silent."""
+    match status.get("stopped"):
+        case {**stopped} if isinstance(halt := stopped.get(desktop), dict) and halt.get("stopped") is True:
+            return {name: halt.get(name) for name in ("by", "since", "by_host", "still")}
+    return None
+
+
 def wait(
     plan: WorkspacePlan,
     seconds: float | None = None,

@@ -58,6 +58,7 @@ def state_of(declared: Declared, machines: dict[str, dict[str, Any]], gateway: d
                 "address": desktop.address,
                 **machines.get(desktop.machine.domain, absent),
                 "routes": gateway["desktops"].get(desktop.name, {}),
+                "stopped_agent": readiness.stopped_agent(gateway, desktop.name),
             }
             for desktop in plan.desktops
         ],

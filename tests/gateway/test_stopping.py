@@ -154,6 +154,8 @@ def test_what_the_host_has_stopped_the_host_lets_go(door: Gateway, desktop: Desk
     assert (status, problem["error"]) == (409, "agent")
     assert "operator" in problem["message"]
     assert seen(door, door.program()[1])[0] == 423
+    ping = line.ask(door.layout.admin_socket, {"command": "ping"})
+    assert [(halt["desktop"], halt["by"]) for halt in ping["stopped"]] == [("d1", "operator")]
     asked(door, "go", "d1")
     wait_for("programs to come in", lambda: seen(door, door.program()[1])[0] == 200)
 

@@ -91,5 +91,9 @@ async def _dispatch(sessions: Sessions, request: dict[str, Any]) -> Any:
                     await sessions.let_agent_go(request["desktop"], request["actor"])
             return sessions.halts.listing()
         case "ping":
-            return {"digest": sessions.settings.digest, "view": sessions.streams.line.is_open()}
+            return {
+                "digest": sessions.settings.digest,
+                "view": sessions.streams.line.is_open(),
+                "stopped": sessions.halts.listing(),
+            }
     raise GatewayError("command", request["command"], "is not known", "use deskyard-gateway")

@@ -167,6 +167,22 @@ def test_each_machine_has_its_own_findings(machines: Machines, door: dict[str, A
     assert bad(health.look("lab", "dev1")) == {"dev1": ["power"]}
 
 
+def test_stopped_agent_is_a_warning_with_who_has_stopped_it(door: dict[str, Any]) -> None:
+    halt = {"desktop": "dev1", "stopped": True, "by": "ann", "since": 1, "by_host": False, "still": True}
+    door["status"]["stopped"] = {"dev1": halt}
+    found = health.look("lab")
+    assert (found["state"], bad(found)) == ("warning", {"dev1": ["agent"]})
+    assert "  warning: agent: stopped by ann  -> ./inv desktop.thaw lab/dev1" in health.text(found)
+    halt["still"] = None
+    assert "stopped by ann, and not known to stand still" in health.text(health.look("lab"))
+
+
+@pytest.mark.parametrize("said", [None, [], "dev1", {"dev1": None}, {"dev1": []}, {"dev1": {"stopped": "yes"}}])
+def test_gateway_that_says_nothing_of_stops_or_nonsense_stops_nobody(door: dict[str, Any], said: object) -> None:
+    door["status"]["stopped"] = said
+    assert bad(health.look("lab")) == {}
+
+
 def test_desktop_that_lets_nobody_in_fails_and_the_rest_is_still_told(door: dict[str, Any]) -> None:
     door["inside"] = SiteError("desktop", "lab/dev1", "cannot be reached\nsecond line", "wait")
     found = health.look("lab", "dev1")
