@@ -2,16 +2,19 @@
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 
+from deskyard.control.halting import stops
 from deskyard.control.jobs import worker
 from deskyard.control.jobs.running import Runner
 from deskyard.control.people.passkeys import Passkeys
 from deskyard.control.store.cluster import WORKER
+from deskyard.control.store.connection import connect
 from tests.control.lab import ORIGIN, WAIT_SECONDS, Lab
 
 PATH = "/api/desktops/lab.first"
@@ -179,3 +182,56 @@ def test_who_may_only_look_or_is_of_another_workspace_stops_no_agent(mission: La
         with mission.client(mission.key("read", "desktops:write", workspaces=["other"])) as client:
             assert client.post(f"{PATH}/{verb}").status_code == 404
     assert mission.all_effects() == []
+
+
+@pytest.fixture
+def hears(mission: Lab) -> Iterator[Callable[..., str | None]]:
+    """Has the gateway of `lab` say whose agents are stopped, and since when; since when `first` stands still then."""
+    mission.declare("lab", "first", "second")
+    plan = SimpleNamespace(name="lab")
+    with connect(mission.url(WORKER)) as link:
+
+        def hear(status: dict[str, Any], meanwhile: Callable[[], object] = lambda: None) -> str | None:
+            def ask(_: object) -> dict[str, Any]:
+                meanwhile()
+                return status
+
+            assert stops.hearing_stops(link, ask)(plan) == status  # type: ignore[arg-type]
+            row = link.execute("select frozen_at from desktop where id = 'lab.first'").fetchone()
+            return row["frozen_at"].isoformat() if row and row["frozen_at"] else None
+
+        yield hear
+
+
+FIRST = {"stopped": {"first": {"since": 1_700_000_000}, "stranger": {"since": 5}}}
+SINCE = "2023-11-14T22:13:20+00:00"
+
+
+def test_what_a_page_or_the_host_has_stopped_is_known_and_so_is_its_end(
+    owner: httpx.Client, hears: Callable[..., str | None]
+) -> None:
+    assert hears(FIRST) == SINCE
+    assert frozen_at(owner) and frozen_at(owner, "/api/desktops/lab.second") is None
+    assert hears({"stopped": {"first": {"since": 1_800_000_000}}}) == SINCE, "it stands still since then"
+    for silent in ({}, {"error": "does not answer", "stopped": {}}, {"stopped": None}):
+        assert hears(silent) == SINCE, silent
+    assert hears({"stopped": {}}) is None
+    assert frozen_at(owner) is None
+
+
+def test_stop_that_no_gateway_holds_is_not_ended_by_one_that_names_it_not(
+    owner: httpx.Client, hears: Callable[..., str | None]
+) -> None:
+    done(owner, "freeze")
+    before = hears({"stopped": {}})
+    assert before is not None
+    assert hears(FIRST) == SINCE, "now its gateway holds it"
+
+
+def test_answer_that_is_older_than_what_was_done_meanwhile_changes_nothing(
+    owner: httpx.Client, hears: Callable[..., str | None]
+) -> None:
+    assert hears(FIRST) == SINCE
+    assert hears(FIRST, lambda: done(owner, "thaw")) is None
+    assert hears({"stopped": {}}, lambda: done(owner, "freeze")) is not None
+    assert hears(FIRST) == SINCE

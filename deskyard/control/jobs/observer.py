@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
+from deskyard.control.halting.stops import hearing_stops
 from deskyard.control.link import question
 from deskyard.control.store.connection import Link, attend, connect
 from deskyard.control.store.upsert import upsert
@@ -22,6 +23,7 @@ from deskyard.life import events
 from deskyard.model.tier import Tier
 from deskyard.plan.power import Stage
 from deskyard.plan.workspace import WorkspacePlan
+from deskyard.workspace import readiness
 
 # Declarations are files of people: they are looked at that often, machines tell of themselves.
 LOOK_SECONDS = 2.0
@@ -102,7 +104,8 @@ class Observer:
                     write_state(link, plan)
                     write_silence(link, name, silence)
 
-                for event in events.follow(name, end, checked, self._ask):
+                ask = hearing_stops(link, self._ask or readiness.ask)
+                for event in events.follow(name, end, checked, ask):
                     self._looked.add(name)
                     write_state(link, plan, event)
         except (DeskyardError, psycopg.Error) as error:

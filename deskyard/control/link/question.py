@@ -18,6 +18,8 @@ from deskyard.workspace import readiness
 
 # More than it gives a gateway itself.
 SECONDS = 300.0
+# The year 5138: no moment of a gateway is later.
+FAR = 1e11
 MOST_ANSWER, MOST_TEXT, MOST_ROWS = 16 << 20, 100, 10_000
 Sessions = list[dict[str, Any]]
 
@@ -47,11 +49,15 @@ def sessions(link: Path) -> Callable[[str], Sessions | None]:
 
 
 def read_status(name: str, answer: Any) -> dict[str, Any]:
-    """Whether gateway and routes are ready; raises `Rubbish` for what is no status."""
+    """Whether gateway and routes are ready, and whose agents are stopped; raises `Rubbish` for what is no status.
+
+    Gateways of before say nothing of agents.
+    """
     match answer:
         case {"ready": bool(ready), "gateway_ready": bool(own), "desktops": dict(desktops)}:
             routes = {desktop: _routes(name, found) for desktop, found in desktops.items()}
-            return {"ready": ready, "gateway_ready": own, "desktops": routes}
+            stops = {"stopped": _stops(name, answer["stopped"])} if "stopped" in answer else {}
+            return {"ready": ready, "gateway_ready": own, "desktops": routes, **stops}
     raise _rubbish(name, "status")
 
 
@@ -87,6 +93,18 @@ def _routes(name: str, found: Any) -> dict[str, dict[str, bool]]:
         printable(route, most=MOST_TEXT): {"ready": isinstance(said, dict) and said.get("ready") is True}
         for route, said in found.items()
     }
+
+
+def _stops(name: str, found: Any) -> dict[str, dict[str, float]]:
+    if not isinstance(found, dict) or len(found) > MOST_ROWS:
+        raise _rubbish(name, "status")
+    stops = {}
+    for desktop, said in found.items():
+        since = said.get("since") if isinstance(said, dict) else None
+        if since is None or not _are_seconds(since) or not 0 <= since < FAR:
+            raise _rubbish(name, "status")
+        stops[_shown(desktop)] = {"since": since}
+    return stops
 
 
 def _session(name: str, found: Any) -> dict[str, Any]:

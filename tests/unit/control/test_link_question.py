@@ -61,6 +61,11 @@ def test_of_a_status_it_is_believed_what_is_ready(link: Path, asker: Asker) -> N
     assert asker.asked == [("lab", ["status"])]
 
 
+def test_of_stopped_agents_it_is_believed_since_when(link: Path, asker: Asker) -> None:
+    asker.answer = {**STATUS, "stopped": {"first\x1b": {"since": 7, "by": "ann", "still": True}}}
+    assert question.status(link)(PLAN)["stopped"] == {"first ": {"since": 7}}
+
+
 def test_of_sessions_it_is_believed_who_does_what_and_since_when(link: Path, asker: Asker) -> None:
     asker.answer = [SESSION, {**SESSION, "idle": None, "does": None}]
     used = {"desktop": "first", "actor": "ann", "idle": 7, "does": "drives", "wanted": None}
@@ -89,6 +94,8 @@ def test_what_a_gateway_says_of_people_steers_no_terminal(link: Path, asker: Ask
         {**STATUS, "gateway_ready": 1},
         {**STATUS, "desktops": []},
         {**STATUS, "desktops": {"first": []}},
+        *({**STATUS, "stopped": stopped} for stopped in (None, [], {"first": None}, {"first": {}})),
+        *({**STATUS, "stopped": {"first": {"since": since}}} for since in ("7", -1, 1e12, float("nan"), True)),
     ],
 )
 def test_rubbish_for_a_status_is_a_gateway_that_does_not_answer(link: Path, asker: Asker, answer: Any) -> None:
