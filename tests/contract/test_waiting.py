@@ -36,6 +36,7 @@ REASONS = {
     "deskyard/gateway/actions/ledger.py": "lets lines of a log come that share one wait for the disk; in a gateway",
     "deskyard/gateway/egress/refusals.py": "a log that HAProxy writes; in a gateway",
     "deskyard/gateway/egress/router.py": "workers of HAProxy are told by asking its master; in a gateway",
+    "deskyard/gateway/egress/traffic.py": "counters of HAProxy push nothing; in a gateway",
     "deskyard/gateway/service.py": "the sweep of sessions, by the clock; in a gateway",
     "deskyard/gateway/session/proxy.py": "workers of HAProxy are told by asking its master; in a gateway",
     "deskyard/gateway/view/link.py": "another try, and reports by the clock; in a gateway",

@@ -256,9 +256,9 @@ class EgressLab:
 
     def popen(self, short: str, *argv: str, output: Path | None = None) -> subprocess.Popen[str]:
         command = ["ip", "netns", "exec", self.nets.name(short), *argv]
-        stream = output.open("w") if output else subprocess.PIPE
+        stream, errors = (output.open("w"), subprocess.STDOUT) if output else (subprocess.PIPE, None)
         process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=stream, env=self.environment(), text=True, cwd=TREE
+            command, stdin=subprocess.PIPE, stdout=stream, stderr=errors, env=self.environment(), text=True, cwd=TREE
         )
         self.processes.append(process)
         return process

@@ -10,6 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from deskyard.gateway.actions.line import HASHED_BYTES, MOST_LINE
 from deskyard.gateway.config import tracking
+from deskyard.gateway.egress import counters
 from deskyard.gateway.machine.layout import Layout
 from deskyard.wire import actions, computer
 from deskyard.wire.egress_list import NAME, WEB_PORTS
@@ -68,6 +69,12 @@ def egress(settings: Settings, layout: Layout) -> str:
         exact=exact,
         suffixes=suffixes,
         ask_page=ASK_PAGE,
+        table=counters.TABLE,
+        others=counters.OTHERS,
+        row_bytes=counters.ROW_BYTES,
+        rows_listed=(len(settings.desktops) + 1) * (len(rules.allow) + len(rules.ask) + 1),
+        rows_below=counters.ROWS_BELOW,
+        counts="gpt0,conn_cnt,bytes_in_cnt,bytes_out_cnt",
     )
 
 

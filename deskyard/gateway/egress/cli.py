@@ -1,6 +1,7 @@
 """The commands of `deskyard-gateway` about the way out."""
 
 import argparse
+import contextlib
 import json
 import time
 from collections.abc import Callable
@@ -28,7 +29,9 @@ def add_commands(add: Add) -> None:
     denied = add("denied", _denied, "show what was refused, oldest first")
     denied.add_argument("--follow", action="store_true", help="go on with each refusal as it happens")
     denied.add_argument("--json", action="store_true", help="print one JSON document per line")
-    add("watch", _watch, "write down refusals and end what was allowed for a time (its unit does)")
+    traffic = add("traffic", _traffic, "show what passed the way out of a locked workspace, by day, desktop and name")
+    traffic.add_argument("--since", metavar="DAY", default="", help="from this day on (UTC): 2026-01-31")
+    add("watch", _watch, "write down refusals and traffic, and end what was allowed for a time (its unit does)")
     asks = add("asks", _asks, "show what desktops wait to be allowed, oldest first")
     asks.add_argument("--follow", action="store_true", help="go on with each ticket as it changes")
     asks.add_argument("--json", action="store_true", help="print one JSON document per line")
@@ -82,6 +85,26 @@ def _denied(options: argparse.Namespace, layout: Layout) -> None:
     lines = refusals.follow if options.follow else refusals.read
     for line in lines(layout.refusals_file):
         print(line if options.json else as_text(json.loads(line)), flush=True)
+
+
+def _traffic(options: argparse.Namespace, layout: Layout) -> Any:
+    from deskyard.gateway.egress import traffic
+
+    if options.since and not _is_day(options.since):
+        raise GatewayError("since", options.since, "is no day", "write it as 2026-01-31")
+    settings = in_force(layout)
+    return {
+        "workspace": settings.workspace,
+        "egress": settings.egress,
+        "kept_days": traffic.KEPT_DAYS,
+        "traffic": traffic.read(layout.traffic_file, options.since),
+    }
+
+
+def _is_day(text: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return time.strftime("%Y-%m-%d", time.strptime(text, "%Y-%m-%d")) == text
+    return False
 
 
 def as_text(refusal: dict[str, str]) -> str:

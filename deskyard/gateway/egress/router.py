@@ -1,4 +1,4 @@
-"""Reloads the second HAProxy, and answers only when the new list is the one in force."""
+"""Asks the second HAProxy, and reloads it: answers only when the new list is the one in force."""
 
 import contextlib
 import math
@@ -33,22 +33,33 @@ def reload(layout: Layout) -> None:
         if before is not None and now - asked > ASK_AGAIN_SECONDS:
             asked = now
             with contextlib.suppress(OSError):
-                _ask(layout, "reload")
+                ask(layout, "reload")
         time.sleep(PAUSE_SECONDS)
 
 
 def _worker(layout: Layout) -> int | None:
     """The process id of the worker that takes new connections; nothing while the master replaces itself."""
     try:
-        answer = _ask(layout, "show proc")
+        current = ask(layout, "show proc").partition("# old workers")[0]
     except OSError:
         return None
-    current = answer.partition("# workers")[2].partition("# old workers")[0]
-    pids = [words[0] for words in map(str.split, current.splitlines()) if words[1:2] == ["worker"]]
-    return int(pids[0]) if pids else None
+    return next(iter(_pids(current)), None)
 
 
-def _ask(layout: Layout, command: str) -> str:
+def workers(layout: Layout) -> list[int]:
+    """The process ids of all workers, also of those that only keep connections of before a reload.
+
+    Raises `OSError` while nobody can say.
+    """
+    return _pids(ask(layout, "show proc"))
+
+
+def _pids(processes: str) -> list[int]:
+    return [int(words[0]) for words in map(str.split, processes.splitlines()) if words[1:2] == ["worker"]]
+
+
+def ask(layout: Layout, command: str) -> str:
+    """What the master says to a command, or a worker to one that is for it; raises `OSError` if nobody does."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
         line.settimeout(ASK_SECONDS)
         line.connect(str(layout.egress_socket))

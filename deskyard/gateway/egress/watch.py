@@ -1,8 +1,9 @@
-"""Writes refusals down as they happen, and ends what was allowed for a time or for one connection."""
+"""Writes down refusals and traffic as they happen, and ends what was allowed for a time or for one connection."""
 
 import selectors
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable
 
@@ -11,7 +12,7 @@ from deskyard.gateway.config import egress_grants
 from deskyard.gateway.config.apply import change_list
 from deskyard.gateway.config.egress_grants import Grants
 from deskyard.gateway.config.render import LOG_GROUP
-from deskyard.gateway.egress import nflog, refusals
+from deskyard.gateway.egress import nflog, refusals, traffic
 from deskyard.gateway.egress.refusals import Carried, Log, Raised
 from deskyard.gateway.machine import files
 from deskyard.gateway.machine.layout import Layout
@@ -42,6 +43,8 @@ class Watcher:
         lines = self._open_socket()
         # What ended while the gateway was off, or was left half done by a power cut, is put right first.
         self._change(lambda grants: grants, even_if_same=True)
+        # By itself: neither a slow disk nor a router that does not answer keeps refusals or ends waiting.
+        threading.Thread(target=traffic.keep, args=(self._layout,), daemon=True).start()
         with selectors.DefaultSelector() as selector:
             selector.register(packets, selectors.EVENT_READ)
             selector.register(lines, selectors.EVENT_READ)

@@ -214,6 +214,11 @@ class Layout:
         return self.root / "var/lib/deskyard-egress/grants.json"
 
     @property
+    def traffic_file(self) -> Path:
+        """What passed the way out of a locked workspace: by day, desktop and name."""
+        return self.grants_file.with_name("traffic.db")
+
+    @property
     def refusals_file(self) -> Path:
         """The refusals: a JSON line each; the file before it has the ending .1."""
         return self.root / "var/log/deskyard-egress/refusals.jsonl"
