@@ -26,6 +26,7 @@ from deskyard.plan.workspace import FilterPlan, NetworkPlan, WorkspacePlan
 from deskyard.site.libvirt.kinds.inputs import FilterInputs, NetworkInputs
 from deskyard.site.libvirt.kinds.network import FilterKind, NetworkKind
 from deskyard.wire import gateway_settings as settings
+from deskyard.wire.computer import HALT_PORT
 from tests.support.requirements import need_programs, need_root
 
 TREE = Path(__file__).resolve().parents[2]
@@ -261,7 +262,7 @@ class Simulated:
 
     def _serve_ports(self) -> None:
         plan = self.plan
-        routes = {22, *(port for desktop in plan.desktops for port in desktop.routes.values())}
+        routes = {22, HALT_PORT, *(port for desktop in plan.desktops for port in desktop.routes.values())}
         for namespace in self.namespaces.values():
             self.servers.append(self.site.serve(namespace, *sorted(routes | {80, 443, 8700, 9999})))
         self.servers.append(self.site.serve(self.namespaces[GATEWAY], f"{plan.gateway.uplink_address}:53"))

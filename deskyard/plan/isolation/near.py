@@ -10,6 +10,7 @@ from deskyard.plan.isolation.forgeries import forgeries
 from deskyard.plan.isolation.probe import GATEWAY, Catalogue, Expected, frame, machine, tcp, udp
 from deskyard.plan.proxmox.firewall import desktop_firewall
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
+from deskyard.wire.computer import HALT_PORT
 
 # Every desktop is tried by so many neighbours.
 NEIGHBOURS = 8
@@ -26,7 +27,8 @@ def peers(catalogue: Catalogue, desktop: DesktopPlan) -> None:
     guards = near_guards(catalogue.plan, desktop)
     for other in ring:
         expected: Expected = "refused" if closed else "reached"
-        for port in (22, *other.routes.values()):
+        # Neighbours that may reach each other may be of an image of before, where nothing listens to halt the agent.
+        for port in (22, *other.routes.values(), *((HALT_PORT,) if closed else ())):
             action, what = tcp(other.address, port), f"port {port} of {other.name}"
             catalogue.add(desktop, "peers", what, action, expected, guards, (14,), ("open", "refused"))
         seen = (f"{machine(catalogue.plan, other.name)}/workspace/in",)
