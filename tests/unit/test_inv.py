@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.requirements import need_programs
+
 TREE = Path(__file__).parents[2]
 
 
@@ -72,6 +74,17 @@ def bare(tmp_path: Path) -> Path:
     for name in ("inv", "requirements.lock"):
         shutil.copy(TREE / name, tmp_path)
     return tmp_path
+
+
+def test_what_the_machine_lacks_is_named_and_nothing_else(bare: Path) -> None:
+    need_programs("dpkg-query")
+    (bare / "host/debian.txt").write_text("# what is needed\n\ndpkg\nno-such-package\ncoreutils\nnor-this.one+\n")
+    ended = subprocess.run(
+        ["./inv", "-l"], cwd=bare, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 3
+    named = re.findall(r"system packages are missing:(.*)|apt-get install(.*)", ended.stderr)
+    assert named == [(" no-such-package nor-this.one+", ""), ("", " no-such-package nor-this.one+")], ended.stderr
 
 
 @pytest.mark.parametrize("known", [False, True])
