@@ -1,7 +1,8 @@
 """Imports go down only: the order of the rooms, and no circles within one."""
 
 import ast
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -45,12 +46,14 @@ MOST_FILES = 17
 MIGRATIONS = "deskyard/control/store/versions"
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    """Every module of the tree's own packages, by its dotted name."""
-    for package in ("deskyard", "stacks"):
-        for path in sorted((TREE / package).rglob("*.py")):
-            parts = path.relative_to(TREE).with_suffix("").parts
-            yield ".".join(parts).removesuffix(".__init__"), ast.parse(path.read_text())
+@functools.cache
+def modules() -> Mapping[str, ast.Module]:
+    """Every module of the tree's own packages, by its dotted name; read once for all tests."""
+    paths = (path for package in ("deskyard", "stacks") for path in sorted((TREE / package).rglob("*.py")))
+    return {
+        ".".join(path.relative_to(TREE).with_suffix("").parts).removesuffix(".__init__"): ast.parse(path.read_text())
+        for path in paths
+    }
 
 
 def room(module: str) -> str | None:
@@ -81,14 +84,14 @@ def is_acyclic(arrows: Mapping[str, set[str]]) -> bool:
 
 
 def test_every_room_has_its_place() -> None:
-    rooms = {own for name, _ in modules() if (own := room(name)) is not None}
+    rooms = {own for name in modules() if (own := room(name)) is not None}
     assert rooms == set(ORDER)
 
 
 def test_no_import_goes_up() -> None:
     up = {
         (name, target)
-        for name, tree in modules()
+        for name, tree in modules().items()
         if (own := room(name)) is not None
         for other in imported(tree)
         if (target := room(other)) is not None and not is_allowed(own, target)
@@ -97,7 +100,7 @@ def test_no_import_goes_up() -> None:
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    trees = dict(modules())
+    trees = modules()
     arrows = {name: {other for other in imported(tree) if other in trees} - {name} for name, tree in trees.items()}
     # What a package's own file offers is imported from below it.
     packages = {name for name in trees if (TREE / name.replace(".", "/")).is_dir()}
