@@ -25,6 +25,8 @@ os.environ |= {"SE_MANAGER_PATH": "/bin/false", "SE_OFFLINE": "true", "SE_AVOID_
 # Pulumi's engine and its plugin are started a thousand times and end within seconds: most of what their garbage
 # collectors do is for nothing.
 os.environ.setdefault("GOGC", "400")
+# Each process that imports pydantic would look for its plugins in all that is installed; there are none.
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 # Where nothing may be written beside the sources, each of the thousand Pythons of a run would compile all that it
 # imports, which is half of its start: the bytecode goes to the cache instead.
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
