@@ -5,7 +5,6 @@ from typing import Any
 from invoke import Collection, Context, Exit
 
 from deskyard.host.progress import Timings, say
-from deskyard.plan.printable import printable
 from deskyard.tasks.front import command, confirm, show
 
 
@@ -167,6 +166,7 @@ def _confirm(name: str) -> None:
 
 
 def _text(state: dict[str, Any]) -> str:
+    from deskyard.plan.printable import printable
     from deskyard.workspace import seating
 
     gateway = state["gateway"]

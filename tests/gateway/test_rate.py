@@ -30,7 +30,7 @@ def test_program_that_floods_is_refused_alone_and_goes_on_when_it_has_rested(slo
     id, flooding = door.program()
     _, other = door.program()
     _, cookie = door.session("d1")
-    statuses = []
+    statuses: list[int] = []
     while 429 not in statuses and len(statuses) < MOST:
         statuses.append(asks(door, flooding)[0])
     assert set(statuses) == {200, 429}
