@@ -2,7 +2,9 @@
 
 import json
 import subprocess
-from collections.abc import Generator
+from collections import Counter
+from collections.abc import Generator, Iterable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from deskyard.access import gateway_program
@@ -11,6 +13,9 @@ from deskyard.declaration.allow_list import declare, undeclare
 from deskyard.errors import ConfigError, SiteError
 from deskyard.model.egress import normal_entry
 from deskyard.site.ssh_link import GATEWAY
+
+COUNTS = ("sent", "received", "connections")
+MOST_DAYS = 40  # as many as a gateway keeps
 
 
 def allow(name: str, entry: str, seconds: int | None, once: bool, always: bool, actor: str = "") -> dict[str, Any]:
@@ -46,6 +51,34 @@ def allowed(name: str) -> dict[str, Any]:
 def denied(name: str, follow: bool) -> Generator[dict[str, str], None, None]:
     """Read what was refused, oldest first; with `follow` each refusal as it happens, until interrupted."""
     yield from _lines(name, ["denied", "--json", *(["--follow"] if follow else [])], "what it refused")
+
+
+def traffic(name: str, days: int) -> dict[str, Any]:
+    """What passed between desktops and names in the last `days` days (UTC), today among them, as the gateway counted.
+
+    Sums of each desktop and name, those with the most bytes first.
+    """
+    if not 1 <= days <= MOST_DAYS:
+        raise ConfigError("days", days, "is no number of days that a gateway keeps", f"write 1 to {MOST_DAYS}")
+    since = (datetime.now(UTC).date() - timedelta(days=days - 1)).isoformat()
+    try:
+        counted = gateway_program.ask(gateway_program.require(name), ["traffic", "--since", since])
+    except SiteError as error:
+        if "invalid choice: 'traffic'" not in str(error):
+            raise
+        remedy = f"give it the image of this version: ./inv workspace.up {name}"
+        raise SiteError("gateway", name, "is from before gateways counted traffic", remedy) from error
+    return {"workspace": name, "egress": counted["egress"], "since": since, "traffic": summed(counted["traffic"])}
+
+
+def summed(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Sums of all days for each desktop and name, those with the most bytes first."""
+    sums: dict[tuple[str, str], Counter[str]] = {}
+    for row in rows:
+        counts = {name: int(row[name]) for name in COUNTS}
+        sums.setdefault((str(row["desktop"]), str(row["name"])), Counter()).update(counts)
+    ordered = sorted(sums.items(), key=lambda item: (-item[1]["sent"] - item[1]["received"], item[0]))
+    return [{"desktop": desktop, "name": name, **counts} for (desktop, name), counts in ordered]
 
 
 def tickets(name: str, follow: bool) -> Generator[dict[str, Any], None, None]:

@@ -77,6 +77,25 @@ def denied(_: Context, workspace: str, follow: bool = False, json: bool = False)
 @command(
     help={
         "workspace": "name of the workspace",
+        "days": "so many days (UTC), today among them: 1 to 40",
+        "json": "print JSON",
+    }
+)
+def traffic(_: Context, workspace: str, days: int = 7, json: bool = False) -> None:
+    """Show bytes and connections of each desktop and name, as the gateway of a locked workspace counted them.
+
+    Sent is what the desktop sent. TLS is counted whole, as it is on the line; TCP's own headers are not. Names below a
+    wildcard have 200 rows for each desktop and day; what is more is in `others`.
+    """
+    from deskyard.access import egress
+
+    counted = egress.traffic(workspace, days)
+    show(counted, as_json=json, text=traffic_text(counted))
+
+
+@command(
+    help={
+        "workspace": "name of the workspace",
         "follow": "go on with each ticket as it changes",
         "json": "print one JSON document per line",
     }
@@ -144,6 +163,34 @@ def refusal_text(refusal: dict[str, str]) -> str:
     return f"{where}  {refusal['rule']}: {refusal['reason']}{allowing}"
 
 
+def traffic_text(counted: dict[str, Any]) -> str:
+    """Traffic as a person reads it: a table with a total."""
+    workspace, egress, rows = counted["workspace"], counted["egress"], counted["traffic"]
+    lines = []
+    if egress != "locked":
+        lines.append(f"{workspace}: egress is {egress}; names are counted only where it is locked")
+    if rows or egress == "locked":
+        lines.append(f"{workspace}: {'bytes' if rows else 'nothing passed'} since {counted['since']} (UTC)")
+    return "\n".join([*lines, *(_table(rows) if rows else [])])
+
+
+def _table(rows: list[dict[str, Any]]) -> list[str]:
+    from deskyard.plan.printable import printable
+
+    counts = ("sent", "received", "connections")
+    total = {"desktop": "total", "name": "", **{count: sum(row[count] for row in rows) for count in counts}}
+    cells = [
+        (printable(row["desktop"]), printable(row["name"]), *(f"{row[count]:,}" for count in counts))
+        for row in (*rows, total)
+    ]
+    cells.insert(0, ("desktop", "name", *counts))
+    first, second, *others = (max(map(len, column)) for column in zip(*cells, strict=True))
+    return [
+        f"  {desktop:{first}}  {name:{second}}  " + "  ".join(f"{n:>{w}}" for n, w in zip(numbers, others, strict=True))
+        for desktop, name, *numbers in cells
+    ]
+
+
 def _text(state: dict[str, Any]) -> str:
     if state["egress"] != "locked":
         return f"{state['workspace']}: egress is {state['egress']}, so there is no list"
@@ -163,5 +210,5 @@ def _source(row: dict[str, Any]) -> str:
 
 
 ns = Collection("egress")
-for task_ in (allow, forbid, list_, denied, ask, decide):
+for task_ in (allow, forbid, list_, denied, traffic, ask, decide):
     ns.add_task(task_)

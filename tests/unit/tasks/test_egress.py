@@ -1,6 +1,7 @@
 """egress.*: what is asked of the gateway, and what a person reads."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,7 @@ from invoke import Context, Exit
 
 from deskyard.access import egress as run
 from deskyard.access import gateway_program
+from deskyard.errors import SiteError
 from deskyard.tasks import egress
 
 STATE = {
@@ -121,3 +123,101 @@ def test_a_ticket_says_who_wants_what_and_until_when_it_waits(capsys: pytest.Cap
     answer = {"verdict": "for", "actor": "ada", "until": "2026-01-01T00:15:00Z"}
     answered = egress.ticket_text({**TICKET, "state": "allowed", "held": 0, "answer": answer})
     assert answered.endswith("allowed by ada until 2026-01-01T00:15:00Z")
+
+
+def counted(*rows: tuple[str, str, str, int, int, int], mode: str = "locked") -> dict[str, Any]:
+    """What a gateway answers: day, desktop, name, connections, sent, received."""
+    keys = ("day", "desktop", "name", "connections", "sent", "received")
+    traffic = [dict(zip(keys, row, strict=True)) for row in rows]
+    return {"workspace": "demo", "egress": mode, "kept_days": 40, "traffic": traffic}
+
+
+TRAFFIC = counted(
+    ("2026-01-01", "d1", "small.example.org", 1, 10, 20),
+    ("2026-01-01", "d1", "api.example.org", 2, 1000, 2_000_000),
+    ("2026-01-02", "d1", "api.example.org", 1, 500, 1),
+    ("2026-01-02", "d2", "api.example.org", 1, 500, 1),
+)
+
+
+def printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: dict[str, Any], **options: Any
+) -> str:
+    monkeypatch.setattr(gateway_program, "ask", lambda _, arguments: answer)
+    egress.traffic(Context(), "demo", **options)
+    return capsys.readouterr().out
+
+
+def test_traffic_is_a_table_of_sums_with_the_biggest_first_and_a_total(
+    asked: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, *table = printed(monkeypatch, capsys, TRAFFIC).splitlines()
+    assert first.startswith("demo: bytes since 20")
+    assert [line.split() for line in table] == [
+        ["desktop", "name", "sent", "received", "connections"],
+        ["d1", "api.example.org", "1,500", "2,000,001", "3"],
+        ["d2", "api.example.org", "500", "1", "1"],
+        ["d1", "small.example.org", "10", "20", "1"],
+        ["total", "2,010", "2,000,022", "5"],
+    ]
+    assert len({len(line) for line in table}) == 1
+    document = json.loads(printed(monkeypatch, capsys, TRAFFIC, json=True))
+    big = {"desktop": "d1", "name": "api.example.org", "sent": 1500, "received": 2_000_001, "connections": 3}
+    assert document["traffic"][0] == big
+
+
+@pytest.mark.parametrize("mode", ["open", "none"])
+def test_traffic_says_where_names_are_counted_if_not_here(
+    asked: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], mode: str
+) -> None:
+    words = f"demo: egress is {mode}; names are counted only where it is locked"
+    assert printed(monkeypatch, capsys, counted(mode=mode)) == f"{words}\n"
+    # What was counted while it was locked is shown all the same.
+    before = printed(monkeypatch, capsys, {**TRAFFIC, "egress": mode})
+    assert words in before
+    assert "api.example.org" in before
+    assert printed(monkeypatch, capsys, counted()).startswith("demo: nothing passed since ")
+
+
+def test_a_name_steers_no_terminal(
+    asked: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = counted(("2026-01-01", "d1", "\x1b[2Jevil.example.org", 1, 1, 1))
+    assert "?[2Jevil.example.org" in printed(monkeypatch, capsys, answer)
+
+
+def test_traffic_is_asked_for_by_days_that_a_gateway_keeps(
+    asked: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for days in (0, 41):
+        with pytest.raises(Exit):
+            egress.traffic(Context(), "demo", days=days)
+    assert asked == []
+
+    def ask(_: Any, arguments: list[str]) -> Any:
+        asked.append(arguments)
+        return counted()
+
+    monkeypatch.setattr(gateway_program, "ask", ask)
+    for days in (1, 40):
+        before = datetime.now(UTC)
+        egress.traffic(Context(), "demo", days=days)
+        command, option, since = asked[-1]
+        assert (command, option) == ("traffic", "--since")
+        back = timedelta(days=days - 1)
+        assert since in {(moment - back).date().isoformat() for moment in (before, datetime.now(UTC))}
+
+
+def test_a_gateway_from_before_is_named(
+    asked: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ask(_: Any, arguments: list[str]) -> Any:
+        said = "deskyard-gateway: error: argument COMMAND: invalid choice: 'traffic' (choose from 'apply')"
+        raise SiteError("gateway", "demo", f"did not answer (2): {said}", "see ./inv workspace.status demo")
+
+    monkeypatch.setattr(gateway_program, "ask", ask)
+    with pytest.raises(Exit):
+        egress.traffic(Context(), "demo", json=True)
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error["reason"] == "is from before gateways counted traffic"
+    assert "workspace.up demo" in error["remedy"]
