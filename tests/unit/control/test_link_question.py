@@ -94,7 +94,10 @@ def test_what_a_gateway_says_of_people_steers_no_terminal(link: Path, asker: Ask
         {**STATUS, "gateway_ready": 1},
         {**STATUS, "desktops": []},
         {**STATUS, "desktops": {"first": []}},
-        *({**STATUS, "stopped": rubbish} for rubbish in (None, [], {"first": None}, {"first": {}})),
+        {**STATUS, "stopped": None},
+        {**STATUS, "stopped": []},
+        {**STATUS, "stopped": {"first": None}},
+        {**STATUS, "stopped": {"first": {}}},
         *({**STATUS, "stopped": {"first": {"since": since}}} for since in ("7", -1, 1e12, float("nan"), True)),
     ],
 )
