@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.gateway.support import wait_for
 from tests.support import probe
 from tests.support.outside import BODY, Outside
 from tests.support.site_host import SiteHost
@@ -14,6 +15,8 @@ from tests.support.workspaces import Running, start_inv
 
 pytestmark = pytest.mark.vm
 VERIFY_SECONDS = 900
+# Counters are read every two seconds, and each question to an emulated gateway takes some.
+COUNTED_SECONDS = 120
 LATER = "later.example.org"
 REBINDING = "rebinding.example.org"
 PAY = "pay.example.org"
@@ -65,6 +68,21 @@ def at_the_gateway(locked: Running, name: str) -> str:
 def test_a_name_on_the_list_is_reached_with_tls_end_to_end(locked: Running, name: str) -> None:
     assert fetch(locked, f"https://{name}/").split() == [*BODY.split(), name, "200", "exit", "0"]
     assert fetch(locked, f"http://{name}/").split() == [*BODY.split(), name, "200", "exit", "0"]
+
+
+def test_what_a_desktop_sent_to_a_name_and_received_from_it_is_counted(locked: Running) -> None:
+    name = "docs.example.org"
+
+    def counted() -> dict[str, int]:
+        found = json.loads(locked.inv("egress.traffic", locked.name, "--json").stdout)
+        rows = [row for row in found["traffic"] if (row["desktop"], row["name"]) == ("desk", name)]
+        return {part: sum(row[part] for row in rows) for part in ("connections", "sent", "received")}
+
+    before = counted()
+    fetch(locked, f"https://{name}/")
+    after = wait_for("the connection to be counted", lambda: (now := counted()) != before and now, COUNTED_SECONDS)
+    assert after["connections"] == before["connections"] + 1
+    assert after["sent"] > before["sent"] and after["received"] >= before["received"] + len(BODY)
 
 
 def test_a_name_on_the_list_has_the_gateways_address_and_others_do_not_exist(locked: Running) -> None:
