@@ -1,6 +1,7 @@
 """A person stops a desktop's agent: no program comes through the door, by HAProxy itself, and its desktop is told."""
 
 import json
+import os
 import socketserver
 import threading
 from collections.abc import Iterator
@@ -44,9 +45,15 @@ class Word(socketserver.StreamRequestHandler):
         self.wfile.write(json.dumps({"still": self.server.still}).encode() + b"\n")
 
 
+def own_names() -> dict[str, str]:
+    """Desktops at addresses of this process alone: where the agent is halted, the port is the same for all."""
+    second, third = divmod(os.getpid() % 62_500, 250)
+    return {f"d{n}": f"127.{second + 2}.{third + 1}.{9 + n}" for n in (1, 2)}
+
+
 @pytest.fixture(scope="module")
 def door() -> Iterator[Gateway]:
-    with run_gateway(Gateway()) as running:
+    with run_gateway(Gateway(names=own_names())) as running:
         yield running
 
 
@@ -186,7 +193,7 @@ def test_host_that_names_no_desktop_is_refused(door: Gateway, desktop_name: str 
 def test_door_that_lets_programs_in_all_the_same_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     good = render.backends
     monkeypatch.setattr(render, "backends", lambda *values: without('"stopped"')(good(*values)))
-    with run_gateway(Gateway()) as weak, Desktop(weak.names["d1"]) as desktop:
+    with run_gateway(Gateway(names=own_names())) as weak, Desktop(weak.names["d1"]) as desktop:
         with pytest.raises(AssertionError):
             test_stop_shuts_programs_out_when_it_is_answered_and_halts_the_desktop(weak, desktop)
         desktop.shutdown()

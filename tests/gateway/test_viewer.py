@@ -19,7 +19,7 @@ from deskyard.image.build import gateway_bundle
 from tests.gateway.conftest import run_gateway
 from tests.gateway.support import HOSTNAME, Gateway, wait_for
 from tests.gateway.talkers import COLOUR, Talker
-from tests.gateway.test_stopping import Desktop, asked
+from tests.gateway.test_stopping import Desktop, asked, own_names
 from tests.gateway.test_weakened import without
 from tests.gateway.vnc_client import VncClient
 from tests.support.browser import ALONE
@@ -43,7 +43,7 @@ def viewed(tmp_path_factory: pytest.TempPathFactory, talker: Talker) -> Iterator
     need_programs("npm", "node", "chromium", "chromedriver")
     bundle = tmp_path_factory.mktemp("bundle") / "gateway"
     gateway_bundle.build(bundle)
-    with run_gateway(Gateway(viewer=bundle / "assets", talk=talker)) as gateway:
+    with run_gateway(Gateway(viewer=bundle / "assets", talk=talker, names=own_names())) as gateway:
         talker.terminal_port = lambda: gateway.ports["terminal"]
         yield gateway
 
