@@ -175,15 +175,15 @@ def traffic_text(counted: dict[str, Any]) -> str:
 
 
 def _table(rows: list[dict[str, Any]]) -> list[str]:
+    from deskyard.access.egress import COUNTS
     from deskyard.plan.printable import printable
 
-    counts = ("sent", "received", "connections")
-    total = {"desktop": "total", "name": "", **{count: sum(row[count] for row in rows) for count in counts}}
+    total = {"desktop": "total", "name": "", **{count: sum(row[count] for row in rows) for count in COUNTS}}
     cells = [
-        (printable(row["desktop"]), printable(row["name"]), *(f"{row[count]:,}" for count in counts))
+        (printable(row["desktop"]), printable(row["name"]), *(f"{row[count]:,}" for count in COUNTS))
         for row in (*rows, total)
     ]
-    cells.insert(0, ("desktop", "name", *counts))
+    cells.insert(0, ("desktop", "name", *COUNTS))
     first, second, *others = (max(map(len, column)) for column in zip(*cells, strict=True))
     return [
         f"  {desktop:{first}}  {name:{second}}  " + "  ".join(f"{n:>{w}}" for n, w in zip(numbers, others, strict=True))

@@ -36,10 +36,11 @@ class _Seen:
 
 def stopped_agent(status: Mapping[str, Any], desktop: str) -> dict[str, Any] | None:
     """Who has stopped the agent of a desktop, and since when; None also of a gateway that is older, or silent."""
-    match status.get("stopped"):
-        case {**stopped} if isinstance(halt := stopped.get(desktop), dict) and halt.get("stopped") is True:
-            return {name: halt.get(name) for name in ("by", "since", "by_host", "still")}
-    return None
+    stopped = status.get("stopped")
+    halt = stopped.get(desktop) if isinstance(stopped, dict) else None
+    if not isinstance(halt, dict) or halt.get("stopped") is not True:
+        return None
+    return {name: halt.get(name) for name in ("by", "since", "by_host", "still")}
 
 
 def wait(
