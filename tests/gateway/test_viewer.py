@@ -5,6 +5,7 @@ import shutil
 import struct
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,11 @@ def test_take_over_and_hand_over_in_the_page(browser: Any, viewed: Gateway, talk
     assert complaints(browser) == []
 
 
+def screen_status(gateway: Gateway, bearer: dict[str, str]) -> int:
+    """What a program is answered that looks at the screen of d1."""
+    return gateway.request("GET", "/d/d1/computer/v1/screen", None, bearer)[0].status
+
+
 def test_who_may_drive_stops_the_agent_by_a_button_and_lets_it_go_on(
     browser: Any, viewed: Gateway, talker: Talker
 ) -> None:
@@ -201,9 +207,7 @@ def test_who_may_drive_stops_the_agent_by_a_button_and_lets_it_go_on(
     wait_for("the drive", lambda: text(browser, "mode") == "drive")
     button, badge = (browser.find_element(By.ID, name) for name in ("stop-agent", "stopped"))
 
-    def seen() -> int:
-        return viewed.request("GET", "/d/d1/computer/v1/screen", None, bearer)[0].status
-
+    seen = partial(screen_status, viewed, bearer)
     assert (button.text, badge.is_displayed(), seen()) == ("Stop the agent", False, 200)
     assert "until a person lets it go on" in button.get_attribute("title")
     button.click()
@@ -264,9 +268,7 @@ def test_who_drives_hides_the_desktop_from_programs_by_mouse_or_keyboard(
     button = browser.find_element(By.ID, "privacy")
     badge = browser.find_element(By.ID, "private")
 
-    def seen() -> int:
-        return viewed.request("GET", "/d/d1/computer/v1/screen", None, bearer)[0].status
-
+    seen = partial(screen_status, viewed, bearer)
     assert (button.get_attribute("aria-pressed"), badge.is_displayed(), seen()) == ("false", False, 200)
     assert "Hide this desktop from programs" in button.get_attribute("title")
     talker.keys.clear()
