@@ -19,7 +19,8 @@ from deskyard.guest import link_account, link_questions
 from tests.gateway.link_door import SECONDS, Door, link_door
 from tests.gateway.support import Gateway, wait_for
 
-SOURCE, HEAD = "mission.0123456789abcdef", "a" * 64
+# A chain that no other test anchors: a gateway keeps what it was given, and a process of tests has the same for all.
+SOURCE, HEAD = "mission.1111222233334444", "a" * 64
 ANCHOR = f"anchor --source {SOURCE} --number 7 --head {HEAD} --actor mission-control"
 # A connection of its own, for which the key is looked at anew.
 FRESH = ["-oControlPath=none"]
