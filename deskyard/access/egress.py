@@ -42,6 +42,27 @@ def forbid(name: str, entry: str) -> dict[str, Any]:
     return state
 
 
+def close(name: str, entries: Iterable[str], reason: str = "", actor: str = "") -> dict[str, Any]:
+    """Let nobody in workspace `name` reach entries, whatever the list says, until they are reopened for the reason.
+
+    All connections of before end: of one that is open the gateway cannot tell the name.
+    """
+    return _closing(name, "close", entries, reason, actor)
+
+
+def reopen(name: str, entries: Iterable[str], reason: str = "", actor: str = "") -> dict[str, Any]:
+    """Take back what was closed for a reason: the list says again what is reached."""
+    return _closing(name, "reopen", entries, reason, actor)
+
+
+def _closing(name: str, command: str, entries: Iterable[str], reason: str, actor: str) -> dict[str, Any]:
+    names = [normal(entry) for entry in entries]
+    why = [f"--reason={reason}"] if reason else []
+    words = [command, *names, *why, "--actor", actor or gateway_program.actor()]
+    state: dict[str, Any] = gateway_program.ask_newer(gateway_program.require(name), words, "closed names")
+    return state
+
+
 def allowed(name: str) -> dict[str, Any]:
     """The list in force: where each entry comes from, and when it ends."""
     state: dict[str, Any] = gateway_program.ask(gateway_program.require(name), ["egress"])
@@ -61,13 +82,8 @@ def traffic(name: str, days: int) -> dict[str, Any]:
     if not 1 <= days <= MOST_DAYS:
         raise ConfigError("days", days, "is no number of days that a gateway keeps", f"write 1 to {MOST_DAYS}")
     since = (datetime.now(UTC).date() - timedelta(days=days - 1)).isoformat()
-    try:
-        counted = gateway_program.ask(gateway_program.require(name), ["traffic", "--since", since])
-    except SiteError as error:
-        if "invalid choice: 'traffic'" not in str(error):
-            raise
-        remedy = f"give it the image of this version: ./inv workspace.up {name}"
-        raise SiteError("gateway", name, "is from before gateways counted traffic", remedy) from error
+    link = gateway_program.require(name)
+    counted = gateway_program.ask_newer(link, ["traffic", "--since", since], "counted traffic")
     return {"workspace": name, "egress": counted["egress"], "since": since, "traffic": summed(counted["traffic"])}
 
 

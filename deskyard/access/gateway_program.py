@@ -51,6 +51,17 @@ def ask(link: SshLink, arguments: list[str]) -> Any:
     return understood(link.workspace, answer.stdout)
 
 
+def ask_newer(link: SshLink, arguments: list[str], lacks: str) -> Any:
+    """Ask for a command that older gateways do not have; `lacks` is what those cannot do."""
+    try:
+        return ask(link, arguments)
+    except SiteError as error:
+        if f"invalid choice: '{arguments[0]}'" not in str(error):
+            raise
+        remedy = f"give it the image of this version: ./inv workspace.up {link.workspace}"
+        raise SiteError("gateway", link.workspace, f"is from before gateways {lacks}", remedy) from error
+
+
 def understood(name: str, text: str | bytes) -> Any:
     """What the gateway answered; its own errors are raised, and what is no answer is `Rubbish`."""
     try:

@@ -50,6 +50,34 @@ def forbid(_: Context, workspace: str, name: str, json: bool = False) -> None:
     show(state, as_json=json, text=_text(state))
 
 
+@command(
+    help={
+        "workspace": "name of the workspace",
+        "name": "api.example.org, or *.example.org (all names below it)",
+        "json": "print JSON",
+    }
+)
+def close(_: Context, workspace: str, name: str, json: bool = False) -> None:
+    """Let nobody reach a name, whatever the list or a person's answer says, until you reopen it.
+
+    All connections of before end, of whatever name: their desktops make them anew. It outlives workspace.up, but not a
+    gateway that is made anew.
+    """
+    from deskyard.access import egress
+
+    state = egress.close(workspace, [name])
+    show(state, as_json=json, text=_text(state))
+
+
+@command(help={"workspace": "name of the workspace", "name": "the entry as egress.list shows it", "json": "print JSON"})
+def reopen(_: Context, workspace: str, name: str, json: bool = False) -> None:
+    """Take back that you closed a name: the list says again whether it is reached."""
+    from deskyard.access import egress
+
+    state = egress.reopen(workspace, [name])
+    show(state, as_json=json, text=_text(state))
+
+
 @command(name="list", help={"workspace": "name of the workspace", "json": "print JSON"})
 def list_(_: Context, workspace: str, json: bool = False) -> None:
     """Show what the desktops of a workspace may reach, and until when."""
@@ -197,6 +225,10 @@ def _text(state: dict[str, Any]) -> str:
     lines = [f"{state['workspace']}: locked; {len(state['allowed'])} allowed"]
     for row in state["allowed"]:
         lines.append(f"  {row['entry']:40} {_source(row)}")
+    # A gateway of before names could be closed says nothing of them.
+    for row in state.get("closed", []):
+        why = f", {row['reason']}" if row["reason"] else ""
+        lines.append(f"  {row['entry']:40} closed{why} (by {row['actor']}, since {row['since']})")
     if state.get("written"):
         lines.append("the declaration was changed too")
     return "\n".join(lines)
@@ -210,5 +242,5 @@ def _source(row: dict[str, Any]) -> str:
 
 
 ns = Collection("egress")
-for task_ in (allow, forbid, list_, denied, traffic, ask, decide):
+for task_ in (allow, forbid, close, reopen, list_, denied, traffic, ask, decide):
     ns.add_task(task_)

@@ -133,6 +133,29 @@ def test_a_refusal_is_told_and_what_it_suggests_allows_the_name(locked: Running)
     assert fetch(locked, f"https://{LATER}/", at_the_gateway(locked, LATER)).split() == ["000", "exit", "35"]
 
 
+def test_a_closed_name_is_reached_by_nobody_and_what_was_open_ends(locked: Running) -> None:
+    name, unit = "docs.example.org", "held-open"
+    # Greets, and waits for an answer to nothing: only the end of its connection ends it.
+    held = f"openssl s_client -quiet -ign_eof -connect {name}:443 -servername {name}"
+    locked.ssh("desk", f"sudo systemd-run -q --collect --unit {unit} --property RuntimeMaxSec=600 {held}")
+    door = f"{locked.plan.gateway.workspace_address}:443"
+
+    def established() -> str:
+        return locked.ssh("gateway", f"sudo ss -Htn state established src {door}").stdout.strip()
+
+    wait_for("the connection", established, COUNTED_SECONDS)
+    locked.inv("egress.close", locked.name, name)
+    try:
+        assert not established()
+        assert fetch(locked, f"https://{name}/").split() == ["000", "exit", "35"]
+        listed = json.loads(locked.inv("egress.list", locked.name, "--json").stdout)
+        assert [row["entry"] for row in listed["closed"]] == [name]
+    finally:
+        locked.inv("egress.reopen", locked.name, name)
+        locked.ssh("desk", f"sudo systemctl stop {unit}", check=False)
+    assert fetch(locked, f"https://{name}/").split() == [*BODY.split(), name, "200", "exit", "0"]
+
+
 def test_a_name_that_is_asked_about_is_held_until_a_person_allows_it(locked: Running) -> None:
     url = f"https://{PAY}/"
     script = f"for n in $(seq {TRIES}); do curl -sf -m 120 --cacert {CERTIFICATE} {url} && exit; done; exit 1"

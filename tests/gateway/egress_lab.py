@@ -133,7 +133,7 @@ class EgressLab:
         """Put the list back as it was declared."""
         grants = self.root / "var/lib/deskyard-egress/grants.json"
         same = (self.root / "etc/deskyard/settings.json").read_text() == self.settings.as_json()
-        if same and json.loads(grants.read_text()) == {"granted": [], "withdrawn": []}:
+        if same and json.loads(grants.read_text()) == {"granted": [], "withdrawn": [], "closed": []}:
             return
         grants.unlink()
         self.apply(self.settings)

@@ -162,6 +162,25 @@ def test_taking_an_answer_back_closes_what_is_open(lab: EgressLab) -> None:
     assert client.stdout.readline() == "b''\n"
 
 
+def test_a_closed_name_is_refused_whatever_a_person_answered(lab: EgressLab) -> None:
+    decide(lab, held(lab, "budget.asked.test"), "--always")
+    assert tried(lab, "budget.asked.test") == "outside"
+    waiting = curl(lab, "https://later.asked.test/")
+    ticket = raised(lab, "later.asked.test")
+    before = lab.asked()
+    lab.cli("close", "*.asked.test")
+    try:
+        assert tried(lab, "budget.asked.test") == "closed"
+        # What waited has ended, and its answer opens nothing.
+        assert "outside" not in said(waiting)
+        decide(lab, ticket, "--always")
+        assert tried(lab, "later.asked.test") == "closed"
+        assert lab.asked() == before
+    finally:
+        lab.cli("reopen", "*.asked.test")
+    assert tried(lab, "later.asked.test") == "outside"
+
+
 def test_a_name_of_its_own_on_the_list_is_not_asked_about(lab: EgressLab) -> None:
     assert tried(lab, "own.asked.test") == "outside"
     assert tried(lab, "allowed.test") == "outside"

@@ -30,6 +30,22 @@ for word in sys.stdin:
 """
 
 
+# Says half a greeting, the rest when it is told to, and what came of it.
+EARLY = """
+import socket, sys
+line = socket.create_connection((sys.argv[1], 443), 10); line.settimeout(20)
+hello = bytes.fromhex(sys.argv[2]); line.sendall(hello[:20])
+print("connected", flush=True)
+sys.stdin.readline()
+try:
+    line.sendall(hello[20:])
+    answer = line.recv(100)
+except OSError:
+    answer = b""
+print("answer" if answer.startswith(b"outside") else "ended", flush=True)
+"""
+
+
 @pytest.fixture(scope="module")
 def running() -> Iterator[EgressLab]:
     """A locked gateway whose list the tests change."""
@@ -133,6 +149,105 @@ def test_a_port_is_allowed_and_forbidden_at_run_time(lab: EgressLab) -> None:
     lab.cli("forbid", "code.test:22")
     (after,) = lab.ask([{"kind": "tcp", "to": address, "port": 22}])
     assert after["outcome"] == "refused"
+
+
+def closed(lab: EgressLab) -> list[tuple[str, str]]:
+    return [(row["entry"], row["reason"]) for row in lab.cli("egress")["closed"]]
+
+
+def test_a_closed_name_is_reached_by_nobody_whatever_allows_it_until_it_is_reopened(lab: EgressLab) -> None:
+    lab.cli("allow", "*.models.test")
+    names = ("allowed.test", "a.models.test", "b.models.test")
+    assert [reached(lab, name) for name in names] == [[True, True]] * 3
+    state = lab.cli("close", "allowed.test", "*.models.test", "--reason", "budget", "--actor", "ada")
+    assert {(row["entry"], row["reason"], row["actor"]) for row in state["closed"]} == {
+        ("allowed.test", "budget", "ada"),
+        ("*.models.test", "budget", "ada"),
+    }
+    assert [reached(lab, name) for name in names] == [[False, False]] * 3
+    lab.cli("allow", "a.models.test", "--for", "900")
+    assert reached(lab, "a.models.test") == [False, False]
+    # New settings are no way around, and neither is the watcher's next start.
+    rules = lab.settings.egress_rules.with_entries(("allowed.test", "third.test", "a.models.test"))
+    lab.apply(replace(lab.settings, egress_rules=rules))
+    assert [reached(lab, name) for name in ("allowed.test", "a.models.test")] == [[False, False]] * 2
+    assert reached(lab, "third.test") == [True, True]
+    wait_for("the refusals", lambda: {e["target"] for e in lab.events() if e["rule"] == "closed"} >= {
+        "allowed.test:443", "allowed.test:80", "b.models.test:443"
+    })  # fmt: skip
+    assert not [event["allow"] for event in lab.events() if event["rule"] == "closed" and event["allow"]]
+    lab.cli("reopen", "allowed.test", "--reason", "budget")
+    assert (reached(lab, "allowed.test"), reached(lab, "a.models.test")) == ([True, True], [False, False])
+
+
+def test_what_was_open_ends_when_a_name_is_closed(lab: EgressLab) -> None:
+    holder = lab.popen("d1", sys.executable, "-c", HOLD, GATEWAY, client_hello(b"allowed.test").hex())
+    assert holder.stdout is not None
+    assert holder.stdout.readline().startswith("outside ")
+    assert said_again(holder)
+    # Half a greeting: the list has not judged it yet.
+    hello = client_hello(b"allowed.test")
+    early = lab.popen("d1", sys.executable, "-c", EARLY, GATEWAY, hello.hex())
+    assert early.stdin is not None
+    assert early.stdout is not None
+    assert early.stdout.readline() == "connected\n"
+    lab.cli("close", "allowed.test")
+    early.stdin.write("\n")
+    early.stdin.flush()
+    assert early.stdout.readline() == "ended\n"
+    assert not said_again(holder)
+    assert reached(lab, "allowed.test") == [False, False]
+
+
+def test_what_was_closed_for_a_reason_is_not_reopened_without_it(lab: EgressLab) -> None:
+    lab.cli("close", "allowed.test", "--reason", "budget")
+    lab.cli("close", "allowed.test")
+    assert closed(lab) == [("allowed.test", "budget"), ("allowed.test", "")]
+    lab.cli("reopen", "allowed.test")
+    assert (closed(lab), reached(lab, "allowed.test")) == ([("allowed.test", "budget")], [False, False])
+    refused = lab.cli("reopen", "allowed.test")["error"]
+    assert (refused["field"], refused["reason"], refused["remedy"]) == (
+        "name",
+        "is not closed",
+        "choose one of: none is",
+    )
+    lab.cli("close", "allowed.test", "--reason", "budget")
+    assert closed(lab) == [("allowed.test", "budget")]
+    lab.cli("reopen", "allowed.test", "--reason", "budget")
+    assert (closed(lab), reached(lab, "allowed.test")) == ([], [True, True])
+
+
+def test_a_name_with_a_port_of_its_own_is_closed_there_too(lab: EgressLab) -> None:
+    git = {"kind": "tcp", "to": lab.settings.egress_rules.forwards[0].address, "port": 22}
+    assert answered(lab.ask([git])) == [True]
+    lab.cli("close", "git.test")
+    assert answered(lab.ask([git])) == [False]
+    wait_for("the refusal", lambda: ("git.test:22", "closed") in {(e["target"], e["rule"]) for e in lab.events()})
+    lab.cli("reopen", "git.test")
+    assert answered(lab.ask([git])) == [True]
+
+
+def test_a_page_says_that_a_name_is_closed(lab: EgressLab) -> None:
+    lab.cli("close", "allowed.test")
+    (answer,) = lab.ask([job("http", "allowed.test")])
+    assert "allowed.test is closed for now" in answer["text"] and "./inv egress.list demo" in answer["text"]
+    assert "egress.allow" not in answer["text"]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("allowed.test:443", "has a port"),
+        ("Allowed.test", "DNS name"),
+        ("10.0.0.1", "an address"),
+        ("*.test", "top-level"),
+    ],
+)
+def test_what_cannot_be_closed_changes_nothing(lab: EgressLab, name: str, reason: str) -> None:
+    refused = lab.cli("close", "allowed.test", name)["error"]
+    assert (refused["field"], refused["value"]) == ("name", name) and reason in refused["reason"]
+    assert refused["remedy"]
+    assert (closed(lab), reached(lab, "allowed.test")) == ([], [True, True])
 
 
 def test_declared_names_can_be_forbidden_until_the_next_settings(lab: EgressLab) -> None:

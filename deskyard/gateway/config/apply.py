@@ -29,8 +29,7 @@ def apply(settings: Settings, layout: Layout, system: System) -> dict[str, Any]:
         kept = egress_grants.load(layout)
         if files.read(layout.settings_file) != settings.as_json():
             kept = kept.timed()
-        in_force = kept.effective(settings)
-        changed = _enforce(_parts(settings, in_force, layout, kids), settings, layout, system)
+        changed = _enforce(_parts(settings, kept, layout, kids), settings, layout, system)
         egress_grants.save(kept, layout)
         return {
             "changed": [part.name for part in changed],
@@ -43,8 +42,7 @@ def change_list(edit: Callable[[Grants], Grants], settings: Settings, layout: La
     """Put another list of allowed names into force; the names of what changed. Raises as `apply` does."""
     with alone(layout):
         grants = edit(egress_grants.load(layout))
-        in_force = grants.effective(settings)
-        changed = _enforce(_list_parts(in_force, layout), settings, layout, system)
+        changed = _enforce(_list_parts(settings, grants, layout), settings, layout, system)
         egress_grants.save(grants, layout)
         return [part.name for part in changed]
 
@@ -67,13 +65,14 @@ def alone(layout: Layout) -> Iterator[None]:
         yield
 
 
-def _list_parts(in_force: Settings, layout: Layout) -> list[Part]:
+def _list_parts(settings: Settings, grants: Grants, layout: Layout) -> list[Part]:
     """The files that hold the list of allowed names."""
+    in_force = grants.effective(settings)
     rules = render.firewall(in_force, layout.egress_user, layout.acme_user)
     return [
         Part("firewall", layout.firewall_file, rules, (("nft", "-f", str(layout.firewall_file)),)),
         Part("dns", layout.dns_file, render.dnsmasq(in_force), *_service("deskyard-dns.service")),
-        Part("egress", layout.egress_file, render.egress(in_force, layout), *_router(in_force)),
+        Part("egress", layout.egress_file, render.egress(in_force, layout, grants.closings), *_router(in_force)),
     ]
 
 
@@ -84,12 +83,12 @@ def _router(in_force: Settings) -> tuple[tuple[tuple[str, ...], ...], str | None
     return (("systemctl", "reload-or-restart", unit),), unit
 
 
-def _parts(settings: Settings, in_force: Settings, layout: Layout, kids: Sequence[str]) -> list[Part]:
+def _parts(settings: Settings, grants: Grants, layout: Layout, kids: Sequence[str]) -> list[Part]:
     """The files in the order they come into force: the firewall before anything it must guard."""
     forward, kernel = str(layout.forward_file), render.forwarding(settings, layout.door_sockets)
     has_certificate = layout.tls_bundle.exists()
     text = render.haproxy(settings, layout, kids, layout.tls_bundle)
-    firewall, dns, egress = _list_parts(in_force, layout)
+    firewall, dns, egress = _list_parts(settings, grants, layout)
     return [
         firewall,
         # A restart ends no connection, and it ends only when the new daemon listens.

@@ -1,4 +1,4 @@
-"""Grants: names that were allowed or forbidden since the settings came, for a time or until the next settings."""
+"""Grants: what was allowed or forbidden since the settings came, and names that are closed whatever is allowed."""
 
 import json
 import time
@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from deskyard.errors import GatewayError
 from deskyard.gateway.machine import files
 from deskyard.gateway.machine.layout import Layout
-from deskyard.wire.egress_list import parse
+from deskyard.wire.egress_list import Entry, parse
 from deskyard.wire.gateway_settings import Settings
 
 LONGEST_SECONDS = 365 * 86_400
+MOST_CLOSED = 200
 
 
 @dataclass(frozen=True)
@@ -26,35 +27,73 @@ class Grant:
 
 
 @dataclass(frozen=True)
+class Closing:
+    """Names that nobody reaches, whatever allows them, until they are reopened for the same reason."""
+
+    entry: str
+    reason: str
+    actor: str
+    since: int
+
+
+@dataclass(frozen=True)
 class Grants:
-    """All grants, and the declared entries that were taken back until the next settings."""
+    """All grants, the declared entries that were taken back until the next settings, and what is closed."""
 
     granted: tuple[Grant, ...] = ()
     withdrawn: tuple[str, ...] = ()
+    closed: tuple[Closing, ...] = ()
 
     def live(self, now: float) -> "Grants":
         """Keep the grants whose time has not passed."""
         return replace(self, granted=tuple(grant for grant in self.granted if grant.until is None or grant.until > now))
 
     def timed(self) -> "Grants":
-        """Keep the grants that outlive new settings: what was meant to stay is in the declaration."""
-        return Grants(tuple(grant for grant in self.granted if grant.until is not None or grant.once))
+        """Keep what outlives new settings: closings, and grants that end; others that stay are in the declaration."""
+        ending = tuple(grant for grant in self.granted if grant.until is not None or grant.once)
+        return replace(self, granted=ending, withdrawn=())
 
     def allowing(self, grant: Grant) -> "Grants":
         """Add a grant, in place of an older one for the same entry."""
         others = tuple(other for other in self.granted if other.entry != grant.entry)
-        return Grants((*others, grant), tuple(entry for entry in self.withdrawn if entry != grant.entry))
+        withdrawn = tuple(entry for entry in self.withdrawn if entry != grant.entry)
+        return replace(self, granted=(*others, grant), withdrawn=withdrawn)
 
     def forbidding(self, entry: str, declared: Iterable[str]) -> "Grants":
         """Take an entry away, whether it was granted or declared."""
         withdrawn = {*self.withdrawn, entry} if entry in declared else set(self.withdrawn)
-        return Grants(tuple(grant for grant in self.granted if grant.entry != entry), tuple(sorted(withdrawn)))
+        granted = tuple(grant for grant in self.granted if grant.entry != entry)
+        return replace(self, granted=granted, withdrawn=tuple(sorted(withdrawn)))
+
+    def closing(self, entries: Iterable[str], reason: str, actor: str) -> "Grants":
+        """Close entries for a reason; those that are closed for it already stay as they are."""
+        now, there = int(time.time()), {closing.entry for closing in self.closed if closing.reason == reason}
+        added = [Closing(entry, reason, actor, now) for entry in dict.fromkeys(entries) if entry not in there]
+        if added and len(self.closed) + len(added) > MOST_CLOSED:
+            refused, remedy = f"would make more than {MOST_CLOSED} closed names", "close all names below: *.example.org"
+            raise GatewayError("name", added[0].entry, refused, remedy)
+        return replace(self, closed=(*self.closed, *added))
+
+    def reopening(self, entries: Iterable[str], reason: str) -> "Grants":
+        """Take back what was closed for a reason; raises `GatewayError` naming what was not."""
+        named = set(entries)
+        there = [closing.entry for closing in self.closed if closing.reason == reason]
+        for entry in sorted(named.difference(there)):
+            why = f" for the reason {reason!r}" if reason else ""
+            raise GatewayError("name", entry, f"is not closed{why}", f"choose one of: {', '.join(there) or 'none is'}")
+        kept = tuple(closing for closing in self.closed if closing.reason != reason or closing.entry not in named)
+        return replace(self, closed=kept)
 
     def used(self, name: str, port: int) -> "Grants":
         """Take away the grants for a single connection that this connection used up."""
         return replace(
             self, granted=tuple(grant for grant in self.granted if not (grant.once and _covers(grant, name, port)))
         )
+
+    @property
+    def closings(self) -> tuple[Entry, ...]:
+        """What nobody reaches, whatever the list in force says."""
+        return tuple(parse(text) for text in sorted({closing.entry for closing in self.closed}))
 
     @property
     def next_end(self) -> int | None:
@@ -77,7 +116,9 @@ def load(layout: Layout) -> Grants:
 def stored(text: str) -> Grants:
     """Read all grants of the file, also those that have ended and wait to be taken away."""
     document = json.loads(text)
-    return Grants(tuple(Grant(**row) for row in document["granted"]), tuple(document["withdrawn"]))
+    # A file of before names could be closed says nothing of them.
+    closed = tuple(Closing(**row) for row in document.get("closed", ()))
+    return Grants(tuple(Grant(**row) for row in document["granted"]), tuple(document["withdrawn"]), closed)
 
 
 def save(grants: Grants, layout: Layout) -> None:
@@ -103,6 +144,13 @@ def check(entry: str) -> None:
         raise GatewayError("name", entry, reason, remedy) from error
     if normal != entry:
         raise GatewayError("name", entry, "is not in its normal form", f"write {normal}")
+
+
+def check_closable(entry: str) -> None:
+    """Raise `GatewayError` unless `entry` may be closed: a name, or all names below it, on each port."""
+    check(entry)
+    if parse(entry).port is not None:
+        raise GatewayError("name", entry, "has a port", "write the name alone: it is closed on each of its ports")
 
 
 def _covers(grant: Grant, name: str, port: int) -> bool:

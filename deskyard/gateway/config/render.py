@@ -13,7 +13,7 @@ from deskyard.gateway.config import tracking
 from deskyard.gateway.egress import counters
 from deskyard.gateway.machine.layout import Layout
 from deskyard.wire import actions, computer
-from deskyard.wire.egress_list import NAME, WEB_PORTS
+from deskyard.wire.egress_list import NAME, WEB_PORTS, Entry
 from deskyard.wire.egress_rules import ASK_PAGE, exact, suffixes
 from deskyard.wire.gateway_settings import Desktop, Settings
 from deskyard.wire.routes import COMPUTER, ROUTES
@@ -50,8 +50,11 @@ def _reached(desktop: Desktop) -> list[int]:
     return [SSH, *sorted(desktop.routes.values()), *halts]
 
 
-def egress(settings: Settings, layout: Layout) -> str:
-    """The router of a locked workspace; without any frontend in other modes, so that its unit does not start."""
+def egress(settings: Settings, layout: Layout, closed: Sequence[Entry] = ()) -> str:
+    """The router of a locked workspace; without any frontend in other modes, so that its unit does not start.
+
+    `closed` are names that are refused whatever the settings say.
+    """
     if settings.egress != "locked":
         return f"# Written by deskyard-gateway apply. egress: {settings.egress}, so nothing is routed here.\n"
     rules = settings.egress_rules
@@ -68,6 +71,12 @@ def egress(settings: Settings, layout: Layout) -> str:
         name_pattern=NAME,
         exact=exact,
         suffixes=suffixes,
+        closings=closed,
+        exactly_closed=exact(closed, WEB_PORTS[0]),
+        closed_below=suffixes(closed, WEB_PORTS[0]),
+        closed_forwards=[
+            forward.name for forward in rules.forwards if any(entry.covers(forward.name) for entry in closed)
+        ],
         ask_page=ASK_PAGE,
         table=counters.TABLE,
         others=counters.OTHERS,

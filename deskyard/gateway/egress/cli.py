@@ -25,6 +25,14 @@ def add_commands(add: Add) -> None:
     allow.add_argument("--actor", default="root", help="who allows it, as the list shall show it")
     forbid = add("forbid", _forbid, "take a name back that was allowed or declared")
     forbid.add_argument("name", help="the entry as the list shows it")
+    for verb, run, what in (
+        ("close", _close, "let nobody reach names, whatever the list says; ends all connections of before"),
+        ("reopen", _reopen, "take back what was closed for a reason"),
+    ):
+        change = add(verb, run, what)
+        change.add_argument("names", nargs="+", metavar="NAME", help="api.example.org, *.example.org")
+        change.add_argument("--reason", default="", help="why; what was closed for it is reopened with it")
+        change.add_argument("--actor", default="root", help="who closes it, as the list shall show it")
     add("egress", _list, "show what the desktops may reach")
     denied = add("denied", _denied, "show what was refused, oldest first")
     denied.add_argument("--follow", action="store_true", help="go on with each refusal as it happens")
@@ -72,6 +80,30 @@ def _forbid(options: argparse.Namespace, layout: Layout) -> Any:
         raise GatewayError("name", options.name, "is not on the list", remedy)
     declared = settings.egress_rules.allow
     change_list(lambda grants: grants.forbidding(options.name, declared), settings, layout, Machine())
+    return _state(settings, layout)
+
+
+def _close(options: argparse.Namespace, layout: Layout) -> Any:
+    from deskyard.gateway.config import egress_grants
+    from deskyard.gateway.config.apply import change_list
+    from deskyard.gateway.egress import router
+
+    settings = _locked(layout)
+    for name in options.names:
+        egress_grants.check_closable(name)
+    change_list(
+        lambda grants: grants.closing(options.names, options.reason, options.actor), settings, layout, Machine()
+    )
+    # Also if all were closed before: whoever closed them may not have come as far.
+    router.end_old_workers(layout)
+    return _state(settings, layout)
+
+
+def _reopen(options: argparse.Namespace, layout: Layout) -> Any:
+    from deskyard.gateway.config.apply import change_list
+
+    settings = _locked(layout)
+    change_list(lambda grants: grants.reopening(options.names, options.reason), settings, layout, Machine())
     return _state(settings, layout)
 
 
@@ -178,7 +210,11 @@ def _state(settings: Settings, layout: Layout) -> dict[str, Any]:
                 "actor": grant.actor if grant else None,
             }
         )
-    return {"workspace": settings.workspace, "egress": settings.egress, "allowed": allowed}
+    closed = [
+        {"entry": closing.entry, "reason": closing.reason, "actor": closing.actor, "since": _moment(closing.since)}
+        for closing in grants.closed
+    ]
+    return {"workspace": settings.workspace, "egress": settings.egress, "allowed": allowed, "closed": closed}
 
 
 def _moment(seconds: int) -> str:

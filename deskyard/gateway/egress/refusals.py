@@ -23,6 +23,7 @@ PASSED_ON = ("ask", "page", "approved")
 RULES = {
     "name": "is not on the list, so it does not exist here",
     "list": "is not on the list",
+    "closed": "is closed for now, whatever the list says",
     "no-tls": "was asked for something else than TLS",
     "no-name": "was not asked for a name",
     "no-dns-name": "was asked for something that is no DNS name",

@@ -2,6 +2,8 @@
 
 import contextlib
 import math
+import os
+import signal
 import socket
 import time
 
@@ -52,6 +54,24 @@ def workers(layout: Layout) -> list[int]:
     Raises `OSError` while nobody can say.
     """
     return _pids(ask(layout, "show proc"))
+
+
+def end_old_workers(layout: Layout) -> None:
+    """End the workers of before the list in force, with each connection that they kept, and those not yet judged.
+
+    Raises `GatewayError` if some go on.
+    """
+    end = time.monotonic() + RELOAD_SECONDS
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError):
+            old = _pids(ask(layout, "show proc").partition("# old workers")[2])
+            if not old:
+                return
+            for worker in old:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(worker, signal.SIGTERM)
+        time.sleep(PAUSE_SECONDS)
+    raise GatewayError("egress", None, "is closed, but connections of before may go on", "close the names again")
 
 
 def _pids(processes: str) -> list[int]:

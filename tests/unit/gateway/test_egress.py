@@ -3,13 +3,14 @@
 import itertools
 import json
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from deskyard.errors import GatewayError
 from deskyard.gateway.cli import main
-from deskyard.gateway.config import egress_grants
+from deskyard.gateway.config import egress_grants, render
 from deskyard.gateway.config.egress_grants import Grant, Grants
 from deskyard.gateway.egress import refusals
 from deskyard.gateway.egress.nflog import Logged, packets
@@ -148,13 +149,62 @@ def test_names_with_a_port_get_free_addresses_until_there_is_none() -> None:
         grants.allowing(Grant("more.example.org:22", None, False, "ada", 0)).effective(settings)
 
 
+def test_closings_outlive_new_settings_and_each_stands_for_its_reason() -> None:
+    closed = Grants().closing(["news.example.org", "*.a.example.org"], "budget", "ada")
+    both = closed.allowing(NEWS).forbidding("news.example.org", ()).closing(["news.example.org"], "", "bob")
+    kept = both.timed()
+    assert [(closing.entry, closing.reason) for closing in kept.closed] == [
+        ("news.example.org", "budget"),
+        ("*.a.example.org", "budget"),
+        ("news.example.org", ""),
+    ]
+    assert [str(entry) for entry in kept.closings] == ["*.a.example.org", "news.example.org"]
+    again = kept.reopening(["news.example.org"], "budget")
+    assert [(closing.entry, closing.reason) for closing in again.closed] == [
+        ("*.a.example.org", "budget"),
+        ("news.example.org", ""),
+    ]
+    with pytest.raises(GatewayError, match="is not closed for the reason 'budget'"):
+        again.reopening(["news.example.org"], "budget")
+
+
+def test_closings_are_kept_and_bounded(tmp_path: Path) -> None:
+    many = Grants().closing([f"n{number}.example.org" for number in range(200)], "", "ada")
+    layout = Layout(root=tmp_path)
+    egress_grants.save(many, layout)
+    assert egress_grants.load(layout) == many
+    # Closed already: none more.
+    assert many.closing(["n7.example.org"], "", "bob") == many
+    with pytest.raises(GatewayError, match="more than 200 closed names"):
+        many.closing(["more.example.org"], "", "ada")
+
+
+def test_grants_of_before_names_could_be_closed_are_read() -> None:
+    assert egress_grants.stored('{"granted": [], "withdrawn": ["a.example.org"]}') == Grants(
+        withdrawn=("a.example.org",)
+    )
+
+
+def test_each_way_out_refuses_closed_names_before_it_asks_anybody(tmp_path: Path) -> None:
+    settings = parsed("locked", ("git.example.org:22", "b.example.org"))
+    rules = replace(settings.egress_rules, ask=("c.example.org",))
+    closings = Grants().closing(["*.example.org"], "", "ada").closings
+    text = render.egress(replace(settings, egress_rules=rules), Layout(root=tmp_path), closings)
+    frontends = [part.split("\nbackend ")[0] for part in text.split("\nfrontend ")[1:]]
+    assert len(frontends) == 5
+    for frontend in frontends:
+        refusal = frontend.index("set-var(txn.why) str(closed)")
+        for later in ("str(ask)", "str(list)", "do-resolve"):
+            assert later not in frontend[:refusal], frontend
+
+
 @pytest.mark.parametrize("seconds", [0, -1, 366 * 86_400])
 def test_grant_for_no_sensible_time_is_refused(seconds: int) -> None:
     with pytest.raises(GatewayError, match="from a second to a year"):
         egress_grants.grant("a.example.org", seconds, False, "ada")
 
 
-@pytest.mark.parametrize("command", [["allow", "a.example.org"], ["forbid", "a.example.org"]])
+@pytest.mark.parametrize("command", [[word, "a.example.org"] for word in ("allow", "forbid", "close", "reopen")])
 def test_there_is_no_list_to_change_in_an_open_workspace(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,6 +1,7 @@
 """egress.*: what is asked of the gateway, and what a person reads."""
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -35,7 +36,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
     monkeypatch.setattr(gateway_program, "ask", ask)
     monkeypatch.setattr(gateway_program, "actor", lambda: "ada")
-    monkeypatch.setattr(gateway_program, "require", lambda name: SimpleNamespace(name=name, site="local"))
+    monkeypatch.setattr(gateway_program, "require", lambda name: SimpleNamespace(workspace=name, site="local"))
     monkeypatch.setattr(run, "declare", lambda path, entry: True)
     return found
 
@@ -57,6 +58,35 @@ def test_allowing_is_bounded_unless_it_was_said(
     assert asked == [["allow", "news.example.org", *arguments, "--actor", "ada"]]
     printed = capsys.readouterr().out
     assert ("declaration was changed" in printed) == bool(options.get("always"))
+
+
+def test_closing_goes_to_the_gateway_and_says_who_asked(
+    asked: list[list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    egress.close(Context(), "demo", "*.Models.Example.ORG")
+    egress.reopen(Context(), "demo", "*.models.example.org")
+    run.close("demo", ["a.example.org", "b.example.org"], "budget", "mission-control")
+    assert asked == [
+        ["close", "*.models.example.org", "--actor", "ada"],
+        ["reopen", "*.models.example.org", "--actor", "ada"],
+        ["close", "a.example.org", "b.example.org", "--reason=budget", "--actor", "mission-control"],
+    ]
+
+
+def test_list_says_what_is_closed_and_for_which_reason(
+    asked: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    since = "2026-01-01T00:00:00Z"
+    closed = [
+        {"entry": "a.example.org", "reason": "budget", "actor": "mission-control", "since": since},
+        {"entry": "*.b.example.org", "reason": "", "actor": "ada", "since": since},
+    ]
+    monkeypatch.setattr(gateway_program, "ask", lambda *_: STATE | {"closed": closed})
+    egress.list_(Context(), "demo")
+    assert [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()][-2:] == [
+        f"a.example.org closed, budget (by mission-control, since {since})",
+        f"*.b.example.org closed (by ada, since {since})",
+    ]
 
 
 def test_list_says_where_each_comes_from(asked: list[list[str]], capsys: pytest.CaptureFixture[str]) -> None:
@@ -208,16 +238,28 @@ def test_traffic_is_asked_for_by_days_that_a_gateway_keeps(
         assert since in {(moment - back).date().isoformat() for moment in (before, datetime.now(UTC))}
 
 
+@pytest.mark.parametrize(
+    ("command", "run_task", "lacks"),
+    [
+        ("traffic", lambda: egress.traffic(Context(), "demo", json=True), "counted traffic"),
+        ("close", lambda: egress.close(Context(), "demo", "a.example.org", json=True), "closed names"),
+    ],
+)
 def test_a_gateway_from_before_is_named(
-    asked: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    asked: list[list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    run_task: Callable[[], None],
+    lacks: str,
 ) -> None:
     def ask(_: Any, arguments: list[str]) -> Any:
-        said = "deskyard-gateway: error: argument COMMAND: invalid choice: 'traffic' (choose from 'apply')"
+        said = f"deskyard-gateway: error: argument COMMAND: invalid choice: '{command}' (choose from 'apply')"
         raise SiteError("gateway", "demo", f"did not answer (2): {said}", "see ./inv workspace.status demo")
 
     monkeypatch.setattr(gateway_program, "ask", ask)
     with pytest.raises(Exit):
-        egress.traffic(Context(), "demo", json=True)
+        run_task()
     error = json.loads(capsys.readouterr().out)["error"]
-    assert error["reason"] == "is from before gateways counted traffic"
+    assert error["reason"] == f"is from before gateways {lacks}"
     assert "workspace.up demo" in error["remedy"]
