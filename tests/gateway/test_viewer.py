@@ -242,8 +242,13 @@ def test_who_watches_has_no_button_to_stop_the_agent_and_is_told(browser: Any, v
         asked(viewed, "stop", "d1")
         wait_for("the stop", lambda: badge.text == "agent stopped, by operator")
         assert not browser.find_element(By.ID, "stop-agent").is_displayed()
-        asked(viewed, "go", "d1")
+        desktop.shutdown()
+    # Its desktop says nothing now: the page tells what is asked of it.
+    asked(viewed, "go", "d1")
+    wait_for("the word to go on", lambda: badge.text == "agent is being let go on, by operator")
+    with Desktop(viewed.names["d1"]) as desktop:
         wait_for("nothing that stands", lambda: asked(viewed, "list") == [])
+        wait_for("the end of it", lambda: not badge.is_displayed())
         desktop.shutdown()
 
 

@@ -14,15 +14,19 @@ export function showStop({ agent, mode }) {
   button.setAttribute("aria-pressed", String(stopped));
   button.textContent = stopped ? "Let the agent go on" : "Stop the agent";
   button.title = stopped ? (agent.by_host ? HOSTS : "Let it go on where it stands, and programs in again.") : STOP;
-  part("stopped").hidden = !stopped;
-  if (stopped) {
+  // Of one that goes on nothing is said any more, once its desktop has confirmed it.
+  part("stopped").hidden = !agent?.by;
+  if (agent?.by) {
     part("stopped").textContent = `${progress(agent)}, by ${agent.by}`;
     part("stopped").dataset.still = String(agent.still);
   }
 }
 
 // Shut out is the gateway's doing, and sure; whether it stands still is what its desktop says.
-function progress({ shut, still }) {
+function progress({ stopped, shut, still }) {
+  if (!stopped) {
+    return still ? "agent let in again, and asked to go on" : "agent is being let go on";
+  }
   if (!shut) {
     return "agent is being stopped";
   }

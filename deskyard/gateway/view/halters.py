@@ -6,14 +6,14 @@ it, the door does not depend on.
 """
 
 import asyncio
-import contextlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
+from deskyard.gateway.view.criers import Criers
 from deskyard.wire.computer import GO, STOP
 
 ANSWER_SECONDS = 30.0  # a program starts there for it
-AGAIN_SECONDS = 2.0
+AGAIN_SECONDS = 2.0  # at first, then twice as long each time
 STANDS_SECONDS = 20.0  # it was done; a desktop that boots has forgotten it
 MOST_ANSWER = 1024
 
@@ -22,40 +22,29 @@ Say = Callable[[str, bool | None], None]
 
 
 class Halters:
-    """One for each desktop of which there is something to say; `say` hears whether its agent stands still."""
+    """What is said to desktops whose agents are stopped, or let go on; `say` hears whether an agent stands still."""
 
     def __init__(self, say: Say) -> None:
         self._say = say
-        self._wanted: Mapping[str, Place] = {}
-        self._news: dict[str, asyncio.Event] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._pauses: dict[str, tuple[Place, float]] = {}
+        self._criers: Criers[Place] = Criers(self._tell)
+        self.send = self._criers.send
+        self.tasks = self._criers.tasks
 
-    def send(self, wanted: Mapping[str, Place]) -> None:
-        """Have these desktops know it, and say nothing to any other."""
-        before, self._wanted = self._wanted, wanted
-        for desktop in before.keys() | wanted.keys():
-            if desktop in self._news:
-                if before.get(desktop) != wanted.get(desktop):
-                    self._news[desktop].set()
-            elif desktop in wanted:
-                self._news[desktop] = asyncio.Event()
-                task = asyncio.create_task(self._tell(desktop))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
-
-    async def _tell(self, desktop: str) -> None:
-        news = self._news[desktop]
-        try:
-            while place := self._wanted.get(desktop):
-                news.clear()
-                address, port, stops = place
-                still = await ask(address, port, STOP if stops else GO)
-                if self._wanted.get(desktop) == place:
-                    self._say(desktop, still)
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(news.wait(), STANDS_SECONDS if still is stops else AGAIN_SECONDS)
-        finally:
-            del self._news[desktop]
+    async def _tell(self, desktop: str, place: Place | None) -> float | None:
+        before, pause = self._pauses.pop(desktop, (None, AGAIN_SECONDS))
+        if place is None:
+            return None
+        address, port, stops = place
+        still = await ask(address, port, STOP if stops else GO)
+        if self._criers.word(desktop) == place:
+            self._say(desktop, still)
+        if still is stops:
+            return STANDS_SECONDS
+        # One that is off, or of before, does not answer for days.
+        pause = min(pause if before == place else AGAIN_SECONDS, STANDS_SECONDS)
+        self._pauses[desktop] = (place, pause * 2)
+        return pause
 
 
 async def ask(address: str, port: int, word: str) -> bool | None:

@@ -5,9 +5,9 @@ service believes it for some seconds only, so that no privacy outlives its gatew
 """
 
 import asyncio
-import contextlib
 import json
 
+from deskyard.gateway.view.criers import Criers
 from deskyard.wire.computer import PRIVACY_PATH
 
 AGAIN_SECONDS = 5.0
@@ -19,40 +19,23 @@ Where = tuple[str, int]
 
 
 class Heralds:
-    """A herald for each desktop, one word at a time, so that none overtakes another."""
+    """What is said to desktops that are private."""
 
     def __init__(self) -> None:
-        self._private: dict[str, Where] = {}
-        self._news: dict[str, asyncio.Event] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._places: dict[str, Where] = {}
+        self._criers: Criers[Where] = Criers(self._tell)
+        self.send = self._criers.send
+        self.tasks = self._criers.tasks
 
-    def send(self, private: dict[str, Where]) -> None:
-        """Have these services know it, and those of before know that it is over."""
-        before, self._private = self._private, private
-        for desktop in {*before, *private}:
-            if desktop in self._news:
-                self._news[desktop].set()
-            elif desktop in private:
-                self._news[desktop] = asyncio.Event()
-                task = asyncio.create_task(self._tell(desktop))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
-
-    async def _tell(self, desktop: str) -> None:
-        news = self._news[desktop]
-        where = self._private[desktop]
-        try:
-            while True:
-                news.clear()
-                on = desktop in self._private
-                where = self._private.get(desktop, where)
-                await say(where, on=on)
-                if not on and not news.is_set():
-                    return  # one that did not hear it stops to believe by itself
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(news.wait(), AGAIN_SECONDS)
-        finally:
-            del self._news[desktop]
+    async def _tell(self, desktop: str, where: Where | None) -> float | None:
+        if where is not None:
+            self._places[desktop] = where
+            await say(where, on=True)
+            return AGAIN_SECONDS
+        # Once: a service that did not hear it stops to believe by itself.
+        if desktop in self._places:
+            await say(self._places.pop(desktop), on=False)
+        return None
 
 
 async def say(where: Where, *, on: bool) -> bool:

@@ -49,7 +49,7 @@ def played(body: Callable[[Desktop, Halters, int], Awaitable[None]]) -> None:
         async with await asyncio.start_server(desktop, "127.0.0.1", 0) as server:
             await body(desktop, halting, server.sockets[0].getsockname()[1])
             halting.send({})
-            await asyncio.wait_for(asyncio.gather(*halting._tasks), 20)
+            await asyncio.wait_for(asyncio.gather(*halting.tasks), 20)
 
     asyncio.run(play())
 
@@ -84,6 +84,28 @@ def test_desktop_that_cannot_be_reached_is_asked_again(monkeypatch: pytest.Monke
     async def body(desktop: Desktop, halting: Halters, port: int) -> None:
         halting.send({"d1": ("127.0.0.1", 1, True), "d2": ("127.0.0.1", port, True)})
         await desktop.finds(lambda found: found.count(("d1", None)) > 2 and ("d2", True) in found)
+
+    played(body)
+
+
+def test_desktop_that_does_not_answer_is_asked_ever_less_often_until_there_is_news(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses: list[float] = []
+    wait = asyncio.wait_for
+
+    async def waits(awaitable: Awaitable[bool], seconds: float) -> bool:
+        pauses.append(seconds)
+        return await wait(awaitable, seconds / 1000)
+
+    async def body(desktop: Desktop, halting: Halters, port: int) -> None:
+        monkeypatch.setattr(asyncio, "wait_for", waits)
+        halting.send({"d1": ("127.0.0.1", 1, False)})
+        await desktop.finds(lambda found: len(found) > 7)
+        monkeypatch.setattr(asyncio, "wait_for", wait)
+        assert pauses[:7] == [2.0, 4.0, 8.0, 16.0, 20.0, 20.0, 20.0]
+        halting.send({"d1": ("127.0.0.1", port, False)})
+        await desktop.finds(lambda found: found[-1] == ("d1", False))
 
     played(body)
 

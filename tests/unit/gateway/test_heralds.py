@@ -61,7 +61,7 @@ def test_word_is_said_again_while_it_is_so_and_once_when_it_is_over(monkeypatch:
         sending.send({})
         while (await desktop.hears(len(desktop.heard)))[-1]:
             await desktop.hears(len(desktop.heard) + 1)
-        await asyncio.gather(*sending._tasks)
+        await asyncio.gather(*sending.tasks)
         assert desktop.heard.count(False) == 1
 
     played(Desktop, body)
@@ -79,11 +79,11 @@ def test_last_word_is_what_is_so_however_fast_it_changed(monkeypatch: pytest.Mon
         assert await desktop.hears(2) == [True, True]
         sending.send({})
         assert (await desktop.hears(3))[2:] == [False]
-        await asyncio.gather(*sending._tasks)
+        await asyncio.gather(*sending.tasks)
         sending.send({"d1": where})
         assert (await desktop.hears(4))[3:] == [True]
         sending.send({})
-        await asyncio.gather(*sending._tasks)
+        await asyncio.gather(*sending.tasks)
 
     played(Desktop, body)
 
