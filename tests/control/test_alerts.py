@@ -78,7 +78,7 @@ def test_each_rule_finds_what_it_is_for_and_its_alert_closes_when_that_is_gone(
 def test_a_budget_is_told_at_eighty_and_at_a_hundred_percent(mission: Lab, owner: httpx.Client, worker: Link) -> None:
     mission.declare("lab", "first", state="stopped")
     answer = owner.put("/api/budgets/lab", json={"microsPerMonth": 1000})
-    assert answer.json()["items"] == [{"workspaceId": "lab", "microsPerMonth": 1000, "spent": 0}]
+    assert answer.json()["items"][0]["microsPerMonth"] == 1000
     first = datetime.now(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     mission.link.execute("insert into tier_price values ('free', 3600, %s, 'x')", [first - timedelta(days=1)])
     for seconds, kinds in ((799, set()), (1, {"budget.near lab"}), (200, {"budget.near lab", "budget.spent lab"})):

@@ -368,7 +368,16 @@ async def usage(_request: Request, _stand_in: "StandIn", _body: Any) -> Response
 
 
 async def budgets(request: Request, _stand_in: "StandIn", _body: Any) -> Response:
-    return page(request, [{"workspaceId": "team-01", "microsPerMonth": 10_000_000, "spent": 500_000}])
+    names = ["api.anthropic.com", "api.openai.com"]
+    left = {"workspaceId": "team-01", "microsPerMonth": 10_000_000, "spent": 500_000, "closes": names[:1], "closed": []}
+    spent = {
+        "workspaceId": "team-02",
+        "microsPerMonth": 2_000_000,
+        "spent": 2_100_000,
+        "closes": names,
+        "closed": names,
+    }
+    return page(request, [left, spent])
 
 
 async def prices(request: Request, _stand_in: "StandIn", _body: Any) -> Response:
@@ -420,6 +429,7 @@ ROUTES = (
     ("GET", "/api/webhooks", webhooks),
     ("GET", "/api/usage", usage),
     ("GET", "/api/budgets", budgets),
+    ("PUT", "/api/budgets/{id}", budgets),
     ("GET", "/api/prices", prices),
     ("GET", "/api/audit", audit),
     ("GET", "/api/audit/verify", verify),

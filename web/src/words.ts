@@ -20,6 +20,7 @@ const KINDS: Record<string, string> = {
   "snapshot.restore": "put back to a snapshot",
   "backup.run": "back up",
   "egress.allow": "allow a name",
+  "egress.close": "close or reopen names",
   "workspace.look": "look",
   "workspace.verify": "verify the isolation",
   "workspace.up": "bring up",

@@ -23,7 +23,7 @@ from deskyard.control.api.caller import Link
 from deskyard.control.api.feed import Feed
 from deskyard.control.api.forms.base import ProblemDetails
 from deskyard.control.api.pages import Pages
-from deskyard.control.api.watch import alerts, metrics, usage, webhooks
+from deskyard.control.api.watch import alerts, budgets, metrics, usage, webhooks
 from deskyard.control.approvals import calls as approvals
 from deskyard.control.approvals import rule_calls
 from deskyard.control.identity import calls as identity
@@ -76,7 +76,7 @@ HEADERS = {
 }
 # A room before `workspaces`, whose verbs would take its paths.
 ROOMS: tuple[Any, ...] = (desktops, upkeep, workspaces, operations, approvals, rule_calls, chat, people, settings)
-ROOMS += (identity, questions, retention, usage, quotas, alerts, webhooks, metrics, meta)
+ROOMS += (identity, questions, retention, usage, budgets, quotas, alerts, webhooks, metrics, meta)
 
 
 def create(url: str, origin: str, files: Pages, door: Door | None = None) -> FastAPI:

@@ -24,6 +24,7 @@ from deskyard.control.people.intent import Intent
 from deskyard.control.people.passkeys import Passkeys
 from deskyard.control.retention import policy
 from deskyard.control.store.connection import Link
+from deskyard.control.upkeep import closing
 from deskyard.errors import DeskyardError
 from deskyard.host.command import end_group
 from deskyard.host.deadline import Deadline
@@ -72,6 +73,7 @@ class Runner:
             with link.transaction():
                 if claims.finish(link, held, "done", result=result):
                     halting.keep(link, held, result)
+                    closing.keep(link, held)
                     if turn is not None:
                         turn.end(link, "done")
 

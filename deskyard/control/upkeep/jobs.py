@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from deskyard.control.jobs.target import desktop_target
-from deskyard.control.upkeep import look
+from deskyard.control.upkeep import closing, look
 from deskyard.control.upkeep.signed import ALLOW, RESTORE, SECONDS
 
 Wanted = Mapping[str, Any]
@@ -68,4 +68,5 @@ JOBS: dict[str, Callable[[Wanted], dict[str, Any]]] = {
     RESTORE: _restore,
     "backup.run": _backup,
     ALLOW: _allow,
+    closing.KIND: closing.job,
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 from deskyard.control.link import question
 from deskyard.control.retention.forget import forget
 from deskyard.control.store.connection import Link, attend
-from deskyard.control.watch import alerts, idle, looks, webhooks
+from deskyard.control.watch import alerts, budgets, idle, looks, webhooks
 from deskyard.control.watch.rules import Eye
 from deskyard.control.watch.webhooks import Reach
 from deskyard.host.deadline import Deadline
@@ -44,6 +44,7 @@ def main() -> None:
         while not ended.is_set():
             alerts.settle(link, eye.look(link))
             looks.ask_for_due(link)
+            budgets.ask_for_closing(link)
             ended.wait(chosen.pace)
 
     def tell(link: Link) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from deskyard.control.recorder import chain
 from deskyard.control.store.connection import Link
-from deskyard.control.watch import looked, usage
+from deskyard.control.watch import budgets, looked
 from deskyard.control.watch.finding import Finding, moment
 from deskyard.host.deadline import Deadline
 
@@ -58,7 +58,7 @@ class Eye:
         numbers = {row["kind"]: int(row["number"]) for row in found}
         findings = _desktops(link, numbers) + _workspaces(link, numbers) + _operations(link, numbers)
         findings += _silent(link) + looked.findings(link, numbers)
-        findings += _budgets(link) + _backup(link, numbers) + self._own(link, numbers)
+        findings += budgets.findings(link) + _backup(link, numbers) + self._own(link, numbers)
         return [finding for finding in findings if finding.rule in numbers and finding.number >= numbers[finding.rule]]
 
     def _own(self, link: Link, numbers: dict[str, int]) -> list[Finding]:
@@ -152,24 +152,6 @@ def _silent(link: Link) -> list[Finding]:
         )
         for row in link.execute(query.encode()).fetchall()
     ]
-
-
-def _budgets(link: Link) -> list[Finding]:
-    budgets = link.execute("select workspace_id, micros_per_month from budget").fetchall()
-    if not budgets:
-        return []
-    first, last = usage.month_of(datetime.now(UTC).date())
-    spent: dict[str, int] = {}
-    for row in link.execute(usage.LINES.encode(), usage.values(first, last)).fetchall():
-        line = usage.line(row)
-        spent[line.workspace] = spent.get(line.workspace, 0) + line.micros
-    findings = []
-    for row in budgets:
-        name, budget = row["workspace_id"], int(row["micros_per_month"])
-        percent = spent.get(name, 0) * 100 // budget
-        text = f"of {first:%Y-%m}: {spent.get(name, 0)} of {budget} millionths"
-        findings += [Finding(rule, name, name, text, percent) for rule in ("budget.near", "budget.spent")]
-    return findings
 
 
 def _backup(link: Link, numbers: dict[str, int]) -> list[Finding]:

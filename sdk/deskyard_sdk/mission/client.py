@@ -424,9 +424,15 @@ class AsyncMissionControl:
         """What workspaces may cost in a month, and what is spent."""
         return await self._items("GET", "/budgets")
 
-    async def set_budget(self, workspace: str, micros_per_month: int | None) -> list[dict[str, Any]]:
-        """Set what a workspace may cost in a month; None: it has no budget."""
-        wanted = {"microsPerMonth": micros_per_month}
+    async def set_budget(
+        self, workspace: str, micros_per_month: int | None, closes: Sequence[str] | None = None
+    ) -> list[dict[str, Any]]:
+        """Set what a workspace may cost in a month; None: it has no budget.
+
+        While it is spent the workspace's gateway lets nobody reach the names in `closes`; None leaves them as they are.
+        """
+        wanted: dict[str, Any] = {"microsPerMonth": micros_per_month}
+        wanted |= {} if closes is None else {"closes": list(closes)}
         return await self._items("PUT", f"/budgets/{workspace}", json=wanted)
 
     async def quotas(self) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from deskyard.access import egress
 from deskyard.control.jobs.child import JOBS
 from deskyard.control.people.intent import SIGNED
 from deskyard.control.upkeep import look
@@ -158,3 +159,44 @@ def test_name_is_allowed_for_as_long_as_signed_in_the_name_of_who_signed(
 def test_what_takes_away_or_opens_is_signed_and_the_rest_is_not() -> None:
     assert {RESTORE, ALLOW} <= set(SIGNED)
     assert not {"workspace.look", "workspace.verify", "snapshot.create", "backup.run"} & set(SIGNED)
+
+
+def closed(*entries: str, reason: str = "budget") -> list[dict[str, str]]:
+    return [{"entry": entry, "reason": reason, "actor": "ada", "since": ""} for entry in entries]
+
+
+@pytest.mark.parametrize(
+    ("before", "names", "calls"),
+    [
+        ([], ["a", "b"], [("close", ["a", "b"])]),
+        (closed("a", "b"), ["a", "b"], []),
+        (closed("a", "b"), [], [("reopen", ["a", "b"])]),
+        (closed("a"), ["b"], [("close", ["b"]), ("reopen", ["a"])]),
+        (closed("a", reason=""), ["a"], [("close", ["a"])]),
+        (closed("a", reason=""), [], []),
+    ],
+)
+def test_gateway_is_told_what_differs_and_what_people_closed_is_left(
+    monkeypatch: pytest.MonkeyPatch, before: list[dict[str, str]], names: list[str], calls: list[tuple[str, list[str]]]
+) -> None:
+    made: list[tuple[str, list[str]]] = []
+
+    def telling(command: str) -> Any:
+        def tell(workspace: str, entries: list[str], reason: str, actor: str) -> None:
+            assert (workspace, reason, actor) == ("lab", "budget", "person:ada")
+            made.append((command, entries))
+
+        return tell
+
+    monkeypatch.setattr(egress, "allowed", lambda _: {"egress": "locked", "allowed": [], "closed": before})
+    for command in ("close", "reopen"):
+        monkeypatch.setattr(egress, command, telling(command))
+    done = JOBS["egress.close"](wanted("egress.close", names=names))
+    assert (made, done["result"]["closed"]) == (calls, sorted(names))
+
+
+def test_nothing_can_be_closed_where_no_names_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(egress, "allowed", lambda _: {"egress": "open", "allowed": []})
+    with pytest.raises(ConfigError, match="no name can be closed"):
+        JOBS["egress.close"](wanted("egress.close", names=["a"]))
+    assert JOBS["egress.close"](wanted("egress.close", names=[]))["result"]["closed"] == []

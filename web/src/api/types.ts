@@ -373,6 +373,8 @@ export interface Budget {
   workspaceId: string;
   microsPerMonth: number;
   spent: number;
+  closes: string[];
+  closed: string[];
 }
 
 /** A part of a look at a workspace: its rows, or why there are none. */

@@ -1,4 +1,4 @@
-"""/api/usage, prices and budgets: how long machines ran, and what that costs."""
+"""/api/usage and prices: how long machines ran, and what that costs."""
 
 import csv
 import io
@@ -14,7 +14,6 @@ from pydantic import Field, StrictInt
 from deskyard.control.api import rows
 from deskyard.control.api.admission import note
 from deskyard.control.api.caller import Caller, Connection, Link, may
-from deskyard.control.api.desktops import require_workspace
 from deskyard.control.api.forms.base import Form, Page
 from deskyard.control.api.problem import Problem
 from deskyard.control.people.scopes import ADMIN, READ
@@ -89,20 +88,6 @@ class NewPrices(Form):
     """Prices from now on; of tiers that are not named they stay."""
 
     prices: list[NewPrice] = Field(min_length=1, max_length=100)
-
-
-class Budget(Form):
-    """What a workspace may cost in a month (UTC), and what it has cost in this one."""
-
-    workspace_id: str
-    micros_per_month: int
-    spent: int
-
-
-class NewBudget(Form):
-    """What a workspace may cost in a month; none: there is no budget."""
-
-    micros_per_month: StrictInt | None = Field(ge=1, le=1000 * MOST_MICROS)
 
 
 @dataclass(frozen=True)
@@ -230,38 +215,3 @@ async def set_prices(link: Connection, who: Admin, wanted: NewPrices) -> Page[Pr
         await link.execute(query, [price.tier, price.micros_per_hour, who.actor])
         await note(link, who.actor, "price.set", price.tier, microsPerHour=price.micros_per_hour)
     return await prices(link, who)
-
-
-@router.get("/budgets")
-async def budgets(link: Connection, who: Reader) -> Page[Budget]:
-    """List budgets with what is spent of them this month."""
-    query = "select * from budget where %s::text[] is null or workspace_id = any(%s) order by workspace_id"
-    found = await rows.rows(link, query, [who.bounds, who.bounds])
-    spent: dict[str, int] = {}
-    first, last = usage.month_of(datetime.now(UTC).date())
-    for line in await lines(link, who, Wanted(first, last)) if found else []:
-        spent[line.workspace] = spent.get(line.workspace, 0) + line.micros
-    items = [
-        Budget(
-            workspace_id=row["workspace_id"],
-            micros_per_month=row["micros_per_month"],
-            spent=spent.get(row["workspace_id"], 0),
-        )
-        for row in found
-    ]
-    return Page(items=items, total=len(items))
-
-
-@router.put("/budgets/{workspace}")
-async def set_budget(link: Connection, who: Admin, workspace: str, wanted: NewBudget) -> Page[Budget]:
-    """Set what a workspace may cost in a month, or that it has no budget; alerts tell when it is nearly spent."""
-    await require_workspace(link, who, workspace)
-    if wanted.micros_per_month is None:
-        await link.execute("delete from budget where workspace_id = %s", [workspace])
-    else:
-        query = """insert into budget (workspace_id, micros_per_month, actor) values (%s, %s, %s)
-            on conflict (workspace_id) do update set micros_per_month = excluded.micros_per_month,
-                actor = excluded.actor, changed_at = now()"""
-        await link.execute(query, [workspace, wanted.micros_per_month, who.actor])
-    await note(link, who.actor, "budget.set", workspace, microsPerMonth=wanted.micros_per_month)
-    return await budgets(link, who)
