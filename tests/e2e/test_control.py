@@ -24,14 +24,16 @@ from deskyard.host.deadline import Deadline
 from deskyard.host.places import places, tree
 from deskyard.workspace.readiness import SECONDS
 from tests.control.test_anchors import rewrite
+from tests.gateway.support import wait_for
 from tests.support.workspaces import Running
 
 pytestmark = pytest.mark.vm
 
 PORT = 19443
-SCOPES = "read,desktops:write,desktops:destroy,chat,approvals:decide"
+SCOPES = "read,desktops:write,desktops:destroy,chat,approvals:decide,admin"
 UP_SECONDS = 300
 VISIT_SECONDS = 600
+CLOSING_SECONDS = 600
 
 
 @dataclass
@@ -192,6 +194,25 @@ def test_name_that_was_refused_is_seen_and_allowed_and_the_next_look_says_so(
     assert "is open, so there is no list" in found["allowed"]["problem"]["reason"]
     refused = api.post(f"/api/workspaces/{ours.name}/allowed", json={"name": wanted, "howLong": "15m"})
     assert (refused.status_code, refused.json()["field"]) == (409, "workspace")
+
+
+def test_a_spent_budget_closes_its_names_at_the_gateway_until_it_is_gone(api: httpx.Client, other: Running) -> None:
+    name, budget = "docs.example.org", f"/api/budgets/{other.name}"
+
+    def closed() -> list[tuple[str, str]]:
+        listed = json.loads(other.inv("egress.list", other.name, "--json").stdout)
+        return [(row["entry"], row["reason"]) for row in listed["closed"]]
+
+    prices = {"prices": [{"tier": other.plan.desktop("desk").tier, "microsPerHour": 10**12}]}
+    assert api.put("/api/prices", json=prices).status_code == 200
+    assert api.put(budget, json={"microsPerMonth": 1, "closes": [name]}).status_code == 200
+    try:
+        told = "the gateway to be told"
+        wait_for(told, lambda: api.get("/api/budgets").json()["items"][0]["closed"] == [name], CLOSING_SECONDS, 1)
+        assert closed() == [(name, "budget")]
+    finally:
+        assert api.put(budget, json={"microsPerMonth": None}).status_code == 200
+        wait_for("the name to be open again", lambda: closed() == [], CLOSING_SECONDS, 1)
 
 
 @pytest.mark.boots
