@@ -9,8 +9,9 @@ import pytest
 from deskyard.access import egress
 from deskyard.control.jobs.child import JOBS
 from deskyard.control.people.intent import SIGNED
-from deskyard.control.upkeep import look
+from deskyard.control.upkeep import closing, look
 from deskyard.control.upkeep.signed import ALLOW, RESTORE, SECONDS
+from deskyard.control.watch import budgets
 from deskyard.errors import ConfigError, SiteError
 from deskyard.plan.backup import Backup
 
@@ -191,12 +192,16 @@ def test_gateway_is_told_what_differs_and_what_people_closed_is_left(
     monkeypatch.setattr(egress, "allowed", lambda _: {"egress": "locked", "allowed": [], "closed": before})
     for command in ("close", "reopen"):
         monkeypatch.setattr(egress, command, telling(command))
-    done = JOBS["egress.close"](wanted("egress.close", names=names))
+    done = closing.job(wanted("egress.close", names=names))
     assert (made, done["result"]["closed"]) == (calls, sorted(names))
+
+
+def test_child_does_it_for_the_operation_of_its_kind() -> None:
+    assert JOBS[budgets.KIND] is closing.job
 
 
 def test_nothing_can_be_closed_where_no_names_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(egress, "allowed", lambda _: {"egress": "open", "allowed": []})
     with pytest.raises(ConfigError, match="no name can be closed"):
-        JOBS["egress.close"](wanted("egress.close", names=["a"]))
-    assert JOBS["egress.close"](wanted("egress.close", names=[]))["result"]["closed"] == []
+        closing.job(wanted("egress.close", names=["a"]))
+    assert closing.job(wanted("egress.close", names=[]))["result"]["closed"] == []
