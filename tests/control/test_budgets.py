@@ -49,7 +49,7 @@ def asked(mission: Lab) -> list[list[str]]:
     return [row["input"]["names"] for row in mission.link.execute(query, [KIND]).fetchall()]
 
 
-def told(mission: Lab) -> None:
+def work(mission: Lab) -> None:
     """Have a worker do what waits."""
     mission.worker()
     mission.until("select 1 where not exists (select from operation where state in ('queued', 'running'))", [])
@@ -66,7 +66,7 @@ def test_names_are_closed_while_the_budget_is_spent_and_reopened_when_it_is_rais
     assert asked(mission) == [[OTHER, MODEL]]
     assert budgets.ask_for_closing(worker) == [], "it waits still"
     assert shown(owner)["closed"] == []
-    told(mission)
+    work(mission)
     assert shown(owner)["closed"] == [OTHER, MODEL]
     assert budgets.ask_for_closing(worker) == []
     line = mission.until("select * from audit_entry where action = %s", [KIND])
@@ -75,14 +75,14 @@ def test_names_are_closed_while_the_budget_is_spent_and_reopened_when_it_is_rais
     assert shown(owner)["closes"] == [OTHER, MODEL], "they were not named, so they stay"
     assert budgets.ask_for_closing(worker) == ["lab"]
     assert asked(mission) == [[]]
-    told(mission)
+    work(mission)
     assert (shown(owner)["closed"], budgets.ask_for_closing(worker)) == ([], [])
 
 
 def test_names_are_reopened_when_there_is_no_budget_any_more(mission: Lab, owner: httpx.Client, worker: Link) -> None:
     put(owner, BUDGET, closes=[MODEL])
     budgets.ask_for_closing(worker)
-    told(mission)
+    work(mission)
     put(owner, None)
     assert (budgets.ask_for_closing(worker), asked(mission)) == (["lab"], [[]])
 
@@ -105,7 +105,7 @@ def test_a_gateway_is_told_again_by_the_hour_since_it_may_be_another(
 ) -> None:
     put(owner, BUDGET, closes=[MODEL])
     budgets.ask_for_closing(worker)
-    told(mission)
+    work(mission)
     mission.link.execute("update closing set told_at = now() - interval '59 minutes'")
     assert budgets.ask_for_closing(worker) == []
     mission.link.execute("update closing set told_at = now() - interval '61 minutes'")

@@ -207,8 +207,8 @@ def test_a_spent_budget_closes_its_names_at_the_gateway_until_it_is_gone(api: ht
     assert api.put("/api/prices", json=prices).status_code == 200
     assert api.put(budget, json={"microsPerMonth": 1, "closes": [name]}).status_code == 200
     try:
-        told = "the gateway to be told"
-        wait_for(told, lambda: api.get("/api/budgets").json()["items"][0]["closed"] == [name], CLOSING_SECONDS, 1)
+        taken = "the gateway to take it"
+        wait_for(taken, lambda: api.get("/api/budgets").json()["items"][0]["closed"] == [name], CLOSING_SECONDS, 1)
         assert closed() == [(name, "budget")]
     finally:
         assert api.put(budget, json={"microsPerMonth": None}).status_code == 200
