@@ -34,6 +34,8 @@ from deskyard.control.store.cluster import OWNER, Cluster
 from deskyard.control.store.connection import Link
 from deskyard.control.store.database import chosen, database_at
 from deskyard.control.store.elsewhere import Elsewhere
+from deskyard.control.watch import mail
+from deskyard.control.watch.mail import MailServer
 from deskyard.errors import ConfigError, HostError
 from deskyard.host.background import Background, start_time
 from deskyard.host.deadline import Deadline
@@ -207,6 +209,36 @@ class Control:
     def declared(self) -> dict[str, Any] | None:
         """The declared provider, without its secret; None if there is none."""
         found = declared.kept(self.folder.provider)
+        return found.shown() if found is not None else None
+
+    def declare_mail(self, server: MailServer) -> dict[str, Any]:
+        """Have alerts mailed by a server from the next mail on; it has to let us in first."""
+        server = server.checked()
+        with self._database() as link:
+            server.probe()
+            with link.transaction():
+                link.execute("insert into mail_server (sender) values (%s) on conflict do nothing", [server.sender])
+                link.execute("update mail_server set sender = %s", [server.sender])
+                _note(link, "mail.declare", server.sender, server=f"{server.host}:{server.port}")
+                server.save(self.folder.mail)
+        return server.shown()
+
+    def withdraw_mail(self) -> bool:
+        """Mail nobody any more; whoever was mailed is told nothing from now on. False if no server was declared."""
+        if mail.kept(self.folder.mail) is None:
+            return False
+        with self._database() as link, link.transaction():
+            link.execute("delete from mail_server")
+            link.execute(
+                "update webhook set gone_at = now() where url like %s and gone_at is null", [f"{mail.SCHEME}%"]
+            )
+            _note(link, "mail.withdraw", "mail")
+            self.folder.mail.unlink()
+        return True
+
+    def mail_server(self) -> dict[str, Any] | None:
+        """The declared mail server, without its password; None if there is none."""
+        found = mail.kept(self.folder.mail)
         return found.shown() if found is not None else None
 
     def _begin_anew(self) -> None:

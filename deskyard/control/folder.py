@@ -97,6 +97,11 @@ class Folder:
         return self.root / "provider.json"
 
     @property
+    def mail(self) -> Path:
+        """The declared mail server with its account's password; root's alone."""
+        return self.root / "mail.json"
+
+    @property
     def logs(self) -> Path:
         """What the processes print."""
         return self.root / "logs"

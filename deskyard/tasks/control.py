@@ -236,6 +236,52 @@ def oidc(
     show({"declared": made}, as_json=json, text=_declared(made))
 
 
+@command(
+    help={
+        "server": "the server that takes mail, such as smtp.example.org; none: say what is declared",
+        "sender": "the address that alerts come from",
+        "user": "the account there; its password is asked for, or read from standard input (default: no account)",
+        "tls": "starttls, implicit, or none, which is for a server on this machine alone",
+        "port": "default: 587 with starttls, 465 with implicit, 25 with none",
+        "authority": "file with the certificates to trust (PEM) in place of this machine's",
+        "remove": "mail nobody any more",
+        "yes": "do not ask before it is removed",
+        "json": "print JSON",
+    }
+)
+def mail(
+    _: Context,
+    server: str = "",
+    sender: str = "",
+    user: str = "",
+    tls: str = "starttls",
+    port: int = 0,
+    authority: str = "",
+    remove: bool = False,
+    yes: bool = False,
+    json: bool = False,
+) -> None:
+    """Mail alerts to who wants them, by a server that lets us in; then tell the page Alerts whom: mailto:ADDRESS."""
+    from deskyard.control.control import Control
+    from deskyard.control.watch.mail import MailServer
+
+    if remove:
+        if not yes:
+            question = "Whoever is mailed is told nothing any more. Type mail to go on: "
+            confirm("control.mail", "", "mail", question, "add --yes: ./inv control.mail --remove --yes")
+        removed = Control().withdraw_mail()
+        show({"removed": removed}, as_json=json, text="removed" if removed else "none was declared")
+        return
+    if not server:
+        found = Control().mail_server()
+        show({"mail": found}, as_json=json, text=_mail(found) if found else "no mail server is declared")
+        return
+    wanted = MailServer(server, sender, user, "", tls, port, _certificates(authority)).checked()
+    password = secret("The password of the mail account: ") if user else ""
+    made = Control().declare_mail(replace(wanted, password=password))
+    show({"mail": made}, as_json=json, text=_mail(made))
+
+
 @functools.cache
 def _administrator() -> str:
     """The password of the administrator of a database elsewhere, asked for once, where it is needed at all."""
@@ -260,6 +306,11 @@ def _declared(found: dict[str, Any]) -> str:
     rules = "\n".join(f"  {rule}" for rule in found["rules"]) or "  no rule: persons are made by control.person alone"
     asked = f"who signed in is asked for again within {found['recheck_seconds'] / 60:g} minutes"
     return f"People sign in by {found['issuer']} as its client {found['client']}; {asked}\n{rules}"
+
+
+def _mail(found: dict[str, Any]) -> str:
+    account = f" as {found['user']}" if found["user"] else ""
+    return f"Alerts are mailed from {found['sender']} by {found['host']}:{found['port']} ({found['tls']}){account}"
 
 
 def _list(text: str) -> list[str]:
@@ -311,5 +362,5 @@ def _text(state: dict[str, Any]) -> str:
 
 
 ns = Collection("control")
-for task in (up, down, status, backup, restore, audit, upgrade, person, oidc, key):
+for task in (up, down, status, backup, restore, audit, upgrade, person, oidc, mail, key):
     ns.add_task(task)

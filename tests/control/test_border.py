@@ -124,6 +124,8 @@ FORBIDDEN = (
     "insert into closing (workspace_id, names) values ('x', '{}')",
     "delete from closing",
     "select ask_for_closing('op_x', 'x', '{}')",
+    "insert into mail_server (sender) values ('x')",
+    "delete from mail_server",
     "update tier_price set micros_per_hour = 0",
     "insert into tier_price (tier, micros_per_hour, since, actor) values ('free', 0, '2020-01-01', 'x')",
     "delete from tier_price",

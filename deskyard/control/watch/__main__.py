@@ -10,6 +10,7 @@ from deskyard.control.link import question
 from deskyard.control.retention.forget import forget
 from deskyard.control.store.connection import Link, attend
 from deskyard.control.watch import alerts, budgets, idle, looks, webhooks
+from deskyard.control.watch.mail import Mailer
 from deskyard.control.watch.rules import Eye
 from deskyard.control.watch.webhooks import Reach
 from deskyard.host.deadline import Deadline
@@ -30,6 +31,8 @@ def main() -> None:
     options.add_argument("--database", required=True)
     options.add_argument("--certificate", type=Path)
     options.add_argument("--networks", default="", help="comma-separated: where webhooks may be beside the public")
+    options.add_argument("--mail", type=Path, help="the file that holds the declared mail server")
+    options.add_argument("--origin", default="", help="where people see alerts")
     options.add_argument("--link", type=Path, required=True, help="the socket of who asks gateways")
     options.add_argument("--pace", type=float, default=LOOK_SECONDS, help="seconds between two looks")
     chosen = options.parse_args()
@@ -39,6 +42,7 @@ def main() -> None:
     eye = Eye(chosen.certificate, certificate_authority.expires)
     sessions_of = question.sessions(chosen.link)
     reach = Reach([network for network in chosen.networks.split(",") if network])
+    mailer = Mailer(chosen.mail, chosen.origin)
 
     def look(link: Link) -> None:
         while not ended.is_set():
@@ -51,7 +55,7 @@ def main() -> None:
         link.execute("listen watch")
         tidy = Deadline(0)
         while not ended.is_set():
-            while webhooks.deliver_next(link, reach):
+            while webhooks.deliver_next(link, reach, mailer):
                 pass
             if tidy.left == 0:
                 webhooks.forget(link)

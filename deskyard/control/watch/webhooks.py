@@ -1,8 +1,8 @@
-"""Tells webhooks, signed as Standard Webhooks has it, again and again until they took it; never anybody inside.
+"""Tells webhooks, signed as Standard Webhooks has it, and people by mail, again and again until they took it.
 
-A name is resolved here, and the connection goes to the address that was checked: only public ones, by https. What the
-operator allows at the host (`control.up --webhook-networks`) may be private or this machine, and by http, too. No
-redirect is followed.
+A name is resolved here, and the connection goes to the address that was checked: never anybody inside, only public
+ones, by https. What the operator allows at the host (`control.up --webhook-networks`) may be private or this machine,
+and by http, too. No redirect is followed.
 """
 
 import base64
@@ -16,10 +16,13 @@ import ssl
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from deskyard.control.store.connection import Link
+from deskyard.control.watch import mail
+from deskyard.control.watch.mail import MOST_IN_MAIL, SCHEME, Mailer
 from deskyard.errors import ConfigError
 
 SECRET_BYTES = 32
@@ -29,6 +32,13 @@ PAUSES = (5, 60, 300, 1800, 7200, 18_000, 36_000)
 SECONDS = 10.0
 MOST_ANSWER = 200
 KEPT = "30 days"
+NOBODY = Mailer()
+# For longer than any try takes nobody else tries it.
+LONGEST_TRY = 4 * mail.SECONDS
+TAKE = """update delivery set attempt = attempt + 1, next_at = now() + make_interval(secs => %(seconds)s)
+    where id in (select d.id from delivery d join webhook w on w.id = d.webhook_id
+        where ended_at is null and next_at <= now() and w.gone_at is null
+        and (%(hook)s::text is null or w.id = %(hook)s) order by next_at, d.created_at"""
 
 
 def written(secret: bytes) -> str:
@@ -85,28 +95,64 @@ def port_of(url: SplitResult) -> int:
     return url.port or (443 if url.scheme == "https" else 80)
 
 
-def deliver_next(link: Link, reach: Reach) -> bool:
-    """Try the delivery that is due first; false if none is. It counts as tried before it is sent: none is lost."""
-    query = """update delivery set attempt = attempt + 1, next_at = now() + make_interval(secs => %s)
-        where id = (select d.id from delivery d join webhook w on w.id = d.webhook_id
-            where ended_at is null and next_at <= now() and w.gone_at is null
-            order by next_at limit 1 for update of d skip locked) returning *"""
+def deliver_next(link: Link, reach: Reach, mailer: Mailer = NOBODY) -> bool:
+    """Try the delivery that is due first, of a mail all that are due with it; false if none is.
+
+    It counts as tried before it is sent: none is lost.
+    """
     with link.transaction():
-        row = link.execute(query, [2 * SECONDS]).fetchone()
-    if row is None:
-        return False
-    hook = link.execute("select * from webhook where id = %s", [row["webhook_id"]]).fetchone()
-    found = link.execute("select secret from webhook_secret where webhook_id = %s", [row["webhook_id"]]).fetchone()
-    assert hook is not None and found is not None
+        row = link.execute(
+            f"{TAKE} limit 1 for update of d skip locked) returning *".encode(), _taking(None)
+        ).fetchone()
+        if row is None:
+            return False
+        hook = link.execute("select * from webhook where id = %s", [row["webhook_id"]]).fetchone()
+        assert hook is not None
+        rows = [row]
+        if hook["url"].startswith(SCHEME):
+            more = f"{TAKE} limit {MOST_IN_MAIL - 1} for update of d skip locked) returning *"
+            rows += sorted(link.execute(more.encode(), _taking(hook["id"])).fetchall(), key=itemgetter("created_at"))
+    if hook["url"].startswith(SCHEME):
+        _mail(link, mailer, hook["url"], rows)
+    else:
+        _call(link, reach, hook, row)
+    return True
+
+
+def _taking(hook: str | None) -> dict[str, Any]:
+    return {"seconds": LONGEST_TRY, "hook": hook}
+
+
+def _mail(link: Link, mailer: Mailer, url: str, rows: Sequence[dict[str, Any]]) -> None:
+    try:
+        answer, good = mailer.send(url, rows), True
+    except ConfigError as error:
+        answer, good = f"{error.reason}: {error.remedy}", False
+    except OSError as error:
+        answer, good = mail.said(error), False
+    with link.transaction():
+        for row in rows:
+            _settle(link, row, answer[:MOST_ANSWER], good=good)
+
+
+def _call(link: Link, reach: Reach, hook: dict[str, Any], row: dict[str, Any]) -> None:
+    found = link.execute("select secret from webhook_secret where webhook_id = %s", [hook["id"]]).fetchone()
+    assert found is not None
     try:
         status = _send(reach, hook["url"], bytes(found["secret"]), row)
         answer, good = f"{status}", 200 <= status < 300
     except (OSError, http.client.HTTPException, ConfigError) as error:
         status, answer, good = 0, str(error)[:MOST_ANSWER], False
-    attempt = int(row["attempt"])
-    if status == http.HTTPStatus.GONE:
+    gone = status == http.HTTPStatus.GONE
+    if gone:
         link.execute("update webhook set gone_at = now() where id = %s", [hook["id"]])
-    over = good or attempt > len(PAUSES) or status == http.HTTPStatus.GONE
+    _settle(link, row, answer, good=good, given_up=gone)
+
+
+def _settle(link: Link, row: dict[str, Any], answer: str, *, good: bool, given_up: bool = False) -> None:
+    """Write down what came of a try, unless somebody else tries it by now."""
+    attempt = int(row["attempt"])
+    over = good or given_up or attempt > len(PAUSES)
     link.execute(
         """update delivery set answer = %s, state = %s, ended_at = case when %s then now() end,
             next_at = now() + make_interval(secs => %s) where id = %s and attempt = %s""",
@@ -115,7 +161,6 @@ def deliver_next(link: Link, reach: Reach) -> bool:
             *(PAUSES[min(attempt, len(PAUSES)) - 1], row["id"], attempt),
         ],
     )
-    return True
 
 
 def forget(link: Link) -> None:

@@ -1,4 +1,4 @@
-"""/api/webhooks: who is told of alerts, by messages that are signed as Standard Webhooks has it."""
+"""/api/webhooks: who is told of alerts, by mail or by messages that are signed as Standard Webhooks has it."""
 
 import secrets
 from datetime import datetime
@@ -13,9 +13,10 @@ from deskyard.control.api import rows
 from deskyard.control.api.admission import note
 from deskyard.control.api.caller import Caller, Connection, may
 from deskyard.control.api.forms.base import Form, Page
-from deskyard.control.api.problem import unknown
+from deskyard.control.api.problem import Problem, unknown
 from deskyard.control.people.scopes import ADMIN
-from deskyard.control.watch import webhooks
+from deskyard.control.watch import mail, webhooks
+from deskyard.control.watch.mail import SCHEME
 
 router = APIRouter(prefix="/api/webhooks", tags=["webhooks"])
 Admin = Annotated[Caller, Depends(may(ADMIN))]
@@ -24,7 +25,7 @@ Admin = Annotated[Caller, Depends(may(ADMIN))]
 class NewWebhook(Form):
     """Where messages are to go."""
 
-    url: str = Field(min_length=1, max_length=2000)
+    url: str = Field(min_length=1, max_length=2000, description="https://..., or mailto:NAME@DOMAIN for mail.")
 
 
 class Webhook(Form):
@@ -37,7 +38,7 @@ class Webhook(Form):
 
 
 class MadeWebhook(Webhook):
-    """A new one; its secret, with which messages are signed, stands here and never again."""
+    """A new one; its secret, with which messages are signed, stands here and never again. Mail has none."""
 
     secret: str
 
@@ -66,15 +67,29 @@ async def listing(link: Connection, who: Admin) -> Page[Webhook]:
 
 @router.post("", status_code=HTTPStatus.CREATED)
 async def make(link: Connection, who: Admin, wanted: NewWebhook) -> MadeWebhook:
-    """Tell somebody of every alert from now on; only https to public addresses, unless the operator allows more."""
-    webhooks.parsed(wanted.url)
+    """Tell somebody of every alert from now on; only https to public addresses, unless the operator allows more.
+
+    Mail goes by the server that the operator declared at the host.
+    """
+    mails = wanted.url.startswith(SCHEME)
+    if mails:
+        await _require_mail(link, wanted.url)
+    else:
+        webhooks.parsed(wanted.url)
     id, secret = f"wh_{secrets.token_hex(8)}", secrets.token_bytes(webhooks.SECRET_BYTES)
     query = "insert into webhook (id, url, actor) values (%s, %s, %s) returning id, url, actor, created_at"
     made = await rows.row(link, query, [id, wanted.url, who.actor])
     assert made is not None
-    await link.execute("insert into webhook_secret (webhook_id, secret) values (%s, %s)", [id, secret])
+    if not mails:
+        await link.execute("insert into webhook_secret (webhook_id, secret) values (%s, %s)", [id, secret])
     await note(link, who.actor, "webhook.make", id)
-    return MadeWebhook(**made, secret=webhooks.written(secret))
+    return MadeWebhook(**made, secret="" if mails else webhooks.written(secret))
+
+
+async def _require_mail(link: Connection, url: str) -> None:
+    mail.recipient(url)
+    if await rows.row(link, "select sender from mail_server", []) is None:
+        raise Problem(HTTPStatus.CONFLICT, "url", url, "cannot be told: no mail server is declared", mail.UNDECLARED)
 
 
 @router.delete("/{id}", status_code=HTTPStatus.NO_CONTENT)
