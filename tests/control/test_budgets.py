@@ -164,6 +164,12 @@ def test_names_that_no_gateway_can_close_are_refused_with_their_place(
     assert owner.get("/api/budgets").json()["items"] == []
 
 
+def test_names_of_other_alphabets_are_kept_as_gateways_know_them(owner: httpx.Client) -> None:
+    # The tables for it are read by the first such name, and by then the web process opens no file.
+    put(owner, BUDGET, closes=["*.bücher.example.org"])
+    assert shown(owner)["closes"] == ["*.xn--bcher-kva.example.org"]
+
+
 def test_a_workspace_whose_gateway_knows_no_names_closes_none(mission: Lab, owner: httpx.Client) -> None:
     mission.link.execute("update workspace set egress = 'open'")
     answer = put(owner, BUDGET, closes=[MODEL])

@@ -20,7 +20,7 @@ from deskyard.control.identity.door import Door
 
 BACKLOG = 512
 LIBRARIES = (
-    *("anyio", "asyncio", "cryptography", "encodings", "fastapi", "psycopg", "psycopg_pool", "starlette"),
+    *("anyio", "asyncio", "cryptography", "encodings", "fastapi", "idna", "psycopg", "psycopg_pool", "starlette"),
     *("uvicorn", "webauthn"),
 )
 # Streams of events never end by themselves.
