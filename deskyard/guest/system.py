@@ -1,18 +1,21 @@
-"""Runs as root on a desktop: notes what was changed of its system, brings packages again, takes /home to its volume.
+"""Runs as root on a desktop: notes what was changed of its system and brings it again, takes /home to its volume.
 
 Sent over standard input and run by `python3`, so it knows only the standard library of Python 3.10 and later. It reads
 a request (one line of JSON) and answers one line of JSON.
 """
 
+import grp
 import os
+import pwd
 import subprocess
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from deskyard.guest.request import serve_action
-from deskyard.guest.root_file import put
+from deskyard.guest.root_file import FOLDER, put, remove, write
 
 SECONDS = 120
 INSTALL_SECONDS = 1500
@@ -22,6 +25,7 @@ ONCE = Path("/var/lib/cloud/instance/sem")
 # The machine's own, or a secret that comes again by its own way.
 LEFT_OUT = ("/etc/deskyard/", "/etc/ssh/ssh_host_", "/etc/machine-id", "/etc/resolv.conf", "/etc/ld.so.cache")
 MOST_BYTES = 16 << 20
+BROUGHT = "brought.txt"
 
 
 def look() -> dict[str, Any]:
@@ -30,25 +34,47 @@ def look() -> dict[str, Any]:
     return {"home": on_volume, "machine_id": Path("/etc/machine-id").read_text().strip()}
 
 
-def note(packages: list[str]) -> dict[str, Any]:
+def note(packages: list[str], keep: Sequence[str] = ()) -> dict[str, Any]:
     """Keep in home what was added to an image with these packages: names of packages, and changed files of /etc.
 
-    The files are those that changed after the first boot had ended, as far as they fit.
+    The files are those that changed after the first boot had ended, and those that were brought by an exchange, as far
+    as they fit: first what is below the paths to keep. What of that does not fit is named.
     """
     NOTES.mkdir(mode=0o700, exist_ok=True)
     added = sorted(set(_run(["apt-mark", "showmanual"]).split()) - set(packages))
     (NOTES / "packages.txt").write_text("".join(f"{name}\n" for name in added))
-    archive, left, files = NOTES / "etc.tar.gz", MOST_BYTES, []
+    changed = sorted({*_changed(), *_brought()}, key=lambda path: (not _is_below(path, keep), path))
+    archive, left, files, too_large = NOTES / "etc.tar.gz", MOST_BYTES, [], []
     with archive.open("wb") as stream, tarfile.open(fileobj=stream, mode="w:gz") as tar:
         archive.chmod(0o600)
-        for path in _changed():
+        for path in changed:
             size = path.lstat().st_size
             if size <= left:
                 tar.add(path, recursive=False)
                 files.append(str(path))
                 left -= size
+            elif _is_below(path, keep):
+                too_large.append(str(path))
     os.sync()
-    return {"packages": added, "files": files}
+    kept = [file for file in files if _is_below(Path(file), keep)]
+    return {"packages": added, "files": files, "kept": kept, "too_large": too_large}
+
+
+def bring(keep: Sequence[str]) -> dict[str, Any]:
+    """Put noted files below these paths where they were, with their modes and their owners by name."""
+    files = []
+    with tarfile.open(NOTES / "etc.tar.gz") as tar:
+        for member in tar:
+            path = Path("/", os.path.normpath(f"/{member.name}"))
+            source = tar.extractfile(member) if member.isreg() else None
+            if source is not None and _is_below(path, keep) and not str(path).startswith(LEFT_OUT):
+                _place(path, source.read(), member)
+                files.append(str(path))
+    (NOTES / BROUGHT).write_text("".join(f"{file}\n" for file in files))
+    if any(file.startswith("/etc/systemd/") for file in files):
+        _run(["systemctl", "daemon-reload"])
+    os.sync()
+    return {"files": files}
 
 
 def install(packages: list[str]) -> dict[str, Any]:
@@ -75,6 +101,39 @@ def move_home(files: list[dict[str, Any]]) -> dict[str, Any]:
     return {"installed": len(files)}
 
 
+def _place(path: Path, content: bytes, member: tarfile.TarInfo) -> None:
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    folder, draft = os.open(path.parent, FOLDER), f".{path.name}.new"
+    owner, group = member.uid, member.gid
+    # The next image may number its accounts otherwise.
+    with suppress(KeyError):
+        owner = pwd.getpwnam(member.uname).pw_uid
+    with suppress(KeyError):
+        group = grp.getgrnam(member.gname).gr_gid
+    try:
+        remove(folder, draft)
+        write(folder, draft, content, 0o600)
+        os.chown(draft, owner, group, dir_fd=folder, follow_symlinks=False)
+        # After the owner, whose change takes bits away.
+        os.chmod(draft, member.mode & 0o7777, dir_fd=folder)
+        os.rename(draft, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+    finally:
+        remove(folder, draft)
+        os.close(folder)
+
+
+def _is_below(path: Path, keep: Sequence[str]) -> bool:
+    return any(str(path) == kept or str(path).startswith(f"{kept}/") for kept in keep)
+
+
+def _brought() -> list[Path]:
+    """What an exchange brought, and is there still: it may have changed before the first boot had ended."""
+    listed = NOTES / BROUGHT
+    lines = listed.read_text().splitlines() if listed.is_file() else []
+    found = [Path(line) for line in lines if line.startswith("/etc/") and not line.startswith(LEFT_OUT)]
+    return [path for path in found if path.is_file() and not path.is_symlink()]
+
+
 def _changed() -> list[Path]:
     """Plain files of /etc that changed after the first boot had ended."""
     since = max((mark.stat().st_mtime for mark in ONCE.iterdir()), default=0.0)
@@ -94,6 +153,7 @@ def _run(argv: list[str]) -> str:
 ACTIONS: dict[str, Callable[..., dict[str, Any]]] = {
     "look": look,
     "note": note,
+    "bring": bring,
     "install": install,
     "move_home": move_home,
 }

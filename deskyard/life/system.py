@@ -40,13 +40,14 @@ HOME_FILES = {
 class Was:
     """A desktop before its exchange: its image, its host key, which checks failed already, and what it is owed.
 
-    Keys and what customises it were on the disk of before, and are brought again.
+    Keys, what customises it and the files that it keeps were on the disk of before, and are brought again.
     """
 
     image: str
     host_key: str
     failing: frozenset[str]
     packages: tuple[str, ...]
+    kept: tuple[str, ...]
     keys: Mapping[str, str] = field(repr=False)
     customised: Customisation | None
 
@@ -67,17 +68,17 @@ def upgrade(target: str, *, again: bool = False, packages: bool = False, dry_run
         if not dry_run:
             exchange.end_broken()
         if exchange.disk.image() == wanted and not again:
-            return _report(machine, wanted, wanted, ())
+            return _report(machine, wanted, wanted)
         was = exchange.look(declared, image)
         if dry_run:
-            return _report(machine, was.image, wanted, was.packages)
+            return _report(machine, was.image, wanted, was)
         exchange.do(image, was)
     if packages and was.packages:
         _install(machine, was.packages)
     elif was.packages:
         say(f"    its owner had installed: {' '.join(was.packages)}")
         say("    --packages installs them again; changed files of /etc are in /home/.deskyard/before/etc.tar.gz")
-    return _report(machine, was.image, wanted, was.packages)
+    return _report(machine, was.image, wanted, was)
 
 
 def roll_back(target: str) -> dict[str, Any]:
@@ -90,7 +91,7 @@ def roll_back(target: str) -> dict[str, Any]:
             reason = "no system disk of before is kept"
             raise SiteError("desktop", target, reason, "one is kept from desktop.upgrade to the next one")
         exchange.back()
-    return _report(machine, now, str(exchange.disk.image()), ())
+    return _report(machine, now, str(exchange.disk.image()))
 
 
 def kept(target: str) -> dict[str, Any]:
@@ -158,11 +159,17 @@ class _Exchange:
         keys = key_delivery.wanted(declared, WorkspaceStack(machine.plan.name)) or {}
         customised = customise_delivery.wanted(declared)
         with_image = sorted(store.require(image.name).manifest["packages"])
-        noted = _ask(machine, {"do": "note", "packages": with_image}, NOTE_SECONDS)
+        keep = machine.plan.desktop(machine.name).keep
+        noted = _ask(machine, {"do": "note", "packages": with_image, "keep": keep}, NOTE_SECONDS)
+        if noted["too_large"]:
+            names = ", ".join(map(str, noted["too_large"]))
+            reason = f"would lose what it keeps, which is more than {guest_system.MOST_BYTES >> 20} MiB in all: {names}"
+            raise SiteError("desktop", self._target, reason, "move it to /home, or take it out of `keep`")
         added = tuple(name for name in map(str, noted["packages"]) if PACKAGE.fullmatch(name))
         key = machine.machines.host_key(machine.domain)
         mine = keys.get(machine.name, {}), customised.get(machine.name)
-        return Was(str(self.disk.image()), key, self._failing(), added, *mine)
+        kept = tuple(map(str, noted["kept"]))
+        return Was(str(self.disk.image()), key, self._failing(), added, kept, *mine)
 
     def do(self, image: ImageSource, was: Was) -> None:
         """Exchange the disk, and take the one of before back if the desktop is not as well with the new one."""
@@ -182,6 +189,8 @@ class _Exchange:
         try:
             machine.machines.start(machine.domain)
             readiness.wait(machine.plan, desktops=[machine.plan.desktop(machine.name)])
+            if was.kept:
+                self._bring(was.kept)
             self._require_as_before(was)
         except (SiteError, CommandError) as error:
             say(f"    {after}: {error.reason.splitlines()[0]}")
@@ -203,6 +212,17 @@ class _Exchange:
         machine.machines.start(machine.domain)
         readiness.wait(machine.plan, desktops=[machine.plan.desktop(machine.name)])
         self._journal.close()
+
+    def _bring(self, kept: Sequence[str]) -> None:
+        """Bring the files that it keeps, and start it once more, so that it is judged with them in force."""
+        machine = self._machine
+        brought = set(_ask(machine, {"do": "bring", "keep": kept}, NOTE_SECONDS)["files"])
+        if lost := sorted(set(kept) - brought):
+            raise SiteError("desktop", self._target, f"lost what it keeps: {', '.join(lost)}", "see /home/.deskyard")
+        say(f"    {len(kept)} files of /etc as before; once more from the start, with them")
+        machine.machines.shut_down(machine.domain, force=False)
+        machine.machines.start(machine.domain)
+        readiness.wait(machine.plan, desktops=[machine.plan.desktop(machine.name)])
 
     def _require_as_before(self, was: Was) -> None:
         machine = self._machine
@@ -234,5 +254,6 @@ def _ask(machine: Machine, request: dict[str, Any], seconds: float = program.RUN
     return program.ask(machine.plan, machine.name, guest_system, request, run_seconds=seconds)
 
 
-def _report(machine: Machine, before: str, after: str, packages: Sequence[str]) -> dict[str, Any]:
-    return {**machine.state(), "before": before, "after": after, "packages": list(packages)}
+def _report(machine: Machine, before: str, after: str, was: Was | None = None) -> dict[str, Any]:
+    packages, kept = (list(was.packages), list(was.kept)) if was is not None else ([], [])
+    return {**machine.state(), "before": before, "after": after, "packages": packages, "kept": kept}

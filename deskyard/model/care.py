@@ -1,9 +1,9 @@
 """The declared care of desktops: updates, when they may restart, when disks are freed, how often they are backed up."""
 
 import re
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from deskyard.model.base import Declaration
 from deskyard.model.duration import seconds
@@ -11,6 +11,26 @@ from deskyard.model.duration import seconds
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 WINDOW = re.compile(r"(?:(?P<days>[a-z]{3}(?:,[a-z]{3})*) )?(?P<begin>[0-2]\d:[0-5]\d)-(?P<end>[0-2]\d:[0-5]\d)\Z")
 LEAST_SECONDS, MOST_KEPT = 3600, 10_000
+MOST_PATHS = 50
+# Identity, secrets that come again by their own way, and accounts, which the next image may number otherwise.
+OF_THE_MACHINE = (
+    *("/etc/deskyard", "/etc/machine-id", "/etc/ssh/ssh_host_", "/etc/fstab", "/etc/hostname", "/etc/resolv.conf"),
+    *("/etc/passwd", "/etc/shadow", "/etc/group", "/etc/gshadow", "/etc/subuid", "/etc/subgid", "/etc/ld.so.cache"),
+)
+
+
+def _kept(path: str) -> str:
+    """A path of the system that outlives its exchange; raises `ValueError` with `reason -> remedy`."""
+    example = "name files or folders of /etc, such as /etc/cron.d/report or /etc/myapp"
+    if not re.fullmatch(r"/etc(/[A-Za-z0-9@_+.:-]+)+", path) or {".", ".."} & set(path.split("/")):
+        raise ValueError(f"is no path below /etc -> {example}")
+    for own in OF_THE_MACHINE:
+        if path == own or path.startswith(f"{own}/") or (own.endswith("_") and path.startswith(own)):
+            raise ValueError(f"is of the machine or its image -> leave it out; {example}")
+    return path
+
+
+KeptPath = Annotated[str, AfterValidator(_kept), Field(max_length=200)]
 
 
 class Care(Declaration):

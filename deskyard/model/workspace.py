@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from deskyard.model.base import Declaration, DnsLabel
-from deskyard.model.care import BackupSchedule, Care
+from deskyard.model.care import MOST_PATHS, BackupSchedule, Care, KeptPath
 from deskyard.model.customise import AgentProgram, Customise, Recording
 from deskyard.model.egress import AllowEntry, AskEntry
 from deskyard.model.idle import Idle
@@ -55,6 +55,11 @@ class Desktop(Declaration):
     )
     recording: Recording | Literal["off"] | None = Field(
         None, description="Whether its screen is recorded; as its workspace says if left out. off: it is not."
+    )
+    keep: tuple[KeptPath, ...] = Field(
+        (),
+        max_length=MOST_PATHS,
+        description="Files and folders of /etc that outlive desktop.upgrade, as far as somebody changed them.",
     )
 
     @model_validator(mode="after")
@@ -121,6 +126,9 @@ class Workspace(Declaration):
     )
     recording: Recording | Literal["off"] | None = Field(
         None, description="Whether the desktops' screens are recorded, and what is kept; off, if left out."
+    )
+    keep: tuple[KeptPath, ...] = Field(
+        (), max_length=MOST_PATHS, description="What every desktop keeps of /etc, besides what it names itself."
     )
     care: Care | None = Field(
         None, description="Updates, restarts and clean-up by ./inv care.run; as it stands if left out."

@@ -85,6 +85,7 @@ class DesktopPlan:
     agent: AgentProgram | Literal["none"] | None = None  # whom tasks go to; None: OpenClaw, where the image has it
     recording: Asked | None = None  # what is kept of its screen; None: it is not recorded
     backup: BackupSchedule | Literal["never"] | None = None  # how often it is backed up; None: by hand, and as it goes
+    keep: tuple[str, ...] = ()  # what of /etc outlives an exchange of its system
 
     @property
     def awaited(self) -> list[str]:
@@ -316,8 +317,21 @@ def _desktop(
     agent = desktop.agent or workspace.agent
     recording = _recording(desktop, index, workspace, tier)
     backup = None if desktop.lifetime == "task" else desktop.backup or tier.backup
+    keep = tuple(dict.fromkeys((*workspace.keep, *desktop.keep)))
     return DesktopPlan(
-        desktop.name, desktop.tier, tier, machine, mac, str(address), routes, isolated, idle, agent, recording, backup
+        name=desktop.name,
+        tier=desktop.tier,
+        caps=tier,
+        machine=machine,
+        mac=mac,
+        address=str(address),
+        routes=routes,
+        isolated=isolated,
+        idle=idle,
+        agent=agent,
+        recording=recording,
+        backup=backup,
+        keep=keep,
     )
 
 

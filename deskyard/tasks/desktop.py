@@ -178,7 +178,8 @@ def _exchange(task: str, target: str, how: dict[str, bool], *, yes: bool, json: 
     same = done["before"] == done["after"] and not how.get("again")
     text = f"{done['after']} already" if same else f"{done['before']} -> {done['after']}"
     if how["dry_run"] and not same:
-        text += f"  (not done; its owner had installed: {' '.join(done['packages']) or 'nothing'})"
+        text += f"  (not done; its owner had installed: {' '.join(done['packages']) or 'nothing'}"
+        text += f"; kept of /etc: {' '.join(done['kept']) or 'nothing'})"
     show(done, as_json=json, text=f"{power.text(done)}  {text}")
 
 

@@ -61,7 +61,12 @@ def workspaces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, R
     folder.mkdir(exist_ok=True)
     declared = [
         Declared("e2e-a", "10.91.1.0/24", 18443, ("desk",), folder),
-        Declared("e2e-b", "10.91.2.0/24", 18444, ("desk",), folder, egress_allow=ALLOWED, egress_ask=ASKED),
+        Declared(
+            *("e2e-b", "10.91.2.0/24", 18444, ("desk",), folder),
+            egress_allow=ALLOWED,
+            egress_ask=ASKED,
+            keep=("/etc/kept.d",),
+        ),
     ]
     try:
         bring_up(declared)

@@ -35,6 +35,7 @@ class Declared:
     egress_allow: tuple[str, ...] | None = None  # the list of a locked workspace; none: egress is open
     egress_ask: tuple[str, ...] = ()  # names of a locked workspace that a person is asked about
     image: str | None = None  # that of its desktops; none: the usual one
+    keep: tuple[str, ...] = ()  # what of /etc outlives an exchange of the system
 
     def write(self) -> None:
         """Write the stack file, keeping what Pulumi added to it."""
@@ -53,6 +54,7 @@ class Declared:
             "desktops": [{"name": name} for name in self.desktops],
             **locked,
             **({"image": self.image} if self.image else {}),
+            **({"keep": list(self.keep)} if self.keep else {}),
         }
 
 

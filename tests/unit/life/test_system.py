@@ -31,13 +31,15 @@ class Guest:
 
     def __init__(self) -> None:
         self.home, self.failing, self.added = True, list[str](), ["htop"]
+        self.kept, self.too_large, self.lost = list[str](), list[str](), set[str]()
         self.asked: list[dict[str, Any]] = []
 
     def ask(self, _plan: Any, _name: str, _program: Any, request: dict[str, Any], **_: Any) -> dict[str, Any]:
         self.asked.append(request)
         answers: dict[str, dict[str, Any]] = {
             "look": {"home": self.home, "machine_id": "1"},
-            "note": {"packages": self.added, "files": []},
+            "note": {"packages": self.added, "files": [], "kept": self.kept, "too_large": self.too_large},
+            "bring": {"files": [path for path in self.kept if path not in self.lost]},
             "install": {"failed": []},
             "move_home": {"installed": 3},
         }
@@ -81,7 +83,7 @@ def test_desktop_gets_the_new_image_and_keeps_the_system_of_before(machines: Mac
     assert (done["before"], done["after"]) == ("desktop-old", "desktop-new")
     assert (machines.disk.now, machines.disk.before) == ("desktop-new", "desktop-old")
     assert [state for _, state, _ in machines.moves] == ["stopped", "running"]
-    assert guest.asked[-1] == {"do": "note", "packages": ["bash"]}
+    assert guest.asked[-1] == {"do": "note", "packages": ["bash"], "keep": ()}
     whole(machines)
 
 
@@ -103,6 +105,52 @@ def test_packages_of_the_owner_are_named_and_installed_if_wanted(machines: Machi
     guest.added = ["htop", "$(reboot)"]
     assert system.upgrade(TARGET, packages=True)["packages"] == ["htop"]
     assert guest.asked[-1] == {"do": "install", "packages": ["htop"]}
+
+
+KEPT = ["/etc/app/main.conf", "/etc/cron.d/report"]
+
+
+def test_files_that_it_keeps_are_brought_and_it_is_judged_after_another_start(machines: Machines, guest: Guest) -> None:
+    guest.kept = KEPT
+    done = system.upgrade(TARGET)
+    assert (done["after"], done["kept"]) == ("desktop-new", KEPT)
+    assert guest.asked[-1] == {"do": "bring", "keep": tuple(KEPT)}
+    assert [state for _, state, _ in machines.moves] == ["stopped", "running", "stopped", "running"]
+    whole(machines)
+
+
+def test_desktop_that_is_worse_with_what_it_keeps_gets_its_system_back(machines: Machines, guest: Guest) -> None:
+    guest.kept = KEPT
+
+    def spoil(what: str) -> None:
+        if what == "running" and guest.asked[-1]["do"] == "bring":
+            guest.failing = ["units"] if machines.disk.now == "desktop-new" else []
+
+    machines.act = spoil
+    with pytest.raises(SiteError, match="is not well: units"):
+        system.upgrade(TARGET)
+    assert (machines.disk.now, machines.disk.before) == ("desktop-old", "")
+    whole(machines)
+
+
+def test_desktop_that_lost_what_it_keeps_gets_its_system_back(machines: Machines, guest: Guest) -> None:
+    guest.kept, guest.lost = KEPT, {KEPT[1]}
+    with pytest.raises(SiteError, match=f"lost what it keeps: {KEPT[1]}"):
+        system.upgrade(TARGET)
+    assert machines.disk.now == "desktop-old"
+    whole(machines)
+
+
+def test_what_is_kept_but_does_not_fit_is_named_before_anything_is_touched(machines: Machines, guest: Guest) -> None:
+    guest.too_large = ["/etc/app/large"]
+    with pytest.raises(SiteError, match="more than 16 MiB in all: /etc/app/large"):
+        system.upgrade(TARGET)
+    assert (machines.moves, machines.disk.now) == ([], "desktop-old")
+
+
+def test_dry_run_names_what_is_kept(machines: Machines, guest: Guest) -> None:
+    guest.kept = KEPT
+    assert (system.upgrade(TARGET, dry_run=True)["kept"], machines.moves) == (KEPT, [])
 
 
 def no_answer(*_: Any, **__: Any) -> None:

@@ -109,6 +109,32 @@ def test_a_malformed_entry_is_refused_with_its_place_reason_and_remedy(entry: st
     assert error.remedy
 
 
+@pytest.mark.parametrize(
+    "path", ["/etc/cron.d/report", "/etc/myapp", "/etc/apt/sources.list.d/mine.list", "/etc/a@b.c"]
+)
+def test_files_and_folders_of_etc_can_be_kept(path: str) -> None:
+    declared = Workspace.check({**GOOD, "keep": [path], "desktops": [{"name": "d1", "keep": [path]}]}, "x")
+    assert (declared.keep, declared.desktops[0].keep) == ((path,), (path,))
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        *(
+            (path, "is no path below /etc")
+            for path in ("/etc", "/etc/", "/opt/app", "etc/app", "/etc/../root", "/etc/a b")
+        ),
+        *((path, "is no path below /etc") for path in ("/etc/./a", "/etc//a", "/etc/a\n/x", "/etc/*")),
+        *((path, "is of the machine") for path in ("/etc/passwd", "/etc/machine-id", "/etc/deskyard/keys.env")),
+        *((path, "is of the machine") for path in ("/etc/ssh/ssh_host_ed25519_key", "/etc/fstab", "/etc/shadow")),
+    ],
+)
+def test_what_no_desktop_can_keep_is_refused_with_its_place(path: str, reason: str) -> None:
+    error = refusal(desktops=[{"name": "d1", "keep": ["/etc/app", path]}])
+    assert "desktops[0].keep[1]" in error.field
+    assert reason in error.reason and "/etc/cron.d/report" in error.remedy
+
+
 def test_entries_come_into_their_one_form() -> None:
     given = [
         "Docs.Example.ORG",
