@@ -186,8 +186,8 @@ class Supervisor:
 
     def _watched(self) -> list[str]:
         networks = ",".join(self.settings.webhook_networks)
-        told = ["--mail", str(self.folder.mail), "--origin", self.settings.origin]
-        return ["--certificate", str(self.folder.certificate), "--networks", networks, *told]
+        mailing = ["--mail", str(self.folder.mail), "--origin", self.settings.origin]
+        return ["--certificate", str(self.folder.certificate), "--networks", networks, *mailing]
 
     def _listener(self, path: Path, account: str) -> int:
         """A process's socket: one account alone may connect, and it stays while the process changes."""
