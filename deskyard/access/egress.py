@@ -137,3 +137,10 @@ def normal(entry: str) -> str:
     except ValueError as error:
         reason, _, remedy = str(error).partition(" -> ")
         raise ConfigError("name", entry, reason, remedy) from error
+
+
+def traffic_by_day(name: str, since: str) -> dict[str, Any]:
+    """What passed between desktops and names from the day `since` on, of each day (UTC), as the gateway counted."""
+    link = gateway_program.require(name)
+    counted: dict[str, Any] = gateway_program.ask_newer(link, ["traffic", "--since", since], "counted traffic")
+    return counted

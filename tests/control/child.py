@@ -54,6 +54,9 @@ def main() -> int:
     effect(event="end", kind=wanted["kind"], desktop=wanted["desktop"])
     if wanted["kind"] == "desktop.session":
         tell(secret={"link": "https://lab.localhost/#ticket", "expiresAt": 1})
+    elif wanted["kind"] == "workspace.look" and (LAB / "look").exists():
+        # What a test lets it find.
+        tell(result={"seen": wanted["input"], **json.loads((LAB / "look").read_text())})
     else:
         held = {"shut_out": True} if name.startswith("held") else {}
         tell(result={"seen": wanted["input"], "actor": wanted["actor"], **held})

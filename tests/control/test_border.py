@@ -111,6 +111,10 @@ FORBIDDEN = (
     "insert into claim_kept values ('x', 1, 1, 1, 1, 1)",
     "update claim_kept set input = 0",
     "delete from claim_kept",
+    "insert into traffic values ('x', 'x', '2026-01-01', 'x', 1, 1, 1)",
+    "update traffic set sent = 0",
+    "delete from traffic",
+    "update workspace set traffic_read_at = null",
     "insert into event (kind, subject) values ('x', 'x')",
     "select secret from webhook_secret",
     "update webhook set url = 'https://mine.example'",
@@ -279,6 +283,8 @@ def test_the_worker_cannot_want_anything_by_itself_nor_write_the_audit(mission: 
         "insert into audit_entry values (1, now(), 'x', 'x', 'x', '{}', '\\x01')",
         "update person set role = 'admin'",
         "update passkey set public_key = '\\x01'",
+        "delete from traffic",
+        "update traffic set day = '2026-01-01'",
     ):
         with psycopg.connect(mission.url(WORKER)) as link, pytest.raises(psycopg.errors.InsufficientPrivilege):
             link.execute(statement.encode())
@@ -372,6 +378,8 @@ def test_who_asks_gateways_writes_down_what_they_say_and_no_more(mission: Lab, t
         "select * from person",
         "select text from message",
         "select url from workspace",
+        "select name from traffic",
+        "update traffic set sent = 0",
         "update workspace set egress = 'open'",
         "update desktop set state = 'ready'",
         "delete from approval",

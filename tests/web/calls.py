@@ -357,14 +357,16 @@ async def webhooks(request: Request, _stand_in: "StandIn", _body: Any) -> Respon
     return page(request, [hook])
 
 
-async def usage(_request: Request, _stand_in: "StandIn", _body: Any) -> Response:
+async def usage(_request: Request, stand_in: "StandIn", _body: Any) -> Response:
     item: Thing = {"workspaceId": "team-01", "desktopId": "team-01.desk-1", "tier": None, "day": None}
     item |= {"microseconds": 2 * 3_600_000_000, "micros": 500_000}
     found = {"since": "2026-11-01", "until": "2026-11-25", "items": [item]}
     claim: Thing = {"workspaceId": "team-01", "desktopId": "team-01.desk-1", "day": None, "turns": 3}
     claim |= {"input": 1200, "output": 340, "cached": 900}
     sums = {"microseconds": item["microseconds"], "micros": item["micros"]}
-    return JSONResponse(found | sums | {"claimed": [claim]})
+    estate = stand_in.estate
+    counted = {"measured": estate.measured, "measuredLeftOut": estate.measured_left_out, "readings": estate.readings}
+    return JSONResponse(found | sums | {"claimed": [claim]} | counted)
 
 
 async def budgets(request: Request, _stand_in: "StandIn", _body: Any) -> Response:

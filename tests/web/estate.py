@@ -69,6 +69,17 @@ def tool(name: str, **known: Any) -> Thing:
     return {**fresh, **known}
 
 
+def measured(desktop_id: str, name: str, sent: int, received: int, connections: int = 1) -> Thing:
+    """What a gateway counted, as usage shows it by desktop."""
+    found: Thing = {"workspaceId": desktop_id.partition(".")[0], "desktopId": desktop_id, "day": None, "name": name}
+    return found | {"connections": connections, "sent": sent, "received": received}
+
+
+def reading(workspace_id: str, read_at: str | None = None, problem: Thing | None = None) -> Thing:
+    """As of when the counts of a gateway are known."""
+    return {"workspaceId": workspace_id, "readAt": read_at, "problem": problem}
+
+
 @dataclass
 class Estate:
     """Everything by its id, the events so far, and a queue for each browser that listens."""
@@ -85,6 +96,9 @@ class Estate:
     # Of whoever is signed in.
     role: str = "admin"
     kept: dict[str | None, int | None] = field(default_factory=lambda: {None: 90})
+    measured: list[Thing] = field(default_factory=list)
+    measured_left_out: int = 0
+    readings: list[Thing] = field(default_factory=list)
     logs: dict[str, list[Thing]] = field(default_factory=dict)
     events: list[tuple[int, str, Thing]] = field(default_factory=list)
     listeners: set["asyncio.Queue[tuple[int, str, Thing] | None]"] = field(default_factory=set)

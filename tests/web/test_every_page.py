@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.web import upkeep
 from tests.web.browser import Browser
-from tests.web.estate import Estate, ago, tool
+from tests.web.estate import Estate, ago, measured, reading, tool
 from tests.web.stand_in import StandIn
 
 PAGES = {
@@ -72,6 +72,11 @@ def furnish(estate: Estate) -> str:
     more = {"tools": cards, "moreTools": 7, "claimed": {"input": 1200, "output": 340, "cached": 900}}
     estate.message("talk", "agent", answer, state="streaming", at=ago(minutes=3), **more)
     upkeep.furnish(estate)
+    estate.measured.append(measured("team-01.desk-1", "api.anthropic.com", 41_000_000, 9_300_000, 212))
+    estate.measured.append(
+        measured("team-02.desk-3", "a-name-that-" + "goes-on-" * 7 + ".example.org", 900, 71_303_168)
+    )
+    estate.readings += [reading("team-01", ago(minutes=20)), reading("team-02", None, upkeep.SILENT)]
     estate.approval("team-01.desk-1", "api.stripe.com")
     estate.change("team-02.desk-3", frozenAt=ago(minutes=3))
     refused = {"state": "refused", "answer": "refuse", "decidedBy": "person:Ada", "reason": "not this shop", "held": 0}

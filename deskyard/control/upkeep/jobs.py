@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from deskyard.control.jobs.target import desktop_target
-from deskyard.control.upkeep import closing, look
+from deskyard.control.upkeep import closing, look, traffic
 from deskyard.control.upkeep.signed import ALLOW, RESTORE, SECONDS
 
 Wanted = Mapping[str, Any]
@@ -13,7 +13,9 @@ HOUR_SECONDS = 3600
 
 
 def _look(wanted: Wanted) -> dict[str, Any]:
-    return {"result": look.look(wanted["workspace"], leave_idle=wanted["input"].get("leave_idle") is True)}
+    given = wanted["input"]
+    leave_idle, since = given.get("leave_idle") is True, str(given.get(traffic.SINCE, ""))
+    return {"result": look.look(wanted["workspace"], leave_idle=leave_idle, traffic_since=since)}
 
 
 def _verify(wanted: Wanted) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
+from deskyard.control.upkeep import traffic
 from deskyard.errors import ConfigError, DeskyardError
 
 # What a page shows; the host's tasks show all.
@@ -14,15 +15,20 @@ RECENT = timedelta(hours=1)
 Rows = list[dict[str, Any]]
 
 
-def look(name: str, *, leave_idle: bool = False) -> dict[str, dict[str, Any]]:
+def look(name: str, *, leave_idle: bool = False, traffic_since: str = "") -> dict[str, dict[str, Any]]:
     """The parts of a workspace: `rows` of each, or the `problem` for which there are none.
 
-    `leave_idle` looks into no desktop that is stopped when nobody uses it.
+    `leave_idle` looks into no desktop that is stopped when nobody uses it; traffic is read from a day on.
     """
     from deskyard.host.progress import say
 
+    parts = dict(PARTS)
+    if leave_idle:
+        parts["health"] = partial(_health, leave_idle=True)
+    if traffic_since:
+        parts[traffic.PART] = partial(traffic.read, since=traffic_since)
     found: dict[str, dict[str, Any]] = {}
-    for part, read in (PARTS | ({"health": partial(_health, leave_idle=True)} if leave_idle else {})).items():
+    for part, read in parts.items():
         say(f"    {part}")
         try:
             found[part] = {"rows": read(name), "problem": None}
@@ -135,4 +141,5 @@ PARTS: dict[str, Callable[[str], Rows]] = {
     "keys": _keys,
     "snapshots": _snapshots,
     "backups": _backups,
+    traffic.PART: traffic.read,
 }

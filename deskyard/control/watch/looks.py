@@ -3,10 +3,11 @@
 import secrets
 
 from deskyard.control.store.connection import Link
+from deskyard.control.watch import traffic
 
 ACTOR, KIND = "watch", "workspace.look"
 # The rules that read looks: with all of them out of force nobody is looked at.
-READERS = ("desktop.unwell", "egress.refused", "desktop.no-backup")
+READERS = ("desktop.unwell", "egress.refused", "desktop.no-backup", *traffic.RULES)
 EVERY = "1 hour"
 # At each round, so that looks at many workspaces are spread over time.
 AT_ONCE = 2

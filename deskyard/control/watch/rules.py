@@ -7,11 +7,13 @@ from pathlib import Path
 
 from deskyard.control.recorder import chain
 from deskyard.control.store.connection import Link
-from deskyard.control.watch import budgets, looked
+from deskyard.control.watch import budgets, looked, traffic
 from deskyard.control.watch.finding import Finding, moment
 from deskyard.host.deadline import Deadline
 
 AUDIT_SECONDS = 3600.0
+# Traffic is read by the hour, and looking through it takes longer than the rest.
+TRAFFIC_SECONDS = 60.0
 CHAT = "desktop.chat"
 
 
@@ -36,6 +38,8 @@ RULES = {
     "backup.missing": Rule("No backup of Mission Control", "days", "./inv control.backup FOLDER, by a timer"),
     "desktop.unwell": Rule("A machine is not well", "findings", "do what the finding says; ./inv workspace.health"),
     "egress.refused": Rule("Much is refused", "an hour", "see what it wants; allow it, or stop its agent"),
+    "egress.new-name": Rule("A name was never reached before", "days", "ask why; ./inv egress.forbid closes it again"),
+    "egress.unusual": Rule("Unusual traffic", "times the mean", "see by which name: Usage; stop its agent if in doubt"),
     "desktop.no-backup": Rule("No recent backup is known", "days", "./inv backup.run; or look at the workspace again"),
     "certificate.ending": Rule("A certificate is near its end", "days", "./inv control.up renews it"),
     "audit.broken": Rule("The audit is not whole", "", "./inv control.audit says where; keep the database as it is"),
@@ -51,15 +55,23 @@ class Eye:
         self._certificate, self._expires = certificate, expires
         self._audited = Deadline(0)
         self._audit: str | None = None
+        self._measured = Deadline(0)
+        self._traffic: list[Finding] = []
 
     def look(self, link: Link) -> list[Finding]:
         """What the rules that are in force find now."""
         found = link.execute("select kind, number from alert_rule where enabled").fetchall()
         numbers = {row["kind"]: int(row["number"]) for row in found}
         findings = _desktops(link, numbers) + _workspaces(link, numbers) + _operations(link, numbers)
-        findings += _silent(link) + looked.findings(link, numbers)
+        findings += _silent(link) + looked.findings(link, numbers) + self._passed(link, numbers)
         findings += budgets.findings(link) + _backup(link, numbers) + self._own(link, numbers)
         return [finding for finding in findings if finding.rule in numbers and finding.number >= numbers[finding.rule]]
+
+    def _passed(self, link: Link, numbers: dict[str, int]) -> list[Finding]:
+        if self._measured.left == 0 and not numbers.keys().isdisjoint(traffic.RULES):
+            self._traffic = traffic.findings(link, numbers)
+            self._measured = Deadline(TRAFFIC_SECONDS)
+        return self._traffic
 
     def _own(self, link: Link, numbers: dict[str, int]) -> list[Finding]:
         findings = []

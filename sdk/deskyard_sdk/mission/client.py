@@ -398,7 +398,7 @@ class AsyncMissionControl:
         return await self._items("PUT", "/alert-rules", json={"rules": [dict(rule) for rule in rules]})
 
     async def usage(self, by: str | None = None, since: str | None = None, until: str | None = None) -> dict[str, Any]:
-        """Machine time and cost by desktop and day, or added up `by` desktop, workspace or day."""
+        """Machine time, cost, claimed tokens and counted bytes by desktop and day, or added up `by` one of these."""
         wanted = {name: value for name, value in (("by", by), ("since", since), ("until", until)) if value}
         return dict(await self._get("/usage", wanted))
 
@@ -406,6 +406,11 @@ class AsyncMissionControl:
         """Machine time and cost by desktop and day, as CSV."""
         wanted = {name: value for name, value in (("since", since), ("until", until)) if value}
         return (await self._answer("GET", "/usage.csv", params=wanted)).text
+
+    async def traffic_csv(self, since: str | None = None, until: str | None = None) -> str:
+        """Bytes and connections by day, desktop and name, as gateways counted them, as CSV."""
+        wanted = {name: value for name, value in (("since", since), ("until", until)) if value}
+        return (await self._answer("GET", "/usage/traffic.csv", params=wanted)).text
 
     async def metrics(self) -> str:
         """Counts for Prometheus."""

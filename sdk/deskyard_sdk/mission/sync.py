@@ -85,6 +85,7 @@ class MissionControl:
     set_alert_rules = waits(AsyncMissionControl.set_alert_rules)
     usage = waits(AsyncMissionControl.usage)
     usage_csv = waits(AsyncMissionControl.usage_csv)
+    traffic_csv = waits(AsyncMissionControl.traffic_csv)
     metrics = waits(AsyncMissionControl.metrics)
     prices = waits(AsyncMissionControl.prices)
     set_prices = waits(AsyncMissionControl.set_prices)

@@ -41,3 +41,21 @@ def test_whoever_stops_reading_ends_the_connection(gateway: list[str]) -> None:
 def test_tickets_come_line_by_line(gateway: list[str]) -> None:
     gateway.append("""echo '{"id": "0a"}'; echo '{"id": "0b"}'""")
     assert [ticket["id"] for ticket in egress.tickets("careful", follow=True)] == ["0a", "0b"]
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("echo \"argument COMMAND: invalid choice: 'traffic'\" >&2; exit 2", "is from before gateways counted traffic"),
+        ("echo 'the disk is away' >&2; exit 2", "did not answer"),
+    ],
+)
+def test_traffic_by_day_says_of_which_gateways_it_cannot_be_had(gateway: list[str], script: str, reason: str) -> None:
+    gateway.append(script)
+    with pytest.raises(SiteError, match=reason):
+        egress.traffic_by_day("careful", "2026-05-20")
+
+
+def test_traffic_by_day_is_what_the_gateway_counted_since(gateway: list[str]) -> None:
+    gateway.append("""echo '{"egress": "locked", "traffic": [{"day": "2026-05-20"}]}'""")
+    assert egress.traffic_by_day("careful", "2026-05-20")["traffic"] == [{"day": "2026-05-20"}]

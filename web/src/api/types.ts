@@ -353,6 +353,22 @@ export interface ClaimedTokens extends Claimed {
   turns: number;
 }
 
+export interface MeasuredTraffic {
+  workspaceId: string | null;
+  desktopId: string | null;
+  day: string | null;
+  name: string;
+  connections: number;
+  sent: number;
+  received: number;
+}
+
+export interface Reading {
+  workspaceId: string;
+  readAt: string | null;
+  problem: ProblemDetails | null;
+}
+
 export interface Usage {
   since: string;
   until: string;
@@ -360,6 +376,9 @@ export interface Usage {
   microseconds: number;
   micros: number;
   claimed: ClaimedTokens[];
+  measured: MeasuredTraffic[];
+  measuredLeftOut: number;
+  readings: Reading[];
 }
 
 export interface Price {

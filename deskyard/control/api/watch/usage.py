@@ -1,11 +1,12 @@
-"""/api/usage and prices: how long machines ran, and what that costs."""
+"""/api/usage and prices: how long machines ran, what that costs, and what agents claim and gateways count."""
 
 import csv
 import io
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from http import HTTPStatus
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import PlainTextResponse
@@ -16,6 +17,8 @@ from deskyard.control.api.admission import note
 from deskyard.control.api.caller import Caller, Connection, Link, may
 from deskyard.control.api.forms.base import Form, Page
 from deskyard.control.api.problem import Problem
+from deskyard.control.api.watch import traffic
+from deskyard.control.api.watch.traffic import By, MeasuredTraffic, Reading
 from deskyard.control.people.scopes import ADMIN, READ
 from deskyard.control.watch import usage
 from deskyard.control.watch.usage import Claim, Line
@@ -25,7 +28,6 @@ Reader = Annotated[Caller, Depends(may(READ))]
 Admin = Annotated[Caller, Depends(may(ADMIN))]
 MOST_DAYS = 400
 MOST_MICROS = 10**12
-By = Literal["desktop", "workspace", "day"]
 
 
 class Csv(PlainTextResponse):
@@ -58,7 +60,7 @@ class ClaimedTokens(Form):
 
 
 class Usage(Form):
-    """Use from a day to another (UTC), both included: what was measured, and beside it what agents claim."""
+    """Use from a day to another (UTC), both included: machine time, what agents claim, and what gateways measured."""
 
     since: date
     until: date
@@ -66,6 +68,9 @@ class Usage(Form):
     microseconds: int
     micros: int
     claimed: list[ClaimedTokens]
+    measured: list[MeasuredTraffic] = Field(description="Most bytes first; `by` none: by desktop and day.")
+    measured_left_out: int = Field(description="Rows beyond those that are listed; the CSV has them.")
+    readings: list[Reading]
 
 
 class Price(Form):
@@ -101,15 +106,15 @@ class Wanted:
 
     def values(self, who: Caller) -> dict[str, Any]:
         """The parameters of its queries, within the caller's bounds."""
-        return usage.values(self.since, self.until, self.workspace, self.desktop, who.bounds)
+        since, until = self.since, self.until
+        if not since <= until or (until - since).days > MOST_DAYS or until.year > 9000 or since.year < 2000:
+            reason = f"is no time of at most {MOST_DAYS} days"
+            raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "since", since, reason, "name a day, and a later one")
+        return usage.values(since, until, self.workspace, self.desktop, who.bounds)
 
 
 async def lines(link: Link, who: Caller, wanted: Wanted) -> list[Line]:
     """Lines of usage within the caller's bounds."""
-    since, until = wanted.since, wanted.until
-    if not since <= until or (until - since).days > MOST_DAYS or until.year > 9000 or since.year < 2000:
-        reason = f"is no time of at most {MOST_DAYS} days"
-        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "since", since, reason, "name a day, and a later one")
     found = await rows.rows(link, usage.LINES, wanted.values(who))
     return [usage.line(row) for row in found]
 
@@ -130,9 +135,11 @@ Asked = Annotated[Wanted, Depends(asked)]
 
 @router.get("/usage")
 async def look(link: Connection, who: Reader, wanted: Asked, by: By | None = None) -> Usage:
-    """Show machine time, cost and claimed tokens by desktop and day, or added up by one of them."""
+    """Show machine time, cost, claimed tokens and counted bytes by desktop and day, or added up by one of them."""
+    values = wanted.values(who)
     found = await lines(link, who, wanted)
-    claims = [usage.claim(row) for row in await rows.rows(link, usage.CLAIMS, wanted.values(who))]
+    claims = [usage.claim(row) for row in await rows.rows(link, usage.CLAIMS, values)]
+    measured, left_out = await traffic.measured(link, values, by)
     return Usage(
         since=wanted.since,
         until=wanted.until,
@@ -140,6 +147,9 @@ async def look(link: Connection, who: Reader, wanted: Asked, by: By | None = Non
         microseconds=sum(line.microseconds for line in found),
         micros=sum(line.micros for line in found),
         claimed=_claimed(claims, by),
+        measured=measured,
+        measured_left_out=left_out,
+        readings=await traffic.readings(link, values),
     )
 
 
@@ -190,14 +200,25 @@ def _claimed(claims: list[Claim], by: By | None) -> list[ClaimedTokens]:
 @router.get("/usage.csv", response_class=Csv)
 async def table(link: Connection, who: Reader, wanted: Asked) -> Csv:
     """Export machine time and cost by desktop and day as CSV."""
+    columns = ["day", "workspace", "desktop", "tier", "microseconds", "micros"]
+    # Names are DNS labels: none begins a formula.
+    cells = [
+        [line.day, line.workspace, line.desktop, line.tier, line.microseconds, line.micros]
+        for line in await lines(link, who, wanted)
+    ]
+    return _csv("usage.csv", [columns, *cells])
+
+
+@router.get("/usage/traffic.csv", response_class=Csv)
+async def traffic_table(link: Connection, who: Reader, wanted: Asked) -> Csv:
+    """Export what gateways counted by day, desktop and name as CSV."""
+    return _csv("traffic.csv", await traffic.table(link, wanted.values(who)))
+
+
+def _csv(name: str, cells: Iterable[Sequence[Any]]) -> Csv:
     text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(["day", "workspace", "desktop", "tier", "microseconds", "micros"])
-    for line in await lines(link, who, wanted):
-        # Names are DNS labels: none begins a formula.
-        writer.writerow([line.day, line.workspace, line.desktop, line.tier, line.microseconds, line.micros])
-    headers = {"Content-Disposition": 'attachment; filename="usage.csv"'}
-    return Csv(text.getvalue(), headers=headers)
+    csv.writer(text).writerows(cells)
+    return Csv(text.getvalue(), headers={"Content-Disposition": f'attachment; filename="{name}"'})
 
 
 @router.get("/prices")

@@ -5,7 +5,7 @@ from alembic import op
 from deskyard.control.store.migration import execute, read
 
 revision = "0021"
-down_revision = "0019"
+down_revision = "0020"
 
 
 def upgrade() -> None:

@@ -4,6 +4,14 @@ export const hours = (microseconds: number): string => (microseconds / 3_600_000
 
 export const units = (micros: number): string => (micros / 1_000_000).toFixed(2);
 
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
+/** Bytes in the largest unit of which there is a whole one. */
+export function bytes(count: number): string {
+  const power = Math.min(Math.max(Math.floor(Math.log2(count) / 10), 0), UNITS.length - 1);
+  return `${power ? (count / 1024 ** power).toFixed(1) : count} ${UNITS[power]}`;
+}
+
 /** Millionths of what a person typed; null for what is no amount. */
 export function microsOf(text: string): number | null {
   const match = /^(\d{1,9})(?:\.(\d{1,6}))?$/.exec(text.trim());
