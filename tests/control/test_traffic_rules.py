@@ -54,7 +54,7 @@ def test_name_that_was_never_reached_is_told_for_two_days_of_a_desktop_that_is_k
     assert alert["text"] == f"paste.example.net, on {day} for the first time"
     on(mission, 0, "small.example.net", (1, 1, 1))
     look(worker)
-    assert opened(owner)[f"{NEW} lab.first"]["text"].endswith("for the first time, and 1 more names of late")
+    assert opened(owner)[f"{NEW} lab.first"]["text"].endswith("for the first time, and 1 more of late")
     a_day_passes(mission)
     look(worker)
     assert set(opened(owner)) == {f"{NEW} lab.first"}, "what passed late in a day is read on the next"

@@ -13,7 +13,7 @@ from deskyard.host.deadline import Deadline
 
 AUDIT_SECONDS = 3600.0
 # Traffic is read by the hour, and looking through it takes longer than the rest.
-TRAFFIC_SECONDS = 60.0
+TRAFFIC_SECONDS = 300.0
 CHAT = "desktop.chat"
 
 

@@ -11,8 +11,8 @@ RULES = (NEW_NAME, UNUSUAL)
 WEEK = 7
 # Less than this in a day is never unusual.
 FLOOR = 100 * 2**20
-# Further back nobody looks for a desktop's last days with traffic.
-LONGEST = 60
+# Further back nobody looks for a desktop's last days with traffic, and nobody counts for how many it is known.
+LONGEST, YEAR = 60, 365
 # What the gateway counts for names beyond those that have a row of their own: no name.
 OTHERS = "others"
 # What passed before midnight is often read after it, so yesterday is looked at, too.
@@ -29,8 +29,11 @@ with fresh as (
   group by 1, 2, 3),
 of_day as (
   select workspace_id, desktop_id, day, array_agg(name order by bytes desc, name) as names from fresh group by 1, 2, 3)
-select f.*, (select count(distinct day) from traffic e where e.desktop_id = f.desktop_id and e.day < f.day
-    and e.day >= (d.there_since at time zone 'utc')::date) as known
+select f.*, (
+    -- Asked day by day: a desktop has many rows, and few days.
+    select count(*) from generate_series(1, {YEAR}) as n
+    where f.day - n >= (d.there_since at time zone 'utc')::date
+      and exists (select from traffic e where e.day = f.day - n and e.desktop_id = f.desktop_id)) as known
 from of_day f join desktop d on d.id = f.desktop_id order by f.desktop_id, f.day
 """
 
@@ -64,7 +67,7 @@ def _new_names(link: Link, days: int) -> list[Finding]:
 def _new(rows: list[dict[str, Any]]) -> Finding:
     last = rows[-1]
     more = sum(len(row["names"]) for row in rows) - 1
-    others = f", and {more} more names of late" if more else ""
+    others = f", and {more} more of late" if more else ""
     text = f"{last['names'][0]}, on {last['day']} for the first time{others}"
     return Finding(NEW_NAME, last["desktop_id"], last["workspace_id"], text, last["known"])
 

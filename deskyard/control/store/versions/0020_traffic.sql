@@ -14,7 +14,7 @@ create table traffic (
   -- In this order: whether a desktop reached a name before is asked for at each look.
   primary key (desktop_id, name, day)
 );
-create index traffic_day on traffic (day);
+create index traffic_of_day on traffic (day, desktop_id);
 create index traffic_of_workspace on traffic (workspace_id, day);
 
 revoke all on traffic from public;
