@@ -19,6 +19,8 @@ CERTIFICATE_DAYS = (14.0, 3.0)
 BACKUP_SECONDS = 7 * 86_400
 MOST_UNITS = 20
 MOST_SAID = 80
+# How a finding begins that says of an agent that somebody has stopped it.
+STOPPED = "stopped by"
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ def stopped_agent(stopped: Mapping[str, Any], target: str) -> Finding:
     """An agent that somebody has stopped, as its gateway says; what else is wrong may be of that."""
     still = "" if stopped.get("still") else ", and not known to stand still"
     return Finding(
-        "agent", "warning", f"stopped by {printable(str(stopped.get('by')))}{still}", f"./inv desktop.thaw {target}"
+        "agent", "warning", f"{STOPPED} {printable(str(stopped.get('by')))}{still}", f"./inv desktop.thaw {target}"
     )
 
 

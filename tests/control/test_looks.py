@@ -8,6 +8,7 @@ import pytest
 
 from deskyard.control.store.connection import Link
 from deskyard.control.watch import looks
+from deskyard.plan.health import stopped_agent
 from tests.control.lab import Lab
 from tests.control.test_alert_rules import operation
 from tests.control.watching import look, opened
@@ -104,6 +105,18 @@ def test_machine_that_is_not_well_is_told_until_a_look_finds_it_well(
     found(mission, health=[{"machine": "first", **WELL}])
     look(worker)
     assert opened(owner) == {}
+
+
+def test_agent_that_somebody_has_stopped_is_no_trouble_and_one_that_fails_is(
+    mission: Lab, owner: httpx.Client, worker: Link
+) -> None:
+    about = vars(stopped_agent({"by": "ann", "still": False}, "lab/first"))
+    found(mission, health=[{"machine": "first", **about}])
+    look(worker)
+    assert opened(owner) == {}
+    found(mission, health=[{"machine": "first", **about}, {"machine": "first", **UNITS, "check": "agent"}])
+    look(worker)
+    assert opened(owner)[f"{UNWELL} lab.first"]["number"] == 1
 
 
 def test_what_a_look_of_another_day_found_is_told_no_more(mission: Lab, owner: httpx.Client, worker: Link) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from deskyard.control.store.connection import Link
 from deskyard.control.watch.finding import Finding, moment
+from deskyard.plan import health
 
 # The newest look at each workspace, unless it is too old to say anything of now.
 LOOK = """select distinct on (workspace_id) workspace_id, ended_at, result from operation
@@ -65,7 +66,7 @@ def _unsaved(link: Link, numbers: dict[str, int]) -> list[Finding]:
 def _unwell(link: Link) -> list[Finding]:
     """Machines of which the last look found something that is not well; of desktops, those that are in use now.
 
-    The age of backups has a rule of its own.
+    The age of backups has a rule of its own; an agent that somebody has stopped is what was wanted.
     """
     query = f"""with look as ({LOOK}),
         said as (select workspace_id, ended_at, row from look
@@ -75,10 +76,11 @@ def _unwell(link: Link) -> list[Finding]:
         from said left join desktop d
             on d.id = said.workspace_id || '.' || (row ->> 'machine') and d.gone_at is null and d.state = 'ready'
         where row ->> 'state' <> 'ok' and row ->> 'check' <> 'backup'
+            and not (row ->> 'check' = 'agent' and starts_with(row ->> 'detail', %s))
             and (d.id is not null or row ->> 'machine' = 'gateway')
         order by said.workspace_id, row ->> 'machine', row ->> 'state' <> 'failed'"""
     found = defaultdict(list)
-    for row in link.execute(query.encode()).fetchall():
+    for row in link.execute(query.encode(), [health.STOPPED]).fetchall():
         found[row["desktop"] or f"gateway {row['workspace_id']}"].append(row)
     return [
         Finding("desktop.unwell", object, rows[0]["workspace_id"], _worst(rows), len(rows))
