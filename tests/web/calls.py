@@ -354,7 +354,7 @@ async def alert_rules(request: Request, _stand_in: "StandIn", _body: Any) -> Res
 
 async def webhooks(request: Request, _stand_in: "StandIn", _body: Any) -> Response:
     hook = {"id": "wh-1", "url": "https://hooks.example.org/deskyard", "actor": "person:Ada", "createdAt": ago(days=1)}
-    return page(request, [hook])
+    return page(request, [hook, {**hook, "id": "wh-2", "url": "mailto:ann@example.org"}])
 
 
 async def usage(_request: Request, stand_in: "StandIn", _body: Any) -> Response:
