@@ -1,5 +1,6 @@
 """What gateways counted: kept by the worker from looks, shown beside machine time, and mixed with nothing."""
 
+import asyncio
 import csv
 import io
 import json
@@ -9,9 +10,13 @@ from typing import Any
 import httpx
 import psycopg
 import pytest
+from psycopg.rows import dict_row
 
-from deskyard.control.api.watch.traffic import MOST, MOST_LINES
+from deskyard.control.api.problem import Problem
+from deskyard.control.api.watch import traffic
+from deskyard.control.api.watch.traffic import MOST
 from deskyard.control.store.cluster import WORKER
+from deskyard.control.watch import usage
 from tests.control.lab import Lab
 from tests.control.test_usage import DAY, HOUR, WINDOW, claimed, price, ran
 
@@ -155,10 +160,27 @@ def test_rows_beyond_the_most_are_counted_and_are_in_the_table(mission: Lab, own
     assert min(row["sent"] for row in found["measured"]) == 4, "those with the fewest bytes are left out"
     table = owner.get("/api/usage/traffic.csv", params=WINDOW)
     assert len(table.text.splitlines()) == 1 + MOST + 3 and table.headers["content-type"].startswith("text/csv")
-    mission.link.execute(query.replace("n || '.", "n || '.b."), [DAY.date(), MOST_LINES])
-    refused = owner.get("/api/usage/traffic.csv", params=WINDOW)
-    assert (refused.status_code, refused.json()["field"]) == (422, "since")
-    assert owner.get("/api/usage/traffic.csv", params={**WINDOW, "desktop": "lab.other"}).status_code == 200
+
+
+@pytest.mark.parametrize(("rows", "is_refused"), [(3, False), (4, True)])
+def test_table_of_more_than_it_may_have_is_refused_instead_of_cut(
+    mission: Lab, monkeypatch: pytest.MonkeyPatch, rows: int, is_refused: bool
+) -> None:
+    monkeypatch.setattr(traffic, "MOST_LINES", 3)
+    for number in range(rows):
+        passed(mission, "lab.first", DAY.date(), f"{number}.example.org")
+
+    async def ask() -> list[list[Any]]:
+        link = await psycopg.AsyncConnection.connect(mission.url(WORKER), row_factory=dict_row)
+        async with link:
+            return await traffic.table(link, usage.values(DAY.date(), DAY.date()))
+
+    if is_refused:
+        with pytest.raises(Problem) as caught:
+            asyncio.run(ask())
+        assert (caught.value.status, caught.value.field) == (422, "since")
+    else:
+        assert len(asyncio.run(ask())) == 1 + rows
 
 
 @pytest.mark.parametrize("name", ["=1+1.example.org", "+a.example.org", "-a.example.org", "@a.example.org"])
