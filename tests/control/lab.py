@@ -175,7 +175,9 @@ class Lab:
     def client(self, key: str | None = None, path: Path | None = None) -> httpx.Client:
         """A client of the API on the web process's socket, or on another."""
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        transport = httpx.HTTPTransport(uds=str(path or self.folder.web_socket))
+        # A connection that is kept is closed when it idles for some seconds, maybe as the next request is on its way.
+        limits = httpx.Limits(max_keepalive_connections=0)
+        transport = httpx.HTTPTransport(uds=str(path or self.folder.web_socket), limits=limits)
         return httpx.Client(
             transport=transport, base_url=ORIGIN.replace("https", "http"), headers=headers, timeout=WAIT_SECONDS
         )
