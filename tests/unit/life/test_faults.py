@@ -38,6 +38,7 @@ from tests.unit.life.surviving import Machines, Repository, World, manifests
 from tests.unit.workspace import disposables as paper
 
 TARGET, SAMPLE = "lab/dev1", 5
+KEPT = ["/etc/kept"]
 SEATS = paper.declared(2, 2)
 
 
@@ -78,7 +79,8 @@ class Life:
         monkeypatch.setattr(customise_delivery, "wanted", lambda *_: {})
         monkeypatch.setattr(making, "_equip", lambda *_: None)
         monkeypatch.setattr(store, "require", lambda _: SimpleNamespace(manifest={"packages": {}}))
-        answers = {"look": {"home": True}, "note": {"packages": [], "files": []}}
+        answers = {"look": {"home": True}, "note": {"packages": [], "files": KEPT, "kept": KEPT, "too_large": []}}
+        answers["bring"] = {"files": KEPT}
         monkeypatch.setattr(program, "ask", lambda _plan, _name, _program, request, **_: answers[request["do"]])
         monkeypatch.setattr(health, "look", lambda _, desktop: {"machines": {desktop: []}})
 
