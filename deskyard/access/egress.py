@@ -82,9 +82,15 @@ def traffic(name: str, days: int) -> dict[str, Any]:
     if not 1 <= days <= MOST_DAYS:
         raise ConfigError("days", days, "is no number of days that a gateway keeps", f"write 1 to {MOST_DAYS}")
     since = (datetime.now(UTC).date() - timedelta(days=days - 1)).isoformat()
-    link = gateway_program.require(name)
-    counted = gateway_program.ask_newer(link, ["traffic", "--since", since], "counted traffic")
+    counted = traffic_by_day(name, since)
     return {"workspace": name, "egress": counted["egress"], "since": since, "traffic": summed(counted["traffic"])}
+
+
+def traffic_by_day(name: str, since: str) -> dict[str, Any]:
+    """What passed between desktops and names from the day `since` on, of each day (UTC), as the gateway counted."""
+    link = gateway_program.require(name)
+    counted: dict[str, Any] = gateway_program.ask_newer(link, ["traffic", "--since", since], "counted traffic")
+    return counted
 
 
 def summed(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -137,10 +143,3 @@ def normal(entry: str) -> str:
     except ValueError as error:
         reason, _, remedy = str(error).partition(" -> ")
         raise ConfigError("name", entry, reason, remedy) from error
-
-
-def traffic_by_day(name: str, since: str) -> dict[str, Any]:
-    """What passed between desktops and names from the day `since` on, of each day (UTC), as the gateway counted."""
-    link = gateway_program.require(name)
-    counted: dict[str, Any] = gateway_program.ask_newer(link, ["traffic", "--since", since], "counted traffic")
-    return counted

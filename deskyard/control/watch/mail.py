@@ -15,6 +15,7 @@ from typing import Any
 
 from deskyard.errors import ConfigError
 from deskyard.host.secret_file import write_secret
+from deskyard.plan.printable import printable
 
 SCHEME = "mailto:"
 SECONDS = 20.0
@@ -184,5 +185,4 @@ def _paragraph(row: Row) -> str:
 
 def _line(text: str) -> str:
     """A text of a gateway or a server, as one line that steers nothing."""
-    kept = "".join(letter if letter.isprintable() else " " for letter in text)
-    return " ".join(kept.split())[:MOST_SUBJECT]
+    return " ".join(printable(text, most=None, mark=" ").split())[:MOST_SUBJECT]

@@ -108,11 +108,11 @@ def deliver_next(link: Link, reach: Reach, mailer: Mailer = NOBODY) -> bool:
             return False
         hook = link.execute("select * from webhook where id = %s", [row["webhook_id"]]).fetchone()
         assert hook is not None
-        rows = [row]
-        if hook["url"].startswith(SCHEME):
+        rows, by_mail = [row], hook["url"].startswith(SCHEME)
+        if by_mail:
             more = f"{TAKE} limit {MOST_IN_MAIL - 1} for update of d skip locked) returning *"
             rows += sorted(link.execute(more.encode(), _taking(hook["id"])).fetchall(), key=itemgetter("created_at"))
-    if hook["url"].startswith(SCHEME):
+    if by_mail:
         _mail(link, mailer, hook["url"], rows)
     else:
         _call(link, reach, hook, row)
