@@ -87,7 +87,7 @@ class XServer:
         self._start_bus()
         c = XConnection(self.display)
         c.core.ChangeWindowAttributes(c.root, xproto.CW.EventMask, [xproto.EventMask.PropertyChange])
-        self.start("xfwm4", "--compositor=off")
+        self.window_manager = self.start("xfwm4", "--compositor=off")
         until = time.monotonic() + PATIENCE
         while not c.numbers(c.root, "_NET_SUPPORTING_WM_CHECK") or not c.numbers(c.root, "_NET_SUPPORTED"):
             assert time.monotonic() < until, "the window manager did not start"

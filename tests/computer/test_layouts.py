@@ -3,13 +3,17 @@
 It is read by a window that notes keys as the core protocol has them, and by an xterm, which reads them as Xlib does.
 """
 
+import os
 import random
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import xcffib.xproto as xproto
 
+import deskyard.computer.display.acting.program as program
 from deskyard.computer.display.acting.drive import KEY_PRESS, KEY_RELEASE, fake
 from deskyard.computer.display.x_server import XConnection
 from tests.computer.desktop import PATIENCE, Recorder, Service, XServer
@@ -120,3 +124,44 @@ def test_a_terminal_reads_what_was_meant_under_each_layout(
     service.wait("window.closed", match={"id": window}, after=before)
     terminal.wait(PATIENCE)
     assert line.read_text() == f"{text}\n"
+
+
+def test_a_program_that_is_behind_is_waited_for_also_before_the_window_manager_names_its_window(
+    server: XServer,
+    service: Service,
+    choose: Callable[[str], None],
+    tmp_path: Path,
+    random_seed: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As on a busy machine: the terminal has the keyboard's focus and reads nothing yet, and the manager is later."""
+    text = sample(random.Random(f"{random_seed} behind"), PIECE)
+    line = tmp_path / "line"
+    look, looked = program.look, set()
+
+    def resumed(pid: int) -> program.Look | None:
+        if pid not in looked:
+            looked.add(pid)
+            os.kill(pid, signal.SIGCONT)
+        return look(pid)
+
+    choose("us,ru")
+    before = service.last()
+    terminal = server.start("xterm", "-u8", "-e", "sh", "-c", f"head -n1 > {line}")
+    window = service.wait("window.focus", match={"title": "sh"}, after=before)["id"]
+    service.wait("app.ready", match={"id": window}, after=before)
+    c = XConnection(server.display)
+    server.window_manager.send_signal(signal.SIGSTOP)
+    try:
+        c.core.ChangeProperty(0, c.root, c.atom("_NET_ACTIVE_WINDOW"), xproto.Atom.WINDOW, 32, 1, [0])
+        c.settle()
+        c.close()
+        terminal.send_signal(signal.SIGSTOP)
+        monkeypatch.setattr(program, "look", resumed)
+        service.did({"type": "type", "text": f"{text}\n"})
+    finally:
+        terminal.send_signal(signal.SIGCONT)
+        server.window_manager.send_signal(signal.SIGCONT)
+    service.wait("window.closed", match={"id": window}, after=before)
+    terminal.wait(PATIENCE)
+    assert (line.read_text(), looked) == (f"{text}\n", {terminal.pid})

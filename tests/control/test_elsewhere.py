@@ -356,7 +356,8 @@ def test_mission_control_comes_up_on_it_begins_again_and_shows_no_secret(
         for name in ("relay", "web"):
             os.kill(before[name], signal.SIGKILL)
         with server.connect() as link:
-            link.execute("select pg_terminate_backend(pid) from pg_stat_activity where usename like 'mc_%'")
+            cut = "select pg_terminate_backend(pid, %s) from pg_stat_activity where usename like 'mc_%%'"
+            link.execute(cut, [round(WAIT_SECONDS * 1000)])
 
         def is_back() -> bool:
             now = found.processes()

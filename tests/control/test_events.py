@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from deskyard.control.api import feed
 from deskyard.control.store.cluster import OWNER
-from tests.control.lab import EVERYTHING, Lab
+from tests.control.lab import EVERYTHING, WAIT_SECONDS, Lab
 from tests.control.stream import watching
 from tests.control.test_operations import want
 
@@ -138,7 +138,8 @@ def test_a_watcher_may_ask_for_one_desktop_alone(mission: Lab, owner: httpx.Clie
 def test_the_database_may_go_away_and_come_back(mission: Lab, owner: httpx.Client) -> None:
     mission.declare("lab", "first")
     with watching(mission, mission.key("read")) as stream:
-        cut = "select pg_terminate_backend(pid) from pg_stat_activity where usename <> 'mc_owner' and usename <> ''"
-        mission.link.execute(cut)
+        # Each is waited for: a connection that is about to end is refused as one that is lost, and the client told so.
+        cut = "select pg_terminate_backend(pid, %s) from pg_stat_activity where usename <> 'mc_owner' and usename <> ''"
+        mission.link.execute(cut, [round(WAIT_SECONDS * 1000)])
         heard = until_done(stream, want(owner, "lab.first"))
     assert heard

@@ -27,6 +27,7 @@ PRIVATE, METADATA = "10.99.0.1", "169.254.169.254"
 OUTSIDE = (PUBLIC, OTHER, SECURE, PRIVATE, METADATA, "100.100.100.200", "192.168.9.9", "172.16.5.5")
 FILES = {"egress": "egress.cfg", "firewall": "firewall.nft", "dns": "dnsmasq.conf"}
 PORTS = (22, 80, 853, 8080)
+QUEUED = 512
 
 # What systemd does in a gateway, for the three units that the list of names is about.
 SYSTEMCTL = """#!/bin/sh
@@ -83,10 +84,13 @@ class EgressLab:
         (self.run_folder / "layout.json").write_text(json.dumps(layout))
         self.nets.__enter__()
         self.nets.run("gw", "sysctl", "-q", "-w", "net.ipv4.ip_forward=0", "net.ipv4.ip_nonlocal_bind=1")
+        # As systemd sets it in a gateway: in the kernel's own ten, what a busy watcher has not read yet leaves no room.
+        self.nets.run("gw", "sysctl", "-q", "-w", f"net.unix.max_dgram_qlen={QUEUED}")
         # The way back is there: only the gateway stands between a desktop and the world.
         self.nets.run("host", "ip", "route", "add", "10.80.1.0/25", "via", UPLINK)
         self._start_outside()
-        self.popen("gw", sys.executable, "-m", "deskyard.gateway", "watch", output=self.run_folder / "watch.log")
+        watch = [sys.executable, "-m", "deskyard.gateway", "watch"]
+        self.watcher = self.popen("gw", *watch, output=self.run_folder / "watch.log")
         wait_for("the watcher", lambda: (self.root / "run/deskyard-egress-watch/events.sock").exists())
         self.apply(self.settings)
         if self.settings.egress_rules.ask:

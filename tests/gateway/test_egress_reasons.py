@@ -2,12 +2,13 @@
 
 import itertools
 import json
+import signal
 from collections.abc import Iterator
 
 import pytest
 
 from deskyard.wire.gateway_settings import parse
-from tests.gateway.egress_lab import D1, GATEWAY, HOST, PRIVATE, PUBLIC, EgressLab, job, run_lab
+from tests.gateway.egress_lab import D1, GATEWAY, HOST, PRIVATE, PUBLIC, QUEUED, EgressLab, job, run_lab
 from tests.gateway.support import wait_for
 from tests.gateway.test_egress import V6, answered, fast
 from tests.unit.gateway.support import document
@@ -73,6 +74,18 @@ def test_http_is_refused_with_the_reason(lab: EgressLab) -> None:
     attempts.append({"kind": "tcp", "to": GATEWAY, "port": 80, "say": b"GET / HTTP/1.0\r\n\r\n".hex()})
     wanted = {(f"{name}:80", rule) for name, rule in BY_NAME.items()} | {("allowed.test:80", "port")}
     refused(lab, attempts, wanted | {(f"{GATEWAY}:80", rule) for rule in ("no-dns-name", "no-name")})
+
+
+def test_what_is_refused_while_the_watcher_is_busy_is_told_when_it_goes_on(lab: EgressLab) -> None:
+    names = [f"behind-{number}.test" for number in range(QUEUED // 8)]
+    before = len(settled(lab))
+    lab.watcher.send_signal(signal.SIGSTOP)
+    try:
+        assert not any(answered(lab.ask([job("http", name) for name in names])))
+    finally:
+        lab.watcher.send_signal(signal.SIGCONT)
+    wanted = {f"{name}:80" for name in names}
+    wait_for("the events", lambda: wanted <= {event["target"] for event in lab.events()[before:]}, 20)
 
 
 @pytest.mark.parametrize("method", ["CONNECT", "TRACE"])

@@ -15,6 +15,8 @@ ICONIC = 3
 REMOVE, ADD = 0, 1
 PAGER = 2  # we speak for the user, as a pager does: no window manager takes it for stealing the focus
 FARTHEST = 1 << 15
+NOWHERE, UNDER_THE_POINTER = 0, 1  # what the keyboard's focus may be in place of a window
+MOST_INNER = 8
 
 
 def listed(c: XConnection) -> list[int]:
@@ -25,6 +27,25 @@ def listed(c: XConnection) -> list[int]:
 def focused(c: XConnection) -> int:
     """The window in front, or 0."""
     return (c.numbers(c.root, "_NET_ACTIVE_WINDOW") or [0])[0]
+
+
+def reader(c: XConnection) -> int:
+    """The window whose program gets what is typed now, or 0.
+
+    It is asked of the server, not of the window manager: that names the window in front when it comes to it, and keys
+    are on their way to the window before. A program may have the focus in a window inside of its own.
+    """
+    try:
+        window = int(c.core.GetInputFocus().reply().focus)
+        for _ in range(MOST_INNER):
+            if window in (NOWHERE, UNDER_THE_POINTER, c.root):
+                break
+            if c.numbers(window, "WM_PROTOCOLS") or c.numbers(window, "_NET_WM_PID"):
+                return window
+            window = int(c.core.QueryTree(window).reply().parent)
+    except REFUSED:
+        c.x.invalid()
+    return focused(c)
 
 
 def title(c: XConnection, window: int) -> str:

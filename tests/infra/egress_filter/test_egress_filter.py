@@ -6,6 +6,7 @@ from typing import Any
 
 SETTINGS = "/etc/deskyard/settings.json"
 CONFIGURATION = "/etc/deskyard/egress.cfg"
+QUEUED = 512
 
 
 def settings(host: Any) -> dict[str, Any] | None:
@@ -79,6 +80,11 @@ def test_worker_has_its_own_account_and_sees_an_empty_folder(
     assert host.check_output(f"readlink /proc/{pid}/root") == "/run/deskyard-egress-watch"
     assert host.check_output("ls -A /run/deskyard-egress-watch").split() == ["ask", "events.sock"]
     assert host.check_output(f"ps -o group= -p {pid}").strip()[:8] == user[:8]
+
+
+def test_the_watcher_may_be_behind_by_hundreds_of_lines_before_lines_are_lost(host: Any) -> None:
+    # systemd raises it early in the boot; with the kernel's own ten the router's lines would be lost.
+    assert host.sysctl("net.unix.max_dgram_qlen") >= QUEUED
 
 
 def test_router_listens_on_the_workspace_side_alone(host: Any, defaults: dict[str, Any]) -> None:

@@ -14,16 +14,19 @@ from typing import Any
 
 import xcffib.xproto as xproto
 
+from deskyard.computer.display import windows
 from deskyard.computer.display.acting import program
 from deskyard.computer.display.acting.keysyms import CAPS_LOCK, SHIFT
 from deskyard.computer.display.x_server import XConnection
 
 # New characters for one change of the map: each change costs two barriers, and each character a keycode.
 MOST_NEW = 9
-PING_SECONDS = 2.0
+# A program that reads nothing for so long hangs, or is stopped.
+HANGS_SECONDS = 10.0
 # Of xterm and other old programs that answer no ping it is seen that they sleep on: between two looks the server has
-# sent what it had for them, and answered what they asked.
-LOOKS, LOOK_SECONDS = 3, 0.002
+# sent what it had for them, and answered what they asked. One that ran so long meanwhile has read its keys and has work
+# of its own; on a busy machine that takes far longer than it runs.
+LOOKS, LOOK_SECONDS, BUSY_SECONDS = 3, 0.002, 0.5
 # Nothing shows of a program of another machine when it has come so far.
 UNSEEN_SECONDS = 0.1
 LOCK_MASK = 2
@@ -121,7 +124,7 @@ class Keyboard:
     def barrier(self) -> None:
         """Return when the window in front has read all events that were sent to it so far, as well as can be known."""
         self._c.settle()
-        window = (self._c.numbers(self._c.root, "_NET_ACTIVE_WINDOW") or [0])[0]
+        window = windows.reader(self._c)
         if not window:
             return
         ping = self._c.atom("_NET_WM_PING")
@@ -139,23 +142,25 @@ class Keyboard:
             return said[:2] == [ping, stamp]
 
         try:
-            self._drain(time.monotonic() + PING_SECONDS, answers)
+            self._drain(time.monotonic() + HANGS_SECONDS, answers)
         finally:
             self._listen(0)
 
     def _until_at_rest(self, pid: int) -> None:
-        until, looks, last = time.monotonic() + PING_SECONDS, 0, None
+        until, looks = time.monotonic() + HANGS_SECONDS, 0
+        first = last = program.look(pid)
         while looks < LOOKS and time.monotonic() < until:
             self._c.settle()
-            found = program.sleep(pid)
-            if found is None:
+            found = program.look(pid)
+            if found is None or first is None or last is None:
                 # The one wait of a fixed time.
                 self._drain(time.monotonic() + UNSEEN_SECONDS, lambda event: False)
                 return
-            sleeps, _ = found
-            looks = looks + 1 if sleeps and found == last else int(sleeps)
+            if found.ran - first.ran > BUSY_SECONDS:
+                return
+            looks = looks + 1 if found.sleeps and found.sleep == last.sleep else int(found.sleeps)
             last = found
-            if not sleeps:
+            if not found.sleeps:
                 self._drain(time.monotonic() + LOOK_SECONDS, lambda event: False)
 
     def _listen(self, mask: int) -> None:
