@@ -47,8 +47,8 @@ CLEAR_SECONDS = 60.0
 CLEARED = (
     "event, message, conversation, idempotency, operation_log, operation_secret, intent_used, approval, desktop,"
     " operation, workspace, api_key, key_proof, session, passkey",
-    "traffic, usage_interval, tier_price, budget, closing, quota, alert, delivery, webhook_secret, webhook, retention",
-    "enrolment, challenge, claim_kept, person",
+    "traffic, moment, usage_interval, tier_price, budget, closing, quota, alert, delivery, webhook_secret, webhook",
+    "retention, enrolment, challenge, claim_kept, person",
 )
 EVERYTHING = ("read", "desktops:write", "desktops:destroy", "chat", "approvals:read", "approvals:decide", "admin")
 

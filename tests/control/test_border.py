@@ -115,6 +115,9 @@ FORBIDDEN = (
     "update traffic set sent = 0",
     "delete from traffic",
     "update workspace set traffic_read_at = null",
+    "insert into moment values ('x', 'x', 'door', 'x', now(), 'x', 'x', 'x', 1)",
+    "update moment set times = 2",
+    "delete from moment",
     "insert into event (kind, subject) values ('x', 'x')",
     "select secret from webhook_secret",
     "update webhook set url = 'https://mine.example'",
@@ -285,6 +288,7 @@ def test_the_worker_cannot_want_anything_by_itself_nor_write_the_audit(mission: 
         "update passkey set public_key = '\\x01'",
         "delete from traffic",
         "update traffic set day = '2026-01-01'",
+        "update moment set actor = 'x'",
     ):
         with psycopg.connect(mission.url(WORKER)) as link, pytest.raises(psycopg.errors.InsufficientPrivilege):
             link.execute(statement.encode())
@@ -380,6 +384,7 @@ def test_who_asks_gateways_writes_down_what_they_say_and_no_more(mission: Lab, t
         "select url from workspace",
         "select name from traffic",
         "update traffic set sent = 0",
+        "select actor from moment",
         "update workspace set egress = 'open'",
         "update desktop set state = 'ready'",
         "delete from approval",

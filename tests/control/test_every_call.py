@@ -63,6 +63,7 @@ def furnish(mission: Lab) -> None:
         f"insert into budget (workspace_id, micros_per_month, actor) values ('lab', 7, '{MARK}')",
         f"insert into quota (subject, desktops, actor) values ('workspace:lab', 900, '{MARK}')",
         f"insert into traffic values ('lab', 'lab.first', current_date, '{MARK}.test', 1, 1, 1)",
+        f"insert into moment values ('lab', 'lab.first', 'door', '{MARK}', now(), 'drives', '{MARK}', '{MARK}', 1)",
         f"insert into retention (subject, days, actor) values ('workspace:lab', 9, '{MARK}')",
         "insert into approval_rule (workspace_id, persons, roles, people, keys, actor)"
         f" values ('lab', 1, '{{}}', '{{}}', '{{}}', '{MARK}')",

@@ -7,11 +7,13 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
+from deskyard.control.upkeep.moments import of_door
 from deskyard.gateway.config import keys
 from deskyard.gateway.session.audit import files
 from deskyard.gateway.session.audit_check import verify
 from tests.gateway.support import Gateway, wait_for
 from tests.gateway.test_door import signed
+from tests.gateway.test_privacy import Person
 
 
 def refusals(gateway: Gateway, **facts: object) -> list[dict[str, object]]:
@@ -107,3 +109,20 @@ def test_chain_of_a_busy_gateway_is_good_and_holds_no_secret(own_gateway: Gatewa
     for path in (*files(gateway.layout.audit_file), gateway.root / "service.log", gateway.root / "view.log"):
         assert not [canary for canary in canaries if canary in path.read_text()]
     assert all(json.dumps(line).count('"prev"') == 1 for line in gateway.audit())
+
+
+def test_what_somebody_did_at_the_door_is_what_the_timeline_of_the_desktop_has(own_gateway: Gateway) -> None:
+    gateway = own_gateway
+    ada = Person(gateway, actor="person:Ada")
+    ada.hides()
+    ada.does("show")
+    gateway.revoke(ada.id)
+    gateway.upgrade(cookie=ada.cookie)
+    expected = ["link made", "came in", "drives", "private", "seen again", "link revoked", "nobody drives"]
+
+    def moments() -> list[dict[str, Any]]:
+        return [row for row in of_door(gateway.audit()) if row["what"] != "refused"]
+
+    wait_for("that nobody drives", lambda: "nobody drives" in [row["what"] for row in moments()])
+    assert [row["what"] for row in moments()] == expected
+    assert {(row["desktop"], row["actor"]) for row in moments()} == {("d1", "person:Ada")}

@@ -1,6 +1,8 @@
 """The calls of the stand-in's API, one function each."""
 
 import hashlib
+import json
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
@@ -127,6 +129,24 @@ async def desktop_of(request: Request, stand_in: "StandIn", _body: Any) -> Respo
         if found
         else problem(404, "id", request.path_params["id"], "no such desktop", "Look at the list")
     )
+
+
+async def timeline(request: Request, stand_in: "StandIn", _body: Any) -> Response:
+    estate, id = stand_in.estate, request.path_params["id"]
+    found = [
+        *estate.moments.get(id, []),
+        *(
+            {"kind": "operation", "at": item["createdAt"], "what": item["kind"], "subject": item["id"]}
+            | {"detail": (item["problem"] or {}).get("reason", ""), "actor": item["actor"], "state": item["state"]}
+            | {"id": f"operation:{item['id']}", "times": 1}
+            for item in estate.operations.values()
+            if item["desktopId"] == id and item["kind"] != "desktop.chat"
+        ),
+    ]
+    kinds, before = request.query_params.getlist("kind"), request.query_params.get("before", "~")
+    chosen = [item for item in found if item["kind"] in (kinds or [item["kind"]]) and item["at"] < before]
+    answer = json.loads(bytes(page(request, sorted(chosen, key=itemgetter("at"), reverse=True)).body))
+    return JSONResponse({**answer, "readAt": estate.moments_read_at})
 
 
 async def create(_request: Request, stand_in: "StandIn", body: Any) -> Response:
@@ -404,6 +424,7 @@ ROUTES = (
     ("GET", "/api/desktops", desktops),
     ("POST", "/api/desktops", create),
     ("GET", "/api/desktops/{id}", desktop_of),
+    ("GET", "/api/desktops/{id}/timeline", timeline),
     ("DELETE", "/api/desktops/{id}", destroy),
     ("POST", "/api/desktops/{id}/{action}", act),
     ("POST", "/api/intents", intents),

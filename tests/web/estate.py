@@ -75,6 +75,20 @@ def measured(desktop_id: str, name: str, sent: int, received: int, connections: 
     return found | {"connections": connections, "sent": sent, "received": received}
 
 
+def moment(kind: str, what: str, **known: Any) -> Thing:
+    """A moment of a desktop's timeline that no event tells of, as its gateway wrote it down or a rule found it."""
+    fresh: Thing = {
+        "kind": kind,
+        "at": ago(minutes=5),
+        "what": what,
+        "actor": "",
+        "detail": "",
+        "state": "",
+        "times": 1,
+    }
+    return {"id": f"{kind}:{what}", "subject": what, **fresh, **known}
+
+
 def reading(workspace_id: str, read_at: str | None = None, problem: Thing | None = None) -> Thing:
     """As of when the counts of a gateway are known."""
     return {"workspaceId": workspace_id, "readAt": read_at, "problem": problem}
@@ -99,6 +113,9 @@ class Estate:
     measured: list[Thing] = field(default_factory=list)
     measured_left_out: int = 0
     readings: list[Thing] = field(default_factory=list)
+    # By desktop, and as of when they are known.
+    moments: dict[str, list[Thing]] = field(default_factory=dict)
+    moments_read_at: str | None = None
     logs: dict[str, list[Thing]] = field(default_factory=dict)
     events: list[tuple[int, str, Thing]] = field(default_factory=list)
     listeners: set["asyncio.Queue[tuple[int, str, Thing] | None]"] = field(default_factory=set)

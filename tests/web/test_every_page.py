@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.web import upkeep
 from tests.web.browser import Browser
-from tests.web.estate import Estate, ago, measured, reading, tool
+from tests.web.estate import Estate, ago, measured, moment, reading, tool
 from tests.web.stand_in import StandIn
 
 PAGES = {
@@ -76,6 +76,17 @@ def furnish(estate: Estate) -> str:
     estate.measured.append(
         measured("team-02.desk-3", "a-name-that-" + "goes-on-" * 7 + ".example.org", 900, 71_303_168)
     )
+    estate.moments["team-01.desk-1"] = [
+        moment("session", "drives", actor="person:Ada", detail="took over", at=ago(minutes=9)),
+        moment(
+            "refusal",
+            "refused",
+            detail="a-name-that-" + "goes-on-" * 7 + ".example.org:443: is not in the list",
+            times=12,
+        ),
+        moment("alert", "desktop.unwell", detail="its disk has 3 % left", state="open", at=ago(minutes=7)),
+    ]
+    estate.moments_read_at = ago(minutes=20)
     estate.readings += [reading("team-01", ago(minutes=20)), reading("team-02", None, upkeep.SILENT)]
     estate.approval("team-01.desk-1", "api.stripe.com")
     estate.change("team-02.desk-3", frozenAt=ago(minutes=3))

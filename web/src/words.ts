@@ -29,7 +29,7 @@ const KINDS: Record<string, string> = {
   "person.enrol": "enrol a passkey",
 };
 
-export function kindOf(operation: Operation): string {
+export function kindOf(operation: { kind: string }): string {
   return KINDS[operation.kind] ?? operation.kind;
 }
 

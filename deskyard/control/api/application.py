@@ -23,7 +23,7 @@ from deskyard.control.api.caller import Link
 from deskyard.control.api.feed import Feed
 from deskyard.control.api.forms.base import ProblemDetails
 from deskyard.control.api.pages import Pages
-from deskyard.control.api.watch import alerts, budgets, metrics, usage, webhooks
+from deskyard.control.api.watch import alerts, budgets, metrics, timeline, usage, webhooks
 from deskyard.control.approvals import calls as approvals
 from deskyard.control.approvals import rule_calls
 from deskyard.control.identity import calls as identity
@@ -75,7 +75,18 @@ HEADERS = {
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
 }
 # A room before `workspaces`, whose verbs would take its paths.
-ROOMS: tuple[Any, ...] = (desktops, upkeep, workspaces, operations, approvals, rule_calls, chat, people, settings)
+ROOMS: tuple[Any, ...] = (
+    desktops,
+    timeline,
+    upkeep,
+    workspaces,
+    operations,
+    approvals,
+    rule_calls,
+    chat,
+    people,
+    settings,
+)
 ROOMS += (identity, questions, retention, usage, budgets, quotas, alerts, webhooks, metrics, meta)
 
 

@@ -24,7 +24,7 @@ from deskyard.control.people.intent import Intent
 from deskyard.control.people.passkeys import Passkeys
 from deskyard.control.retention import policy
 from deskyard.control.store.connection import Link
-from deskyard.control.upkeep import closing, traffic
+from deskyard.control.upkeep import brought, closing
 from deskyard.errors import DeskyardError
 from deskyard.host.command import end_group
 from deskyard.host.deadline import Deadline
@@ -71,10 +71,10 @@ class Runner:
             self._end(link, held, turn, "failed", error.as_dict())
         else:
             with link.transaction():
-                if claims.finish(link, held, "done", result=traffic.shown(held, result)):
+                if claims.finish(link, held, "done", result=brought.shown(held, result)):
                     halting.keep(link, held, result)
                     closing.keep(link, held)
-                    traffic.keep(link, held, result)
+                    brought.keep(link, held, result)
                     if turn is not None:
                         turn.end(link, "done")
 
@@ -97,7 +97,7 @@ class Runner:
                 turn.end(link, "interrupted" if state == "cancelled" else "failed", problem)
 
     def _child(self, link: Link, held: Claim, turn: Turn | None, actor: str) -> dict[str, Any]:
-        values = dict(held.input) | traffic.asked(link, held)
+        values = dict(held.input) | brought.asked(link, held)
         values |= {"text": turn.begin(link)} if turn is not None else {}
         wanted: dict[str, Any] = {"kind": held.kind, "workspace": held.workspace, "desktop": held.desktop}
         wanted |= {"input": values, "actor": actor, "attempt": held.attempt}

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from deskyard.control.jobs.target import desktop_target
-from deskyard.control.upkeep import closing, look, traffic
+from deskyard.control.upkeep import closing, look, moments, traffic
 from deskyard.control.upkeep.signed import ALLOW, RESTORE, SECONDS
 
 Wanted = Mapping[str, Any]
@@ -14,8 +14,8 @@ HOUR_SECONDS = 3600
 
 def _look(wanted: Wanted) -> dict[str, Any]:
     given = wanted["input"]
-    leave_idle, since = given.get("leave_idle") is True, str(given.get(traffic.SINCE, ""))
-    return {"result": look.look(wanted["workspace"], leave_idle=leave_idle, traffic_since=since)}
+    since = {part.PART: str(given[part.SINCE]) for part in (traffic, moments) if part.SINCE in given}
+    return {"result": look.look(wanted["workspace"], leave_idle=given.get("leave_idle") is True, since=since)}
 
 
 def _verify(wanted: Wanted) -> dict[str, Any]:

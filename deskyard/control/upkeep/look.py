@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from deskyard.control.upkeep import traffic
+from deskyard.control.upkeep import moments, traffic
 from deskyard.errors import ConfigError, DeskyardError
 
 # What a page shows; the host's tasks show all.
@@ -15,18 +15,18 @@ RECENT = timedelta(hours=1)
 Rows = list[dict[str, Any]]
 
 
-def look(name: str, *, leave_idle: bool = False, traffic_since: str = "") -> dict[str, dict[str, Any]]:
+def look(name: str, *, leave_idle: bool = False, since: Mapping[str, str] | None = None) -> dict[str, dict[str, Any]]:
     """The parts of a workspace: `rows` of each, or the `problem` for which there are none.
 
-    `leave_idle` looks into no desktop that is stopped when nobody uses it; traffic is read from a day on.
+    `leave_idle` looks into no desktop that is stopped when nobody uses it; `since` says where a part goes on.
     """
     from deskyard.host.progress import say
 
     parts = dict(PARTS)
     if leave_idle:
         parts["health"] = partial(_health, leave_idle=True)
-    if traffic_since:
-        parts[traffic.PART] = partial(traffic.read, since=traffic_since)
+    for part, place in (since or {}).items():
+        parts[part] = partial(BROUGHT[part], since=place)
     found: dict[str, dict[str, Any]] = {}
     for part, read in parts.items():
         say(f"    {part}")
@@ -142,4 +142,6 @@ PARTS: dict[str, Callable[[str], Rows]] = {
     "snapshots": _snapshots,
     "backups": _backups,
     traffic.PART: traffic.read,
+    moments.PART: moments.read,
 }
+BROUGHT = {traffic.PART: traffic.read, moments.PART: moments.read}

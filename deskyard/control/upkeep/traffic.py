@@ -10,13 +10,12 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from deskyard.control.jobs.claim import Claim
 from deskyard.control.jobs.parts import MARK, storable
 from deskyard.control.store.connection import Link
 from deskyard.errors import ConfigError
 from deskyard.plan.printable import printable
 
-KIND, PART, SINCE = "workspace.look", "traffic", "traffic_since"
+PART, SINCE = "traffic", "traffic_since"
 COUNTS = ("connections", "sent", "received")
 # As many as a gateway keeps, and more than passes in one of them: the database refuses a number above it.
 MOST_DAYS, MOST_COUNT = 40, 10**15
@@ -68,30 +67,15 @@ def bounded(rows: Iterable[dict[str, Any]]) -> Rows:
     return kept
 
 
-def asked(link: Link, held: Claim) -> dict[str, str]:
+def asked(link: Link, workspace: str) -> dict[str, str]:
     """What a look is given to begin with: the last day that is known of its workspace, which may not have been over."""
-    if held.kind != KIND:
-        return {}
-    found = link.execute("select max(day) as day from traffic where workspace_id = %s", [held.workspace]).fetchone()
+    found = link.execute("select max(day) as day from traffic where workspace_id = %s", [workspace]).fetchone()
     return {SINCE: found["day"].isoformat()} if found and found["day"] else {}
 
 
-def shown(held: Claim, result: dict[str, Any]) -> dict[str, Any]:
-    """The result of an operation as it is kept: of a look, how many rows of traffic it had instead of these."""
-    part = result.get(PART)
-    if held.kind != KIND or not isinstance(part, Mapping):
-        return result
-    return result | {PART: {"kept": len(part["rows"]), "problem": part["problem"]}}
-
-
-def keep(link: Link, held: Claim, result: Mapping[str, Any]) -> None:
-    """Write down what a look that was done has read of its gateway, and as of when that is."""
-    part = result.get(PART)
-    if held.kind != KIND or not isinstance(part, Mapping) or part["problem"] is not None:
-        return
-    link.execute(KEEP.encode(), {"workspace": held.workspace, "rows": Jsonb(part["rows"])})
-    query = "update workspace set traffic_read_at = (select started_at from operation where id = %s) where id = %s"
-    link.execute(query, [held.id, held.workspace])
+def keep(link: Link, workspace: str, rows: Rows) -> None:
+    """Write down what a look has read of its gateway."""
+    link.execute(KEEP.encode(), {"workspace": workspace, "rows": Jsonb(rows)})
 
 
 def checked(rows: Iterable[Any], today: date) -> Rows:

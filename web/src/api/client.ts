@@ -24,11 +24,15 @@ export const post = <T>(path: string, body: unknown = {}): Promise<T> => request
 export const put = <T>(path: string, body: unknown): Promise<T> => request<T>("PUT", path, body);
 export const del = <T>(path: string, body?: unknown): Promise<T> => request<T>("DELETE", path, body);
 
+export type Filter = Record<string, string | number | readonly string[] | null | undefined>;
+
 /** One page of a list; `filter` holds what is asked for, empty values left out. */
-export function list<T>(path: string, filter: Record<string, string | number | null | undefined>): Promise<Page<T>> {
+export function list<T>(path: string, filter: Filter): Promise<Page<T>> {
   const query = new URLSearchParams();
-  for (const [name, value] of Object.entries(filter)) {
-    if (value !== null && value !== undefined && value !== "") query.set(name, String(value));
+  for (const [name, given] of Object.entries(filter)) {
+    for (const value of [given].flat()) {
+      if (value !== null && value !== undefined && value !== "") query.append(name, String(value));
+    }
   }
   return get<Page<T>>(`${path}?${query}`);
 }

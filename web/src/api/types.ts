@@ -145,6 +145,24 @@ export interface Message {
   claimed: Claimed | null;
 }
 
+export type MomentKind = "operation" | "message" | "tool" | "approval" | "alert" | "session" | "refusal";
+
+export interface Moment {
+  id: string;
+  kind: MomentKind;
+  at: string;
+  what: string;
+  actor: string;
+  detail: string;
+  state: string;
+  times: number;
+  subject: string;
+}
+
+export interface Timeline extends Page<Moment> {
+  readAt: string | null;
+}
+
 export interface Approval {
   id: string;
   workspaceId: string;

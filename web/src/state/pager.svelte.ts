@@ -1,7 +1,5 @@
-import { list, problemOf } from "../api/client";
+import { type Filter, list, problemOf } from "../api/client";
 import type { Page, ProblemDetails } from "../api/types";
-
-type Filter = Record<string, string | number | null | undefined>;
 
 /** A list that is loaded by pages, as far as somebody wants to read. */
 export class Pager<T> {
