@@ -163,6 +163,15 @@ def test_a_link_of_the_api_opens_the_desktop_and_is_shown_once(api: httpx.Client
     assert any(session["mode"] == "view" for session in sessions)
 
 
+def test_who_was_given_a_link_is_on_the_timeline_after_a_look(api: httpx.Client, ours: Running) -> None:
+    operation = done(api, f"/api/desktops/{ours.name}.desk/session", 300, {"mode": "view"})
+    done(api, f"/api/workspaces/{ours.name}/look", 600)
+    found = api.get(f"/api/desktops/{ours.name}.desk/timeline").json()
+    actors = [moment["actor"] for moment in found["items"] if moment["what"] == "link made"]
+    assert operation["actor"] in actors and found["readAt"] is not None
+    assert [moment["what"] for moment in found["items"] if moment["subject"] == operation["id"]] == ["desktop.session"]
+
+
 def test_name_that_was_refused_is_seen_and_allowed_and_the_next_look_says_so(
     api: httpx.Client, ours: Running, other: Running
 ) -> None:
@@ -178,6 +187,8 @@ def test_name_that_was_refused_is_seen_and_allowed_and_the_next_look_says_so(
     assert [row["entry"] for row in found["refusals"]["rows"] if row["target"] == wanted] == [wanted]
     assert [row["desktop"] for row in found["refusals"]["rows"] if row["target"] == wanted] == ["desk"]
     assert (found["snapshots"]["rows"], found["keys"]["rows"]) == ([], [])
+    refused = api.get(f"/api/desktops/{other.name}.desk/timeline?kind=refusal").json()["items"]
+    assert [moment["times"] >= 1 for moment in refused if wanted in moment["detail"]] == [True]
     try:
         done(api, f"/api/workspaces/{other.name}/allowed", 600, {"name": wanted, "howLong": "15m"})
         [allowed] = [row for row in looked(other)["allowed"]["rows"] if row["entry"] == wanted]
@@ -192,8 +203,8 @@ def test_name_that_was_refused_is_seen_and_allowed_and_the_next_look_says_so(
     found = looked(ours)
     assert [name for name, part in found.items() if part["problem"]] == ["allowed"]
     assert "is open, so there is no list" in found["allowed"]["problem"]["reason"]
-    refused = api.post(f"/api/workspaces/{ours.name}/allowed", json={"name": wanted, "howLong": "15m"})
-    assert (refused.status_code, refused.json()["field"]) == (409, "workspace")
+    answer = api.post(f"/api/workspaces/{ours.name}/allowed", json={"name": wanted, "howLong": "15m"})
+    assert (answer.status_code, answer.json()["field"]) == (409, "workspace")
 
 
 def test_a_spent_budget_closes_its_names_at_the_gateway_until_it_is_gone(api: httpx.Client, other: Running) -> None:
