@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from selenium.webdriver import Chrome
@@ -96,15 +97,16 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 @contextmanager
-def alone(folder: Path, image: str, network: str, port: int) -> Iterator[Running]:
+def alone(folder: Path, image: str, network: str, port: int, **declared: Any) -> Iterator[Running]:
     """A workspace with one desktop of an image that other tests need not, up; destroyed at the end."""
-    declared = Declared(f"e2e-{image}", network, port, ("desk",), folder, image=image)
+    name = declared.pop("name", f"e2e-{image}")
+    workspace = Declared(name, network, port, ("desk",), folder, image=image, **declared)
     inv(folder, "image.build", image, timeout=BUILD_SECONDS)
     try:
-        bring_up([declared])
-        yield Running(declared, plan(declared, accelerator("auto")))
+        bring_up([workspace])
+        yield Running(workspace, plan(workspace, accelerator("auto")))
     finally:
-        take_down([declared])
+        take_down([workspace])
 
 
 @pytest.fixture

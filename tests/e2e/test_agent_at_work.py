@@ -1,53 +1,23 @@
 """The agent of the full image does a task that came through the gateway, with its owner's key, on its screen."""
 
-import json
-from pathlib import Path
-
 import pytest
 from selenium.webdriver import Chrome
 
-from tests.catalogue.agent import CONFIGURATION, MODEL_LOG, MODEL_PORT, READY, SERVICE, with_model
-from tests.e2e.full_desktop import PAGE, PAGE_COLOUR, await_window
-from tests.e2e.test_keys import Owner
+from tests.catalogue.agent import SERVICE
+from tests.e2e.full_desktop import PAGE, PAGE_COLOUR, PAUSE_SECONDS, await_window, set_up_agent
 from tests.gateway.support import wait_for
-from tests.support import model_server
 from tests.support.workspaces import Running
 
 pytestmark = [pytest.mark.vm, pytest.mark.deep]
-KEY = "canary-60b8-at-work"
-# OpenClaw starts for minutes on an emulated processor, and anew for the key.
-START_SECONDS, TASK_SECONDS = 2400, 1500
-# A session over ssh takes a second of that processor.
-PAUSE_SECONDS = 20
+TASK_SECONDS = 1500
 PROMPT = "Mind the harbour."
 PAGES_PORT = 18080
-HAS_KEY = (
-    f"sudo grep -qz '^LOCAL_API_KEY={KEY}$' /proc/$(systemctl show --value --property=MainPID {SERVICE})/environ"
-    f" && sudo -u agent sh <<'READY'\n{READY}READY\n"
-)
 
 
 @pytest.fixture(scope="module")
 def agent(full: Running) -> Running:
-    """The desktop's agent has its owner's key and prompt; its model is on the desktop's loopback address."""
-    full.ssh("desk", "sudo tee /root/model.py >/dev/null", stdin=Path(model_server.__file__).read_text())
-    model = f"python3 /root/model.py {MODEL_PORT} {KEY} {MODEL_LOG}"
-    full.ssh("desk", f"sudo systemd-run --quiet --unit=model.service {model}")
-    configuration = json.loads(full.ssh("desk", f"sudo cat /{CONFIGURATION}").stdout)
-    full.ssh("desk", f"sudo tee /{CONFIGURATION} >/dev/null", stdin=json.dumps(with_model(configuration)))
-    prompts = full.declared.folder / "everyone/home/.openclaw/workspace"
-    prompts.mkdir(parents=True)
-    (prompts / "AGENTS.md").write_text(f"{PROMPT}\n")
-    owner = Owner(full)
-    owner.customise("everyone")
-    owner.set_key(KEY, "local")
-    owner.name_it("local")
-    owner.up()
-
-    def has_its_key() -> bool:
-        return full.ssh("desk", HAS_KEY, check=False).returncode == 0
-
-    wait_for("the agent with its key", has_its_key, START_SECONDS, PAUSE_SECONDS)
+    """The full image's desktop, whose agent is set up."""
+    set_up_agent(full, PROMPT)
     return full
 
 

@@ -29,7 +29,7 @@ def browser(door: Door) -> Iterator[webdriver.Chrome]:
     options = webdriver.ChromeOptions()
     options.binary_location = "/usr/bin/chromium"
     with tempfile.TemporaryDirectory() as profile:
-        for switch in (*SWITCHES, f"--user-data-dir={profile}", trust_alone(_certificate(door))):
+        for switch in (*SWITCHES, f"--user-data-dir={profile}", trust_alone(certificate_of(door))):
             options.add_argument(switch)
         driver = webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
         try:
@@ -60,15 +60,19 @@ def keep(picture: bytes, name: str) -> Path:
     return path
 
 
-def trust_alone(certificate: str) -> str:
-    """The switch by which Chromium trusts one certificate (PEM), which was verified before, beside its own store's."""
+def trust_alone(*certificates: str) -> str:
+    """The switch by which Chromium trusts certificates (PEM) that were verified before, beside its own store's."""
+    return f"--ignore-certificate-errors-spki-list={','.join(map(_fingerprint, certificates))}"
+
+
+def _fingerprint(certificate: str) -> str:
     public = x509.load_pem_x509_certificate(certificate.encode()).public_key()
     digest = hashes.Hash(hashes.SHA256())
     digest.update(public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
-    return f"--ignore-certificate-errors-spki-list={base64.b64encode(digest.finalize()).decode()}"
+    return base64.b64encode(digest.finalize()).decode()
 
 
-def _certificate(door: Door) -> str:
+def certificate_of(door: Door) -> str:
     """The certificate of a gateway, verified against the site's authority."""
     with door.tls().wrap_socket(door.wire(), server_hostname=door.url.split("//")[1].split(":")[0]) as wire:
         verified = wire.getpeercert(binary_form=True)

@@ -18,11 +18,12 @@ EXPECTED = "Failed to load resource"
 
 
 class Browser:
-    """The pages in Chromium."""
+    """The pages in Chromium; what they are to show is waited for so many seconds."""
 
-    def __init__(self, driver: Any, url: str) -> None:
+    def __init__(self, driver: Any, url: str, seconds: float = SECONDS) -> None:
         self.driver = driver
         self.url = url
+        self.seconds = seconds
 
     def enrol(self, server: StandIn) -> None:
         """Sign in as Ada, by the link that enrols a passkey, unless that is done."""
@@ -43,7 +44,7 @@ class Browser:
 
     def text(self) -> str:
         """What the page shows; where another document takes its place meanwhile, what that shows."""
-        end = time.monotonic() + SECONDS
+        end = time.monotonic() + self.seconds
         while True:
             try:
                 found: str = self.driver.find_element(By.TAG_NAME, "body").text
@@ -64,10 +65,10 @@ class Browser:
 
     def wait(self, what: str, ready: Callable[[], Any]) -> Any:
         """The first true answer of `ready`."""
-        end = time.monotonic() + SECONDS
+        end = time.monotonic() + self.seconds
         while not (answer := ready()):
             if time.monotonic() > end:
-                raise AssertionError(f"not within {SECONDS:.0f} s: {what}\n{self.path()}\n{self.text()}")
+                raise AssertionError(f"not within {self.seconds:.0f} s: {what}\n{self.path()}\n{self.text()}")
             time.sleep(0.02)
         return answer
 
