@@ -121,6 +121,21 @@ class WorkspaceStack:
         env = {**self._environment, "PULUMI_HOME": str(_home())}
         return run(argv, timeout=ENGINE_SECONDS, stdin=stdin, env=env, cwd=stacks_folder(), check=False)
 
+    def shell(self) -> dict[str, str]:
+        """The variables with which the engine's own program works on this stack as the tasks do.
+
+        The stack is made if it is not there yet, so that its secrets have the passphrase that the tasks know.
+        """
+        self._select()
+        command = Path(_command().command)
+        path = self._environment["PATH"].split(os.pathsep)
+        return {
+            **self._environment,
+            "PATH": os.pathsep.join(dict.fromkeys([str(command.parent), *path])),
+            "PULUMI_HOME": str(_home()),
+            "PULUMI_STACK": self.name,
+        }
+
     def _kept(self) -> Iterator[Change]:
         for resource in self.resources():
             yield Change("same", resource["type"], resource["urn"].rpartition("::")[2], resource["urn"])

@@ -51,6 +51,15 @@ def up(
     show({**state, "seconds": timings.steps}, as_json=json, text=_text(state))
 
 
+@command(help={"name": "workspace: Pulumi.NAME.yaml in stacks/workspace", "json": "print JSON"})
+def environment(_: Context, name: str, json: bool = False) -> None:
+    """Print what a shell needs for `pulumi` on a workspace: eval "$(./inv workspace.environment NAME)"."""
+    from deskyard.workspace import shell
+
+    variables = shell.environment(name)
+    show(variables, as_json=json, text=shell.script(variables))
+
+
 @command(
     help={
         "name": "workspace: Pulumi.NAME.yaml in stacks/workspace",
@@ -200,5 +209,5 @@ def _state(machine: dict[str, Any]) -> str:
 
 
 ns = Collection("workspace")
-for task in (preview, up, status, health, verify, stop, start, destroy):
+for task in (preview, up, environment, status, health, verify, stop, start, destroy):
     ns.add_task(task)
