@@ -47,6 +47,8 @@ def shown(client: httpx.Client, desktop: str = "lab.first", **options: Any) -> l
 def fill(mission: Lab) -> None:
     """One moment of each kind, a minute apart, in the order of `KINDS`' reverse."""
     mission.declare("lab", "first", "second")
+    # As if nobody had looked whether they run.
+    mission.link.execute("delete from usage_interval")
     when = [(NOW - timedelta(minutes=minutes)).isoformat() for minutes in range(9)]
     card: Row = {"id": "t1", "name": "browser", "state": "running", "started_at": when[3], "ended_at": None}
     card |= {"arguments": "open example.org", "arguments_cut": False, "output": "", "output_cut": False}
@@ -85,6 +87,19 @@ def test_all_that_happened_is_on_one_line_of_time_the_newest_first(mission: Lab,
     session = by_kind["session"]
     assert (session["what"], session["actor"], session["detail"]) == ("drives", "person:Ada", "took over")
     assert [moment["subject"] for moment in shown(owner, "lab.second")] == ["al_2"]
+
+
+def test_when_its_machine_ran_is_on_it(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "first")
+    mission.link.execute("delete from usage_interval")
+    began, ended = NOW - timedelta(hours=3), NOW - timedelta(hours=2)
+    query = """insert into usage_interval (desktop_id, workspace_id, tier, began_at, ended_at)
+        values (%s, 'lab', 'pro', %s, %s)"""
+    mission.link.execute(query, ["lab.first", began, ended])
+    mission.link.execute(query, ["lab.first", NOW - timedelta(hours=1), None])
+    mission.link.execute(query, ["lab.other", began, ended])
+    found = [(moment["what"], moment["detail"]) for moment in shown(owner, kind="machine")]
+    assert found == [("runs", "tier pro"), ("is off", "tier pro"), ("runs", "tier pro")]
 
 
 def test_parts_follow_each_other_without_a_gap_and_kinds_and_times_are_chosen(

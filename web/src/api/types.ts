@@ -145,7 +145,7 @@ export interface Message {
   claimed: Claimed | null;
 }
 
-export type MomentKind = "operation" | "message" | "tool" | "approval" | "alert" | "session" | "refusal";
+export type MomentKind = "operation" | "machine" | "message" | "tool" | "approval" | "alert" | "session" | "refusal";
 
 export interface Moment {
   id: string;

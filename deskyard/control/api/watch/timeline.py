@@ -14,7 +14,7 @@ from deskyard.control.people.scopes import APPROVALS, READ
 
 router = APIRouter(prefix="/api", tags=["desktops"])
 Reader = Annotated[Caller, Depends(may(READ))]
-Kind = Literal["operation", "message", "tool", "approval", "alert", "session", "refusal"]
+Kind = Literal["operation", "machine", "message", "tool", "approval", "alert", "session", "refusal"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 MOST_DETAIL = 300
 FIRST = ("infinity", "")
@@ -25,6 +25,12 @@ OF_KIND: dict[Kind, str] = {
         select 'operation:' || id as id, created_at as at, kind as what, actor,
           coalesce(problem ->> 'reason', '') as detail, state, 1 as times, id as subject
         from operation where desktop_id = %(desktop)s and kind <> 'desktop.chat'""",
+    "machine": """
+        select 'machine:' || u.id || ':' || turn.what as id, turn.at, turn.what, '' as actor, 'tier ' || u.tier as detail,
+          '' as state, 1 as times, u.id::text as subject
+        from usage_interval u
+          cross join lateral (values ('runs', u.began_at), ('is off', u.ended_at)) as turn (what, at)
+        where u.desktop_id = %(desktop)s and turn.at is not null""",
     "message": """
         select 'message:' || m.id as id, m.at, m.role as what, m.author as actor, m.text as detail, m.state, 1 as times,
           m.conversation_id as subject

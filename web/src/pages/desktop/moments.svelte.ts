@@ -10,7 +10,7 @@ const PAGE = 100;
 export const CHOICES: Record<string, readonly MomentKind[]> = {
   everything: [],
   "what was said": ["message", "tool"],
-  operations: ["operation"],
+  "what was done to it": ["operation", "machine"],
   "who was there": ["session"],
   "refused and asked": ["refusal", "approval"],
   alerts: ["alert"],
