@@ -30,12 +30,13 @@ async def change_rule(request: Request, stand_in: "StandIn", body: Any) -> Respo
     return accepted(stand_in.estate.operation(kind, name))
 
 
-async def quotas(request: Request, _stand_in: "StandIn", _body: Any) -> Response:
+async def quotas(request: Request, stand_in: "StandIn", _body: Any) -> Response:
+    changed_at = stand_in.estate.quota_changed_at
+    if request.method == "PUT" and request.headers.get("if-match") != f'"{changed_at}"':
+        return problem(412, "If-Match", "", f"does not hold: it was changed at {changed_at}", "Read it again")
     used = {"desktops": 15, "vcpus": 20, "memoryMib": 61_440, "diskGib": 450, "microsPerDay": 90_000_000}
     quota: Thing = {"subject": "workspace:team-01", "desktops": 20, "vcpus": 22, "memoryMib": 65_536, "diskGib": 500}
-    return page(
-        request, [quota | {"microsPerDay": None, "used": used, "actor": "person:Ada", "changedAt": ago(days=2)}]
-    )
+    return page(request, [quota | {"microsPerDay": None, "used": used, "actor": "person:Ada", "changedAt": changed_at}])
 
 
 async def retention(request: Request, stand_in: "StandIn", _body: Any) -> Response:

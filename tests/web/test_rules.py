@@ -83,6 +83,21 @@ def test_admin_bounds_processors_and_disks_beside_the_rest(browser: Browser, est
     wanted = {"desktops": None, "vcpus": 8, "memoryMib": 16 * 1024, "diskGib": 200, "microsPerDay": None}
     path = "/api/quotas/workspace:team-01"
     browser.wait("it is sent", lambda: server.asked("PUT", path) == [wanted])
+    assert "does not hold" not in browser.text()
+
+
+def test_quota_that_somebody_changed_since_the_page_was_opened_is_not_overwritten(
+    browser: Browser, estate: Estate
+) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    estate.role = "admin"
+    browser.open("/settings")
+    browser.sees("450 GiB of 500 GiB")
+    estate.quota_changed_at = ago()
+    browser.choose("select[aria-label='Whose quota']", "workspace:team-01")
+    browser.type("input[aria-label='Most vCPU']", "8")
+    browser.click("Set the quota")
+    browser.sees("does not hold: it was changed at")
 
 
 def test_what_would_go_is_counted_before_an_admin_signs_how_long_conversations_are_kept(

@@ -11,6 +11,7 @@ from deskyard.control.api.admission import note
 from deskyard.control.api.caller import Caller, Connection, Link, may
 from deskyard.control.api.forms.base import Form, Page
 from deskyard.control.api.problem import unknown
+from deskyard.control.api.unchanged import Conditions
 from deskyard.control.people.scopes import ADMIN, READ
 from deskyard.control.quotas import admission
 
@@ -73,9 +74,14 @@ async def listing(link: Connection, who: Annotated[Caller, Depends(may(READ))]) 
 
 @router.put("/{subject}")
 async def put(
-    link: Connection, who: Annotated[Caller, Depends(may(ADMIN))], subject: Subject, wanted: NewQuota
+    link: Connection,
+    who: Annotated[Caller, Depends(may(ADMIN))],
+    subject: Subject,
+    wanted: NewQuota,
+    conditions: Conditions,
 ) -> Page[Quota]:
     """Set the most that one may have; desktops that are there stay, also where they are more."""
+    await conditions.require(link, "select changed_at from quota where subject = %s", subject)
     kind, _, name = subject.partition(":")
     values = wanted.model_dump()
     if all(value is None for value in values.values()):

@@ -21,7 +21,9 @@ const unanswered = new Map<string, string>();
 
 export const get = <T>(path: string): Promise<T> => request<T>("GET", path);
 export const post = <T>(path: string, body: unknown = {}): Promise<T> => request<T>("POST", path, body);
-export const put = <T>(path: string, body: unknown): Promise<T> => request<T>("PUT", path, body);
+/** `changedAt` is that of what was read, null where there was none: what somebody else changed meanwhile stays. */
+export const put = <T>(path: string, body: unknown, changedAt?: string | null): Promise<T> =>
+  request<T>("PUT", path, body, condition(changedAt));
 export const del = <T>(path: string, body?: unknown): Promise<T> => request<T>("DELETE", path, body);
 
 export type Filter = Record<string, string | number | readonly string[] | null | undefined>;
@@ -43,10 +45,15 @@ export function problemOf(error: unknown): ProblemDetails {
   return { reason: error instanceof Error ? error.message : String(error) };
 }
 
-async function request<T>(method: string, path: string, body?: unknown): Promise<T> {
+function condition(changedAt?: string | null): Record<string, string> {
+  if (changedAt === undefined) return {};
+  return changedAt === null ? { "If-None-Match": "*" } : { "If-Match": `"${changedAt}"` };
+}
+
+async function request<T>(method: string, path: string, body?: unknown, more: Record<string, string> = {}): Promise<T> {
   const text = body === undefined ? undefined : JSON.stringify(body);
   const sameAction = `${method} ${path} ${text}`;
-  const headers: Record<string, string> = { Accept: "application/json" };
+  const headers: Record<string, string> = { Accept: "application/json", ...more };
   if (text !== undefined) headers["Content-Type"] = "application/json";
   if (method !== "GET") {
     headers["X-Deskyard"] = "1";

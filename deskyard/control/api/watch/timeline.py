@@ -26,8 +26,8 @@ OF_KIND: dict[Kind, str] = {
           coalesce(problem ->> 'reason', '') as detail, state, 1 as times, id as subject
         from operation where desktop_id = %(desktop)s and kind <> 'desktop.chat'""",
     "machine": """
-        select 'machine:' || u.id || ':' || turn.what as id, turn.at, turn.what, '' as actor, 'tier ' || u.tier as detail,
-          '' as state, 1 as times, u.id::text as subject
+        select 'machine:' || u.id || ':' || turn.what as id, turn.at, turn.what, '' as actor,
+          'tier ' || u.tier as detail, '' as state, 1 as times, u.id::text as subject
         from usage_interval u
           cross join lateral (values ('runs', u.began_at), ('is off', u.ended_at)) as turn (what, at)
         where u.desktop_id = %(desktop)s and turn.at is not null""",
