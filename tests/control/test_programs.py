@@ -222,6 +222,7 @@ def test_answers_have_the_fields_of_the_document(owner: httpx.Client) -> None:
         "Fleet",
         "Alert",
         "Approval",
+        "Moment",
     ):
         fields = getattr(forms, name).__annotations__
         assert set(fields) == set(schemas[FORMS.get(name, name)]["properties"]), name

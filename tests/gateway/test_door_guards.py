@@ -12,7 +12,7 @@ from deskyard.wire.routes import ROUTES
 from tests.gateway.conftest import run_gateway
 from tests.gateway.support import Gateway
 from tests.gateway.test_door import claims, signed
-from tests.gateway.test_door_alone import ended_at_the_door, last_line, written
+from tests.gateway.test_door_alone import ended_at_the_door, line_of, written
 
 
 def test_page_is_given_to_no_other_page(gateway: Gateway) -> None:
@@ -112,7 +112,7 @@ def test_log_tells_that_the_streams_were_too_many() -> None:
         before = written(gateway)
         assert first.status == 101
         assert gateway.upgrade("/d/d1/vnc", cookie).status == 429
-        assert "check=streams" in last_line(gateway, before)
+        assert line_of(gateway, before, "streams")
 
 
 def test_without_the_filter_the_gateway_is_told_to_be_away_and_not_the_desktop() -> None:

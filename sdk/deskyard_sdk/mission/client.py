@@ -21,6 +21,7 @@ from deskyard_sdk.mission.forms import (
     Fleet,
     LogLine,
     Message,
+    Moment,
     News,
     Operation,
     Question,
@@ -381,6 +382,13 @@ class AsyncMissionControl:
         async for alert in self._each("/alerts", open=open, workspace=workspace):
             yield cast(Alert, alert)
 
+    async def timeline(
+        self, desktop: str, kinds: Sequence[str] = (), before: str | None = None
+    ) -> AsyncGenerator[Moment, None]:
+        """Each moment of a desktop, the newest first, also of one that is gone; of some kinds, or before a moment."""
+        async for moment in self._each(f"/desktops/{desktop}/timeline", kind=list(kinds) or None, before=before):
+            yield cast(Moment, moment)
+
     async def acknowledge(self, alert: str) -> Alert:
         """Say that somebody looks after an alert."""
         return cast(Alert, await self._post(f"/alerts/{alert}/acknowledge"))
@@ -452,11 +460,16 @@ class AsyncMissionControl:
         micros_per_day: int | None = None,
         vcpus: int | None = None,
         disk_gib: int | None = None,
+        as_of: str | None = None,
     ) -> list[dict[str, Any]]:
-        """Set the most that `workspace:NAME`, `person:NAME` or `key:ID` may have; with none of them, no quota."""
+        """Set the most that `workspace:NAME`, `person:NAME` or `key:ID` may have; with none of them, no quota.
+
+        With `as_of`, the `changedAt` that was read, it raises `DesktopError` (412) where somebody changed it since.
+        """
+        headers = {"If-Match": f'"{as_of}"'} if as_of else {}
         wanted = {"desktops": desktops, "memoryMib": memory_mib, "microsPerDay": micros_per_day}
         wanted |= {"vcpus": vcpus, "diskGib": disk_gib}
-        return await self._items("PUT", f"/quotas/{subject}", json=wanted)
+        return await self._items("PUT", f"/quotas/{subject}", json=wanted, headers=headers)
 
     async def webhooks(self) -> list[dict[str, Any]]:
         """Who is told of alerts."""

@@ -181,6 +181,20 @@ class Alert(TypedDict):
     silencedUntil: str | None
 
 
+class Moment(TypedDict):
+    """Something that happened to a desktop."""
+
+    id: str
+    kind: Literal["operation", "machine", "message", "tool", "approval", "alert", "session", "refusal"]
+    at: str
+    what: str
+    actor: str
+    detail: str
+    state: str
+    times: int
+    subject: str
+
+
 class Given(TypedDict):
     """An answer that waits for another person's."""
 

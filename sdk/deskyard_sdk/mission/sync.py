@@ -79,6 +79,7 @@ class MissionControl:
     retry = waits(AsyncMissionControl.retry)
     events = yields(AsyncMissionControl.events)
     alerts = yields(AsyncMissionControl.alerts)
+    timeline = yields(AsyncMissionControl.timeline)
     acknowledge = waits(AsyncMissionControl.acknowledge)
     silence = waits(AsyncMissionControl.silence)
     alert_rules = waits(AsyncMissionControl.alert_rules)
