@@ -44,7 +44,7 @@ BROKEN_OFF = {
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a backup is: of which tables' version, made when, how much of each, and the hash of its dump."""
+    """The manifest of a backup: its tables' version, its time, the rows of each table, and the hash of its dump."""
 
     format: int
     schema: str
@@ -90,7 +90,7 @@ def make(folder: Folder, settings: Settings, target: Path) -> dict[str, Any]:
 
 
 def read(path: Path) -> Manifest:
-    """What a backup is; raises `ConfigError` unless it is whole, and its list can be read."""
+    """The manifest of a backup; raises `ConfigError` unless it is whole, and its list can be read."""
     with tempfile.TemporaryDirectory(prefix="deskyard-backup.") as name:
         return _unpack(path, Path(name))
 

@@ -12,7 +12,7 @@ MODULE = "deskyard_e2b"
 
 
 def arguments(options: Mapping[str, str], state: Mapping[str, Any]) -> list[str]:
-    """What the program is started with: Mission Control's `state`, and the options that were given."""
+    """The program's arguments: from Mission Control's `state`, and the options that were given."""
     if state["url"] is None:
         raise HostError("control", state["folder"], "was never up", "bring Mission Control up: ./inv control.up")
     found = {"mission-control": state["url"], "ca": state["certificate_authority"]}

@@ -54,7 +54,7 @@ class Folder:
 
     @property
     def database(self) -> Path:
-        """What a database elsewhere is reached with; every account passes through."""
+        """The folder of what a database elsewhere is reached with; every account passes through."""
         return self.root / "database"
 
     @property
@@ -103,7 +103,7 @@ class Folder:
 
     @property
     def logs(self) -> Path:
-        """What the processes print."""
+        """The folder of what the processes print."""
         return self.root / "logs"
 
     @property
@@ -128,7 +128,7 @@ class Folder:
 
     @property
     def settings(self) -> Path:
-        """What `control.up` was given, for the supervisor."""
+        """The file of what `control.up` was given, for the supervisor."""
         return self.root / "settings.json"
 
     def lay_out(self) -> None:

@@ -55,11 +55,11 @@ class Gateways:
         anchors.anchor(name, source, line.number, line.hash, ACTOR)
 
     def ask_audit(self, name: str, noted: str | None) -> Any:
-        """What the gateway says of its audit, as it comes."""
+        """The gateway's answer about its audit, as it comes."""
         return access.verify_audit(name, noted)
 
     def ask_held(self, name: str, source: str, last: int | None) -> Any:
-        """What the gateway holds, as it comes."""
+        """The gateway's answer about the anchors that it holds, as it comes."""
         return anchors.anchors(name, source, last)
 
 
@@ -92,7 +92,7 @@ def read_held(name: str, answer: Any) -> list[Line]:
 
 
 def plain(text: str) -> str:
-    """What a gateway says, for a terminal: one line, of bounded length."""
+    """A gateway's text, made printable for a terminal: one line, of bounded length."""
     return printable(text, most=300, mark=" ")
 
 

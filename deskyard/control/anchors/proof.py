@@ -18,7 +18,7 @@ LISTED = 20  # of a gateway's lines that differ
 
 @dataclass(frozen=True)
 class Asked:
-    """What a gateway answered: the lines it holds, or why it is no witness."""
+    """A gateway's answer: the lines it holds, or why it is no witness."""
 
     workspace: str
     held: Sequence[Line] = ()

@@ -95,7 +95,7 @@ def _is_news(link: Link, newest: Line) -> bool:
 
 
 def _broken(link: Link, newest: Line | None) -> str | None:
-    """What is wrong with the lines since the one that a gateway holds: no false one is anchored knowingly."""
+    """The problem with the lines since the one that a gateway holds: no false one is anchored knowingly."""
     after, before = (newest.number, bytes.fromhex(newest.hash)) if newest else (0, chain.START)
     with link.transaction(), link.cursor("anchor") as cursor:
         cursor.itersize = chain.LINES

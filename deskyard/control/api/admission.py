@@ -58,7 +58,7 @@ async def repeat(
         ),
     ] = None,
 ) -> Repeat:
-    """What tells whether the request was sent before."""
+    """The key and the digest of a request, which tell whether it was sent before."""
     if key is not None and not KEY.match(key):
         remedy = "send up to 200 printable characters, such as a UUID"
         raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "Idempotency-Key", key, "is no name of a request", remedy)

@@ -169,7 +169,7 @@ async def _check(pool: AsyncConnectionPool[Link], connection: Link) -> None:
 
 
 class Frame:
-    """What every answer has, and how long a request may be."""
+    """The middleware that gives every answer its headers and bounds the length of a request."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

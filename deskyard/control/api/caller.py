@@ -97,7 +97,7 @@ def may(scope: str) -> Callable[..., Any]:
 
 
 def token_hash(token: str) -> bytes:
-    """What is kept of a session's token."""
+    """The hash that is kept of a session's token."""
     return hashlib.sha256(token.encode()).digest()
 
 

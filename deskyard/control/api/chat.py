@@ -232,7 +232,7 @@ def _paragraphs(message: Message) -> Iterator[str]:
 
 
 def _block(text: str) -> str:
-    """What is shown and not interpreted: it can neither load a picture nor pass for another message."""
+    """The text as a code block, which is not interpreted: it loads no picture and passes for no other message."""
     shown = STEERS.sub(MARK, re.sub("\r\n?", "\n", text))
     fence = "`" * max(3, 1 + max((len(run[0]) for run in re.finditer("`+", shown)), default=0))
     return f"{fence}text\n{shown}\n{fence}"

@@ -68,7 +68,7 @@ class Watcher:
             self.is_behind = True
 
     async def next(self) -> list[News]:
-        """What was heard since the last: a busy watcher gets it at once."""
+        """All news since the last call: a busy watcher gets them together."""
         found = [await self._waiting.get()]
         while not self._waiting.empty():
             found.append(self._waiting.get_nowait())
@@ -150,7 +150,7 @@ class Feed:
     async def stream(
         self, who: Caller, again: Callable[[], Awaitable[Caller]], after: Cursor | None, only: "Only"
     ) -> AsyncIterator[bytes]:
-        """What a caller may see, from a place on, as server-sent events; `again` asks whether it still may."""
+        """The news that a caller may see, from a place on, as server-sent events; `again` asks whether it still may."""
         with self._heard_by(Watcher()) as watcher:
             yield b": deskyard\n\n"
             last, asked = after or START, Deadline(HEARTBEAT_SECONDS)
@@ -192,7 +192,7 @@ class Feed:
 
 @dataclass(frozen=True)
 class Only:
-    """What a watcher wants to hear of."""
+    """A watcher's filter: the workspace and the desktop that it wants to hear of."""
 
     workspace: str | None = None
     desktop: str | None = None
@@ -244,7 +244,7 @@ async def _as_news(link: Link, found: Iterable[Row]) -> list[News]:
 
 
 async def data(link: Link, kind: str, subjects: list[str]) -> dict[str, str]:
-    """What watchers hear of subjects of a kind, as JSON, as it is now; what cannot be written is left out."""
+    """The present state of subjects of a kind, as JSON for watchers; what cannot be written is left out."""
     if kind == "operation.log":
         numbers: list[Any] = [subject.rpartition("/") for subject in subjects]
         query = (

@@ -51,7 +51,7 @@ class Confirmed(NamedTuple):
 
 
 class Options(Form):
-    """What the browser is to ask of a passkey."""
+    """The WebAuthn options with which the browser is to ask a passkey."""
 
     public_key: dict[str, Any]
     person: dict[str, str] | None = None
@@ -221,7 +221,7 @@ def fresh(kind: str, target: str) -> Intent:
 
 
 async def proof_of(link: Link, who: Caller, kind: str, target: str, signed: SignedIntent | None) -> dict[str, Any]:
-    """What the worker will check; raises a 403 if there is nothing to check."""
+    """The proof of the caller's intent, which the worker will check; raises a 403 if there is none."""
     if who.presented is not None and who.key is not None:
         intent = fresh(kind, target)
         return {"intent": intent.as_dict(), "key": who.key["id"], "proof": who.presented.proof(intent.canonical)}

@@ -21,7 +21,7 @@ AGAIN_SECONDS = 5
 
 
 class Problem(DeskyardError):
-    """What a caller is refused, with the HTTP status that says so."""
+    """The refusal of a request, with the HTTP status that says so."""
 
     def __init__(self, status: HTTPStatus, field: str, value: object, reason: str, remedy: str) -> None:
         super().__init__(field, value, reason, remedy)

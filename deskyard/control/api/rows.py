@@ -110,7 +110,7 @@ def workspace(found: Row) -> Workspace:
 
 
 def approval(found: Row) -> Approval:
-    """What waits for a person, of a row of `APPROVAL`."""
+    """The approval in a row of `APPROVAL`."""
     return Approval(**{name: found[name] for name in Approval.model_fields if name != "strength"})
 
 
@@ -132,7 +132,7 @@ def message(found: Row) -> Message:
 
 
 def questions(found: Row) -> list[Question]:
-    """What was asked in a message of its row; what nobody answered before its turn was over is open no more."""
+    """The questions in a row of a message; those that nobody answered before its turn was over are open no more."""
     over = found["state"] != "streaming"
     return [
         Question(**card | ({"state": "lapsed"} if over and card["state"] == "open" else {}))
@@ -181,7 +181,7 @@ def cursor(*parts: str) -> str:
 
 
 def place(text: str | None, count: int) -> list[str] | None:
-    """What a cursor says; raises a 422 for what is none."""
+    """The parts of a cursor; raises a 422 for a text that is none."""
     if text is None:
         return None
     try:

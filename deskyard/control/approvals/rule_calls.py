@@ -26,7 +26,7 @@ Name = Annotated[str, Field(min_length=1, max_length=80)]
 
 
 class ApprovalRuleChange(Form):
-    """What an admin signed of a rule of two persons; it is done once another admin signs the same."""
+    """A change of a rule of two persons that an admin signed; it is done once another admin signs the same."""
 
     actor: str
     remove: bool = Field(description="There is to be no rule any more; what follows says nothing then.")
@@ -109,7 +109,7 @@ async def remove(asked: Asked, who: Admin, workspace: str, leave: Annotated[Sign
 
 
 async def _changes(link: Link, workspaces: list[str]) -> dict[str, list[ApprovalRuleChange]]:
-    """What waits for another admin, of each workspace from the earliest."""
+    """The changes that wait for another admin, of each workspace from the earliest."""
     found: dict[str, list[ApprovalRuleChange]] = {}
     for row in await rows.rows(link, rules.CHANGES, [workspaces]):
         wanted = row["wanted"]

@@ -48,7 +48,7 @@ class Rule:
         return cls(workspace, int(values["persons"]), *names)
 
     def values(self) -> dict[str, Any]:
-        """What `of` makes the rule of again."""
+        """The values that `of` makes the rule of again."""
         return {"persons": self.persons, "roles": self.roles, "people": self.people, "keys": self.keys}
 
     @property

@@ -1,4 +1,4 @@
-"""What an answer to a ticket is, in the one line that a person signs and the worker checks."""
+"""The answer to a ticket, in the one line that a person signs and the worker checks."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a worker's child does to stop an agent and to let it go on, and what the worker keeps of it."""
+"""The stop of an agent by a worker's child, its going on, and the record that the worker keeps of it."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -18,7 +18,7 @@ SETTLED = """not exists (select 1 from operation o where o.desktop_id = d.id and
 
 
 def hearing_stops(link: Link, ask: Ask) -> Ask:
-    """What asks a gateway as `ask` does, and writes down what it says of stopped agents."""
+    """A function that asks a gateway as `ask` does, and writes down what it says of stopped agents."""
 
     def asked(plan: WorkspacePlan) -> dict[str, Any]:
         at = time.time()

@@ -34,7 +34,7 @@ class Elsewhere(Form):
 
 
 class Back(Form):
-    """What the provider sent the browser back with."""
+    """The parameters with which the provider sent the browser back."""
 
     state: str = Field(min_length=1, max_length=200)
     code: str | None = Field(None, min_length=1, max_length=4000)

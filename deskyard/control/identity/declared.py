@@ -98,7 +98,7 @@ class Declared:
 
     @property
     def title(self) -> str:
-        """What people know it by."""
+        """The name by which people know the provider."""
         return self.name or str(urlsplit(self.issuer).hostname)
 
     def rule_for(self, mail: str, groups: Sequence[str]) -> Rule | None:
@@ -116,7 +116,7 @@ class Declared:
 
 
 def kept(path: Path) -> Declared | None:
-    """What was declared; None if nothing was."""
+    """The declared provider; None if none was declared."""
     try:
         values: Mapping[str, Any] = json.loads(path.read_text())
     except FileNotFoundError:

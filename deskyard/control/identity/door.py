@@ -1,4 +1,4 @@
-"""What the web process asks the one that signs people in: one question on its socket, and no way past it."""
+"""The web process's way to the process that signs people in: one question on its socket, and no way past it."""
 
 import asyncio
 import json

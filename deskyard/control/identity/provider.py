@@ -34,7 +34,7 @@ ERROR = re.compile(r"[a-z_]{1,60}\Z")
 
 @dataclass
 class Grant:
-    """What a provider gave last to ask it again about somebody; the tokens are for this process alone."""
+    """A provider's last grant, with which it is asked again about somebody; the tokens are for this process alone."""
 
     subject: str
     nonce: str
@@ -140,7 +140,7 @@ class Provider:
         return "userinfo_endpoint" in self._discovered()
 
     def _userinfo(self, access: str, subject: str) -> dict[str, Any]:
-        """What the scopes ask for, which is shown here where a code was exchanged (Core 5.4)."""
+        """The claims that the scopes ask for, shown here where a code was exchanged (Core 5.4)."""
         headers = {"Authorization": f"Bearer {access}"}
         status, shown = self._ask("GET", self._endpoint("userinfo_endpoint"), headers=headers)
         if status == 401:

@@ -8,7 +8,7 @@ BEGIN_AGAIN = "begin again at the page of signing in"
 
 
 class Refusal(DeskyardError):
-    """What is refused; the reason holds nothing that is secret."""
+    """The refusal to sign somebody in; the reason holds nothing that is secret."""
 
     status = HTTPStatus.UNAUTHORIZED
 

@@ -1,4 +1,4 @@
-"""What the web process may ask on a socket: where a browser goes to sign in, and who came back.
+"""The server that answers the web process on a socket: where a browser goes to sign in, and who came back.
 
 State, nonce and verifier stay here: whoever takes the web process sees codes that only this process can use, and none
 of the client's secret. What is under way is kept in memory; after a restart people begin again.

@@ -29,7 +29,7 @@ class UnknownKey(Refusal):
 
 @dataclass(frozen=True)
 class Expected:
-    """What a token has to say: by whom it is, for whom, and to which request."""
+    """The claims that a token has to make: by whom it is, for whom, and to which request."""
 
     issuer: str
     client: str

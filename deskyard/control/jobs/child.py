@@ -143,7 +143,7 @@ def _chat(wanted: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _ask(question: dict[str, Any]) -> str | None:
-    """What a person chose; None if the worker says that nobody did, or says nothing any more."""
+    """The option that a person chose; None if the worker says that nobody did, or says nothing any more."""
     tell(question=question)
     while line := sys.stdin.readline():
         answer = json.loads(line)

@@ -73,7 +73,7 @@ class Turn:
         return min(news, self._questions.look.left) if self._questions.open is not None else news
 
     def answers(self, link: Link) -> list[dict[str, Any]]:
-        """What is to be said to the agent's questions by now."""
+        """The answers to the agent's questions that are due by now."""
         said = self._questions.refusals()
         card = self._questions.open
         if card is not None and self._questions.look.is_over:

@@ -74,7 +74,7 @@ def remove_rule(link: Link, held: Claim, actor: str) -> dict[str, Any]:
 
 
 def _signed(link: Link, held: Claim, actor: str, wanted: Rule | None) -> dict[str, int] | None:
-    """What is kept while another admin has to sign the same change; None once enough did, and where one is enough."""
+    """The signatures so far while another admin has to sign the same change; None once there are enough."""
     row = link.execute(f"{rules.RULE} for update".encode(), [held.workspace]).fetchone()
     needed = row["persons"] if row else 1
     if needed > 1:

@@ -52,7 +52,7 @@ def _require_no_rule(link: Link, held: Claim) -> None:
 
 
 def _target(link: Link, held: Claim) -> str:
-    """What has to have been signed: of an answer, what is known of the ticket, whatever the request says."""
+    """The target that has to have been signed: of an answer, what is known of the ticket, whatever the request says."""
     if held.kind == rules.SET:
         return rules.Rule.of(str(held.workspace), held.input).target
     if held.kind == policy.SET:

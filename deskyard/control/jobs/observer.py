@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class Observer:
-    """What is known of each workspace, and who follows it; `ask` asks gateways in place of the site's key."""
+    """The observer that follows each declared workspace; `ask` asks gateways in place of the site's key."""
 
     def __init__(self, url: str, ask: events.Ask | None = None) -> None:
         self._url, self._ask = url, ask

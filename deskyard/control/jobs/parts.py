@@ -1,4 +1,4 @@
-"""What an agent said beside its text: the tools that it used and the tokens that it claims, bounded before it is kept.
+"""The tools that an agent used and the tokens that it claims, beside its text: bounded before they are kept.
 
 All of it comes from a desktop, which may say anything and as much as it likes.
 """
@@ -46,7 +46,7 @@ class Tools:
         return len(self._more)
 
     def hear(self, said: Mapping[str, Any]) -> None:
-        """What is new of a tool."""
+        """Take in what is new of a tool."""
         id, state = _line(said.get("id"), MOST_ID), STATES.get(str(said.get("state")))
         if state is None:
             return

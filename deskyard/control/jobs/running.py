@@ -185,7 +185,7 @@ def _answer(process: "subprocess.Popen[str]", answer: Mapping[str, Any]) -> None
 
 
 def _heard(process: "subprocess.Popen[str]") -> "queue.Queue[tuple[str, str | None]]":
-    """What the child says and tells, as it comes; None at the end of each stream."""
+    """A queue of the lines that the child says and tells, as they come; None at the end of each stream."""
     heard: queue.Queue[tuple[str, str | None]] = queue.Queue()
 
     def read(kind: str, stream: IO[str]) -> None:

@@ -47,7 +47,7 @@ class Asker:
         return bool(self._ask_way({"asks": name})[0]["asks"])
 
     def ask(self, name: str, words: Sequence[str]) -> Any:
-        """What a gateway answers; raises `SiteError` if it does not, `Rubbish` for what is no answer."""
+        """A gateway's answer; raises `SiteError` if there is none, `Rubbish` for one that cannot be understood."""
         code, text, said = self._wait(name, self._asked(name, words), ASK_SECONDS)
         if code not in (0, 1) or not text:
             raise _silent(name, f"did not answer ({code}): {said}")

@@ -25,15 +25,15 @@ class AskedGateways(Gateways):
         self._asker.ask(name, ["anchor", *words])
 
     def ask_audit(self, name: str, noted: str | None) -> Any:
-        """What the gateway says of its audit, as it comes."""
+        """The gateway's answer about its audit, as it comes."""
         return self._asker.ask(name, ["audit", "--verify", *(["--known", noted] if noted else [])])
 
     def ask_held(self, name: str, source: str, last: int | None) -> Any:
-        """What the gateway holds, as it comes."""
+        """The gateway's answer about the anchors that it holds, as it comes."""
         bound = [] if last is None else ["--last", str(last)]
         return self._asker.ask(name, ["anchors", "--source", source, *bound])
 
 
 def tickets(asker: Asker) -> Callable[[str], Iterator[Mapping[str, Any]]]:
-    """What reads the tickets of a workspace, and each as it changes."""
+    """A function that reads the tickets of a workspace, and each as it changes."""
     return lambda name: asker.follow(name, TICKETS)

@@ -25,7 +25,7 @@ Sessions = list[dict[str, Any]]
 
 
 def status(link: Path) -> Callable[[WorkspacePlan], dict[str, Any]]:
-    """What asks how far a workspace is: whether its gateway and routes are ready, or what keeps it from answering."""
+    """A function that asks how far a workspace is: whether gateway and routes are ready, or why it cannot be asked."""
 
     def ask(plan: WorkspacePlan) -> dict[str, Any]:
         try:
@@ -37,7 +37,7 @@ def status(link: Path) -> Callable[[WorkspacePlan], dict[str, Any]]:
 
 
 def sessions(link: Path) -> Callable[[str], Sessions | None]:
-    """What asks who uses the desktops of a workspace; none if its gateway cannot be asked."""
+    """A function that asks who uses the desktops of a workspace; None is its answer if the gateway cannot be asked."""
 
     def ask(name: str) -> Sessions | None:
         try:

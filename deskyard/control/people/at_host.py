@@ -1,4 +1,4 @@
-"""What the host alone makes: persons, links that enrol passkeys, offers to accounts of a provider, and keys."""
+"""Records that the host alone makes: persons, links that enrol passkeys, offers to accounts of a provider, and keys."""
 
 import secrets
 from typing import Any

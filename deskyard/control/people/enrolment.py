@@ -1,13 +1,13 @@
-"""What is known of a link that enrols a passkey: of what the database holds of it nobody can make one."""
+"""The hashes of a link that enrols a passkey: nobody can make the link of the one that the database holds."""
 
 import hashlib
 
 
 def shown(token: str) -> bytes:
-    """What the web process tells the worker of a link that somebody brought."""
+    """The hash that the web process tells the worker of a link that somebody brought."""
     return hashlib.sha256(token.encode()).digest()
 
 
 def kept(shown: bytes) -> bytes:
-    """What the database holds of it, which the web process reads and cannot turn back."""
+    """The hash of `shown`, which the database holds: the web process reads it and cannot turn it back."""
     return hashlib.sha256(shown).digest()

@@ -1,4 +1,4 @@
-"""What is to be done, in the one form that is signed, shown and checked."""
+"""The intent of an operation, in the one form that is signed, shown and checked."""
 
 import hashlib
 import json
@@ -47,12 +47,12 @@ class Intent:
 
     @property
     def challenge(self) -> bytes:
-        """What a passkey signs."""
+        """The challenge that a passkey signs."""
         return hashlib.sha256(b"deskyard intent\0" + self.canonical).digest()
 
     @property
     def text(self) -> str:
-        """What a person reads before it is signed."""
+        """The text that a person reads before it is signed."""
         return SIGNED[self.kind].format(target=self.target)
 
     def require(self, kind: str, target: str, now: float | None = None) -> None:

@@ -39,12 +39,12 @@ class Key:
 
     @property
     def auth_hash(self) -> bytes:
-        """What the web process compares; 256 random bits need no slow hash."""
+        """The hash that the web process compares; 256 random bits need no slow hash."""
         return hashlib.sha256(b"deskyard key, who asks\0" + self.secret.encode()).digest()
 
     @property
     def proof_secret(self) -> bytes:
-        """What the worker alone keeps: it does not follow from the other hash."""
+        """The secret that the worker alone keeps: it does not follow from the other hash."""
         return hashlib.sha256(b"deskyard key, what is asked\0" + self.secret.encode()).digest()
 
     def proof(self, intent: bytes) -> str:

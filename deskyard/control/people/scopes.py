@@ -1,4 +1,4 @@
-"""What a person or a key may do, by scope."""
+"""The operations that a person or a key may do, by scope."""
 
 from collections.abc import Iterable
 
@@ -22,5 +22,5 @@ ROLES = {
 
 
 def bounded(scopes: Iterable[str], workspaces: Iterable[str] | None) -> frozenset[str]:
-    """What may be done: keys, people and the audit are of all workspaces, so who is bound to some is no admin."""
+    """The scopes that count: keys, people and the audit are of all workspaces, so who is bound to some is no admin."""
     return frozenset(scopes) - (frozenset() if workspaces is None else {ADMIN})

@@ -1,4 +1,4 @@
-"""What `control.up` was given, kept for the supervisor."""
+"""The settings that `control.up` was given, kept for the supervisor."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -41,7 +41,7 @@ class Settings:
 
 
 def kept(folder: Folder) -> tuple[Settings, Folder] | None:
-    """What was kept in a folder, and the folder with its accounts; None if Mission Control was never up."""
+    """The settings that a folder keeps, and the folder with its accounts; None if Mission Control was never up."""
     try:
         content = json.loads(folder.settings.read_text())
     except FileNotFoundError:

@@ -212,7 +212,7 @@ class Supervisor:
 
 
 def _relaying(database: Database, roles: Sequence[str]) -> tuple[list[Piece], dict[str, tuple[int]]]:
-    """What leads to a database elsewhere for processes without a network, and the closed network of each role."""
+    """The relay to a database elsewhere for processes without a network, and the closed network of each role."""
     if isinstance(database, Cluster):
         return [], {}
     networks = {role: closed_network(RELAYED, RELAY_PORT) for role in roles}

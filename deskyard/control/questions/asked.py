@@ -1,4 +1,4 @@
-"""What an agent asks in a turn, bounded before it is kept, and how long each question waits for a person."""
+"""The questions of an agent in a turn, bounded before they are kept, and how long each waits for a person."""
 
 import re
 from collections.abc import Mapping
@@ -62,7 +62,7 @@ class Questions:
         return [{"id": id, "option": None} for id in found]
 
     def settle(self, row: Mapping[str, Any] | None) -> dict[str, Any] | None:
-        """What is to be said to the open question, with its answer as a row if there is one; None: it waits on."""
+        """The reply to the open question, with a person's answer as a row if there is one; None while it waits on."""
         card = self.open
         self.look = Deadline(LOOK_SECONDS)
         if card is None:

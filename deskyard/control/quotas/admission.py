@@ -93,7 +93,7 @@ async def require_again(link: Link, who: Caller, desktop: str, tier: str) -> Non
 
 
 async def used(link: Link, subjects: Sequence[str]) -> dict[str, Row]:
-    """What these have, by subject."""
+    """The resources that these subjects have, by subject."""
     return {row["subject"]: row for row in await rows.rows(link, USED, [list(subjects)])}
 
 

@@ -43,7 +43,7 @@ class NewRetention(Form):
 
 
 class WouldGo(Form):
-    """What would be deleted now; conversations in which something waits or runs are not among it."""
+    """The conversations that would be deleted now; those in which something waits or runs are not among them."""
 
     conversations: int
     messages: int

@@ -48,7 +48,7 @@ class Policy:
 
     @property
     def subject(self) -> str:
-        """What it is for, as the table has it."""
+        """The subject of the policy, as the table has it."""
         return SITE if self.workspace is None else f"workspace:{self.workspace}"
 
     @property

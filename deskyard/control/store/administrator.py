@@ -1,4 +1,4 @@
-"""What the administrator of a PostgreSQL elsewhere does for Mission Control, once: its roles and its database."""
+"""The administrator of a PostgreSQL elsewhere, who makes Mission Control's roles and its database there, once."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""What Alembic runs for each migration: one transaction on the URL that it was given."""
+"""The environment in which Alembic runs each migration: one transaction on the URL that it was given."""
 
 from alembic import context
 

@@ -55,7 +55,7 @@ def version(url: str) -> str | None:
 
 
 def engine_of(url: str) -> Engine:
-    """What Alembic works on: connections as PostgreSQL's own library reads the URL."""
+    """The engine that Alembic works on: connections as PostgreSQL's own library reads the URL."""
     return create_engine("postgresql+psycopg://", creator=partial(psycopg.connect, url))
 
 

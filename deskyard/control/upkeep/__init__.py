@@ -1,1 +1,1 @@
-"""What keeps a workspace well: it is looked at and verified; snapshots, backups, and names that are allowed."""
+"""The upkeep of a workspace: it is looked at and verified; snapshots, backups, and names that are allowed."""

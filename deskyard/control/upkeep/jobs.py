@@ -1,4 +1,4 @@
-"""What a worker's child does to keep a workspace well, as the same tasks of the host would."""
+"""The jobs by which a worker's child keeps a workspace well, as the same tasks of the host would."""
 
 import time
 from collections.abc import Callable, Mapping

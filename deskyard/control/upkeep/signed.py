@@ -1,4 +1,4 @@
-"""What takes data away or opens the network, in the one line that a person signs and the worker checks. Pure."""
+"""Operations that take data away or open the network, in the line that a person signs and the worker checks. Pure."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,1 +1,1 @@
-"""What Mission Control watches by itself: time and its cost, alerts, and the webhooks that tell them."""
+"""The watch that Mission Control keeps by itself: time and its cost, alerts, and the webhooks that tell them."""

@@ -1,4 +1,4 @@
-"""What a rule of alerts found."""
+"""The finding of a rule of alerts."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime

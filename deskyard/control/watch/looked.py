@@ -14,7 +14,7 @@ LOOK = """select distinct on (workspace_id) workspace_id, ended_at, result from 
 
 
 def findings(link: Link, numbers: dict[str, int]) -> list[Finding]:
-    """What these rules find now."""
+    """The findings of these rules now."""
     return _isolation(link) + _unsaved(link, numbers) + _unwell(link) + _refused(link)
 
 

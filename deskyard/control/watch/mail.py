@@ -121,7 +121,7 @@ class Mailer:
 
 
 def kept(path: Path) -> MailServer | None:
-    """What was declared; None if nothing was."""
+    """The declared mail server; None if none was declared."""
     try:
         return MailServer(**json.loads(path.read_text()))
     except FileNotFoundError:
@@ -150,7 +150,7 @@ def message(rows: Sequence[Row], sender: str, to: str, origin: str) -> EmailMess
 
 
 def said(error: OSError) -> str:
-    """What a server or the way to it said, in a line."""
+    """The error of a server, or of the way to it, in a line."""
     if isinstance(error, smtplib.SMTPResponseException):
         answer = error.smtp_error
         text = answer.decode(errors="replace") if isinstance(answer, bytes) else str(answer)

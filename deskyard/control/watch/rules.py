@@ -59,7 +59,7 @@ class Eye:
         self._traffic: list[Finding] = []
 
     def look(self, link: Link) -> list[Finding]:
-        """What the rules that are in force find now."""
+        """The findings of the rules that are in force, now."""
         found = link.execute("select kind, number from alert_rule where enabled").fetchall()
         numbers = {row["kind"]: int(row["number"]) for row in found}
         findings = _desktops(link, numbers) + _workspaces(link, numbers) + _operations(link, numbers)
@@ -123,7 +123,7 @@ def _workspaces(link: Link, numbers: dict[str, int]) -> list[Finding]:
 
 
 def _operations(link: Link, numbers: dict[str, int]) -> list[Finding]:
-    """What failed of late, unless the same went well since or is under way again; an agent's turn has to go well."""
+    """Operations that failed of late, unless the next of the kind went well or is under way; a turn has to go well."""
     query = f"""select distinct on (kind, object) * from (
             select o.id, kind, workspace_id, problem, state, created_at,
                 floor(extract(epoch from now() - created_at) / 3600)::bigint as hours,

@@ -52,7 +52,7 @@ select * from beside where day >= {RECENT} and days = {WEEK} order by desktop_id
 
 
 def findings(link: Link, numbers: dict[str, int]) -> list[Finding]:
-    """What these rules find now; without looks there is nothing to find it in."""
+    """The findings of these rules now; without looks there is nothing to find them in."""
     return _new_names(link, numbers.get(NEW_NAME, 0)) + _unusual(link)
 
 

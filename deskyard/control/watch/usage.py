@@ -60,7 +60,7 @@ group by desktop_id, day order by day, desktop_id
 
 @dataclass(frozen=True)
 class Line:
-    """What a desktop ran on a day, and what that cost; what is shown adds up, since a line alone is rounded, down."""
+    """A desktop's machine time on a day and its cost, rounded down by the line, so that shown lines add up."""
 
     workspace: str
     desktop: str

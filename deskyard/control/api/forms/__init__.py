@@ -1,1 +1,1 @@
-"""What the API takes and answers, as pydantic models by subject: OpenAPI is made from them."""
+"""The requests and answers of the API, as pydantic models by subject: OpenAPI is made from them."""

@@ -1,4 +1,4 @@
-"""What every form has in common: camel case, nothing unknown, parts of lists, and errors."""
+"""The base of every form: camel case, nothing unknown, parts of lists, and errors."""
 
 from typing import Annotated, Generic, TypeVar
 
@@ -36,7 +36,7 @@ class Trouble(Form):
 
 
 class ProblemDetails(Form):
-    """What is refused or went wrong, as RFC 9457 has it, with the four parts of every Deskyard error."""
+    """A refusal or a failure, as RFC 9457 has it, with the four parts of every Deskyard error."""
 
     type: str
     title: str

@@ -1,4 +1,4 @@
-"""What is said with agents, what they use and what they ask."""
+"""Messages to and from agents, the tools that they use and the questions that they ask."""
 
 from datetime import datetime
 from typing import Literal
@@ -13,7 +13,7 @@ ToolState = Literal["running", "done", "failed", "interrupted"]
 
 
 class Said(Form):
-    """What is said to an agent."""
+    """A message to an agent."""
 
     message: str = Field(min_length=1, max_length=1_000_000)
     conversation_id: str | None = Field(None, max_length=80)
@@ -28,7 +28,7 @@ class Sent(Form):
 
 
 class Conversation(Form):
-    """What was said with the agent of a desktop, which may be gone."""
+    """A conversation with the agent of a desktop, which may be gone."""
 
     id: str
     desktop_id: str
@@ -61,7 +61,7 @@ class QuestionOption(Form):
 
 
 class Question(Form):
-    """What the agent asked by itself: courtesy, as nothing but the agent holds it to the answer."""
+    """A question that the agent asked by itself: courtesy, as nothing but the agent holds it to the answer."""
 
     id: str
     asked: str

@@ -27,7 +27,7 @@ class Destroy(Form):
 
 
 class WantedIntent(Form):
-    """What somebody wants to sign."""
+    """The kind and the target of an operation that somebody wants to sign."""
 
     kind: str = Field(max_length=60)
     target: str = Field(max_length=5000)

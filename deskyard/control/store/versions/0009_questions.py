@@ -1,4 +1,4 @@
-"""What agents ask by themselves in a conversation, and what persons answer."""
+"""The questions that agents ask by themselves in a conversation, and the answers of persons."""
 
 from alembic import op
 

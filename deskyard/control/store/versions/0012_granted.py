@@ -1,4 +1,4 @@
-"""What gives a person their role and workspaces, and how they sign in, for those who look after people."""
+"""The rule that gives a person their role and workspaces, and how they sign in, for those who look after people."""
 
 from alembic import op
 

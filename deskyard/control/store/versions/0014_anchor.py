@@ -1,4 +1,4 @@
-"""What the gateways' audits and Mission Control's hold of each other."""
+"""The anchors that the gateways' audits and Mission Control's hold of each other."""
 
 from alembic import op
 

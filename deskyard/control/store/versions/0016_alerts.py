@@ -1,4 +1,4 @@
-"""What alerts ask for: when an answer grew last, since when a desktop is there, and what looks found last."""
+"""The columns for alerts: when an answer grew last, since when a desktop is there, and what looks found last."""
 
 from alembic import op
 

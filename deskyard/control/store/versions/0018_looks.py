@@ -1,4 +1,4 @@
-"""What looks by the hour ask for: a function that writes one down, and the rules that read them."""
+"""The function that writes down a look by the hour, and the rules that read looks."""
 
 from alembic import op
 

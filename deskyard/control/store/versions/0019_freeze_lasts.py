@@ -1,4 +1,4 @@
-"""What the store knows of a stopped agent: whether its gateway holds it over a boot."""
+"""The column that says of a stopped agent whether its gateway holds it over a boot."""
 
 from alembic import op
 

@@ -1,4 +1,4 @@
-"""What gateways counted of each desktop, day and name, and the rules of alerts that read it."""
+"""The traffic that gateways counted of each desktop, day and name, and the rules of alerts that read it."""
 
 from alembic import op
 

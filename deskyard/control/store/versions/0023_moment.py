@@ -1,4 +1,4 @@
-"""What gateways wrote down of desktops: who came in and drove, and what was refused."""
+"""The moments that gateways wrote down of desktops: who came in and drove, and what was refused."""
 
 from alembic import op
 
