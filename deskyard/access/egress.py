@@ -75,7 +75,7 @@ def denied(name: str, follow: bool) -> Generator[dict[str, str], None, None]:
 
 
 def traffic(name: str, days: int) -> dict[str, Any]:
-    """What passed between desktops and names in the last `days` days (UTC), today among them, as the gateway counted.
+    """The traffic between desktops and names in the last `days` days (UTC), today among them, as the gateway counted.
 
     Sums of each desktop and name, those with the most bytes first.
     """
@@ -87,7 +87,7 @@ def traffic(name: str, days: int) -> dict[str, Any]:
 
 
 def traffic_by_day(name: str, since: str) -> dict[str, Any]:
-    """What passed between desktops and names from the day `since` on, of each day (UTC), as the gateway counted."""
+    """The traffic between desktops and names from the day `since` on, of each day (UTC), as the gateway counted."""
     link = gateway_program.require(name)
     counted: dict[str, Any] = gateway_program.ask_newer(link, ["traffic", "--since", since], "counted traffic")
     return counted

@@ -63,7 +63,7 @@ def ask_newer(link: SshLink, arguments: list[str], lacks: str) -> Any:
 
 
 def understood(name: str, text: str | bytes) -> Any:
-    """What the gateway answered; its own errors are raised, and what is no answer is `Rubbish`."""
+    """The gateway's answer, parsed; its own errors are raised, and what is no answer is `Rubbish`."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -31,7 +31,7 @@ class Company:
         return replace(plan, desktops=(*plan.desktops, *mine))
 
     def findings(self, workspace: str) -> list[str]:
-        """What killed tasks left on the network: nobody's machines, with what removes them."""
+        """The machines that killed tasks left on the network, which are nobody's, with what removes them."""
         return [f"seat: {seat}: {why} ({seating.remedy(workspace, seat)})" for seat, why in self.left.items()]
 
     def not_examined(self) -> list[str]:

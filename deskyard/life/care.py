@@ -45,7 +45,7 @@ class How:
 
 @dataclass
 class Report:
-    """What was done for a desktop, what waits and for what, and what is wrong."""
+    """The report on a desktop: what was done for it, what waits and for what, and what is wrong."""
 
     desktop: str
     state: str = "cared for"
@@ -124,7 +124,7 @@ class _History:
             self._rows = {}
 
     def of(self, desktop: str) -> Done:
-        """What is known of a desktop."""
+        """The record of a desktop's care."""
         row = self._rows.get(desktop, {})
         return Done(**{what: datetime.fromisoformat(moment) for what, moment in row.items()})
 

@@ -49,7 +49,7 @@ class End:
         self._wake()
 
     def wakes(self, wake: Callable[[], None]) -> None:
-        """What lets the one who waits look whether it is to end."""
+        """Set the function that makes whoever waits look whether it is to end."""
         self._wake = wake
 
 
@@ -143,7 +143,7 @@ def _until(
 
 
 class _Watch:
-    """What was told of each desktop last, by the name of its machine."""
+    """The newest event of each desktop, by the name of its machine, and the source of the next."""
 
     def __init__(
         self, plan: WorkspacePlan, desktops: Sequence[DesktopPlan], moves: Moves, ask: Ask | None = None

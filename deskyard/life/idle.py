@@ -55,7 +55,7 @@ class Woken:
 
 @dataclass(frozen=True)
 class _Look:
-    """What was seen of a desktop that runs, and when it was used last."""
+    """A look at a desktop that runs: its load, and when it was used last."""
 
     at: float
     load: Load
@@ -181,7 +181,7 @@ def _judged(
     busy: Collection[str],
     sessions: list[dict[str, Any]] | None,
 ) -> _Look:
-    """What was seen now; unless something used it since, it was last used when it was before."""
+    """The look that was taken now; unless something used the desktop since, it was last used when it was before."""
     assert desktop.idle is not None
     if before is None or before.at > now:
         return _Look(now, load, now, UNKNOWN)
@@ -199,7 +199,7 @@ def _judged(
 
 
 def _taken(idle: Idle, before: _Look, load: Load, now: float) -> str:
-    """What the machine took that is not idle; empty if it is."""
+    """The reason why a machine is not idle, by what it took; empty if it is."""
     found = rate(before.load, load, now - before.at)
     if found is None:
         return "it was started"

@@ -20,7 +20,7 @@ def examine(site: Site) -> list[Finding]:
 
 
 def _seats(site: Site) -> Iterator[Finding]:
-    """What killed tasks left at seats, and pools that are not full; a workspace with mistakes is its own matter."""
+    """Remains of killed tasks at seats, and pools that are not full; a workspace with mistakes is another matter."""
     seats, left, short = 0, 0, 0
     for name in declaration.stack_names():
         try:

@@ -65,7 +65,7 @@ def when(moment: float) -> str:
 
 
 def described(seat: DesktopPlan) -> dict[str, Any]:
-    """What is declared of a seat."""
+    """The declared image, tier and address of a seat."""
     return {"image": seat.machine.image, "tier": seat.tier, "address": seat.address}
 
 

@@ -216,7 +216,7 @@ def _dated(declared: Declared, seated: Seated) -> str | None:
 
 
 def words(number: str, claim: Claim | None) -> dict[str, str]:
-    """What a machine keeps of itself: that it waits, or who has it and until when."""
+    """The record that a machine keeps of itself: that it waits, or who has it and until when."""
     if claim is None:
         return {"machine": number, "state": State.WAITING}
     return {"machine": number, "state": State.CLAIMED, "by": claim.by, "until": f"{claim.until:.0f}"}

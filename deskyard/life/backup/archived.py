@@ -85,7 +85,7 @@ class InArchive:
         raise SiteError("backup", found.id, reason, remedy)
 
     def outdated(self, desktop: str, policy: Mapping[str, int]) -> Outdated:
-        """What a policy does not keep of a desktop; what somebody has protected there stays."""
+        """The backups of a desktop that a policy does not keep; those that somebody has protected there stay."""
         found = self._archive.survey(desktop)
         doomed = [entry for entry in plan.outdated(found.whole, policy) if entry.manifest not in found.protected]
         if stays := sum(entry.manifest in found.protected for entry in found.whole):

@@ -47,7 +47,7 @@ class Bucket:
 
     @property
     def prefix(self) -> str:
-        """What the names of all objects of the repository begin with."""
+        """The prefix of the names of all objects of the repository."""
         return f"{self._parts['prefix'].strip('/')}/".lstrip("/")
 
     @property
@@ -64,13 +64,13 @@ class Bucket:
         return self.store.region or os.environ.get(REGION) or None
 
     def options(self) -> list[str]:
-        """What restic is told by its command line: nothing of this is a secret."""
+        """The options of restic's command line: nothing of this is a secret."""
         given = ["-o", f"s3.bucket-lookup={'path' if self.in_path else 'dns'}"]
         given += ["-o", f"s3.region={self.store.region}"] if self.store.region else []
         return given + (["--cacert", str(self._ca)] if self._ca else [])
 
     def environment(self) -> dict[str, str]:
-        """What restic is told beside: the file with the keys; those of the environment it has already."""
+        """The variables that restic gets: the file with the keys; those of the environment it has already."""
         if self.store.credentials_file is None:
             return {}
         file = str(self.store.credentials_file.expanduser())

@@ -44,7 +44,7 @@ _OF_REGION = ("AuthorizationHeaderMalformed", "PermanentRedirect", "TemporaryRed
 
 @dataclass(frozen=True)
 class Answer:
-    """What a server answered: its status, the word for what is wrong, and the region that it names."""
+    """A server's answer: its status, its error code and message, and the region that it names."""
 
     status: int
     code: str
@@ -144,6 +144,6 @@ def _refused(bucket: Bucket, answer: Answer, right: str) -> ConfigError:
 
 
 def _inside(text: str, tag: str) -> str:
-    """What an answer has in a tag; the whole document is not parsed, for it may be of anybody."""
+    """The content of a tag in an answer; the whole document is not parsed, for it may be of anybody."""
     found = re.search(rf"<{tag}>([^<]*)</{tag}>", text)
     return printable(found[1]) if found else ""

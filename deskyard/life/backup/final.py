@@ -33,7 +33,7 @@ def removed(name: str, remove: Sequence[str]) -> list[str]:
 
 
 def notice(name: str, desktops: Sequence[str], without: str, *, backup: bool) -> list[str]:
-    """What becomes of what these desktops hold; raises `SiteError` for one of which no backup can be made and proved.
+    """The notice of what becomes of these desktops' data; raises `SiteError` if one cannot be backed up and proved.
 
     `without` is how the same is done without backups.
     """

@@ -100,7 +100,7 @@ class InRepository:
 
     @contextmanager
     def home(self, machine: Machine, found: Backup) -> Iterator[Tree]:
-        """What is in /home of a backup, whose disks are restored for it one at a time."""
+        """The file tree of /home in a backup, whose disks are restored for it one at a time."""
         backups = machine.machines.backups(machine.domain)
         with backups.room("files", found.used) as folder:
             # What everybody may read in there, nobody else reaches.
@@ -110,7 +110,7 @@ class InRepository:
                 yield tree
 
     def outdated(self, desktop: str, policy: Mapping[str, int]) -> Outdated:
-        """What a policy does not keep of a desktop, and disks of backups that were interrupted."""
+        """The backups of a desktop that a policy does not keep, and disks of backups that were interrupted."""
         present = self.present(desktop)
         outdated = self._repository.outdated(desktop, policy) if present else []
         doomed = plan.spared([entry for entry in present if entry.manifest in outdated], present)

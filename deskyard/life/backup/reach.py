@@ -63,7 +63,7 @@ def fault(location: str, said: str) -> ConfigError | None:
 
 
 def _host(location: str) -> str:
-    """What ssh is to connect to: `user@host`, or ssh://user@host:port."""
+    """The host that ssh is to connect to: `user@host`, or ssh://user@host:port."""
     if location.startswith("sftp://"):
         return f"ssh://{urlsplit(location).netloc}"
     return location.removeprefix("sftp:").partition(":")[0]

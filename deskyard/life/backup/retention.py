@@ -14,7 +14,7 @@ from deskyard.workspace import turn
 
 
 def prune(target: str, counts: Sequence[int], *, really: bool = False) -> dict[str, Any]:
-    """What is not kept of a desktop's backups, and half ones; they go only if `really`. `counts` are those of `KEEP`.
+    """Delete a desktop's backups that are not kept, and half ones, if `really`; `counts` are those of `KEEP`.
 
     The last that is verified stays whatever they say.
     """
@@ -35,7 +35,7 @@ def prune(target: str, counts: Sequence[int], *, really: bool = False) -> dict[s
 
 
 def text(found: dict[str, Any]) -> str:
-    """What goes and what stays, a line for each."""
+    """The backups that go and those that stay, a line for each."""
     verb = "removed" if found["done"] else "would go"
     lines = [f"kept      {shown.line(row)}" for row in found["kept"]]
     lines += [f"{verb:8}  {shown.line(row)}" for row in found["removed"]]

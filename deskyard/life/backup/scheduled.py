@@ -32,7 +32,7 @@ class Outcome:
 
     @property
     def line(self) -> str:
-        """What was made, for people; empty if nothing was."""
+        """The backup that was made, in a line for people; empty if none was."""
         went = f", {self.removed} older ones removed" if self.removed else ""
         return f"{self.made} {'verified' if self.verified else 'not verified'}{went}" if self.made else ""
 
@@ -87,7 +87,7 @@ class Scheduled:
 
 
 def _obstacle(machine: Machine, state: str) -> str:
-    """What keeps a backup of a desktop from being made now; empty if nothing does."""
+    """The obstacle that keeps a backup of a desktop from being made now; empty if there is none."""
     if state not in ("running", "stopped"):
         return f"a backup: it is {state}"
     if Journal(machine).read() is not None:

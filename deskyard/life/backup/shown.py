@@ -30,7 +30,7 @@ def line(row: dict[str, Any]) -> str:
 
 
 def survivor(desktop: str, newest: Backup | None, location: str) -> str:
-    """What stays of a desktop."""
+    """The backup that stays of a desktop, in a line."""
     if newest is None:
         return f"{desktop}: no backup"
     if newest.verified is not None:

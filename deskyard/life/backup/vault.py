@@ -46,10 +46,10 @@ class Vault(Protocol):
         """A backup restored beside its desktop; raises an error if there is no room, before anything is touched."""
 
     def home(self, machine: Machine, found: Backup) -> AbstractContextManager[Tree]:
-        """What is in /home of a backup; raises `SiteError` where none of its files can be read."""
+        """The file tree of /home in a backup; raises `SiteError` where none of its files can be read."""
 
     def outdated(self, desktop: str, policy: Mapping[str, int]) -> Outdated:
-        """What a policy does not keep of a desktop, and what was not finished."""
+        """The backups of a desktop that a policy does not keep, and those that were not finished."""
 
     def survivors(self, desktops: Sequence[str]) -> list[str]:
         """Of each desktop: which backup stays when the workspace goes, or that there is none."""

@@ -84,7 +84,7 @@ def listed(workspace: str) -> dict[str, Any]:
 
 
 def facts(declared: Declared, taken: Seated) -> dict[str, Any]:
-    """What whoever got a desktop has to know of it."""
+    """The facts that whoever got a desktop has to know of it."""
     seat = declared.plan.seat(taken.seat)
     link = SshLink(declared.site.name, declared.workspace.name)
     assert taken.claim is not None
@@ -103,7 +103,7 @@ def facts(declared: Declared, taken: Seated) -> dict[str, Any]:
 
 
 def line(found: dict[str, Any]) -> str:
-    """What somebody got, in a line."""
+    """The desktop that somebody got, in a line."""
     size = f"{found['address']}  {found['image']}, {found['tier']}"
     return f"{found['target']}  {size}  until {seating.when(found['until'])}"
 

@@ -1,1 +1,1 @@
-"""What is in the /home of a backup: looked at, and brought to a folder of this machine."""
+"""The files in /home of a backup: listed, and brought to a folder of this machine or to a desktop."""

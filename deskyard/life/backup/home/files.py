@@ -38,7 +38,7 @@ WORD = {"folder": "folders", "file": "files", "link": "links"}
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is brought from a backup, and where to: a folder of this machine, or WORKSPACE/DESKTOP.
+    """The path that is brought from a backup, and where to: a folder of this machine, or WORKSPACE/DESKTOP.
 
     With `force` files are brought in place of those that are there.
     """
@@ -65,7 +65,7 @@ class Place(Protocol):
 
 @dataclass
 class _Load:
-    """What will be brought, by its path below the folder; each folder before what is in it."""
+    """The nodes that will be brought, by their path below the folder; each folder before what is in it."""
 
     nodes: list[tuple[list[bytes], Node]] = field(default_factory=list)
     links: dict[bytes, bytes] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class _Load:
 
 
 def listing(target: str, path: str, name: str = "latest", *, recursive: bool = False) -> dict[str, Any]:
-    """What is in a folder of a backup's /home, or below it, at most a thousand names; of a file, itself."""
+    """The entries of a folder of a backup's /home, or all below it, at most a thousand names; of a file, itself."""
     require_path(path)
     with _opened(target, name) as (found, tree):
         top = tree.find(path, target)
@@ -116,7 +116,7 @@ def get(target: str, wanted: Wanted) -> dict[str, Any]:
 
 
 def listing_text(found: dict[str, Any]) -> str:
-    """What is in a folder, a line for each, and what is not."""
+    """The entries of a folder, a line for each, and notes on those that are missing."""
     lines = [
         f"{row['mode']}  {row['owner']:>11}  {row['bytes']:>12}  {row['changed']}  {row['shown']}"
         for row in found["entries"]
@@ -125,7 +125,7 @@ def listing_text(found: dict[str, Any]) -> str:
 
 
 def text(done: dict[str, Any]) -> str:
-    """What was brought, and what was not."""
+    """The sum of what was brought, and notes on what was not."""
     verb = "would be brought" if done["dry_run"] else "are"
     what = f"{done['files']} files, {done['folders']} folders, {done['links']} links, {done['bytes'] >> 10} KiB"
     return "\n".join([f"{what} of {done['backup']} {verb} in {done['to']}", *_notes(done)])
@@ -183,7 +183,7 @@ def _desktop(target: str, wanted: Wanted) -> tuple[WorkspacePlan, str, list[byte
 
 
 def _load(tree: Tree, top: Node, wanted: Wanted, *, any_link: bool) -> _Load:
-    """What of a tree is brought; with `any_link` a link may lead anywhere, as it did on the desktop."""
+    """The nodes of a tree to bring; with `any_link` a link may lead anywhere, as it did on the desktop."""
     load, base = _Load(), top.path.rpartition(b"/")[0]
     for node in (top, *(tree.below(top, MOST_BROUGHT) if top.kind == "folder" else ())):
         try:

@@ -43,7 +43,7 @@ class Folder:
         os.close(self._root)
 
     def kind(self, parts: Parts) -> str:
-        """What is there by that path: folder, other, or nothing."""
+        """The kind of what is at that path: folder, other, or empty for nothing."""
         try:
             with self._at(parts[:-1]) as parent:
                 mode = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False).st_mode

@@ -52,7 +52,7 @@ class Tree:
     cut: bool = False
 
     def find(self, path: str, target: str) -> Node:
-        """What has that path; raises `ConfigError` if there is no such thing, or a link is on the way to it."""
+        """The node at that path; raises `ConfigError` if there is no such thing, or a link is on the way to it."""
         node = Node(HOME, self.home)
         for part in require_path(path):
             if node.kind != "folder":
@@ -70,7 +70,7 @@ class Tree:
         return node
 
     def within(self, folder: Node) -> list[Node]:
-        """What is in a folder, by name."""
+        """The nodes in a folder, by name."""
         try:
             found = self.disk.folder(folder.entry.inode)
         except DamagedError as error:
