@@ -23,7 +23,7 @@ def private_key_file(site: str) -> Path:
 
 
 def digest(site: str) -> str:
-    """What a gateway of the site has to have, in short: the key, and the programs that bind it."""
+    """The digest of the key that a gateway of the site has to have, and of the programs that bind it."""
     command, text = _sent(site)
     return hashlib.sha256("\0".join([*command, text]).encode()).hexdigest()
 

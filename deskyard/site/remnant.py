@@ -1,4 +1,4 @@
-"""What a task that was killed has left beside a desktop."""
+"""The remnant that a killed task has left beside a desktop."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -33,7 +33,7 @@ def _memory(site: Site) -> Iterator[Finding]:
 
 
 def _caps() -> Iterator[Finding]:
-    """What a tier of this site may not cap."""
+    """The findings on the caps of a tier that cannot be held on this site."""
     lacking = caps.not_held()
     for cap, reason in lacking.items():
         yield warning("caps", f"{cap} cannot be held: {reason}", "a tier with it is refused here", caps.REMEDIES[cap])

@@ -28,7 +28,7 @@ def active_domains() -> set[str]:
 
 
 def loads(link: Any, domains: Sequence[str]) -> dict[str, Load]:
-    """What each of these machines has taken since it was started, as libvirt counts it."""
+    """The load of each of these machines since it was started, as libvirt counts it."""
     kinds = libvirt.VIR_DOMAIN_STATS_CPU_TOTAL | libvirt.VIR_DOMAIN_STATS_INTERFACE
     counted = link.getAllDomainStats(kinds, libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE)
     return {machine.name(): _load(counts) for machine, counts in counted if machine.name() in domains}
@@ -56,7 +56,7 @@ class LibvirtMachines:
         return self._of_each(power.desired)
 
     def loads(self, domains: Sequence[str]) -> dict[str, Load]:
-        """What each of these machines takes; those that do not run are left out."""
+        """The load of each of these machines; those that do not run are left out."""
         with daemon.connection() as link:
             return loads(link, domains)
 

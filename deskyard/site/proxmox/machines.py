@@ -82,7 +82,7 @@ class ClusterMachines:
         return dict(asked)
 
     def loads(self, domains: Sequence[str]) -> dict[str, Load]:
-        """What each of these machines takes, as the daemon of its node counts it (pvestatd, every ten seconds).
+        """The load of each of these machines, as the daemon of its node counts it (pvestatd, every ten seconds).
 
         `cpu` is the part of the machine's CPUs that it took since the count before (`vmstatus` of qemu-server's
         PVE/QemuServer.pm). A machine's own status is no source: whoever answers counts from its own last answer.

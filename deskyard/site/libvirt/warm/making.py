@@ -34,7 +34,7 @@ PACK = ("zstd", "-3", "--quiet", "--force", "-o")
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a template is made from; `drawn` is the command that ends, in the guest, when its desktop is there."""
+    """The parts of a template; `drawn` is the command that ends, in the guest, when its desktop is there."""
 
     image: ImageSource
     machine: MachinePlan

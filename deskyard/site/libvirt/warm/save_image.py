@@ -35,7 +35,7 @@ def size(start: bytes) -> int:
 
 
 def parse(head: bytes) -> Head:
-    """What a head says; raises `SiteError` for one that is of no known form."""
+    """The head of a saved machine, parsed; raises `SiteError` for one that is of no known form."""
     _, length, runs, compression, cookie_at, *_ = _numbers(head)
     texts = head[NUMBERS.size : NUMBERS.size + length]
     if len(texts) < length or cookie_at > length:

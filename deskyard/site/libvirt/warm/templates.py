@@ -65,7 +65,7 @@ def remove(link: Any, name: str) -> None:
 
 
 def fit(link: Any, image: ImageSource, machine: MachinePlan, accelerator: str, first_boot: FirstBoot) -> Fit:
-    """What a template for such a machine has to be made for, on this hypervisor."""
+    """The properties that a template has to be made for, to fit such a machine on this hypervisor."""
     return Fit(
         image=image.name,
         digest=image.digest,

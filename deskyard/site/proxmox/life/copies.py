@@ -57,7 +57,7 @@ class Copy(ClusterMachine):
 
     @property
     def power(self) -> MachinePower:
-        """What moves it."""
+        """The power of this machine."""
         return MachinePower(self.client, self.node, self.vm_id)
 
     def config(self) -> Mapping[str, Any]:

@@ -202,7 +202,7 @@ def _nic(nic: NicPlan) -> str:
 
 
 def _first_boot(vm: VmPlan, key: str) -> dict[str, object]:
-    """What cloud-init is told, on a drive of its own."""
+    """The cloud-init options of a machine, on a drive of its own."""
     addresses = {
         f"ipconfig{number}": f"ip={nic.config}" + (f",gw={nic.router}" if nic.router else "")
         for number, nic in enumerate(vm.nics)

@@ -47,7 +47,7 @@ _OF_VOLUME = ("size=", "format=", "file=")
 
 @dataclass(frozen=True)
 class Journal:
-    """What the copy says of an exchange: by whom and until when, the drive of before, where the restored one went."""
+    """The copy's record of an exchange: by whom and until when, the drive of before, where the restored one went."""
 
     until: int
     host: str

@@ -129,7 +129,7 @@ class ClusterRecord:
         raise SiteError("machine", machine.vm_id, reason, "run the command again")
 
     def _words(self, seat: str, machine: SeenMachine) -> Words | None:
-        """What a machine says of itself; one of which nothing can be read is somebody's, until that can be."""
+        """The words of a machine on itself; one of which nothing can be read is somebody's, until that can be."""
         try:
             config = self._config(machine)
         except ApiError as error:
