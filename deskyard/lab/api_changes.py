@@ -20,7 +20,7 @@ Schema = Mapping[str, Any]
 
 
 def document() -> dict[str, Any]:
-    """What this tree's Mission Control answers as /api/openapi.json."""
+    """The OpenAPI document that this tree's Mission Control answers as /api/openapi.json."""
     from deskyard.control.api.application import create
     from deskyard.control.api.pages import Pages
 
@@ -51,7 +51,7 @@ def write(tree: Path) -> bool:
 
 
 def taken_away(before: Schema, after: Schema) -> list[str]:
-    """What a client of `before` would miss in `after`, a line each; additions are none."""
+    """The losses of a client of `before` in `after`, a line each; additions are none."""
     return list(_Comparison(before, after).calls())
 
 
@@ -63,7 +63,7 @@ class _Comparison:
     after: Schema
 
     def calls(self) -> Iterator[str]:
-        """What is gone or narrower, call by call."""
+        """The parts that are gone or narrower, call by call."""
         for path, methods in self.before["paths"].items():
             for method in METHODS:
                 if method in methods:
@@ -108,7 +108,7 @@ class _Comparison:
                 yield from self._taken(f"{place} body", content.get("schema", {}), there.get("schema", {}))
 
     def _taken(self, place: str, old: Schema, new: Schema, seen: frozenset[tuple[str, str]] = frozenset()) -> list[str]:
-        """What of `old` is not taken by `new`."""
+        """The parts of `old` that `new` does not take."""
         pair = (str(old.get("$ref")), str(new.get("$ref")))
         if "$ref" in old and pair in seen:
             return []
@@ -142,7 +142,7 @@ class _Comparison:
     def _answered(
         self, place: str, old: Schema, new: Schema, seen: frozenset[tuple[str, str]] = frozenset()
     ) -> list[str]:
-        """What of `old` an answer of `new` lacks, or has otherwise; fields and values may be added."""
+        """The parts of `old` that an answer of `new` lacks, or has otherwise; fields and values may be added."""
         pair = (str(old.get("$ref")), str(new.get("$ref")))
         if "$ref" in old and pair in seen:
             return []

@@ -70,7 +70,7 @@ def measure(rounds: int, at_once: int) -> list[Row]:
 
 
 def rows(waits: Mapping[str, Sequence[float]], at_once: int, came: int, memory_mib: Sequence[int]) -> list[Row]:
-    """What was waited, as rows; the last one is the memory of each desktop that idles, MiB instead of seconds."""
+    """The waits as rows; the last row is the memory of each desktop that idles, MiB instead of seconds."""
     (bare,) = waits[BARE]
     found = [_row(name, measured, bare) for name, measured in waits.items()]
     cold, quick = waits.get(f"{COLD} -> {FRAME}"), waits.get(f"{WARM} -> {FRAME}")
@@ -182,7 +182,7 @@ def _together(declared: Declared, seats: Seats) -> tuple[list[dict[str, float]],
 
 
 def _memory(declared: Declared) -> list[int]:
-    """What the process of each machine has of this machine's memory, MiB."""
+    """The memory of this machine that the process of each machine has, MiB."""
     found: list[int] = []
     for seat in declared.plan.seats:
         try:
