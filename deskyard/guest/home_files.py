@@ -33,7 +33,7 @@ class Content:
 
 
 def look(home: Path, top: str) -> dict[str, Any]:
-    """What is in the home by that path, and the bytes that are free there."""
+    """The kind of what is at that path in the home, and the bytes that are free there."""
     disk, path = os.statvfs(home), home / top
     folder = path.is_dir() and not path.is_symlink()
     there = "folder" if folder else "other" if path.is_symlink() or path.exists() else ""

@@ -127,7 +127,7 @@ def _is_below(path: Path, keep: Sequence[str]) -> bool:
 
 
 def _brought() -> list[Path]:
-    """What an exchange brought, and is there still: it may have changed before the first boot had ended."""
+    """The files that an exchange brought and are still there: they may have changed before the first boot had ended."""
     listed = NOTES / BROUGHT
     lines = listed.read_text().splitlines() if listed.is_file() else []
     found = [Path(line) for line in lines if line.startswith("/etc/") and not line.startswith(LEFT_OUT)]

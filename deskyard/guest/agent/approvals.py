@@ -1,4 +1,4 @@
-"""What OpenClaw asks before it runs a command: answered as the desktop's declaration says, or by a person.
+"""The questions of OpenClaw before it runs a command: the desktop's declaration answers, or a person.
 
 Sent together with each program that imports it, so it knows only the standard library of Python 3.10 and later.
 OpenClaw asks as its own configuration says (`tools.exec.mode`), and only a client that says it can answer.

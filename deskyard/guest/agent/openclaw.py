@@ -110,7 +110,7 @@ def converse(socket: WebSocket, token: str, request: dict[str, Any], watch: Watc
 
 
 class Turn:
-    """What was said of a turn so far."""
+    """The record of what was said of a turn so far."""
 
     def __init__(self, run: str, approvals: Approvals | None = None) -> None:
         self.run, self.text, self._approvals = run, "", approvals
@@ -165,7 +165,7 @@ class Turn:
             say("text", text=piece)
 
     def _whole(self, whole: str) -> None:
-        """What was not said yet of the whole text."""
+        """Say the part of the whole text that was not said yet."""
         if whole.startswith(self.text):
             self._more(whole[len(self.text) :])
 

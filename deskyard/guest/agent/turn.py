@@ -32,7 +32,7 @@ class Failed(Exception):
 
 
 class Line(Protocol):
-    """What a turn hangs on: a connection, or a process."""
+    """The connection or the process that a turn hangs on."""
 
     def shutdown(self, how: int, /) -> None:
         """End it under who reads from it."""
@@ -64,7 +64,7 @@ class Watch(threading.Thread):
         self.hang_up()
 
     def answer(self, id: str, seconds: float) -> dict[str, Any]:
-        """What who asked says to a question; nothing if that takes longer, or the task is over."""
+        """The answer of who asked to a question; empty if that takes longer, or the task is over."""
         end = time.monotonic() + seconds
         while not self.over.is_set():
             try:
