@@ -176,7 +176,7 @@ def kept(policy: Mapping[str, int]) -> list[str]:
 
 @dataclass(frozen=True)
 class Survey:
-    """What a backend that keeps backups itself has of a desktop: whole ones, those that were not finished, and more.
+    """The backups of a desktop at a backend that keeps them itself: whole ones, those that were not finished, and more.
 
     `protected` are the manifests of those that somebody there has protected from being deleted.
     """

@@ -68,7 +68,7 @@ def follows(now: Stage, then: Stage) -> bool:
 
 @dataclass(frozen=True)
 class Load:
-    """What a machine has taken since it started; where processor time is not counted, what it takes just now."""
+    """The load of a machine since it started; where processor time is not counted, its processors that are busy now."""
 
     network_bytes: int
     cpu_seconds: float | None = None
@@ -77,7 +77,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Rate:
-    """What a machine took on average: percent of one processor, KiB per second of its network."""
+    """The mean load of a machine: percent of one processor, KiB per second of its network."""
 
     cpu_percent: float
     network_kib_per_second: float

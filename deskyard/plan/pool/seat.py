@@ -15,7 +15,7 @@ from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 
 
 class Event(StrEnum):
-    """What can happen at a seat."""
+    """An event at a seat."""
 
     BEGUN = "begun"
     READY = "ready"

@@ -1,4 +1,4 @@
-"""What the notes of a cluster's backup say of it: whose it is, and whether it is whole. Pure.
+"""The notes of a cluster's backup: whose it is, and whether it is whole. Pure.
 
 vzdump writes the notes of a backup that is not finished; who began it looks at the end of the task and at the volume,
 and only then says that it is one. So one that failed, or whose maker died, is never listed.
@@ -26,7 +26,7 @@ class Keeper:
 
     @property
     def words(self) -> list[str]:
-        """What stands for it in the notes."""
+        """The words that stand for it in the notes."""
         return [f"site={self.site}", f"workspace={self.workspace}"]
 
 

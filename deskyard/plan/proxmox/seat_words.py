@@ -1,4 +1,4 @@
-"""What a machine at a seat of a cluster says of itself: in its description, and for people in a tag. Pure.
+"""The words of a machine at a seat of a cluster on itself: in its description, and for people in a tag. Pure.
 
 Both are in the machine's one configuration, which Proxmox VE writes whole or not at all, and only if it is still what
 the writer has read: a claim there has one winner. Who edits the description of a machine that somebody has does not
