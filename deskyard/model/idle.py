@@ -1,4 +1,4 @@
-"""What a person writes about desktops that nobody uses."""
+"""The settings that a person writes about desktops that nobody uses."""
 
 from typing import Literal
 

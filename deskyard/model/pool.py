@@ -1,4 +1,4 @@
-"""What a person writes about desktops that are booted ahead."""
+"""The settings that a person writes about desktops that are booted ahead."""
 
 from pydantic import Field, field_validator
 

@@ -174,7 +174,7 @@ def _event_line(event: dict[str, Any]) -> str:
 
 
 def _claims(claimed: Any) -> str:
-    """What a desktop says that it did, on lines of their own: nobody but the desktop knows."""
+    """The actions that a desktop claims, on lines of their own: nobody but the desktop knows."""
     if not isinstance(claimed, dict):
         return f"\n    claimed: {claimed}" if claimed else ""
     actions = [" ".join(f"{name}={_word(value)}" for name, value in action.items()) for action in claimed["actions"]]

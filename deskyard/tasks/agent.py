@@ -120,7 +120,7 @@ def _followed(wanted: agent_task.Task, json: bool) -> str:
 
 
 def _line(event: dict[str, Any]) -> str:
-    """What is said beside the answer of a tool, of tokens, of a question; nothing of an output that still grows."""
+    """The line for news beside the answer: of a tool, tokens, a question; empty for an output that still grows."""
     match event["event"]:
         case "tool" if event.get("state") != "started" or event.get("summary"):
             words = f"  [{event.get('name')}: {event.get('state')}] {event.get('summary', '')}"

@@ -99,7 +99,7 @@ Next:
 
 
 def _mission_control(outcome: Demo) -> str:
-    """What the story says of Mission Control; nothing where it was not wanted."""
+    """The story's part on Mission Control; empty where it was not wanted."""
     if outcome.problem:
         return f"\nMission Control is not there: {outcome.problem['reason']}; {outcome.problem['remedy']}\n"
     if outcome.mission_control is None:

@@ -50,14 +50,14 @@ class Entry:
 
     @property
     def kind(self) -> str:
-        """What it is: folder, file, link, or other (a device, a pipe, a socket)."""
+        """The kind of the file: folder, file, link, or other (a device, a pipe, a socket)."""
         kinds = {stat.S_IFDIR: "folder", stat.S_IFREG: "file", stat.S_IFLNK: "link"}
         return kinds.get(stat.S_IFMT(self.mode), "other")
 
 
 @dataclass(frozen=True)
 class Folder:
-    """What is in a folder; less than all of it if it is damaged."""
+    """The entries of a folder; less than all of them if it is damaged."""
 
     entries: list[Entry]
     damaged: bool
@@ -98,7 +98,7 @@ class Ext4:
         return set() if said else set(answer.decode(errors="replace").partition(":")[2].split())
 
     def folder(self, inode: int) -> Folder:
-        """What is in a folder, without itself and the one above it."""
+        """The entries of a folder, without itself and the one above it."""
         answer, said = self._answer(f"ls -p <{inode}>")
         entries, place = [], 0
         while found := _ENTRY.match(answer, place):
@@ -196,7 +196,7 @@ def _write(process: "subprocess.Popen[bytes]", text: bytes) -> None:
 
 
 def _pieces(process: "subprocess.Popen[bytes]", said: list[bytes]) -> Iterator[bytes]:
-    """What it writes, until it ends; what it says of errors goes to `said`, so that it never waits for a reader."""
+    """The output of a process until it ends; its errors go to `said`, so that it never waits for a reader."""
     assert process.stdout is not None
     assert process.stderr is not None
     with selectors.DefaultSelector() as ready:
@@ -216,7 +216,7 @@ def _pieces(process: "subprocess.Popen[bytes]", said: list[bytes]) -> Iterator[b
 
 
 def _waiting(process: "subprocess.Popen[bytes]") -> list[bytes]:
-    """What it has said of errors and nobody has read yet."""
+    """The error output of a process that nobody has read yet."""
     assert process.stderr is not None
     os.set_blocking(process.stderr.fileno(), False)
     found = []

@@ -18,7 +18,7 @@ PAGES_SECONDS, UNPACK_SECONDS = 1500, 300
 
 
 def variables(image: Image, scratch: Path, timings: Timings) -> dict[str, Any]:
-    """What its roles are handed: a folder below `scratch`, if the image carries Deskyard."""
+    """The variables that the image's roles are handed: a folder below `scratch`, if the image carries Deskyard."""
     if not image.carries_deskyard:
         return {}
     folder = scratch / "deskyard"
