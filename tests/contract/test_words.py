@@ -1,12 +1,14 @@
-"""Names of variables, parameters, functions and classes are nouns that say what a thing is."""
+"""Names are nouns that say what a thing is, and docstrings begin with what they are about."""
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
+# Files, each with lines and what is wrong there.
+Found = dict[str, list[tuple[int, str]]]
 TREE = Path(__file__).resolve().parents[2]
 ROOTS = ("deskyard", "stacks", "sdk", "ansible", "tests")
 # They stand for anything: `for one in disks` hides what `for disk in disks` says.
@@ -16,6 +18,41 @@ ANYWHERE = re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(FORBIDDEN)})(?![A-Za-z0-9]
 REMAINING = {
     "deskyard/life/events.py": "with the next change of the events",
     "tests/unit/life/test_events.py": "as deskyard/life/events.py",
+}
+# Tests have docstrings for themselves; these are read by whoever uses the thing.
+PUBLIC = ("deskyard", "stacks", "sdk", "ansible")
+# "What makes a key." leaves open whether that is a function, a file or a person: "Make a key." does not.
+WHAT = re.compile(r"\s*What\b", re.IGNORECASE)
+SOMEWHERE = re.compile(rf"[\"']{WHAT.pattern}", re.IGNORECASE)
+IMAGE = "with the next change of its image, which its text is a part of"
+LATER = "with the next change of the file"
+# As `REMAINING`, for docstrings that begin so.
+BEGINNING = {
+    "deskyard/computer": IMAGE,
+    "deskyard/control/api/watch": LATER,
+    "deskyard/control/upkeep/brought.py": LATER,
+    "deskyard/control/upkeep/look.py": LATER,
+    "deskyard/control/upkeep/moments.py": LATER,
+    "deskyard/control/upkeep/traffic.py": LATER,
+    "deskyard/control/watch/budgets.py": LATER,
+    "deskyard/engine/backend.py": LATER,
+    "deskyard/engine/on_libvirt.py": LATER,
+    "deskyard/engine/on_proxmox.py": LATER,
+    "deskyard/errors.py": IMAGE,
+    "deskyard/gateway/actions": IMAGE,
+    "deskyard/gateway/config/egress_grants.py": IMAGE,
+    "deskyard/gateway/egress": IMAGE,
+    "deskyard/gateway/halting/halts.py": IMAGE,
+    "deskyard/gateway/machine/layout.py": IMAGE,
+    "deskyard/gateway/probe.py": IMAGE,
+    "deskyard/gateway/service.py": IMAGE,
+    "deskyard/gateway/session/shutter.py": IMAGE,
+    "deskyard/gateway/view": IMAGE,
+    "deskyard/guest/link_questions.py": "with its next change: for another text every gateway is set up again",
+    "deskyard/wire/actions.py": IMAGE,
+    "sdk/deskyard_e2b": LATER,
+    "sdk/deskyard_mcp": LATER,
+    "sdk/deskyard_sdk": LATER,
 }
 
 
@@ -42,27 +79,61 @@ def forbidden(text: str) -> list[tuple[int, str]]:
     return [(line, name) for line, name in names(tree) if name.strip("_").lower() in FORBIDDEN]
 
 
-def left(path: str) -> str | None:
-    """The entry of `REMAINING` that a file belongs to."""
-    return next((place for place in REMAINING if path == place or path.startswith(f"{place}/")), None)
+def vague(text: str) -> list[tuple[int, str]]:
+    """The first lines of a module's docstrings that begin with "What", with their lines."""
+    tree = ast.parse(text if SOMEWHERE.search(text) else "")
+    found = []
+    for node in ast.walk(tree):
+        # Those of attributes count, too: they stand below what they are about.
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(said))) if WHAT.match(said):
+                found.append((node.lineno, said.strip().splitlines()[0]))
+    return found
+
+
+def left(path: str, excused: Iterable[str]) -> str | None:
+    """The excused place that a file belongs to."""
+    return next((place for place in excused if path == place or path.startswith(f"{place}/")), None)
+
+
+def faults(found: Found, excused: Iterable[str]) -> list[str]:
+    """The findings outside the excused places, a line each."""
+    return [f"{path}:{line}: {said}" for path, rows in found.items() if not left(path, excused) for line, said in rows]
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, list[tuple[int, str]]]:
-    """The files that give such names."""
+def texts() -> dict[str, str]:
+    """Every module, by its path."""
     paths = [path for root in ROOTS for path in (TREE / root).rglob("*.py") if "node_modules" not in path.parts]
     assert len(paths) > 500
-    read = {str(path.relative_to(TREE)): forbidden(path.read_text()) for path in sorted(paths)}
-    return {path: wrong for path, wrong in read.items() if wrong}
+    return {str(path.relative_to(TREE)): path.read_text() for path in sorted(paths)}
 
 
-def test_every_name_says_what_the_thing_is(found: dict[str, list[tuple[int, str]]]) -> None:
-    wrong = [f"{path}:{line}: {name}" for path, rows in found.items() if left(path) is None for line, name in rows]
-    assert wrong == [], "name what the thing is: a disk, a desktop, a line"
+@pytest.fixture(scope="module")
+def found(texts: dict[str, str]) -> Found:
+    """The files that give such names."""
+    return {path: wrong for path, text in texts.items() if (wrong := forbidden(text))}
 
 
-def test_places_that_are_clean_are_no_longer_excused(found: dict[str, list[tuple[int, str]]]) -> None:
-    assert sorted(REMAINING.keys() - {left(path) for path in found}) == [], "these have no such names: take them out"
+@pytest.fixture(scope="module")
+def begun(texts: dict[str, str]) -> Found:
+    """The files with docstrings that begin with "What"."""
+    public = {path: text for path, text in texts.items() if path.split("/")[0] in PUBLIC}
+    assert len(public) > 500
+    return {path: wrong for path, text in public.items() if (wrong := vague(text))}
+
+
+def test_every_name_says_what_the_thing_is(found: Found) -> None:
+    assert faults(found, REMAINING) == [], "name what the thing is: a disk, a desktop, a line"
+
+
+def test_every_docstring_begins_with_what_it_is_about(begun: Found) -> None:
+    assert faults(begun, BEGINNING) == [], "begin with a verb or a noun: make a key, the key of a site"
+
+
+def test_places_that_are_clean_are_no_longer_excused(found: Found, begun: Found) -> None:
+    assert sorted(REMAINING.keys() - {left(path, REMAINING) for path in found}) == [], "no such names: take them out"
+    assert sorted(BEGINNING.keys() - {left(path, BEGINNING) for path in begun}) == [], "none begins so: take them out"
 
 
 @pytest.mark.parametrize(
@@ -79,3 +150,19 @@ def test_places_that_are_clean_are_no_longer_excused(found: dict[str, list[tuple
 )
 def test_names_are_found(text: str, names: list[str]) -> None:
     assert sorted(name for _, name in forbidden(text)) == sorted(names)
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ('"""What makes a key."""', [1]),
+        ("'What makes a key.'", [1]),
+        ('class Key:\n    """What opens.\n\n    More.\n    """\n    size = 1\n    """What it holds."""', [2, 7]),
+        ('async def make():\n    r"""\n    what makes a key.\n    """', [2]),
+        ('"""Makes what is wanted."""', []),
+        ('"""Whatever a person wrote."""', []),
+        ('text = "What makes a key."\nprint("What now?")\n# What makes a key.', []),
+    ],
+)
+def test_docstrings_are_found(text: str, lines: list[int]) -> None:
+    assert sorted(line for line, _ in vague(text)) == lines
