@@ -30,9 +30,7 @@ LATER = "with the next change of the file"
 BEGINNING = {
     "deskyard/computer": IMAGE,
     "deskyard/control/api/watch": LATER,
-    "deskyard/control/upkeep/brought.py": LATER,
     "deskyard/control/upkeep/look.py": LATER,
-    "deskyard/control/upkeep/moments.py": LATER,
     "deskyard/control/upkeep/traffic.py": LATER,
     "deskyard/control/watch/budgets.py": LATER,
     "deskyard/engine/backend.py": LATER,

@@ -65,7 +65,7 @@ def test_an_event_of_a_transaction_that_ends_late_is_not_left_out(mission: Lab) 
         late.execute(update, ["lab.late"])
         mission.link.execute(update, ["lab.early"])
         late.commit()
-        seen = set()
+        seen: set[str] = set()
         # What was declared may still be told first.
         while seen != {"lab.early", "lab.late"}:
             _, kind, data = next(stream)

@@ -154,22 +154,22 @@ def test_quotas_are_an_admins_to_set_and_for_each_to_see_its_own(lab: Lab, owner
 
 
 def test_quota_that_somebody_changed_meanwhile_stays_as_they_made_it(lab: Lab, owner: httpx.Client) -> None:
-    path, one, two = "/api/quotas/workspace:lab", {"desktops": 1}, {"desktops": 2}
-    assert owner.put(path, json=one, headers={"If-Match": "*"}).status_code == 412, "there is none yet"
-    assert owner.put(path, json=one, headers={"If-None-Match": "*"}).status_code == 200
+    path, first, second = "/api/quotas/workspace:lab", {"desktops": 1}, {"desktops": 2}
+    assert owner.put(path, json=first, headers={"If-Match": "*"}).status_code == 412, "there is none yet"
+    assert owner.put(path, json=first, headers={"If-None-Match": "*"}).status_code == 200
     (read,) = owner.get("/api/quotas").json()["items"]
-    refused = owner.put(path, json=two, headers={"If-None-Match": "*"})
+    refused = owner.put(path, json=second, headers={"If-None-Match": "*"})
     assert (refused.status_code, refused.json()["field"]) == (412, "If-None-Match")
     match = {"If-Match": f'"{read["changedAt"]}"'}
-    assert owner.put(path, json=two, headers=match).status_code == 200
+    assert owner.put(path, json=second, headers=match).status_code == 200
     refused = owner.put(path, json={"desktops": 9}, headers=match)
     assert (refused.status_code, refused.json()["field"]) == (412, "If-Match")
     assert "it was changed at" in refused.json()["reason"] and "read it again" in refused.json()["remedy"]
     for rubbish in ("yesterday", 'W/"1"', '"2026-01-01T00:00:00"', ""):
-        assert owner.put(path, json=one, headers={"If-Match": rubbish}).status_code == 412
+        assert owner.put(path, json=first, headers={"If-Match": rubbish}).status_code == 412
     (now,) = owner.get("/api/quotas").json()["items"]
     assert now["desktops"] == 2
-    assert owner.put(path, json=one, headers={"If-Match": "*"}).status_code == 200
+    assert owner.put(path, json=first, headers={"If-Match": "*"}).status_code == 200
 
 
 def test_of_two_who_change_what_both_have_read_only_the_first_does(lab: Lab, owner: httpx.Client) -> None:

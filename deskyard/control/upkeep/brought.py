@@ -1,4 +1,4 @@
-"""What a look brings for tables of its own: where it begins to read, and what is kept of what it read."""
+"""Parts of a look that are kept in tables of their own: where each begins to read, and how its rows are written."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -15,7 +15,7 @@ PARTS: Final = ((traffic, "traffic_read_at"), (moments, "moments_read_at"))
 
 
 def asked(link: Link, held: Claim) -> dict[str, str]:
-    """What a look is given of what is known: where each part goes on."""
+    """Name for each part of a look the place where it goes on; nothing for other operations."""
     if held.kind != KIND or held.workspace is None:
         return {}
     return {name: value for part, _ in PARTS for name, value in part.asked(link, held.workspace).items()}

@@ -1,4 +1,4 @@
-"""What a gateway wrote down of a desktop: who came in and drove it, and what it was refused; read by a look.
+"""Moments of desktops, as their gateway wrote them down: who came in and drove, and what was refused; read by a look.
 
 Of what a desktop was refused there may be any number of lines: those of an hour, a target and a reason are one moment.
 """
@@ -52,7 +52,7 @@ Rows = list[dict[str, Any]]
 
 
 def read(name: str, since: str = "") -> Rows:
-    """What the gateway of a workspace wrote down after the line of the door that `since` names, as `asked` says it."""
+    """Read a gateway's lines from the one of the door after `since` on, which is a key as `asked` gives it."""
     from deskyard.access import egress
 
     lines = [*_decisions(name, since)]
@@ -60,7 +60,7 @@ def read(name: str, since: str = "") -> Rows:
 
 
 def asked(link: Link, workspace: str) -> dict[str, str]:
-    """What a look is given to begin with: the last line of the door that is known."""
+    """Name the last line of the door that is known, for the next look to begin after."""
     found = link.execute(PLACE, [workspace, DOOR]).fetchone()
     return {SINCE: found["key"]} if found else {}
 

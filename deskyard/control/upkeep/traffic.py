@@ -68,7 +68,7 @@ def bounded(rows: Iterable[dict[str, Any]]) -> Rows:
 
 
 def asked(link: Link, workspace: str) -> dict[str, str]:
-    """What a look is given to begin with: the last day that is known of its workspace, which may not have been over."""
+    """Name the last day that is known of a workspace, for the next look to begin with: it may not have been over."""
     found = link.execute("select max(day) as day from traffic where workspace_id = %s", [workspace]).fetchone()
     return {SINCE: found["day"].isoformat()} if found and found["day"] else {}
 
