@@ -71,6 +71,55 @@ def test_what_was_seen_before_is_there_with_its_age_and_is_its_workspaces_alone(
     browser.sees("Nobody has looked yet")
 
 
+def closed(browser: Browser) -> list[str]:
+    return [row.text for row in browser.all("[aria-label='Closed names'] tbody tr")]
+
+
+def test_closed_names_are_shown_with_the_budget_or_the_person_that_closed_them(
+    browser: Browser, estate: Estate
+) -> None:
+    upkeep.furnish(estate)
+    browser.open(PAGE)
+    browser.sees("Closed, whatever the list says")
+    assert closed(browser) == [
+        "*.models.example.org its budget, which is spent 1 h ago",
+        "api.example.org ada 3 h ago",
+    ]
+    browser.sees("What a person closed stays until ./inv egress.reopen team-01 api.example.org.")
+    browser.sees("As of a look 1 h ago; what a budget closed since is among it.")
+
+
+def test_what_a_budget_closes_or_reopens_after_a_look_shows_at_once_and_what_a_person_closed_stays(
+    browser: Browser, estate: Estate
+) -> None:
+    upkeep.furnish(estate)
+    browser.open(PAGE)
+    browser.sees("Closed, whatever the list says")
+    closing = estate.operation("egress.close", "team-01", actor="watch")
+    names = {"closed": ["*.models.example.org", "new.example.org"], "reopened": []}
+    estate.advance(closing["id"], state="done", endedAt=ago(), result=names)
+    browser.sees("new.example.org")
+    assert "*.models.example.org its budget, which is spent 1 h ago" in closed(browser), "it was closed before"
+    closing = estate.operation("egress.close", "team-01", actor="watch")
+    estate.advance(closing["id"], state="done", endedAt=ago(), result={"closed": [], "reopened": names["closed"]})
+    browser.sees_no("its budget, which is spent")
+    assert closed(browser) == ["api.example.org ada 3 h ago"]
+
+
+def test_a_look_of_before_or_one_that_failed_says_of_no_name_that_it_is_open(browser: Browser, estate: Estate) -> None:
+    browser.open(PAGE)
+    browser.click("Look now")
+    end(browser, estate, "workspace.look", upkeep.look(allowed=upkeep.part()))
+    browser.sees("Well: gateway, desk-1")
+    browser.sees_no("No name is closed")
+    browser.click("Look now")
+    end(browser, estate, "workspace.look", upkeep.look(allowed=upkeep.part(problem=upkeep.SILENT)))
+    browser.sees("What is closed could not be read: gateway does not run. ./inv workspace.start")
+    browser.click("Look now")
+    end(browser, estate, "workspace.look", upkeep.look(allowed=upkeep.part(closed=[])))
+    browser.sees("No name is closed.")
+
+
 def test_name_that_was_refused_is_allowed_by_a_signature_that_says_for_how_long(
     browser: Browser, estate: Estate, server: StandIn
 ) -> None:

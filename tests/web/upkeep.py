@@ -18,8 +18,13 @@ WELL = {"check": "power", "state": "ok", "detail": "running", "remedy": ""}
 REFUSAL = {"desktop": "desk-1", "reason": "is not on the list", "count": 3}
 
 
-def part(*rows: Thing, problem: Thing | None = None) -> Thing:
-    return {"rows": list(rows), "problem": problem}
+def part(*rows: Thing, problem: Thing | None = None, **beside: list[Thing]) -> Thing:
+    return {"rows": list(rows), **beside, "problem": problem}
+
+
+def closed(entry: str, reason: str = "budget", actor: str = "watch", since: str = "") -> Thing:
+    """A name that nobody reaches."""
+    return {"entry": entry, "reason": reason, "actor": actor, "since": since or ago(minutes=90)}
 
 
 def look(**parts: Thing) -> Thing:
@@ -33,7 +38,10 @@ def look(**parts: Thing) -> Thing:
             {"machine": "desk-2", **WELL},
             {"machine": "desk-2", "check": "disk", "state": "failed", "detail": "4 % is free", "remedy": "free some"},
         ),
-        "allowed": part({"entry": "pypi.org", "declared": False, "until": ago(minutes=-9), "actor": "person:Ada"}),
+        "allowed": part(
+            {"entry": "pypi.org", "declared": False, "until": ago(minutes=-9), "actor": "person:Ada"},
+            closed=[closed("*.models.example.org"), closed("api.example.org", "", "ada", ago(hours=3))],
+        ),
         "refusals": part(
             {**REFUSAL, "target": "crates.io", "entry": "crates.io", "last": ago(minutes=2)},
             {**REFUSAL, "target": "10.0.0.1", "entry": None, "last": ago(minutes=3)},

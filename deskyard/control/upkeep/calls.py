@@ -99,7 +99,7 @@ async def back_up(asked: Asked, who: Writer, id: str) -> Operation:
 
 @router.post("/workspaces/{id}/look", status_code=HTTPStatus.ACCEPTED)
 async def look(asked: Asked, who: Writer, id: str) -> Operation:
-    """Look what was refused and what is allowed, keys by fingerprint, snapshots and backups: the result says it."""
+    """Look what is allowed, closed and was refused, keys by fingerprint, snapshots and backups: the result says it."""
 
     async def make() -> Wanted:
         await require_workspace(asked.link, who, id)

@@ -6,11 +6,15 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
+from deskyard.control.jobs.parts import storable
 from deskyard.control.upkeep import moments, traffic
 from deskyard.errors import ConfigError, DeskyardError
+from deskyard.plan.printable import printable
 
 # What a page shows; the host's tasks show all.
 MOST_REFUSALS, MOST_BACKUPS, MOST_FAULTS = 50, 3, 20
+# As many as a gateway has.
+MOST_CLOSED = 200
 RECENT = timedelta(hours=1)
 Rows = list[dict[str, Any]]
 
@@ -18,7 +22,8 @@ Rows = list[dict[str, Any]]
 def look(name: str, *, leave_idle: bool = False, since: Mapping[str, str] | None = None) -> dict[str, dict[str, Any]]:
     """The parts of a workspace: `rows` of each, or the `problem` for which there are none.
 
-    `leave_idle` looks into no desktop that is stopped when nobody uses it; `since` says where a part goes on.
+    `leave_idle` looks into no desktop that is stopped when nobody uses it; `since` says where a part goes on. What is
+    `closed` stands beside the rows of what is allowed: a gateway says both at once.
     """
     from deskyard.host.progress import say
 
@@ -31,7 +36,8 @@ def look(name: str, *, leave_idle: bool = False, since: Mapping[str, str] | None
     for part, read in parts.items():
         say(f"    {part}")
         try:
-            found[part] = {"rows": read(name), "problem": None}
+            said = read(name)
+            found[part] = {**(said if isinstance(said, dict) else {"rows": said}), "problem": None}
         except DeskyardError as error:
             found[part] = {"rows": [], "problem": error.as_dict()}
     return found
@@ -53,14 +59,21 @@ def verified(report: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _allowed(name: str) -> Rows:
+def _allowed(name: str) -> dict[str, Rows]:
     from deskyard.access import egress
 
     found = egress.allowed(name)
     if found["egress"] != "locked":
         reason = f"is {found['egress']}, so there is no list"
         raise ConfigError("egress", name, reason, "declare egress: locked and bring the workspace up")
-    return list(found["allowed"])
+    # A gateway of before names could be closed has none that is.
+    return {"rows": list(found["allowed"]), "closed": closed(found.get("closed", []))}
+
+
+def closed(rows: Iterable[Mapping[str, Any]]) -> Rows:
+    """Names that nobody reaches whatever is allowed, with reason, person and moment; the reason is any text."""
+    names = ("entry", "reason", "actor", "since")
+    return [{name: printable(storable(str(row[name]))) for name in names} for row in rows][:MOST_CLOSED]
 
 
 def _refusals(name: str) -> Rows:
@@ -134,7 +147,7 @@ def _backups(name: str) -> Rows:
     ]
 
 
-PARTS: dict[str, Callable[[str], Rows]] = {
+PARTS: dict[str, Callable[[str], Rows | dict[str, Rows]]] = {
     "health": _health,
     "allowed": _allowed,
     "refusals": _refusals,

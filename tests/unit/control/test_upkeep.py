@@ -78,7 +78,25 @@ def test_workspace_without_a_list_says_so_instead_of_an_empty_one(monkeypatch: p
     with pytest.raises(ConfigError, match=f"is {egress}, so there is no list"):
         look.PARTS["allowed"]("lab")
     said |= {"egress": "locked", "allowed": [{"entry": "pypi.org"}]}
-    assert look.PARTS["allowed"]("lab") == [{"entry": "pypi.org"}]
+    assert look.PARTS["allowed"]("lab") == {"rows": [{"entry": "pypi.org"}], "closed": []}
+
+
+def test_look_says_what_is_closed_for_which_reason_and_by_whom_beside_what_is_allowed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shut = closed("a.example.org", reason="\x1b[2J") + closed("b.example.org")
+    said: dict[str, Any] = {
+        "egress": "locked",
+        "allowed": [{"entry": "a.example.org"}],
+        "closed": [{**shut[0], "new": 1}, shut[1]],
+    }
+    monkeypatch.setattr(egress, "allowed", lambda _: said)
+    monkeypatch.setattr(look, "PARTS", {"allowed": look.PARTS["allowed"]})
+    found = look.look("lab")["allowed"]
+    assert found["rows"] == [{"entry": "a.example.org"}] and found["problem"] is None
+    assert found["closed"] == [{**shut[0], "reason": "?[2J"}, shut[1]], "a terminal may show it"
+    said["closed"] = shut * look.MOST_CLOSED
+    assert len(look.look("lab")["allowed"]["closed"]) == look.MOST_CLOSED
 
 
 def test_the_newest_backups_of_each_desktop_come_from_a_single_listing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +111,7 @@ def test_the_newest_backups_of_each_desktop_come_from_a_single_listing(monkeypat
     plan = SimpleNamespace(site="rack", desktops=[SimpleNamespace(name=name) for name in ("d0", "d1", "new")])
     monkeypatch.setattr("deskyard.declaration.declaration.read", lambda _: SimpleNamespace(plan=plan))
     monkeypatch.setattr("deskyard.life.backup.vault.vault_of", lambda *_: SimpleNamespace(present=present))
-    rows = look.PARTS["backups"]("lab")
+    rows: Any = look.PARTS["backups"]("lab")
     assert [row["id"] for row in rows if row["desktop"] == "d0"] == [f"b{made}" for made in range(2, 2 * most + 2, 2)]
     assert [row["made"] for row in rows if row["desktop"] == "d1"] == list(range(3, 2 * most + 2, 2))
     assert len(rows) == 2 * most

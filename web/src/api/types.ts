@@ -445,11 +445,20 @@ export interface Backup {
   verified: number | null;
 }
 
+/** A name that no desktop of a workspace reaches, whatever is allowed: why, by whom, since when. */
+export interface Closed {
+  entry: string;
+  reason: string;
+  actor: string;
+  since: string;
+}
+
 /** What an operation `workspace.look` found. */
 export interface Look {
   /** Looks of earlier releases have none. */
   health?: Part<{ machine: string; check: string; state: "ok" | "warning" | "failed"; detail: string; remedy: string }>;
-  allowed: Part<{ entry: string; declared: boolean; until: string | null; actor: string | null }>;
+  /** What is closed is not in looks of earlier releases, nor where the part could not be had. */
+  allowed: Part<{ entry: string; declared: boolean; until: string | null; actor: string | null }> & { closed?: Closed[] };
   refusals: Part<Refusal>;
   keys: Part<{ name: string; fingerprint: string; desktops: string[] }>;
   snapshots: Part<Snapshot>;

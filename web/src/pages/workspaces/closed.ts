@@ -1,0 +1,24 @@
+// Which names are closed, as the newest look and the newest operation that a budget asked for say it.
+import type { Closed, Look, Operation } from "../../api/types";
+import { estate } from "../../state/estate.svelte";
+
+export const LOOK = "workspace.look";
+export const CLOSE = "egress.close";
+export const BUDGET = "budget";
+
+/** The newest operation of a kind that a workspace is known to have done. */
+export function lastDone(workspace: string, kind: string): Operation | undefined {
+  const done = estate.operations.all().filter((each) => each.workspaceId === workspace && each.kind === kind && each.state === "done");
+  return done.toSorted((left, right) => Date.parse(right.endedAt ?? "") - Date.parse(left.endedAt ?? ""))[0];
+}
+
+/** What a look found, with what a gateway was told for a budget since then in place of what the look saw of it. */
+export function closedNames(looked: Operation | undefined, closing: Operation | undefined): Closed[] {
+  const seen = (looked?.result as Look | null | undefined)?.allowed.closed ?? [];
+  const at = closing?.endedAt;
+  if (!closing || !at || (looked?.endedAt && Date.parse(looked.endedAt) > Date.parse(at))) return seen;
+  const names = (closing.result as { closed?: string[] } | null)?.closed ?? [];
+  const before = (name: string): Closed | undefined => seen.find((row) => row.entry === name && row.reason === BUDGET);
+  const byBudget = names.map((name) => before(name) ?? { entry: name, reason: BUDGET, actor: closing.actor, since: at });
+  return [...seen.filter((row) => row.reason !== BUDGET), ...byBudget];
+}
