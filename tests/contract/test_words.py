@@ -32,7 +32,6 @@ BEGINNING = {
     "deskyard/control/api/watch": LATER,
     "deskyard/control/upkeep/look.py": LATER,
     "deskyard/control/upkeep/traffic.py": LATER,
-    "deskyard/control/watch/budgets.py": LATER,
     "deskyard/engine/backend.py": LATER,
     "deskyard/engine/on_libvirt.py": LATER,
     "deskyard/engine/on_proxmox.py": LATER,

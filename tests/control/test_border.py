@@ -289,6 +289,7 @@ def test_the_worker_cannot_want_anything_by_itself_nor_write_the_audit(mission: 
         "delete from traffic",
         "update traffic set day = '2026-01-01'",
         "update moment set actor = 'x'",
+        "update budget set bytes_per_month = null, micros_per_month = 1",
     ):
         with psycopg.connect(mission.url(WORKER)) as link, pytest.raises(psycopg.errors.InsufficientPrivilege):
             link.execute(statement.encode())

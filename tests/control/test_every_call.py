@@ -60,7 +60,7 @@ def furnish(mission: Lab) -> None:
         f" values ('ms_lab', 'cv_lab', 'person', 'x', '{MARK}', 'done')",
         "insert into alert (id, rule, object, workspace_id, text, number)"
         f" values ('al_lab', 'desktop.broken', 'lab.first', 'lab', '{MARK}', 1)",
-        f"insert into budget (workspace_id, micros_per_month, actor) values ('lab', 7, '{MARK}')",
+        f"insert into budget (workspace_id, micros_per_month, bytes_per_month, actor) values ('lab', 7, 8, '{MARK}')",
         f"insert into quota (subject, desktops, actor) values ('workspace:lab', 900, '{MARK}')",
         f"insert into traffic values ('lab', 'lab.first', current_date, '{MARK}.test', 1, 1, 1)",
         f"insert into moment values ('lab', 'lab.first', 'door', '{MARK}', now(), 'drives', '{MARK}', '{MARK}', 1)",

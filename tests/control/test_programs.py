@@ -70,6 +70,15 @@ def test_a_program_creates_tasks_and_destroys_a_desktop(mission: Lab, control: M
     assert mission.effects("lab.first").count("end") == 7
 
 
+def test_a_program_bounds_machine_time_and_measured_bytes_each_by_itself(mission: Lab, control: MissionControl) -> None:
+    mission.declare("lab", "first")
+    mission.link.execute("update workspace set egress = 'locked'")
+    for micros, known in ((5, (5, 6)), (None, (0, 6))):
+        (budget,) = control.set_budget("lab", micros, bytes_per_month=6)
+        assert (budget["microsPerMonth"], budget["bytesPerMonth"]) == known
+    assert control.set_budget("lab", None) == []
+
+
 @pytest.mark.parametrize("goes_well", [True, False])
 def test_the_example_destroys_its_desktop_whatever_happens(goes_well: bool) -> None:
     done = []

@@ -392,6 +392,7 @@ async def usage(_request: Request, stand_in: "StandIn", _body: Any) -> Response:
 async def budgets(request: Request, _stand_in: "StandIn", _body: Any) -> Response:
     names = ["api.anthropic.com", "api.openai.com"]
     left = {"workspaceId": "team-01", "microsPerMonth": 10_000_000, "spent": 500_000, "closes": names[:1], "closed": []}
+    left |= {"bytesPerMonth": 10 * 2**30, "bytesSpent": 2**31 + 2**29, "bytesAt": ago(minutes=40, seconds=30)}
     spent = {
         "workspaceId": "team-02",
         "microsPerMonth": 2_000_000,
@@ -399,7 +400,10 @@ async def budgets(request: Request, _stand_in: "StandIn", _body: Any) -> Respons
         "closes": names,
         "closed": names,
     }
-    return page(request, [left, spent])
+    spent |= {"bytesPerMonth": 0, "bytesSpent": 0, "bytesAt": None}
+    measured = {"workspaceId": "team-03", "microsPerMonth": 0, "spent": 0, "closes": names[:1], "closed": []}
+    measured |= {"bytesPerMonth": 500 * 2**20, "bytesSpent": 500 * 2**20, "bytesAt": ago(hours=2, minutes=5)}
+    return page(request, [left, spent, measured])
 
 
 async def prices(request: Request, _stand_in: "StandIn", _body: Any) -> Response:

@@ -1,12 +1,18 @@
-"""Budgets of workspaces: what is spent of each, which are told of, and which names are closed while one is spent."""
+"""Budgets of workspaces: what is spent of each, which are told of, and which names are closed while one is spent.
+
+A budget has a bound of what machine time costs, one of the bytes that a gateway counted, or both; none is added to the
+other.
+"""
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from deskyard.control.store.connection import Link
 from deskyard.control.watch import usage
-from deskyard.control.watch.finding import Finding
+from deskyard.control.watch.finding import Finding, mib, moment
 
 KIND = "egress.close"
 # A gateway that was made anew knows of no closed name.
@@ -15,8 +21,8 @@ TRIED_AGAIN = "5 minutes"
 
 # Workspaces whose gateway may have to close names or to reopen them, unless somebody is about to tell it.
 CLOSING = f"""
-select w.id, b.micros_per_month as budget, coalesce(b.closes, '{{}}') as closes, coalesce(c.names, '{{}}') as told,
-  coalesce(c.told_at < now() - interval '{TOLD_AGAIN}', true) as old
+select w.id, b.micros_per_month, b.bytes_per_month, coalesce(b.closes, '{{}}') as closes,
+  coalesce(c.names, '{{}}') as told, coalesce(c.told_at < now() - interval '{TOLD_AGAIN}', true) as old
 from workspace w left join budget b on b.workspace_id = w.id left join closing c on c.workspace_id = w.id
 where w.gone_at is null and w.problem is null and w.silent_since is null and w.egress = 'locked'
   and (cardinality(b.closes) > 0 or cardinality(c.names) > 0)
@@ -25,22 +31,67 @@ where w.gone_at is null and w.problem is null and w.silent_since is null and w.e
     and (o.state in ('queued', 'running') or (o.state <> 'done' and o.ended_at > now() - interval '{TRIED_AGAIN}')))
 order by w.id
 """
+# Of each budget, or of those that bound it, the bytes of its workspace's desktops in a month (UTC), also of those that
+# are gone, and as of when they are known.
+MEASURED = """
+select b.workspace_id, w.traffic_read_at as read_at, coalesce(t.bytes, 0) as bytes
+from budget b left join workspace w on w.id = b.workspace_id left join lateral (
+  select sum(sent + received) as bytes from traffic
+  where workspace_id = b.workspace_id and day between %(first)s and %(last)s) as t on true
+where (not %(bounded)s or b.bytes_per_month is not null)
+  and (%(bounds)s::text[] is null or b.workspace_id = any(%(bounds)s))
+"""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The bytes that a gateway counted in a month, as of when they were read, if they ever were."""
+
+    bytes: int = 0
+    read_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Shares of this month's budgets that are spent: millionths of machine time, and beside them bytes."""
+
+    micros: Mapping[str, int]
+    measured: Mapping[str, Measured]
+
+    def is_over(self, row: Mapping[str, Any], workspace: str) -> bool:
+        """Whether either bound of a budget is spent."""
+        micros, most = row["micros_per_month"], row["bytes_per_month"]
+        return (micros is not None and self.micros.get(workspace, 0) >= micros) or (
+            most is not None and self.measured.get(workspace, Measured()).bytes >= most
+        )
 
 
 def findings(link: Link) -> list[Finding]:
-    """How much of each budget is spent, for both rules that read it."""
-    budgets = link.execute("select workspace_id, micros_per_month, closes from budget").fetchall()
-    spent = spent_this_month(link) if budgets else {}
-    month = datetime.now(UTC)
+    """How much of each bound of each budget is spent, for both rules that read it."""
+    budgets = link.execute("select * from budget order by workspace_id").fetchall()
+    spent = spent_this_month(link) if budgets else Spent({}, {})
+    return [finding for row in budgets for finding in _findings(row, spent, f"{datetime.now(UTC):%Y-%m}")]
+
+
+def _findings(row: Mapping[str, Any], spent: Spent, month: str) -> list[Finding]:
+    name, closes = row["workspace_id"], row["closes"]
+    closing = f"; while it is spent, closed are {', '.join(closes)}" if closes else ""
     found = []
-    for row in budgets:
-        name, budget = row["workspace_id"], int(row["micros_per_month"])
-        text = f"of {month:%Y-%m}: {spent.get(name, 0)} of {budget} millionths"
-        if row["closes"]:
-            text += f"; when it is spent, closed are {', '.join(row['closes'])}"
-        percent = spent.get(name, 0) * 100 // budget
-        found += [Finding(rule, name, name, text, percent) for rule in ("budget.near", "budget.spent")]
+    if (most := row["micros_per_month"]) is not None:
+        micros = spent.micros.get(name, 0)
+        text = f"machine time of {month}: {micros} of {most} millionths{closing}"
+        found += _near_and_spent(name, name, text, micros * 100 // int(most))
+    if (most := row["bytes_per_month"]) is not None:
+        counted = spent.measured.get(name, Measured())
+        known = f"as of {moment(counted.read_at)}" if counted.read_at else "not read yet"
+        text = f"measured at its gateway in {month}: {mib(counted.bytes)} of {mib(most)}, {known}{closing}"
+        # An alert of its own: who was told of the one is told of the other.
+        found += _near_and_spent(f"{name} bytes", name, text, counted.bytes * 100 // int(most))
     return found
+
+
+def _near_and_spent(object_: str, workspace: str, text: str, percent: int) -> list[Finding]:
+    return [Finding(rule, object_, workspace, text, percent) for rule in ("budget.near", "budget.spent")]
 
 
 def ask_for_closing(link: Link) -> list[str]:
@@ -52,11 +103,10 @@ def ask_for_closing(link: Link) -> list[str]:
         # Two that watch, for a moment at a restart, ask once.
         link.execute("select pg_advisory_xact_lock(hashtextextended(%s, 7))", [KIND])
         rows = link.execute(CLOSING.encode()).fetchall()
-        spent = spent_this_month(link) if rows else {}
+        spent = spent_this_month(link) if rows else Spent({}, {})
         asked = []
         for row in rows:
-            is_spent = row["budget"] is not None and spent.get(row["id"], 0) >= row["budget"]
-            names = sorted(row["closes"]) if is_spent else []
+            names = sorted(row["closes"]) if spent.is_over(row, row["id"]) else []
             if names != sorted(row["told"]) or (names and row["old"]):
                 values = [f"op_{secrets.token_hex(8)}", row["id"], names]
                 link.execute("select ask_for_closing(%s, %s, %s::text[])", values)
@@ -64,10 +114,23 @@ def ask_for_closing(link: Link) -> list[str]:
         return asked
 
 
-def spent_this_month(link: Link) -> dict[str, int]:
-    """What each workspace has cost since the month began (UTC), in millionths."""
+def spent_this_month(link: Link) -> Spent:
+    """All that workspaces have spent since the month began (UTC); of bytes, where a budget bounds them."""
     first, last = usage.month_of(datetime.now(UTC).date())
-    return by_workspace(usage.line(row) for row in link.execute(usage.LINES.encode(), usage.values(first, last)))
+    lines = (usage.line(row) for row in link.execute(usage.LINES.encode(), usage.values(first, last)))
+    values = month_values(bounded=True)
+    return Spent(by_workspace(lines), measured(link.execute(MEASURED.encode(), values).fetchall()))
+
+
+def month_values(*, bounded: bool = False, bounds: list[str] | None = None) -> dict[str, Any]:
+    """The parameters of `MEASURED` for the month of now."""
+    first, last = usage.month_of(datetime.now(UTC).date())
+    return {"first": first, "last": last, "bounded": bounded, "bounds": bounds}
+
+
+def measured(rows: Iterable[Mapping[str, Any]]) -> dict[str, Measured]:
+    """The bytes of each workspace, of rows of `MEASURED`."""
+    return {row["workspace_id"]: Measured(int(row["bytes"]), row["read_at"]) for row in rows}
 
 
 def by_workspace(lines: Iterable[usage.Line]) -> dict[str, int]:

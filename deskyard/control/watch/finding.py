@@ -18,3 +18,8 @@ class Finding:
 def moment(at: datetime) -> str:
     """A time, as texts of alerts have it."""
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def mib(count: int) -> str:
+    """A count of bytes, as texts of alerts have it."""
+    return f"{count / 2**20:,.1f} MiB"

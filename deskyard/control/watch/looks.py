@@ -6,7 +6,7 @@ from deskyard.control.store.connection import Link
 from deskyard.control.watch import traffic
 
 ACTOR, KIND = "watch", "workspace.look"
-# The rules that read looks: with all of them out of force nobody is looked at.
+# The rules that read looks: with all of them out of force only workspaces are looked at whose bytes a budget bounds.
 READERS = ("desktop.unwell", "egress.refused", "desktop.no-backup", *traffic.RULES)
 EVERY = "1 hour"
 # At each round, so that looks at many workspaces are spread over time.
@@ -17,7 +17,8 @@ DUE = f"""
 select w.id from workspace w
 where w.gone_at is null and w.problem is null and w.silent_since is null
   and exists (select from desktop d where d.workspace_id = w.id and d.gone_at is null and d.state = 'ready')
-  and exists (select from alert_rule where enabled and kind = any(%(readers)s))
+  and (exists (select from alert_rule where enabled and kind = any(%(readers)s))
+    or exists (select from budget b where b.workspace_id = w.id and b.bytes_per_month is not null))
   and not exists (select from operation o where o.workspace_id = w.id and o.kind = %(kind)s
     and (o.state in ('queued', 'running') or coalesce(o.ended_at, o.created_at) > now() - interval '{EVERY}'))
 order by w.id limit %(most)s

@@ -4,7 +4,7 @@ from collections import defaultdict
 from typing import Any
 
 from deskyard.control.store.connection import Link
-from deskyard.control.watch.finding import Finding
+from deskyard.control.watch.finding import Finding, mib
 
 NEW_NAME, UNUSUAL = "egress.new-name", "egress.unusual"
 RULES = (NEW_NAME, UNUSUAL)
@@ -81,10 +81,6 @@ def _unusual(link: Link) -> list[Finding]:
             times = number // max(mean, 1)
             before = found.get(row["desktop_id"])
             if number >= FLOOR and (before is None or times > before.number):
-                text = f"{way} {_mib(number)} on {row['day']}, and {_mib(mean)} a day on its {WEEK} days before"
+                text = f"{way} {mib(number)} on {row['day']}, and {mib(mean)} a day on its {WEEK} days before"
                 found[row["desktop_id"]] = Finding(UNUSUAL, row["desktop_id"], row["workspace_id"], text, times)
     return list(found.values())
-
-
-def _mib(number: int) -> str:
-    return f"{number / 2**20:,.1f} MiB"

@@ -434,17 +434,24 @@ class AsyncMissionControl:
         return await self._items("PUT", "/prices", json={"prices": prices})
 
     async def budgets(self) -> list[dict[str, Any]]:
-        """What workspaces may cost in a month, and what is spent."""
+        """What workspaces may cost and send in a month, and what is spent; of bytes as of `bytesAt`."""
         return await self._items("GET", "/budgets")
 
     async def set_budget(
-        self, workspace: str, micros_per_month: int | None, closes: Sequence[str] | None = None
+        self,
+        workspace: str,
+        micros_per_month: int | None = None,
+        closes: Sequence[str] | None = None,
+        bytes_per_month: int | None = None,
     ) -> list[dict[str, Any]]:
-        """Set what a workspace may cost in a month; None: it has no budget.
+        """Set what a workspace's machine time may cost in a month, and the bytes that its gateway may count.
 
-        While it is spent the workspace's gateway lets nobody reach the names in `closes`; None leaves them as they are.
+        None: no such bound; both None: it has no budget. While either is spent the workspace's gateway lets nobody
+        reach the names in `closes`; None leaves them as they are.
         """
         wanted: dict[str, Any] = {"microsPerMonth": micros_per_month}
+        # A server of before there were two bounds knows of one.
+        wanted |= {} if bytes_per_month is None else {"bytesPerMonth": bytes_per_month}
         wanted |= {} if closes is None else {"closes": list(closes)}
         return await self._items("PUT", f"/budgets/{workspace}", json=wanted)
 

@@ -408,8 +408,12 @@ export interface Price {
 
 export interface Budget {
   workspaceId: string;
+  /** Of both bounds 0 says that there is none. */
   microsPerMonth: number;
   spent: number;
+  bytesPerMonth: number;
+  bytesSpent: number;
+  bytesAt: string | null;
   closes: string[];
   closed: string[];
 }

@@ -1,4 +1,4 @@
-"""/api/budgets: what a workspace may cost in a month, and the names that are closed while that is spent."""
+"""/api/budgets: what a workspace may cost and send in a month, and the names that are closed while that is spent."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -10,34 +10,48 @@ from pydantic import Field, StrictInt
 
 from deskyard.control.api import rows
 from deskyard.control.api.admission import note
-from deskyard.control.api.caller import Connection
+from deskyard.control.api.caller import Connection, Row
 from deskyard.control.api.desktops import require_workspace
 from deskyard.control.api.forms.base import Form, Page
 from deskyard.control.api.problem import Problem
 from deskyard.control.api.watch.usage import MOST_MICROS, Admin, Reader, Wanted, lines
 from deskyard.control.watch import usage
-from deskyard.control.watch.budgets import by_workspace
+from deskyard.control.watch.budgets import MEASURED, Measured, by_workspace, measured, month_values
 from deskyard.model.egress import normal_entry
 from deskyard.wire.egress_list import parse
 
 router = APIRouter(prefix="/api", tags=["usage"])
-MOST_CLOSES = 50
+MOST_CLOSES, MOST_BYTES = 50, 10**15
 
 
 class Budget(Form):
-    """What a workspace may cost in a month (UTC), and what it has cost in this one."""
+    """What a workspace may take in a month (UTC), and has taken in this one: machine time, and beside it bytes.
+
+    At least one of the two has a bound, and neither is added to the other.
+    """
 
     workspace_id: str
-    micros_per_month: int
-    spent: int
-    closes: list[str] = Field(description="Names that its gateway closes while the budget is spent.")
+    micros_per_month: int = Field(description="What machine time may cost; 0: it has no bound.")
+    spent: int = Field(description="What machine time has cost.")
+    bytes_per_month: int = Field(description="How much its desktops may send and receive together; 0: it has no bound.")
+    bytes_spent: int = Field(description="What its gateway counted, as of the last look that read it.")
+    bytes_at: datetime | None = Field(description="As of when that is; null: it was not read yet.")
+    closes: list[str] = Field(description="Names that its gateway closes while either is spent.")
     closed: list[str] = Field(description="Those that the gateway was told to close by now.")
 
 
 class NewBudget(Form):
-    """What a workspace may cost in a month; none: there is no budget."""
+    """What a workspace may take in a month: one bound at least, or both; what is left out or null has no bound.
 
-    micros_per_month: StrictInt | None = Field(ge=1, le=1000 * MOST_MICROS)
+    Null where nothing else is: there is no budget.
+    """
+
+    micros_per_month: StrictInt | None = Field(
+        None, ge=1, le=1000 * MOST_MICROS, description="What machine time may cost, in millionths of a unit."
+    )
+    bytes_per_month: StrictInt | None = Field(
+        None, ge=1, le=MOST_BYTES, description="How much its desktops may send and receive together, as measured."
+    )
     closes: list[Annotated[str, Field(max_length=255)]] | None = Field(
         None,
         max_length=MOST_CLOSES,
@@ -53,39 +67,65 @@ async def budgets(link: Connection, who: Reader) -> Page[Budget]:
     found = await rows.rows(link, query, [who.bounds, who.bounds])
     wanted = Wanted(*usage.month_of(datetime.now(UTC).date()))
     spent = by_workspace(await lines(link, who, wanted)) if found else {}
-    items = [
-        Budget(
-            workspace_id=row["workspace_id"],
-            micros_per_month=row["micros_per_month"],
-            spent=spent.get(row["workspace_id"], 0),
-            closes=row["closes"],
-            closed=row["closed"],
-        )
-        for row in found
-    ]
+    counted = measured(await rows.rows(link, MEASURED, month_values(bounds=who.bounds))) if found else {}
+    items = [_shown(row, spent.get(row["workspace_id"], 0), counted.get(row["workspace_id"])) for row in found]
     return Page(items=items, total=len(items))
+
+
+def _shown(row: Row, spent: int, counted: Measured | None) -> Budget:
+    return Budget(
+        workspace_id=row["workspace_id"],
+        # A client of before there were two bounds gets a number, as it was promised.
+        micros_per_month=row["micros_per_month"] or 0,
+        spent=spent,
+        bytes_per_month=row["bytes_per_month"] or 0,
+        bytes_spent=counted.bytes if counted else 0,
+        bytes_at=counted.read_at if counted else None,
+        closes=row["closes"],
+        closed=row["closed"],
+    )
 
 
 @router.put("/budgets/{workspace}")
 async def set_budget(link: Connection, who: Admin, workspace: str, wanted: NewBudget) -> Page[Budget]:
-    """Set what a workspace may cost in a month, or that it has no budget; alerts tell when it is nearly spent.
+    """Set what a workspace may take in a month, or that it has no budget; alerts tell when it is nearly spent.
 
-    While it is spent the gateway of a locked workspace lets nobody reach the names that it `closes`.
+    While either bound is spent the gateway of a locked workspace lets nobody reach the names that it `closes`.
     """
+    _require_bounds(wanted)
     found = await require_workspace(link, who, workspace)
     closes = None if wanted.closes is None else _closable(found, wanted.closes)
-    if wanted.micros_per_month is None:
+    if wanted.bytes_per_month is not None:
+        _require_measured(found, wanted.bytes_per_month)
+    if wanted.micros_per_month is None and wanted.bytes_per_month is None:
         await link.execute("delete from budget where workspace_id = %s", [workspace])
     else:
-        query = """insert into budget (workspace_id, micros_per_month, actor, closes)
-            values (%(workspace)s, %(micros)s, %(actor)s, coalesce(%(closes)s::text[], '{}'))
+        query = """insert into budget (workspace_id, micros_per_month, bytes_per_month, actor, closes)
+            values (%(workspace)s, %(micros)s, %(bytes)s, %(actor)s, coalesce(%(closes)s::text[], '{}'))
             on conflict (workspace_id) do update set micros_per_month = excluded.micros_per_month,
-                actor = excluded.actor, changed_at = now(), closes = coalesce(%(closes)s::text[], budget.closes)"""
-        values = {"workspace": workspace, "micros": wanted.micros_per_month, "actor": who.actor, "closes": closes}
-        await link.execute(query, values)
-    closing = {} if closes is None else {"closes": closes}
-    await note(link, who.actor, "budget.set", workspace, microsPerMonth=wanted.micros_per_month, **closing)
+                bytes_per_month = excluded.bytes_per_month, actor = excluded.actor, changed_at = now(),
+                closes = coalesce(%(closes)s::text[], budget.closes)"""
+        values = {"workspace": workspace, "micros": wanted.micros_per_month, "bytes": wanted.bytes_per_month}
+        await link.execute(query, values | {"actor": who.actor, "closes": closes})
+    detail = {"microsPerMonth": wanted.micros_per_month, "bytesPerMonth": wanted.bytes_per_month}
+    await note(link, who.actor, "budget.set", workspace, **detail, **({} if closes is None else {"closes": closes}))
     return await budgets(link, who)
+
+
+def _require_bounds(wanted: NewBudget) -> None:
+    """Raise `Problem` unless a bound is said, if only that there is none: nobody loses a budget by a list of names."""
+    if not wanted.model_fields_set & {"micros_per_month", "bytes_per_month"}:
+        reason = "is missing, and bytesPerMonth too"
+        remedy = "write one of the two, or both; null for a bound that it has not"
+        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "microsPerMonth", None, reason, remedy)
+
+
+def _require_measured(workspace: Mapping[str, Any], most: int) -> None:
+    """Raise `Problem` if a workspace's gateway counts nothing: such a bound would never be spent."""
+    if workspace["egress"] != "locked":
+        reason = f"cannot be measured: egress of {workspace['id']} is {workspace['egress']}"
+        remedy = "declare egress: locked and bring the workspace up; its gateway counts nothing before"
+        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "bytesPerMonth", most, reason, remedy)
 
 
 def _closable(workspace: Mapping[str, Any], names: list[str]) -> list[str]:

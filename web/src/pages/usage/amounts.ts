@@ -17,3 +17,9 @@ export function microsOf(text: string): number | null {
   const match = /^(\d{1,9})(?:\.(\d{1,6}))?$/.exec(text.trim());
   return match ? Number(match[1]) * 1_000_000 + Number((match[2] ?? "").padEnd(6, "0")) : null;
 }
+
+/** Bytes of what a person typed, GiB unless it names another unit; null for what is no such amount. */
+export function bytesOf(text: string): number | null {
+  const match = /^(\d{1,9}(?:\.\d{1,6})?)\s*([KMGTP]iB|B)?$/.exec(text.trim());
+  return match ? Math.round(Number(match[1]) * 1024 ** UNITS.indexOf(match[2] ?? "GiB")) : null;
+}

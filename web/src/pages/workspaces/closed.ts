@@ -1,5 +1,5 @@
 // Which names are closed, as the newest look and the newest operation that a budget asked for say it.
-import type { Closed, Look, Operation } from "../../api/types";
+import type { Budget, Closed, Look, Operation } from "../../api/types";
 import { estate } from "../../state/estate.svelte";
 
 export const LOOK = "workspace.look";
@@ -21,4 +21,13 @@ export function closedNames(looked: Operation | undefined, closing: Operation | 
   const before = (name: string): Closed | undefined => seen.find((row) => row.entry === name && row.reason === BUDGET);
   const byBudget = names.map((name) => before(name) ?? { entry: name, reason: BUDGET, actor: closing.actor, since: at });
   return [...seen.filter((row) => row.reason !== BUDGET), ...byBudget];
+}
+
+/** Which bounds of a budget are spent, in words; none as far as it is known: nothing. */
+export function spentOf(budget: Budget | undefined): string {
+  if (!budget) return "";
+  const { bytesPerMonth, bytesSpent, microsPerMonth, spent } = budget;
+  const time = microsPerMonth && spent >= microsPerMonth ? ["machine time"] : [];
+  const measured = bytesPerMonth && bytesSpent >= bytesPerMonth ? ["measured bytes"] : [];
+  return [...time, ...measured].join(" and ");
 }
