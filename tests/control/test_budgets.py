@@ -176,3 +176,16 @@ def test_a_workspace_whose_gateway_knows_no_names_closes_none(mission: Lab, owne
     assert (answer.status_code, answer.json()["field"]) == (422, "closes")
     assert "egress of lab is open" in answer.json()["reason"] and "locked" in answer.json()["remedy"]
     assert put(owner, BUDGET, closes=[]).status_code == 200
+
+
+def test_budget_that_somebody_changed_meanwhile_stays_as_they_made_it(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "first")
+    path = "/api/budgets/lab"
+    none_yet = {"If-None-Match": "*"}
+    (made,) = owner.put(path, json={"microsPerMonth": 1}, headers=none_yet).json()["items"]
+    assert owner.put(path, json={"microsPerMonth": 2}, headers=none_yet).status_code == 412
+    as_read = {"If-Match": f'"{made["changedAt"]}"'}
+    assert owner.put(path, json={"microsPerMonth": 3}, headers=as_read).status_code == 200
+    assert owner.put(path, json={"microsPerMonth": None}, headers=as_read).status_code == 412
+    (now,) = owner.get("/api/budgets").json()["items"]
+    assert now["microsPerMonth"] == 3

@@ -403,7 +403,7 @@ async def budgets(request: Request, _stand_in: "StandIn", _body: Any) -> Respons
     spent |= {"bytesPerMonth": 0, "bytesSpent": 0, "bytesAt": None}
     measured = {"workspaceId": "team-03", "microsPerMonth": 0, "spent": 0, "closes": names[:1], "closed": []}
     measured |= {"bytesPerMonth": 500 * 2**20, "bytesSpent": 500 * 2**20, "bytesAt": ago(hours=2, minutes=5)}
-    return page(request, [left, spent, measured])
+    return page(request, [budget | {"changedAt": ago(days=2)} for budget in (left, spent, measured)])
 
 
 async def prices(request: Request, _stand_in: "StandIn", _body: Any) -> Response:

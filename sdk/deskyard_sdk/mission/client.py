@@ -443,17 +443,18 @@ class AsyncMissionControl:
         micros_per_month: int | None = None,
         closes: Sequence[str] | None = None,
         bytes_per_month: int | None = None,
+        as_of: str | None = None,
     ) -> list[dict[str, Any]]:
         """Set what a workspace's machine time may cost in a month, and the bytes that its gateway may count.
 
         None: no such bound; both None: it has no budget. While either is spent the workspace's gateway lets nobody
-        reach the names in `closes`; None leaves them as they are.
+        reach the names in `closes`; None leaves them as they are. `as_of` is that of `set_quota`.
         """
         wanted: dict[str, Any] = {"microsPerMonth": micros_per_month}
         # A server of before there were two bounds knows of one.
         wanted |= {} if bytes_per_month is None else {"bytesPerMonth": bytes_per_month}
         wanted |= {} if closes is None else {"closes": list(closes)}
-        return await self._items("PUT", f"/budgets/{workspace}", json=wanted)
+        return await self._items("PUT", f"/budgets/{workspace}", json=wanted, headers=_as_read(as_of))
 
     async def quotas(self) -> list[dict[str, Any]]:
         """How much workspaces, persons and keys may have at most, and have."""
@@ -473,10 +474,9 @@ class AsyncMissionControl:
 
         With `as_of`, the `changedAt` that was read, it raises `DesktopError` (412) where somebody changed it since.
         """
-        headers = {"If-Match": f'"{as_of}"'} if as_of else {}
         wanted = {"desktops": desktops, "memoryMib": memory_mib, "microsPerDay": micros_per_day}
         wanted |= {"vcpus": vcpus, "diskGib": disk_gib}
-        return await self._items("PUT", f"/quotas/{subject}", json=wanted, headers=headers)
+        return await self._items("PUT", f"/quotas/{subject}", json=wanted, headers=_as_read(as_of))
 
     async def webhooks(self) -> list[dict[str, Any]]:
         """Who is told of alerts."""
@@ -591,3 +591,8 @@ def _ended_badly(operation: Operation) -> DesktopError:
     if problem is None:
         return DesktopError("operation", operation["id"], f"is {operation['state']}", "look at its log")
     return DesktopError(problem["field"], problem["value"], problem["reason"], problem["remedy"])
+
+
+def _as_read(changed_at: str | None) -> dict[str, str]:
+    """The condition that a setting is as it was read."""
+    return {"If-Match": f'"{changed_at}"'} if changed_at else {}

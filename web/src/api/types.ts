@@ -416,6 +416,7 @@ export interface Budget {
   bytesAt: string | null;
   closes: string[];
   closed: string[];
+  changedAt: string;
 }
 
 /** A part of a look at a workspace: its rows, or why there are none. */

@@ -14,6 +14,7 @@ from deskyard.control.api.caller import Connection, Row
 from deskyard.control.api.desktops import require_workspace
 from deskyard.control.api.forms.base import Form, Page
 from deskyard.control.api.problem import Problem
+from deskyard.control.api.unchanged import Conditions
 from deskyard.control.api.watch.usage import MOST_MICROS, Admin, Reader, Wanted, lines
 from deskyard.control.watch import usage
 from deskyard.control.watch.budgets import MEASURED, Measured, by_workspace, measured, month_values
@@ -38,6 +39,7 @@ class Budget(Form):
     bytes_at: datetime | None = Field(description="As of when that is; null: it was not read yet.")
     closes: list[str] = Field(description="Names that its gateway closes while either is spent.")
     closed: list[str] = Field(description="Those that the gateway was told to close by now.")
+    changed_at: datetime
 
 
 class NewBudget(Form):
@@ -83,17 +85,21 @@ def _shown(row: Row, spent: int, counted: Measured | None) -> Budget:
         bytes_at=counted.read_at if counted else None,
         closes=row["closes"],
         closed=row["closed"],
+        changed_at=row["changed_at"],
     )
 
 
 @router.put("/budgets/{workspace}")
-async def set_budget(link: Connection, who: Admin, workspace: str, wanted: NewBudget) -> Page[Budget]:
+async def set_budget(
+    link: Connection, who: Admin, workspace: str, wanted: NewBudget, conditions: Conditions
+) -> Page[Budget]:
     """Set what a workspace may take in a month, or that it has no budget; alerts tell when it is nearly spent.
 
     While either bound is spent the gateway of a locked workspace lets nobody reach the names that it `closes`.
     """
     _require_bounds(wanted)
     found = await require_workspace(link, who, workspace)
+    await conditions.require(link, "select changed_at from budget where workspace_id = %s", workspace)
     closes = None if wanted.closes is None else _closable(found, wanted.closes)
     if wanted.bytes_per_month is not None:
         _require_measured(found, wanted.bytes_per_month)
