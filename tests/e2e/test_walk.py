@@ -26,6 +26,8 @@ CERTIFICATE = "/tmp/outside.pem"
 # The longest wait of the way: an emulated desktop is made, boots and is ready.
 PATIENCE_SECONDS = 2400
 TRIES = 9
+FETCH = f"curl -s --cacert {CERTIFICATE} https://{PAY}/"
+ANSWER = f"The command said: {BODY} {PAY}"
 PROMPT = "Mind the harbour."
 DESK, NEW = "desk", "walk"
 
@@ -96,9 +98,7 @@ def _creates_a_desktop(page: Browser, walked: Running) -> None:
 def _gives_a_task_and_allows_what_it_asks_for(page: Browser, walked: Running) -> None:
     page.open(f"/desktops/{walked.name}/{DESK}")
     # Each try is held until a person has decided; the first finds an answer that came too late.
-    fetch = f"curl -s --cacert {CERTIFICATE} --retry {TRIES} --retry-all-errors https://{PAY}/"
-    page.type("textarea", f"Please run `{fetch}` for me.")
-    page.click("Send")
+    _asks(page, f"{FETCH} --retry {TRIES} --retry-all-errors")
     page.wait("the tool's card", lambda: page.all("details.tool"))
     browsers.keep(page.driver.get_screenshot_as_png(), "walk-task")
     page.open("/approvals")
@@ -107,8 +107,16 @@ def _gives_a_task_and_allows_what_it_asks_for(page: Browser, walked: Running) ->
     page.find("dialog .primary").click()
     page.wait("the dialog is gone", lambda: page.all("dialog") == [])
     page.open(f"/desktops/{walked.name}/{DESK}")
-    page.sees(f"The command said: {BODY} {PAY}")
+    # OpenClaw does not wait in its turn for a command that takes as long as a person.
+    _asks(page, FETCH)
+    page.sees(ANSWER)
     browsers.keep(page.driver.get_screenshot_as_png(), "walk-answer")
+
+
+def _asks(page: Browser, command: str) -> None:
+    page.type("textarea", f"Please run `{command}` for me.")
+    page.click("Send")
+    page.sees(command)
 
 
 def _drives_the_screen(page: Browser, walked: Running) -> None:
@@ -138,9 +146,9 @@ def _waits_for_the_new_desktop_stops_and_starts_it(page: Browser, walked: Runnin
 
 def _finds_the_conversation_again(page: Browser, walked: Running) -> None:
     page.open("/conversations?q=command")
-    page.sees(f"{walked.name}.{DESK}, 2 messages")
+    page.sees(f"{walked.name}.{DESK}, 4 messages")
     page.find("main li a").click()
-    page.sees(f"The command said: {BODY} {PAY}")
+    page.sees(ANSWER)
 
 
 def _sees_who_was_there(page: Browser, walked: Running) -> None:
