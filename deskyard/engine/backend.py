@@ -162,7 +162,7 @@ class Machines(Protocol):
         """Read what each machine that is there is wanted to be."""
 
     def loads(self, domains: Sequence[str]) -> dict[str, Load]:
-        """What each of these machines takes; those that do not run are left out."""
+        """Processor time and memory that each of these machines takes; those that do not run are left out."""
 
     def want(self, domain: str, power: Power) -> None:
         """Keep with the machine what it is wanted to be, and whether it starts with its host; moves nothing."""
@@ -328,13 +328,13 @@ class Backend(Protocol):
         """The machines of a workspace."""
 
     def archive(self, workspace: str) -> Archive | None:
-        """What keeps the backups of a workspace; None where that is a repository of our own."""
+        """The store of a workspace's backups; None where that is a repository of our own."""
 
     def disposables(self, workspace: str) -> Disposables | None:
         """The machines at the seats of a workspace; None where there cannot be any."""
 
     def remnants(self, workspace: str, *, settled: bool = False) -> list[Remnant]:
-        """What killed restores and trials of backups have left beside desktops of a workspace.
+        """List what killed restores and trials of backups have left beside desktops of a workspace.
 
         With `settled` it waits for what the backend still does of that; else what is seen now is enough.
         """
@@ -355,7 +355,7 @@ def backend_of(site: Site) -> Backend:
 
 
 def archive_of(site: str, workspace: str) -> Archive | None:
-    """What keeps the backups of a workspace on the backend of its site; None for a repository of our own."""
+    """The store of a workspace's backups on the backend of its site; None for a repository of our own."""
     return backend_of(read_site(site)).archive(workspace)
 
 

@@ -111,5 +111,5 @@ class LibvirtBackend:
         return LibvirtUnderlay(declared.plan)
 
     def examine(self) -> list[Finding]:
-        """What this machine is fit for."""
+        """Check what this machine is fit for."""
         return doctor.examine(self._site)

@@ -114,5 +114,5 @@ class ProxmoxBackend:
         return ClusterUnderlay(plan, client)
 
     def examine(self) -> list[Finding]:
-        """What the cluster is fit for."""
+        """Check what the cluster is fit for."""
         return doctor.examine(self._site)

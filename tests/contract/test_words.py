@@ -29,12 +29,6 @@ LATER = "with the next change of the file"
 # As `REMAINING`, for docstrings that begin so.
 BEGINNING = {
     "deskyard/computer": IMAGE,
-    "deskyard/control/api/watch": LATER,
-    "deskyard/control/upkeep/look.py": LATER,
-    "deskyard/control/upkeep/traffic.py": LATER,
-    "deskyard/engine/backend.py": LATER,
-    "deskyard/engine/on_libvirt.py": LATER,
-    "deskyard/engine/on_proxmox.py": LATER,
     "deskyard/errors.py": IMAGE,
     "deskyard/gateway/actions": IMAGE,
     "deskyard/gateway/config/egress_grants.py": IMAGE,

@@ -1,4 +1,4 @@
-"""What the host's tasks say of a workspace, in short: a part that cannot be had says why, and the others stand."""
+"""A look at a workspace, in short, as the host's tasks say it: a part that cannot be had says why, and others stand."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
@@ -83,7 +83,7 @@ def _refusals(name: str) -> Rows:
 
 
 def refusals(lines: Iterable[Mapping[str, str]], now: datetime) -> Rows:
-    """What was refused, each once with how often, and how often in the last hour; the last first."""
+    """List refusals, each once with how often, and how often in the last hour; the last first."""
     rows: dict[tuple[str, str, str], dict[str, Any]] = {}
     for line in lines:
         key = (line["desktop"], line["target"], line["rule"])

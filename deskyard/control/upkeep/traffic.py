@@ -1,4 +1,4 @@
-"""What a gateway counted, by day, desktop and name: read by a look, kept by the worker that ends it."""
+"""Counts of a gateway by day, desktop and name: read by a look, kept by the worker that ends it."""
 
 import re
 from collections import Counter
@@ -41,7 +41,7 @@ Rows = list[dict[str, Any]]
 
 
 def read(name: str, since: str = "") -> Rows:
-    """What the gateway of a workspace counted from a day on; without one: all that it keeps."""
+    """Read the counts of a workspace's gateway from a day on; without one: all that it keeps."""
     from deskyard.access import egress
 
     first = since or (datetime.now(UTC).date() - timedelta(days=MOST_DAYS - 1)).isoformat()

@@ -26,7 +26,7 @@ MOST_CLOSES, MOST_BYTES = 50, 10**15
 
 
 class Budget(Form):
-    """What a workspace may take in a month (UTC), and has taken in this one: machine time, and beside it bytes.
+    """A workspace's bounds for a month (UTC), and how much of this one is spent: machine time, and beside it bytes.
 
     At least one of the two has a bound, and neither is added to the other.
     """
@@ -43,7 +43,7 @@ class Budget(Form):
 
 
 class NewBudget(Form):
-    """What a workspace may take in a month: one bound at least, or both; what is left out or null has no bound.
+    """Bounds for each month from now on: one at least, or both; what is left out or null has no bound.
 
     Null where nothing else is: there is no budget.
     """

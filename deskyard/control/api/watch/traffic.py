@@ -1,4 +1,4 @@
-"""What gateways counted, as usage shows it: beside machine time and claimed tokens, and added to neither."""
+"""Counts of gateways, as usage shows them: beside machine time and claimed tokens, and added to neither."""
 
 from datetime import date, datetime
 from http import HTTPStatus
@@ -62,7 +62,7 @@ class Reading(Form):
 
 
 async def measured(link: Link, values: Values, by: By | None) -> tuple[list[MeasuredTraffic], int]:
-    """What was counted, most bytes first, added up by one of them; and how many more rows there are."""
+    """Add the counts up by one of them, most bytes first; and how many more rows there are."""
     kept = {None: ("workspace_id", "desktop_id", "day"), "desktop": ("workspace_id", "desktop_id")}
     kept |= {"workspace": ("workspace_id",), "day": ("day",)}
     names = ", ".join((*kept[by], "name"))

@@ -74,7 +74,7 @@ class Usage(Form):
 
 
 class Price(Form):
-    """What an hour of a tier costs, in millionths of a unit, from a moment on."""
+    """The price of an hour of a tier, in millionths of a unit, from a moment on."""
 
     tier: str
     micros_per_hour: int
@@ -83,7 +83,7 @@ class Price(Form):
 
 
 class NewPrice(Form):
-    """What an hour of a tier costs from now on."""
+    """The price of an hour of a tier from now on."""
 
     tier: str = Field(min_length=1, max_length=40)
     micros_per_hour: StrictInt = Field(ge=0, le=MOST_MICROS)
@@ -125,7 +125,7 @@ async def asked(
     workspace: Annotated[str | None, Query(max_length=80)] = None,
     desktop: Annotated[str | None, Query(max_length=80)] = None,
 ) -> Wanted:
-    """What a request asks for: this month, if it does not say."""
+    """The time and the desktops that a request asks for: this month, if it does not say."""
     last = until or datetime.now(UTC).date()
     return Wanted(since or last.replace(day=1), last, workspace, desktop)
 
