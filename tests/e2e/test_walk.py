@@ -2,8 +2,9 @@
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,7 @@ CERTIFICATE = "/tmp/outside.pem"
 # The longest wait of the way: an emulated desktop is made, boots and is ready.
 PATIENCE_SECONDS = 2400
 TRIES = 9
+ATTEMPTS, FAILED = 3, "could not do it"
 FETCH = f"curl -s --cacert {CERTIFICATE} https://{PAY}/"
 ANSWER = f"The command said: {BODY} {PAY}"
 PROMPT = "Mind the harbour."
@@ -98,8 +100,7 @@ def _creates_a_desktop(page: Browser, walked: Running) -> None:
 def _gives_a_task_and_allows_what_it_asks_for(page: Browser, walked: Running) -> None:
     page.open(f"/desktops/{walked.name}/{DESK}")
     # Each try is held until a person has decided; the first finds an answer that came too late.
-    _asks(page, f"{FETCH} --retry {TRIES} --retry-all-errors")
-    page.wait("the tool's card", lambda: page.all("details.tool"))
+    _asks(page, f"{FETCH} --retry {TRIES} --retry-all-errors", lambda: page.all("details.tool"))
     browsers.keep(page.driver.get_screenshot_as_png(), "walk-task")
     page.open("/approvals")
     page.sees(f"{PAY}:443")
@@ -108,15 +109,24 @@ def _gives_a_task_and_allows_what_it_asks_for(page: Browser, walked: Running) ->
     page.wait("the dialog is gone", lambda: page.all("dialog") == [])
     page.open(f"/desktops/{walked.name}/{DESK}")
     # OpenClaw does not wait in its turn for a command that takes as long as a person.
-    _asks(page, FETCH)
-    page.sees(ANSWER)
+    _asks(page, FETCH, lambda: ANSWER in page.text())
     browsers.keep(page.driver.get_screenshot_as_png(), "walk-answer")
 
 
-def _asks(page: Browser, command: str) -> None:
-    page.type("textarea", f"Please run `{command}` for me.")
-    page.click("Send")
-    page.sees(command)
+def _asks(page: Browser, command: str, came: Callable[[], Any]) -> None:
+    """Give the agent a task until what is to come of it came.
+
+    On an emulated processor OpenClaw may fail a turn by itself, when its own database keeps it waiting.
+    """
+    for _ in range(ATTEMPTS):
+        before = page.text().count(FAILED)
+        page.type("textarea", f"Please run `{command}` for me.")
+        page.click("Send")
+        page.sees(command)
+        page.wait("what comes of it", lambda before=before: came() or page.text().count(FAILED) > before)  # type: ignore[misc]
+        if came():
+            return
+    raise AssertionError(f"{command}: failed {ATTEMPTS} times\n{page.text()}")
 
 
 def _drives_the_screen(page: Browser, walked: Running) -> None:
@@ -146,7 +156,7 @@ def _waits_for_the_new_desktop_stops_and_starts_it(page: Browser, walked: Runnin
 
 def _finds_the_conversation_again(page: Browser, walked: Running) -> None:
     page.open("/conversations?q=command")
-    page.sees(f"{walked.name}.{DESK}, 4 messages")
+    page.sees(f"{walked.name}.{DESK}, ")
     page.find("main li a").click()
     page.sees(ANSWER)
 
