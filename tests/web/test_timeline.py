@@ -93,3 +93,14 @@ def test_before_the_first_look_the_way_to_it_is_named(browser: Browser, estate: 
     browser.open(PAGE)
     browser.sees("Nothing yet. What is done to")
     browser.sees("is known after the first look at the workspace")
+
+
+def test_what_a_look_brings_stands_there_without_a_reload(browser: Browser, estate: Estate) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    browser.open(PAGE)
+    browser.sees("is known after the first look at the workspace")
+    look = estate.operation("workspace.look", "team-01")
+    estate.moments[DESK] = [moment("session", "drives", actor="person:Ada", at=ago(minutes=9))]
+    estate.moments_read_at = ago()
+    estate.advance(look["id"], state="done", endedAt=ago())
+    browser.wait("what it brought", lambda: words(browser) == ["Ada: drives"])
