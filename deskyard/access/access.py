@@ -21,13 +21,17 @@ def grant(
     mode: str = DEFAULT_MODE,
     ttl: str = DEFAULT_TTL,
     scopes: str | None = None,
+    actor: str = "",
 ) -> dict[str, Any]:
-    """Make a link to WORKSPACE/DESKTOP. The answer holds a secret: the link's ticket."""
+    """Make a link to WORKSPACE/DESKTOP, for who runs this unless `actor` says for whom.
+
+    The answer holds a secret: the link's ticket.
+    """
     name, _, desktop = target.partition("/")
     if not desktop:
         raise ConfigError("desktop", target, "names no desktop", "write WORKSPACE/DESKTOP")
     link = gateway_program.require(name)
-    life, who = seconds(ttl), gateway_program.actor()
+    life, who = seconds(ttl), actor or gateway_program.actor()
     arguments = ["grant", "--desktop", desktop, "--mode", mode, "--ttl", str(life), "--actor", who]
     if routes is not None:
         arguments += ["--routes", routes]

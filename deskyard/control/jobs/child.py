@@ -119,7 +119,8 @@ def _session(wanted: Mapping[str, Any]) -> dict[str, Any]:
     idle.wake(desktop_target(wanted))
     chosen = wanted["input"]
     scopes = ",".join(chosen["scopes"]) if chosen.get("scopes") else None
-    granted = access.grant(desktop_target(wanted), mode=chosen.get("mode", "drive"), scopes=scopes)
+    mode = chosen.get("mode", "drive")
+    granted = access.grant(desktop_target(wanted), mode=mode, scopes=scopes, actor=wanted["actor"])
     return {"secret": {"link": granted["url"], "expiresAt": granted["ticket_expires"]}}
 
 
