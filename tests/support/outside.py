@@ -2,20 +2,18 @@
 
 import contextlib
 import subprocess
-from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import libvirt
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from deskyard.plan.workspace import WorkspacePlan
 from deskyard.site.libvirt import daemon
+from tests.support.self_signed import self_signed
 
 BODY = "the outside"
 SERVER = """
@@ -41,31 +39,6 @@ secure.serve_forever()
 """
 
 
-def certify(names: Iterable[str], key_file: Path, certificate_file: Path) -> None:
-    """Write a key and a certificate of its own for these names.
-
-    It is valid since an hour ago: the clock of a desktop that has just gone on may be two seconds behind.
-    """
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "outside")])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(days=2))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(each) for each in names]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    pem, pkcs8, plain = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    key_file.write_bytes(key.private_bytes(pem, pkcs8, plain))
-    certificate_file.write_bytes(certificate.public_bytes(pem))
-
-
 class Outside:
     """For the length of a `with` block: `names` (name -> address) resolve for a workspace's gateway, `web` serves.
 
@@ -83,7 +56,9 @@ class Outside:
     def __enter__(self) -> Self:
         """Answer and serve."""
         key = self.folder / "outside.key"
-        certify(self.names, key, self.certificate)
+        secret, certificate = self_signed("outside", [x509.DNSName(name) for name in self.names])
+        key.write_bytes(secret)
+        self.certificate.write_bytes(certificate.public_bytes(Encoding.PEM))
         server = [*daemon.inside(), "python3", "-c", SERVER, self.web, str(self.certificate), str(key), BODY]
         self._server = subprocess.Popen(server, stdout=subprocess.PIPE, text=True)
         try:

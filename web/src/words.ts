@@ -1,6 +1,8 @@
 // Operations in the words of a person.
 import type { Operation } from "./api/types";
 
+export const LOOK = "workspace.look";
+
 const KINDS: Record<string, string> = {
   "desktop.create": "create",
   "desktop.start": "start",
@@ -21,7 +23,7 @@ const KINDS: Record<string, string> = {
   "backup.run": "back up",
   "egress.allow": "allow a name",
   "egress.close": "close or reopen names",
-  "workspace.look": "look",
+  [LOOK]: "look",
   "workspace.verify": "verify the isolation",
   "workspace.up": "bring up",
   "workspace.start": "start",

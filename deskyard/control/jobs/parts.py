@@ -47,7 +47,7 @@ class Tools:
 
     def hear(self, said: Mapping[str, Any]) -> None:
         """Take in what is new of a tool."""
-        id, state = _line(said.get("id"), MOST_ID), STATES.get(str(said.get("state")))
+        id, state = line(said.get("id"), MOST_ID), STATES.get(str(said.get("state")))
         if state is None:
             return
         if id not in self._kept and len(self._kept) == MOST_TOOLS:
@@ -55,7 +55,7 @@ class Tools:
                 self._more.add(id)
             return
         now = datetime.now(UTC).isoformat()
-        fresh = {"id": id, "name": _line(said.get("name"), MOST_NAME), "state": "running", "started_at": now}
+        fresh = {"id": id, "name": line(said.get("name"), MOST_NAME), "state": "running", "started_at": now}
         card = self._kept.setdefault(
             id, {**fresh, "ended_at": None, "arguments": "", "arguments_cut": False, "output": "", "output_cut": False}
         )
@@ -74,5 +74,6 @@ def tokens(said: Mapping[str, Any]) -> dict[str, int] | None:
     return counted if len(counted) == len(TOKENS) else None
 
 
-def _line(text: Any, most: int) -> str:
+def line(text: Any, most: int) -> str:
+    """The text as it can be kept and shown in a line, cut after `most` characters."""
     return printable(str(text), most=most, mark=MARK)

@@ -10,22 +10,21 @@ from deskyard.control.store.connection import Link
 from deskyard.control.upkeep import moments, traffic
 
 KIND = "workspace.look"
-# With the column of the workspace that says as of when the table is known.
-PARTS: Final = ((traffic, "traffic_read_at"), (moments, "moments_read_at"))
+PARTS: Final = (traffic, moments)
 
 
 def asked(link: Link, held: Claim) -> dict[str, str]:
     """Name for each part of a look the place where it goes on; nothing for other operations."""
     if held.kind != KIND or held.workspace is None:
         return {}
-    return {name: value for part, _ in PARTS for name, value in part.asked(link, held.workspace).items()}
+    return {name: value for part in PARTS for name, value in part.asked(link, held.workspace).items()}
 
 
 def shown(held: Claim, result: dict[str, Any]) -> dict[str, Any]:
     """The result of an operation as it is kept: of a look, how many rows a part had instead of these."""
     if held.kind != KIND:
         return result
-    found = {part.PART: result.get(part.PART) for part, _ in PARTS}
+    found = {part.PART: result.get(part.PART) for part in PARTS}
     return result | {
         name: {"kept": len(said["rows"]), "problem": said["problem"]}
         for name, said in found.items()
@@ -37,12 +36,12 @@ def keep(link: Link, held: Claim, result: Mapping[str, Any]) -> None:
     """Write down what a look that was done has read of its gateway, and as of when that is."""
     if held.kind != KIND or held.workspace is None:
         return
-    for part, column in PARTS:
+    for part in PARTS:
         said = result.get(part.PART)
         if not isinstance(said, Mapping) or said["problem"] is not None:
             continue
         part.keep(link, held.workspace, said["rows"])
         query = sql.SQL(
             "update workspace set {} = (select started_at from operation where id = %s) where id = %s"
-        ).format(sql.Identifier(column))
+        ).format(sql.Identifier(part.READ_AT))
         link.execute(query, [held.id, held.workspace])

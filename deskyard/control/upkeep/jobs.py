@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from deskyard.control.jobs.target import desktop_target
-from deskyard.control.upkeep import closing, look, moments, traffic
+from deskyard.control.upkeep import brought, closing, look
 from deskyard.control.upkeep.signed import ALLOW, RESTORE, SECONDS
 
 Wanted = Mapping[str, Any]
@@ -14,7 +14,7 @@ HOUR_SECONDS = 3600
 
 def _look(wanted: Wanted) -> dict[str, Any]:
     given = wanted["input"]
-    since = {part.PART: str(given[part.SINCE]) for part in (traffic, moments) if part.SINCE in given}
+    since = {part.PART: str(given[part.SINCE]) for part in brought.PARTS if part.SINCE in given}
     return {"result": look.look(wanted["workspace"], leave_idle=given.get("leave_idle") is True, since=since)}
 
 
@@ -64,7 +64,7 @@ def _allow(wanted: Wanted) -> dict[str, Any]:
 
 
 JOBS: dict[str, Callable[[Wanted], dict[str, Any]]] = {
-    "workspace.look": _look,
+    brought.KIND: _look,
     "workspace.verify": _verify,
     "snapshot.create": _snapshot,
     RESTORE: _restore,

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from deskyard.control.jobs.parts import storable
-from deskyard.control.upkeep import moments, traffic
+from deskyard.control.upkeep import brought
 from deskyard.errors import ConfigError, DeskyardError
 from deskyard.plan.printable import printable
 
@@ -30,8 +30,9 @@ def look(name: str, *, leave_idle: bool = False, since: Mapping[str, str] | None
     parts = dict(PARTS)
     if leave_idle:
         parts["health"] = partial(_health, leave_idle=True)
-    for part, place in (since or {}).items():
-        parts[part] = partial(BROUGHT[part], since=place)
+    for brings in brought.PARTS:
+        if since and brings.PART in since:
+            parts[brings.PART] = partial(brings.read, since=since[brings.PART])
     found: dict[str, dict[str, Any]] = {}
     for part, read in parts.items():
         say(f"    {part}")
@@ -154,7 +155,5 @@ PARTS: dict[str, Callable[[str], Rows | dict[str, Rows]]] = {
     "keys": _keys,
     "snapshots": _snapshots,
     "backups": _backups,
-    traffic.PART: traffic.read,
-    moments.PART: moments.read,
+    **{part.PART: part.read for part in brought.PARTS},
 }
-BROUGHT = {traffic.PART: traffic.read, moments.PART: moments.read}

@@ -9,12 +9,11 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from deskyard.control.jobs.parts import MARK, storable
+from deskyard.control.jobs import parts
 from deskyard.control.store.connection import Link
 from deskyard.control.upkeep.traffic import DESKTOP
-from deskyard.plan.printable import printable
 
-PART, SINCE = "moments", "moments_since"
+PART, SINCE, READ_AT = "moments", "moments_since", "moments_read_at"
 DOOR, EGRESS = "door", "egress"
 # Of one look: the newest of both.
 MOST_LINES, MOST_ROWS = 4_000, 8_000
@@ -99,7 +98,7 @@ def of_egress(lines: Iterable[Any]) -> Rows:
             continue
         hour = at.replace(minute=0, second=0, microsecond=0).isoformat()
         target, reason = str(line.get("target")), str(line.get("reason"))
-        key = _text(f"{hour} {line.get('rule')} {target}", MOST_KEY)
+        key = parts.line(f"{hour} {line.get('rule')} {target}", MOST_KEY)
         row = found.setdefault(
             (str(desktop), key), _row(desktop, EGRESS, key, at, REFUSED, "", f"{target}: {reason}", 0)
         )
@@ -136,12 +135,8 @@ def _place(line: Mapping[str, Any]) -> str:
 
 
 def _row(desktop: Any, source: str, key: str, at: datetime, what: str, actor: str, detail: str, times: int) -> Any:
-    texts = {"what": what, "actor": _text(actor), "detail": _text(detail)}
+    texts = {"what": what, "actor": parts.line(actor, MOST_TEXT), "detail": parts.line(detail, MOST_TEXT)}
     return {"desktop": str(desktop), "source": source, "key": key, "at": at.isoformat(), **texts, "times": times}
-
-
-def _text(text: str, most: int = MOST_TEXT) -> str:
-    return printable(storable(text), most=most, mark=MARK)
 
 
 def _is_desktop(text: Any) -> bool:

@@ -10,12 +10,12 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from deskyard.control.jobs.parts import MARK, storable
+from deskyard.control.jobs.parts import line
 from deskyard.control.store.connection import Link
 from deskyard.errors import ConfigError
-from deskyard.plan.printable import printable
 
-PART, SINCE = "traffic", "traffic_since"
+# The last is the column of the workspace that says as of when the table is known.
+PART, SINCE, READ_AT = "traffic", "traffic_since", "traffic_read_at"
 COUNTS = ("connections", "sent", "received")
 # As many as a gateway keeps, and more than passes in one of them: the database refuses a number above it.
 MOST_DAYS, MOST_COUNT = 40, 10**15
@@ -83,7 +83,7 @@ def checked(rows: Iterable[Any], today: date) -> Rows:
     sums: dict[tuple[str, str, str], Counter[str]] = {}
     for row in rows:
         if isinstance(row, Mapping) and _is_whole(row, today):
-            name = printable(storable(row["name"]), most=MOST_NAME, mark=MARK)
+            name = line(row["name"], MOST_NAME)
             counts = {count: row[count] for count in COUNTS}
             sums.setdefault((row["desktop"], row["day"], name), Counter()).update(counts)
     return [

@@ -1,6 +1,5 @@
 """A server that answers what a test wrote down, over TLS on loopback, and keeps what it was asked."""
 
-import datetime
 import ipaddress
 import json
 import ssl
@@ -15,11 +14,10 @@ from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives import serialization as form
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from deskyard.model.site import Site
+from tests.support.self_signed import self_signed
 
 TOKEN = "deskyard@pve!site=5d1ff0d8-2f0c-4f0e-9a0a-0123456789ab"
 SECRET = TOKEN.partition("=")[2]
@@ -123,21 +121,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 @cache
 def _certificate() -> tuple[bytes, str]:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "stub")])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    secret = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
-    pem = secret + certificate.public_bytes(form.Encoding.PEM)
+    secret, certificate = self_signed("stub", [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    pem = secret + certificate.public_bytes(Encoding.PEM)
     return pem, certificate.fingerprint(hashes.SHA256()).hex(":").upper()

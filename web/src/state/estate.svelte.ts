@@ -53,6 +53,12 @@ class Estate {
     this.#loading = false;
   }
 
+  /** The newest operation of a kind that a workspace is known to have done. */
+  lastDone(workspace: string, kind: string): Operation | undefined {
+    const done = this.operations.all().filter((each) => each.workspaceId === workspace && each.kind === kind && each.state === "done");
+    return done.toSorted((left, right) => Date.parse(right.endedAt ?? "") - Date.parse(left.endedAt ?? ""))[0];
+  }
+
   /** Load what was said in a conversation, from its begin. */
   loadMessages(conversationId: string): Promise<void> {
     return this.#parts(`/api/conversations/${encodeURIComponent(conversationId)}/messages`, this.messages, () => undefined);

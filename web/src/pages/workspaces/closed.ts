@@ -1,16 +1,8 @@
 // Which names are closed, as the newest look and the newest operation that a budget asked for say it.
 import type { Budget, Closed, Look, Operation } from "../../api/types";
-import { estate } from "../../state/estate.svelte";
 
-export const LOOK = "workspace.look";
 export const CLOSE = "egress.close";
 export const BUDGET = "budget";
-
-/** The newest operation of a kind that a workspace is known to have done. */
-export function lastDone(workspace: string, kind: string): Operation | undefined {
-  const done = estate.operations.all().filter((each) => each.workspaceId === workspace && each.kind === kind && each.state === "done");
-  return done.toSorted((left, right) => Date.parse(right.endedAt ?? "") - Date.parse(left.endedAt ?? ""))[0];
-}
 
 /** What a look found, with what a gateway was told for a budget since then in place of what the look saw of it. */
 export function closedNames(looked: Operation | undefined, closing: Operation | undefined): Closed[] {
