@@ -6,7 +6,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from http import HTTPStatus
 from typing import Any
 
@@ -19,10 +19,12 @@ from starlette.staticfiles import StaticFiles
 
 from deskyard.errors import GatewayError
 from deskyard.gateway.actions import ledger
-from deskyard.gateway.awaiting.events import Events
+from deskyard.gateway.chat import chat
+from deskyard.gateway.chat.exchange import Exchange
 from deskyard.gateway.config import render
 from deskyard.gateway.machine import systemd
 from deskyard.gateway.machine.layout import Layout
+from deskyard.gateway.page_news import Page, PageNews, Source, changes
 from deskyard.gateway.session import admin, signing, tokens
 from deskyard.gateway.session.audit import Audit
 from deskyard.gateway.session.grants import AGENT
@@ -60,6 +62,8 @@ def create(layout: Layout) -> Starlette:
             Route("/d/{desktop}/", _page(layout, "viewer.html")),
             Route("/d/{desktop}/session", _session),
             Route("/d/{desktop}/events", _events),
+            Route("/d/{desktop}/chat", _chat),
+            Route("/d/{desktop}/say", _say, methods=["POST"]),
             Route("/d/{desktop}/renew", _renew, methods=["POST"]),
             Route("/d/{desktop}/drive", _drive, methods=["POST"]),
             Mount("/assets", StaticFiles(directory=layout.assets, check_dir=False)),
@@ -79,6 +83,7 @@ async def _lifespan(app: Starlette, layout: Layout) -> AsyncIterator[None]:
     sessions: Sessions = app.state.sessions
     line = await admin.serve(sessions, layout.admin_socket)
     streams = await StreamLine(sessions, layout.view_user).serve(layout.streams_socket)
+    exchange = await Exchange(sessions.chat).serve(layout.chat_socket)
     await sessions.revoke_removed_desktops()
     refusals = await listen(app.state.refusals, layout.refusals_port)
     actions: ledger.Ledger = app.state.actions
@@ -96,6 +101,7 @@ async def _lifespan(app: Starlette, layout: Layout) -> AsyncIterator[None]:
         actions.close()
         line.close()
         streams.close()
+        exchange.close()
 
 
 async def _sweep(sessions: Sessions, refusals: Refusals) -> None:
@@ -147,12 +153,40 @@ async def _session(request: Request) -> Response:
 async def _events(request: Request) -> Response:
     """How far a desktop is, to a page that waits for it."""
     sessions: Sessions = request.app.state.sessions
+    awaiting = sessions.awaiting
+    try:
+        page = awaiting.join(_session_of(request))
+    except Refusal as error:
+        return _refusal(error)
+    return _news(page, changes(lambda: awaiting.facts(page.session)), awaiting.leave, sessions)
+
+
+async def _chat(request: Request) -> Response:
+    """The chat of a desktop, to a page that shows it."""
+    sessions: Sessions = request.app.state.sessions
+    try:
+        page = sessions.chat.join(_session_of(request))
+    except Refusal as error:
+        return _refusal(error)
+    return _news(page, sessions.chat.reader(page), sessions.chat.leave, sessions)
+
+
+def _news(
+    page: Page, read: Callable[[], dict[str, Any] | None], leave: Callable[[Page], None], sessions: Sessions
+) -> Response:
+    source = Source(read, lambda: leave(page), lambda: sessions.is_good(page.session))
+    return PageNews(page, source, NO_STORE)
+
+
+async def _say(request: Request) -> Response:
+    """What a person says to the agent, or that its turn is to end; answered when Mission Control has it."""
+    sessions: Sessions = request.app.state.sessions
     session = _session_of(request)
     try:
-        page = sessions.awaiting.join(session)
+        answer = await sessions.chat.ask(session, chat.parse(await request.body()))
     except GatewayError as error:
         return _refusal(error)
-    return Events(sessions.awaiting, page, lambda: sessions.is_good(session), NO_STORE)
+    return JSONResponse(answer, headers=NO_STORE)
 
 
 async def _renew(request: Request) -> Response:

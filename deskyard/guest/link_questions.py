@@ -18,7 +18,9 @@ from typing import Any
 
 PROGRAM = "/usr/bin/deskyard-gateway"
 SERVICE = "/run/deskyard-session/admin.sock"
+CHAT = "/run/deskyard-session/chat.sock"
 SERVICE_SECONDS = 60.0
+BLOCK = 1 << 16
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 ASKED = "SSH_ORIGINAL_COMMAND"
 ACTOR = "mission-control"
@@ -29,6 +31,7 @@ NUMBER, HASH = r"[1-9][0-9]{0,17}", r"[0-9a-f]{64}"
 QUESTIONS = (
     ("status",),
     ("list",),
+    ("chat",),
     ("asks", "--json", "--follow"),
     ("audit", "--verify"),
     ("audit", "--verify", "--known", f"{NUMBER}:{HASH}"),
@@ -92,6 +95,32 @@ def ask_program(words: list[str]) -> int:
         process.wait()
 
 
+def carry() -> int:
+    """Carry what is said on the pages of desktops out, and the answers in, until either side ends it."""
+    with socket.socket(socket.AF_UNIX) as line:
+        try:
+            line.connect(CHAT)
+        except OSError as error:
+            reason, remedy = f"does not answer: {error}", "see `systemctl status deskyard-session` in the gateway"
+            print(json.dumps({"error": {"field": "chat", "value": None, "reason": reason, "remedy": remedy}}))
+            return 1
+        near, out = sys.stdin.fileno(), sys.stdout.fileno()
+        ready = select.poll()
+        for source in (near, line.fileno()):
+            ready.register(source, select.POLLIN)
+        # Of this one only its end is told.
+        ready.register(out, 0)
+        while True:
+            for source, _ in ready.poll():
+                block = b"" if source == out else os.read(source, BLOCK)
+                if not block:
+                    return 0
+                if source == near:
+                    line.sendall(block)
+                while source != near and block:
+                    block = block[os.write(out, block) :]
+
+
 def refusal(text: str) -> dict[str, Any]:
     """The answer to what may not be asked."""
     value = "".join(letter if letter.isascii() and letter.isprintable() else "?" for letter in text[:MOST_SHOWN])
@@ -108,6 +137,8 @@ def main() -> int:
     if words is None:
         print(json.dumps(refusal(text)))
         return 1
+    if words == ["chat"]:
+        return carry()
     asked = request(words)
     answer = ask_service(asked) if asked is not None else None
     if answer is None:

@@ -13,33 +13,14 @@ import pytest
 from deskyard.access.gateway_program import Rubbish
 from deskyard.control.anchors.gateways import Line
 from deskyard.control.link import asker as asking
-from deskyard.control.link import way
 from deskyard.control.link.asker import Asker
 from deskyard.control.link.gateways import AskedGateways, tickets
 from deskyard.errors import ConfigError, DeskyardError, SiteError
-from tests.gateway.link_door import SECONDS, SSHD, Door, link_door
+from tests.gateway.link_door import SECONDS, Door, link_door
+from tests.gateway.link_ways import Ways, asker_by
 from tests.gateway.support import Gateway
 
 SOURCE, ANOTHER, HEAD = "mission.fedcba9876543210", "mission.0123456789abcdef", "b" * 64
-
-
-class Ways:
-    """Who opens the way to the gateway `demo`, and to nobody else."""
-
-    def __init__(self, door: Door) -> None:
-        self._door = door
-        self.facts = {"host_key": (door.folder / "host.pub").read_text(), "key": (door.folder / "key").read_text()}
-        self.opened: list[subprocess.Popen[bytes]] = []
-
-    def open_way(self, name: str) -> tuple[dict[str, Any], socket.socket]:
-        if name != "demo":
-            raise SiteError("workspace", name, "is not up", f"run ./inv workspace.up {name}")
-        near, far = socket.socketpair()
-        inside = ["nsenter", f"--mount=/proc/{self._door.pid}/ns/mnt", "--"]
-        argv = [*inside, SSHD, "-i", "-E", f"{self._door.folder}/log", "-f", f"{self._door.folder}/sshd_config"]
-        with far:
-            self.opened.append(subprocess.Popen(argv, stdin=far.fileno(), stdout=far.fileno()))
-        return self.facts, near
 
 
 @pytest.fixture(scope="module")
@@ -50,32 +31,14 @@ def door(gateway: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture
 def ways(door: Door) -> Iterator[Ways]:
-    found = Ways(door)
-    yield found
-    for process in found.opened:
-        process.kill()
-        process.wait(SECONDS)
+    with Ways(door) as found:
+        yield found
 
 
 @pytest.fixture
 def asker(ways: Ways, tmp_path: Path) -> Iterator[Asker]:
-    """Who asks, with a socket to who opens the way, as the supervisor makes it."""
-
-    class Handler(way.Handler):
-        names = staticmethod(lambda: ["demo", "other"])
-        asks = staticmethod(lambda name: name == "demo")
-        open_way = staticmethod(ways.open_way)
-
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(tmp_path / "way.sock"))
-    listener.listen()
-    server = way.Server(listener, Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield Asker(tmp_path / "way.sock")
-    server.shutdown()
-    server.server_close()
-    thread.join(SECONDS)
+    with asker_by(ways, tmp_path) as found:
+        yield found
 
 
 def test_one_connection_serves_all_questions(asker: Asker, ways: Ways, gateway: Gateway) -> None:

@@ -17,12 +17,17 @@ export class Ended extends Error {
   }
 }
 
-async function ask(place, body) {
+async function answered(place, body) {
   const options = body ? { method: "POST", headers: { "Content-Type": "application/json" }, body } : {};
   const answer = await fetch(place, { cache: "no-store", ...options });
   if (answer.status === 401) {
     throw new Ended((await answer.json()).error);
   }
+  return answer;
+}
+
+async function ask(place, body) {
+  const answer = await answered(place, body);
   if (!answer.ok) {
     throw new Error(`the gateway answers ${answer.status}`);
   }
@@ -34,6 +39,19 @@ export const session = () => ask("session");
 
 // "take", "hand-over", "hide", "show", "stop", "go" or "wake"; resolves to the session's facts.
 export const drive = (action) => ask("drive", JSON.stringify({ action }));
+
+// What a person says to the agent, or that its turn is to end; throws an error that says why it is not so.
+export async function say(wish) {
+  const answer = await answered("say", JSON.stringify(wish)).catch((error) => {
+    throw error instanceof Ended ? error : new Error("The gateway does not answer. Send it again: it is stored once.");
+  });
+  const facts = await answer.json().catch(() => ({}));
+  if (!answer.ok) {
+    const { error, message, remedy } = facts;
+    throw new Error(error ? `${error} ${message}: ${remedy}` : `The gateway answers ${answer.status}.`);
+  }
+  return facts;
+}
 
 let wake = () => {};
 
@@ -71,12 +89,12 @@ export function socketUrl(place) {
   return url.href;
 }
 
-// Calls `onNews` with how far the desktop is, each time that this changes; returns what ends that.
-export function hearNews(onNews) {
+// Calls `onNews` with each piece of news of a place; returns what ends that.
+export function hear(place, onNews) {
   let source;
   let again;
   const open = () => {
-    source = new EventSource("events");
+    source = new EventSource(place);
     source.addEventListener("message", ({ data }) => onNews(JSON.parse(data)));
     source.addEventListener("error", () => {
       // A browser comes again by itself, unless it was refused: the gateway may be being updated.

@@ -1,4 +1,5 @@
 // The page of one desktop: desktop, terminal, a place for chat, and what the session allows.
+import { follow as followChat, startChat } from "./chat.js";
 import { focusDesktop, setDriving, showDesktop } from "./desktop.js";
 import { Ended, drive, follow, keepConnected, lookNow, session } from "./session.js";
 import { showStop } from "./stopping.js";
@@ -141,12 +142,15 @@ function run(facts) {
     const terminal = createTerminal(part("terminal-screen"));
     loops.push(keepConnected(() => connectTerminal(terminal, () => say("connected")), say));
   }
+  startChat(facts);
   return Promise.all(loops);
 }
 
 function wire() {
   toggle(part("toggle-terminal"), part("terminal"));
   toggle(part("toggle-chat"), part("chat"));
+  part("toggle-chat").addEventListener("click", followChat);
+  document.addEventListener("visibilitychange", followChat);
   const change = part("change-driver");
   change.addEventListener("click", () => ask(change, change.dataset.action));
   const privacy = part("privacy");

@@ -1,5 +1,5 @@
 // The panel of a desktop that does not answer: how far it is, and what a person may do.
-import { connectNow, drive, hearNews } from "./session.js";
+import { connectNow, drive, hear } from "./session.js";
 
 const NAMES = { desktop: "screen", terminal: "terminal" };
 const REMEDIES = {
@@ -29,7 +29,7 @@ export function prepareWaiting(modeOfSession) {
 
 // The desktop does not answer: show how far it is until it does.
 export function beginWaiting() {
-  stop ??= hearNews(show);
+  stop ??= hear("events", show);
 }
 
 // It answers, or the session is over.

@@ -1,4 +1,5 @@
-"""python -m deskyard.control.link: asks gateways what waits for a person, and leaves the audit's lines there.
+"""python -m deskyard.control.link: asks gateways what waits for a person, carries the chats of their pages, and leaves
+the audit's lines there.
 
 All that gateways say is parsed here, and nobody here may do more to one than ask.
 """
@@ -15,7 +16,8 @@ from deskyard.control.approvals.follow import Follower
 from deskyard.control.confinement import confine, die_with_parent, preload
 from deskyard.control.link.answers import Server
 from deskyard.control.link.asker import Asker
-from deskyard.control.link.gateways import AskedGateways, tickets
+from deskyard.control.link.chats import Chats
+from deskyard.control.link.gateways import AskedGateways, chats, tickets
 
 LIBRARIES = ("asyncio", "asyncssh", "concurrent", "cryptography", "encodings", "psycopg")
 
@@ -39,6 +41,7 @@ def main() -> None:
     asker = Asker(chosen.way)
     visits = Visits(chosen.database, chosen.source, AskedGateways(asker))
     threading.Thread(target=visits.run, daemon=True).start()
+    threading.Thread(target=Chats(chosen.database, chats(asker)).run, daemon=True).start()
     server = Server(socket.socket(fileno=chosen.socket), asker)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     Follower(chosen.database, tickets(asker), asker.asks).run()

@@ -4,10 +4,11 @@ One connection to a gateway serves all questions, as long as it lasts.
 """
 
 import asyncio
+import contextlib
 import json
 import socket
 import threading
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import TimeoutError as WaitTimeoutError
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,6 +25,8 @@ CONNECT_SECONDS, ASK_SECONDS = 60.0, 120.0
 # A gateway that says nothing for so long is given up.
 SILENT_SECONDS, SILENT_TIMES = 15, 4
 MOST_ANSWER, BLOCK = 16 << 20, 1 << 16
+# Of what a gateway has not read yet.
+MOST_UNREAD = 4 << 20
 WAY_SECONDS = 90.0
 PASSED = (asyncssh.Error, OSError, TimeoutError, WaitTimeoutError)
 
@@ -57,11 +60,35 @@ class Asker:
         """The documents that a gateway writes, a line each, for as long as they are wanted."""
         process = self._wait(name, self._started(name, words), ASK_SECONDS)
         try:
-            while line := self._wait(name, process.stdout.readline(), None):
-                yield gateway_program.understood(name, line)
+            yield from self.read(name, process)
         finally:
             self._loop.call_soon_threadsafe(process.close)
-        raise _silent(name, "ended what it said of what waits")
+
+    @contextlib.contextmanager
+    def converse(self, name: str, words: Sequence[str]) -> Iterator["TalkLine"]:
+        """A line to a gateway on which documents go both ways, for as long as it is wanted."""
+        process = self._wait(name, self._started(name, words, stdin=asyncssh.PIPE), ASK_SECONDS)
+        try:
+            yield TalkLine(self, name, process)
+        finally:
+            self._loop.call_soon_threadsafe(process.close)
+
+    def read(self, name: str, process: "asyncssh.SSHClientProcess[bytes]") -> Iterator[Any]:
+        """The documents that a gateway writes; raises `SiteError` at their end."""
+        while line := self._wait(name, process.stdout.readline(), None):
+            yield gateway_program.understood(name, line)
+        raise _silent(name, "ended what it said")
+
+    def write(self, process: "asyncssh.SSHClientProcess[bytes]", data: bytes) -> None:
+        """Send to a gateway without waiting; one that does not read loses its line."""
+
+        def put() -> None:
+            if process.stdin.channel.get_write_buffer_size() > MOST_UNREAD:
+                process.close()
+            elif not process.stdin.is_closing():
+                process.stdin.write(data)
+
+        self._loop.call_soon_threadsafe(put)
 
     def _wait(self, name: str, work: Coroutine[Any, Any, T], seconds: float | None) -> T:
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -90,9 +117,11 @@ class Asker:
         finally:
             process.close()
 
-    async def _started(self, name: str, words: Sequence[str]) -> "asyncssh.SSHClientProcess[bytes]":
+    async def _started(
+        self, name: str, words: Sequence[str], stdin: int = asyncssh.DEVNULL
+    ) -> "asyncssh.SSHClientProcess[bytes]":
         link = await self._connected(name)
-        return await link.create_process(" ".join(words), stdin=asyncssh.DEVNULL, encoding=None)
+        return await link.create_process(" ".join(words), stdin=stdin, encoding=None)
 
     async def _connected(self, name: str) -> asyncssh.SSHClientConnection:
         async with self._turns.setdefault(name, asyncio.Lock()):
@@ -137,6 +166,20 @@ class Asker:
         if "error" in answer:
             raise DeskyardError(**{part: answer["error"][part] for part in ("field", "value", "reason", "remedy")})
         return answer, way
+
+
+class TalkLine:
+    """A line to a gateway; its documents come to an end with a `SiteError`."""
+
+    def __init__(self, asker: Asker, name: str, process: "asyncssh.SSHClientProcess[bytes]") -> None:
+        self._asker, self._name, self._process = asker, name, process
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._asker.read(self._name, self._process)
+
+    def send(self, document: Mapping[str, Any]) -> None:
+        """Send a document, without waiting for it to be read."""
+        self._asker.write(self._process, json.dumps(document, ensure_ascii=False).encode() + b"\n")
 
 
 def _silent(name: str, reason: str) -> SiteError:

@@ -1,12 +1,13 @@
 """The questions of Mission Control, as gateways take them from the link key."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 from deskyard.control.anchors.gateways import ACTOR, Gateways, Line
-from deskyard.control.link.asker import Asker
+from deskyard.control.link.asker import Asker, TalkLine
 
-TICKETS = ("asks", "--json", "--follow")
+TICKETS, CHAT = ("asks", "--json", "--follow"), ("chat",)
 
 
 class AskedGateways(Gateways):
@@ -37,3 +38,8 @@ class AskedGateways(Gateways):
 def tickets(asker: Asker) -> Callable[[str], Iterator[Mapping[str, Any]]]:
     """A function that reads the tickets of a workspace, and each as it changes."""
     return lambda name: asker.follow(name, TICKETS)
+
+
+def chats(asker: Asker) -> Callable[[str], AbstractContextManager[TalkLine]]:
+    """A function that opens the line on which a workspace's pages chat."""
+    return lambda name: asker.converse(name, CHAT)

@@ -4,13 +4,13 @@ A want starts nothing: it stands in the list of sessions, which the host reads. 
 it stopped itself because nobody used it.
 """
 
-import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
+from deskyard.gateway.page_news import Page
 from deskyard.gateway.session.refusal import Refusal
 from deskyard.gateway.session.store import Session
 from deskyard.gateway.session.streams import Note
@@ -34,14 +34,6 @@ class Want:
     since: float
     last: float
     heard: bool = False  # whether the host has read it
-
-
-@dataclass(eq=False)
-class Page:
-    """An open page that waits, and the sign that there is news for it."""
-
-    session: Session
-    news: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Awaiting:

@@ -17,6 +17,7 @@ from deskyard.wire.egress_list import NAME, WEB_PORTS, Entry
 from deskyard.wire.egress_rules import ASK_PAGE, exact, suffixes
 from deskyard.wire.gateway_settings import Desktop, Settings
 from deskyard.wire.routes import COMPUTER, ROUTES
+from deskyard.wire.talk import MOST_REQUEST
 
 LOG_GROUP = 5
 SSH = 22
@@ -131,6 +132,7 @@ def haproxy(settings: Settings, layout: Layout, kids: Sequence[str], bundle: Pat
         action_line=MOST_LINE,
         rate_seconds=RATE_SECONDS,
         hashed_bytes=HASHED_BYTES,
+        say_bytes=MOST_REQUEST,
     )
 
 

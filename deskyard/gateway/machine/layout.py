@@ -160,6 +160,11 @@ class Layout:
         return self.root / session_requests.SOCKET
 
     @property
+    def chat_socket(self) -> Path:
+        """Where Mission Control's process `link` hears what is said on pages, and answers."""
+        return self.root / "run/deskyard-session/chat.sock"
+
+    @property
     def streams_socket(self) -> Path:
         """Where the filter of VNC connections asks the session service."""
         return self.root / "run/deskyard-session/streams.sock"

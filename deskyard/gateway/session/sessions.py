@@ -11,6 +11,7 @@ from typing import Any
 from deskyard.errors import GatewayError
 from deskyard.gateway.anchors import Anchors
 from deskyard.gateway.awaiting.awaiting import Awaiting
+from deskyard.gateway.chat.chat import Chat
 from deskyard.gateway.halting.halts import Halts
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.session import tokens
@@ -50,6 +51,7 @@ class Sessions:
         self.settings = settings
         self.streams = Streams(store, layout, self._note, clock)
         self.awaiting = Awaiting(settings, self._note, lambda: self.streams.line.awaited_changed(), clock)
+        self.chat = Chat(settings, self._note)
         self._privacy = Shutter(proxy, layout.private_file, lambda: set(self.hidden()))
         self.halts = Halts(settings, store, audit.note, clock)
         self.halts.changed = lambda: self.streams.line.halts_changed()
@@ -330,6 +332,7 @@ class Sessions:
     def _move_drives(self, now: float) -> None:
         alive = {session.id for session in self._store.alive(now)}
         self.awaiting.sweep(alive)
+        self.chat.sweep(alive)
         self.streams.sweep(alive)
 
     def _rest(self, now: float) -> float:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from deskyard.errors import GatewayError
+from deskyard.gateway import page_news
 from deskyard.gateway.awaiting import awaiting as module
-from deskyard.gateway.awaiting import events
 from deskyard.gateway.awaiting.awaiting import NOTE_AGAIN_SECONDS, PAGES, PAGES_PER_SESSION, Awaiting
 from deskyard.gateway.session.store import Session
 from tests.support.clock import Clock
@@ -183,12 +183,13 @@ def test_program_has_no_page(door: Door) -> None:
 
 def heard(door: Door, changes: list[Callable[[], Any]], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What a page is told while these things happen, one after each piece of news; then its session is over."""
-    monkeypatch.setattr(events, "STILL_SECONDS", 0.01)
+    monkeypatch.setattr(page_news, "STILL_SECONDS", 0.01)
     page, good = door.awaiting.join(person()), [True]
 
     async def read() -> list[str]:
         lines: list[str] = []
-        async for line in events.news(door.awaiting, page, lambda: good[0]):
+        read = page_news.changes(lambda: door.awaiting.facts(page.session))
+        async for line in page_news.news(page, page_news.Source(read, lambda: None, lambda: good[0])):
             lines.append(line)
             if changes:
                 changes.pop(0)()

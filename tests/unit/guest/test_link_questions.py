@@ -13,6 +13,7 @@ ANCHOR = f"anchor --source {SOURCE} --number 7 --head {HEAD} --actor mission-con
 ASKED = (
     "status",
     "list",
+    "chat",
     "asks --json --follow",
     "audit --verify",
     f"audit --verify --known 1:{HEAD}",
@@ -43,6 +44,7 @@ def test_each_question_is_understood(question: str) -> None:
         "allow example.org",
         "apply",
         "csr",
+        "chat list",
         "list list",
         "list --help",
         " list",

@@ -1,0 +1,232 @@
+"""Carries the chats on the pages of gateways: what people say there is stored, and what agents answer is shown.
+
+A gateway speaks for the pages of its own desktops and for no others; the database takes a message from here by one
+function, and shows of a desktop its newest conversation.
+"""
+
+import json
+import logging
+import os
+import re
+import select
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import psycopg
+
+from deskyard.control.store.connection import Link, attend, connect
+from deskyard.errors import DeskyardError
+from deskyard.host.deadline import Deadline
+from deskyard.wire.talk import MOST_MESSAGES, MOST_NEWS, MOST_REQUEST, Talk
+
+# Workspaces change by events; this often they are looked at whatever was heard.
+LOOK_SECONDS = 30.0
+# Between two looks, however much happens.
+PAUSE_SECONDS = 0.2
+# A gateway that went away tells nobody when it is back; one of before has no chat, and is asked less and less often.
+AGAIN_SECONDS, MOST_SECONDS = 2.0, 120.0
+RUNNING = ("ready", "not ready")
+MOST_TEXT, MOST_TOOLS, MOST_SHOWN = 8000, 20, 500
+DESKTOP = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?\Z")
+MOST_DESKTOPS = 1000
+REFUSED = {
+    "message": ("is empty or too long", "write a shorter one; longer ones are sent in Mission Control"),
+    "request": ("was used for another message", "load the page again"),
+    "desktop": ("is not there any more", "ask who gave you the link"),
+    "queue": ("has as many messages as may wait for the agent", "wait for an answer, or stop the turn"),
+    "conversation": ("is not one of this desktop's", "begin a new one"),
+    "turn": ("is over already", "nothing is to be done"),
+}
+log = logging.getLogger(__name__)
+
+
+class Line(Protocol):
+    """An open line to a gateway: its documents, and a way to send some back."""
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+    def send(self, document: Mapping[str, Any]) -> None:
+        """Send a document, without waiting for it to be read."""
+
+
+Open = Callable[[str], AbstractContextManager[Line]]
+
+
+@dataclass
+class Carried:
+    """An open line, with the desktops that somebody looks at and what each was shown last."""
+
+    line: Line
+    open: frozenset[str] = frozenset()
+    shown: dict[str, Talk] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def look_at(self, desktops: frozenset[str]) -> None:
+        """Somebody looks at these by now: who comes again is shown the whole."""
+        with self.lock:
+            self.open = desktops
+            self.shown = {name: talk for name, talk in self.shown.items() if name in desktops}
+
+    def show(self, desktop: str, talk: Talk) -> None:
+        """Send what is new of a conversation, if there is anything."""
+        with self.lock:
+            before = self.shown.get(desktop)
+            if desktop in self.open and talk != before:
+                self.line.send({"desktop": desktop, "talk": talk.news(before)})
+                self.shown[desktop] = talk
+
+
+class Chats:
+    """The lines to all gateways that run; `open` opens one."""
+
+    def __init__(self, url: str, open: Open) -> None:
+        self._url, self._open = url, open
+        self._threads: dict[str, threading.Thread] = {}
+        self._carried: dict[str, Carried] = {}
+        self._pauses: dict[str, float] = {}
+        self._ended = threading.Event()
+        # Rung when somebody begins to look: nothing in the database tells of that.
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK)
+
+    def stop(self, *_: Any) -> None:
+        """Carry no more."""
+        self._ended.set()
+        os.eventfd_write(self._bell, 1)
+
+    def run(self) -> None:
+        """Carry until stopped; a database that went away is waited for."""
+        attend(self._url, self._ended, self._work)
+
+    def _work(self, link: Link) -> None:
+        link.execute("listen event")
+        looks = Deadline(0)
+        while not self._ended.is_set():
+            if looks.is_over:
+                self._begin(link)
+                looks = Deadline(LOOK_SECONDS)
+            self._show(link)
+            select.select([link.fileno(), self._bell], [], [], looks.left)
+            self._ended.wait(PAUSE_SECONDS)
+            self._drain(link)
+
+    def _drain(self, link: Link) -> None:
+        """Forget what rang: the next look sees all of it."""
+        for _ in link.notifies(timeout=0):
+            pass
+        if select.select([self._bell], [], [], 0)[0]:
+            os.eventfd_read(self._bell)
+
+    def _begin(self, link: Link) -> None:
+        """Begin to carry what runs and is not carried yet."""
+        query = "select id from workspace where gone_at is null and state = any(%s)"
+        for row in link.execute(query, [list(RUNNING)]).fetchall():
+            thread = self._threads.get(row["id"])
+            if thread is None or not thread.is_alive():
+                self._threads[row["id"]] = threading.Thread(target=self._carry, args=(row["id"],), daemon=True)
+                self._threads[row["id"]].start()
+
+    def _show(self, link: Link) -> None:
+        for workspace, carried in list(self._carried.items()):
+            for desktop in sorted(carried.open):
+                carried.show(desktop, read(link, f"{workspace}.{desktop}"))
+
+    def _carry(self, name: str) -> None:
+        while not self._ended.is_set():
+            try:
+                with self._open(name) as line:
+                    carried = self._carried[name] = Carried(line)
+                    for document in line:
+                        self._pauses.pop(name, None)
+                        self._hear(name, carried, document)
+            except (DeskyardError, psycopg.Error) as error:
+                log.info("the chats of %s are not carried now: %s", name, str(error).splitlines()[0])
+            finally:
+                self._carried.pop(name, None)
+            pause = self._pauses.get(name, AGAIN_SECONDS)
+            self._pauses[name] = min(pause * 2, MOST_SECONDS)
+            self._ended.wait(pause)
+            if pause >= LOOK_SECONDS:
+                # Whether it runs still is for the next look.
+                return
+
+    def _hear(self, name: str, carried: Carried, document: Any) -> None:
+        match document:
+            case {"open": list(desktops)} if len(desktops) <= MOST_DESKTOPS:
+                carried.look_at(frozenset(each for each in desktops if _is(DESKTOP, each)))
+                os.eventfd_write(self._bell, 1)
+            case {"wish": {"id": str(id), "desktop": str(desktop)} as wish} if _is(DESKTOP, desktop):
+                with connect(self._url) as link:
+                    carried.line.send({"answer": id, **answer(link, f"{name}.{desktop}", wish)})
+            case _:
+                log.warning("%s says on the line of its chats what is none of it", name)
+
+
+def read(link: Link, desktop: str) -> Talk:
+    """The newest conversation of a desktop, as its page shows it."""
+    query = "select talk_at_gateway(%s, %s, %s) as talk"
+    row = link.execute(query, [desktop, MOST_MESSAGES, MOST_TEXT]).fetchone()
+    found = row and row["talk"]
+    if not found:
+        return Talk()
+    messages = {message["id"]: shown(message) for message in found["messages"]}
+    while len(json.dumps(list(messages.values()), ensure_ascii=False).encode()) > MOST_NEWS // 2:
+        del messages[next(iter(messages))]
+    return Talk(found["conversation"], found["title"], messages)
+
+
+def shown(found: Mapping[str, Any]) -> dict[str, Any]:
+    """A message as a page shows it: of tools and questions what a person reads at first sight."""
+    is_over = found["state"] != "streaming"
+    tools = [
+        {
+            "name": tool["name"],
+            # Of a turn that is over nothing more is heard.
+            "state": "interrupted" if is_over and tool["state"] == "running" else tool["state"],
+            "arguments": tool["arguments"][:MOST_SHOWN],
+            "output": tool["output"][:MOST_SHOWN],
+        }
+        for tool in found["tools"][:MOST_TOOLS]
+    ]
+    questions = [
+        {"asked": each["asked"], "state": "lapsed" if is_over and each["state"] == "open" else each["state"]}
+        for each in found["questions"]
+    ]
+    more = found["more_tools"] + max(0, len(found["tools"]) - MOST_TOOLS)
+    names = ("id", "role", "author", "text", "cut", "state", "at", "problem")
+    return {**{name: found[name] for name in names}, "tools": tools, "more_tools": more, "questions": questions}
+
+
+def answer(link: Link, desktop: str, wish: Mapping[str, Any]) -> dict[str, Any]:
+    """Do what a page wishes, and say what came of it."""
+    match wish:
+        case {
+            "id": str(id),
+            "actor": str(actor),
+            "message": str(message),
+            "conversation": str() | None as conversation,
+        } if _fits(message):
+            query = "select say_at_gateway(%s, %s, %s, %s, %s) as done"
+            row = link.execute(query, [desktop, actor, id, conversation, message]).fetchone()
+            done = row["done"] if row else {}
+        case {"actor": str(actor), "message": None, "conversation": str(conversation)}:
+            query = "select interrupt_at_gateway(%s, %s, %s) as done"
+            row = link.execute(query, [desktop, actor, conversation]).fetchone()
+            done = {"conversation": conversation} if row and row["done"] else {"refused": "turn"}
+        case _:
+            done = {"refused": "message"}
+    if (what := done.get("refused")) is None:
+        return {"result": done}
+    reason, remedy = REFUSED[what]
+    return {"error": {"field": what, "reason": reason, "remedy": remedy}}
+
+
+def _fits(message: str) -> bool:
+    # PostgreSQL keeps no NUL.
+    return "\0" not in message and len(message.encode("utf-8", "replace")) <= MOST_REQUEST
+
+
+def _is(pattern: re.Pattern[str], said: Any) -> bool:
+    return isinstance(said, str) and pattern.match(said) is not None
