@@ -51,4 +51,4 @@ class CommandError(DeskyardError):
 
 
 class GatewayError(DeskyardError):
-    """What the program inside a gateway refuses, or could not do."""
+    """A request that the program inside a gateway refuses, or could not fulfil."""

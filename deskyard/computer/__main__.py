@@ -21,9 +21,9 @@ from deskyard.wire.routes import COMPUTER
 
 
 def parts() -> tuple[list[Part], Privacy]:
-    """What this desktop offers: the screen, its streams and recordings, accessibility, DevTools, files, processes.
+    """The parts of this desktop's service: screen, streams, recordings, accessibility, DevTools, files, processes.
 
-    And what hides the screen.
+    And the privacy that hides the screen.
     """
     name = os.environ.get("DISPLAY", "")
     work = Work()

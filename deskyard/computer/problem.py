@@ -1,4 +1,4 @@
-"""What the service refuses, as an exception and as the answer that a client reads."""
+"""A refusal of the service, as an exception and as the answer that a client reads."""
 
 from http import HTTPStatus
 

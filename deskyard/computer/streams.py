@@ -16,7 +16,7 @@ T = TypeVar("T")
 async def or_silence(
     next_one: Callable[[], Awaitable[T]], seconds: float, until: float | None = None
 ) -> AsyncGenerator[T | None, None]:
-    """What is awaited, time and again; None whenever nothing came for so long.
+    """Yield the results of a call that is awaited again and again; None whenever nothing came for so long.
 
     Raises `TimeoutError` at the loop's time `until`, whatever comes.
     """

@@ -41,7 +41,7 @@ class _Line:
         self.sendall = line.sendall
 
     def recv(self, count: int) -> bytes:
-        """What came, within the time that is left."""
+        """Receive up to so many bytes, within the time that is left."""
         left = self._end - time.monotonic()
         if left <= 0:
             raise TimeoutError("takes too long")

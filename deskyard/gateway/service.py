@@ -197,7 +197,7 @@ async def _renew(request: Request) -> Response:
 
 
 async def _drive(request: Request) -> Response:
-    """What a person may do with the drive: take it, hand it over, hide the desktop from programs or show it.
+    """Do with the drive what a person asks: take it, hand it over, hide the desktop from programs or show it.
 
     Whoever may drive, driving or not, may also stop the agent and let it go on; and before there is anything to drive,
     want the desktop to start.

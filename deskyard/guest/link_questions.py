@@ -56,7 +56,7 @@ def _is(pattern: str, word: str) -> bool:
 
 
 def request(words: list[str]) -> dict[str, Any] | None:
-    """What the session service is asked on its socket; None if the gateway's program is asked instead."""
+    """The request to the session service on its socket; None if the gateway's program is asked instead."""
     if words == ["list"]:
         return {"command": "list"}
     if words[0] == "anchor":

@@ -1,4 +1,4 @@
-"""What a desktop says that it did for a request, in a header that the gateway takes into its audit.
+"""The header in which a desktop says what it did for a request; the gateway takes it into its audit.
 
 Whoever is root in a desktop can say here what he likes. Therefore it is bounded on both ends, and of what it says only
 numbers, hashes and plain words are taken: nothing that could be read as another field, line or command of a terminal.
@@ -35,7 +35,7 @@ def pack(actions: Sequence[Mapping[str, Any]], frames: Mapping[str, Any] | None 
 
 
 def unpack(text: str) -> dict[str, Any] | None:
-    """What the header says, as far as it can be believed to be well-formed; None of what is not."""
+    """Read a header, as far as it can be believed to be well-formed; None if it is not."""
     if len(text) > MOST_HEADER:
         return None
     try:

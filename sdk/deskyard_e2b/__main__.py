@@ -24,7 +24,7 @@ KEY_HINT = "dyk_...   # ./inv control.key NAME --scopes read,desktops:write,desk
 
 @dataclass(frozen=True)
 class Settings:
-    """What the program was started with."""
+    """The settings that the program was started with."""
 
     url: str
     ca: str | None
@@ -72,7 +72,7 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
 
 
 def exports(url: str) -> str:
-    """What a user's shell needs."""
+    """The `export` lines that point E2B's clients to this program, for a user's shell."""
     return f"export E2B_API_URL={url}\nexport E2B_SANDBOX_URL={url}\nexport E2B_API_KEY={KEY_HINT}"
 
 

@@ -1,4 +1,4 @@
-"""What is answered, in E2B's shapes: sandboxes by its OpenAPI document, and errors with a code and a message."""
+"""Answers in E2B's shapes: sandboxes by its OpenAPI document, and errors with a code and a message."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime

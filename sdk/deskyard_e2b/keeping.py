@@ -1,4 +1,4 @@
-"""What E2B's clients know of a sandbox and Mission Control does not: kept in a file of the owner's alone.
+"""The file of sandboxes: it keeps what E2B's clients know of them and Mission Control does not, for its owner alone.
 
 No key stands here, and no access token: of both there are hashes, which lead back to neither.
 """
@@ -175,12 +175,12 @@ class Keeping:
 
 
 def owner_of(key: str) -> bytes:
-    """What stands for a key where it is not to be read; a key is 256 random bits, which need no slow hash."""
+    """The hash that stands for a key where it is not to be read; a key is 256 random bits, which need no slow hash."""
     return hashlib.sha256(b"deskyard e2b, whose\0" + key.encode()).digest()
 
 
 def fresh_nonce() -> bytes:
-    """What makes the tokens of a sandbox unlike those of another of the same name."""
+    """A nonce that makes the tokens of a sandbox unlike those of another of the same name."""
     return secrets.token_bytes(16)
 
 
@@ -191,5 +191,5 @@ def token_for(key: str, sandbox: Kept) -> str:
 
 
 def token_hash(token: str) -> bytes:
-    """What is kept of a token."""
+    """The hash of a token, which is kept in its place."""
     return hashlib.sha256(b"deskyard e2b, token\0" + token.encode()).digest()

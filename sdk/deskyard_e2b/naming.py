@@ -1,4 +1,4 @@
-"""What E2B calls our things: sandboxes are desktops, templates say which workspace and tier a new one is of."""
+"""E2B's names for our things: sandboxes are desktops, templates say which workspace and tier a new one is of."""
 
 import hashlib
 import re
@@ -55,7 +55,7 @@ def fresh_name(owner: bytes, idempotency: str | None) -> str:
 
 @dataclass(frozen=True)
 class Choice:
-    """What a new desktop is made from, where its template does not say."""
+    """The workspace, tier and image of a new desktop, where its template does not say."""
 
     workspace: str | None = None
     tier: str = "free"

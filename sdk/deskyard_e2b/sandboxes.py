@@ -22,7 +22,7 @@ Clock = Callable[[], float]
 
 @dataclass
 class Sandboxes:
-    """What is done with sandboxes; `changed` is called when the end of one moves."""
+    """Makes, lists, pauses and ends sandboxes; `changed` is called when the end of one moves."""
 
     keeping: Keeping
     ways: Ways
@@ -71,7 +71,7 @@ class Sandboxes:
         return is_paused, answers.created(kept, self._token(caller, kept))
 
     async def detail(self, caller: Caller, id: str) -> dict[str, Any]:
-        """What there is to say of a sandbox."""
+        """The description of a sandbox."""
         desktop, kept = await self._found(caller, id)
         workspace = await caller.mission.workspace(desktop["workspaceId"])
         return answers.detailed(desktop, kept, _tier(workspace, desktop), self.kills)

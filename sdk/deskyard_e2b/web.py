@@ -117,7 +117,7 @@ class Listening:
 
 
 def server(program: Program, where: Listening, ready: Callable[[], None]) -> "Ready":
-    """What serves a program; `ready` is called as soon as requests are answered."""
+    """The server of a program; `ready` is called as soon as requests are answered."""
     logging.getLogger("uvicorn.error").addFilter(_is_no_cut)
     config = uvicorn.Config(
         program.application,

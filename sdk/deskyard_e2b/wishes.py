@@ -1,4 +1,4 @@
-"""What a client wants of a new sandbox, read strictly: what we do not have is refused, and never passed over."""
+"""A client's wishes for a new sandbox, read strictly: whatever we do not have is refused, and never passed over."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Wanted:
 
 
 def read(body: Mapping[str, Any], default_seconds: int) -> Wanted:
-    """What a request to create a sandbox wants; raises `DesktopError`."""
+    """Read a request to create a sandbox; raises `DesktopError`."""
     for name, remedy in NOT_HAD.items():
         if body.get(name):
             raise not_had(name, f"leave it out; {remedy}")

@@ -46,7 +46,7 @@ Wait = Annotated[
 
 
 class Acting:
-    """What an agent does to the desktop; it sees what came of it if it may."""
+    """The tools by which an agent acts on the desktop; they show what came of it if the agent may see."""
 
     def __init__(self, desktop: AsyncDesktop, sees: bool) -> None:
         self._desktop, self._sees = desktop, sees

@@ -1,4 +1,4 @@
-"""What a tool answers: facts as JSON, pictures as image content, refusals with field, value, reason and remedy."""
+"""Answers of tools: facts as JSON, pictures as image content, refusals with field, value, reason and remedy."""
 
 import base64
 import json

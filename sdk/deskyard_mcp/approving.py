@@ -15,7 +15,7 @@ MOST_SHOWN = 1000
 
 
 class Agreement(BaseModel):
-    """What the user answers."""
+    """The user's answer."""
 
     agree: bool = Field(description="whether the agent may do this")
 

@@ -17,7 +17,7 @@ Within = Annotated[str | None, Field(description="the id of an element, to look 
 
 
 class Naming:
-    """What programs show by their own names, through accessibility."""
+    """The tools that find and use elements of programs by name, through accessibility."""
 
     def __init__(self, desktop: AsyncDesktop) -> None:
         self._accessibility = desktop.accessibility

@@ -1,4 +1,4 @@
-"""What a tool is to a client: a call with its name, and the hints by which a person may let it pass."""
+"""Tools as a client sees them: a call with its name, and the hints by which a person may let it pass."""
 
 import inspect
 from collections.abc import Awaitable, Callable

@@ -32,7 +32,7 @@ Matching = Annotated[
 
 
 class Seeing:
-    """What an agent sees of the desktop."""
+    """The tools by which an agent sees the desktop."""
 
     def __init__(self, desktop: AsyncDesktop) -> None:
         self._desktop = desktop

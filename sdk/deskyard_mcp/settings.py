@@ -1,4 +1,4 @@
-"""What the server needs to know, from its environment: links and tokens stand on no command line."""
+"""The server's settings, from its environment: links and tokens stand on no command line."""
 
 import os
 from collections.abc import Mapping

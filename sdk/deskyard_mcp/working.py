@@ -134,7 +134,7 @@ class Running:
 
 
 async def _output(process: AsyncProcess, offset: int, seconds: float) -> tuple[str, int]:
-    """What a process says from a position on: what there is, and what comes until its end or the time is over."""
+    """The output of a process from a position on: what there is, and what comes until its end or the time is over."""
     said_now, end = bytearray(), offset
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds), aclosing(process.output(offset)) as pieces:

@@ -1,4 +1,4 @@
-"""What programs show by their own names, through accessibility: found, read and used without pixels."""
+"""Elements of programs by their names, through accessibility: found, read and used without pixels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

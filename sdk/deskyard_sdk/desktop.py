@@ -76,7 +76,7 @@ class AsyncDesktop:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the gateway says of the session; empty inside the desktop. The token is not among it."""
+        """The gateway's facts about the session, without its token; empty inside the desktop."""
         return {name: value for name, value in self._door.facts.items() if name != "token"}
 
     async def run(
@@ -91,7 +91,7 @@ class AsyncDesktop:
         return await self.processes.run(command, cwd, environment, stdin, timeout)
 
     async def applications(self) -> list[Application]:
-        """What the desktop's menu has, to be launched by its id."""
+        """The applications of the desktop's menu, to be launched by their ids."""
         found = (await self._door.json("GET", "/v1/applications"))["applications"]
         return [Application(str(application["id"]), str(application["name"]), application) for application in found]
 
@@ -137,7 +137,7 @@ class AsyncDesktop:
         return Picture.of(await self._door.json("GET", "/v1/screen", params=params, headers=headers))
 
     async def events(self, kinds: Sequence[str] = (), after: int | None = None) -> AsyncGenerator[Event, None]:
-        """What happens on the desktop, as it happens; `after` is the number of the last event that is known."""
+        """Yield the desktop's events as they happen; `after` is the number of the last event that is known."""
         params = {"events": ",".join(kinds)} if kinds else {}
         async for event in self._door.events("/v1/events", params | ({} if after is None else {"after": str(after)})):
             yield Event.of(event)

@@ -52,12 +52,12 @@ class AsyncFiles:
         return await self._put(path, chunks(), mode, True, True)
 
     async def list(self, path: str = "~", depth: int = 1) -> "list[Entry]":
-        """What a directory holds, down to a depth."""
+        """List a directory, down to a depth."""
         answer = await self._door.json("GET", "/v1/files", params={"path": path, "depth": depth})
         return [entry(found) for found in answer["entries"]]
 
     async def stat(self, path: str) -> Entry:
-        """What stands at a path."""
+        """The file, directory or link at a path."""
         return entry(await self._door.json("GET", "/v1/files/entry", params={"path": path}))
 
     async def exists(self, path: str) -> bool:

@@ -1,4 +1,4 @@
-"""What answers hold, as values."""
+"""The values that answers hold."""
 
 import base64
 from dataclasses import dataclass, field, fields
@@ -145,7 +145,7 @@ class Launched:
 
 @dataclass(frozen=True)
 class Acted:
-    """What came of a batch of actions; `event` is the number of the last event when it was answered."""
+    """The outcome of a batch of actions; `event` is the number of the last event when it was answered."""
 
     results: list[dict[str, Any]]
     event: int

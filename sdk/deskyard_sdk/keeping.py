@@ -19,7 +19,7 @@ class Kept:
         self._link = hashlib.sha256(link.encode()).hexdigest()
 
     def read(self) -> dict[str, Any]:
-        """What is known of the session; nothing where none is kept. Raises `DesktopError` for a file open to others."""
+        """The facts of the session; empty where none is kept. Raises `DesktopError` for a file open to others."""
         try:
             mode, text = self._path.stat().st_mode, self._path.read_text()
         except FileNotFoundError:

@@ -35,7 +35,7 @@ class AsyncProcess:
         return self.info
 
     async def output(self, offset: int = 0) -> AsyncGenerator[Output, None]:
-        """What it says from a position on, up to its end; `info` then says how it ended."""
+        """Yield its output from a position on, up to its end; `info` then says how it ended."""
         async for event in self._door.events(f"{self._place}/output", {"offset": offset}):
             if event["event"] == "output":
                 yield Output(event["stream"], event["offset"], base64.b64decode(event.get("data", "")))
@@ -83,7 +83,7 @@ class Attached:
         self.exit_code: int | None = None
 
     async def output(self) -> AsyncGenerator[Output, None]:
-        """What the process says, up to its end; `exit_code` then is known."""
+        """Yield the output of the process, up to its end; `exit_code` then is known."""
         async for text in self._socket:
             message = json.loads(text)
             if message["type"] == "output":

@@ -89,7 +89,7 @@ class AsyncRecordings:
         return await self._door.bytes("GET", f"/v1/recordings/{_id(segment)}/frames", headers=headers)
 
     async def actions(self, segment: str | Recorded) -> "Sequence[dict[str, Any]]":
-        """What was done in a segment; a line that is just being written is left out."""
+        """The actions in a segment; a line that is just being written is left out."""
         content = await self._door.bytes("GET", f"/v1/recordings/{_id(segment)}/actions")
         return [json.loads(line) for line in content.split(b"\n")[:-1]]
 

@@ -39,7 +39,7 @@ class Loop:
             raise
 
     def each(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
-        """What is made there, one by one."""
+        """Yield the items of a generator that runs on the loop, one by one."""
 
         async def following() -> list[T]:
             return [item async for item in _first(items)]
@@ -75,7 +75,7 @@ async def _first(items: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
 
 
 class Twin(Protocol[A_co]):
-    """What has a twin for asyncio, and the loop where that lives."""
+    """An object with a twin for asyncio, and the loop where that lives."""
 
     _loop: Loop
 
@@ -274,7 +274,7 @@ class Desktop:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the gateway says of the session."""
+        """The gateway's facts about the session, without its token; empty inside the desktop."""
         return self._twin.facts
 
     run = waits(AsyncDesktop.run)

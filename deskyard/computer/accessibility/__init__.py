@@ -1,1 +1,1 @@
-"""What programs say of themselves to assistive technology: their widgets, read and used by name instead of by pixel."""
+"""The widgets that programs show to assistive technology, read and used by name instead of by pixel."""

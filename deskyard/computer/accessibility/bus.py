@@ -77,7 +77,7 @@ class Line:
                     future.set_exception(Refused(GONE))
 
     async def call(self, message: Message, seconds: float) -> Any:
-        """What a call is answered; raises `Refused` or `Late`."""
+        """Send a call and wait for its answer; raises `Refused` or `Late`."""
         serial = next(self._connection.outgoing_serial)
         future = self._waiting[serial] = asyncio.get_running_loop().create_future()
         try:
@@ -176,7 +176,7 @@ class Bus:
             self._listeners.remove(listener)
 
     async def ask(self, message: Message, seconds: float) -> Any:
-        """What a program answers to a message; raises `Refused` or `Late`, or `Problem` (503) while there is no bus."""
+        """Send a message and wait for its answer; raises `Refused` or `Late`, or `Problem` (503) if there is no bus."""
         if self._line is None:
             reason = "is not there"
             remedy = "ask again when the desktop's session has started; the service connects by itself"
@@ -192,7 +192,7 @@ class Bus:
         types: str = "",
         values: tuple[Any, ...] = (),
     ) -> Any:
-        """What one of the programs' objects answers to a method of an accessibility interface."""
+        """Call a method of an accessibility interface on a program's object, and return its answer."""
         address = DBusAddress(at.path, at.owner, SPACE + interface)
         return await self.ask(new_method_call(address, method, types or None, values), seconds)
 

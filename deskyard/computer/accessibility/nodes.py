@@ -137,7 +137,7 @@ async def _details(bus: Bus, node: Node, seconds: float) -> dict[str, Any]:
 
 
 async def interfaces(bus: Bus, at: Reference, seconds: float) -> set[str]:
-    """What can be asked of a node, such as `Action` or `Text`."""
+    """The accessibility interfaces that a node has, such as `Action` or `Text`."""
     (found,) = await bus.call(at, "Accessible", "GetInterfaces", seconds)
     return {name.rpartition(".")[2] for name in found}
 

@@ -81,7 +81,7 @@ class Accessibility:
         return Search(self.bus, seconds, fields.integer("nodes", 1, MOST_NODES, most))
 
     async def _sought(self, fields: Fields, looks_for: bool = False) -> Sought:
-        """What is looked for, and where."""
+        """Read from a request which nodes to look for, and where."""
         application = fields.text("application") if fields.given("application") else None
         window = await self._window(fields) if fields.given("window") else None
         within = reference(fields.take("node"), fields.at("node")) if fields.given("node") else None

@@ -53,7 +53,7 @@ class Readiness:
                     await asyncio.wait_for(news.wait(), left if state else LOOK_AGAIN_SECONDS)
 
     async def _state(self, window: dict[str, Any], began: float) -> "State | None":
-        """What of a window says that it takes keys; None where it does not yet."""
+        """The state of a window that seems to take keys; None while it does not seem so."""
         place = Window(window["pid"], window["title"])
         try:
             if not await self._is_known(place):
@@ -102,7 +102,7 @@ class Readiness:
 
 @dataclass(frozen=True)
 class State:
-    """What was there when a window seemed to take keys; it does if all of that stays for a moment."""
+    """The state of a window that seems to take keys; it does take them if this stays the same for a moment."""
 
     window: int
     accessible: bool = False

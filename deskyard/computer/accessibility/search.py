@@ -33,7 +33,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Sought:
-    """What is looked for, and where; what is not said is not asked."""
+    """The conditions of a search, and where it looks; those that are not given hold for every node."""
 
     application: str | None = None
     window: Window | None = None
@@ -60,7 +60,7 @@ class Sought:
 
 @dataclass
 class Found:
-    """What came of a walk or a search."""
+    """The result of a walk or a search: nodes, why some may be missing, and the programs that did not answer."""
 
     nodes: list[dict[str, Any]] = field(default_factory=list)
     truncated: set[str] = field(default_factory=set)
@@ -111,7 +111,7 @@ class Search:
         return titled or found
 
     async def _of_each(self, programs: Sequence[Reference], do: Callable[[Reference], Any]) -> list[Any]:
-        """What is found out of each program; those that do not answer are noted."""
+        """The results of `do` for each program; those that do not answer are noted."""
 
         async def of(at: Reference) -> Any:
             try:

@@ -152,7 +152,7 @@ async def _address(stderr: asyncio.StreamReader) -> str:
 
 
 async def ask(connection: "ClientConnection", method: str) -> dict[str, Any]:
-    """What a command without parameters answers; raises `Problem` where the browser does not."""
+    """Send the browser a command without parameters and return its result; raises `Problem` if no answer comes."""
     try:
         await connection.send(json.dumps({"id": 1, "method": method}))
         async with asyncio.timeout(ANSWER_SECONDS):

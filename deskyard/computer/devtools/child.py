@@ -59,7 +59,7 @@ class Child:
 
 @contextlib.asynccontextmanager
 async def exiting(pid: int) -> AsyncIterator["asyncio.Future[None]"]:
-    """What is done when the process of that number, which lives now, has ended; raises nothing if none lives."""
+    """A future that is done when the process of that number ends; at once if there is no such process."""
     loop = asyncio.get_running_loop()
     exited: asyncio.Future[None] = loop.create_future()
     try:

@@ -1,4 +1,4 @@
-"""What happened on the desktop, numbered and kept for a while, and waiting for what happens next."""
+"""The desktop's events, numbered and kept for a while, and waiting for the next ones."""
 
 import asyncio
 import threading
@@ -42,7 +42,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Wait:
-    """What is waited for, from which event on, and how long."""
+    """A wait for an event: of which kind, after which event, and for how long at most."""
 
     kind: str
     within: float
@@ -206,7 +206,7 @@ class Log:
         return Problem(HTTPStatus.REQUEST_TIMEOUT, "wait", wait.kind, reason, remedy)
 
     async def _in_public(self, condition: Callable[[Wait], Awaitable[dict[str, Any]]], wait: Wait) -> dict[str, Any]:
-        """What a condition comes to, unless a person wants privacy: then that is refused, however soon it is over."""
+        """Wait for a condition; refused as soon as a person wants privacy, however soon that is over."""
         if self.hidden:
             raise refused()
         private = Armed(Wait(PRIVACY_ON, wait.within), self.last, 0, 0)

@@ -1,4 +1,4 @@
-"""What is on the screen: frames by MIT-SHM, and a number that grows whenever something of them changes (XDamage)."""
+"""The screen's picture: frames by MIT-SHM, and a number that grows whenever something of them changes (XDamage)."""
 
 import hashlib
 import threading

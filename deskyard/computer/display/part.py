@@ -44,7 +44,7 @@ CALL_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Settings:
-    """What a desktop may set."""
+    """The display's waiting times."""
 
     start_seconds: float = 30  # how long to wait for the X server at the start
     quiet_seconds: float = 5  # a person who does nothing for so long has left
@@ -303,7 +303,7 @@ def wanted_of(fields: Fields, name: str) -> Wanted | None:
 
 
 def read_wait_of(fields: Fields) -> Wait | None:
-    """What is waited for after the actions, if anything."""
+    """Read from a request the wait that follows the actions; None if there is none."""
     if not fields.given("wait"):
         return None
     inner = fields.inner("wait")

@@ -20,7 +20,7 @@ MOST_SIDE = 16384
 
 @dataclass(frozen=True)
 class Wanted:
-    """What picture is asked for."""
+    """A picture as it is asked for: of which part or window, and in what format and size."""
 
     region: Rectangle | None = None
     window: int | None = None

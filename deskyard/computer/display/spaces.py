@@ -30,7 +30,7 @@ class Rectangle:
         return across and self.y < other.y + other.height and other.y < self.y + self.height
 
     def within(self, width: int, height: int) -> "Rectangle":
-        """What of it is on a screen of this size; it may be empty."""
+        """The part of it that is on a screen of this size; it may be empty."""
         left, top = max(self.x, 0), max(self.y, 0)
         right, bottom = min(self.x + self.width, width), min(self.y + self.height, height)
         return Rectangle(left, top, max(right - left, 0), max(bottom - top, 0))
@@ -89,7 +89,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Spaces:
-    """What is needed to map a point to the screen."""
+    """Maps points to pixels of the screen, by its size, its windows and the pictures that were handed out."""
 
     size: Callable[[], tuple[int, int]]
     window: Callable[[int, str], Rectangle]

@@ -49,12 +49,12 @@ def reader(c: XConnection) -> int:
 
 
 def title(c: XConnection, window: int) -> str:
-    """What stands in the window's frame."""
+    """The title in the window's frame."""
     return c.text(window, "_NET_WM_NAME") or c.text(window, "WM_NAME")
 
 
 def names(c: XConnection, window: int) -> list[str]:
-    """What the program calls the window, and which class of windows it says that it is of; the same if it says one."""
+    """The window's instance name and class, as its program gives them; one name alone if it gives no more."""
     return c.text(window, "WM_CLASS").split("\0")[:2]
 
 

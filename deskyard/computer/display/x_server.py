@@ -144,6 +144,6 @@ class Line:
 
 
 def gone(display: str) -> Problem:
-    """What is answered while the screen cannot be reached."""
+    """The problem that is answered while the X server cannot be reached."""
     remedy = "ask again when the desktop's display has started; the service connects by itself"
     return Problem(HTTPStatus.SERVICE_UNAVAILABLE, "display", display, "the X server does not answer", remedy)

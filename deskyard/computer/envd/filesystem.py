@@ -59,7 +59,7 @@ class Filesystem:
         ]
 
     async def stat(self, request: Request, message: Message) -> Message:
-        """What stands at a path."""
+        """Describe the file, directory or link at a path."""
         path = self._path(request, message)
         return {"entry": await asyncio.to_thread(_entry_at, path)}
 
@@ -78,7 +78,7 @@ class Filesystem:
         return {"entry": await asyncio.to_thread(_entry_at, destination)}
 
     async def list_dir(self, request: Request, message: Message) -> Message:
-        """What a directory holds, down to a depth; 0 means 1."""
+        """List a directory, down to a depth; 0 means 1."""
         path, depth = self._path(request, message), Fields(message).integer("depth", 0, 1 << 32, 1)
         # Deeper than any path can be is all the same.
         entries, cut = await asyncio.to_thread(below, path, max(1, min(depth, files.DEEPEST)))
@@ -102,7 +102,7 @@ class Filesystem:
         return {"watcherId": name}
 
     async def get_watcher_events(self, request: Request, message: Message) -> Message:
-        """What has changed since the last time."""
+        """List the changes since the last request."""
         _require(request)
         name = str(message.get("watcherId", ""))
         watch = self._watches.find(name)

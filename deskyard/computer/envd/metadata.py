@@ -1,4 +1,4 @@
-"""What E2B's clients note beside a file: extended attributes below `user.e2b.`."""
+"""Metadata that E2B's clients attach to a file: extended attributes below `user.e2b.`."""
 
 import errno
 import os

@@ -26,7 +26,7 @@ def written(asked: Asked) -> str:
 
 
 def read(text: str) -> Asked:
-    """What the file says; raises `NotUnderstood`."""
+    """Read the text of the file; raises `NotUnderstood`."""
     try:
         said = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -16,7 +16,7 @@ WHOLE = inotify.CLOSE_WRITE | inotify.MOVED_TO | inotify.MOVED_FROM | inotify.DE
 
 
 class Declared:
-    """What the file says now; nothing while a person wants privacy."""
+    """Follows the file that asks for a recording; while a person wants privacy, none is asked for."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -27,7 +27,7 @@ class Declared:
 
     @property
     def recording(self) -> Asked | None:
-        """What is to be recorded now."""
+        """The recording to make now; None where there is none to make."""
         return None if self._private else self._asked
 
     @property

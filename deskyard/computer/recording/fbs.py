@@ -19,7 +19,7 @@ NAME = "Deskyard"
 
 @dataclass(frozen=True)
 class Whole:
-    """What a file holds as far as it is whole: bytes, blocks, milliseconds, and width and height of the screen."""
+    """A file as far as it is whole: its bytes, its blocks, the last one's milliseconds, and the screen's size."""
 
     bytes: int
     blocks: int

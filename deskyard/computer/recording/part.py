@@ -35,7 +35,7 @@ MEDIA_TYPES = {FRAMES: "application/octet-stream", ACTIONS: "application/x-ndjso
 
 
 class Recordings:
-    """What is recorded of a display; nothing, unless root's file asks for it."""
+    """The recordings of a display; there are none unless root's file asks for them."""
 
     def __init__(
         self,

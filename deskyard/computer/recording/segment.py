@@ -21,7 +21,7 @@ MODE = 0o600
 
 @dataclass(frozen=True)
 class Entry:
-    """What is known of a segment; times are seconds since 1970."""
+    """The facts of a segment; times are seconds since 1970."""
 
     id: str
     begin: float
@@ -69,7 +69,7 @@ class Segment:
         return time.monotonic() - self._clock
 
     def entry(self) -> Entry:
-        """What is known of it so far."""
+        """The facts of this segment so far."""
         return Entry(self.id, self._begin, self._end, self.length, self.size, self._frames, self._actions)
 
     def frame(self, message: bytes) -> None:

@@ -1,4 +1,4 @@
-"""What a stream shows: its picture, the pointer above it, and for each tile the number of its last change."""
+"""The frame of a stream: its picture, the pointer above it, and for each tile the number of its last change."""
 
 import threading
 from collections.abc import Iterator
@@ -83,7 +83,7 @@ class Frame:
                     self._marks[row][column] = self.number + 1
 
     def since(self, number: int, size: tuple[int, int]) -> list[tuple[Rectangle, Image.Image]]:
-        """What changed after that number, in a frame cut to `size`. Only with the lock held."""
+        """The rectangles that changed after that number, in a frame cut to `size`. Only with the lock held."""
         width, height = min(size[0], self.place.width), min(size[1], self.place.height)
         parts = (part.within(width, height) for part in self._parts(number))
         return [(part, self._shown(part)) for part in parts if part.width and part.height]

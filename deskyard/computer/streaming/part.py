@@ -179,7 +179,7 @@ class Streaming:
 
 
 def _asked(fields: Fields) -> tuple[dict[str, Any], Scene]:
-    """What shall be looked at: the screen, where nothing is said."""
+    """Read from a request what to stream: a window, a region, or the screen where neither is given."""
     given = [name for name in ("screen", "region", "window") if fields.given(name)]
     if len(given) > 1:
         raise wrong(given[1], None, f"stands beside {given[0]}", "give one of: screen, region, window")

@@ -29,7 +29,7 @@ class Unclear(Exception):
 
 @dataclass
 class Asked:
-    """What the viewer wants: how it takes pictures, and whether it waits for one."""
+    """The viewer's wishes: how it takes pictures, and whether it waits for one."""
 
     encodings: tuple[int, ...] = ()
     order: str = "BGRX"
@@ -117,7 +117,7 @@ class Hearing:
 
 
 def greeting(width: int, height: int, name: str) -> bytes:
-    """What the viewer hears when it is in: size, pixels and name."""
+    """The message that greets a viewer (ServerInit): size, pixel format and name."""
     text = name.encode()
     return struct.pack(">HH", width, height) + PIXELS + struct.pack(">I", len(text)) + text
 

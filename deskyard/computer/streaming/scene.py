@@ -1,4 +1,4 @@
-"""What a stream looks at, on the X server: the screen, a part of it, or a window with its popups."""
+"""The scenes that streams show, on the X server: the screen, a part of it, or a window with its popups."""
 
 from typing import Any, Protocol
 
@@ -43,7 +43,7 @@ class Scene(Protocol):
 
 
 class Damage:
-    """What is drawn on a window, until it is asked for."""
+    """The parts of a window that were drawn on, gathered until they are asked for."""
 
     def __init__(self, c: XConnection, drawable: int) -> None:
         self.id, self._parts = c.x.generate_id(), c.x.generate_id()
@@ -51,7 +51,7 @@ class Damage:
         c.extension(xcffib.xfixes).CreateRegion(self._parts, 0, [])
 
     def parts(self, c: XConnection) -> list[Rectangle]:
-        """What was drawn since this was asked last, in the window's pixels."""
+        """The parts drawn since this was asked last, in the window's pixels."""
         c.extension(xcffib.damage).Subtract(self.id, 0, self._parts)
         found = c.extension(xcffib.xfixes).FetchRegion(self._parts).reply()
         parts = found.rectangles if len(found.rectangles) <= MOST_PARTS else [found.extents]
@@ -67,7 +67,7 @@ class Damage:
 
 
 def overlap(part: Rectangle, place: Rectangle) -> Rectangle:
-    """What two rectangles have in common; it may be empty."""
+    """The rectangle that two rectangles have in common; it may be empty."""
     inner = Rectangle(part.x - place.x, part.y - place.y, part.width, part.height).within(place.width, place.height)
     return Rectangle(inner.x + place.x, inner.y + place.y, inner.width, inner.height)
 
@@ -149,7 +149,7 @@ class Layer:
         self.fresh = True
 
     def drawn(self, c: XConnection) -> list[Rectangle]:
-        """What was drawn, in pixels of the screen."""
+        """The parts drawn since this was asked last, in pixels of the screen."""
         parts = self.damage.parts(c)
         if self.fresh:
             self.fresh = False

@@ -17,7 +17,7 @@ from deskyard.computer.streaming.scene import Scene
 
 @dataclass(frozen=True)
 class Update:
-    """What a viewer needs to have the frame of this number: rectangles with their data."""
+    """An update that brings a viewer to the frame of this number: rectangles with their data."""
 
     number: int
     size: tuple[int, int]
@@ -85,7 +85,7 @@ class Stream:
         self.ask()
 
     async def update(self, since: int, form: Form, size: tuple[int, int]) -> Update:
-        """What changed since that number, packed once for all who have the same and take it in the same form."""
+        """The changes since that number, packed once for all viewers who have the same and take it in the same form."""
         key = (self.frame.number, since, form, size)
         if key not in self._packed:
             self._packed[key] = self.loop.run_in_executor(self.packing, self._pack, since, form, size)

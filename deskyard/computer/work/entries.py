@@ -1,4 +1,4 @@
-"""What stands in the file system, as callers read it."""
+"""Entries of the file system, as callers read them."""
 
 import grp
 import os
@@ -40,7 +40,7 @@ class Entry:
 
 
 def look(path: Path) -> Entry:
-    """What stands at a path; raises `Problem` where nothing does."""
+    """The entry at a path; raises `Problem` where there is none."""
     with refusals(path):
         seen = path.lstat()
     link, kind = None, seen.st_mode
@@ -65,7 +65,7 @@ def look(path: Path) -> Entry:
 
 
 def below(root: Path, depth: int) -> tuple[list[Entry], bool]:
-    """What a directory holds down to a depth, by name, and whether that was too much to list it all."""
+    """The entries of a directory down to a depth, by name, and whether there are too many to list them all."""
     entries: list[Entry] = []
     for path in _walk(root, depth):
         if len(entries) == MOST_ENTRIES:

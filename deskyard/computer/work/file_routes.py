@@ -41,7 +41,7 @@ class FileRoutes:
         ]
 
     async def list(self, request: Request) -> Response:
-        """What a directory holds, down to a depth."""
+        """List a directory, down to a depth."""
         fields = _query(request)
         path, depth = resolve(self._home, fields.text("path", "~")), fields.integer("depth", 1, files.DEEPEST, 1)
         fields.done()
@@ -50,7 +50,7 @@ class FileRoutes:
         return JSONResponse({"path": str(path), "entries": described, "truncated": cut})
 
     async def entry(self, request: Request) -> Response:
-        """What stands at a path."""
+        """Describe the file, directory or link at a path."""
         return JSONResponse((await asyncio.to_thread(look, self._only_path(request))).described())
 
     async def read(self, request: Request) -> Response:

@@ -30,7 +30,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True)
 class Happening:
-    """What the kernel says: which watch, what happened (bits), the cookie of a move's two halves, the name."""
+    """An event of the kernel: which watch, what happened (bits), the cookie of a move's two halves, the name."""
 
     watch: int
     mask: int
@@ -49,7 +49,7 @@ def add(queue: int, directory: Path) -> int:
 
 
 def read(queue: int) -> Iterator[Happening]:
-    """What has happened since the last time."""
+    """Read the happenings that wait in a queue."""
     while True:
         try:
             data = os.read(queue, MOST_READ)

@@ -1,4 +1,4 @@
-"""What a process says, kept for a while: bounded, and read by any number from any position."""
+"""The output of a process, kept for a while: bounded, and read by any number of readers from any position."""
 
 import asyncio
 import collections

@@ -39,7 +39,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Order:
-    """What to start, and how; without `stdin` it reads an empty file, with `terminal` it has one."""
+    """A process to start: without `stdin` it reads an empty file, with `terminal` it has a terminal."""
 
     argv: tuple[str, ...]
     cwd: Path

@@ -93,7 +93,7 @@ class ProcessRoutes:
         return JSONResponse(process.described())
 
     async def output(self, request: Request) -> Response:
-        """What a process says, as server-sent events from a position on, and at last how it ended."""
+        """Send the output of a process as server-sent events, from a position on, and at last how it ended."""
         process = self._found(request)
         fields = query(request)
         offset = fields.integer("offset", 0, 1 << 62, last_id(request, 0))

@@ -37,7 +37,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Change:
-    """What happened to an entry, whose path is relative to the watched directory; of `lost` only that some were."""
+    """A change of an entry, by its path below the watched directory; kind `lost` means that some changes were lost."""
 
     kind: str
     path: str
@@ -75,7 +75,7 @@ class Watch:
             self._woken.set()
 
     def taken(self) -> list[Change]:
-        """What has changed since the last time, up to this moment."""
+        """Take the changes since the last time, up to this moment."""
         self.asked = self._loop.time()
         if self._queue >= 0:
             self._read()
@@ -85,7 +85,7 @@ class Watch:
         return changes
 
     async def next(self) -> list[Change]:
-        """What changes next; empty when the watch is over."""
+        """Wait for the next changes; empty when the watch is over."""
         while not (changes := self.taken()) and self._queue >= 0:
             await self._woken.wait()
         return changes

@@ -1,1 +1,1 @@
-"""What programs do on desktops: a chain beside the audit, of what the door saw and what the desktop claims."""
+"""The log of programs' actions on desktops: a chain beside the audit, of what the door saw and the desktop claims."""

@@ -32,7 +32,7 @@ HEARD_BYTES = 1 << 20  # of datagrams that wait to be read, if the kernel allows
 
 @dataclass
 class Share:
-    """What a session has used of its share in this period, and what came above it."""
+    """A session's share of the log in this period: how much of it is used, and how much came above it."""
 
     session: str
     desktop: str

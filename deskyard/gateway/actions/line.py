@@ -26,7 +26,7 @@ def read(line: str) -> re.Match[str] | None:
 
 
 def facts(found: re.Match[str]) -> dict[str, Any]:
-    """What is kept of a line, the claims of the desktop last and apart."""
+    """The facts that are kept of a line, the claims of the desktop last and apart."""
     at = datetime.fromtimestamp(int(found["at"]) / 1000, UTC).isoformat(timespec="milliseconds")
     seen = {
         "session": found["session"],
@@ -47,7 +47,7 @@ def facts(found: re.Match[str]) -> dict[str, Any]:
 
 
 def claimed(text: str) -> dict[str, Any] | str | None:
-    """What the desktop claims to have done; the word for what nobody can read."""
+    """The actions that the desktop claims to have done; a word in their place where nobody can read them."""
     if text == NOTHING:
         return None
     return (unpack(text) if text != ILL_FORMED else None) or f"an ill-formed {HEADER}"

@@ -92,7 +92,7 @@ class Grants:
 
     @property
     def closings(self) -> tuple[Entry, ...]:
-        """What nobody reaches, whatever the list in force says."""
+        """The names that nobody reaches, whatever the list in force says."""
         return tuple(parse(text) for text in sorted({closing.entry for closing in self.closed}))
 
     @property

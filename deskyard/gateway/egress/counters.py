@@ -18,7 +18,7 @@ _ROW = re.compile(rf"([a-z0-9-]{{1,32}})/({NAME}(?::[0-9]{{1,5}})?|{OTHERS})\Z")
 
 @dataclass(frozen=True)
 class Row:
-    """What a worker counted for a desktop and a name since `born`, a second since 1970."""
+    """A worker's counts for a desktop and a name since `born`, a second since 1970."""
 
     table: str
     desktop: str

@@ -79,7 +79,7 @@ def _pids(processes: str) -> list[int]:
 
 
 def ask(layout: Layout, command: str) -> str:
-    """What the master says to a command, or a worker to one that is for it; raises `OSError` if nobody does."""
+    """Send a command to HAProxy's master, or by it to a worker, for the answer; raises `OSError` if nobody answers."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
         line.settimeout(ASK_SECONDS)
         line.connect(str(layout.egress_socket))

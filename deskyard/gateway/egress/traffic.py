@@ -50,7 +50,7 @@ READ_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Traffic:
-    """What passed between a desktop and a name on a day (UTC); `sent` is what the desktop sent."""
+    """The traffic between a desktop and a name on a day (UTC); `sent` counts the bytes that the desktop sent."""
 
     day: str
     desktop: str
@@ -87,7 +87,7 @@ def add(path: Path, found: dict[int, list[Row]], now: float) -> None:
 
 
 def read(path: Path, since: str = "") -> list[dict[str, Any]]:
-    """What was counted from the day `since` on; raises `GatewayError` if it cannot be read."""
+    """The counted traffic from the day `since` on; raises `GatewayError` if it cannot be read."""
     if not path.exists():
         return []
     try:

@@ -92,7 +92,7 @@ class Halts:
             self._forget(desktop)
 
     def facts(self, desktop: str, *, shut: bool) -> dict[str, Any] | None:
-        """What a page shows of a desktop's agent; None where no program comes by this gateway."""
+        """The facts that a page shows of a desktop's agent; None where no program comes by this gateway."""
         if desktop not in self._addresses:
             return None
         halt = self._halts.get(desktop)
@@ -102,7 +102,7 @@ class Halts:
         return {"stopped": halt.stops, **about, "shut": shut, "still": self._still.get(desktop)}
 
     def listing(self) -> list[dict[str, Any]]:
-        """What is stopped, for the host."""
+        """The desktops whose agents are stopped, for the host."""
         return [
             {"desktop": halt.desktop, **(self.facts(halt.desktop, shut=halt.stops) or {})}
             for halt in sorted(self._halts.values(), key=lambda halt: halt.since)

@@ -121,7 +121,7 @@ class Layout:
 
     @property
     def actions_file(self) -> Path:
-        """What programs did on desktops: a JSON line each, in a chain of its own that the audit holds the end of."""
+        """The log of programs' actions on desktops: a JSON line each, in a chain whose end the audit holds."""
         return self.audit_file.with_name("actions.jsonl")
 
     @property
@@ -210,7 +210,7 @@ class Layout:
 
     @property
     def tickets_file(self) -> Path:
-        """What people were asked, and what they answered."""
+        """The questions that people were asked, and their answers."""
         return self.root / "var/lib/deskyard-ask/tickets.json"
 
     @property
@@ -220,7 +220,7 @@ class Layout:
 
     @property
     def traffic_file(self) -> Path:
-        """What passed the way out of a locked workspace: by day, desktop and name."""
+        """The traffic that left a locked workspace: by day, desktop and name."""
         return self.grants_file.with_name("traffic.db")
 
     @property

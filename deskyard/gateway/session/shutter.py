@@ -14,7 +14,7 @@ ROUNDS = 5  # a reload starts a worker or two while the others are told
 
 
 class Doors(Protocol):
-    """What a running HAProxy is asked."""
+    """The commands to a running HAProxy: list its workers, and shut or open desktops for programs."""
 
     async def workers(self) -> list[int]:
         """The workers."""

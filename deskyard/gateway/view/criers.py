@@ -33,7 +33,7 @@ class Criers(Generic[Word]):
                 task.add_done_callback(self.tasks.discard)
 
     def word(self, desktop: str) -> Word | None:
-        """What a desktop has to hear by now."""
+        """The word that a desktop has to hear now; None if there is nothing to say."""
         return self._words.get(desktop)
 
     async def _tell(self, desktop: str) -> None:

@@ -22,7 +22,7 @@ Say = Callable[[str, bool | None], None]
 
 
 class Halters:
-    """What is said to desktops whose agents are stopped, or let go on; `say` hears whether an agent stands still."""
+    """Tells desktops to stop their agents or let them go on; `say` hears whether an agent stands still."""
 
     def __init__(self, say: Say) -> None:
         self._say = say

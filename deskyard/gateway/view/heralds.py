@@ -19,7 +19,7 @@ Where = tuple[str, int]
 
 
 class Heralds:
-    """What is said to desktops that are private."""
+    """Tells desktops that they are private, again and again, and once that they no longer are."""
 
     def __init__(self) -> None:
         self._places: dict[str, Where] = {}

@@ -53,7 +53,7 @@ class AsyncAnthropic(AsyncDriver):
         return result | {"content": content}
 
     async def content(self, call: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """What a result holds; raises `DesktopError` for what is refused."""
+        """Do what a call asks and return the content of its result; raises `DesktopError` for what is refused."""
         whole = call["name"] == TOOL and not call.get("toolset_name")
         fields = Fields(call.get("input") or {})
         action = fields.text("action") if whole else str(call["name"])

@@ -1,4 +1,4 @@
-"""What a model asks for, read field by field; what is wrong is named, so that the model can mend it."""
+"""A model's calls, read field by field; what is wrong is named, so that the model can mend it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

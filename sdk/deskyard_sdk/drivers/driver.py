@@ -1,4 +1,4 @@
-"""What all drivers share: the picture that the model saw last, and doing things in its pixels."""
+"""The base of all drivers: the picture that the model saw last, and doing things in its pixels."""
 
 import base64
 from collections.abc import Callable, Mapping, Sequence

@@ -336,7 +336,7 @@ class AsyncMissionControl:
                 raise DesktopError("operation", id, reason, "wait longer, or look at its log")
 
     async def log(self, operation: str, after: int = 0) -> list[LogLine]:
-        """What an operation said, after a line number."""
+        """The log of an operation, after a line number."""
         found = await self._get(f"/operations/{operation}/log", {"after": after})
         return cast(list[LogLine], found["items"])
 
@@ -351,7 +351,7 @@ class AsyncMissionControl:
     async def events(
         self, after: str | None = None, workspace: str | None = None, desktop: str | None = None
     ) -> AsyncGenerator[News, None]:
-        """What changes, from now on or after the `id` of what was heard last; ends when lists have to be read anew."""
+        """Yield changes, from now on or after the `id` of the last one heard; ends when lists have to be read anew."""
         wanted = {name: value for name, value in (("workspace", workspace), ("desktop", desktop)) if value}
         headers = {"Last-Event-ID": after} if after else {}
         place = kind = ""
@@ -425,7 +425,7 @@ class AsyncMissionControl:
         return (await self._answer("GET", "/metrics")).text
 
     async def prices(self) -> list[dict[str, Any]]:
-        """What tiers cost, with their history."""
+        """The prices of tiers, with their history."""
         return await self._items("GET", "/prices")
 
     async def set_prices(self, micros_per_hour: Mapping[str, int]) -> list[dict[str, Any]]:
@@ -434,7 +434,7 @@ class AsyncMissionControl:
         return await self._items("PUT", "/prices", json={"prices": prices})
 
     async def budgets(self) -> list[dict[str, Any]]:
-        """What workspaces may cost and send in a month, and what is spent; of bytes as of `bytesAt`."""
+        """The budgets of workspaces: the cost and bytes allowed in a month, and those spent; bytes as of `bytesAt`."""
         return await self._items("GET", "/budgets")
 
     async def set_budget(
@@ -495,7 +495,7 @@ class AsyncMissionControl:
         return dict(await self._post(f"/webhooks/{id}/test"))
 
     async def deliveries(self, webhook: str) -> list[dict[str, Any]]:
-        """What came of its last messages."""
+        """The deliveries of a webhook's last messages."""
         return await self._items("GET", f"/webhooks/{webhook}/deliveries")
 
     # -- who may do what, and who did
@@ -553,7 +553,7 @@ class AsyncMissionControl:
             wanted["after"] = part["nextCursor"]
 
     async def _items(self, method: str, path: str, **what: Any) -> list[dict[str, Any]]:
-        """What a list answers that is never cut into parts."""
+        """The items of a list that is never cut into parts."""
         return list((await self._ask(method, path, **what))["items"])
 
     async def _get(self, path: str, params: Mapping[str, Any] | None = None, **more: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What Mission Control answers, by the names of its OpenAPI document; times are texts of ISO 8601."""
+"""Mission Control's answers, by the names of its OpenAPI document; times are texts of ISO 8601."""
 
 from typing import Any, Literal, TypedDict
 
@@ -88,7 +88,7 @@ class Sent(TypedDict):
 
 
 class Conversation(TypedDict):
-    """What was said with the agent of a desktop, which may be gone."""
+    """A conversation with the agent of a desktop, which may be gone."""
 
     id: str
     desktopId: str
@@ -121,7 +121,7 @@ class QuestionOption(TypedDict):
 
 
 class Question(TypedDict):
-    """What an agent asked by itself: courtesy, as nothing but the agent holds it to the answer."""
+    """A question that an agent asked by itself: courtesy, as nothing but the agent holds it to the answer."""
 
     id: str
     asked: str

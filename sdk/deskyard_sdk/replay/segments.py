@@ -33,7 +33,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Frame:
-    """What changed at a time, in seconds since the segment began."""
+    """A frame: the parts that changed at a time, in seconds since the segment began."""
 
     at: float
     parts: tuple[Part, ...]
@@ -115,7 +115,7 @@ def _parts(message: bytes) -> Iterator[Part]:
 
 
 def _tight(message: bytes, place: int, size: int) -> tuple[Literal["fill", "jpeg", "pixels"], bytes, int]:
-    """What a rectangle of Tight holds, and where the next one begins. The recorder's streams each begin anew."""
+    """Read a rectangle of Tight: shape, data, and where the next begins. The recorder's streams each begin anew."""
     kind = message[place] >> 4
     place += 1
     if kind == FILL:

@@ -1,1 +1,1 @@
-"""What an agent does on the display: batches of actions, by hands that are let go when a person takes the drive."""
+"""An agent's actions on the display, in batches; the keys and buttons held are let go when a person takes the drive."""

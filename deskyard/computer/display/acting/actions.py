@@ -20,7 +20,7 @@ SECRET_KINDS = ("type", "paste")
 
 @dataclass(frozen=True)
 class Tools:
-    """What actions are done with; `paste` and `await_event` belong to other parts of the service."""
+    """The tools that actions are done with; `paste` and `await_event` belong to other parts of the service."""
 
     hands: Hands
     spaces: Spaces

@@ -31,7 +31,7 @@ class Stderr:
 
 @dataclass
 class Outcome:
-    """What came of a batch."""
+    """The outcome of a batch: a result for each action done, and the problem that ended it early, if any."""
 
     results: list[dict[str, Any]] = field(default_factory=list)
     problem: Problem | None = None

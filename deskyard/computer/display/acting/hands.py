@@ -27,7 +27,7 @@ AHEAD = 400  # how many characters on are looked at when spare keycodes are give
 
 
 class Hands:
-    """What the agent does; used by one thread."""
+    """The agent's hands: they move the pointer, press buttons and type; used by one thread."""
 
     def __init__(self, display: str, drive: Drive) -> None:
         self._keyboard: Keyboard | None = None

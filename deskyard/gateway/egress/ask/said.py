@@ -1,4 +1,4 @@
-"""What a desktop gets to read of its own tickets, and how a refusal is said to it."""
+"""The answers that a desktop reads: the state of its own tickets, and the refusal of a connection."""
 
 from collections.abc import Sequence
 
@@ -34,7 +34,7 @@ def page(tickets: Sequence[Ticket], now: float, seconds: float, name: str) -> by
 
 
 def refusal(port: int, name: str, reason: str) -> bytes:
-    """What a refused connection gets to read before it is closed."""
+    """The last bytes of a refused connection: they say why, as far as its protocol can."""
     if port != 80:
         return TLS_DENIED
     return response(403, f"{name}:80 {reason}.\nhttp://ask.deskyard/ says how to wait for a person.\n")

@@ -24,7 +24,7 @@ VERDICTS = (ONCE, FOR, ALWAYS, REFUSE)
 
 @dataclass(frozen=True)
 class Answer:
-    """What a person said; `until` is when what it opens, or refuses, ends by itself."""
+    """A person's answer to a ticket; what it opens or refuses ends by itself at `until`."""
 
     verdict: str
     actor: str
