@@ -14,6 +14,7 @@ import pytest
 import xcffib.xproto as xproto
 
 import deskyard.computer.display.acting.program as program
+from deskyard.computer.display.acting import keyboard
 from deskyard.computer.display.acting.drive import KEY_PRESS, KEY_RELEASE, fake
 from deskyard.computer.display.x_server import XConnection
 from tests.computer.desktop import PATIENCE, Recorder, Service, XServer
@@ -167,3 +168,37 @@ def test_a_program_that_is_behind_is_waited_for_also_before_the_window_manager_n
     service.wait("window.closed", match={"id": window}, after=before)
     terminal.wait(PATIENCE)
     assert (line.read_text(), looked) == (f"{text}\n", [terminal.pid])
+
+
+def test_a_program_that_has_ended_is_not_waited_for_although_nobody_collects_it(
+    server: XServer,
+    service: Service,
+    choose: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    look = program.look
+    looked: list[int] = []
+
+    def noted(pid: int) -> program.Look | None:
+        looked.append(pid)
+        return look(pid)
+
+    choose("us,ru")
+    before = service.last()
+    terminal = server.start("xterm", "-u8", "-e", "cat")
+    window = service.wait("window.focus", match={"title": "cat"}, after=before)["id"]
+    service.wait("app.ready", match={"id": window}, after=before)
+    with subprocess.Popen(["true"]) as over:
+        os.waitid(os.P_PID, over.pid, os.WEXITED | os.WNOWAIT)
+        c = XConnection(server.display)
+        c.core.ChangeProperty(0, window, c.atom("_NET_WM_PID"), xproto.Atom.CARDINAL, 32, 1, [over.pid])
+        c.settle()
+        c.close()
+        monkeypatch.setattr(program, "look", noted)
+        # Who waited for it now would wait for ever.
+        monkeypatch.setattr(keyboard, "HANGS_SECONDS", float("inf"))
+        service.did({"type": "type", "text": SCRIPTS[-2]})
+    assert set(looked) == {over.pid}
+    terminal.terminate()
+    service.wait("window.closed", match={"id": window}, after=before)
+    terminal.wait(PATIENCE)

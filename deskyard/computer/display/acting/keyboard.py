@@ -156,7 +156,7 @@ class Keyboard:
                 # The one wait of a fixed time.
                 self._drain(time.monotonic() + UNSEEN_SECONDS, lambda event: False)
                 return
-            if found.ran - first.ran > BUSY_SECONDS:
+            if found.ended or found.ran - first.ran > BUSY_SECONDS:
                 return
             looks = looks + 1 if found.sleeps and found.sleep == last.sleep else int(found.sleeps)
             last = found

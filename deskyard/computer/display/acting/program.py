@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-FIELDS = ("State", "voluntary_ctxt_switches")
+FIELDS = ("State", "Threads", "voluntary_ctxt_switches")
 TICKS = os.sysconf("SC_CLK_TCK")
 # In stat(5), behind the name in brackets: the time in the program itself, and in the kernel for it.
 USER_TIME, SYSTEM_TIME = 11, 12
@@ -12,8 +12,12 @@ USER_TIME, SYSTEM_TIME = 11, 12
 
 @dataclass(frozen=True)
 class Look:
-    """A program's first thread at a moment: whether it sleeps, for how manieth time, and seconds that it ran so far."""
+    """A program's first thread at a moment: whether it sleeps, for how manieth time, and seconds that it ran so far.
 
+    A program that has `ended` reads nothing any more; it stays to be seen until its parent collects it.
+    """
+
+    ended: bool
     sleeps: bool
     sleep: int
     ran: float
@@ -33,4 +37,6 @@ def look(pid: int) -> Look | None:
         return None
     found = dict(line.split(":\t", 1) for line in lines if line.startswith(FIELDS))
     ran = (int(times[USER_TIME]) + int(times[SYSTEM_TIME])) / TICKS
-    return Look(found["State"].startswith("S"), int(found["voluntary_ctxt_switches"]), ran)
+    # A first thread may end before the others do, and these may still read.
+    ended = found["State"].startswith("Z") and found["Threads"] == "1"
+    return Look(ended, found["State"].startswith("S"), int(found["voluntary_ctxt_switches"]), ran)
