@@ -72,3 +72,11 @@ def parse(text: str) -> Entry:
         reason = "opens a port on names without number, where the protocol does not name the server"
         raise ValueError(f"{reason} -> list each name with its port; a wildcard can have :80 or :443")
     return entry
+
+
+def closable(text: str) -> Entry:
+    """Read an entry that may be closed: a name, or all names below it, without a port; raises as `parse`."""
+    entry = parse(text)
+    if entry.port is not None:
+        raise ValueError("has a port -> write the name alone: it is closed on each of its ports")
+    return entry

@@ -2,13 +2,13 @@
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 
 from deskyard.errors import GatewayError
 from deskyard.gateway.machine import files
 from deskyard.gateway.machine.layout import Layout
-from deskyard.wire.egress_list import Entry, parse
+from deskyard.wire.egress_list import Entry, closable, parse
 from deskyard.wire.gateway_settings import Settings
 
 LONGEST_SECONDS = 365 * 86_400
@@ -135,10 +135,10 @@ def grant(entry: str, seconds: int | None, once: bool, actor: str) -> Grant:
     return Grant(entry, None if seconds is None else now + seconds, once, actor, now)
 
 
-def check(entry: str) -> None:
-    """Raise `GatewayError` unless `entry` may stand on a list."""
+def check(entry: str, read: Callable[[str], Entry] = parse) -> None:
+    """Raise `GatewayError` unless `entry` may stand on a list, or is what `read` takes."""
     try:
-        normal = str(parse(entry))
+        normal = str(read(entry))
     except ValueError as error:
         reason, _, remedy = str(error).partition(" -> ")
         raise GatewayError("name", entry, reason, remedy) from error
@@ -148,9 +148,7 @@ def check(entry: str) -> None:
 
 def check_closable(entry: str) -> None:
     """Raise `GatewayError` unless `entry` may be closed: a name, or all names below it, on each port."""
-    check(entry)
-    if parse(entry).port is not None:
-        raise GatewayError("name", entry, "has a port", "write the name alone: it is closed on each of its ports")
+    check(entry, closable)
 
 
 def _covers(grant: Grant, name: str, port: int) -> bool:

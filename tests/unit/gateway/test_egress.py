@@ -215,3 +215,12 @@ def test_there_is_no_list_to_change_in_an_open_workspace(
     monkeypatch.setenv("DESKYARD_GATEWAY_LAYOUT", str(tmp_path / "layout.json"))
     assert main(command) == 1
     assert "there is no list" in json.loads(capsys.readouterr().out)["error"]["reason"]
+
+
+@pytest.mark.parametrize("entry", ["a.example.org", "*.example.org"])
+def test_names_are_closed_without_a_port_alone(entry: str) -> None:
+    egress_grants.check_closable(entry)
+    with pytest.raises(GatewayError, match="has a port") as refused:
+        egress_grants.check_closable(f"{entry}:443")
+    assert (refused.value.field, refused.value.value) == ("name", f"{entry}:443")
+    assert refused.value.remedy == "write the name alone: it is closed on each of its ports"

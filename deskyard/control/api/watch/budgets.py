@@ -19,7 +19,7 @@ from deskyard.control.api.watch.usage import MOST_MICROS, Admin, Reader, Wanted,
 from deskyard.control.watch import usage
 from deskyard.control.watch.budgets import MEASURED, Measured, by_workspace, measured, month_values
 from deskyard.model.egress import normal_entry
-from deskyard.wire.egress_list import parse
+from deskyard.wire.egress_list import closable
 
 router = APIRouter(prefix="/api", tags=["usage"])
 MOST_CLOSES, MOST_BYTES = 50, 10**15
@@ -139,9 +139,7 @@ def _closable(workspace: Mapping[str, Any], names: list[str]) -> list[str]:
     closes = []
     for number, text in enumerate(names):
         try:
-            entry = parse(normal_entry(text))
-            if entry.port is not None:
-                raise ValueError("has a port -> write the name alone: it is closed on each of its ports")
+            entry = closable(normal_entry(text))
         except ValueError as error:
             reason, _, remedy = str(error).partition(" -> ")
             raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, f"closes[{number}]", text, reason, remedy) from error
