@@ -17,7 +17,7 @@ from deskyard.errors import GatewayError
 from deskyard.wire import egress_rules
 from deskyard.wire.checks import REMEDY, is_address, is_network, keys, matches, require
 from deskyard.wire.egress_rules import EgressRules
-from deskyard.wire.routes import ROUTES
+from deskyard.wire.routes import COMPUTER, ROUTES
 
 LABEL = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?\Z")
 HOSTNAME = re.compile(r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
@@ -110,6 +110,11 @@ class Settings:
     def authority(self) -> str:
         """Host and port as browsers send them in `Host`."""
         return self.origin.removeprefix("https://")
+
+    @cached_property
+    def program_places(self) -> dict[str, tuple[str, int]]:
+        """Where the service for programs listens, on each desktop that has one."""
+        return {d.name: (d.address, d.routes[COMPUTER.name]) for d in self.desktops if COMPUTER.name in d.routes}
 
     def desktop(self, name: str) -> Desktop:
         """The desktop called `name`; raises `GatewayError` with the known names."""

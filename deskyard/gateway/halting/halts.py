@@ -15,7 +15,6 @@ from deskyard.gateway.session.refusal import Refusal
 from deskyard.gateway.session.store import Halt, Session, Store
 from deskyard.wire.computer import HALT_PORT
 from deskyard.wire.gateway_settings import Settings
-from deskyard.wire.routes import COMPUTER
 
 Place = tuple[str, int, bool]  # where a desktop is told so, and whether its agent is stopped
 
@@ -31,7 +30,7 @@ class Halts:
 
     def __init__(self, settings: Settings, store: Store, note: Note, clock: Callable[[], float] = time.time) -> None:
         self.changed: Callable[[], None] = lambda: None
-        self._addresses = {d.name: d.address for d in settings.desktops if COMPUTER.name in d.routes}
+        self._places = settings.program_places
         self._store = store
         self._note = note
         self._clock = clock
@@ -72,8 +71,8 @@ class Halts:
 
     def places(self) -> dict[str, Place]:
         """Where each desktop is told that its agent is stopped, or is to go on."""
-        halts = [halt for halt in self._halts.values() if halt.desktop in self._addresses]
-        return {halt.desktop: (self._addresses[halt.desktop], HALT_PORT, halt.stops) for halt in halts}
+        halts = [halt for halt in self._halts.values() if halt.desktop in self._places]
+        return {halt.desktop: (self._places[halt.desktop][0], HALT_PORT, halt.stops) for halt in halts}
 
     def found(self, desktop: str, still: object) -> None:
         """Take in what a desktop says: whether its agent stands still; of one that goes on, nothing is kept."""
@@ -93,7 +92,7 @@ class Halts:
 
     def facts(self, desktop: str, *, shut: bool) -> dict[str, Any] | None:
         """The facts that a page shows of a desktop's agent; None where no program comes by this gateway."""
-        if desktop not in self._addresses:
+        if desktop not in self._places:
             return None
         halt = self._halts.get(desktop)
         if halt is None:
@@ -112,7 +111,7 @@ class Halts:
         if session is not None and session.mode != "drive":
             reason, remedy = "may only look on", "ask who gave you the link for one to drive"
             raise Refusal(HTTPStatus.FORBIDDEN, "mode", reason, remedy, session.mode)
-        if desktop not in self._addresses:
+        if desktop not in self._places:
             reason, remedy = "has no agent that this gateway could stop", "stop the desktop itself: ./inv desktop.stop"
             raise Refusal(HTTPStatus.CONFLICT, "agent", reason, remedy, desktop)
 

@@ -25,7 +25,7 @@ from deskyard.gateway.session.signing import Ring
 from deskyard.gateway.session.store import Session, Store, ticket_hash
 from deskyard.gateway.session.streams import Streams
 from deskyard.wire.gateway_settings import Settings
-from deskyard.wire.routes import COMPUTER, DESKTOP
+from deskyard.wire.routes import DESKTOP
 
 TICKET_SECONDS = 600
 # A worker that is just starting read its files before this session began or ended: look for it so long.
@@ -165,12 +165,13 @@ class Sessions:
     def state_of(self, session: Session) -> dict[str, Any]:
         """The state that a session's page shows: who drives, who sees it, and whether its agent is stopped."""
         driver = self._store.get(self.streams.drivers.get(session.desktop, ""))
+        has_programs = session.desktop in self.settings.program_places
         return {
             "drives": self.streams.drives(session),
             "driver": driver.actor if driver else None,
-            # None where no program comes, and there is nothing to hide.
             "recorded": self.settings.desktop(session.desktop).recorded,
-            "private": self._privacy.is_on(session.desktop) if self._place_of(session.desktop) else None,
+            # None where no program comes, and there is nothing to hide.
+            "private": self._privacy.is_on(session.desktop) if has_programs else None,
             "watching": len(
                 {
                     stream.session.id
@@ -220,7 +221,7 @@ class Sessions:
 
     async def set_privacy(self, session: Session, *, private: bool) -> None:
         """Have no program see the desktop of its driver, or end that; raises `GatewayError` if it is not in force."""
-        if self._place_of(session.desktop) is None:
+        if session.desktop not in self.settings.program_places:
             reason = "has no meaning here: no program reaches this desktop through the gateway"
             raise Refusal(HTTPStatus.CONFLICT, "privacy", reason, "go on: nobody but people sees it by this way")
         self.streams.set_private(session, private)
@@ -247,14 +248,8 @@ class Sessions:
 
     def hidden(self) -> dict[str, tuple[str, int]]:
         """The desktops that no program sees, and where the service of each is told so."""
-        places = {name: self._place_of(name) for name in self.streams.private}
-        return {name: place for name, place in places.items() if place is not None}
-
-    def _place_of(self, desktop: str) -> tuple[str, int] | None:
-        """Where the service for programs listens, if this desktop has one."""
-        found = [declared for declared in self.settings.desktops if declared.name == desktop]
-        ports = [(declared.address, declared.routes.get(COMPUTER.name)) for declared in found]
-        return next(((address, port) for address, port in ports if port is not None), None)
+        places = self.settings.program_places
+        return {name: places[name] for name in self.streams.private if name in places}
 
     def use_keys(self, request: dict[str, Any]) -> dict[str, Any]:
         """Sign with the key that was just published."""

@@ -26,6 +26,15 @@ def test_recorded_desktops_alone_are_named_so_that_gateways_of_before_understand
     assert "recorded" not in settings.as_json()
 
 
+def test_programs_come_to_the_desktops_alone_that_have_a_service_for_them() -> None:
+    sent = document()
+    del sent["desktops"][1]["routes"]["computer"]
+    settings = parse(json.dumps(sent))
+    d1 = settings.desktop("d1")
+    assert settings.program_places == {"d1": (d1.address, d1.routes["computer"])}
+    assert list(parsed().program_places) == ["d1", "research-2"]
+
+
 def test_settings_written_by_the_gateway_are_read_back_as_the_same() -> None:
     settings = parsed()
     assert parse(settings.as_json()) == settings
