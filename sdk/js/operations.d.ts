@@ -11,7 +11,7 @@ export interface Options {
   WebSocket?: new (url: string, options?: any) => WebSocket;
 }
 
-/** What the desktop or its gateway refuses. */
+/** A request that the desktop or its gateway refuses. */
 export class DesktopError extends Error {
   field: string;
   value: string;
@@ -24,7 +24,7 @@ export class DesktopError extends Error {
 }
 
 export class Desktop {
-  /** What the gateway says of the session; the token is not among it. */
+  /** The gateway's facts about the session, without its token. */
   readonly facts: Record<string, any>;
   /** Open the link of `access.grant --mode agent` (it opens once), or the service's address inside the desktop. */
   static connect(link: string, options?: Options): Promise<Desktop>;
