@@ -1,6 +1,5 @@
 """The viewer in a real browser, through the real door."""
 
-import os
 import shutil
 import struct
 import time
@@ -10,27 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from deskyard.image.build import gateway_bundle
 from tests.gateway.conftest import run_gateway
-from tests.gateway.support import HOSTNAME, Gateway, wait_for
+from tests.gateway.support import Gateway, wait_for
 from tests.gateway.talkers import COLOUR, Talker
-from tests.gateway.test_stopping import Desktop, asked, own_names
+from tests.gateway.test_stopping import Desktop, asked
 from tests.gateway.test_weakened import without
+from tests.gateway.viewer_browser import PIXEL, chromium, complaints, fresh, opened, text, viewed_gateway
 from tests.gateway.vnc_client import VncClient
-from tests.support.browser import ALONE
-from tests.support.requirements import need_programs
-
-PIXEL = """
-const canvas = document.querySelector("#desktop canvas");
-if (!canvas || !canvas.width) return null;
-return Array.from(canvas.getContext("2d").getImageData(canvas.width / 2, canvas.height / 2, 1, 1).data).slice(0, 3);
-"""
 
 
 @pytest.fixture(scope="module")
@@ -40,68 +29,20 @@ def talker() -> Talker:
 
 @pytest.fixture(scope="module")
 def viewed(tmp_path_factory: pytest.TempPathFactory, talker: Talker) -> Iterator[Gateway]:
-    """A gateway with the built viewer and desktops that can be looked at."""
-    need_programs("npm", "node", "chromium", "chromedriver")
-    bundle = tmp_path_factory.mktemp("bundle") / "gateway"
-    gateway_bundle.build(bundle)
-    with run_gateway(Gateway(viewer=bundle / "assets", talk=talker, names=own_names())) as gateway:
-        talker.terminal_port = lambda: gateway.ports["terminal"]
+    with viewed_gateway(tmp_path_factory.mktemp("bundle") / "gateway", talker) as gateway:
         yield gateway
 
 
 @pytest.fixture(scope="module")
 def driver(viewed: Gateway) -> Iterator[Any]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(shutil.which("chromium"))
-    for argument in (
-        *ALONE,
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--window-size=1280,940",
-        # The test's authority is in no store of the browser; the chain is verified by the other tests.
-        "--ignore-certificate-errors",
-        f"--host-resolver-rules=MAP {HOSTNAME} 127.0.0.1",
-    ):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    running = webdriver.Chrome(options=options, service=Service(str(shutil.which("chromedriver"))))
-    running.set_page_load_timeout(60)
-    yield running
-    running.quit()
+    with chromium() as running:
+        yield running
 
 
 @pytest.fixture
 def browser(driver: Any, viewed: Gateway) -> Iterator[Any]:
-    """A browser that knows nothing of the test before, and desktops that nobody looks at."""
-    viewed.revoke(all=True)
-    yield driver
-    keep = os.environ.get("DESKYARD_SCREENSHOTS")
-    if keep:
-        name = os.environ["PYTEST_CURRENT_TEST"].split("::")[1].split(" ")[0]
-        driver.save_screenshot(str(Path(keep) / f"{name}.png"))
-    driver.delete_all_cookies()
-    driver.get("about:blank")
-    driver.get_log("browser")
-
-
-def text(browser: Any, id: str) -> str:
-    found: str = browser.find_element(By.ID, id).text
-    return found
-
-
-def opened(browser: Any, gateway: Gateway, desktop: str = "d1", **options: Any) -> str:
-    """Open a fresh link and wait for the picture; the session's id."""
-    granted = gateway.grant(desktop, **options)
-    browser.get(granted["url"])
-    wait_for("the picture", lambda: browser.execute_script(PIXEL) == list(COLOUR), 60)
-    return str(granted["id"])
-
-
-def complaints(browser: Any) -> list[str]:
-    """What the browser says against the page: refused sources, errors of scripts."""
-    return [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+    with fresh(driver, viewed):
+        yield driver
 
 
 def test_link_shows_desktop_and_terminal_and_leaves_no_ticket_behind(
@@ -118,7 +59,7 @@ def test_link_shows_desktop_and_terminal_and_leaves_no_ticket_behind(
     wait_for("the terminal", lambda: "hello from the terminal" in text(browser, "terminal-screen"), 30)
     assert text(browser, "desktop-state") == "connected"
     wait_for("the drive", lambda: text(browser, "mode") == "drive")
-    assert "No chat on this page yet" in text(browser, "chat")
+    assert "No Mission Control is connected" in text(browser, "chat")
     assert talker.size["columns"] > 60
     assert complaints(browser) == []
 

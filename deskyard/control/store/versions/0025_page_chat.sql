@@ -6,7 +6,6 @@ language sql stable security definer set search_path = public as $$
   where d.id = about and d.gone_at is null and c.created_at >= greatest(d.there_since,
     (select max(o.ended_at) from operation o
       where o.desktop_id = about and o.kind = 'desktop.destroy' and o.state = 'done'))
-  order by c.last_at desc, c.id desc
 $$;
 
 -- The newest of them with its last messages, the oldest first; nothing where there is none.
@@ -18,7 +17,7 @@ language sql stable security definer set search_path = public as $$
         'tools', m.tools, 'more_tools', m.more_tools, 'questions', m.questions, 'problem', m.problem) order by m.number),
         '[]')
       from (select * from message where conversation_id = c.id order by number desc limit least(most, 100)) m))
-  from conversations_at_gateway(about) c limit 1
+  from conversations_at_gateway(about) c order by c.last_at desc, c.id desc limit 1
 $$;
 
 -- What a person said on the page of a desktop is stored, with its delivery: once, however often it is sent. The answer
