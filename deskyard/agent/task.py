@@ -21,7 +21,7 @@ from deskyard.host.progress import say
 from deskyard.life import idle
 from deskyard.model.customise import AgentProgram
 from deskyard.plan.account import AGENT
-from deskyard.plan.image.image import image_names, lineage
+from deskyard.plan.image.image import ancestry, image_names
 from deskyard.plan.printable import printable
 
 ROLE = "agent_openclaw"
@@ -204,5 +204,5 @@ def images_with_agent(tree: Path) -> list[str]:
     for name in image_names(tree):
         # One that is wrong has none.
         with contextlib.suppress(ConfigError):
-            found += [name] if any(ROLE in image.roles for image in lineage(tree, name)) else []
+            found += [name] if any(ROLE in image.roles for image in ancestry(tree, name)) else []
     return found

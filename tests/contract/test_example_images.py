@@ -10,8 +10,8 @@ import yaml
 from deskyard.model.image import CustomImage
 from deskyard.model.schema import schemas
 from deskyard.plan.image.image import read_image
-from deskyard.plan.image.inputs import inputs
 from deskyard.plan.image.layer import layer_files
+from deskyard.plan.image.lineage import read_lineage
 from deskyard.plan.image.suites import suite_folders
 from tests.support.json_schema import objection
 
@@ -49,7 +49,7 @@ class TestExample:
         assert image.roles
         assert layer_files(image, tmp_path)
         assert tmp_path / "images" / example.name / "tests" in suite_folders(image, tmp_path)
-        assert f"images/{example.name}/image.yaml" in inputs(image, tmp_path)
+        assert f"images/{example.name}/image.yaml" in read_lineage(tmp_path, example.name).inputs
 
     def test_without_a_part_that_it_names_it_is_refused(self, example: Path, tmp_path: Path) -> None:
         (copy := tmp_path / "copy").mkdir()

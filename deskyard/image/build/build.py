@@ -31,10 +31,10 @@ from deskyard.image.build.variables import ansible_variables
 from deskyard.image.check.suites import Verdict, check_image
 from deskyard.image.store.seal import seal
 from deskyard.image.store.signature import ensure_key
-from deskyard.image.store.store import DISK, BuiltImage, find, image_folder, load, require
-from deskyard.model.image import AnyImage, CustomImage, Image
-from deskyard.plan.image.image import BaseKind, base_image, read_image
-from deskyard.plan.image.inputs import digest, digest_of, inputs
+from deskyard.image.store.store import DISK, BuiltImage, find_of, image_folder, load, require
+from deskyard.model.image import CustomImage, Image
+from deskyard.plan.image.image import BaseKind, read_image
+from deskyard.plan.image.lineage import Lineage, read_lineage
 from deskyard.plan.image.npm_lock import bundled
 from deskyard.plan.image.suites import suite_folders
 from deskyard.plan.workspace import Accelerator
@@ -48,27 +48,33 @@ def build(name: str, *, force: bool = False, keep: bool = False) -> BuiltImage:
     With `force` it is built in any case, from a base disk of today's packages. With `keep`, the virtual machine in
     which it failed goes on running.
     """
-    built = None if force else find(name)
+    return _find_or_build(read_lineage(tree(), name), force=force, keep=keep)
+
+
+def _find_or_build(lineage: Lineage, *, force: bool = False, keep: bool = False) -> BuiltImage:
+    image, name = lineage.image, lineage.image.name
+    built = None if force else find_of(lineage)
     if built is not None:
         say(f"image {name} {built.digest} is built: {built.disk}")
         return built
-    image = read_image(tree(), name)
     suite_folders(image, tree())
     # A program that is missing would be found out after the base disk, a wrong address after the parent's build, a key
     # that cannot sign at the very end.
     locate("packer")
     ensure_key()
     build_network()
-    parent = build(image.parent) if isinstance(image, CustomImage) else None
-    root = base_image(tree(), name)
+    parent = _find_or_build(lineage.parent) if lineage.parent else None
+    if parent:
+        # That may have taken an hour; found out now it costs nothing more.
+        _require_same_sources(lineage)
     with _alone(name):
-        kind = kind_of(parent) if parent else choose_base(root, base_choice())
-        image_digest = digest(image, tree(), kind)
+        kind = kind_of(parent) if parent else choose_base(lineage.root, base_choice())
+        image_digest = lineage.digest(kind)
         logs = _log_folder(name)
         require_space(image, places(), bootstraps=kind == "bootstrap")
         say(f"building image {name} {image_digest}; logs in {logs}")
         with _naming_evidence(logs), large_files_on_disk(), scratch_folder(".new-", keep=keep) as scratch:
-            result = _build(image, root, parent, kind, image_digest, scratch, logs, force=force, keep=keep)
+            result = _build(lineage, parent, kind, scratch, logs, force=force, keep=keep)
     say(f"image {name} {image_digest} is built and tested: {result.disk}")
     return result
 
@@ -95,18 +101,16 @@ def _naming_evidence(logs: Path) -> Iterator[None]:
 
 
 def _build(
-    image: AnyImage,
-    root: Image,
+    lineage: Lineage,
     parent: BuiltImage | None,
     kind: BaseKind,
-    image_digest: str,
     scratch: Path,
     logs: Path,
     *,
     force: bool = False,
     keep: bool = False,
 ) -> BuiltImage:
-    timings = Timings()
+    image, timings = lineage.image, Timings()
     how = accelerator("auto")
     if isinstance(image, Image):
         base = get_base(image, kind, timings, force)
@@ -129,31 +133,28 @@ def _build(
         )
     with step(f"build with Packer ({how})", timings):
         disk = packer.run()
-    _require_same_sources(image, kind, image_digest)
+    _require_same_sources(lineage)
     verdict = check_image(image, disk, how, logs, timings, keep=keep)
     finished = scratch / "finished"
     finished.mkdir()
     with step("compress the disk", timings):
         argv = ["qemu-img", "convert", "-c", "-o", "compression_type=zstd", "-O", "qcow2"]
         run([*argv, str(disk), str(finished / DISK)], timeout=CONVERT_SECONDS)
-    manifest = _manifest(image, root, image_digest, base, how, verdict, timings, finished / DISK)
-    manifest["inputs"] = _require_same_sources(image, kind, image_digest)
+    manifest = _manifest(lineage, base, how, verdict, timings, finished / DISK)
+    _require_same_sources(lineage)
     seal(finished, manifest)
-    return _keep(image.name, image_digest, finished)
+    return _keep(image.name, manifest["digest"], finished)
 
 
-def _require_same_sources(image: AnyImage, kind: BaseKind, image_digest: str) -> dict[str, str]:
-    """The inputs; what was edited meanwhile may or may not be in the disk: then the digest would lie."""
-    found = inputs(image, tree())
-    if digest_of(image.name, kind, found) != image_digest:
-        raise BuildError("image", image.name, "its sources changed during the build", "build it again")
-    return found
+def _require_same_sources(lineage: Lineage) -> None:
+    """Raise `BuildError` for sources edited meanwhile: they may or may not be in the disk, the digest would lie."""
+    name = lineage.image.name
+    if read_lineage(tree(), name) != lineage:
+        raise BuildError("image", name, "its sources changed during the build", "build it again")
 
 
 def _manifest(
-    image: AnyImage,
-    root: Image,
-    image_digest: str,
+    lineage: Lineage,
     base: BaseDisk,
     how: Accelerator,
     verdict: Verdict,
@@ -162,10 +163,11 @@ def _manifest(
 ) -> dict[str, Any]:
     with disk.open("rb") as file:
         checksum = hashlib.file_digest(file, "sha256").hexdigest()
+    image, root = lineage.image, lineage.root
     return {
         "name": image.name,
         "version": image.version,
-        "digest": image_digest,
+        "digest": lineage.digest(base.kind),
         "sha256": checksum,
         "size_bytes": disk.stat().st_size,
         "built_at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -181,6 +183,7 @@ def _manifest(
         **asdict(verdict.inventory),
         "boot": asdict(verdict.measures) if verdict.measures else None,
         "hygiene": [asdict(check) for check in verdict.hygiene],
+        "inputs": lineage.inputs,
     }
 
 

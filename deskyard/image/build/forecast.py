@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from deskyard.host.places import tree
 from deskyard.image.base.base_disk import VARIABLE, base_choice
 from deskyard.image.store.signature import secret_key_file
-from deskyard.image.store.store import BuiltImage, all_built, find, image_folder
-from deskyard.model.image import HYGIENE_ROLE, AnyImage, CustomImage, Image
+from deskyard.image.store.store import BuiltImage, all_built, find_of, image_folder
+from deskyard.model.image import HYGIENE_ROLE, CustomImage, Image
 from deskyard.model.image_base import Base
 from deskyard.plan.image.diff import InputChange, input_changes
-from deskyard.plan.image.image import BaseChoice, base_image, base_kinds, kinds_of, read_image
-from deskyard.plan.image.inputs import digest_of, inputs
+from deskyard.plan.image.image import BaseChoice, base_kinds, kinds_of
+from deskyard.plan.image.lineage import Lineage, read_lineage
 from deskyard.plan.image.suites import suite_folders
 
 VENDOR, BOOTSTRAP = "get the vendor's cloud image", "bootstrap the base disk from packages"
@@ -31,14 +31,16 @@ class Forecast:
 
 def forecast(name: str, *, force: bool = False) -> Forecast:
     """Forecast what a build of `name` would do now, and why."""
-    image = read_image(tree(), name)
-    built = find(name)
+    return _forecast(read_lineage(tree(), name), force=force)
+
+
+def _forecast(lineage: Lineage, *, force: bool = False) -> Forecast:
+    name, now, built = lineage.image.name, lineage.inputs, find_of(lineage)
     if built is not None and not force:
         reason = f"build {built.digest} is made from these very sources"
         return Forecast(name, False, reason, built.digest, (), ())
-    suite_folders(image, tree())
-    now = inputs(image, tree())
-    steps = tuple(_steps(image, now))
+    suite_folders(lineage.image, tree())
+    steps = tuple(_steps(lineage))
     if built is not None:
         reason = f"build {built.digest} is made from these very sources, but a new one is asked for"
         return Forecast(name, True, reason, built.digest, (), steps)
@@ -62,13 +64,18 @@ def _reason(built: BuiltImage, now: Mapping[str, str], changes: tuple[InputChang
     return "; ".join(reasons) or f"the way digests are made is another than that of {build}"
 
 
-def _steps(image: AnyImage, now: Mapping[str, str]) -> Iterator[str]:
-    yield from _own_steps(image) if isinstance(image, Image) else _custom_steps(image)
+def _steps(lineage: Lineage) -> Iterator[str]:
+    image, parent = lineage.image, lineage.parent
+    if isinstance(image, Image):
+        yield from _own_steps(image)
+    else:
+        assert parent is not None
+        yield from _custom_steps(image, _forecast(parent))
     yield "boot the image and run its tests"
     yield "compress the disk"
     yield f"write its bill of materials and its manifest, and sign them with {secret_key_file()}"
-    kinds = kinds_of(base_image(tree(), image.name).base, base_choice())
-    folders = [image_folder(image.name, digest_of(image.name, kind, now)) for kind in kinds]
+    kinds = kinds_of(lineage.root.base, base_choice())
+    folders = [image_folder(image.name, lineage.digest(kind)) for kind in kinds]
     yield f"keep it as {' or '.join(map(str, folders))}"
 
 
@@ -92,8 +99,7 @@ def _base_steps(base: Base, choice: BaseChoice) -> Iterator[str]:
         yield f"take packages as they were on {base.snapshot}; the image's own sources are today's"
 
 
-def _custom_steps(image: CustomImage) -> Iterator[str]:
-    parent = forecast(image.parent)
+def _custom_steps(image: CustomImage, parent: Forecast) -> Iterator[str]:
     if parent.rebuild:
         yield f"build image {parent.name} first: {parent.reason}"
         yield from (f"(image {parent.name}) {step}" for step in parent.steps)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from deskyard.model.image import AnyImage
-from deskyard.plan.image.image import lineage, role_settings
+from deskyard.plan.image.image import ancestry, role_settings
 
 FRAME_SECONDS = 300
 # Runs in the guest, which has no library for it: a viewer, told the size of the screen at the end of the handshake.
@@ -74,7 +74,7 @@ class Wallpaper:
 
 def wallpaper(image: AnyImage, tree: Path) -> Wallpaper | None:
     """The wallpaper of an image's desktop; nothing if it has none."""
-    roles = {role for ancestor in lineage(tree, image.name) for role in ancestor.roles}
+    roles = {role for ancestor in ancestry(tree, image.name) for role in ancestor.roles}
     if not {"vnc_server", "desktop_session"} <= roles:
         return None
     return shown_by(*(role_settings(role, tree, image.name) for role in ("vnc_server", "desktop_session")))

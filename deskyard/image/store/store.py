@@ -8,8 +8,8 @@ from typing import Any
 from deskyard.errors import ConfigError
 from deskyard.host.places import places, tree
 from deskyard.image.base.base_disk import base_choice
-from deskyard.plan.image.image import base_kinds, image_names, read_image
-from deskyard.plan.image.inputs import digest_of, inputs
+from deskyard.plan.image.image import base_kinds, image_names
+from deskyard.plan.image.lineage import Lineage, read_lineage
 
 DISK, MANIFEST, SBOM, SIGNATURE = "disk.qcow2", "manifest.json", "sbom.cdx.json", "manifest.json.minisig"
 SHORTEST_DIGEST = 4
@@ -27,14 +27,21 @@ class BuiltImage:
 
 def find(name: str) -> BuiltImage | None:
     """The image built from the current sources, if there is one."""
-    return next((built for key in digests(name) if (built := load(name, key)) is not None), None)
+    return find_of(read_lineage(tree(), name))
+
+
+def find_of(lineage: Lineage) -> BuiltImage | None:
+    """The image built from the sources that a lineage was read from, if there is one."""
+    return next((built for key in _digests(lineage) if (built := load(lineage.image.name, key)) is not None), None)
 
 
 def digests(name: str) -> list[str]:
     """The digests that the image has if it is built from the current sources, the preferred one first."""
-    image = read_image(tree(), name)
-    found = inputs(image, tree())
-    return [digest_of(image.name, kind, found) for kind in base_kinds(base_choice())]
+    return _digests(read_lineage(tree(), name))
+
+
+def _digests(lineage: Lineage) -> list[str]:
+    return [lineage.digest(kind) for kind in base_kinds(base_choice())]
 
 
 def require(name: str) -> BuiltImage:

@@ -19,10 +19,10 @@ BASES = "images/bases"
 
 def read_image(tree: Path, name: str) -> AnyImage:
     """The declaration of image `name`; raises `ConfigError` if there is none, or it or what it starts from is wrong."""
-    return lineage(tree, name)[0]
+    return ancestry(tree, name)[0]
 
 
-def lineage(tree: Path, name: str) -> tuple[AnyImage, ...]:
+def ancestry(tree: Path, name: str) -> tuple[AnyImage, ...]:
     """Image `name`, the one that it starts from, and so on; the last starts from a distribution."""
     found = [_read(tree, name, "image")]
     while isinstance(child := found[-1], CustomImage):
@@ -47,7 +47,7 @@ def parent_of(image: CustomImage, tree: Path) -> AnyImage:
 
 def base_image(tree: Path, name: str) -> Image:
     """The image that a chain of custom images starts from in the end; `name` itself if it is none."""
-    root = lineage(tree, name)[-1]
+    root = ancestry(tree, name)[-1]
     assert isinstance(root, Image)
     return root
 
@@ -127,14 +127,14 @@ def _documented(image: AnyImage, tree: Path) -> dict[str, dict[str, Any]]:
 
 def image_variables(image: AnyImage, tree: Path) -> dict[str, Any]:
     """The variables that the image's own roles get: its own, and what they need on its base and with its ancestors."""
-    return variables_of(lineage(tree, image.name), _documented(image, tree))
+    return variables_of(ancestry(tree, image.name), _documented(image, tree))
 
 
 def role_settings(role: str, tree: Path, name: str | None = None) -> dict[str, Any]:
     """The defaults of a role of ansible/roles, with what image `name` and what it starts from have otherwise."""
     folder = tree / "ansible/roles" / role
     defaults = parse_yaml((folder / "defaults/main.yml").read_text()) or {}
-    return {**defaults, **(variables_of(lineage(tree, name), documented([folder])) if name else {})}
+    return {**defaults, **(variables_of(ancestry(tree, name), documented([folder])) if name else {})}
 
 
 def _check_disk(image: CustomImage, least: int) -> None:

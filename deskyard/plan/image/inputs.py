@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from deskyard.model.image import AnyImage, CustomImage, Image
-from deskyard.plan.image.image import BASES, BaseKind, parent_of, role_folder
+from deskyard.plan.image.image import BASES, BaseKind, role_folder
 from deskyard.plan.image.layer import layer_files
 from deskyard.plan.image.suites import TESTS
 
@@ -44,16 +44,6 @@ IGNORED_NAMES = {".git", "__pycache__", "node_modules", ".pytest_cache", ".mypy_
 DIGEST_LENGTH = 16
 
 
-def digest(image: AnyImage, tree: Path, base: BaseKind) -> str:
-    """Stand for everything in the tree that decides what is in the image: the same digest, the same sources.
-
-    Two builds of one digest may differ in what the tree does not hold: the packages that a mirror has on that day
-    (an image with a snapshot has those of a day), the accelerator and the processor's model, which depend on the
-    machine, and the versions of QEMU and Packer. A manifest names them.
-    """
-    return digest_of(image.name, base, inputs(image, tree))
-
-
 def digest_of(name: str, base: BaseKind, found: Mapping[str, str]) -> str:
     """The digest that image `name` has with these inputs."""
     state = hashlib.sha256(f"{name}\0{base}\0".encode())
@@ -64,11 +54,11 @@ def digest_of(name: str, base: BaseKind, found: Mapping[str, str]) -> str:
     return state.hexdigest()[:DIGEST_LENGTH]
 
 
-def inputs(image: AnyImage, tree: Path) -> dict[str, str]:
+def inputs(image: AnyImage, tree: Path, inherited: Mapping[str, str]) -> dict[str, str]:
     """The fingerprint of every input by its name: who may run it (octal), then the sha256 of its content.
 
     The name of a file is its path; code of the mechanism has a logical name, and so has a tool. Those of a custom
-    image hold those of the image that it starts from: what changes that one changes this one.
+    image hold those `inherited` from the image that it starts from: what changes that one changes this one.
     """
     own = {str(path.relative_to(tree)): _fingerprint(path) for path in input_files(image, tree)}
     own |= {f"{CODE}{name}": _code_fingerprint(tree / path) for name, path in mechanism(image).items()}
@@ -77,7 +67,7 @@ def inputs(image: AnyImage, tree: Path) -> dict[str, str]:
     copied = {
         str(layer_file.source.relative_to(tree)): layer_file.fingerprint() for layer_file in layer_files(image, tree)
     }
-    return dict(sorted({**inputs(parent_of(image, tree), tree), **own, **copied}.items()))
+    return dict(sorted({**inherited, **own, **copied}.items()))
 
 
 def _fingerprint(path: Path) -> str:

@@ -45,7 +45,7 @@ def documented(folders: Iterable[Path]) -> dict[str, dict[str, Any]]:
 
 
 def variables_of(chain: Sequence[AnyImage], options: Documented) -> dict[str, Any]:
-    """The variables of the first image of a lineage for its roles, as `options` documents them."""
+    """The variables of the first image of an ancestry for its roles, as `options` documents them."""
     given: dict[str, Any] = {}
     for image in reversed(chain):
         given.update({**image.base.variables, **image.variables} if isinstance(image, Image) else image.variables)
@@ -55,7 +55,7 @@ def variables_of(chain: Sequence[AnyImage], options: Documented) -> dict[str, An
 
 
 def check_variables(chain: Sequence[AnyImage], options: Documented) -> None:
-    """Raise `ConfigError` if a variable of the first image of a lineage cannot be."""
+    """Raise `ConfigError` if a variable of the first image of an ancestry cannot be."""
     for name, value in chain[0].variables.items():
         _check(name, value, options)
     root = chain[-1]

@@ -7,7 +7,7 @@ import pytest
 from testinfra.host import Host
 
 from deskyard.model.image import CustomImage
-from deskyard.plan.image.image import lineage
+from deskyard.plan.image.image import ancestry
 from deskyard.plan.image.layer import LayerFile, layer_files
 
 TREE = Path(__file__).resolve().parents[3]
@@ -19,7 +19,7 @@ def layers(request: pytest.FixtureRequest) -> list[CustomImage]:
     name = request.config.getoption("--infra-image", default=None)
     if name is None:
         pytest.skip("no --infra-image: a machine that runs may have other packages and files by now")
-    return [image for image in reversed(lineage(TREE, name)) if isinstance(image, CustomImage)]
+    return [image for image in reversed(ancestry(TREE, name)) if isinstance(image, CustomImage)]
 
 
 def test_every_declared_package_is_installed(host: Host, layers: list[CustomImage]) -> None:

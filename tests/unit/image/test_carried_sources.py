@@ -12,6 +12,7 @@ from deskyard.image.build import environment, sources
 from deskyard.image.build.network import BuildNetwork
 from deskyard.plan.image.image import base_image, check_start
 from deskyard.plan.image.inputs import IGNORED_NAMES, input_files, inputs
+from deskyard.plan.image.lineage import read_lineage
 
 TREE = Path(__file__).parents[3]
 
@@ -35,7 +36,7 @@ def test_what_is_copied_is_what_the_digest_stands_for(tmp_path: Path) -> None:
 def test_images_have_the_same_inputs_in_the_copy(tmp_path: Path) -> None:
     sources.copy(base_image(TREE, "control"), tmp_path)
     for name in ("gateway", "desktop"):
-        assert inputs(base_image(tmp_path, name), tmp_path) == inputs(base_image(TREE, name), TREE)
+        assert read_lineage(tmp_path, name).inputs == read_lineage(TREE, name).inputs
 
 
 def test_declarations_and_clones_own_folders_stay_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +50,7 @@ def test_declarations_and_clones_own_folders_stay_behind(tmp_path: Path, monkeyp
     sources.copy(image, tmp_path / "copy")
     copied = {name for name in files_below(tmp_path / "copy") if name.startswith(("stacks/workspace/", "web/node"))}
     assert copied == {"stacks/workspace/Pulumi.yaml", "stacks/workspace/__main__.py"}
-    assert inputs(image, tree) == inputs(image, TREE)
+    assert inputs(image, tree, {}) == inputs(image, TREE, {})
 
 
 def test_image_of_a_machine_of_its_own_is_no_desktops_to_start_from() -> None:

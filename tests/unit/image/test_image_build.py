@@ -3,6 +3,7 @@
 import fcntl
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from deskyard.image.store import store
 from deskyard.image.store.seal import verify
 from deskyard.image.store.signature import secret_key_file
 from deskyard.plan.image.image import base_image
-from deskyard.plan.image.inputs import digest_of, inputs
+from deskyard.plan.image.inputs import digest_of
+from deskyard.plan.image.lineage import Lineage, read_lineage
 
 
 class Stages:
@@ -160,11 +162,12 @@ def test_second_build_at_the_same_time_is_refused(stages: Stages) -> None:
 
 
 def test_sources_that_change_during_the_build_spoil_it(stages: Stages, monkeypatch: pytest.MonkeyPatch) -> None:
-    def edited(*_: Any) -> dict[str, str]:
-        found = inputs(*_)
-        return {**found, "ansible/image.yml": "0 " + "0" * 64} if "packer" in stages.ran else found
+    def edited(*_: Any) -> Lineage:
+        found = read_lineage(*_)
+        other = {**found.inputs, "ansible/image.yml": "0 " + "0" * 64}
+        return replace(found, inputs=other) if "packer" in stages.ran else found
 
-    monkeypatch.setattr(build, "inputs", edited)
+    monkeypatch.setattr(build, "read_lineage", edited)
     with pytest.raises(BuildError, match="changed"):
         build.build("desktop")
     assert store.all_built("desktop") == []

@@ -13,8 +13,9 @@ from deskyard.image.build.forecast import forecast
 from deskyard.image.store.signature import secret_key_file
 from deskyard.image.store.store import image_folder
 from deskyard.plan.image.diff import InputChange
-from deskyard.plan.image.image import base_image, read_image
-from deskyard.plan.image.inputs import digest_of, inputs
+from deskyard.plan.image.image import base_image
+from deskyard.plan.image.inputs import digest_of
+from deskyard.plan.image.lineage import read_lineage
 
 OTHER = "0 " + "0" * 64
 
@@ -27,7 +28,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def now() -> dict[str, str]:
-    return inputs(read_image(tree(), "desktop"), tree())
+    return read_lineage(tree(), "desktop").inputs
 
 
 def put(recorded: dict[str, str], *, built_at: str = "2026-01-01", **manifest: Any) -> str:

@@ -26,8 +26,10 @@ from deskyard.image.check.inventory import Inventory
 from deskyard.image.check.suites import Verdict
 from deskyard.image.store import store
 from deskyard.image.store.seal import verify
-from deskyard.model.image import CustomImage
+from deskyard.model.image import AnyImage, CustomImage
+from deskyard.plan.image import lineage
 from deskyard.plan.image.image import read_image
+from deskyard.plan.image.inputs import inputs
 
 
 @pytest.fixture
@@ -262,3 +264,52 @@ def test_build_gets_the_mirrors_that_the_user_named_and_the_image_it_starts_from
     monkeypatch.setenv("DESKYARD_NPM_REGISTRY", "https://npm.example.com/")
     image_build.build("mine")
     assert [build.network.npm_registry for build in builds] == ["", "https://npm.example.com/"]
+
+
+@pytest.mark.parametrize("edited", ["mine/image.yaml", "mine/files/usr/local/share/doc/mine/about.txt", None])
+def test_sources_edited_while_the_image_it_starts_from_is_built_spoil_it(
+    tree: Path, builds: list[PackerBuild], monkeypatch: pytest.MonkeyPatch, edited: str | None
+) -> None:
+    make_disk = PackerBuild.run
+
+    def edit_beside(self: PackerBuild) -> Path:
+        if self.variables["image_name"] == "desktop" and edited:
+            path = tree / "images" / edited
+            path.write_text(path.read_text().replace("jq", "hello") + "# edited\n")
+        return make_disk(self)
+
+    monkeypatch.setattr(PackerBuild, "run", edit_beside)
+    if edited:
+        with pytest.raises(BuildError, match="changed during the build"):
+            image_build.build("mine")
+        assert names(builds) == ["desktop"]
+        assert store.find("mine") is None
+    image_build.build("mine")
+    assert names(builds) == ["desktop", "mine"]
+    declared = read_image(tree, "mine")
+    assert isinstance(declared, CustomImage)
+    assert builds[1].variables["image_layer_packages"] == list(declared.packages)
+
+
+def test_build_and_forecast_read_the_tree_once_and_a_build_again_to_see_that_nothing_changed(
+    tree: Path, builds: list[PackerBuild], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One reading serves an image and what it starts from."""
+    read: list[str] = []
+
+    def noting(image: AnyImage, *arguments: Any) -> dict[str, str]:
+        read.append(image.name)
+        return inputs(image, *arguments)
+
+    monkeypatch.setattr(lineage, "inputs", noting)
+    forecast("mine")
+    assert read == ["desktop", "mine"]
+    read.clear()
+    image_build.build("mine")
+    both = ["desktop", "mine"]
+    # Of desktop after Packer and before the seal; of mine before Packer, too, after what desktop took.
+    assert read == [*both, "desktop", "desktop", *both, *both, *both]
+    read.clear()
+    image_build.build("mine")
+    forecast("mine")
+    assert read == [*both, *both]

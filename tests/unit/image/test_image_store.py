@@ -8,8 +8,7 @@ import pytest
 from deskyard.errors import ConfigError
 from deskyard.host.places import places, tree
 from deskyard.image.store.store import all_built, choose, choose_or_open, find, image_folder, locate, require
-from deskyard.plan.image.image import read_image
-from deskyard.plan.image.inputs import digest
+from deskyard.plan.image.lineage import read_lineage
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +36,7 @@ def put(
 
 
 def current(kind: str) -> str:
-    return digest(read_image(tree(), "desktop"), tree(), kind)  # type: ignore[arg-type]
+    return read_lineage(tree(), "desktop").digest(kind)  # type: ignore[arg-type]
 
 
 def test_absent_image_is_refused_with_the_command_that_builds_it() -> None:

@@ -10,8 +10,7 @@ from deskyard.errors import BuildError, ConfigError
 from deskyard.host.places import places, tree
 from deskyard.lab import image_bench
 from deskyard.lab.image_bench import measure
-from deskyard.plan.image.image import read_image
-from deskyard.plan.image.inputs import inputs
+from deskyard.plan.image.lineage import read_lineage
 
 SECONDS = {"clean": 800.0, "nothing changed": 2.0}
 CHANGED = 160.0
@@ -25,7 +24,7 @@ class Builds:
         self.homes: set[str] = set()
 
     def __call__(self, copy: Path, environment: dict[str, str], name: str, what: str) -> float:
-        self.inputs.append(inputs(read_image(copy, name), copy))
+        self.inputs.append(read_lineage(copy, name).inputs)
         self.homes |= {environment[f"XDG_{kind}_HOME"] for kind in ("CACHE", "DATA", "STATE")}
         folder = Path(environment["XDG_DATA_HOME"]) / "deskyard/images" / name / str(len(self.inputs))
         folder.mkdir(parents=True)
@@ -46,10 +45,10 @@ def builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builds]:
 
 @pytest.mark.parametrize("name", ["desktop", "agent"])
 def test_one_role_is_changed_in_the_copy_and_nothing_in_the_checkout(builds: Builds, name: str) -> None:
-    before = inputs(read_image(tree(), name), tree())
+    before = read_lineage(tree(), name).inputs
     measure(name)
     clean, changed, nothing = builds.inputs
-    assert clean == before == inputs(read_image(tree(), name), tree())
+    assert clean == before == read_lineage(tree(), name).inputs
     assert changed == nothing
     (different,) = [figure for figure in clean if clean[figure] != changed[figure]]
     assert different.endswith("tasks/main.yml")

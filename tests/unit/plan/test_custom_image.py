@@ -9,9 +9,10 @@ import yaml
 
 from deskyard.errors import ConfigError
 from deskyard.model.image import CustomImage
-from deskyard.plan.image.image import base_image, disk_gib, lineage, read_image
-from deskyard.plan.image.inputs import COMMON, CUSTOM_COMMON, CUSTOM_MECHANISM, MECHANISM, digest, input_kind, inputs
+from deskyard.plan.image.image import ancestry, base_image, disk_gib, read_image
+from deskyard.plan.image.inputs import COMMON, CUSTOM_COMMON, CUSTOM_MECHANISM, MECHANISM, input_kind
 from deskyard.plan.image.layer import layer_files
+from deskyard.plan.image.lineage import read_lineage
 from deskyard.plan.image.suites import suite_folders
 
 BASE: dict[str, Any] = {
@@ -64,7 +65,7 @@ def write(path: Path, text: str) -> None:
 
 
 def digest_of(tree: Path, name: str) -> str:
-    return digest(read_image(tree, name), tree, "bootstrap")
+    return read_lineage(tree, name).digest("bootstrap")
 
 
 @pytest.mark.parametrize(
@@ -207,16 +208,16 @@ def test_circle_is_refused_with_its_names(tree: Path) -> None:
 
 def test_chain_ends_with_a_distribution(tree: Path) -> None:
     declare(tree, **{**MINE, "name": "next", "from": "mine", "files": None, "roles": [], "disk_gib": 9})
-    assert [image.name for image in lineage(tree, "next")] == ["next", "mine", "small"]
+    assert [image.name for image in ancestry(tree, "next")] == ["next", "mine", "small"]
     assert base_image(tree, "next").name == "small"
-    assert [disk_gib(image, tree) for image in lineage(tree, "next")] == [9, 4, 4]
+    assert [disk_gib(image, tree) for image in ancestry(tree, "next")] == [9, 4, 4]
     declare(tree, **{**MINE, "disk_gib": 10})
     with pytest.raises(ConfigError, match="smaller than the disk of mine, 10 GiB"):
         read_image(tree, "next")
 
 
 def test_inputs_are_told_by_their_kind(tree: Path) -> None:
-    kinds = {path: input_kind(path) for path in inputs(read_image(tree, "mine"), tree)}
+    kinds = {path: input_kind(path) for path in read_lineage(tree, "mine").inputs}
     assert kinds["images/mine/image.yaml"] == kinds["images/small/image.yaml"] == "declaration"
     assert kinds["images/mine/files/etc/hello"] == "file"
     assert kinds["images/mine/roles/own/tasks/main.yml"] == "role own"

@@ -10,7 +10,8 @@ import yaml
 from deskyard.errors import ConfigError
 from deskyard.model.image import Image
 from deskyard.plan.image.image import base_image, base_kinds, bootstrap_packages, image_names, read_image, role_packages
-from deskyard.plan.image.inputs import COMMON, LOCK, MECHANISM, digest, digest_of, input_files, input_kind, inputs
+from deskyard.plan.image.inputs import COMMON, LOCK, MECHANISM, digest_of, input_files, input_kind
+from deskyard.plan.image.lineage import read_lineage
 from deskyard.plan.image.suites import suite_folders
 
 DECLARATION = {
@@ -45,7 +46,7 @@ def write(path: Path, text: str) -> None:
 
 
 def small_digest(tree: Path) -> str:
-    return digest(read_image(tree, "small"), tree, "bootstrap")
+    return read_lineage(tree, "small").digest("bootstrap")
 
 
 def test_same_sources_have_the_same_digest(tree: Path) -> None:
@@ -117,8 +118,8 @@ def test_digest_ignores_what_the_image_does_not_use(tree: Path, path: str) -> No
 
 
 def test_digest_differs_between_kinds_of_base(tree: Path) -> None:
-    image = read_image(tree, "small")
-    assert digest(image, tree, "vendor") != digest(image, tree, "bootstrap")
+    found = read_lineage(tree, "small")
+    assert found.digest("vendor") != found.digest("bootstrap")
 
 
 def test_renaming_a_file_changes_the_digest(tree: Path) -> None:
@@ -129,7 +130,7 @@ def test_renaming_a_file_changes_the_digest(tree: Path) -> None:
 
 
 def test_digest_follows_from_the_recorded_inputs_alone(tree: Path) -> None:
-    recorded = json.loads(json.dumps(inputs(read_image(tree, "small"), tree)))
+    recorded = json.loads(json.dumps(read_lineage(tree, "small").inputs))
     assert digest_of("small", "bootstrap", recorded) == small_digest(tree)
     assert digest_of("other", "bootstrap", recorded) != small_digest(tree)
 
@@ -143,9 +144,9 @@ def test_fingerprint_tells_content_from_permission(tree: Path) -> None:
     script = tree / "images/small/run.sh"
     write(script, "#!/bin/sh\n")
     script.chmod(0o644)
-    plain = inputs(read_image(tree, "small"), tree)["images/small/run.sh"]
+    plain = read_lineage(tree, "small").inputs["images/small/run.sh"]
     script.chmod(0o755)
-    runnable = inputs(read_image(tree, "small"), tree)["images/small/run.sh"]
+    runnable = read_lineage(tree, "small").inputs["images/small/run.sh"]
     checksum = hashlib.sha256(b"#!/bin/sh\n").hexdigest()
     assert (plain, runnable) == (f"0 {checksum}", f"111 {checksum}")
 

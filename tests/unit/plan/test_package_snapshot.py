@@ -8,7 +8,8 @@ import pytest
 from deskyard.host.places import tree
 from deskyard.model.image_base import Base
 from deskyard.plan.image.image import BASES, base_image, read_image
-from deskyard.plan.image.inputs import digest, input_files
+from deskyard.plan.image.inputs import input_files
+from deskyard.plan.image.lineage import read_lineage
 from deskyard.plan.image.package_snapshot import snapshot_sources, snapshot_variables
 
 DAY = date(2026, 10, 1)
@@ -81,8 +82,7 @@ def test_day_is_part_of_the_digest(tmp_path: Path) -> None:
     found = set()
     for day in ("", "  snapshot: 2026-10-01\n", "  snapshot: 2026-10-02\n"):
         (folder / "image.yaml").write_text(declared.replace("  name: debian-13\n", f"  name: debian-13\n{day}"))
-        image = read_image(tmp_path, "desktop")
-        found.add(digest(image, tmp_path, "bootstrap"))
-        names = {str(path.relative_to(tmp_path)) for path in input_files(image, tmp_path)}
-        assert ("ansible/roles/package_snapshot/tasks/main.yml" in names) == bool(day)
+        lineage = read_lineage(tmp_path, "desktop")
+        found.add(lineage.digest("bootstrap"))
+        assert ("ansible/roles/package_snapshot/tasks/main.yml" in lineage.inputs) == bool(day)
     assert len(found) == 3
