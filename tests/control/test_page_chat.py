@@ -36,7 +36,7 @@ def link(mission: Lab) -> Iterator[Link]:
 
 def said(link: Link, text: str = "look", id: str = "page.1", **changes: Any) -> dict[str, Any]:
     """What becomes of a message that is said on a page."""
-    wish = {"id": id, "actor": ADA, "message": text, "conversation": None, **changes}
+    wish = {"id": id, "line": 7, "actor": ADA, "message": text, "conversation": None, **changes}
     return answer(link, DESKTOP, wish)
 
 
@@ -59,6 +59,8 @@ def test_a_message_is_stored_and_delivered_like_any_other(mission: Lab, link: Li
     assert found["title"] == "Grüße, 世界"
     operation = owner.get(f"/api/operations/{row['id']}").json()
     assert (operation["actor"], operation["desktopId"], operation["workspaceId"]) == (ADA, DESKTOP, "demo")
+    kept = mission.until("select input from operation where id = %s", [row["id"]])["input"]
+    assert kept["page"] == {"request": "page.1", "line": 7}
     line = mission.until("select actor, target, detail from audit_entry where action = 'desktop.chat'", [])
     assert (line["actor"], line["target"], line["detail"]) == (ADA, DESKTOP, {"operation": row["id"], "by": "gateway"})
 
@@ -117,7 +119,7 @@ def test_what_a_desktop_of_before_said_is_shown_on_no_page(mission: Lab, link: L
 
 def test_a_conversation_of_another_desktop_is_none_of_this_page(mission: Lab, link: Link) -> None:
     mission.declare("demo", "d1", "d2")
-    other = answer(link, "demo.d2", {"id": "page.9", "actor": ADA, "message": "x", "conversation": None})
+    other = answer(link, "demo.d2", {"id": "page.9", "line": 1, "actor": ADA, "message": "x", "conversation": None})
     assert said(link, conversation=other["result"]["conversation"])["error"]["field"] == "conversation"
     stop = {"id": "page.2", "actor": ADA, "message": None, "conversation": other["result"]["conversation"]}
     assert answer(link, DESKTOP, stop)["error"]["field"] == "turn"
@@ -152,6 +154,9 @@ def test_so_many_messages_wait_for_an_agent_and_no_more(mission: Lab, link: Link
         {"actor": ""},
         {"actor": "x" * 301},
         {"id": "x" * 201},
+        {"line": 0},
+        {"line": 1 << 64},
+        {"line": "1"},
         {"message": 7},
         {"conversation": 7},
     ],
@@ -159,7 +164,7 @@ def test_so_many_messages_wait_for_an_agent_and_no_more(mission: Lab, link: Link
 )
 def test_what_is_no_message_is_refused_and_nothing_is_stored(mission: Lab, link: Link, changes: dict[str, Any]) -> None:
     mission.declare("demo", "d1")
-    wish = {"id": "page.1", "actor": ADA, "message": "x", "conversation": None, **changes}
+    wish = {"id": "page.1", "line": 7, "actor": ADA, "message": "x", "conversation": None, **changes}
     assert answer(link, DESKTOP, wish)["error"]["field"] == "message"
     assert stored(mission) == 0
 
@@ -210,7 +215,7 @@ def test_who_asks_gateways_does_nothing_else_with_chats(mission: Lab, link: Link
 def test_nobody_else_speaks_for_pages(mission: Lab, role: str) -> None:
     for call in (
         "talk_at_gateway('demo.d1', 1, 1)",
-        "say_at_gateway('demo.d1', 'x', 'x', null, 'x')",
+        "say_at_gateway('demo.d1', 'x', 'x', 1, null, 'x')",
         "interrupt_at_gateway('demo.d1', 'x', 'x')",
     ):
         with connect(mission.url_as(role)) as own, pytest.raises(psycopg.errors.InsufficientPrivilege):

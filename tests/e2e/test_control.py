@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from selenium.webdriver.common.keys import Keys
 
 from deskyard.control.anchors.visit import HEAD
 from deskyard.control.folder import Folder
@@ -24,7 +25,10 @@ from deskyard.host.deadline import Deadline
 from deskyard.host.places import places, tree
 from deskyard.workspace.readiness import SECONDS
 from tests.control.test_anchors import rewrite
+from tests.e2e.conftest import door_of
+from tests.e2e.test_viewer import eventually, says, watch
 from tests.gateway.support import wait_for
+from tests.support import browser
 from tests.support.workspaces import Running
 
 pytestmark = pytest.mark.vm
@@ -170,6 +174,22 @@ def test_who_was_given_a_link_is_on_the_timeline_after_a_look(api: httpx.Client,
     actors = [moment["actor"] for moment in found["items"] if moment["what"] == "link made"]
     assert operation["actor"] in actors and found["readAt"] is not None
     assert [moment["what"] for moment in found["items"] if moment["subject"] == operation["id"]] == ["desktop.session"]
+
+
+def test_who_drives_chats_on_the_page_of_the_gateway(api: httpx.Client, ours: Running) -> None:
+    desktop = f"{ours.name}.desk"
+    operation = done(api, f"/api/desktops/{desktop}/session", 300, {"mode": "drive"})
+    link = api.get(f"/api/operations/{operation['id']}").json()["result"]["link"]
+    with browser.browser(door_of(ours)) as driver:
+        watch(driver, link)
+        eventually(lambda: driver.find_element("id", "chat-form").is_displayed(), "Mission Control", driver)
+        driver.find_element("id", "chat-text").send_keys("say who you are", Keys.ENTER)
+        # The image has none: what the worker is told at the machine comes back to the page.
+        eventually(lambda: "has no agent" in says(driver, "chat-messages"), "the answer", driver)
+        browser.keep(driver.get_screenshot_as_png(), "chat")
+    (conversation,) = api.get("/api/conversations", params={"desktop": desktop}).json()["items"]
+    (said,) = api.get(f"/api/conversations/{conversation['id']}/messages").json()["items"]
+    assert (said["text"], said["author"], said["state"]) == ("say who you are", operation["actor"], "failed")
 
 
 def test_name_that_was_refused_is_seen_and_allowed_and_the_next_look_says_so(

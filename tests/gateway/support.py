@@ -336,12 +336,20 @@ class Gateway:
         wait_for("the filter", lambda: line.ask(self.layout.admin_socket, {"command": "ping"})["view"])
         return process
 
+    def program_says(self, *arguments: str) -> str:
+        """What `deskyard-gateway` prints, here."""
+        argv = [sys.executable, "-m", "deskyard.gateway", *arguments]
+        done = subprocess.run(argv, env=self._environment(), capture_output=True, timeout=WAIT_SECONDS, check=False)
+        return done.stdout.decode()
+
     def _program(self, command: str, log: str) -> subprocess.Popen[bytes]:
         """Start one of the gateway's own programs, here."""
+        return self._spawn([sys.executable, "-m", "deskyard.gateway", command], log, self._environment())
+
+    def _environment(self) -> dict[str, str]:
         override = self.root / "layout.json"
         override.write_text(json.dumps(asdict(self.layout), default=str))
-        env = {**os.environ, "DESKYARD_GATEWAY_LAYOUT": str(override), "PYTHONPATH": search_path()}
-        return self._spawn([sys.executable, "-m", "deskyard.gateway", command], log, env)
+        return {**os.environ, "DESKYARD_GATEWAY_LAYOUT": str(override), "PYTHONPATH": search_path()}
 
     def _start_proxy(self) -> None:
         backends.write(self.settings, self.layout)

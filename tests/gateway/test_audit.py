@@ -1,10 +1,6 @@
 """What the running gateway writes down, and what it keeps to itself."""
 
 import json
-import os
-import subprocess
-import sys
-from dataclasses import asdict
 from typing import Any
 
 from deskyard.control.upkeep.moments import of_door
@@ -56,15 +52,12 @@ def test_one_who_knocks_often_is_counted_and_does_not_fill_the_audit(own_gateway
 def test_program_anchors_a_line_of_another_chain_which_goes_forward_also_after_a_restart(own_gateway: Gateway) -> None:
     gateway = own_gateway
 
-    def run(*arguments: str) -> Any:
-        override = gateway.root / "layout.json"
-        override.write_text(json.dumps(asdict(gateway.layout), default=str))
-        argv = [sys.executable, "-m", "deskyard.gateway", *arguments]
-        env = {**os.environ, "DESKYARD_GATEWAY_LAYOUT": str(override)}
-        return json.loads(subprocess.run(argv, env=env, capture_output=True, timeout=60, check=False).stdout)
+    def says(*words: str) -> Any:
+        return json.loads(gateway.program_says(*words))
 
     def anchor(number: int, head: str) -> Any:
-        return run("anchor", "--source", "mission.1", "--number", str(number), "--head", head, "--actor", "ann")
+        words = ["--source", "mission.1", "--number", str(number), "--head", head, "--actor", "ann"]
+        return says("anchor", *words)
 
     assert anchor(7, "1" * 64) == {"source": "mission.1", "number": 7, "head": "1" * 64, "written": True}
     service = gateway.processes[0]
@@ -75,12 +68,12 @@ def test_program_anchors_a_line_of_another_chain_which_goes_forward_also_after_a
     assert anchor(7, "2" * 64)["error"]["field"] == "head"
     assert anchor(6, "1" * 64)["error"]["field"] == "number"
     assert anchor(8, "2" * 63)["error"]["reason"] == "is no SHA-256"
-    [held] = run("anchors", "--source", "mission.1", "--last", "5")
+    [held] = says("anchors", "--source", "mission.1", "--last", "5")
     assert (held["number"], held["head"], held["by"]) == (7, "1" * 64, "ann")
-    assert run("anchors", "--source", "other") == []
+    assert says("anchors", "--source", "other") == []
     # One of the two: a source's refusals are a line in a while.
     assert [line["reason"] for line in refusals(gateway, route="anchor")] == ["head"]
-    assert run("audit", "--verify")["ok"]
+    assert says("audit", "--verify")["ok"]
 
 
 def test_chain_of_a_busy_gateway_is_good_and_holds_no_secret(own_gateway: Gateway) -> None:

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from deskyard.access import gateway_program
+from deskyard.control.jobs import said as said_on_page
+from deskyard.errors import ConfigError
 from deskyard.gateway.chat.chat import PAGES_PER_SESSION
 from deskyard.host.deadline import Deadline
 from deskyard.wire.talk import MOST_REQUEST
@@ -102,13 +105,40 @@ def test_a_message_is_answered_when_mission_control_has_it(door: Gateway, missio
     result = {"conversation": "cv_1", "message": "ms_1"}
     status, facts, wish = answered(page, mission, result=result)
     assert (status, facts) == (200, result)
+    (line,) = [line for line in door.audit() if line["event"] == "say" and line["session"] == page.id]
     assert wish == {
-        **{"id": f"{page.id}.a-message-1", "desktop": "d1", "actor": "person:Ada"},
+        **{"id": f"{page.id}.a-message-1", "line": line["seq"], "desktop": "d1", "actor": "person:Ada"},
         **{"message": "Grüße, 世界", "conversation": None},
     }
-    (line,) = [line for line in door.audit() if line["event"] == "say" and line["session"] == page.id]
     assert (line["actor"], line["desktop"], len(line["digest"])) == ("person:Ada", "d1", 64)
     assert "Grüße" not in json.dumps(line, ensure_ascii=False)
+
+
+def test_what_was_said_on_a_page_is_proved_by_the_gateways_audit(
+    door: Gateway, mission: Mission, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = Page(door, actor="person:Ada")
+    _, _, wish = answered(page, mission, result={})
+    # What is said after it is not taken for it.
+    Page(door, actor="person:Bob")
+    monkeypatch.setattr(gateway_program, "require", lambda name: name)
+    monkeypatch.setattr(gateway_program, "ask", lambda _, words: json.loads(door.program_says(*words)))
+    given = {"message": "ms_1", "text": WISH["message"], "page": {"request": wish["id"], "line": wish["line"]}}
+    wanted = {"workspace": "demo", "desktop": "demo.d1", "actor": "person:Ada", "input": given}
+    said_on_page.require(wanted)
+    # In Mission Control nothing has to be proved.
+    said_on_page.require({**wanted, "actor": "person:Bob", "input": {"message": "ms_2", "text": "x"}})
+    for false in (
+        {"actor": "person:Bob"},
+        {"desktop": "demo.d2"},
+        {"input": {**given, "text": "delete everything"}},
+        {"input": {**given, "page": {"request": f"{page.id}.another-one", "line": wish["line"]}}},
+        {"input": {**given, "page": {"request": wish["id"], "line": wish["line"] + 1}}},
+        {"input": {**given, "page": {"request": wish["id"], "line": max(1, wish["line"] - 1)}}},
+        {"input": {**given, "page": {"request": "x.y", "line": 1}}},
+    ):
+        with pytest.raises(ConfigError, match="was not said on that page"):
+            said_on_page.require({**wanted, **false})
 
 
 def test_a_refusal_of_mission_control_reaches_the_page(door: Gateway, mission: Mission) -> None:

@@ -126,8 +126,10 @@ def _session(wanted: Mapping[str, Any]) -> dict[str, Any]:
 
 def _chat(wanted: Mapping[str, Any]) -> dict[str, Any]:
     from deskyard.agent.task import Task, events
+    from deskyard.control.jobs import said
 
     given = wanted["input"]
+    said.require(wanted)
     # Conversations of Mission Control have names of their own on the desktop.
     session = given["conversation"].replace("_", "-")
     task = Task.checked(desktop_target(wanted), given["text"], session, CHAT_SECONDS, given["message"])

@@ -32,6 +32,8 @@ RUNNING = ("ready", "not ready")
 MOST_TEXT, MOST_TOOLS, MOST_SHOWN = 8000, 20, 500
 DESKTOP = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?\Z")
 MOST_DESKTOPS = 1000
+# No audit has so many lines.
+FAR = 1 << 60
 REFUSED = {
     "message": ("is empty or too long", "write a shorter one; longer ones are sent in Mission Control"),
     "request": ("was used for another message", "load the page again"),
@@ -204,12 +206,13 @@ def answer(link: Link, desktop: str, wish: Mapping[str, Any]) -> dict[str, Any]:
     match wish:
         case {
             "id": str(id),
+            "line": int(line),
             "actor": str(actor),
             "message": str(message),
             "conversation": str() | None as conversation,
-        } if _fits(message):
-            query = "select say_at_gateway(%s, %s, %s, %s, %s) as done"
-            row = link.execute(query, [desktop, actor, id, conversation, message]).fetchone()
+        } if _fits(message) and line < FAR:
+            query = "select say_at_gateway(%s, %s, %s, %s, %s, %s) as done"
+            row = link.execute(query, [desktop, actor, id, line, conversation, message]).fetchone()
             done = row["done"] if row else {}
         case {"actor": str(actor), "message": None, "conversation": str(conversation)}:
             query = "select interrupt_at_gateway(%s, %s, %s) as done"

@@ -41,10 +41,15 @@ class Wish:
     message: str | None
     conversation: str | None
 
-    def document(self, session: Session) -> dict[str, Any]:
-        """The wish as Mission Control gets it; the session's id makes that of the page unlike any other's."""
+    def name(self, session: Session) -> str:
+        """A name for the wish that no other has: that of the page is made by a browser."""
+        return f"{session.id}.{self.id}"
+
+    def document(self, session: Session, line: int) -> dict[str, Any]:
+        """The wish as Mission Control gets it; `line` of the audit proves it."""
         return {
-            "id": f"{session.id}.{self.id}",
+            "id": self.name(session),
+            "line": line,
             "desktop": session.desktop,
             "actor": session.actor,
             "message": self.message,
@@ -96,24 +101,30 @@ class Chat:
     async def ask(self, session: Session, wish: Wish) -> dict[str, Any]:
         """Have Mission Control do what a page wishes; raises `GatewayError` if it does not, or does not answer."""
         _require_drive(session)
-        asked = wish.document(session)
+        name = wish.name(session)
         mine = [id for id in self._waiting if id.startswith(f"{session.id}.")]
-        if asked["id"] in mine or len(mine) >= WAITING_PER_SESSION:
+        if name in mine or len(mine) >= WAITING_PER_SESSION:
             reason, remedy = "of this page are waiting for an answer", "wait until they have one"
             raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, "messages", reason, remedy, len(mine))
         send = self._connected()
-        said = {} if wish.message is None else {"digest": hashlib.sha256(wish.message.encode()).hexdigest()}
-        self._note("say" if said else "interrupt", session, result="passed on", **said)
-        answer = self._waiting[asked["id"]] = asyncio.get_running_loop().create_future()
+        line = self._noted(session, wish)
+        answer = self._waiting[name] = asyncio.get_running_loop().create_future()
         try:
-            send({"wish": asked})
+            send({"wish": wish.document(session, line)})
             async with asyncio.timeout(self._seconds):
                 result: dict[str, Any] = await answer
                 return result
         except TimeoutError:
             raise Refusal(HTTPStatus.GATEWAY_TIMEOUT, "chat", "Mission Control did not answer in time", AGAIN) from None
         finally:
-            del self._waiting[asked["id"]]
+            del self._waiting[name]
+
+    def _noted(self, session: Session, wish: Wish) -> int:
+        """The line of the audit by which whoever delivers a message sees that it was said here."""
+        if wish.message is None:
+            return self._note("interrupt", session, result="passed on", id=wish.id)
+        digest = hashlib.sha256(wish.message.encode()).hexdigest()
+        return self._note("say", session, result="passed on", id=wish.id, digest=digest)
 
     def connect(self, send: Send) -> None:
         """Mission Control is connected, and hears which desktops have an open page."""

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import hashlib
 import json
+import math
 import os
 import sys
 import time
@@ -194,12 +195,20 @@ def digest(line: bytes) -> str:
     return hashlib.sha256(line).hexdigest()
 
 
-def lines(path: Path) -> Iterator[tuple[Path, int, bytes]]:
-    """All lines with their file and their number in it."""
-    for file in files(path):
+def lines(path: Path, since: int = 0) -> Iterator[tuple[Path, int, bytes]]:
+    """All lines with their file and their number in it; files that end before the event after `since` are left out."""
+    there = files(path)
+    begun = [number for number, after in enumerate(there) if _first(after) <= since + 1]
+    for file in there[max(begun, default=0) :]:
         with file.open("rb") as stream:
             for number, line in enumerate(stream, 1):
                 yield file, number, line.rstrip(b"\n")
+
+
+def _first(file: Path) -> float:
+    """The number of a file's first event, by its name; without end of the one that grows, which does not say it."""
+    number = file.stem.rpartition("-")[2]
+    return int(number) if number.isdigit() else math.inf
 
 
 def events(
@@ -211,7 +220,7 @@ def events(
     """
     wanted = (about or {}).items()
     found: list[dict[str, Any]] = []
-    for _, _, line in lines(path):
+    for _, _, line in lines(path, since):
         try:
             event = json.loads(line)
         except ValueError:

@@ -386,7 +386,7 @@ class Sessions:
     def _token(self, session: Session, now: float) -> str:
         return tokens.sign(session, self.settings.workspace, now, self._keys.kid, self._keys.private)
 
-    def _note(self, event: str, session: Session, **facts: object) -> None:
+    def _note(self, event: str, session: Session, **facts: object) -> int:
         self._audit.note(
             event,
             session=session.id,
@@ -397,6 +397,7 @@ class Sessions:
             actor=session.actor,
             **facts,
         )
+        return self._audit.last[0]
 
 
 def describe(session: Session, now: float) -> dict[str, Any]:

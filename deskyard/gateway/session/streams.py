@@ -28,9 +28,9 @@ class Stream:
 
 
 class Note(Protocol):
-    """Writes one decision down."""
+    """Writes one decision down; its number in the audit."""
 
-    def __call__(self, event: str, session: Session, **facts: object) -> None: ...
+    def __call__(self, event: str, session: Session, **facts: object) -> int: ...
 
 
 class FilterLine(Protocol):

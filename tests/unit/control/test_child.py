@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from deskyard.access import gateway_program
 from deskyard.agent import task as agent_task
 from deskyard.control.jobs.child import JOBS
 from deskyard.errors import ConfigError, SiteError
@@ -128,3 +129,17 @@ def test_what_an_agent_says_beside_its_text_is_told(
         {"question": {"id": "q2"}},
         {"heard": {"id": "q2", "option": None}},
     ]
+
+
+@pytest.mark.parametrize("answer", [[], {}, None, ["x"], [{"event": "say", "seq": 7}]], ids=str)
+def test_what_no_page_said_is_not_delivered(monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(agent_task, "events", lambda *_: pytest.fail("it was delivered"))
+    monkeypatch.setattr(gateway_program, "require", lambda name: name)
+    monkeypatch.setattr(gateway_program, "ask", lambda name, words: asked.append((name, words)) or answer)
+    page = {"request": "-session.wish", "line": 7}
+    given = {"conversation": "cv_1", "message": "ms_1", "text": "do it", "page": page}
+    with pytest.raises(ConfigError, match="was not said on that page"):
+        JOBS["desktop.chat"]({**WANTED, "actor": "person:Ada", "input": given})
+    # The id of a session may begin with what would be an option.
+    assert asked == [("lab", ["audit", "--since=6", "--session=-session"])]

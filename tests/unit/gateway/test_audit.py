@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from deskyard.errors import GatewayError
-from deskyard.gateway.session.audit import Audit, events, files, head_file
+from deskyard.gateway.session.audit import Audit, events, files, head_file, lines
 from deskyard.gateway.session.audit_check import verify
 
 SMALL = 1200  # bytes: some lines to a file
@@ -38,6 +38,11 @@ def test_untouched_chain_is_good_and_whole(path: Path) -> None:
     assert [event["seq"] for event in found] == list(range(1, 41))
     assert [event["hash"] for event in found[:-1]] == [event["prev"] for event in found[1:]]
     assert [event["seq"] for event in events(path, since=37)] == [38, 39, 40]
+    # What ends before is not read, however much of it there is.
+    for since in range(40):
+        assert [event["seq"] for event in events(path, since=since)] == list(range(since + 1, 41))
+    read = [{file for file, _, _ in lines(path, since)} for since in (0, 39)]
+    assert len(read[0]) > 2 >= len(read[1])
     assert {"time", "event", "session", "actor", "result"} <= set(found[0])
 
 

@@ -27,8 +27,9 @@ class Door:
         self.changes = 0
         self.awaiting = Awaiting(parsed(), self._note, self._tell, self.clock)
 
-    def _note(self, event: str, session: Session, **facts: object) -> None:
+    def _note(self, event: str, session: Session, **facts: object) -> int:
         self.notes.append((event, session.id[0]))
+        return len(self.notes)
 
     def _tell(self) -> None:
         self.changes += 1

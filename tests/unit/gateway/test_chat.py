@@ -36,8 +36,9 @@ class Door:
         self.sent: list[dict[str, Any]] = []
         self.chat = Chat(parsed(), self._note, seconds)
 
-    def _note(self, event: str, session: Session, **facts: object) -> None:
+    def _note(self, event: str, session: Session, **facts: object) -> int:
         self.notes.append((event, facts))
+        return len(self.notes)
 
     def send(self, document: dict[str, Any]) -> None:
         self.sent.append(document)
@@ -110,11 +111,11 @@ def test_a_message_is_sent_when_mission_control_has_it(door: Door) -> None:
 
     assert asyncio.run(both()) == {"conversation": "cv_1"}
     assert door.sent[-1]["wish"] == {
-        **{"id": f"{'a' * 24}.12345678", "desktop": DESKTOP, "actor": user().actor},
+        **{"id": f"{'a' * 24}.12345678", "line": 1, "desktop": DESKTOP, "actor": user().actor},
         **{"message": "hello", "conversation": None},
     }
     digest = hashlib.sha256(b"hello").hexdigest()
-    assert door.notes == [("say", {"result": "passed on", "digest": digest})]
+    assert door.notes == [("say", {"result": "passed on", "id": "12345678", "digest": digest})]
 
 
 def refused(door: Door, work: Coroutine[Any, Any, Any], meanwhile: Callable[[], object] = lambda: None) -> GatewayError:

@@ -21,8 +21,10 @@ language sql stable security definer set search_path = public as $$
 $$;
 
 -- What a person said on the page of a desktop is stored, with its delivery: once, however often it is sent. The answer
--- names both, or what is wrong.
-create function say_at_gateway(about text, said_by text, request text, at_conversation text, said text) returns jsonb
+-- names both, or what is wrong. Whoever delivers it asks the gateway for the line of its audit that says the same: what is
+-- written down here is the word of who asks gateways all day.
+create function say_at_gateway(about text, said_by text, request text, line bigint, at_conversation text, said text)
+returns jsonb
 language plpgsql security definer set search_path = public as $$
 declare
   known record;
@@ -32,7 +34,7 @@ declare
   hash bytea := sha256(convert_to(said, 'UTF8'));
 begin
   if octet_length(said) not between 1 and 8192 or length(said_by) not between 1 and 300
-      or length(request) not between 1 and 200 then
+      or length(request) not between 1 and 200 or line < 1 then
     return jsonb_build_object('refused', 'message');
   end if;
   -- The same twice at the same time: the second waits here for the first.
@@ -64,7 +66,8 @@ begin
     values (stored, talk, 'person', said_by, said, 'queued', delivery);
   insert into operation (id, kind, workspace_id, desktop_id, lane, input, actor)
     values (delivery, 'desktop.chat', split_part(about, '.', 1), about, 'conversation:' || talk,
-      jsonb_build_object('conversation', talk, 'message', stored), said_by);
+      jsonb_build_object('conversation', talk, 'message', stored, 'page', jsonb_build_object('request', request,
+        'line', line)), said_by);
   insert into idempotency (actor, key, request_hash, operation_id) values (said_by, request, hash, delivery);
   insert into audit_intake (actor, action, target, detail)
     values (said_by, 'desktop.chat', about, jsonb_build_object('operation', delivery, 'by', 'gateway'));
