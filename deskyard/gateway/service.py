@@ -179,7 +179,7 @@ def _news(
 
 
 async def _say(request: Request) -> Response:
-    """What a person says to the agent, or that its turn is to end; answered when Mission Control has it."""
+    """Pass on a message to the agent, or that its turn is to end; answered when Mission Control has it."""
     sessions: Sessions = request.app.state.sessions
     session = _session_of(request)
     try:

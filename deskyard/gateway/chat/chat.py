@@ -12,13 +12,12 @@ import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Protocol
 
 from deskyard.errors import GatewayError
 from deskyard.gateway.page_news import Page
 from deskyard.gateway.session.refusal import Refusal
 from deskyard.gateway.session.store import Session
-from deskyard.gateway.session.streams import Note
 from deskyard.wire.gateway_settings import Settings
 from deskyard.wire.talk import Talk
 
@@ -31,6 +30,12 @@ CONVERSATION = re.compile(r"[A-Za-z0-9_-]{1,80}\Z")
 AGAIN = "send it again: it is stored once"
 
 Send = Callable[[dict[str, Any]], None]
+
+
+class Note(Protocol):
+    """Writes one decision down; its number in the audit."""
+
+    def __call__(self, event: str, session: Session, **facts: object) -> int: ...
 
 
 @dataclass(frozen=True)

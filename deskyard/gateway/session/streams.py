@@ -28,9 +28,9 @@ class Stream:
 
 
 class Note(Protocol):
-    """Writes one decision down; its number in the audit."""
+    """Writes one decision down."""
 
-    def __call__(self, event: str, session: Session, **facts: object) -> int: ...
+    def __call__(self, event: str, session: Session, **facts: object) -> object: ...
 
 
 class FilterLine(Protocol):

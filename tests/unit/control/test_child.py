@@ -136,7 +136,12 @@ def test_what_no_page_said_is_not_delivered(monkeypatch: pytest.MonkeyPatch, ans
     asked: list[Any] = []
     monkeypatch.setattr(agent_task, "events", lambda *_: pytest.fail("it was delivered"))
     monkeypatch.setattr(gateway_program, "require", lambda name: name)
-    monkeypatch.setattr(gateway_program, "ask", lambda name, words: asked.append((name, words)) or answer)
+
+    def ask(name: str, words: list[str]) -> Any:
+        asked.append((name, words))
+        return answer
+
+    monkeypatch.setattr(gateway_program, "ask", ask)
     page = {"request": "-session.wish", "line": 7}
     given = {"conversation": "cv_1", "message": "ms_1", "text": "do it", "page": page}
     with pytest.raises(ConfigError, match="was not said on that page"):

@@ -27,9 +27,8 @@ class Door:
         self.changes = 0
         self.awaiting = Awaiting(parsed(), self._note, self._tell, self.clock)
 
-    def _note(self, event: str, session: Session, **facts: object) -> int:
+    def _note(self, event: str, session: Session, **facts: object) -> None:
         self.notes.append((event, session.id[0]))
-        return len(self.notes)
 
     def _tell(self) -> None:
         self.changes += 1
