@@ -166,6 +166,27 @@ def test_a_panel_that_nobody_sees_is_sent_nothing(browser: Any, viewed: Gateway,
     wait_for("what was said", lambda: len(messages(browser)) == 1)
 
 
+def test_on_a_phone_the_desktop_comes_first_and_the_chat_has_the_whole_width(
+    browser: Any, viewed: Gateway, mission: Mission
+) -> None:
+    size = browser.get_window_size()
+    metrics = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        opened(browser, viewed)
+        assert not is_shown(browser, "chat")
+        assert browser.find_element(By.ID, "desktop").size["width"] == 390
+        browser.find_element(By.ID, "toggle-chat").click()
+        mission.opens("d1")
+        assert browser.find_element(By.ID, "chat").size["width"] == 390
+        mission.shows("d1", talk_of(ASKED))
+        wait_for("what was said", lambda: len(messages(browser)) == 1)
+        assert browser.execute_script("return document.documentElement.scrollWidth") == 390
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        browser.set_window_size(size["width"], size["height"])
+
+
 def test_who_only_watches_is_told_that_there_is_no_chat(browser: Any, viewed: Gateway, mission: Mission) -> None:
     opened(browser, viewed, mode="view")
     wait_for("the words", lambda: "This link may only watch" in text(browser, "chat"))

@@ -15,6 +15,7 @@ const WATCHES = "Who may only watch has no chat. Ask who gave you the link for o
 
 let conversation = null;
 let begins = false;
+let isConnected = false;
 let messages = new Map();
 let stop = null;
 let unsent = null;
@@ -47,6 +48,7 @@ export function follow() {
 }
 
 function show({ connected, talk }) {
+  isConnected = connected;
   part("chat-form").hidden = !connected;
   if (talk) {
     if (talk.conversation !== conversation) {
@@ -106,7 +108,7 @@ function draw() {
     element.remove();
   }
   part("chat-stop").hidden = begins || !isBusy();
-  part("chat-new").hidden = begins || shown.length === 0;
+  part("chat-new").hidden = begins || shown.length === 0 || !isConnected;
   if (atEnd) {
     list.scrollTop = list.scrollHeight;
   }

@@ -12,6 +12,8 @@ const TEXTS = {
   waiting: "waiting for the desktop",
   ended: "ended",
 };
+// As in viewer.css: there the chat would cover the desktop.
+const NARROW = "(max-width: 700px)";
 const part = (id) => document.getElementById(id);
 
 function state(id) {
@@ -46,10 +48,12 @@ function end(reason, message) {
 }
 
 function toggle(button, panel) {
-  button.addEventListener("click", () => {
-    panel.hidden = !panel.hidden;
-    button.setAttribute("aria-pressed", String(!panel.hidden));
-  });
+  button.addEventListener("click", () => open(button, panel, panel.hidden));
+}
+
+function open(button, panel, shown) {
+  panel.hidden = !shown;
+  button.setAttribute("aria-pressed", String(shown));
 }
 
 function remaining(expires) {
@@ -149,6 +153,7 @@ function run(facts) {
 function wire() {
   toggle(part("toggle-terminal"), part("terminal"));
   toggle(part("toggle-chat"), part("chat"));
+  open(part("toggle-chat"), part("chat"), !matchMedia(NARROW).matches);
   part("toggle-chat").addEventListener("click", followChat);
   document.addEventListener("visibilitychange", followChat);
   const change = part("change-driver");
