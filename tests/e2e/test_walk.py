@@ -135,6 +135,8 @@ def _drives_the_screen(page: Browser, walked: Running) -> None:
     own = page.driver.current_window_handle
     page.driver.switch_to.new_window("tab")
     watch(page.driver, found)
+    # The same conversation, carried to the gateway's page.
+    page.wait("the chat beside it", lambda: ANSWER in page.driver.find_element("id", "chat-messages").text)
     window_to_type_in(walked, page.driver)
     type_line(page.driver, "driven by a person")
     page.wait("what was typed", lambda: typed(walked) == "driven by a person")
