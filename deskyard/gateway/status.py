@@ -2,12 +2,12 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from datetime import datetime
+from itertools import zip_longest
 from typing import Any
 
 from deskyard.errors import GatewayError
 from deskyard.gateway import probe
-from deskyard.gateway.config import acme_record
-from deskyard.gateway.machine import tls
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.machine.system import System
 from deskyard.gateway.session import line
@@ -29,10 +29,10 @@ LOCKED_UNITS = {"egress": "deskyard-egress.service"}
 def status(settings: Settings | None, layout: Layout, system: System, timeout: float) -> dict[str, Any]:
     """Ask every part; `ready` is true only if the gateway and every route of every desktop that is awaited answer."""
     units = UNITS | (LOCKED_UNITS if settings is not None and settings.egress == "locked" else {})
-    services = {name: _unit(unit, system) for name, unit in units.items()} if layout.trusts_system else {}
+    services = _services(units, system) if layout.trusts_system else {}
     sessions = _service(layout)
     services["session_service"] = sessions["state"]
-    expires = tls.expiry(layout.tls_bundle)
+    expires = _expires(layout, system)
     desktops = _desktops(settings, timeout) if settings else {}
     gateway_ready = settings is not None and expires is not None and sessions["digest"] == settings.digest
     gateway_ready = gateway_ready and all(state in ("active", "answers") for state in services.values())
@@ -46,15 +46,34 @@ def status(settings: Settings | None, layout: Layout, system: System, timeout: f
         "digest": settings.digest if settings else None,
         "services": services,
         "certificate_expires": expires.isoformat() if expires else None,
-        "acme": acme_record.state(settings, layout) if settings else None,
+        "acme": _acme(settings, layout) if settings and settings.acme else None,
         "desktops": desktops,
         # By desktop: who has stopped its agent, and whether that stands still.
         "stopped": {halt["desktop"]: halt for halt in sessions.get("stopped", []) if halt.get("stopped")},
     }
 
 
-def _unit(unit: str, system: System) -> str:
-    return system.run(("systemctl", "is-active", unit)).output.splitlines()[0:1][0]
+def _services(units: dict[str, str], system: System) -> dict[str, str]:
+    """The state of each unit; all are asked at once, since each question starts a program."""
+    states = system.run(("systemctl", "is-active", *units.values())).output.splitlines()
+    return dict(zip_longest(units, states[: len(units)], fillvalue="unknown"))
+
+
+def _expires(layout: Layout, system: System) -> datetime | None:
+    """When the installed certificate ends; None if there is none.
+
+    openssl says it: to import what parses certificates would keep an emulated gateway busy for a second.
+    """
+    words = ("openssl", "x509", "-in", str(layout.tls_bundle), "-noout", "-enddate", "-dateopt", "iso_8601")
+    answer = system.run(words)
+    name, _, moment = answer.output.partition("=")
+    return datetime.fromisoformat(moment) if answer.code == 0 and name == "notAfter" else None
+
+
+def _acme(settings: Settings, layout: Layout) -> dict[str, Any] | None:
+    from deskyard.gateway.config import acme_record
+
+    return acme_record.state(settings, layout)
 
 
 def _service(layout: Layout) -> dict[str, Any]:

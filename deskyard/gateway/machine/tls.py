@@ -87,12 +87,6 @@ def check(text: str, own_key_pem: str | None, hostname: str) -> Pair:
     return Pair(pem, own_key_pem, leaf.not_valid_after_utc)
 
 
-def expiry(bundle: Path) -> datetime | None:
-    """When the installed certificate ends, or nothing if there is none."""
-    leaf = _installed(bundle)
-    return leaf.not_valid_after_utc if leaf else None
-
-
 def validity(bundle: Path) -> tuple[datetime, datetime] | None:
     """From when to when the installed certificate is good."""
     leaf = _installed(bundle)

@@ -1,0 +1,65 @@
+"""The status of a gateway: all units in a question, and no import that takes an emulated machine a second."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from deskyard.gateway.machine import tls
+from deskyard.gateway.machine.layout import Layout
+from deskyard.gateway.machine.system import Answer, Machine
+from deskyard.gateway.status import UNITS, status
+
+TREE = Path(__file__).resolve().parents[3]
+
+
+class Units(Machine):
+    """A machine whose systemd answers what a test says."""
+
+    def __init__(self, states: list[str]) -> None:
+        self.states = states
+        self.asked: list[Sequence[str]] = []
+
+    def run(self, argv: Sequence[str]) -> Answer:
+        if argv[0] != "systemctl":
+            return super().run(argv)
+        self.asked.append(argv)
+        return Answer(3, "\n".join(self.states))
+
+
+@pytest.mark.parametrize(
+    ("states", "last"), [(["active"] * 6 + ["failed"], "failed"), (["active"] * 6, "unknown"), ([], "unknown")]
+)
+def test_each_unit_has_its_state_by_one_question(tmp_path: Path, states: list[str], last: str) -> None:
+    machine = Units(states)
+    found = status(None, Layout(root=tmp_path), machine, 1)
+    services = {name: state for name, state in found["services"].items() if name != "session_service"}
+    assert list(services) == list(UNITS)
+    assert list(services.values())[-1] == last and not found["gateway_ready"]
+    assert machine.asked == [("systemctl", "is-active", *UNITS.values())]
+
+
+def test_end_of_the_certificate_is_what_stands_in_it(tmp_path: Path) -> None:
+    layout = Layout(root=tmp_path)
+    assert status(None, layout, Units([]), 1)["certificate_expires"] is None
+    layout.tls.mkdir(parents=True)
+    key = tls.ensure_key(layout.tls / "key.pem")
+    layout.tls_bundle.write_text(tls.self_signed(key, "demo.desk.test") + key)
+    validity = tls.validity(layout.tls_bundle)
+    assert validity is not None
+    found = datetime.fromisoformat(status(None, layout, Units([]), 1)["certificate_expires"])
+    assert found == validity[1] and found > datetime.now(UTC)
+    layout.tls_bundle.write_text("no certificate\n")
+    assert status(None, layout, Units([]), 1)["certificate_expires"] is None
+
+
+def test_status_imports_no_cryptography() -> None:
+    text = "import sys; import deskyard.gateway.cli, deskyard.gateway.status; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", text], cwd=TREE, capture_output=True, text=True, check=True, timeout=60
+    )
+    modules = {name.partition(".")[0] for name in done.stdout.split()}
+    assert not modules & {"cryptography", "asyncio", "starlette", "uvicorn", "jinja2"}
