@@ -68,11 +68,15 @@ def said(gateway: Gateway, who: dict[str, str], wish: Any, desktop: str = "d1") 
     headers = {"Origin": gateway.origin, "Content-Type": "application/json", **who}
     lines = [f"POST /d/{desktop}/say HTTP/1.1", f"Host: {gateway.authority}", f"Content-Length: {len(body)}"]
     lines += ["Connection: close", *(f"{name}: {value}" for name, value in headers.items())]
-    opened = gateway.raw("\r\n".join([*lines, "", body]))
-    rest = opened.rest
-    while part := opened.line.recv(4096):
-        rest += part
-    return opened.status, json.loads(rest) if rest.startswith(b"{") else {}
+    answer = b""
+    with gateway.connect() as line:
+        # Mission Control answers, which has twenty seconds.
+        line.settimeout(WAIT_SECONDS)
+        line.sendall("\r\n".join([*lines, "", body]).encode("latin-1"))
+        while part := line.recv(4096):
+            answer += part
+    head, _, rest = answer.partition(b"\r\n\r\n")
+    return int(head.split(b" ")[1]), json.loads(rest) if rest.startswith(b"{") else {}
 
 
 def answered(page: Page, mission: Mission, **answer: Any) -> tuple[int, dict[str, Any], dict[str, Any]]:
@@ -162,6 +166,7 @@ def test_a_page_sees_that_mission_control_goes_and_comes_back(door: Gateway) -> 
             with mission_at(door.layout.chat_socket) as newer:
                 assert mission.ended()
                 newer.opens("d1")
+                assert newer.wish()["message"] == WISH["message"]
                 newer.says(answer=f"{page.id}.a-message-1", result={"conversation": "cv_1"})
                 assert saying.result(60) == (200, {"conversation": "cv_1"})
     page.sees(lambda news: not news["connected"])

@@ -62,6 +62,14 @@ class Wish:
         }
 
 
+@dataclass(frozen=True)
+class Asked:
+    """A wish that Mission Control was sent, and the answer that its page waits for."""
+
+    document: dict[str, Any]
+    answer: "asyncio.Future[dict[str, Any]]"
+
+
 class Chat:
     """The chat of all desktops of a gateway; `send` is there while Mission Control is connected."""
 
@@ -71,7 +79,7 @@ class Chat:
         self._seconds = seconds
         self._pages: set[Page] = set()
         self._talks: dict[str, Talk] = {}
-        self._waiting: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self._waiting: dict[str, Asked] = {}
         self._send: Send | None = None
 
     def join(self, session: Session) -> Page:
@@ -112,13 +120,12 @@ class Chat:
             reason, remedy = "of this page are waiting for an answer", "wait until they have one"
             raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, "messages", reason, remedy, len(mine))
         send = self._connected()
-        line = self._noted(session, wish)
-        answer = self._waiting[name] = asyncio.get_running_loop().create_future()
+        document = {"wish": wish.document(session, self._noted(session, wish))}
+        asked = self._waiting[name] = Asked(document, asyncio.get_running_loop().create_future())
         try:
-            send({"wish": wish.document(session, line)})
+            send(document)
             async with asyncio.timeout(self._seconds):
-                result: dict[str, Any] = await answer
-                return result
+                return await asked.answer
         except TimeoutError:
             raise Refusal(HTTPStatus.GATEWAY_TIMEOUT, "chat", "Mission Control did not answer in time", AGAIN) from None
         finally:
@@ -132,9 +139,11 @@ class Chat:
         return self._note("say", session, result="passed on", id=wish.id, digest=digest)
 
     def connect(self, send: Send) -> None:
-        """Mission Control is connected, and hears which desktops have an open page."""
+        """Mission Control is connected: it hears which desktops have an open page, and what it has not answered yet."""
         self._send = send
         send({"open": self._open()})
+        for asked in self._waiting.values():
+            send(asked.document)
         self._tell(self._desktops)
 
     def disconnect(self, send: Send) -> None:
@@ -142,9 +151,9 @@ class Chat:
         if self._send is not send:
             return
         self._send = None
-        for answer in self._waiting.values():
-            if not answer.done():
-                answer.set_exception(_away())
+        for asked in self._waiting.values():
+            if not asked.answer.done():
+                asked.answer.set_exception(_away())
         self._tell(self._desktops)
 
     def hear(self, document: dict[str, Any]) -> None:
@@ -157,10 +166,10 @@ class Chat:
                         self._talks[desktop] = self._talks.get(desktop, Talk()).after(news)
                         self._tell({desktop})
             case {"answer": str(id), "result": dict(result)}:
-                if (answer := self._waiting.get(id)) is not None and not answer.done():
+                if (answer := self._awaited(id)) is not None:
                     answer.set_result(result)
             case {"answer": str(id), "error": {"field": str(field), "reason": str(reason), "remedy": str(remedy)}}:
-                if (answer := self._waiting.get(id)) is not None and not answer.done():
+                if (answer := self._awaited(id)) is not None:
                     answer.set_exception(Refusal(HTTPStatus.CONFLICT, field, reason, remedy))
             case _:
                 raise ValueError("says what is no part of a chat")
@@ -170,6 +179,10 @@ class Chat:
         for page in self._pages:
             if page.session.id not in alive:
                 page.news.set()
+
+    def _awaited(self, id: str) -> "asyncio.Future[dict[str, Any]] | None":
+        asked = self._waiting.get(id)
+        return None if asked is None or asked.answer.done() else asked.answer
 
     def _connected(self) -> Send:
         if self._send is None:

@@ -52,7 +52,7 @@ class Exchange:
             self._chat.connect(send)
             while line := await reader.readline():
                 self._chat.hear(json.loads(line))
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, RecursionError) as error:
             print(f"line of the chat broke: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
         finally:
             self._chat.disconnect(send)

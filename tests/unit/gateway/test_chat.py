@@ -164,6 +164,26 @@ def test_a_message_whose_answer_does_not_come_was_perhaps_stored(door: Door) -> 
     late.chat.hear({"answer": f"{'a' * 24}.12345678", "result": {}})
 
 
+def test_what_was_not_answered_is_asked_again_on_a_newer_line(door: Door) -> None:
+    door.chat.connect(door.send)
+    newer: list[dict[str, Any]] = []
+
+    async def both() -> Any:
+        asked = asyncio.create_task(door.chat.ask(user(), Wish("12345678", "hello", None)))
+        await whether(lambda: any("wish" in each for each in door.sent))
+        door.chat.connect(newer.append)
+        door.chat.hear({"answer": newer[1]["wish"]["id"], "result": {"conversation": "cv_1"}})
+        return await asked
+
+    assert asyncio.run(both()) == {"conversation": "cv_1"}
+    assert newer == [{"open": []}, door.sent[-1]]
+    # It was said once.
+    assert len(door.notes) == 1
+    later: list[dict[str, Any]] = []
+    door.chat.connect(later.append)
+    assert later == [{"open": []}]
+
+
 def test_an_older_line_that_ends_takes_nothing_from_the_newer_one(door: Door) -> None:
     old, new = door.send, lambda document: None
     door.chat.connect(old)
