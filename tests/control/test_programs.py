@@ -79,6 +79,22 @@ def test_a_program_bounds_machine_time_and_measured_bytes_each_by_itself(mission
     assert control.set_budget("lab", None) == []
 
 
+def test_a_program_changes_rules_of_alerts_and_prices_only_as_it_has_read_them(
+    mission: Lab, control: MissionControl
+) -> None:
+    rule = next(each for each in control.alert_rules() if each["kind"] == "desktop.not-ready")
+    same = {name: rule[name] for name in ("kind", "enabled", "number")}
+    (price,) = control.set_prices({"free": 1})
+    control.set_alert_rules([same], as_of=rule["changedAt"])
+    control.set_prices({"free": 2}, as_of=price["changedAt"])
+    with pytest.raises(DesktopError, match="it was changed at"):
+        control.set_alert_rules([same], as_of=rule["changedAt"])
+    with pytest.raises(DesktopError, match="it was changed at") as refused:
+        control.set_prices({"free": 3}, as_of=price["changedAt"])
+    assert refused.value.status == 412
+    assert control.prices()[0]["microsPerHour"] == 2
+
+
 @pytest.mark.parametrize("goes_well", [True, False])
 def test_the_example_destroys_its_desktop_whatever_happens(goes_well: bool) -> None:
     done = []

@@ -361,13 +361,27 @@ async def alerts(request: Request, _stand_in: "StandIn", _body: Any) -> Response
     return page(request, [RULE | alert])
 
 
-async def alert_rules(request: Request, _stand_in: "StandIn", _body: Any) -> Response:
+def changed_since(request: Request, stand_in: "StandIn") -> Response | None:
+    """The refusal of a PUT that does not name the version of now; one that does makes another."""
+    changed_at = stand_in.estate.changed_at
+    if request.method != "PUT":
+        return None
+    if request.headers.get("if-match") == f'"{changed_at}"':
+        stand_in.estate.changed_at = ago()
+        return None
+    return problem(412, "If-Match", "", f"does not hold: it was changed at {changed_at}", "Read it again")
+
+
+async def alert_rules(request: Request, stand_in: "StandIn", _body: Any) -> Response:
+    if (refused := changed_since(request, stand_in)) is not None:
+        return refused
+    changed: Thing = {"changedAt": stand_in.estate.changed_at}
     slow = RULE | {"title": "A desktop does not become ready", "unit": "minutes"}
     return page(
         request,
         [
-            RULE | {"kind": "desktop.broken", "enabled": True, "number": 0},
-            slow | {"kind": "desktop.not-ready", "enabled": True, "number": 15},
+            RULE | changed | {"kind": "desktop.broken", "enabled": True, "number": 0},
+            slow | changed | {"kind": "desktop.not-ready", "enabled": True, "number": 15},
         ],
     )
 
@@ -406,8 +420,11 @@ async def budgets(request: Request, _stand_in: "StandIn", _body: Any) -> Respons
     return page(request, [budget | {"changedAt": ago(days=2)} for budget in (left, spent, measured)])
 
 
-async def prices(request: Request, _stand_in: "StandIn", _body: Any) -> Response:
-    return page(request, [{"tier": "free", "microsPerHour": 250_000, "since": ago(days=9), "actor": "person:Ada"}])
+async def prices(request: Request, stand_in: "StandIn", _body: Any) -> Response:
+    if (refused := changed_since(request, stand_in)) is not None:
+        return refused
+    price: Thing = {"tier": "free", "microsPerHour": 250_000, "since": ago(days=9), "actor": "person:Ada"}
+    return page(request, [price | {"changedAt": stand_in.estate.changed_at}])
 
 
 async def verify(_request: Request, _stand_in: "StandIn", _body: Any) -> Response:
@@ -453,11 +470,13 @@ ROUTES = (
     ("DELETE", "/api/sessions/{id}", gone),
     ("GET", "/api/alerts", alerts),
     ("GET", "/api/alert-rules", alert_rules),
+    ("PUT", "/api/alert-rules", alert_rules),
     ("GET", "/api/webhooks", webhooks),
     ("GET", "/api/usage", usage),
     ("GET", "/api/budgets", budgets),
     ("PUT", "/api/budgets/{id}", budgets),
     ("GET", "/api/prices", prices),
+    ("PUT", "/api/prices", prices),
     ("GET", "/api/audit", audit),
     ("GET", "/api/audit/verify", verify),
 )

@@ -116,7 +116,8 @@ class Estate:
     # By desktop, and as of when they are known.
     moments: dict[str, list[Thing]] = field(default_factory=dict)
     moments_read_at: str | None = None
-    quota_changed_at: str = field(default_factory=lambda: ago(days=2))
+    # Of each quota, rule of alerts and price.
+    changed_at: str = field(default_factory=lambda: ago(days=2))
     logs: dict[str, list[Thing]] = field(default_factory=dict)
     events: list[tuple[int, str, Thing]] = field(default_factory=list)
     listeners: set["asyncio.Queue[tuple[int, str, Thing] | None]"] = field(default_factory=set)

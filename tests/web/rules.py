@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tests.web.calls import accepted, page, problem
+from tests.web.calls import accepted, changed_since, page, problem
 from tests.web.estate import Thing, ago
 from tests.web.passkeys import Refused
 
@@ -31,12 +31,12 @@ async def change_rule(request: Request, stand_in: "StandIn", body: Any) -> Respo
 
 
 async def quotas(request: Request, stand_in: "StandIn", _body: Any) -> Response:
-    changed_at = stand_in.estate.quota_changed_at
-    if request.method == "PUT" and request.headers.get("if-match") != f'"{changed_at}"':
-        return problem(412, "If-Match", "", f"does not hold: it was changed at {changed_at}", "Read it again")
+    if (refused := changed_since(request, stand_in)) is not None:
+        return refused
     used = {"desktops": 15, "vcpus": 20, "memoryMib": 61_440, "diskGib": 450, "microsPerDay": 90_000_000}
     quota: Thing = {"subject": "workspace:team-01", "desktops": 20, "vcpus": 22, "memoryMib": 65_536, "diskGib": 500}
-    return page(request, [quota | {"microsPerDay": None, "used": used, "actor": "person:Ada", "changedAt": changed_at}])
+    quota |= {"microsPerDay": None, "used": used, "actor": "person:Ada", "changedAt": stand_in.estate.changed_at}
+    return page(request, [quota])
 
 
 async def retention(request: Request, stand_in: "StandIn", _body: Any) -> Response:

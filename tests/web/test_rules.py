@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.web.browser import Browser
+from tests.web.browser import Browser, Keys
 from tests.web.estate import Estate, ago
 from tests.web.stand_in import StandIn
 
@@ -93,10 +93,49 @@ def test_quota_that_somebody_changed_since_the_page_was_opened_is_not_overwritte
     estate.role = "admin"
     browser.open("/settings")
     browser.sees("450 GiB of 500 GiB")
-    estate.quota_changed_at = ago()
+    estate.changed_at = ago()
     browser.choose("select[aria-label='Whose quota']", "workspace:team-01")
     browser.type("input[aria-label='Most vCPU']", "8")
     browser.click("Set the quota")
+    browser.sees("does not hold: it was changed at")
+
+
+BROKEN = "input[aria-label='A desktop is broken: in force']"
+SLOW = "input[aria-label='A desktop does not become ready: minutes']"
+
+
+def test_rule_of_alerts_that_somebody_changed_since_the_page_was_opened_is_not_overwritten(
+    browser: Browser, estate: Estate, server: StandIn
+) -> None:
+    estate.role = "admin"
+    browser.open("/alerts")
+    # Each step is a change of its own.
+    browser.find(SLOW).send_keys(Keys.ARROW_UP, Keys.ARROW_UP, Keys.ARROW_UP)
+    browser.wait("each is sent", lambda: len(server.asked("PUT", "/api/alert-rules")) == 3)
+    first = {"rules": [{"kind": "desktop.not-ready", "enabled": True, "number": 16}]}
+    assert server.asked("PUT", "/api/alert-rules")[0] == first
+    browser.sees_no("does not hold")
+    estate.changed_at = ago()
+    browser.find(BROKEN).click()
+    browser.sees("does not hold: it was changed at")
+    browser.wait("what was refused is shown no more", lambda: browser.find(BROKEN).is_selected())
+
+
+def test_price_that_somebody_changed_since_the_page_was_opened_is_not_overwritten(
+    browser: Browser, estate: Estate, server: StandIn
+) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    estate.role = "admin"
+    amount = "input[aria-label='Amount of Tier']"
+    browser.open("/usage")
+    browser.type(amount, "0.5")
+    browser.click("Set its price from now on")
+    browser.wait("it is set", lambda: browser.find(amount).get_attribute("value") == "")
+    assert server.asked("PUT", "/api/prices") == [{"prices": [{"tier": "free", "microsPerHour": 500_000}]}]
+    browser.sees_no("does not hold")
+    estate.changed_at = ago()
+    browser.type(amount, "0.75")
+    browser.click("Set its price from now on")
     browser.sees("does not hold: it was changed at")
 
 

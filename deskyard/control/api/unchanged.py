@@ -1,8 +1,9 @@
 """If-Match and If-None-Match (RFC 9110, 13.1): a setting is changed only as whoever changes it has read it.
 
-The version of a setting is its `changedAt`, as lists show it.
+The version of a setting is its `changedAt`, as lists show it; of several that one request names, the newest of theirs.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
@@ -25,14 +26,15 @@ class Unchanged:
     match: str | None
     none_match: str | None
 
-    async def require(self, link: Link, query: LiteralString, name: str) -> None:
+    async def require(self, link: Link, query: LiteralString, name: str | Sequence[str]) -> None:
         """Raise a 412 unless the conditions hold of the setting whose `changed_at` the query selects by its name.
 
-        Until the end of the transaction nobody else changes it who asks for it by conditions, too.
+        Until the end of the transaction nobody else changes what the query selects from, by conditions or without: two
+        who name some of the same settings wait for one another, and the later change has the later `changed_at`.
         """
+        await link.execute("select pg_advisory_xact_lock(hashtextextended(%s, 0))", [query])
         if self.match is None and self.none_match is None:
             return
-        await link.execute("select pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"{query} {name}"])
         found = await rows.row(link, query, [name])
         now = found["changed_at"] if found else None
         if self.none_match is not None and (now is not None or self.none_match != ANY):

@@ -401,9 +401,15 @@ class AsyncMissionControl:
         """The rules of alerts, with their numbers."""
         return await self._items("GET", "/alert-rules")
 
-    async def set_alert_rules(self, rules: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Put rules in force or out of it, and set their numbers: `kind`, `enabled`, `number` each."""
-        return await self._items("PUT", "/alert-rules", json={"rules": [dict(rule) for rule in rules]})
+    async def set_alert_rules(
+        self, rules: Sequence[Mapping[str, Any]], as_of: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Put rules in force or out of it, and set their numbers: `kind`, `enabled`, `number` each.
+
+        `as_of` is that of `set_quota`; of several rules, the newest of their `changedAt`.
+        """
+        wanted = {"rules": [dict(rule) for rule in rules]}
+        return await self._items("PUT", "/alert-rules", json=wanted, headers=_as_read(as_of))
 
     async def usage(self, by: str | None = None, since: str | None = None, until: str | None = None) -> dict[str, Any]:
         """Machine time, cost, claimed tokens and counted bytes by desktop and day, or added up `by` one of these."""
@@ -428,10 +434,13 @@ class AsyncMissionControl:
         """The prices of tiers, with their history."""
         return await self._items("GET", "/prices")
 
-    async def set_prices(self, micros_per_hour: Mapping[str, int]) -> list[dict[str, Any]]:
-        """Set what tiers cost from now on, in millionths of the site's unit."""
+    async def set_prices(self, micros_per_hour: Mapping[str, int], as_of: str | None = None) -> list[dict[str, Any]]:
+        """Set what tiers cost from now on, in millionths of the site's unit.
+
+        `as_of` is that of `set_quota`; of several tiers, the newest `changedAt` of their prices.
+        """
         prices = [{"tier": tier, "microsPerHour": price} for tier, price in micros_per_hour.items()]
-        return await self._items("PUT", "/prices", json={"prices": prices})
+        return await self._items("PUT", "/prices", json={"prices": prices}, headers=_as_read(as_of))
 
     async def budgets(self) -> list[dict[str, Any]]:
         """The budgets of workspaces: the cost and bytes allowed in a month, and those spent; bytes as of `bytesAt`."""

@@ -342,6 +342,7 @@ export interface AlertRule {
   number: number;
   unit: string;
   nextStep: string;
+  changedAt: string;
 }
 
 export interface Webhook {
@@ -404,6 +405,7 @@ export interface Price {
   microsPerHour: number;
   since: string;
   actor: string;
+  changedAt: string;
 }
 
 export interface Budget {

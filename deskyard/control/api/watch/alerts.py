@@ -12,6 +12,7 @@ from deskyard.control.api.admission import note
 from deskyard.control.api.caller import Caller, Connection, Link, Row, may
 from deskyard.control.api.forms.base import Form, Page
 from deskyard.control.api.problem import Problem, unknown
+from deskyard.control.api.unchanged import Conditions
 from deskyard.control.people.scopes import ADMIN, READ, WRITE
 from deskyard.control.watch.rules import RULES
 
@@ -55,6 +56,7 @@ class AlertRule(Form):
     number: int
     unit: str
     next_step: str
+    changed_at: datetime
 
 
 class NewRule(Form):
@@ -140,12 +142,18 @@ async def rules(link: Connection, who: Reader) -> Page[AlertRule]:
 
 
 @router.put("/alert-rules")
-async def set_rules(link: Connection, who: Annotated[Caller, Depends(may(ADMIN))], wanted: NewRules) -> Page[AlertRule]:
+async def set_rules(
+    link: Connection, who: Annotated[Caller, Depends(may(ADMIN))], wanted: NewRules, conditions: Conditions
+) -> Page[AlertRule]:
     """Put rules in force or out of it, and set their numbers."""
+    kinds = [rule.kind for rule in wanted.rules]
+    for kind in kinds:
+        if kind not in RULES:
+            raise unknown("kind", kind, f"choose one of: {', '.join(RULES)}")
+    await conditions.require(link, "select max(changed_at) as changed_at from alert_rule where kind = any(%s)", kinds)
     for rule in wanted.rules:
-        query = "update alert_rule set enabled = %s, number = %s where kind = %s returning kind"
-        if await rows.row(link, query, [rule.enabled, rule.number, rule.kind]) is None:
-            raise unknown("kind", rule.kind, f"choose one of: {', '.join(RULES)}")
+        query = "update alert_rule set enabled = %s, number = %s, changed_at = clock_timestamp() where kind = %s"
+        await link.execute(query, [rule.enabled, rule.number, rule.kind])
         await note(link, who.actor, "alert-rule.set", rule.kind, enabled=rule.enabled, number=rule.number)
     return await rules(link, who)
 

@@ -17,6 +17,7 @@ from deskyard.control.api.admission import note
 from deskyard.control.api.caller import Caller, Connection, Link, may
 from deskyard.control.api.forms.base import Form, Page
 from deskyard.control.api.problem import Problem
+from deskyard.control.api.unchanged import Conditions
 from deskyard.control.api.watch import traffic
 from deskyard.control.api.watch.traffic import By, MeasuredTraffic, Reading
 from deskyard.control.people.scopes import ADMIN, READ
@@ -80,6 +81,7 @@ class Price(Form):
     micros_per_hour: int
     since: datetime
     actor: str
+    changed_at: datetime = Field(description="The same as `since`: of a tier's newest price, what a PUT names.")
 
 
 class NewPrice(Form):
@@ -224,13 +226,16 @@ def _csv(name: str, cells: Iterable[Sequence[Any]]) -> Csv:
 @router.get("/prices")
 async def prices(link: Connection, who: Reader) -> Page[Price]:
     """List prices with their history, the newest of a tier first."""
-    found = await rows.rows(link, "select * from tier_price order by tier, since desc", [])
+    query = "select *, since as changed_at from tier_price order by tier, since desc"
+    found = await rows.rows(link, query, [])
     return Page(items=[Price(**row) for row in found], total=len(found))
 
 
 @router.put("/prices")
-async def set_prices(link: Connection, who: Admin, wanted: NewPrices) -> Page[Price]:
+async def set_prices(link: Connection, who: Admin, wanted: NewPrices, conditions: Conditions) -> Page[Price]:
     """Set what tiers cost from now on; what was used before keeps its price."""
+    tiers = [price.tier for price in wanted.prices]
+    await conditions.require(link, "select max(since) as changed_at from tier_price where tier = any(%s)", tiers)
     for price in wanted.prices:
         query = "insert into tier_price (tier, micros_per_hour, actor) values (%s, %s, %s)"
         await link.execute(query, [price.tier, price.micros_per_hour, who.actor])
