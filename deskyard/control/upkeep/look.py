@@ -8,6 +8,7 @@ from typing import Any
 
 from deskyard.control.jobs.parts import storable
 from deskyard.control.upkeep import brought
+from deskyard.control.upkeep.workspace import Workspace
 from deskyard.errors import ConfigError, DeskyardError
 from deskyard.plan.printable import printable
 
@@ -33,11 +34,12 @@ def look(name: str, *, leave_idle: bool = False, since: Mapping[str, str] | None
     for brings in brought.PARTS:
         if since and brings.PART in since:
             parts[brings.PART] = partial(brings.read, since=since[brings.PART])
+    workspace = Workspace(name)
     found: dict[str, dict[str, Any]] = {}
     for part, read in parts.items():
         say(f"    {part}")
         try:
-            said = read(name)
+            said = read(workspace)
             found[part] = {**(said if isinstance(said, dict) else {"rows": said}), "problem": None}
         except DeskyardError as error:
             found[part] = {"rows": [], "problem": error.as_dict()}
@@ -60,13 +62,13 @@ def verified(report: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _allowed(name: str) -> dict[str, Rows]:
+def _allowed(workspace: Workspace) -> dict[str, Rows]:
     from deskyard.access import egress
 
-    found = egress.allowed(name)
+    found = egress.allowed(workspace.name)
     if found["egress"] != "locked":
         reason = f"is {found['egress']}, so there is no list"
-        raise ConfigError("egress", name, reason, "declare egress: locked and bring the workspace up")
+        raise ConfigError("egress", workspace.name, reason, "declare egress: locked and bring the workspace up")
     # A gateway of before names could be closed has none that is.
     return {"rows": list(found["allowed"]), "closed": closed(found.get("closed", []))}
 
@@ -77,10 +79,8 @@ def closed(rows: Iterable[Mapping[str, Any]]) -> Rows:
     return [{name: printable(storable(str(row[name]))) for name in names} for row in rows][:MOST_CLOSED]
 
 
-def _refusals(name: str) -> Rows:
-    from deskyard.access import egress
-
-    return refusals(egress.denied(name, follow=False), datetime.now(UTC))
+def _refusals(workspace: Workspace) -> Rows:
+    return refusals(workspace.refused(), datetime.now(UTC))
 
 
 def refusals(lines: Iterable[Mapping[str, str]], now: datetime) -> Rows:
@@ -110,23 +110,23 @@ def _is_recent(time: str, now: datetime) -> bool:
         return False
 
 
-def _health(name: str, *, leave_idle: bool = False) -> Rows:
+def _health(workspace: Workspace, *, leave_idle: bool = False) -> Rows:
     from deskyard.life import health
 
-    machines = health.look(name, leave_idle=leave_idle)["machines"]
+    machines = health.look(workspace.name, leave_idle=leave_idle)["machines"]
     return [{"machine": machine, **finding} for machine, findings in machines.items() for finding in findings]
 
 
-def _keys(name: str) -> Rows:
+def _keys(workspace: Workspace) -> Rows:
     from deskyard.desktop import keys
 
-    return keys.known(name)
+    return keys.known(workspace.name)
 
 
-def _snapshots(name: str) -> Rows:
+def _snapshots(workspace: Workspace) -> Rows:
     from deskyard.life import power
 
-    plan, machines = power.look_up(name)
+    plan, machines = power.look_up(workspace.name)
     return [
         {"desktop": desktop.name, **asdict(snapshot)}
         for desktop in plan.desktops
@@ -134,13 +134,13 @@ def _snapshots(name: str) -> Rows:
     ]
 
 
-def _backups(name: str) -> Rows:
+def _backups(workspace: Workspace) -> Rows:
     from deskyard.declaration import declaration
     from deskyard.life.backup.vault import vault_of
 
-    plan = declaration.read(name).plan
+    plan = declaration.read(workspace.name).plan
     # Listed once for all desktops: each listing is a program's run.
-    present = vault_of(plan.site, name).present(None)
+    present = vault_of(plan.site, workspace.name).present(None)
     return [
         {"desktop": desktop.name, "id": backup.id, "made": backup.made, "verified": backup.verified}
         for desktop in plan.desktops
@@ -148,7 +148,7 @@ def _backups(name: str) -> Rows:
     ]
 
 
-PARTS: dict[str, Callable[[str], Rows | dict[str, Rows]]] = {
+PARTS: dict[str, Callable[[Workspace], Rows | dict[str, Rows]]] = {
     "health": _health,
     "allowed": _allowed,
     "refusals": _refusals,

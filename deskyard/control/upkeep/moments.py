@@ -12,6 +12,7 @@ from psycopg.types.json import Jsonb
 from deskyard.control.jobs import parts
 from deskyard.control.store.connection import Link
 from deskyard.control.upkeep.traffic import DESKTOP
+from deskyard.control.upkeep.workspace import Workspace
 
 PART, SINCE, READ_AT = "moments", "moments_since", "moments_read_at"
 DOOR, EGRESS = "door", "egress"
@@ -50,12 +51,10 @@ FORGET = "delete from moment where workspace_id = %s and at < now() - %s"
 Rows = list[dict[str, Any]]
 
 
-def read(name: str, since: str = "") -> Rows:
+def read(workspace: Workspace, since: str = "") -> Rows:
     """Read a gateway's lines from the one of the door after `since` on, which is a key as `asked` gives it."""
-    from deskyard.access import egress
-
-    lines = [*_decisions(name, since)]
-    return bounded([*of_door(lines), *of_egress(egress.denied(name, follow=False))], datetime.now(UTC))
+    lines = [*_decisions(workspace.name, since)]
+    return bounded([*of_door(lines), *of_egress(workspace.refused())], datetime.now(UTC))
 
 
 def asked(link: Link, workspace: str) -> dict[str, str]:

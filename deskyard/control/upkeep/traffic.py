@@ -12,6 +12,7 @@ from psycopg.types.json import Jsonb
 
 from deskyard.control.jobs.parts import line
 from deskyard.control.store.connection import Link
+from deskyard.control.upkeep.workspace import Workspace
 from deskyard.errors import ConfigError
 
 # The last is the column of the workspace that says as of when the table is known.
@@ -40,15 +41,15 @@ where excluded.connections > traffic.connections or excluded.sent > traffic.sent
 Rows = list[dict[str, Any]]
 
 
-def read(name: str, since: str = "") -> Rows:
+def read(workspace: Workspace, since: str = "") -> Rows:
     """Read the counts of a workspace's gateway from a day on; without one: all that it keeps."""
     from deskyard.access import egress
 
     first = since or (datetime.now(UTC).date() - timedelta(days=MOST_DAYS - 1)).isoformat()
-    found = egress.traffic_by_day(name, first)
+    found = egress.traffic_by_day(workspace.name, first)
     if found["egress"] != "locked" and not found["traffic"]:
         reason = f"is {found['egress']}, so no names are counted"
-        raise ConfigError("egress", name, reason, "declare egress: locked and bring the workspace up")
+        raise ConfigError("egress", workspace.name, reason, "declare egress: locked and bring the workspace up")
     return bounded(checked(found["traffic"], datetime.now(UTC).date()))
 
 

@@ -1,5 +1,6 @@
 """What a look reads of a gateway's own lines: those after the last known, and all there are of another gateway."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -8,6 +9,8 @@ import pytest
 from deskyard.control.jobs.child import JOBS
 from deskyard.control.upkeep import look, moments
 from deskyard.control.upkeep.moments import KEPT, MOST_LINES, MOST_ROWS, MOST_TEXT
+from deskyard.control.upkeep.workspace import Workspace
+from deskyard.errors import SiteError
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 Line = dict[str, Any]
@@ -30,6 +33,8 @@ class Gateway:
         self.lines: list[Any] = []
         self.refusals: list[Any] = []
         self.asked: list[tuple[int, int | None]] = []
+        self.asked_for_refusals = 0
+        self.silent = False
 
     def audit(self, name: str, *, since: int = 0, last: int | None = None) -> list[Any]:
         """As the gateway answers."""
@@ -37,12 +42,19 @@ class Gateway:
         found = [line for line in self.lines if line["seq"] > since]
         return found[-last:] if last is not None else found
 
+    def denied(self, name: str, follow: bool) -> Iterator[Any]:
+        """As the gateway answers, line by line; a silent one ends amid them."""
+        self.asked_for_refusals += 1
+        yield from self.refusals
+        if self.silent:
+            raise SiteError("gateway", name, "did not say what it refused", "see its status")
+
 
 @pytest.fixture
 def gateway(monkeypatch: pytest.MonkeyPatch) -> Gateway:
     found = Gateway()
     monkeypatch.setattr("deskyard.access.access.audit", found.audit)
-    monkeypatch.setattr("deskyard.access.egress.denied", lambda name, follow: iter(found.refusals))
+    monkeypatch.setattr("deskyard.access.egress.denied", found.denied)
     return found
 
 
@@ -52,10 +64,10 @@ def numbers(rows: moments.Rows) -> list[int]:
 
 def test_only_what_came_after_the_known_line_is_asked_for(gateway: Gateway) -> None:
     gateway.lines = [line(seq) for seq in range(1, 6)]
-    first = moments.read("lab")
+    first = moments.read(Workspace("lab"))
     assert numbers(first) == [1, 2, 3, 4, 5]
     gateway.lines += [line(6), line(7, event="keys"), line(8)]
-    assert numbers(moments.read("lab", first[-1]["key"])) == [6, 8]
+    assert numbers(moments.read(Workspace("lab"), first[-1]["key"])) == [6, 8]
     assert gateway.asked == [(0, MOST_LINES), (4, MOST_LINES)]
 
 
@@ -67,12 +79,12 @@ def test_gateway_that_was_made_anew_is_read_from_its_begin(gateway: Gateway, see
     gateway.lines = [
         line(seq, time=(datetime.fromisoformat(line(seq)["time"]) + later).isoformat()) for seq in range(1, 6)
     ]
-    assert numbers(moments.read("lab", known["key"])) == [1, 2, 3, 4, 5]
+    assert numbers(moments.read(Workspace("lab"), known["key"])) == [1, 2, 3, 4, 5]
 
 
 def test_of_more_lines_than_a_look_reads_the_newest_come(gateway: Gateway) -> None:
     gateway.lines = [line(seq) for seq in range(1, MOST_LINES + 10)]
-    found = moments.read("lab", moments.of_door([line(2)])[0]["key"])
+    found = moments.read(Workspace("lab"), moments.of_door([line(2)])[0]["key"])
     assert numbers(found)[0] == 10 and len(found) == MOST_LINES
     assert len(gateway.asked) == 1
 
@@ -118,6 +130,22 @@ def test_what_is_to_come_or_older_than_it_is_kept_is_left_out_and_there_are_no_m
     many = [{"at": (NOW - timedelta(seconds=seconds)).isoformat()} for seconds in range(MOST_ROWS + 5)]
     found = moments.bounded(many, NOW)
     assert len(found) == MOST_ROWS and found[-1] == many[0]
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_look_asks_once_for_what_was_refused(gateway: Gateway, monkeypatch: pytest.MonkeyPatch, silent: bool) -> None:
+    gateway.refusals, gateway.silent = [refusal(allow="egress.allow lab a.test"), refusal(allow="")], silent
+    monkeypatch.setattr(look, "PARTS", {name: look.PARTS[name] for name in ("refusals", "moments")})
+    for looks in (1, 2):
+        parts = look.look("lab", since={"moments": ""})
+        assert gateway.asked_for_refusals == looks, "another look asks anew"
+        if silent:
+            assert {part["problem"]["reason"] for part in parts.values()} == {"did not say what it refused"}
+            assert [part["rows"] for part in parts.values()] == [[], []]
+        else:
+            assert [part["problem"] for part in parts.values()] == [None, None]
+            ((listed,), (moment,)) = (part["rows"] for part in parts.values())
+            assert (listed["count"], moment["times"]) == (2, 2)
 
 
 def test_look_reads_on_where_it_is_said_to(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:

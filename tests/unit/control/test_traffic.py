@@ -8,6 +8,7 @@ import pytest
 from deskyard.control.jobs.child import JOBS
 from deskyard.control.upkeep import look, traffic
 from deskyard.control.upkeep.traffic import MOST_COUNT, MOST_DAYS, MOST_NAME, MOST_OF_A_DAY, MOST_ROWS
+from deskyard.control.upkeep.workspace import Workspace
 from deskyard.errors import ConfigError
 
 TODAY = date(2026, 5, 20)
@@ -51,13 +52,13 @@ def test_look_reads_from_the_day_that_it_is_given_or_all_that_a_gateway_keeps(
 def test_gateway_that_counts_no_names_says_so_and_what_it_counted_before_is_read(gateway: Answer, mode: str) -> None:
     gateway["egress"] = mode
     with pytest.raises(ConfigError, match=f"is {mode}, so no names are counted"):
-        traffic.read("lab")
+        traffic.read(Workspace("lab"))
     gateway["traffic"] = [{**ROW, "day": datetime.now(UTC).date().isoformat()}]
-    assert len(traffic.read("lab")) == 1
+    assert len(traffic.read(Workspace("lab"))) == 1
 
 
 def test_locked_gateway_through_which_nothing_passed_is_no_problem(gateway: Answer) -> None:
-    assert traffic.read("lab") == []
+    assert traffic.read(Workspace("lab")) == []
 
 
 @pytest.mark.parametrize(

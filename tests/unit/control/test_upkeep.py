@@ -11,6 +11,7 @@ from deskyard.control.jobs.child import JOBS
 from deskyard.control.people.intent import SIGNED
 from deskyard.control.upkeep import closing, look
 from deskyard.control.upkeep.signed import ALLOW, RESTORE, SECONDS
+from deskyard.control.upkeep.workspace import Workspace
 from deskyard.control.watch import budgets
 from deskyard.errors import ConfigError, SiteError
 from deskyard.plan.backup import Backup
@@ -26,10 +27,10 @@ def wanted(kind: str, attempt: int = 1, **given: Any) -> dict[str, Any]:
 
 
 def test_part_that_cannot_be_had_says_why_and_the_others_stand(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(name: str) -> look.Rows:
-        raise SiteError("gateway", name, "does not run", "run ./inv workspace.start")
+    def broken(workspace: Workspace) -> look.Rows:
+        raise SiteError("gateway", workspace.name, "does not run", "run ./inv workspace.start")
 
-    monkeypatch.setattr(look, "PARTS", {"refusals": broken, "keys": lambda name: [{"name": name}]})
+    monkeypatch.setattr(look, "PARTS", {"refusals": broken, "keys": lambda workspace: [{"name": workspace.name}]})
     assert JOBS["workspace.look"](wanted("workspace.look")) == {
         "result": {
             "refusals": {
@@ -76,9 +77,9 @@ def test_workspace_without_a_list_says_so_instead_of_an_empty_one(monkeypatch: p
     said: dict[str, Any] = {"workspace": "lab", "egress": egress, "allowed": []}
     monkeypatch.setattr("deskyard.access.egress.allowed", lambda _: said)
     with pytest.raises(ConfigError, match=f"is {egress}, so there is no list"):
-        look.PARTS["allowed"]("lab")
+        look.PARTS["allowed"](Workspace("lab"))
     said |= {"egress": "locked", "allowed": [{"entry": "pypi.org"}]}
-    assert look.PARTS["allowed"]("lab") == {"rows": [{"entry": "pypi.org"}], "closed": []}
+    assert look.PARTS["allowed"](Workspace("lab")) == {"rows": [{"entry": "pypi.org"}], "closed": []}
 
 
 def test_look_says_what_is_closed_for_which_reason_and_by_whom_beside_what_is_allowed(
@@ -111,7 +112,7 @@ def test_the_newest_backups_of_each_desktop_come_from_a_single_listing(monkeypat
     plan = SimpleNamespace(site="rack", desktops=[SimpleNamespace(name=name) for name in ("d0", "d1", "new")])
     monkeypatch.setattr("deskyard.declaration.declaration.read", lambda _: SimpleNamespace(plan=plan))
     monkeypatch.setattr("deskyard.life.backup.vault.vault_of", lambda *_: SimpleNamespace(present=present))
-    rows: Any = look.PARTS["backups"]("lab")
+    rows: Any = look.PARTS["backups"](Workspace("lab"))
     assert [row["id"] for row in rows if row["desktop"] == "d0"] == [f"b{made}" for made in range(2, 2 * most + 2, 2)]
     assert [row["made"] for row in rows if row["desktop"] == "d1"] == list(range(3, 2 * most + 2, 2))
     assert len(rows) == 2 * most
