@@ -19,6 +19,7 @@ from deskyard.control.jobs.observer import write_silence
 from deskyard.control.store.cluster import WORKER
 from deskyard.control.store.connection import Link, connect
 from deskyard.control.watch import alerts, webhooks
+from deskyard.control.watch.budgets import Spent
 from deskyard.control.watch.rules import Eye
 from deskyard.control.watch.webhooks import Reach
 from deskyard.errors import ConfigError
@@ -26,6 +27,10 @@ from tests.control.lab import Lab
 from tests.control.watching import look, opened
 
 LOOPBACK = Reach(["127.0.0.0/8"])
+
+
+def no_budget() -> Spent:
+    pytest.fail("no budget is there")
 
 
 def test_each_rule_finds_what_it_is_for_and_its_alert_closes_when_that_is_gone(
@@ -123,7 +128,7 @@ def test_the_same_is_open_once_however_often_and_by_however_many_it_is_seen(
     mission: Lab, owner: httpx.Client, worker: Link
 ) -> None:
     mission.declare("lab", "first", state="error")
-    findings = Eye(None, lambda _: datetime.now(UTC)).look(worker)
+    findings = Eye(None, lambda _: datetime.now(UTC)).look(worker, no_budget)
 
     def settle() -> None:
         with connect(mission.url(WORKER)) as link:

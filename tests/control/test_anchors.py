@@ -23,14 +23,13 @@ from deskyard.control.anchors.visits import Visits
 from deskyard.control.recorder import chain
 from deskyard.control.store.cluster import LINK, WORKER
 from deskyard.control.store.connection import Link, connect
-from deskyard.control.watch import alerts
-from deskyard.control.watch.rules import Eye
 from deskyard.errors import ConfigError, GatewayError, SiteError
 from deskyard.gateway import anchors as held_there
 from deskyard.gateway.session.audit import Audit, events
 from deskyard.gateway.session.audit_check import verify_both
 from deskyard.host.deadline import Deadline
 from tests.control.lab import WAIT_SECONDS, Lab
+from tests.control.watching import look
 
 SOURCE = "mission.0123456789abcdef"
 RUBBISH: list[Any] = [
@@ -252,7 +251,7 @@ def test_rewritten_chain_is_anchored_no_more_and_opens_an_alert(
     assert gateways.numbers("lab") == [2]
     assert "line 2 of the audit is not the one that this gateway holds" in str(problem(mission, "lab"))
     with connect(mission.url(WORKER)) as watching:
-        alerts.settle(watching, Eye(None, lambda _: pytest.fail("there is no certificate")).look(watching))
+        look(watching)
     found = {alert["object"] for alert in owner.get("/api/alerts?open=true").json()["items"]}
     assert {"gateway lab", "gateway study"} <= found
 

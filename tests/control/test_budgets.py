@@ -10,8 +10,10 @@ import pytest
 
 from deskyard.control.store.connection import Link
 from deskyard.control.watch import budgets
+from deskyard.control.watch.__main__ import look_once
+from deskyard.control.watch.rules import Eye
 from tests.control.lab import Lab
-from tests.control.watching import look, opened
+from tests.control.watching import ask_for_closing, look, opened
 
 KIND, MODEL, OTHER = "egress.close", "api.example.org", "*.models.example.org"
 BUDGET = 1000
@@ -60,36 +62,36 @@ def test_names_are_closed_while_the_budget_is_spent_and_reopened_when_it_is_rais
     mission: Lab, owner: httpx.Client, worker: Link
 ) -> None:
     assert put(owner, BUDGET + 1, closes=[MODEL.upper(), OTHER]).json()["items"][0]["closes"] == [OTHER, MODEL]
-    assert budgets.ask_for_closing(worker) == [], "it is not spent"
+    assert ask_for_closing(worker) == [], "it is not spent"
     assert put(owner, BUDGET).status_code == 200
-    assert budgets.ask_for_closing(worker) == ["lab"]
+    assert ask_for_closing(worker) == ["lab"]
     assert asked(mission) == [[OTHER, MODEL]]
-    assert budgets.ask_for_closing(worker) == [], "it waits still"
+    assert ask_for_closing(worker) == [], "it waits still"
     assert shown(owner)["closed"] == []
     work(mission)
     assert shown(owner)["closed"] == [OTHER, MODEL]
-    assert budgets.ask_for_closing(worker) == []
+    assert ask_for_closing(worker) == []
     line = mission.until("select * from audit_entry where action = %s", [KIND])
     assert (line["actor"], line["target"], line["detail"]["names"]) == ("watch", "lab", [OTHER, MODEL])
     put(owner, BUDGET * 2)
     assert shown(owner)["closes"] == [OTHER, MODEL], "they were not named, so they stay"
-    assert budgets.ask_for_closing(worker) == ["lab"]
+    assert ask_for_closing(worker) == ["lab"]
     assert asked(mission) == [[]]
     work(mission)
-    assert (shown(owner)["closed"], budgets.ask_for_closing(worker)) == ([], [])
+    assert (shown(owner)["closed"], ask_for_closing(worker)) == ([], [])
 
 
 def test_names_are_reopened_when_there_is_no_budget_any_more(mission: Lab, owner: httpx.Client, worker: Link) -> None:
     put(owner, BUDGET, closes=[MODEL])
-    budgets.ask_for_closing(worker)
+    ask_for_closing(worker)
     work(mission)
     put(owner, None)
-    assert (budgets.ask_for_closing(worker), asked(mission)) == (["lab"], [[]])
+    assert (ask_for_closing(worker), asked(mission)) == (["lab"], [[]])
 
 
 def test_a_budget_that_names_nothing_closes_nothing(owner: httpx.Client, worker: Link) -> None:
     put(owner, BUDGET)
-    assert budgets.ask_for_closing(worker) == []
+    assert ask_for_closing(worker) == []
     look(worker)
     assert "budget.spent lab" in opened(owner)
 
@@ -104,23 +106,23 @@ def test_a_gateway_is_told_again_by_the_hour_since_it_may_be_another(
     mission: Lab, owner: httpx.Client, worker: Link
 ) -> None:
     put(owner, BUDGET, closes=[MODEL])
-    budgets.ask_for_closing(worker)
+    ask_for_closing(worker)
     work(mission)
     mission.link.execute("update closing set told_at = now() - interval '59 minutes'")
-    assert budgets.ask_for_closing(worker) == []
+    assert ask_for_closing(worker) == []
     mission.link.execute("update closing set told_at = now() - interval '61 minutes'")
-    assert budgets.ask_for_closing(worker) == ["lab"]
+    assert ask_for_closing(worker) == ["lab"]
     query = "select count(*) as count from operation where kind = %s"
     assert mission.link.execute(query, [KIND]).fetchall() == [{"count": 1}], "those that are over are not kept"
 
 
 def test_what_failed_is_asked_for_again_after_a_while(mission: Lab, owner: httpx.Client, worker: Link) -> None:
     put(owner, BUDGET, closes=[MODEL])
-    budgets.ask_for_closing(worker)
+    ask_for_closing(worker)
     mission.link.execute("update operation set state = 'failed', ended_at = now() where kind = %s", [KIND])
-    assert budgets.ask_for_closing(worker) == []
+    assert ask_for_closing(worker) == []
     mission.link.execute("update operation set ended_at = now() - interval '6 minutes' where kind = %s", [KIND])
-    assert budgets.ask_for_closing(worker) == ["lab"]
+    assert ask_for_closing(worker) == ["lab"]
 
 
 @pytest.mark.parametrize(
@@ -137,7 +139,7 @@ def test_what_failed_is_asked_for_again_after_a_while(mission: Lab, owner: httpx
 def test_no_gateway_is_told_in_vain(mission: Lab, owner: httpx.Client, worker: Link, change: str) -> None:
     put(owner, BUDGET, closes=[MODEL])
     mission.link.execute(change.encode())
-    assert budgets.ask_for_closing(worker) == []
+    assert ask_for_closing(worker) == []
 
 
 @pytest.mark.parametrize("names", [["evil.example.org"], [MODEL, "evil.example.org"]])
@@ -176,6 +178,29 @@ def test_a_workspace_whose_gateway_knows_no_names_closes_none(mission: Lab, owne
     assert (answer.status_code, answer.json()["field"]) == (422, "closes")
     assert "egress of lab is open" in answer.json()["reason"] and "locked" in answer.json()["remedy"]
     assert put(owner, BUDGET, closes=[]).status_code == 200
+
+
+def test_what_is_spent_is_worked_out_once_in_a_look_and_only_where_there_is_a_budget(
+    mission: Lab, owner: httpx.Client, worker: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worked_out = []
+    work_out = budgets.spent_this_month
+
+    def counted(link: Link) -> budgets.Spent:
+        worked_out.append(link)
+        return work_out(link)
+
+    monkeypatch.setattr(budgets, "spent_this_month", counted)
+    eye = Eye(None, lambda _: datetime.now(UTC))
+    look_once(worker, eye)
+    assert worked_out == []
+    put(owner, BUDGET, closes=[MODEL])
+    look_once(worker, eye)
+    assert len(worked_out) == 1
+    assert "budget.spent lab" in opened(owner) and asked(mission) == [[MODEL]], "both have read it"
+    put(owner, BUDGET + 1)
+    look_once(worker, eye)
+    assert len(worked_out) == 2 and "budget.spent lab" not in opened(owner), "another look works it out anew"
 
 
 def test_budget_that_somebody_changed_meanwhile_stays_as_they_made_it(mission: Lab, owner: httpx.Client) -> None:

@@ -9,9 +9,9 @@ import psycopg
 import pytest
 
 from deskyard.control.store.connection import Link
-from deskyard.control.watch import budgets, looks
+from deskyard.control.watch import looks
 from tests.control.lab import Lab
-from tests.control.watching import look, opened
+from tests.control.watching import ask_for_closing, look, opened
 
 MODEL, COST, TODAY = "api.example.org", 1000, datetime.now(UTC).date()
 FIRST = TODAY.replace(day=1)
@@ -126,18 +126,18 @@ def test_names_are_closed_while_either_is_spent(
 ) -> None:
     passed(mission, 4, 6)
     assert put(owner, microsPerMonth=micros, bytesPerMonth=most, closes=[MODEL]).status_code == 200
-    assert budgets.ask_for_closing(worker) == (["lab"] if is_closed else [])
+    assert ask_for_closing(worker) == (["lab"] if is_closed else [])
 
 
 def test_names_are_reopened_when_neither_is_spent_any_more(mission: Lab, owner: httpx.Client, worker: Link) -> None:
     passed(mission, 4, 6)
     mission.link.execute("insert into closing (workspace_id, names) values ('lab', %s)", [[MODEL]])
     put(owner, microsPerMonth=COST, bytesPerMonth=10, closes=[MODEL])
-    assert budgets.ask_for_closing(worker) == []
+    assert ask_for_closing(worker) == []
     put(owner, microsPerMonth=COST, bytesPerMonth=11)
-    assert budgets.ask_for_closing(worker) == [], "machine time is spent still"
+    assert ask_for_closing(worker) == [], "machine time is spent still"
     put(owner, microsPerMonth=COST + 1, bytesPerMonth=11)
-    assert budgets.ask_for_closing(worker) == ["lab"]
+    assert ask_for_closing(worker) == ["lab"]
 
 
 def test_alerts_say_which_of_the_two_it_is_and_as_of_when_bytes_are(

@@ -1,20 +1,26 @@
 """What the process that watches does at a look, and what it left open."""
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 from deskyard.control.store.connection import Link
-from deskyard.control.watch import alerts
+from deskyard.control.watch import alerts, budgets
 from deskyard.control.watch.rules import Eye
 
 
 def look(link: Link, certificate: Path | None = None, days: int = 1) -> None:
     """Look once by all rules; a certificate ends in so many days."""
     eye = Eye(certificate, lambda _: datetime.now(UTC) + timedelta(days=days, hours=1))
-    alerts.settle(link, eye.look(link))
+    alerts.settle(link, eye.look(link, partial(budgets.spent_this_month, link)))
+
+
+def ask_for_closing(link: Link) -> list[str]:
+    """Ask by what is spent now."""
+    return budgets.ask_for_closing(link, partial(budgets.spent_this_month, link))
 
 
 def opened(owner: httpx.Client) -> dict[str, dict[str, Any]]:

@@ -4,6 +4,7 @@ import argparse
 import logging
 import signal
 import threading
+from functools import cache
 from pathlib import Path
 
 from deskyard.control.link import question
@@ -46,9 +47,7 @@ def main() -> None:
 
     def look(link: Link) -> None:
         while not ended.is_set():
-            alerts.settle(link, eye.look(link))
-            looks.ask_for_due(link)
-            budgets.ask_for_closing(link)
+            look_once(link, eye)
             ended.wait(chosen.pace)
 
     def tell(link: Link) -> None:
@@ -82,6 +81,14 @@ def main() -> None:
     # Somebody who is slow to take a message keeps nobody from looking.
     threading.Thread(target=attend, args=(chosen.database, ended, tell), daemon=True).start()
     attend(chosen.database, ended, look)
+
+
+def look_once(link: Link, eye: Eye) -> None:
+    """Open and close alerts, and ask for what is due; the sums of the month are worked out once at most."""
+    spent_now = cache(lambda: budgets.spent_this_month(link))
+    alerts.settle(link, eye.look(link, spent_now))
+    looks.ask_for_due(link)
+    budgets.ask_for_closing(link, spent_now)
 
 
 if __name__ == "__main__":

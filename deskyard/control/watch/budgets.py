@@ -5,7 +5,7 @@ other.
 """
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -66,10 +66,14 @@ class Spent:
         )
 
 
-def findings(link: Link) -> list[Finding]:
+# Worked out for the first that asks, since most looks find no budget at all.
+SpentNow = Callable[[], Spent]
+
+
+def findings(link: Link, spent_now: SpentNow) -> list[Finding]:
     """How much of each bound of each budget is spent, for both rules that read it."""
     budgets = link.execute("select * from budget order by workspace_id").fetchall()
-    spent = spent_this_month(link) if budgets else Spent({}, {})
+    spent = spent_now() if budgets else Spent({}, {})
     return [finding for row in budgets for finding in _findings(row, spent, f"{datetime.now(UTC):%Y-%m}")]
 
 
@@ -94,7 +98,7 @@ def _near_and_spent(object_: str, workspace: str, text: str, percent: int) -> li
     return [Finding(rule, object_, workspace, text, percent) for rule in ("budget.near", "budget.spent")]
 
 
-def ask_for_closing(link: Link) -> list[str]:
+def ask_for_closing(link: Link, spent_now: SpentNow) -> list[str]:
     """Have gateways told what to close or reopen, each with its line of the audit; their workspaces.
 
     The database checks it against the budget: who watches may write down no operation by itself.
@@ -103,7 +107,7 @@ def ask_for_closing(link: Link) -> list[str]:
         # Two that watch, for a moment at a restart, ask once.
         link.execute("select pg_advisory_xact_lock(hashtextextended(%s, 7))", [KIND])
         rows = link.execute(CLOSING.encode()).fetchall()
-        spent = spent_this_month(link) if rows else Spent({}, {})
+        spent = spent_now() if rows else Spent({}, {})
         asked = []
         for row in rows:
             names = sorted(row["closes"]) if spent.is_over(row, row["id"]) else []

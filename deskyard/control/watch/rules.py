@@ -8,6 +8,7 @@ from pathlib import Path
 from deskyard.control.recorder import chain
 from deskyard.control.store.connection import Link
 from deskyard.control.watch import budgets, looked, traffic
+from deskyard.control.watch.budgets import SpentNow
 from deskyard.control.watch.finding import Finding, moment
 from deskyard.host.deadline import Deadline
 
@@ -58,13 +59,13 @@ class Eye:
         self._measured = Deadline(0)
         self._traffic: list[Finding] = []
 
-    def look(self, link: Link) -> list[Finding]:
+    def look(self, link: Link, spent_now: SpentNow) -> list[Finding]:
         """The findings of the rules that are in force, now."""
         found = link.execute("select kind, number from alert_rule where enabled").fetchall()
         numbers = {row["kind"]: int(row["number"]) for row in found}
         findings = _desktops(link, numbers) + _workspaces(link, numbers) + _operations(link, numbers)
         findings += _silent(link) + looked.findings(link, numbers) + self._passed(link, numbers)
-        findings += budgets.findings(link) + _backup(link, numbers) + self._own(link, numbers)
+        findings += budgets.findings(link, spent_now) + _backup(link, numbers) + self._own(link, numbers)
         return [finding for finding in findings if finding.rule in numbers and finding.number >= numbers[finding.rule]]
 
     def _passed(self, link: Link, numbers: dict[str, int]) -> list[Finding]:

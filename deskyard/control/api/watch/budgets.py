@@ -100,9 +100,10 @@ async def set_budget(
     _require_bounds(wanted)
     found = await require_workspace(link, who, workspace)
     await conditions.require(link, "select changed_at from budget where workspace_id = %s", workspace)
-    closes = None if wanted.closes is None else _closable(found, wanted.closes)
-    if wanted.bytes_per_month is not None:
-        _require_measured(found, wanted.bytes_per_month)
+    closes = None if wanted.closes is None else _closable(wanted.closes)
+    for field, value in (("closes", closes), ("bytesPerMonth", wanted.bytes_per_month)):
+        if value:
+            _require_locked(found, field, value)
     if wanted.micros_per_month is None and wanted.bytes_per_month is None:
         await link.execute("delete from budget where workspace_id = %s", [workspace])
     else:
@@ -126,15 +127,15 @@ def _require_bounds(wanted: NewBudget) -> None:
         raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "microsPerMonth", None, reason, remedy)
 
 
-def _require_measured(workspace: Mapping[str, Any], most: int) -> None:
-    """Raise `Problem` if a workspace's gateway counts nothing: such a bound would never be spent."""
+def _require_locked(workspace: Mapping[str, Any], field: str, value: Any) -> None:
+    """Raise `Problem` if a workspace's gateway knows no names: it neither counts what is spent nor closes any."""
     if workspace["egress"] != "locked":
-        reason = f"cannot be measured: egress of {workspace['id']} is {workspace['egress']}"
-        remedy = "declare egress: locked and bring the workspace up; its gateway counts nothing before"
-        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "bytesPerMonth", most, reason, remedy)
+        reason = f"needs a gateway that knows names: egress of {workspace['id']} is {workspace['egress']}"
+        remedy = "declare egress: locked and bring the workspace up"
+        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, field, value, reason, remedy)
 
 
-def _closable(workspace: Mapping[str, Any], names: list[str]) -> list[str]:
+def _closable(names: list[str]) -> list[str]:
     """Names in their one form, each once; raises `Problem` naming what no gateway could close."""
     closes = []
     for number, text in enumerate(names):
@@ -144,8 +145,4 @@ def _closable(workspace: Mapping[str, Any], names: list[str]) -> list[str]:
             reason, _, remedy = str(error).partition(" -> ")
             raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, f"closes[{number}]", text, reason, remedy) from error
         closes.append(str(entry))
-    if closes and workspace["egress"] != "locked":
-        reason = f"cannot be closed: egress of {workspace['id']} is {workspace['egress']}"
-        remedy = "declare egress: locked and bring the workspace up; its gateway knows no names before"
-        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "closes", closes, reason, remedy)
     return sorted(set(closes))
