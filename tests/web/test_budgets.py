@@ -26,15 +26,21 @@ def test_budgets_say_what_is_closed_and_what_would_be(browser: Browser) -> None:
     browser.sees("all open connections of the workspace end once")
 
 
-def test_names_that_a_budget_closes_are_set_and_its_amount_stays(browser: Browser, server: StandIn) -> None:
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [("api.example.org, *.models.example.org", ["api.example.org", "*.models.example.org"]), ("", [])],
+    ids=["two", "none"],
+)
+def test_names_that_a_budget_closes_are_set_and_its_amount_stays(
+    browser: Browser, server: StandIn, text: str, names: list[str]
+) -> None:
     browser.open("/usage")
     browser.sees("Close these when it is spent")
     assert server.asked("PUT", "/api/budgets/team-02") == []
     browser.choose(WORKSPACE, "team-02")
-    browser.type(NAMES, "api.example.org, *.models.example.org")
+    browser.type(NAMES, text)
     browser.click("Close these when it is spent")
     (wanted,) = browser.wait("the budget is set", lambda: server.asked("PUT", "/api/budgets/team-02"))
-    names = ["api.example.org", "*.models.example.org"]
     assert wanted == {"microsPerMonth": 2_000_000, "bytesPerMonth": None, "closes": names}
 
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from urllib.parse import urlsplit
 from deskyard.control.people import session
 from deskyard.control.people.scopes import ROLES
 from deskyard.errors import ConfigError
+from deskyard.host.authorities import require_certificates
 from deskyard.host.secret_file import write_secret
 
 # An issuer without TLS can be on this machine alone: what it says is believed.
@@ -90,10 +90,7 @@ class Declared:
         if not 0 < self.recheck_seconds <= session.SECONDS:
             remedy = f"write 1 to {session.SECONDS // 60} minutes, as long as a session lasts at most"
             raise ConfigError("--recheck", f"{self.recheck_seconds / 60:g}", "is no such time", remedy)
-        try:
-            ssl.create_default_context(cadata=self.authorities or None)
-        except (ssl.SSLError, ValueError) as error:
-            raise ConfigError("--authority", None, "holds no certificate", "name a PEM file") from error
+        require_certificates(self.authorities)
         return self
 
     @property

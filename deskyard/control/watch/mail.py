@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from deskyard.errors import ConfigError
+from deskyard.host.authorities import require_certificates
 from deskyard.host.secret_file import write_secret
 from deskyard.plan.printable import printable
 
@@ -58,10 +59,7 @@ class MailServer:
             raise ConfigError("--tls", self.tls, reason, "choose starttls or implicit; none is for this machine alone")
         if not 0 <= self.port <= 65535:
             raise ConfigError("--port", self.port, "is no port", "write 1 to 65535")
-        try:
-            ssl.create_default_context(cadata=self.authorities or None)
-        except (ssl.SSLError, ValueError) as error:
-            raise ConfigError("--authority", None, "holds no certificate", "name a PEM file") from error
+        require_certificates(self.authorities)
         return MailServer(**{**asdict(self), "port": self.port or PORTS[self.tls]})
 
     def open(self) -> smtplib.SMTP:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from deskyard.errors import ConfigError
+from deskyard.guest import system
 from deskyard.model.workspace import Workspace
 
 GOOD: dict[str, Any] = {"name": "demo", "network": "10.80.1.0/24", "desktops": [{"name": "desk"}]}
@@ -133,6 +134,12 @@ def test_what_no_desktop_can_keep_is_refused_with_its_place(path: str, reason: s
     error = refusal(desktops=[{"name": "d1", "keep": ["/etc/app", path]}])
     assert "desktops[0].keep[1]" in error.field
     assert reason in error.reason and "/etc/cron.d/report" in error.remedy
+
+
+@pytest.mark.parametrize("begin", system.LEFT_OUT)
+def test_what_a_desktop_never_takes_along_cannot_be_declared_as_kept(begin: str) -> None:
+    path = f"{begin}any" if begin.endswith(("/", "_")) else begin
+    assert "is of the machine" in refusal(keep=[path]).reason
 
 
 def test_entries_come_into_their_one_form() -> None:
