@@ -76,7 +76,7 @@ def measured(desktop_id: str, name: str, sent: int, received: int, connections: 
 
 
 def moment(kind: str, what: str, **known: Any) -> Thing:
-    """A moment of a desktop's timeline that no event tells of, as its gateway wrote it down or a rule found it."""
+    """A moment of a desktop's timeline that is kept: its gateway wrote it down, or a rule found it."""
     fresh: Thing = {
         "kind": kind,
         "at": ago(minutes=5),
@@ -104,6 +104,7 @@ class Estate:
     conversations: dict[str, Thing] = field(default_factory=dict)
     messages: dict[str, Thing] = field(default_factory=dict)
     approvals: dict[str, Thing] = field(default_factory=dict)
+    alerts: dict[str, Thing] = field(default_factory=dict)
     # What people know the declared provider by, and how many passkeys its person has.
     provider: str | None = None
     passkeys: int = 0
@@ -243,6 +244,30 @@ class Estate:
         self.approvals[id] = {**fresh, **self.approvals.get(id, {}), **known}
         self.tell("approval", self.approvals[id])
         return self.approvals[id]
+
+    def alert(self, object: str, **known: Any) -> Thing:
+        """An alert, as all are told; `id` changes one."""
+        id = known.pop("id", None) or f"al_{next(self.numbers)}"
+        workspace_id = object.split()[-1].partition(".")[0]
+        fresh: Thing = {
+            "id": id,
+            "rule": "desktop.unwell",
+            "title": "A machine is not well",
+            "object": object,
+            "workspaceId": workspace_id,
+            "text": "its disk has 3 % left",
+            "number": 1,
+            "unit": "findings",
+            "nextStep": "./inv workspace.health",
+            "openedAt": ago(),
+            "closedAt": None,
+            "acknowledgedAt": None,
+            "acknowledgedBy": None,
+            "silencedUntil": None,
+        }
+        self.alerts[id] = {**fresh, **self.alerts.get(id, {}), **known}
+        self.tell("alert", self.alerts[id])
+        return self.alerts[id]
 
     def _send(self, entry: tuple[int, str, Thing] | None) -> None:
         def put() -> None:

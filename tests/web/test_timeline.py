@@ -104,3 +104,48 @@ def test_what_a_look_brings_stands_there_without_a_reload(browser: Browser, esta
     estate.moments_read_at = ago()
     estate.advance(look["id"], state="done", endedAt=ago())
     browser.wait("what it brought", lambda: words(browser) == ["Ada: drives"])
+
+
+def alerts(browser: Browser) -> list[str]:
+    """The state and the rule of each alert that is shown."""
+    found: list[str] = browser.script(
+        f'return [...document.querySelectorAll("{ROWS}")].filter((row) => row.querySelector("a[href=\'/alerts\']"))'
+        ".map((row) => `${row.lastElementChild.textContent} ${row.children[1].textContent}`)"
+    )
+    return found
+
+
+def test_alert_that_opens_or_ends_stands_there_as_it_is_now_and_those_of_others_do_not(
+    browser: Browser, estate: Estate
+) -> None:
+    estate.fill(workspaces=1, desktops=2)
+    browser.open(PAGE)
+    browser.sees("Nothing yet. What is done to")
+    for other in ("team-01.desk-2", f"{DESK}0", "gateway team-01"):
+        estate.alert(other, text="somebody else is not well")
+    opened = estate.alert(DESK)
+    browser.wait("that it is open", lambda: alerts(browser) == ["open desktop.unwell"])
+    browser.sees("its disk has 3 % left")
+    estate.alert(f"desktop.stop {DESK}", rule="desktop.failed", openedAt=ago(seconds=-5))
+    browser.wait("one of its operations", lambda: alerts(browser) == ["open desktop.failed", "open desktop.unwell"])
+    estate.alert(DESK, id=opened["id"], closedAt=ago(), acknowledgedBy="person:Ada")
+    browser.wait("that it is over", lambda: alerts(browser) == ["open desktop.failed", "closed desktop.unwell"])
+    browser.sees("its disk has 3 % left, by Ada")
+    browser.sees_no("somebody else")
+    browser.choose("select[aria-label='Of the timeline']", "who was there")
+    browser.wait("no alert", lambda: alerts(browser) == [])
+    browser.choose("select[aria-label='Of the timeline']", "alerts")
+    browser.wait("both", lambda: len(alerts(browser)) == 2)
+
+
+def test_alert_that_ended_while_nobody_told_of_it_is_not_open_still(browser: Browser, estate: Estate) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    browser.open(PAGE)
+    browser.sees("Nothing yet. What is done to")
+    opened = estate.alert(DESK)
+    browser.wait("that it is open", lambda: alerts(browser) == ["open desktop.unwell"])
+    estate.moments[DESK] = [
+        moment("alert", "desktop.unwell", id=f"alert:{opened['id']}", state="closed", at=opened["openedAt"])
+    ]
+    estate.tell("reset", {})
+    browser.wait("that it is over", lambda: alerts(browser) == ["closed desktop.unwell"])

@@ -1,6 +1,6 @@
 // What there is: desktops, workspaces, operations and messages, from lists and then from events.
 import { list, problemOf } from "../api/client";
-import type { Approval, Desktop, Message, Operation, Page, ProblemDetails, Workspace } from "../api/types";
+import type { Alert, Approval, Desktop, Message, Operation, Page, ProblemDetails, Workspace } from "../api/types";
 import { isOver } from "../words";
 import { byText, Collection } from "./collection.svelte";
 import { connection } from "./connection.svelte";
@@ -18,6 +18,8 @@ class Estate {
   readonly operations = new Collection<Operation>((left, right) => byText(right.createdAt, left.createdAt), KEPT);
   readonly messages = new Collection<Message>((left, right) => byText(left.at, right.at) || byText(left.id, right.id), KEPT);
   readonly approvals = new Collection<Approval>((left, right) => byText(right.since, left.since), KEPT);
+  /** Alerts that were told of since the stream was opened. */
+  readonly alerts = new Collection<Alert>((left, right) => byText(right.openedAt, left.openedAt), KEPT);
   /** Conversations that were deleted while the page was open. */
   readonly forgotten = new Collection<{ id: string }>((left, right) => byText(left.id, right.id), KEPT);
   loaded = $state(false);
@@ -32,6 +34,9 @@ class Estate {
     this.#follow("operation", this.operations);
     this.#follow("message", this.messages);
     this.#follow("approval", this.approvals);
+    this.#follow("alert", this.alerts);
+    // No list that is loaded here tells how they went on meanwhile.
+    connection.on("reset", () => this.alerts.retain(new Set(), performance.now()));
     connection.on("conversation", (data) => this.#forget((data as { id: string }).id));
     connection.on("operation", (data) => this.#showAtDesktop(data as Operation));
     // Lists come after the stream is open, so that nothing falls between the two.

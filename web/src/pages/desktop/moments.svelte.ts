@@ -76,7 +76,7 @@ export class Moments {
   #live(): Moment[] {
     const kinds = CHOICES[this.choice];
     const oldest = this.next ? Date.parse(this.#kept.at(-1)?.at ?? "") : -Infinity;
-    return [...this.#operations(), ...this.#messages(), ...this.#approvals()].filter(
+    return [...this.#operations(), ...this.#messages(), ...this.#approvals(), ...this.#alerts()].filter(
       (moment) => (!kinds?.length || kinds.includes(moment.kind)) && Date.parse(moment.at) >= oldest,
     );
   }
@@ -112,6 +112,17 @@ export class Moments {
       .map(({ id, since, name, port, decidedBy, reason, state }) => {
         const known = { actor: decidedBy ?? "", detail: reason, state, subject: id };
         return moment("approval", id, since, { ...known, what: `${name}:${port}` });
+      });
+  }
+
+  /** Whom an alert is about is the last word of its object. */
+  #alerts(): Moment[] {
+    return estate.alerts
+      .all()
+      .filter(({ object }) => object.split(" ").at(-1) === this.desktopId)
+      .map(({ id, openedAt, closedAt, rule, acknowledgedBy, text }) => {
+        const state = closedAt ? "closed" : "open";
+        return moment("alert", id, openedAt, { what: rule, actor: acknowledgedBy ?? "", detail: text, state, subject: id });
       });
   }
 }
