@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from deskyard_sdk import Acted, DesktopError, Event, Picture
-from mcp_types import CallToolResult, ContentBlock, ImageContent, TextContent
+from mcp import MCPError
+from mcp_types import INVALID_PARAMS, CallToolResult, ContentBlock, ImageContent, TextContent
 from pydantic import ValidationError
 
 # What clients of the protocol take: a larger picture is refused by some, and scaled by others so that clicks miss.
@@ -59,14 +60,23 @@ def happened(event: Event) -> dict[str, Any]:
 
 def refused(error: DesktopError) -> CallToolResult:
     """The answer that says what is refused, and what to do."""
-    facts: dict[str, Any] = {"error": error.field, "value": error.value, "reason": error.reason, "remedy": error.remedy}
-    if error.status:
-        facts["status"] = error.status
+    facts = _refusal(error)
     # Of a batch: which actions were done before the one that failed.
     if results := error.body.get("results"):
         facts["results"] = results
     text = json.dumps(facts, ensure_ascii=False)
     return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=facts, is_error=True)
+
+
+def denied(error: DesktopError) -> MCPError:
+    """The protocol's error that says what is refused, and what to do, where no tool answers."""
+    message = f"{error.field} {error.value} {error.reason}; {error.remedy}"
+    return MCPError(INVALID_PARAMS, message, _refusal(error))
+
+
+def _refusal(error: DesktopError) -> dict[str, Any]:
+    facts: dict[str, Any] = {"error": error.field, "value": error.value, "reason": error.reason, "remedy": error.remedy}
+    return facts | ({"status": error.status} if error.status else {})
 
 
 def misread(error: ValidationError) -> DesktopError:

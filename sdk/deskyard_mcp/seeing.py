@@ -60,9 +60,7 @@ class Seeing:
 
     async def windows(self) -> CallToolResult:
         """List the windows with their ids, titles, programs, places and states."""
-        event = await self._desktop.last_event()
-        windows = [window.data for window in await self._desktop.windows.list()]
-        return said({"windows": windows, "event": event, "untrusted": ["title", "class", "instance"]})
+        return said(await windows(self._desktop))
 
     async def wait(
         self,
@@ -88,15 +86,28 @@ class Seeing:
     ) -> CallToolResult:
         """List what happened after an event, in its order; the number to go on from is `event`."""
         last = await self._desktop.last_event()
-        found: list[dict[str, Any]] = []
-        if last > after:
-            async with aclosing(self._desktop.events(after=after)) as events:
-                async for event in events:
-                    found.append(happened(event))
-                    if event.seq >= last or len(found) >= MOST_EVENTS:
-                        break
+        found = await happened_after(self._desktop, after, last)
         return said({"events": found, "event": found[-1]["seq"] if found else last})
 
     async def clipboard(self) -> CallToolResult:
         """Read the clipboard's text."""
         return said({"text": await self._desktop.clipboard(), "untrusted": ["text"]})
+
+
+async def windows(desktop: AsyncDesktop) -> dict[str, Any]:
+    """The windows as facts, with the number of the last event before they were listed."""
+    event = await desktop.last_event()
+    found = [window.data for window in await desktop.windows.list()]
+    return {"windows": found, "event": event, "untrusted": ["title", "class", "instance"]}
+
+
+async def happened_after(desktop: AsyncDesktop, after: int, last: int) -> list[dict[str, Any]]:
+    """What happened after an event, up to the last one that is asked for: the oldest of it where that is much."""
+    found: list[dict[str, Any]] = []
+    if last > after:
+        async with aclosing(desktop.events(after=after)) as events:
+            async for event in events:
+                found.append(happened(event))
+                if event.seq >= last or len(found) >= MOST_EVENTS:
+                    break
+    return found

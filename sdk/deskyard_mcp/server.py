@@ -1,24 +1,32 @@
-"""The server of one desktop: the tools that its session's scopes allow, and the screen as a resource."""
+"""The server of one desktop: the tools and resources that its session's scopes allow."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from deskyard_sdk import AsyncDesktop, DesktopError
+from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.server.mcpserver import Context, MCPServer
-from mcp.server.mcpserver.exceptions import ToolError
-from mcp_types import CallToolResult, InputRequiredResult
-from pydantic import ValidationError
+from mcp.server.mcpserver.exceptions import ResourceError, ToolError
+from mcp_types import (
+    CallToolResult,
+    InputRequiredResult,
+    SubscribeRequestParams,
+    SubscriptionsListenRequestParams,
+    UnsubscribeRequestParams,
+)
+from pydantic import AnyUrl, ValidationError
 
 from deskyard_mcp.acting import Acting
-from deskyard_mcp.answers import LOOK, misread, refused
+from deskyard_mcp.answers import denied, misread, refused
 from deskyard_mcp.approving import approved
 from deskyard_mcp.launching import Launching
 from deskyard_mcp.naming import Naming
 from deskyard_mcp.offers import SCOPES, Offer
+from deskyard_mcp.resources import Resources
 from deskyard_mcp.seeing import Seeing
+from deskyard_mcp.subscribing import Subscriptions
 from deskyard_mcp.working import Filing, Running
 
-SCREEN = "deskyard://screen"
 INSTRUCTIONS = """\
 A Linux desktop with its screen, keyboard, pointer, files and processes.
 Each picture comes with a `space`: give it with the places of clicks, and they hit what the picture shows.
@@ -31,23 +39,34 @@ Where a person has stopped the agent, all is refused until a person lets it go o
 
 
 class DesktopServer(MCPServer[None]):
-    """Serves the tools of one desktop; what is refused names field, value, reason and remedy.
+    """Serves the tools and resources of one desktop; what is refused names field, value, reason and remedy.
 
     Before tools of the scopes `ask` the user is asked, each time.
     """
 
     def __init__(self, desktop: AsyncDesktop, ask: Collection[str] = ()) -> None:
-        super().__init__("deskyard", title="Deskyard desktop", instructions=INSTRUCTIONS, log_level="WARNING")
         # Inside the desktop there is no session, and nothing to hold back.
         self._scopes = tuple(desktop.facts.get("scopes", SCOPES))
+        self._resources = Resources(desktop, self._scopes)
+        subscriptions = Subscriptions(desktop, self._resources.check)
+        super().__init__(
+            "deskyard",
+            title="Deskyard desktop",
+            instructions=INSTRUCTIONS,
+            log_level="WARNING",
+            subscriptions=subscriptions.bus,
+        )
+        self._serve(subscriptions)
         offered = offers(desktop, "see" in self._scopes)
         self._scope_of = {offer.name: offer.scope for offer in offered}
         for offer in offered:
             if offer.scope in self._scopes:
                 call = approved(offer.call) if offer.scope in ask else offer.call
                 self.add_tool(call, offer.name, description=offer.description, annotations=offer.hints)
-        if "see" in self._scopes:
-            self._offer_screen(desktop)
+        for shown in self._resources.allowed():
+            self.resource(shown.uri, name=shown.name, description=shown.description, mime_type=shown.mime_type)(
+                shown.read
+            )
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[None, Any] | None = None
@@ -80,10 +99,26 @@ class DesktopServer(MCPServer[None]):
     def _allowed(self) -> list[str]:
         return [name for name, scope in self._scope_of.items() if scope in self._scopes]
 
-    def _offer_screen(self, desktop: AsyncDesktop) -> None:
-        @self.resource(SCREEN, name="screen", description="The screen as it is now", mime_type="image/jpeg")
-        async def screen() -> bytes:
-            return (await desktop.screen(**LOOK)).data or b""
+    async def read_resource(
+        self, uri: AnyUrl | str, context: Context[None, Any] | None = None
+    ) -> Iterable[ReadResourceContents] | InputRequiredResult:
+        """Read a resource; a refusal is the protocol's error."""
+        try:
+            self._resources.check(str(uri))
+            return await super().read_resource(uri, context)
+        except DesktopError as error:
+            raise denied(error) from error
+        except ResourceError as error:
+            if isinstance(error.__cause__, DesktopError):
+                raise denied(error.__cause__) from error
+            raise
+
+    def _serve(self, subscriptions: Subscriptions) -> None:
+        # The library has no public way to this for a server of its higher level; its own guide goes this one.
+        add = self._lowlevel_server.add_request_handler
+        add("subscriptions/listen", SubscriptionsListenRequestParams, subscriptions.listen)
+        add("resources/subscribe", SubscribeRequestParams, subscriptions.subscribe)
+        add("resources/unsubscribe", UnsubscribeRequestParams, subscriptions.unsubscribe)
 
 
 def offers(desktop: AsyncDesktop, sees: bool) -> Sequence[Offer]:

@@ -105,11 +105,11 @@ class Running:
         """Start a program and leave it running: its id for `process`. Wait for its window by `wait`, after `event`."""
         event = await self._desktop.last_event() if self._sees() else None
         started = await self._desktop.processes.start(command, cwd, stdin=stdin)
-        return said(_process(started.info) | ({} if event is None else {"event": event}))
+        return said(process_facts(started.info) | ({} if event is None else {"event": event}))
 
     async def processes(self) -> CallToolResult:
         """List the processes that were started, also those that ended lately."""
-        return said({"processes": [_process(info) for info in await self._desktop.processes.list()]})
+        return said({"processes": [process_facts(info) for info in await self._desktop.processes.list()]})
 
     async def process(
         self,
@@ -127,7 +127,7 @@ class Running:
         if signal is not None:
             await process.signal(signal)
         text, end = await _output(process, offset, within_seconds)
-        return said({**_process(await process.refresh()), "output": text, "next": end, "untrusted": ["output"]})
+        return said({**process_facts(await process.refresh()), "output": text, "next": end, "untrusted": ["output"]})
 
     def _sees(self) -> bool:
         return "see" in self._desktop.facts.get("scopes", ["see"])
@@ -160,5 +160,6 @@ def _entry(entry: Entry) -> dict[str, Any]:
     return {"path": entry.path, "type": entry.type, "size": entry.size, "modified": entry.modified.isoformat()}
 
 
-def _process(info: ProcessInfo) -> dict[str, Any]:
+def process_facts(info: ProcessInfo) -> dict[str, Any]:
+    """A process as facts."""
     return {name: value for name, value in asdict(info).items() if value is not None}

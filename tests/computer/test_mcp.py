@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -20,7 +21,7 @@ from mcp_types import BlobResourceContents
 from PIL import Image
 
 from tests.computer.desktop import HEIGHT, WIDTH, Person, Recorder, Service, XServer
-from tests.support.mcp_client import Tools, talk, talk_within
+from tests.support.mcp_client import MODES, Tools, talk, talk_within
 
 TREE = Path(__file__).resolve().parents[2]
 PROGRAM = [sys.executable, "-m", "deskyard_mcp"]
@@ -135,6 +136,40 @@ def test_a_client_starts_the_server_and_talks_to_it_by_stdio(service: Service) -
     talk(StdioServerParameters(command=PROGRAM[0], args=PROGRAM[1:], env=environment(service)), use)
 
 
+EVENTS, WINDOWS, SCREEN = "deskyard://events", "deskyard://windows", "deskyard://screen"
+
+
+async def watches(tools: Tools, server: XServer) -> None:
+    """Start a program, and hear by subscriptions of its window, of what it draws, and of its end."""
+    async with tools.subscribed(WINDOWS, SCREEN) as updates:
+        command = ["env", f"DISPLAY={server.display}", "xterm", "-T", "by subscription"]
+        started = await tools("start", command=command)
+        waited = {WINDOWS, SCREEN}
+        while waited or "by subscription" not in (titles := await shown(tools)):
+            waited.discard(await updates.next())
+        process = f"deskyard://processes/{started['id']}"
+        async with tools.subscribed(process):
+            await tools("window", id=titles["by subscription"], action="close")
+            while await updates.next() != process:
+                pass
+        ended = await tools.read(process)
+        assert ended["running"] is False
+        happened = await tools.read(EVENTS)
+        kinds = [event["event"] for event in happened["events"] if event["seq"] > started["event"]]
+        assert {"window.appeared", "window.closed"} <= set(kinds)
+
+
+async def shown(tools: Tools) -> dict[str, int]:
+    """The windows' ids by their titles."""
+    return {window["title"]: window["id"] for window in (await tools.read(WINDOWS))["windows"]}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_subscriber_by_stdio_hears_of_a_real_screen(service: Service, server: XServer, mode: str) -> None:
+    started = StdioServerParameters(command=PROGRAM[0], args=PROGRAM[1:], env=environment(service))
+    talk(started, lambda tools: watches(tools, server), mode)
+
+
 @pytest.fixture(scope="module")
 def address(service: Service) -> Iterator[str]:
     """A server over HTTP; it says where."""
@@ -155,8 +190,18 @@ def test_clients_with_the_token_use_it_over_http(address: str) -> None:
     async def use(tools: Tools) -> None:
         assert (await tools("screenshot"))["picture"]["size"] == [WIDTH, HEIGHT]
 
+    talk(by_http(address), use)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_subscriber_over_http_hears_of_a_real_screen(address: str, server: XServer, mode: str) -> None:
+    talk(by_http(address), lambda tools: watches(tools, server), mode)
+
+
+def by_http(address: str) -> Any:
+    """The way of a client that has the token."""
     client = create_mcp_http_client(headers={"Authorization": f"Bearer {TOKEN}"})
-    talk(streamable_http_client(address, http_client=client), use)
+    return streamable_http_client(address, http_client=client)
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,11 @@ def test_the_sessions_scopes_decide_which_tools_there_are(
     async def use(tools: Tools) -> None:
         assert await tools.names() == listed
         resources = (await tools.client.list_resources()).resources
-        assert [str(resource.uri) for resource in resources] == (["deskyard://screen"] if scopes == ["see"] else [])
+        screen = [f"deskyard://{name}" for name in ("screen", "windows", "events")]
+        assert [str(resource.uri) for resource in resources] == (screen if scopes == ["see"] else [])
+        templates = (await tools.client.list_resource_templates()).resource_templates
+        processes = ["deskyard://processes/{id}"]
+        assert [template.uri_template for template in templates] == (processes if scopes == ["shell"] else [])
         for name, scope in (("act", "act"), ("screenshot", "see"), ("run", "shell"), ("read_file", "files")):
             if scope not in scopes:
                 refused = await tools.refusal(name)
