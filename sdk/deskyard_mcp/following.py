@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from http import HTTPStatus
 
@@ -34,7 +33,7 @@ class Line:
         self._changed: set[str] = set()
         self._news = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self.subscribed: Counter[str] = Counter()
+        self.subscribers = 0
 
     @property
     def reads(self) -> bool:
@@ -81,7 +80,7 @@ class Line:
             await self._news.wait()
             self._news.clear()
             changed, self._changed = self._changed, set()
-            for uri in sorted(changed & set(self.subscribed)):
+            for uri in sorted(changed):
                 await self._publish(uri)
             await pause()
 
@@ -112,12 +111,12 @@ class Following:
             line = self._lines.get(name)
             if line is None or not line.reads:
                 line = await self._open(name)
-            line.subscribed[uri] += 1
+            line.subscribers += 1
         try:
             yield
         finally:
-            line.subscribed -= Counter([uri])
-            if not line.subscribed:
+            line.subscribers -= 1
+            if not line.subscribers:
                 if self._lines.get(name) is line:
                     del self._lines[name]
                 await line.close()

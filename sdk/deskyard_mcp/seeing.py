@@ -102,7 +102,7 @@ async def windows(desktop: AsyncDesktop) -> dict[str, Any]:
 
 
 async def happened_after(desktop: AsyncDesktop, after: int, last: int) -> list[dict[str, Any]]:
-    """What happened after an event, up to the last one that is asked for: the oldest of it where that is much."""
+    """Events after a number, up to the last one that is asked for: the oldest of it where that is much."""
     found: list[dict[str, Any]] = []
     if last > after:
         async with aclosing(desktop.events(after=after)) as events:

@@ -1,6 +1,7 @@
 """The server of one desktop: the tools and resources that its session's scopes allow."""
 
 from collections.abc import Collection, Iterable, Sequence
+from importlib import metadata
 from typing import Any
 
 from deskyard_sdk import AsyncDesktop, DesktopError
@@ -52,6 +53,7 @@ class DesktopServer(MCPServer[None]):
         super().__init__(
             "deskyard",
             title="Deskyard desktop",
+            version=version(),
             instructions=INSTRUCTIONS,
             log_level="WARNING",
             subscriptions=subscriptions.bus,
@@ -119,6 +121,14 @@ class DesktopServer(MCPServer[None]):
         add("subscriptions/listen", SubscriptionsListenRequestParams, subscriptions.listen)
         add("resources/subscribe", SubscribeRequestParams, subscriptions.subscribe)
         add("resources/unsubscribe", UnsubscribeRequestParams, subscriptions.unsubscribe)
+
+
+def version() -> str:
+    """The version of the package that serves; of a tree that was not installed, nothing is known."""
+    try:
+        return metadata.version("deskyard-sdk")
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def offers(desktop: AsyncDesktop, sees: bool) -> Sequence[Offer]:

@@ -56,7 +56,7 @@ class Happenings:
 
 
 class Drawings:
-    """What is drawn on the screen, once it is at rest or has not been for some seconds."""
+    """Drawings on the screen, once it is at rest or has not been for some seconds."""
 
     over = False
 

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 from deskyard_sdk import Desktop, DesktopError
+from mcp import MCPError
 
 from tests.gateway.support import Gateway
-from tests.support.mcp_client import Tools, talk_within
+from tests.support.mcp_client import MODES, Tools, talk_within, to_the_end
 
 
 def test_tools_are_those_of_the_grant_and_end_with_it(lived: Gateway, authority: str) -> None:
@@ -34,3 +35,28 @@ def test_a_kept_session_is_gone_on_with_until_it_is_revoked(lived: Gateway, auth
     lived.revoke(granted["id"])
     with pytest.raises(DesktopError):
         Desktop.connect(granted["url"], authority, tmp_path / "session")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_subscription_through_the_door_hears_and_ends_with_the_grant(
+    lived: Gateway, authority: str, mode: str
+) -> None:
+    granted = lived.grant("d1", mode="agent", scopes=["shell"])
+
+    async def use(tools: Tools) -> None:
+        started = [(await tools("start", command=["sleep", "600"]))["id"] for _ in range(2)]
+        first, second = (f"deskyard://processes/{id}" for id in started)
+        async with tools.subscribed(first) as updates:
+            await tools("process", id=started[0], signal="KILL", within_seconds=0.1)
+            assert await updates.next() == first
+        if mode == "legacy":
+            lived.revoke(granted["id"])
+            with pytest.raises(MCPError) as refused:
+                await tools.client.subscribe_resource(second)
+            assert refused.value.error.data["status"] == 401
+            return
+        async with tools.client.listen(resource_subscriptions=[second]) as subscription:
+            lived.revoke(granted["id"])
+            assert await to_the_end(subscription) == []
+
+    talk_within(granted["url"], use, authority, mode=mode)

@@ -53,6 +53,12 @@ class Updates:
         return [self._queue.get_nowait() for _ in range(self._queue.qsize())]
 
 
+async def to_the_end(subscription: Subscription) -> list[object]:
+    """What a stream of the newest revision still brings until the server ends it."""
+    async with asyncio.timeout(PATIENCE):
+        return [event async for event in subscription]
+
+
 class Tools:
     """What a client sees of a server: its tools by their names."""
 

@@ -35,6 +35,9 @@ class Desk:
         self.state = ""
         self.refused = threading.Event()
         self.waits: list[str] = []
+        self.looks = 0
+        self.draws_before_a_wait = False
+        self._waited = asyncio.Event()
         self.again()
 
     def again(self) -> None:
@@ -120,6 +123,10 @@ class Desk:
     async def screen(self, request: Request) -> Response:
         if refusal := self._refusal():
             return refusal
+        self.looks += 1
+        if self.draws_before_a_wait and self.looks > 2:
+            # The looks that are before the first wait are over: however slow all is, this sees what was drawn.
+            await self._waited.wait()
         if request.query_params.get("if_changed") == str(self.log.changes):
             return JSONResponse({"state": self.log.changes, "changed": False})
         data = base64.b64encode(b"\xff\xd8").decode()
@@ -127,6 +134,9 @@ class Desk:
         return JSONResponse({"state": self.log.changes, **picture})
 
     async def wait(self, request: Request) -> Response:
+        if self.draws_before_a_wait:
+            self.draw()
+        self._waited.set()
         armed = self.log.arm(read_wait(await body(request)))
         self.waits.append(armed.wait.kind)
         return JSONResponse(await self.log.wait(armed))

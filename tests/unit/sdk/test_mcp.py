@@ -3,6 +3,7 @@
 import ast
 import sys
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,23 @@ def test_the_sessions_scopes_decide_which_tools_there_are(
                 assert refused["remedy"].endswith(f"--scopes {scopes[0]},{scope}")
 
     talk_within(f"{url}/#{TICKET}", use)
+
+
+@pytest.mark.parametrize("installed", ["1.2.3", ""])
+def test_a_server_names_its_version_where_it_is_installed(
+    url: str, monkeypatch: pytest.MonkeyPatch, installed: str
+) -> None:
+    def found(package: str) -> str:
+        if package != "deskyard-sdk" or not installed:
+            raise metadata.PackageNotFoundError(package)
+        return installed
+
+    monkeypatch.setattr(metadata, "version", found)
+
+    async def use(tools: Tools) -> None:
+        assert tools.client.server_info is not None and tools.client.server_info.version == installed
+
+    talk_within(f"{url}/bare", use)
 
 
 def test_who_may_not_see_acts_without_a_picture(door: Door, url: str) -> None:

@@ -58,7 +58,6 @@ async def published(kind: type[Line], monkeypatch: pytest.MonkeyPatch) -> int:
 
     monkeypatch.setattr(following, "pause", pause)
     line = kind(cast(Any, None), source, publish, lambda: None)
-    line.subscribed[EVENTS] += 1
     await line.begin()
     if kind is Line:
         await resting.wait()

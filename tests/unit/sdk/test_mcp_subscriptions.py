@@ -11,7 +11,7 @@ from deskyard_sdk import AsyncDesktop
 from mcp import MCPError
 
 from deskyard.computer.work.part import Work
-from tests.support.mcp_client import MODES, PATIENCE, Tools, client_of, talk_within
+from tests.support.mcp_client import MODES, PATIENCE, Tools, client_of, talk_within, to_the_end
 from tests.unit.computer.serving import home_of, served
 from tests.unit.sdk.desk import Desk
 
@@ -76,6 +76,20 @@ def test_the_screen_is_heard_of_when_it_is_another(desk: Desk, url: str, mode: s
     talk_within(url, use, mode=mode)
 
 
+def test_what_is_drawn_before_a_wait_for_it_arrives_is_heard_of(
+    desk: Desk, url: str, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deskyard_mcp.sources.WAIT_SECONDS", 300)
+    desk.draws_before_a_wait = True
+
+    async def use(tools: Tools) -> None:
+        async with tools.subscribed(SCREEN) as updates:
+            assert await updates.next() == SCREEN
+            assert desk.waits == ["region.changed"]
+
+    talk_within(url, use, mode=mode)
+
+
 def test_the_end_of_a_process_is_heard_of(url: str, mode: str) -> None:
     async def use(tools: Tools) -> None:
         first = await tools("start", command=["sleep", "600"])
@@ -94,16 +108,22 @@ def test_who_is_not_subscribed_or_not_any_more_hears_nothing(desk: Desk, url: st
     async def use() -> None:
         async with await AsyncDesktop.connect(url) as desktop:
             server = DesktopServer(desktop)
-            async with client_of(server, mode) as other, client_of(server, mode) as tools:
-                async with tools.subscribed(WINDOWS) as updates:
-                    async with tools.subscribed(EVENTS):
-                        desk.tell("person.took")
-                        assert await updates.next() == EVENTS
-                    # Of an event that is of both, the events are said first.
-                    desk.tell("window.closed", id=1)
-                    assert await updates.next() == WINDOWS
-                assert await other.names()
-                assert other.updates.rest() == []
+            async with (
+                client_of(server, mode) as nobody,
+                client_of(server, mode) as other,
+                client_of(server, mode) as tools,
+                other.subscribed(EVENTS),
+                tools.subscribed(WINDOWS),
+            ):
+                async with tools.subscribed(EVENTS):
+                    desk.tell("person.took")
+                    assert await tools.updates.next() == await other.updates.next() == EVENTS
+                # Of an event that is of both, the events are said first.
+                desk.tell("window.closed", id=1)
+                assert await tools.updates.next() == WINDOWS
+                assert await other.updates.next() == EVENTS
+                assert await nobody.names()
+                assert nobody.updates.rest() == other.updates.rest() == []
 
     asyncio.run(use())
 
@@ -169,7 +189,7 @@ def test_subscriptions_end_with_the_session(desk: Desk, url: str, mode: str) -> 
         else:
             async with tools.client.listen(resource_subscriptions=[EVENTS]) as subscription:
                 desk.cut("over")
-                assert [event async for event in subscription] == []
+                assert await to_the_end(subscription) == []
 
     talk_within(url, use, mode=mode)
 
