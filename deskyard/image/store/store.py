@@ -1,6 +1,7 @@
 """Finds built images: one folder per name and digest, complete or not there."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,17 +28,21 @@ class BuiltImage:
 
 def find(name: str) -> BuiltImage | None:
     """The image built from the current sources, if there is one."""
-    return find_of(read_lineage(tree(), name))
+    return _first(name, digests(name))
 
 
 def find_of(lineage: Lineage) -> BuiltImage | None:
     """The image built from the sources that a lineage was read from, if there is one."""
-    return next((built for key in _digests(lineage) if (built := load(lineage.image.name, key)) is not None), None)
+    return _first(lineage.image.name, _digests(lineage))
 
 
 def digests(name: str) -> list[str]:
     """The digests that the image has if it is built from the current sources, the preferred one first."""
     return _digests(read_lineage(tree(), name))
+
+
+def _first(name: str, keys: Sequence[str]) -> BuiltImage | None:
+    return next((built for key in keys if (built := load(name, key)) is not None), None)
 
 
 def _digests(lineage: Lineage) -> list[str]:
