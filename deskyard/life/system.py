@@ -169,7 +169,7 @@ class _Exchange:
         key = machine.machines.host_key(machine.domain)
         mine = keys.get(machine.name, {}), customised.get(machine.name)
         kept = tuple(map(str, noted["kept"]))
-        return Was(str(self.disk.image()), key, self._failing(), added, kept, *mine)
+        return Was(str(self.disk.image()), key, frozenset(self._failing()), added, kept, *mine)
 
     def do(self, image: ImageSource, was: Was) -> None:
         """Exchange the disk, and take the one of before back if the desktop is not as well with the new one."""
@@ -229,8 +229,10 @@ class _Exchange:
         if machine.machines.host_key(machine.domain) != was.host_key:
             raise SiteError("desktop", self._target, "has another host key", "see its console")
         self._deliver(was)
-        if worse := sorted(self._failing() - was.failing):
-            raise SiteError("desktop", self._target, f"is not well: {', '.join(worse)}", "see desktop.health")
+        failing = self._failing()
+        # Once it has its system of before again, `desktop.health` says nothing of this any more.
+        if worse := [f"{check}: {detail}" for check, detail in sorted(failing.items()) if check not in was.failing]:
+            raise SiteError("desktop", self._target, f"is not well: {'; '.join(worse)}", "see desktop.health")
 
     def _deliver(self, was: Was) -> None:
         plan, name = self._machine.plan, self._machine.name
@@ -239,9 +241,10 @@ class _Exchange:
         if was.customised is not None:
             customise_delivery.apply(plan, {name: was.customised}, How())
 
-    def _failing(self) -> frozenset[str]:
+    def _failing(self) -> dict[str, str]:
+        """The details of the checks that fail, by their names."""
         rows = health.look(self._machine.plan.name, self._machine.name)["machines"][self._machine.name]
-        return frozenset(row["check"] for row in rows if row["state"] == "failed")
+        return {row["check"]: row["detail"] for row in rows if row["state"] == "failed"}
 
 
 def _install(machine: Machine, packages: Sequence[str]) -> None:

@@ -8,9 +8,9 @@ import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import yaml
 
@@ -36,6 +36,7 @@ class Declared:
     egress_ask: tuple[str, ...] = ()  # names of a locked workspace that a person is asked about
     image: str | None = None  # that of its desktops; none: the usual one
     keep: tuple[str, ...] = ()  # what of /etc outlives an exchange of the system
+    checkout: Path = field(default_factory=tree)  # where ./inv is run
 
     def write(self) -> None:
         """Write the stack file, keeping what Pulumi added to it."""
@@ -74,7 +75,8 @@ class Running:
         self, *arguments: str, timeout: float = 300, check: bool = True, stdin: str = ""
     ) -> subprocess.CompletedProcess[str]:
         """Run a task of ./inv on the test's stacks folder."""
-        return inv(self.declared.folder, *arguments, timeout=timeout, check=check, stdin=stdin)
+        declared = self.declared
+        return inv(declared.folder, *arguments, timeout=timeout, check=check, stdin=stdin, checkout=declared.checkout)
 
     def ssh(self, host: str, command: str, stdin: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a command in a guest: `gateway` or a desktop's name."""
@@ -117,25 +119,34 @@ class Running:
 
 
 def inv(
-    folder: Path, *arguments: str, timeout: float = 300, check: bool = True, stdin: str = ""
+    folder: Path,
+    *arguments: str,
+    timeout: float = 300,
+    check: bool = True,
+    stdin: str = "",
+    checkout: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run ./inv with the stacks and the Pulumi state of the test."""
+    """Run ./inv, of this tree or another checkout, with the stacks and the Pulumi state of the test."""
     env = {**os.environ, "DESKYARD_STACKS": str(folder), "PULUMI_BACKEND_URL": f"file://{folder}"}
     argv = ["./inv", *arguments]
+    where = checkout or tree()
     done = subprocess.run(
-        argv, cwd=tree(), env=env, input=stdin, capture_output=True, text=True, timeout=timeout, check=False
+        argv, cwd=where, env=env, input=stdin, capture_output=True, text=True, timeout=timeout, check=False
     )
     assert not check or done.returncode == 0, f"./inv {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
     return done
 
 
 @contextmanager
-def start_inv(running: Running, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def start_inv(running: Running, *arguments: str, stderr: IO[str] | None = None) -> Iterator[subprocess.Popen[str]]:
     """A task of ./inv that goes on; it leads a group of its own, and is ended at last."""
-    folder = running.declared.folder
+    folder, where = running.declared.folder, running.declared.checkout
     env = {**os.environ, "DESKYARD_STACKS": str(folder), "PULUMI_BACKEND_URL": f"file://{folder}"}
     argv = ["./inv", *arguments]
-    with subprocess.Popen(argv, cwd=tree(), env=env, stdout=subprocess.PIPE, text=True, start_new_session=True) as task:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        argv, cwd=where, env=env, stdout=pipe, stderr=stderr, text=True, start_new_session=True
+    ) as task:
         try:
             yield task
         finally:
@@ -154,10 +165,15 @@ def bring_up(declared: list[Declared]) -> None:
     for workspace in declared:
         workspace.write()
     with ThreadPoolExecutor(len(declared)) as pool:
-        for done in pool.map(lambda w: inv(w.folder, "workspace.up", w.name, "--warm", timeout=UP_SECONDS), declared):
+        for done in pool.map(_up, declared):
             print(done.stdout, done.stderr)
             # A boot in place of it would pass all tests, and none would be of a warm start.
             assert "goes on from template-" in done.stderr and " boots: " not in done.stderr, done.stderr
+
+
+def _up(workspace: Declared) -> subprocess.CompletedProcess[str]:
+    arguments = ("workspace.up", workspace.name, "--warm")
+    return inv(workspace.folder, *arguments, timeout=UP_SECONDS, checkout=workspace.checkout)
 
 
 def take_down(declared: list[Declared]) -> None:
@@ -165,7 +181,8 @@ def take_down(declared: list[Declared]) -> None:
     failures = []
     for workspace in declared:
         options = ("--yes", "--no-backup")
-        done = inv(workspace.folder, "workspace.destroy", workspace.name, *options, timeout=600, check=False)
+        arguments = ("workspace.destroy", workspace.name, *options)
+        done = inv(workspace.folder, *arguments, timeout=600, check=False, checkout=workspace.checkout)
         if done.returncode:
             failures.append(f"{workspace.name}: {done.stdout}\n{done.stderr}")
         _forget_backups(workspace.name)

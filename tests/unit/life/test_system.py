@@ -46,7 +46,7 @@ class Guest:
         return answers[request["do"]]
 
     def look(self, _name: str, desktop: str) -> dict[str, Any]:
-        rows = [{"check": check, "state": "failed"} for check in self.failing]
+        rows = [{"check": check, "state": "failed", "detail": f"{check} are bad"} for check in self.failing]
         return {"machines": {desktop: [*rows, {"check": "disk", "state": "ok"}]}}
 
 
@@ -84,6 +84,14 @@ def test_desktop_gets_the_new_image_and_keeps_the_system_of_before(machines: Mac
     assert (machines.disk.now, machines.disk.before) == ("desktop-new", "desktop-old")
     assert [state for _, state, _ in machines.moves] == ["stopped", "running"]
     assert guest.asked[-1] == {"do": "note", "packages": ["bash"], "keep": ()}
+    whole(machines)
+
+
+def test_image_of_another_name_is_taken_if_it_is_declared_whatever_it_lacks(machines: Machines, guest: Guest) -> None:
+    machines.disk.now = "agent-old"
+    done = system.upgrade(TARGET)
+    assert (done["before"], done["after"]) == ("agent-old", "desktop-new")
+    assert system.roll_back(TARGET)["after"] == "agent-old"
     whole(machines)
 
 
@@ -127,7 +135,7 @@ def test_desktop_that_is_worse_with_what_it_keeps_gets_its_system_back(machines:
             guest.failing = ["units"] if machines.disk.now == "desktop-new" else []
 
     machines.act = spoil
-    with pytest.raises(SiteError, match="is not well: units"):
+    with pytest.raises(SiteError, match="is not well: units: units are bad"):
         system.upgrade(TARGET)
     assert (machines.disk.now, machines.disk.before) == ("desktop-old", "")
     whole(machines)
