@@ -95,6 +95,12 @@ def test_a_page_goes_on_with_its_conversation_or_begins_another(mission: Lab, li
     second = said(link, "anew", "page.3")["result"]["conversation"]
     assert second != first
     assert read(link, DESKTOP).conversation == second
+    # The agent has still to answer in the first one, which does not bring it back.
+    mission.until("select 1 from message where conversation_id = %s having count(*) = 4", [first])
+    mission.link.execute("update conversation set last_at = now() + interval '1 minute' where id = %s", [first])
+    assert read(link, DESKTOP).conversation == second
+    said(link, "back", "page.4", conversation=first)
+    assert read(link, DESKTOP).conversation == first
 
 
 def test_what_a_desktop_of_before_said_is_shown_on_no_page(mission: Lab, link: Link, owner: httpx.Client) -> None:

@@ -8,7 +8,8 @@ language sql stable security definer set search_path = public as $$
       where o.desktop_id = about and o.kind = 'desktop.destroy' and o.state = 'done'))
 $$;
 
--- The newest of them with its last messages, the oldest first; nothing where there is none.
+-- The one in which a person spoke last, with its last messages, the oldest first; nothing where there is none. An agent
+-- that still answers in another does not bring that back.
 create function talk_at_gateway(about text, most integer, longest integer) returns jsonb
 language sql stable security definer set search_path = public as $$
   select jsonb_build_object('conversation', c.id, 'title', c.title, 'messages',
@@ -17,7 +18,8 @@ language sql stable security definer set search_path = public as $$
         'tools', m.tools, 'more_tools', m.more_tools, 'questions', m.questions, 'problem', m.problem) order by m.number),
         '[]')
       from (select * from message where conversation_id = c.id order by number desc limit least(most, 100)) m))
-  from conversations_at_gateway(about) c order by c.last_at desc, c.id desc limit 1
+  from (select * from conversations_at_gateway(about) order by last_at desc, id desc limit 20) c
+  order by (select max(number) from message where conversation_id = c.id and role = 'person') desc nulls last limit 1
 $$;
 
 -- What a person said on the page of a desktop is stored, with its delivery: once, however often it is sent. The answer
