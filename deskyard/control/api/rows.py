@@ -13,6 +13,7 @@ from deskyard.control.api.forms.conversations import Claimed, Conversation, Mess
 from deskyard.control.api.forms.desktops import Desktop, Workspace
 from deskyard.control.api.forms.work import LogLine, Operation
 from deskyard.control.api.problem import Problem
+from deskyard.control.jobs.parts import settled
 
 # Of a worker that renews every some seconds, nothing was heard for so long: it is gone.
 WORKER_GONE = "30 seconds"
@@ -125,7 +126,7 @@ def message(found: Row) -> Message:
     return Message(
         **{name: found[name] for name in names},
         problem=trouble(found["problem"]),
-        tools=[_tool(card, found["state"]) for card in found["tools"]],
+        tools=[Tool(**settled(card, found["state"])) for card in found["tools"]],
         questions=questions(found),
         claimed=_claimed(found),
     )
@@ -133,17 +134,7 @@ def message(found: Row) -> Message:
 
 def questions(found: Row) -> list[Question]:
     """The questions in a row of a message; those that nobody answered before its turn was over are open no more."""
-    over = found["state"] != "streaming"
-    return [
-        Question(**card | ({"state": "lapsed"} if over and card["state"] == "open" else {}))
-        for card in found["questions"]
-    ]
-
-
-def _tool(card: dict[str, Any], state: str) -> Tool:
-    # Of a turn that is over nothing more is heard, also if whoever wrote it down was killed.
-    over = {"state": "interrupted"} if card["state"] == "running" and state != "streaming" else {}
-    return Tool(**card | over)
+    return [Question(**settled(card, found["state"])) for card in found["questions"]]
 
 
 def _claimed(found: Row) -> Claimed | None:

@@ -67,6 +67,16 @@ class Tools:
                 card |= {ours: shown, f"{ours}_cut": len(str(text)) > most}
 
 
+# Of a turn that is over nothing more is heard, also if whoever wrote it down was killed.
+LEFT = {"running": "interrupted", "open": "lapsed"}
+
+
+def settled(card: Mapping[str, Any], turn: str) -> dict[str, Any]:
+    """A tool or a question of a message, as it stands by the state of its turn."""
+    state = card["state"]
+    return {**card, "state": state if turn == "streaming" else LEFT.get(state, state)}
+
+
 def tokens(said: Mapping[str, Any]) -> dict[str, int] | None:
     """The tokens that a turn is claimed to have taken; None if that is no claim that can be counted."""
     found = {name: said.get(name, 0) for name in TOKENS}

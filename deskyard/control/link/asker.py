@@ -58,18 +58,20 @@ class Asker:
 
     def follow(self, name: str, words: Sequence[str]) -> Iterator[Any]:
         """The documents that a gateway writes, a line each, for as long as they are wanted."""
-        process = self._wait(name, self._started(name, words), ASK_SECONDS)
-        try:
+        with self._open(name, words, asyncssh.DEVNULL) as process:
             yield from self.read(name, process)
-        finally:
-            self._loop.call_soon_threadsafe(process.close)
 
     @contextlib.contextmanager
     def converse(self, name: str, words: Sequence[str]) -> Iterator["TalkLine"]:
         """A line to a gateway on which documents go both ways, for as long as it is wanted."""
-        process = self._wait(name, self._started(name, words, stdin=asyncssh.PIPE), ASK_SECONDS)
-        try:
+        with self._open(name, words, asyncssh.PIPE) as process:
             yield TalkLine(self, name, process)
+
+    @contextlib.contextmanager
+    def _open(self, name: str, words: Sequence[str], stdin: int) -> Iterator["asyncssh.SSHClientProcess[bytes]"]:
+        process = self._wait(name, self._started(name, words, stdin), ASK_SECONDS)
+        try:
+            yield process
         finally:
             self._loop.call_soon_threadsafe(process.close)
 

@@ -7,7 +7,6 @@ function, and shows of a desktop its newest conversation.
 import json
 import logging
 import os
-import re
 import select
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -17,9 +16,11 @@ from typing import Any, Protocol
 
 import psycopg
 
+from deskyard.control.jobs.parts import settled
 from deskyard.control.store.connection import Link, attend, connect
 from deskyard.errors import DeskyardError
 from deskyard.host.deadline import Deadline
+from deskyard.wire.gateway_settings import LABEL
 from deskyard.wire.talk import MOST_MESSAGES, MOST_NEWS, MOST_REQUEST, Talk
 
 # Workspaces change by events; this often they are looked at whatever was heard.
@@ -30,7 +31,6 @@ PAUSE_SECONDS = 0.2
 AGAIN_SECONDS, MOST_SECONDS = 2.0, 120.0
 RUNNING = ("ready", "not ready")
 MOST_TEXT, MOST_TOOLS, MOST_SHOWN = 8000, 20, 500
-DESKTOP = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?\Z")
 MOST_DESKTOPS = 1000
 # No audit has so many lines.
 FAR = 1 << 60
@@ -157,9 +157,9 @@ class Chats:
     def _hear(self, name: str, carried: Carried, document: Any) -> None:
         match document:
             case {"open": list(desktops)} if len(desktops) <= MOST_DESKTOPS:
-                carried.look_at(frozenset(each for each in desktops if _is(DESKTOP, each)))
+                carried.look_at(frozenset(each for each in desktops if _is_desktop(each)))
                 os.eventfd_write(self._bell, 1)
-            case {"wish": {"id": str(id), "desktop": str(desktop)} as wish} if _is(DESKTOP, desktop):
+            case {"wish": {"id": str(id), "desktop": str(desktop)} as wish} if _is_desktop(desktop):
                 with connect(self._url) as link:
                     carried.line.send({"answer": id, **answer(link, f"{name}.{desktop}", wish)})
             case _:
@@ -173,29 +173,30 @@ def read(link: Link, desktop: str) -> Talk:
     found = row and row["talk"]
     if not found:
         return Talk()
-    messages = {message["id"]: shown(message) for message in found["messages"]}
-    while len(json.dumps(list(messages.values()), ensure_ascii=False).encode()) > MOST_NEWS // 2:
-        del messages[next(iter(messages))]
-    return Talk(found["conversation"], found["title"], messages)
+    newest: list[dict[str, Any]] = []
+    room = MOST_NEWS // 2
+    for message in map(shown, reversed(found["messages"])):
+        # With what stands between two in a list.
+        room -= len(json.dumps(message, ensure_ascii=False).encode()) + 2
+        if room < 0:
+            break
+        newest.append(message)
+    return Talk(found["conversation"], found["title"], {message["id"]: message for message in reversed(newest)})
 
 
 def shown(found: Mapping[str, Any]) -> dict[str, Any]:
     """A message as a page shows it: of tools and questions what a person reads at first sight."""
-    is_over = found["state"] != "streaming"
+    turn = found["state"]
     tools = [
         {
             "name": tool["name"],
-            # Of a turn that is over nothing more is heard.
-            "state": "interrupted" if is_over and tool["state"] == "running" else tool["state"],
+            "state": settled(tool, turn)["state"],
             "arguments": tool["arguments"][:MOST_SHOWN],
             "output": tool["output"][:MOST_SHOWN],
         }
         for tool in found["tools"][:MOST_TOOLS]
     ]
-    questions = [
-        {"asked": each["asked"], "state": "lapsed" if is_over and each["state"] == "open" else each["state"]}
-        for each in found["questions"]
-    ]
+    questions = [{"asked": each["asked"], "state": settled(each, turn)["state"]} for each in found["questions"]]
     more = found["more_tools"] + max(0, len(found["tools"]) - MOST_TOOLS)
     names = ("id", "role", "author", "text", "cut", "state", "at", "problem")
     return {**{name: found[name] for name in names}, "tools": tools, "more_tools": more, "questions": questions}
@@ -231,5 +232,5 @@ def _fits(message: str) -> bool:
     return "\0" not in message and len(message.encode("utf-8", "replace")) <= MOST_REQUEST
 
 
-def _is(pattern: re.Pattern[str], said: Any) -> bool:
-    return isinstance(said, str) and pattern.match(said) is not None
+def _is_desktop(said: Any) -> bool:
+    return isinstance(said, str) and LABEL.match(said) is not None
