@@ -90,7 +90,7 @@ def _leave(link: Link, name: str, source: str, gateways: Gateways) -> str | None
 def _is_news(link: Link, newest: Line) -> bool:
     """Whether the chain has more since than lines of gateways, or has had those for long."""
     query = """select 1 from audit_entry where number > %s
-        and (action <> %s or at < now() - make_interval(hours => %s)) limit 1"""
+        and (action <> %s or not recent(at, make_interval(hours => %s))) limit 1"""
     return link.execute(query, [newest.number, HEAD, QUIET_HOURS]).fetchone() is not None
 
 

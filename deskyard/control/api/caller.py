@@ -120,7 +120,7 @@ async def _by_key(connection: Link, header: str) -> Caller | None:
     key = Key.parsed(text.strip()) if kind.lower() == "bearer" else None
     if key is None:
         return None
-    query = f"""select *, last_used_at is null or last_used_at < now() - interval '{SEEN_AGAIN}' as unseen
+    query = f"""select *, not recent(last_used_at, '{SEEN_AGAIN}') as unseen
         from api_key where id = %s and revoked_at is null and expires_at > now()"""
     row = await (await connection.execute(query.encode(), [key.id])).fetchone()
     if row is None or not hmac.compare_digest(row["auth_hash"], key.auth_hash):
@@ -135,7 +135,7 @@ async def _by_session(connection: Link, request: Request) -> Caller | None:
     token = request.cookies.get(COOKIE)
     if not token:
         return None
-    query = f"""select session.id as session_id, seen_at < now() - interval '{SEEN_AGAIN}' as unseen, person.*
+    query = f"""select session.id as session_id, not recent(seen_at, '{SEEN_AGAIN}') as unseen, person.*
         from session join person on person.id = session.person_id
         where token_hash = %s and {session.OPEN} and disabled_at is null"""
     row = await (await connection.execute(query.encode(), [token_hash(token)])).fetchone()

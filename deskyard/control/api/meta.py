@@ -24,7 +24,7 @@ async def healthz() -> dict[str, str]:
 )
 async def readyz(link: Connection) -> JSONResponse:
     """Say whether the database answers and a worker runs; 503 if not."""
-    query = f"select exists (select from worker where seen_at > now() - interval '{rows.WORKER_GONE}') as worker"
+    query = f"select exists (select from worker where recent(seen_at, '{rows.WORKER_GONE}')) as worker"
     found = await rows.row(link, query, [])
     ready = bool(found and found["worker"])
     state = {"database": "ok", "worker": "ok" if ready else "none"}

@@ -26,7 +26,7 @@ select o.*,
   case when o.state = 'queued' then
     (select r.id from operation r where r.state = 'running' and r.lane = o.lane limit 1) end as waits_for,
   (select p.id from operation p where p.id = o.after_id and p.state <> 'done') as waits_after,
-  exists (select 1 from worker where seen_at > now() - interval '{WORKER_GONE}') as has_worker,
+  exists (select 1 from worker where recent(seen_at, '{WORKER_GONE}')) as has_worker,
   (select line from operation_log l where l.operation_id = o.id order by number desc limit 1) as progress
 from operation o
 """

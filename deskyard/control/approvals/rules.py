@@ -19,7 +19,7 @@ REMEDY = "let somebody answer whom GET /api/approval-rules names; an admin chang
 
 RULE = "select workspace_id, persons, roles, people, keys from approval_rule where workspace_id = %s"
 CHANGES = f"""select workspace_id, actor, wanted, at from approval_rule_change where workspace_id = any(%s)
-    and at > now() - interval '{WAITS}' order by at, actor"""
+    and recent(at, '{WAITS}') order by at, actor"""
 ROLE = """select role from person where name = %s and disabled_at is null
     and (workspaces is null or %s = any(workspaces))"""
 # Of a ticket: who had given its desktop's agent something to do, or a link to use it.

@@ -95,8 +95,20 @@ def say(link: Link, held: Claim, line: str) -> None:
     link.execute(query, {"id": held.id, "attempt": held.attempt, "line": line})
 
 
-def sweep(link: Link) -> None:
+def hold_anew(link: Link, lease: float = LEASE_SECONDS) -> None:
+    """Let every lease begin anew: the clock jumped, and none of them says who is gone."""
+    query = "update operation set lease_until = now() + make_interval(secs => %s) where state = 'running'"
+    link.execute(query, [lease])
+
+
+def sweep(link: Link, lease: float = LEASE_SECONDS) -> None:
     """Give back what a worker left behind, and end what was cancelled before it began."""
+    # Nobody holds anything for so long: the clock was set back since.
+    link.execute(
+        """update operation set lease_until = now() + make_interval(secs => %(lease)s)
+        where state = 'running' and lease_until > now() + make_interval(secs => 2 * %(lease)s)""",
+        {"lease": lease},
+    )
     link.execute(
         """update operation set state = 'queued', worker = null, lease_until = null
         where state = 'running' and lease_until < now() and attempt < %s and cancel_requested_at is null""",
@@ -122,5 +134,5 @@ def sweep(link: Link) -> None:
     )
     link.execute("delete from operation_secret where expires_at < now()")
     link.execute("delete from challenge where expires_at < now()")
-    link.execute("delete from worker where seen_at < now() - interval '1 hour'")
+    link.execute("delete from worker where not recent(seen_at, '1 hour')")
     link.execute("delete from event where at < now() - interval '24 hours'")

@@ -32,7 +32,7 @@ def collect(link: Link, held: Claim, actor: str) -> dict[str, Any] | None:
             [approval, actor, answer, held.id],
         )
         query = f"""select actor from approval_decision where approval_id = %s and answer = %s
-            and at > now() - interval '{rules.WAITS}'"""
+            and recent(at, '{rules.WAITS}')"""
         said = {found["actor"] for found in link.execute(query.encode(), [approval, answer]).fetchall()}
         # Who answered before may have lost their role, or asked for something since.
         roles = {each: _role(link, each, held) for each in said}

@@ -74,11 +74,7 @@ class Observer:
                 self._followers[name] = thread, end
                 thread.start()
         alive = [name for name, (thread, _) in self._followers.items() if thread.is_alive()]
-        link.execute(
-            f"""update workspace set followed_at = now() where id = any(%s)
-            and (followed_at is null or followed_at < now() - interval '{SEEN_AGAIN}')""",
-            [[name for name in alive if name in self._looked]],
-        )
+        go_on(link, [name for name in alive if name in self._looked])
         for name in self._followers.keys() - set(names):
             self._end_follower(name)
             del self._followers[name], self._seen[name]
@@ -177,12 +173,39 @@ def write_event(link: Link, event: events.Event) -> None:
         )
 
 
+def go_on(link: Link, names: list[str]) -> None:
+    """Write down that these workspaces are followed; no machine ran while the clock went on and nobody followed.
+
+    The clock was set ahead then, or the host slept.
+    """
+    with link.transaction():
+        gap = f"followed_at < now() - interval '{FOLLOWED}'"
+        link.execute(
+            f"""update usage_interval u set ended_at = greatest(u.began_at, w.followed_at) from workspace w
+            where w.id = u.workspace_id and w.id = any(%s) and u.ended_at is null and u.began_at < w.followed_at
+            and w.{gap}""",
+            [names],
+        )
+        link.execute(
+            f"""insert into usage_interval (desktop_id, workspace_id, tier, began_at)
+            select d.id, d.workspace_id, d.tier, now() from desktop d join workspace w on w.id = d.workspace_id
+            where w.id = any(%s) and w.{gap} and d.gone_at is null and d.state = any(%s)
+            on conflict (desktop_id) where ended_at is null do nothing""",
+            [names, list(RUNS_ON)],
+        )
+        query = (
+            f"update workspace set followed_at = now() where id = any(%s) and not recent(followed_at, '{SEEN_AGAIN}')"
+        )
+        link.execute(query.encode(), [names])
+
+
 def close_unseen(link: Link, name: str) -> None:
     """End the time of machines at the moment until which somebody looked: whether they ran since, nobody knows."""
     link.execute(
-        f"""update usage_interval u set ended_at = greatest(u.began_at, coalesce(w.followed_at, u.began_at))
+        f"""update usage_interval u
+        set ended_at = greatest(u.began_at, least(coalesce(w.followed_at, u.began_at), now()))
         from workspace w where w.id = u.workspace_id and w.id = %s and u.ended_at is null
-        and (w.followed_at is null or w.followed_at < now() - interval '{FOLLOWED}')""",
+        and not recent(w.followed_at, '{FOLLOWED}')""",
         [name],
     )
 

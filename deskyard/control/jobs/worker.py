@@ -16,6 +16,7 @@ from deskyard.control.jobs import claim as claims
 from deskyard.control.jobs.claim import Claim
 from deskyard.control.jobs.running import CHILD, Runner
 from deskyard.control.people.passkeys import Passkeys
+from deskyard.control.store.clock import Clock
 from deskyard.control.store.connection import Link, attend, connect
 
 # An engine run needs about a gigabyte; conversations and links are light, but wait for the same places.
@@ -29,8 +30,8 @@ log = logging.getLogger(__name__)
 class Worker:
     """One worker, which begins no more than `at_once` operations at a time."""
 
-    def __init__(self, url: str, runner: Runner, at_once: int = AT_ONCE) -> None:
-        self._url, self._runner, self._at_once = url, runner, at_once
+    def __init__(self, url: str, runner: Runner, at_once: int = AT_ONCE, clock: Clock | None = None) -> None:
+        self._url, self._runner, self._at_once, self._clock = url, runner, at_once, clock or Clock()
         self._name = f"{os.uname().nodename}-{os.getpid()}-{secrets.token_hex(3)}"
         self._running: set[threading.Thread] = set()
         self._ended = threading.Event()
@@ -46,14 +47,21 @@ class Worker:
     def _claim_all(self, link: Link) -> None:
         link.execute("listen work")
         while not self._ended.is_set():
-            query = "insert into worker (id) values (%s) on conflict (id) do update set seen_at = now()"
-            link.execute(query, [self._name])
-            claims.sweep(link)
-            self._running = {thread for thread in self._running if thread.is_alive()}
-            while (held := self._next(link)) is not None:
-                self._begin(held)
+            self.look(link)
             for _ in link.notifies(timeout=LOOK_SECONDS, stop_after=1):
                 pass
+
+    def look(self, link: Link) -> None:
+        """Say that this worker is there, give back what others left, and begin what there is to do."""
+        query = "insert into worker (id) values (%s) on conflict (id) do update set seen_at = now()"
+        link.execute(query, [self._name])
+        if jump := self._clock.jump(link):
+            log.warning("the clock of the database jumped by %.0f s: every lease begins anew", jump)
+            claims.hold_anew(link, self._runner.lease)
+        claims.sweep(link, self._runner.lease)
+        self._running = {thread for thread in self._running if thread.is_alive()}
+        while (held := self._next(link)) is not None:
+            self._begin(held)
 
     def _next(self, link: Link) -> Claim | None:
         if len(self._running) < self._at_once:

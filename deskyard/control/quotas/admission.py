@@ -32,7 +32,7 @@ with held as (
     where o.kind = 'desktop.create'
     and ((o.state in ('queued', 'running', 'waiting')
         and not exists (select from desktop d where d.id = o.desktop_id and d.gone_at is null))
-      or (o.state = 'done' and o.ended_at > now() - interval '1 minute'
+      or (o.state = 'done' and recent(o.ended_at, '1 minute')
         and not exists (select from desktop d where d.id = o.desktop_id)))),
 owned as (
   select x.*, (select case when o.actor like 'key:%%' then 'key:' || substring(o.actor from '[^:]*$') else o.actor end

@@ -22,13 +22,13 @@ TRIED_AGAIN = "5 minutes"
 # Workspaces whose gateway may have to close names or to reopen them, unless somebody is about to tell it.
 CLOSING = f"""
 select w.id, b.micros_per_month, b.bytes_per_month, coalesce(b.closes, '{{}}') as closes,
-  coalesce(c.names, '{{}}') as told, coalesce(c.told_at < now() - interval '{TOLD_AGAIN}', true) as old
+  coalesce(c.names, '{{}}') as told, not recent(c.told_at, '{TOLD_AGAIN}') as old
 from workspace w left join budget b on b.workspace_id = w.id left join closing c on c.workspace_id = w.id
 where w.gone_at is null and w.problem is null and w.silent_since is null and w.egress = 'locked'
   and (cardinality(b.closes) > 0 or cardinality(c.names) > 0)
   and exists (select from desktop d where d.workspace_id = w.id and d.gone_at is null and d.state = 'ready')
   and not exists (select from operation o where o.workspace_id = w.id and o.kind = '{KIND}'
-    and (o.state in ('queued', 'running') or (o.state <> 'done' and o.ended_at > now() - interval '{TRIED_AGAIN}')))
+    and (o.state in ('queued', 'running') or (o.state <> 'done' and recent(o.ended_at, '{TRIED_AGAIN}'))))
 order by w.id
 """
 # Of each budget, or of those that bound it, the bytes of its workspace's desktops in a month (UTC), also of those that

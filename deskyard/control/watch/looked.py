@@ -9,7 +9,7 @@ from deskyard.plan import health
 
 # The newest look at each workspace, unless it is too old to say anything of now.
 LOOK = """select distinct on (workspace_id) workspace_id, ended_at, result from operation
-    where kind = 'workspace.look' and state = 'done' and ended_at > now() - interval '1 day'
+    where kind = 'workspace.look' and state = 'done' and recent(ended_at, '1 day')
     order by workspace_id, ended_at desc"""
 
 

@@ -20,7 +20,7 @@ where w.gone_at is null and w.problem is null and w.silent_since is null
   and (exists (select from alert_rule where enabled and kind = any(%(readers)s))
     or exists (select from budget b where b.workspace_id = w.id and b.bytes_per_month is not null))
   and not exists (select from operation o where o.workspace_id = w.id and o.kind = %(kind)s
-    and (o.state in ('queued', 'running') or coalesce(o.ended_at, o.created_at) > now() - interval '{EVERY}'))
+    and (o.state in ('queued', 'running') or recent(coalesce(o.ended_at, o.created_at), '{EVERY}')))
 order by w.id limit %(most)s
 """
 

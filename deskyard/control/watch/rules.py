@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from deskyard.control.recorder import chain
+from deskyard.control.store.clock import Clock
 from deskyard.control.store.connection import Link
 from deskyard.control.watch import budgets, looked, traffic
 from deskyard.control.watch.budgets import SpentNow
@@ -15,6 +16,8 @@ from deskyard.host.deadline import Deadline
 AUDIT_SECONDS = 3600.0
 # Traffic is read by the hour, and looking through it takes longer than the rest.
 TRAFFIC_SECONDS = 300.0
+# A jump is over at once; people are to see that it was.
+JUMPED_SECONDS = 3600.0
 CHAT = "desktop.chat"
 
 
@@ -43,6 +46,9 @@ RULES = {
     "egress.unusual": Rule("Unusual traffic", "times the mean", "see by which name: Usage; stop its agent if in doubt"),
     "desktop.no-backup": Rule("No recent backup is known", "days", "./inv backup.run; or look at the workspace again"),
     "certificate.ending": Rule("A certificate is near its end", "days", "./inv control.up renews it"),
+    "clock.jumped": Rule(
+        "The clock jumped", "seconds", "see that the database's host keeps time (timedatectl); it may have slept"
+    ),
     "audit.broken": Rule("The audit is not whole", "", "./inv control.audit says where; keep the database as it is"),
     "budget.near": Rule("A budget is nearly spent", "percent", "stop what is not needed, or raise the budget"),
     "budget.spent": Rule("A budget is spent", "percent", "stop the workspace, or raise the budget"),
@@ -52,19 +58,23 @@ RULES = {
 class Eye:
     """Looks at everything that the rules ask for."""
 
-    def __init__(self, certificate: Path | None, expires: Callable[[str], datetime]) -> None:
+    def __init__(
+        self, certificate: Path | None, expires: Callable[[str], datetime], clock: Clock | None = None
+    ) -> None:
         self._certificate, self._expires = certificate, expires
         self._audited = Deadline(0)
         self._audit: str | None = None
         self._measured = Deadline(0)
         self._traffic: list[Finding] = []
+        self._clock = clock or Clock()
+        self._jumped: tuple[Finding, Deadline] | None = None
 
     def look(self, link: Link, spent_now: SpentNow) -> list[Finding]:
         """The findings of the rules that are in force, now."""
         found = link.execute("select kind, number from alert_rule where enabled").fetchall()
         numbers = {row["kind"]: int(row["number"]) for row in found}
         findings = _desktops(link, numbers) + _workspaces(link, numbers) + _operations(link, numbers)
-        findings += _silent(link) + looked.findings(link, numbers) + self._passed(link, numbers)
+        findings += _silent(link) + looked.findings(link, numbers) + self._passed(link, numbers) + self._jump(link)
         findings += budgets.findings(link, spent_now) + _backup(link, numbers) + self._own(link, numbers)
         return [finding for finding in findings if finding.rule in numbers and finding.number >= numbers[finding.rule]]
 
@@ -73,6 +83,17 @@ class Eye:
             self._traffic = traffic.findings(link, numbers)
             self._measured = Deadline(TRAFFIC_SECONDS)
         return self._traffic
+
+    def _jump(self, link: Link) -> list[Finding]:
+        """The last jump of the database's clock, for a while."""
+        if seconds := round(self._clock.jump(link)):
+            way = "ahead" if seconds > 0 else "back"
+            text = f"by {abs(seconds):,} seconds {way}: what ends at a time, or is counted by it, may be off"
+            finding = Finding("clock.jumped", "mission-control", None, text, abs(seconds))
+            self._jumped = finding, Deadline(JUMPED_SECONDS)
+        if self._jumped is None or self._jumped[1].is_over:
+            return []
+        return [self._jumped[0]]
 
     def _own(self, link: Link, numbers: dict[str, int]) -> list[Finding]:
         findings = []

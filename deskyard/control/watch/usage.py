@@ -16,7 +16,7 @@ with price as (
   select tier, micros_per_hour, since, lead(since, 1, 'infinity') over (partition by tier order by since) as until
   from tier_price),
 seen as (
-  select u.*, least(coalesce(u.ended_at, case when w.followed_at > now() - interval '{FOLLOWED}' then now()
+  select u.*, least(coalesce(u.ended_at, case when recent(w.followed_at, '{FOLLOWED}') then now()
       else greatest(u.began_at, coalesce(w.followed_at, u.began_at)) end), %(until)s) as end_at
   from usage_interval u left join workspace w on w.id = u.workspace_id
   where u.began_at < %(until)s and (%(workspace)s::text is null or u.workspace_id = %(workspace)s)

@@ -35,9 +35,11 @@ KEPT = "30 days"
 NOBODY = Mailer()
 # For longer than any try takes nobody else tries it.
 LONGEST_TRY = 4 * mail.SECONDS
+# What is due later than any pause is: the clock was set back since.
 TAKE = """update delivery set attempt = attempt + 1, next_at = now() + make_interval(secs => %(seconds)s)
     where id in (select d.id from delivery d join webhook w on w.id = d.webhook_id
-        where ended_at is null and next_at <= now() and w.gone_at is null
+        where ended_at is null and w.gone_at is null and (next_at <= now()
+            or next_at > now() + make_interval(secs => greatest(%(seconds)s, (%(pauses)s::float[])[attempt])))
         and (%(hook)s::text is null or w.id = %(hook)s) order by next_at, d.created_at"""
 
 
@@ -120,7 +122,7 @@ def deliver_next(link: Link, reach: Reach, mailer: Mailer = NOBODY) -> bool:
 
 
 def _taking(hook: str | None) -> dict[str, Any]:
-    return {"seconds": LONGEST_TRY, "hook": hook}
+    return {"seconds": LONGEST_TRY, "pauses": list(PAUSES), "hook": hook}
 
 
 def _mail(link: Link, mailer: Mailer, url: str, rows: Sequence[dict[str, Any]]) -> None:

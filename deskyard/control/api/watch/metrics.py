@@ -32,7 +32,7 @@ GAUGES = (
     (
         "deskyard_workers",
         "Workers that were heard of late",
-        f"select count(*) as value from worker where seen_at > now() - interval '{rows.WORKER_GONE}'",
+        f"select count(*) as value from worker where recent(seen_at, '{rows.WORKER_GONE}')",
     ),
     (
         "deskyard_deliveries_waiting",
