@@ -16,8 +16,10 @@ import pytest
 
 from deskyard.gateway.config import render
 from deskyard.model.site import Site
+from deskyard.wire.computer import HALT_PORT
 from deskyard.wire.gateway_settings import EGRESS, Settings
 from deskyard.wire.gateway_settings import parse as parse_settings
+from deskyard.wire.routes import ROUTES
 from tests.gateway.nft_walk import Packet, Ruleset, kernel_listing, parse
 from tests.unit.gateway.support import document, parsed
 
@@ -27,9 +29,9 @@ STRANGER, HOST_MAC = "52:54:00:66:66:66", "52:54:00:77:77:77"
 PUBLIC = ("93.184.216.34", "8.8.8.8")
 SITE = Site(egress_exceptions=(IPv4Network("10.7.0.0/16"),), egress_denied=(IPv4Network("93.184.0.0/16"),))
 Service = dict[str, Any]
-TCP: list[Service] = [
-    {"proto": "tcp", "dport": port} for port in (22, 53, 67, 80, 443, 6080, 7681, 8006, 8700, 9418, 9999)
-]
+# Where something listens, here or at a neighbour's, and where nothing does.
+PORTS = (22, 53, 67, 80, 443, 8006, 8700, 9418, 9999, HALT_PORT, *(route.port for route in ROUTES.values()))
+TCP: list[Service] = [{"proto": "tcp", "dport": port} for port in PORTS]
 UDP: list[Service] = [{"proto": "udp", "dport": port} for port in (53, 67, 68, 443, 9999)]
 ANSWERS: list[Service] = [{"proto": kind, "sport": 53, "dport": 40000} for kind in ("udp", "tcp")]
 DHCP = [{"proto": "udp", "sport": 68, "dport": 67}, {"proto": "udp", "sport": 67, "dport": 68}]
@@ -40,7 +42,7 @@ SERVICES: list[Service] = [*TCP, *UDP, *ANSWERS, *DHCP, *ICMP, {"proto": "esp"}]
 STATES = ("established", "related", "invalid", "untracked")
 ASKED: list[tuple[Service, str]] = [
     *((service, "new") for service in SERVICES),
-    *itertools.product((TCP[1], TCP[4], TCP[5], UDP[0], ANSWERS[0], ICMP[0]), STATES),
+    *itertools.product((TCP[1], TCP[4], TCP[-1], UDP[0], ANSWERS[0], ICMP[0]), STATES),
 ]
 
 
@@ -123,9 +125,9 @@ def _out(packet: Packet, settings: Settings) -> bool:
     inside = _within(packet.daddr, str(settings.workspace_network))
     if (packet.proto, packet.sport) == ("udp", 53) and packet.saddr == settings.workspace_address and inside:
         return True
-    routes = {(desktop.address, port) for desktop in settings.desktops for port in (22, *desktop.routes.values())}
+    reached = {desktop.address: (22, HALT_PORT, *desktop.routes.values()) for desktop in settings.desktops}
     if packet.proto == "tcp":
-        return packet.state == "new" and (packet.daddr, packet.dport) in routes
+        return packet.state == "new" and packet.dport in reached.get(packet.daddr, ())
     if packet.icmp == "echo-request":
         return inside
     return service == ("udp", 68) and packet.sport == 67 and packet.saddr == settings.workspace_address
