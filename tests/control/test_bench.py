@@ -10,4 +10,5 @@ def test_every_part_is_measured_and_every_watcher_hears_every_event(mission: Lab
     assert found["commit to 3 watchers, 50 events a second"].note == "12 of 12 heard"
     assert found["page of 100 of 300 desktops, at 50 a second"].ratio is not None
     assert {"memory at rest", "claim with 5 queued", "/healthz, at 50 a second"} < set(found)
+    assert found["its restore into an empty place, checked"].ratio is not None
     assert all(0 < row.p50 <= row.p95 <= row.most for row in found.values())

@@ -77,8 +77,9 @@ def test_alert_says_how_far_and_which_way_and_ends_by_itself(
 
     def found() -> list[tuple[str, int, str]]:
         alerts.settle(worker, eye.look(worker, partial(budgets.spent_this_month, worker)))
-        by = (alert for alert in opened(owner).values() if alert["rule"] == "clock.jumped")
-        return [(alert["text"].partition(":")[0].split()[-1], round(alert["number"] / 3600), alert["unit"]) for alert in by]
+        jumped = [alert for alert in opened(owner).values() if alert["rule"] == "clock.jumped"]
+        ways = [alert["text"].partition(":")[0].split()[-1] for alert in jumped]
+        return [(way, round(alert["number"] / 3600), alert["unit"]) for way, alert in zip(ways, jumped, strict=True)]
 
     assert found() == []
     away.seconds += DAY
