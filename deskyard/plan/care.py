@@ -53,10 +53,14 @@ class Done:
 
 
 def due(care: Care, done: Done, moment: datetime) -> bool:
-    """Whether a desktop wants care: one look a day, and one update in each window."""
+    """Whether a desktop wants care: one look a day, and one update in each window.
+
+    What was done at a time that is to come, before the clock was set back, counts for nothing.
+    """
     opened = Window.of(care).opened(moment)
-    fresh = opened is not None and care.updates != "none" and (done.updated is None or done.updated < opened)
-    return fresh or done.looked is None or moment - done.looked >= CHECK_EVERY
+    is_updated = opened is not None and done.updated is not None and opened <= done.updated <= moment
+    is_looked_at = done.looked is not None and timedelta() <= moment - done.looked < CHECK_EVERY
+    return (opened is not None and care.updates != "none" and not is_updated) or not is_looked_at
 
 
 def backup_rests(schedule: BackupSchedule, tried: datetime | None, moment: datetime) -> bool:

@@ -172,7 +172,8 @@ class Seats:
         pool = declared.workspace.pool
         if pool is None or not _planned(declared, seated):
             return "it is declared otherwise by now"
-        if now - seated.since > pool.max_seconds:
+        # One that waits since a time to come was made before the clock was set back.
+        if abs(now - seated.since) > pool.max_seconds:
             return f"it waited for more than {pool.max_age}"
         return None if seated.seat in marks else "it does not run"
 

@@ -53,6 +53,9 @@ def test_window_that_is_none_is_refused_with_what_to_write(window: str) -> None:
         ("2026-11-25T02:00", None, "2026-11-25T03:30", True),
         ("2026-11-25T03:10", "2026-11-25T03:10", "2026-11-25T03:30", False),
         ("2026-11-25T02:30", "2026-11-24T04:00", "2026-11-25T03:30", True),
+        # The clock was set back since.
+        ("2027-11-25T11:00", None, "2026-11-25T12:00", True),
+        ("2026-11-25T03:10", "2027-11-25T03:10", "2026-11-25T03:30", True),
     ],
 )
 def test_one_look_a_day_and_one_update_in_each_window_are_due(

@@ -91,7 +91,13 @@ def test_what_waited_too_long_is_not_given_and_goes(seats: Seats, monkeypatch: p
     monkeypatch.setattr(time, "time", lambda: now + 3599)
     seats.sweep(declared(2, **short))
     assert states(seats) == {"s1": State.WAITING}
-    monkeypatch.setattr(time, "time", lambda: now + 3601)
+    # The clock was set back, by less and by more than that.
+    monkeypatch.setattr(time, "time", lambda: now - 3000)
+    seats.sweep(declared(2, **short))
+    assert states(seats) == {"s1": State.WAITING}
+    for moment in (now - 4000, now + 3601):
+        monkeypatch.setattr(time, "time", lambda moment=moment: moment)
+        assert seats.take(declared(2, **short), ["s1"], MINE) is None
     assert seats.take(declared(2, **short), ["s1"], MINE) is None
     seats.sweep(declared(2, **short))
     assert states(seats) == {}
