@@ -136,5 +136,36 @@ def test_system_whose_home_is_gone_does_not_start_with_another(tmp_path: Path, d
     assert "/home is not there" in done.stderr
 
 
+def unsettled(where: System, times: int) -> None:
+    """Let udev be too late so many times."""
+    late = where.root / "bin/udevadm"
+    late.write_text(f'#!/bin/sh\necho . >>{where.root}/asked\n[ "$(wc -l <{where.root}/asked)" -gt {times} ]\n')
+
+
+def test_disk_that_is_there_is_home_though_other_devices_take_their_time(tmp_path: Path, disk: str) -> None:
+    busy = system(tmp_path / "busy", disk)
+    unsettled(busy, 100)
+    done = busy.start(then="stat -c %U:%a /home/.deskyard/identity")
+    assert done.stdout.splitlines()[-1:] == ["root:700"], done.stderr
+
+
+def test_disk_that_comes_late_is_waited_for(tmp_path: Path, disk: str) -> None:
+    busy = system(tmp_path / "busy", disk)
+    unsettled(busy, 2)
+    (busy.root / "bin/lsblk").write_text(f'#!/bin/sh\n[ "$(wc -l <{busy.root}/asked)" -lt 3 ] || echo {disk} home\n')
+    done = busy.start(then="stat -c %U:%a /home/.deskyard/identity")
+    assert done.stdout.splitlines()[-1:] == ["root:700"], done.stderr
+
+
+def test_system_does_not_start_without_home_while_nobody_knows_whether_it_has_one(tmp_path: Path) -> None:
+    need_root("mounts")
+    busy = system(tmp_path / "busy", None)
+    unsettled(busy, 100)
+    done = busy.start()
+    assert done.returncode == 1
+    assert "/home is not there: this machine's devices are not ready" in done.stderr
+    assert list((busy.root / "ssh").iterdir()) == []
+
+
 def test_program_looks_for_the_disk_that_machines_are_given() -> None:
     assert f"\nserial={HOME_SERIAL}\n" in PROGRAM.read_text()

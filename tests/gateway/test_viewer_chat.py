@@ -58,6 +58,13 @@ def written(browser: Any) -> str:
     return found
 
 
+# The titles under which the invitation went away.
+INVITATION_HIDDEN = """
+const invitation = document.getElementById("chat-empty");
+window.hidden = [];
+new MutationObserver(() => window.hidden.push(document.getElementById("chat-title").textContent))
+  .observe(invitation, { attributes: true, attributeFilter: ["hidden"] });
+"""
 ASKED = message("1", "Grüße an alle\nheute noch", "person")
 
 
@@ -131,13 +138,19 @@ def test_another_conversation_is_begun(browser: Any, viewed: Gateway, mission: M
     wait_for("what was said", lambda: len(messages(browser)) == 2)
     browser.find_element(By.ID, "chat-new").click()
     assert messages(browser) == [] and "Nothing was said yet" in text(browser, "chat")
+    assert text(browser, "chat-title") == "New conversation"
+    browser.execute_script(INVITATION_HIDDEN)
+    # The agent goes on in the old one meanwhile: no news of it is shown, nor takes the invitation away.
+    gone_on = talk_of(ASKED, message("2", "done, and more"))
+    mission.shows("d1", gone_on, old)
     write(browser, "anew")
     wish = mission.wish()
     assert wish["conversation"] is None
     new = talk_of(message("9", "anew", "person"), conversation="cv_2", title="anew")
-    mission.shows("d1", new, old)
+    mission.shows("d1", new, gone_on)
     mission.says(answer=wish["id"], result={"conversation": "cv_2"})
     wait_for("the new one", lambda: text(browser, "chat-title") == "anew" and len(messages(browser)) == 1)
+    assert set(browser.execute_script("return window.hidden")) == {"anew"}
     wait_for("an empty line", lambda: written(browser) == "")
     write(browser, "more")
     assert mission.wish()["conversation"] == "cv_2"

@@ -15,6 +15,7 @@ const WATCHES = "Who may only watch has no chat. Ask who gave you the link for o
 
 let conversation = null;
 let begins = false;
+let title = "Chat";
 let isConnected = false;
 let messages = new Map();
 let stop = null;
@@ -57,7 +58,7 @@ function show({ connected, talk }) {
     }
     const known = new Map([...messages, ...talk.messages.map((message) => [message.id, message])]);
     messages = new Map(talk.order.map((id) => [id, known.get(id)]));
-    part("chat-title").textContent = talk.title || "Chat";
+    title = talk.title || "Chat";
   }
   if (!connected) {
     empty(
@@ -67,7 +68,7 @@ function show({ connected, talk }) {
     );
   } else if (talk === null) {
     empty("One moment", "Mission Control is asked what was said.");
-  } else if (messages.size === 0) {
+  } else if (messages.size === 0 || begins) {
     invite();
   } else {
     part("chat-empty").hidden = true;
@@ -94,6 +95,7 @@ function draw() {
   const list = part("chat-messages");
   const atEnd = list.scrollHeight - list.scrollTop - list.clientHeight < 40;
   const shown = begins ? [] : [...messages.values()];
+  part("chat-title").textContent = begins ? "New conversation" : title;
   const old = new Map([...list.children].map((element) => [element.dataset.id, element]));
   for (const message of shown) {
     const element = old.get(message.id) ?? document.createElement("article");

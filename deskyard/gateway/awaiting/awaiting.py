@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from deskyard.gateway.page_news import Page
+from deskyard.gateway.page_news import Page, Pages
 from deskyard.gateway.session.refusal import Refusal
 from deskyard.gateway.session.store import Session
 from deskyard.gateway.session.streams import Note
@@ -52,7 +52,7 @@ class Awaiting:
         self._clock = clock
         self._wants: dict[str, Want] = {}  # by session, while a page of it waits
         self._noted: dict[str, float] = {}  # session -> when its want was written down
-        self._pages: set[Page] = set()
+        self._pages = Pages(PAGES_PER_SESSION, PAGES, self._waited_for)
         self._answering: dict[str, dict[str, bool]] = {}  # desktop -> which of its routes answered the last look
         self._took: dict[str, int] = {}  # desktop -> seconds from a want to an answer, the last time
 
@@ -61,7 +61,7 @@ class Awaiting:
         if session.mode != "drive":
             reason = "may only look on: it starts nothing"
             raise Refusal(HTTPStatus.FORBIDDEN, "mode", reason, "ask who gave you the link", session.mode)
-        if not self._pages_of(session.id):
+        if not self._pages.of(session.id):
             raise Refusal(HTTPStatus.CONFLICT, "pages", "no page of this session waits", "open the desktop first")
         now = self._clock()
         if now - self._noted.get(session.id, -NOTE_AGAIN_SECONDS) >= NOTE_AGAIN_SECONDS:
@@ -72,7 +72,7 @@ class Awaiting:
             want.last = now
             return
         self._wants[session.id] = Want(session.desktop, now, now)
-        self._tell(session.desktop)
+        self._pages.tell({session.desktop})
 
     def wanted(self, id: str) -> int | None:
         """For how many seconds a session has not asked for its desktop again; none if it does not wait for it."""
@@ -84,11 +84,11 @@ class Awaiting:
         for want in self._wants.values():
             if not want.heard:
                 want.heard = True
-                self._tell(want.desktop)
+                self._pages.tell({want.desktop})
 
     def awaited(self) -> dict[str, Places]:
         """The desktops that a page waits for, and where their routes listen."""
-        waiting = {page.session.desktop for page in self._pages}
+        waiting = self._pages.desktops()
         return {
             desktop.name: {name: (desktop.address, desktop.routes[name]) for name in AWAITED if name in desktop.routes}
             for desktop in self._settings.desktops
@@ -105,7 +105,7 @@ class Awaiting:
             self._note_start(desktop)
         if found != self._answering.get(desktop):
             self._answering[desktop] = found
-            self._tell(desktop)
+            self._pages.tell({desktop})
 
     def facts(self, session: Session) -> dict[str, Any]:
         """How far a session's desktop is, as its page shows it."""
@@ -123,51 +123,33 @@ class Awaiting:
         """Take in a page that waits; raises `GatewayError` for a program, and if there are too many."""
         if session.mode not in ("drive", "view"):
             raise Refusal(HTTPStatus.FORBIDDEN, "mode", "has no page that waits", "ask the routes", session.mode)
-        mine = self._pages_of(session.id)
-        if len(mine) >= PAGES_PER_SESSION or len(self._pages) >= PAGES:
-            reason, remedy = "wait for a desktop already", "close one, or load this page again in a minute"
-            raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, "pages", reason, remedy, len(mine) or len(self._pages))
-        page = Page(session)
-        self._change(lambda: self._pages.add(page))
-        return page
+        return self._pages.join(session, "wait for a desktop already", "close one, or load this page again in a minute")
 
     def leave(self, page: Page) -> None:
         """A page waits no longer: its desktop answers it, or nobody looks any more."""
         id, desktop = page.session.id, page.session.desktop
-        if self._pages_of(id) == [page] and id in self._wants:
+        if self._pages.of(id) == [page] and id in self._wants:
             want = self._wants.pop(id)
             if any(self._answering.get(desktop, {}).values()):
                 self._took[desktop] = int(self._clock() - want.since)
-            self._tell(desktop)
-        self._change(lambda: self._pages.discard(page))
+            self._pages.tell({desktop})
+        self._pages.leave(page)
 
     def sweep(self, alive: Collection[str]) -> None:
         """Let the pages of sessions that are over end at once."""
         self._noted = {id: at for id, at in self._noted.items() if id in alive}
-        for page in self._pages:
-            if page.session.id not in alive:
-                page.news.set()
+        self._pages.sweep(alive)
 
-    def _change(self, change: Callable[[], None]) -> None:
-        before = self.awaited().keys()
-        change()
-        if (now := self.awaited().keys()) != before:
-            # What was seen when somebody waited before says nothing of today.
-            self._answering = {name: found for name, found in self._answering.items() if name in now}
-            self._awaited_changed()
+    def _waited_for(self) -> None:
+        waiting = self._pages.desktops()
+        # What was seen when somebody waited before says nothing of today.
+        self._answering = {name: found for name, found in self._answering.items() if name in waiting}
+        self._awaited_changed()
 
     def _note_start(self, desktop: str) -> None:
         if wants := self._of(desktop):
             self._took[desktop] = int(self._clock() - min(want.since for want in wants))
         self._wants = {id: want for id, want in self._wants.items() if want.desktop != desktop}
 
-    def _pages_of(self, id: str) -> list[Page]:
-        return [page for page in self._pages if page.session.id == id]
-
     def _of(self, desktop: str) -> list[Want]:
         return [want for want in self._wants.values() if want.desktop == desktop]
-
-    def _tell(self, desktop: str) -> None:
-        for page in self._pages:
-            if page.session.desktop == desktop:
-                page.news.set()

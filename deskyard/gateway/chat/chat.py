@@ -15,7 +15,7 @@ from http import HTTPStatus
 from typing import Any, Protocol
 
 from deskyard.errors import GatewayError
-from deskyard.gateway.page_news import Page
+from deskyard.gateway.page_news import Page, Pages
 from deskyard.gateway.session.refusal import Refusal
 from deskyard.gateway.session.store import Session
 from deskyard.wire.gateway_settings import Settings
@@ -77,7 +77,7 @@ class Chat:
         self._desktops = {desktop.name for desktop in settings.desktops}
         self._note = note
         self._seconds = seconds
-        self._pages: set[Page] = set()
+        self._pages = Pages(PAGES_PER_SESSION, PAGES, self._looked_at)
         self._talks: dict[str, Talk] = {}
         self._waiting: dict[str, Asked] = {}
         self._send: Send | None = None
@@ -85,17 +85,11 @@ class Chat:
     def join(self, session: Session) -> Page:
         """Take in a page that shows its chat; raises `GatewayError` for who may only watch, or too many."""
         _require_drive(session)
-        mine = sum(page.session.id == session.id for page in self._pages)
-        if mine >= PAGES_PER_SESSION or len(self._pages) >= PAGES:
-            reason, remedy = "show this chat already", "close one, and load this page again"
-            raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, "pages", reason, remedy, mine or len(self._pages))
-        page = Page(session)
-        self._change(lambda: self._pages.add(page))
-        return page
+        return self._pages.join(session, "show this chat already", "close one, and load this page again")
 
     def leave(self, page: Page) -> None:
         """A page shows its chat no longer."""
-        self._change(lambda: self._pages.discard(page))
+        self._pages.leave(page)
 
     def reader(self, page: Page) -> Callable[[], dict[str, Any] | None]:
         """A reader of what a page has not been sent yet."""
@@ -144,7 +138,7 @@ class Chat:
         send({"open": self._open()})
         for asked in self._waiting.values():
             send(asked.document)
-        self._tell(self._desktops)
+        self._pages.tell(self._desktops)
 
     def disconnect(self, send: Send) -> None:
         """Mission Control is not connected any more by this line; who waits for an answer gets none."""
@@ -154,7 +148,7 @@ class Chat:
         for asked in self._waiting.values():
             if not asked.answer.done():
                 asked.answer.set_exception(_away())
-        self._tell(self._desktops)
+        self._pages.tell(self._desktops)
 
     def hear(self, document: dict[str, Any]) -> None:
         """Take in what Mission Control says; raises `ValueError` for what is none of it."""
@@ -164,7 +158,7 @@ class Chat:
                     # News of before somebody came, who is shown the whole after it.
                     with contextlib.suppress(ValueError):
                         self._talks[desktop] = self._talks.get(desktop, Talk()).after(news)
-                        self._tell({desktop})
+                        self._pages.tell({desktop})
             case {"answer": str(id), "result": dict(result)}:
                 if (answer := self._awaited(id)) is not None:
                     answer.set_result(result)
@@ -176,9 +170,7 @@ class Chat:
 
     def sweep(self, alive: Collection[str]) -> None:
         """Let the pages of sessions that are over end at once."""
-        for page in self._pages:
-            if page.session.id not in alive:
-                page.news.set()
+        self._pages.sweep(alive)
 
     def _awaited(self, id: str) -> "asyncio.Future[dict[str, Any]] | None":
         asked = self._waiting.get(id)
@@ -190,21 +182,14 @@ class Chat:
         return self._send
 
     def _open(self) -> list[str]:
-        return sorted({page.session.desktop for page in self._pages})
+        return sorted(self._pages.desktops())
 
-    def _change(self, change: Callable[[], None]) -> None:
-        before = self._open()
-        change()
-        if (now := self._open()) != before:
-            # What nobody looks at is not kept.
-            self._talks = {desktop: talk for desktop, talk in self._talks.items() if desktop in now}
-            if self._send is not None:
-                self._send({"open": now})
-
-    def _tell(self, desktops: Collection[str]) -> None:
-        for page in self._pages:
-            if page.session.desktop in desktops:
-                page.news.set()
+    def _looked_at(self) -> None:
+        now = self._open()
+        # What nobody looks at is not kept.
+        self._talks = {desktop: talk for desktop, talk in self._talks.items() if desktop in now}
+        if self._send is not None:
+            self._send({"open": now})
 
 
 def parse(body: bytes) -> Wish:

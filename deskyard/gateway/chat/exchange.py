@@ -2,14 +2,12 @@
 
 import asyncio
 import json
-import os
-import socket
-import struct
 import sys
 from pathlib import Path
 from typing import Any
 
 from deskyard.gateway.chat.chat import Chat
+from deskyard.gateway.machine.private_socket import asking_user, is_private, listen
 from deskyard.wire.talk import MOST_NEWS
 
 # Of what was not read yet: whoever does not read is away.
@@ -24,18 +22,11 @@ class Exchange:
         self._writer: asyncio.StreamWriter | None = None
 
     async def serve(self, path: Path) -> asyncio.Server:
-        """Listen on `path`; only root and the service's own user are answered."""
-        path.unlink(missing_ok=True)
-        before = os.umask(0o177)
-        try:
-            return await asyncio.start_unix_server(self._handle, str(path), limit=MOST_NEWS)
-        finally:
-            os.umask(before)
+        """Listen on `path`."""
+        return await listen(self._handle, path, MOST_NEWS)
 
     async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        peer = writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        _pid, uid, _gid = struct.unpack("3i", peer)
-        if uid not in (0, os.geteuid()):
+        if not is_private(asking_user(writer)):
             writer.close()
             return
         if self._writer is not None:

@@ -2,23 +2,19 @@
 
 import asyncio
 import json
-import os
-import socket
-import struct
 import traceback
 from pathlib import Path
 from typing import Any
 
 from deskyard.errors import GatewayError
+from deskyard.gateway.machine.private_socket import asking_user, is_private, listen
 from deskyard.gateway.session.sessions import Sessions
 
 LIMIT = 65536
 
 
 async def serve(sessions: Sessions, path: Path) -> asyncio.Server:
-    """Listen on `path`; only root and the service's own user are answered."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
+    """Listen on `path`."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -30,18 +26,12 @@ async def serve(sessions: Sessions, path: Path) -> asyncio.Server:
         finally:
             writer.close()
 
-    before = os.umask(0o177)
-    try:
-        return await asyncio.start_unix_server(handle, str(path), limit=LIMIT)
-    finally:
-        os.umask(before)
+    return await listen(handle, path, LIMIT)
 
 
 async def _answer(sessions: Sessions, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> dict[str, Any]:
-    peer = writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    _pid, uid, _gid = struct.unpack("3i", peer)
-    if uid not in (0, os.geteuid()):
-        return {"error": GatewayError("user", uid, "may not administer sessions", "use root").as_dict()}
+    if not is_private(user := asking_user(writer)):
+        return {"error": GatewayError("user", user, "may not administer sessions", "use root").as_dict()}
     request: dict[str, Any] = {}
     try:
         async with asyncio.timeout(10):

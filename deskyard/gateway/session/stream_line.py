@@ -3,15 +3,13 @@ whose agent is stopped."""
 
 import asyncio
 import json
-import os
 import pwd
-import socket
-import struct
 import sys
 from pathlib import Path
 from typing import Any
 
 from deskyard.errors import GatewayError
+from deskyard.gateway.machine.private_socket import asking_user, is_private
 from deskyard.gateway.session.refusal import status_of
 from deskyard.gateway.session.sessions import Sessions
 
@@ -24,7 +22,7 @@ class StreamLine:
     def __init__(self, sessions: Sessions, view_user: str) -> None:
         self._sessions = sessions
         self._writers: set[asyncio.StreamWriter] = set()
-        self._allowed = {0, os.geteuid(), *_uids(view_user)}
+        self._view_users = _uids(view_user)
         sessions.streams.line = self
 
     async def serve(self, path: Path) -> asyncio.Server:
@@ -37,9 +35,8 @@ class StreamLine:
         return server
 
     async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        peer = writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        _pid, uid, _gid = struct.unpack("3i", peer)
-        if uid not in self._allowed:
+        user = asking_user(writer)
+        if not is_private(user) and user not in self._view_users:
             writer.close()
             return
         self._writers.add(writer)

@@ -8,16 +8,27 @@ moved=/var/lib/deskyard/home-volume
 staging=/run/deskyard/home-volume
 identity=.deskyard/identity
 
+had="(this system had it; remove $moved to start with what is in it)"
+
 refuse() {
-  echo "/home is not there: $1 (this system had it; remove $moved to start with what is in it)" >&2
+  echo "/home is not there: $1" >&2
   exit 1
 }
 
-udevadm settle --timeout=120
-device=$(lsblk --nodeps --noheadings --output PATH,SERIAL | awk -v serial="$serial" '$2 == serial { print $1; exit }')
+volume() {
+  lsblk --nodeps --noheadings --output PATH,SERIAL | awk -v serial="$serial" '$2 == serial { print $1; exit }'
+}
+
+# On a host that starves other devices may take minutes: what is there counts. That it is not there only udev can say.
+tries=4
+until udevadm settle --timeout=120 || [ -n "$(volume)" ]; do
+  tries=$((tries - 1))
+  [ "$tries" -gt 0 ] || refuse "this machine's devices are not ready after minutes: start it again when its host has time"
+done
+device=$(volume)
 if [ -z "$device" ]; then
   [ -e "$moved" ] || exit 0
-  refuse "no disk has the serial number '$serial', and /home is on it"
+  refuse "no disk has the serial number '$serial', and /home is on it $had"
 fi
 
 /usr/lib/systemd/systemd-makefs ext4 "$device"
@@ -26,7 +37,7 @@ mkdir -p "$staging" "${moved%/*}"
 chmod 0700 "$staging"
 mount -t ext4 "$device" "$staging"
 if [ ! -d "$staging/$identity" ]; then
-  [ ! -e "$moved" ] || refuse "$device is another disk, or a blank one"
+  [ ! -e "$moved" ] || refuse "$device is another disk, or a blank one $had"
   # A first start, or one that broke off: what the image has in /home, and the keys if this system has some already.
   cp -a /home/. "$staging/"
   install -d -m 0700 "$staging/.deskyard" "$staging/$identity.new"

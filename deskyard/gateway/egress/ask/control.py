@@ -3,9 +3,6 @@
 import asyncio
 import contextlib
 import json
-import os
-import socket
-import struct
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +12,7 @@ from deskyard.gateway.egress.ask.hold import Hold
 from deskyard.gateway.egress.ask.tickets import Book, Ticket
 from deskyard.gateway.machine import systemd
 from deskyard.gateway.machine.layout import Layout
+from deskyard.gateway.machine.private_socket import asking_user, is_private, listen
 
 LIMIT = 65536
 ASK_SECONDS = 10.0
@@ -33,13 +31,7 @@ class Control:
 
     async def serve(self, path: Path) -> asyncio.Server:
         """Listen on `path`."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)
-        before = os.umask(0o177)
-        try:
-            return await asyncio.start_unix_server(self._asked, str(path), limit=LIMIT)
-        finally:
-            os.umask(before)
+        return await listen(self._asked, path, LIMIT)
 
     def _changed(self, ticket: Ticket) -> None:
         for changed, event in self._followers:
@@ -48,9 +40,8 @@ class Control:
 
     async def _asked(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            peer = writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-            if struct.unpack("3i", peer)[1] not in (0, os.geteuid()):
-                raise GatewayError("user", struct.unpack("3i", peer)[1], "may not answer for people", "use root")
+            if not is_private(user := asking_user(writer)):
+                raise GatewayError("user", user, "may not answer for people", "use root")
             async with asyncio.timeout(ASK_SECONDS):
                 request = json.loads(await reader.readline())
             if request["command"] == "follow":
