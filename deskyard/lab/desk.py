@@ -52,7 +52,8 @@ def create(folder: Path, platform: dict[str, Any]) -> None:
     values: dict[str, Any] = {"desk_before": roles[:-1], "desk_role": roles[-1]}
     if platform.get("archives"):
         full = read_image(tree(), "agent")
-        values |= npm_packages.archives(full.model_copy(update={"roles": (roles[-1],)}), timings)
+        alone = full.model_copy(update={"roles": (roles[-1],)})
+        values |= npm_packages.archives(alone, base_image(tree(), "agent").base, timings)
     if "web_terminal" in roles:
         values["image_artifacts_dir"] = str(get_artifacts(base_image(tree(), "desktop"), timings))
     if "computer_use" in roles:

@@ -119,7 +119,8 @@ def _build(
     else:
         assert parent is not None
         base = parent_disk(image, parent, scratch)
-        variables = {**layer_variables(image, scratch), **npm_packages.archives(image, timings)}
+        start = lineage.root.base
+        variables = {**layer_variables(image, start, scratch), **npm_packages.archives(image, start, timings)}
         packer = PackerBuild(
             base.disk,
             how,

@@ -9,8 +9,8 @@ from deskyard.host.command import run
 from deskyard.host.places import tree
 from deskyard.image.base.base_disk import BaseDisk
 from deskyard.image.store.store import BuiltImage
-from deskyard.model.image import CustomImage
-from deskyard.plan.image.image import BaseKind, base_image, disk_gib, image_variables, role_folder
+from deskyard.model.image import AnyBase, CustomImage
+from deskyard.plan.image.image import BaseKind, disk_gib, image_variables, role_folder
 from deskyard.plan.image.layer import layer_files
 from deskyard.plan.image.package_snapshot import snapshot_variables
 
@@ -32,8 +32,8 @@ def parent_disk(image: CustomImage, parent: BuiltImage, scratch: Path) -> BaseDi
     return BaseDisk(kind_of(parent), parent.digest, disk)
 
 
-def layer_variables(image: CustomImage, scratch: Path) -> dict[str, Any]:
-    """The variables of the roles that make the image."""
+def layer_variables(image: CustomImage, base: AnyBase, scratch: Path) -> dict[str, Any]:
+    """The variables of the roles that make the image, whose lineage starts from a base."""
     return {
         "image_name": image.name,
         "image_roles": [ROLE, *image.roles],
@@ -42,7 +42,7 @@ def layer_variables(image: CustomImage, scratch: Path) -> dict[str, Any]:
         "image_layer_archive": str(_archive(image, scratch)) if image.files else "",
         # The build VM is thrown away: services start when the image does. A role without services has no such variable.
         **{f"{role}_start": False for role in image.roles},
-        **snapshot_variables(base_image(tree(), image.name).base),
+        **snapshot_variables(base),
         **image_variables(image, tree()),
     }
 

@@ -19,8 +19,8 @@ from deskyard.host.progress import Timings, say, step
 from deskyard.image.base.bootstrap import install_packages
 from deskyard.image.build.layer import FILE_TIME
 from deskyard.image.build.network import BuildNetwork, build_network
-from deskyard.model.image import AnyImage
-from deskyard.plan.image.image import base_image, role_settings
+from deskyard.model.image import AnyBase, AnyImage
+from deskyard.plan.image.image import role_settings
 from deskyard.plan.image.package_snapshot import snapshot_sources
 
 ACCOUNT = 1000
@@ -43,13 +43,12 @@ tar -c --sort=name --owner=0 --group=0 --numeric-owner --mtime=@{time} --clamp-m
 """
 
 
-def archives(image: AnyImage, timings: Timings) -> dict[str, str]:
-    """The variables that name the archives of an image's roles; none where no chroot of its suite can be made."""
-    base = base_image(tree(), image.name).base
+def archives(image: AnyImage, base: AnyBase, timings: Timings) -> dict[str, str]:
+    """The variables that name the archives of the roles of an image on a base; none where no chroot of that is made."""
     pinning = [role for role in image.roles if _pins(image, role)]
     if not pinning or base.from_packages is None or find_program("mmdebstrap") is None:
         return {}
-    return {f"{role}_archive": str(_archive(image, role, timings)) for role in pinning}
+    return {f"{role}_archive": str(_archive(image, base, role, timings)) for role in pinning}
 
 
 def _pins(image: AnyImage, role: str) -> bool:
@@ -64,8 +63,7 @@ def _files(role: str) -> Path:
     return tree() / "ansible/roles" / role / "files"
 
 
-def _archive(image: AnyImage, role: str, timings: Timings) -> Path:
-    base = base_image(tree(), image.name).base
+def _archive(image: AnyImage, base: AnyBase, role: str, timings: Timings) -> Path:
     node = role_settings("node", tree(), image.name)
     packages = [*node["node_packages"], *role_settings(role, tree(), image.name).get(f"{role}_build_packages", ())]
     past = snapshot_sources(base, signed=False)

@@ -22,7 +22,7 @@ def ansible_variables(image: Image, kind: BaseKind, scratch: Path, timings: Timi
         "guest_base_upgrade_packages": kind == "vendor",
         **snapshot_variables(image.base),
         **image_variables(image, tree()),
-        **npm_packages.archives(image, timings),
+        **npm_packages.archives(image, image.base, timings),
     }
     if image.artifacts:
         variables["image_artifacts_dir"] = str(get_artifacts(image, timings))

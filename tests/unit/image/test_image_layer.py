@@ -28,7 +28,7 @@ from deskyard.image.store import store
 from deskyard.image.store.seal import verify
 from deskyard.model.image import AnyImage, CustomImage
 from deskyard.plan.image import lineage
-from deskyard.plan.image.image import read_image
+from deskyard.plan.image.image import base_image, read_image
 from deskyard.plan.image.inputs import inputs
 
 
@@ -183,7 +183,7 @@ def test_build_starts_from_the_finished_disk_and_never_writes_it(
 def variables(tree: Path, scratch: Path) -> dict[str, Any]:
     image = read_image(tree, "mine")
     assert isinstance(image, CustomImage)
-    return layer.layer_variables(image, scratch)
+    return layer.layer_variables(image, base_image(tree, "mine").base, scratch)
 
 
 def test_roles_are_told_packages_and_files(tree: Path, tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ def test_roles_get_their_variables_and_start_no_service(tree: Path, tmp_path: Pa
     declaration.write_text(declaration.read_text() + "roles: [editor]\nvariables: {editor_kind: vscode}\n")
     image = read_image(tree, "mine")
     assert isinstance(image, CustomImage)
-    variables = layer.layer_variables(image, tmp_path)
+    variables = layer.layer_variables(image, base_image(tree, "mine").base, tmp_path)
     assert variables["image_roles"] == ["image_layer", "editor"]
     assert (variables["editor_kind"], variables["editor_start"]) == ("vscode", False)
 

@@ -15,7 +15,7 @@ from deskyard.host.places import tree as real_tree
 from deskyard.host.progress import Timings
 from deskyard.image.build import npm_packages
 from deskyard.image.build.network import BuildNetwork
-from deskyard.plan.image.image import read_image
+from deskyard.plan.image.image import base_image, read_image
 
 ROLES = ("editor", "agent_openclaw")
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"
@@ -63,7 +63,8 @@ def chroots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Chroots:
 @pytest.fixture
 def archives(tmp_path: Path, chroots: Chroots) -> Callable[[], dict[str, str]]:
     """What the build of the image `agent` is told."""
-    return lambda: npm_packages.archives(read_image(tmp_path / "tree", "agent"), Timings())
+    tree = tmp_path / "tree"
+    return lambda: npm_packages.archives(read_image(tree, "agent"), base_image(tree, "agent").base, Timings())
 
 
 def test_each_role_that_pins_packages_gets_its_archive_and_it_is_made_once(
