@@ -27,7 +27,7 @@ FULL_BYTES = 8 * 1024 * 1024
 KEEP_FILES = 24
 # What ends or refuses something happens even if it cannot be written down; what opens something does not.
 # What was done by a program on a desktop has happened before the log tells of it.
-ENDING = ("action", "actions", "certificate", "counted", "expire", "halt", "recover", "refuse", "revoke")
+ENDING = ("action", "actions", "certificate", "clock", "counted", "expire", "halt", "recover", "refuse", "revoke")
 
 Event = tuple[str, Mapping[str, object]]  # what happened, and its facts
 

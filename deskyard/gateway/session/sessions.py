@@ -13,6 +13,7 @@ from deskyard.gateway.anchors import Anchors
 from deskyard.gateway.awaiting.awaiting import Awaiting
 from deskyard.gateway.chat.chat import Chat
 from deskyard.gateway.halting.halts import Halts
+from deskyard.gateway.machine.clock import Clock
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.session import tokens
 from deskyard.gateway.session.audit import Audit
@@ -47,6 +48,7 @@ class Sessions:
         keys: Ring,
         layout: Layout,
         clock: Callable[[], float] = time.time,
+        ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings = settings
         self.streams = Streams(store, layout, self._note, clock)
@@ -64,6 +66,7 @@ class Sessions:
         self.anchors = Anchors(audit, layout.audit_file)
         self._keys = keys
         self._clock = clock
+        self._own_clock = Clock(clock, ticks)
         self._synced: set[int] = set()
         self.woken = asyncio.Event()
         self.streams.wake = self.woken.set
@@ -310,6 +313,7 @@ class Sessions:
 
         Answers for how many seconds there is nothing more to do, unless `woken` is set.
         """
+        self._keep_time()
         now = self._clock()
         settled = await self._sync_workers(now)
         async with self._closing:
@@ -323,6 +327,14 @@ class Sessions:
         settled = await self._stops.settle() and settled
         self._store.forget_old(now)
         return self._rest(now) if settled else 0.0
+
+    def _keep_time(self) -> None:
+        """Let no session last longer because the clock was set back: what is to come moves with it."""
+        if seconds := self._own_clock.set_back():
+            with self._store.whole():
+                self._store.bring_forward(seconds)
+                self._audit.note("clock", result="set back", seconds=round(seconds), reason="sessions end as granted")
+        self._own_clock.settle()
 
     def _move_drives(self, now: float) -> None:
         alive = {session.id for session in self._store.alive(now)}

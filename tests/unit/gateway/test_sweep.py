@@ -1,12 +1,15 @@
 """The sweep of sessions rests until something is due, and is woken by what happens."""
 
 import asyncio
+import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from deskyard.errors import GatewayError
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.session import signing
 from deskyard.gateway.session.audit import Audit
@@ -52,7 +55,16 @@ class Desk:
         signing.ensure(layout.signing_keys, None)
         keys, audit = signing.Ring(layout.signing_keys), Audit(layout.audit_file)
         proxy: Any = self.proxy
-        self.sessions = Sessions(parsed(), self.store, proxy, audit, keys, layout, lambda: self.now)
+        # What the clock is set back by is all that the other one does not share.
+        self.back = 0.0
+        own = partial(Sessions, parsed(), self.store, proxy, audit, keys, layout)
+        self.sessions = own(lambda: self.now, lambda: self.now + self.back)
+        self.audit = layout.audit_file
+
+    def set_back(self, seconds: float) -> None:
+        """Set the clock back."""
+        self.now -= seconds
+        self.back += seconds
 
     def join(self, letter: str = "A", **changes: object) -> Session:
         """A session that is in use."""
@@ -145,3 +157,39 @@ def test_driver_who_leaves_and_one_who_sleeps_are_due(desk: Desk) -> None:
     assert desk.sessions.woken.is_set()
     desk.rest()
     assert streams.due() == desk.now + LAYOUT.driver_away_seconds
+
+
+def test_session_lasts_as_long_as_was_granted_though_the_clock_is_set_back(desk: Desk) -> None:
+    grant = desk.join(expires=NOW + 3600)
+    desk.store.add(session(id="B" * 24, ticket_expires=NOW + 600), ticket_hash("B"))
+    left = grant.ends - desk.now
+    desk.rest()
+    desk.now += 10
+    desk.set_back(86_400)
+    desk.rest()
+    moved = desk.store.get(grant.id)
+    assert moved is not None and moved.ends - desk.now == pytest.approx(left - 10)
+    desk.now = moved.ends
+    desk.rest()
+    assert desk.proxy.refused == [grant.id]
+    # Neither does a ticket last longer.
+    desk.now = NOW - 86_400 + 601
+    with pytest.raises(GatewayError, match="this link has expired"):
+        asyncio.run(desk.sessions.redeem("B", "192.0.2.1"))
+    assert [line["seconds"] for line in lines(desk) if line["event"] == "clock"] == [86_400]
+
+
+def test_clock_that_is_disciplined_or_set_ahead_moves_no_end(desk: Desk) -> None:
+    grant = desk.join(expires=NOW + 36_000)
+    for seconds in (1.5, -600):
+        desk.rest()
+        desk.set_back(seconds)
+        desk.rest()
+    found = desk.store.get(grant.id)
+    assert found is not None and found.expires == grant.expires
+    assert [line for line in lines(desk) if line["event"] == "clock"] == []
+
+
+def lines(desk: Desk) -> list[dict[str, Any]]:
+    """The gateway's audit."""
+    return [json.loads(line) for line in desk.audit.read_text().splitlines()]
