@@ -252,7 +252,8 @@ def saving(mission: Lab) -> Iterator[Row]:
 
         back = timed(restored, 1)
         size = Path(made[0]["file"]).stat().st_size / 2**20
-    yield row("backup", saved, note=f"{size:.0f} MiB, {held['desktop']} desktops, {held['audit_entry']} lines of the audit")
+    note = f"{size:.0f} MiB, {held['desktop']} desktops, {held['audit_entry']} lines of the audit"
+    yield row("backup", saved, note=note)
     yield row("its restore into an empty place, checked", back, "both <= 5 min", saved[0], "the backup")
 
 

@@ -54,8 +54,8 @@ def refused(lab: EgressLab, attempts: list[dict[str, object]], wanted: set[tuple
     before, reached = len(settled(lab)), lab.hits()
     assert not any(answered(lab.ask(attempts)))
     # The last one is what it was settled with.
-    told = settled(lab)[before:-1]
-    assert {(event["target"], event["rule"]) for event in told if event["address"] == D1} == wanted
+    refusals = settled(lab)[before:-1]
+    assert {(event["target"], event["rule"]) for event in refusals if event["address"] == D1} == wanted
     assert lab.hits() == reached
 
 

@@ -21,5 +21,5 @@ class Clock:
         return back if back > TOLERATED_SECONDS else 0.0
 
     def settle(self) -> None:
-        """What happened until now is seen to."""
+        """Take the clock as it is now."""
         self._last = self._now(), self._ticks()

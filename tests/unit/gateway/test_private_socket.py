@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from deskyard.gateway.machine import private_socket
 from deskyard.gateway.machine.private_socket import asking_user, is_private, listen
 
 
@@ -38,5 +37,5 @@ def test_nobody_else_opens_it_and_who_asks_is_known(tmp_path: Path) -> None:
 
 
 def test_root_and_the_services_own_user_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(private_socket.os, "geteuid", lambda: 990)
+    monkeypatch.setattr(os, "geteuid", lambda: 990)
     assert [is_private(user) for user in (0, 990, 991)] == [True, True, False]
