@@ -100,7 +100,11 @@ class Running:
             options = ["ControlMaster=yes", f"ControlPath={socket}", "ControlPersist=120", *patience]
             argv = [*self._ssh(), *(part for option in options for part in ("-o", option)), "-fN", host]
             quiet = subprocess.DEVNULL
-            subprocess.run(argv, stdin=quiet, stdout=quiet, stderr=quiet, timeout=SSH_SECONDS, check=True)
+            # A file: what goes on in the background would hold a pipe open.
+            with socket.with_suffix(".log").open("w+b") as said:
+                done = subprocess.run(argv, stdin=quiet, stdout=quiet, stderr=said, timeout=SSH_SECONDS, check=False)
+                said.seek(0)
+                assert done.returncode == 0, f"no connection to {host}: {said.read().decode(errors='replace')}"
         return socket
 
     def hang_up(self, host: str) -> None:
