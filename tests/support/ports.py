@@ -11,7 +11,7 @@ GIVEN: deque[int] = deque(maxlen=300)
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, below those that the kernel gives to clients.
+    """Ports that nobody listens on, by TCP or UDP, below those that the kernel gives to clients.
 
     The processes of a parallel run have ranges of their own: between its choice and its use, or while a gateway is
     down, another would take a port.
@@ -27,6 +27,9 @@ def free_ports(count: int) -> list[int]:
         try:
             for free in (port, port + 1):
                 socket.create_server(("", free)).close()
+                # A gateway that was given it long ago may hear HAProxy's refusals there, and have no other listener.
+                with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
+                    datagrams.bind(("", free))
         except OSError:
             continue
         GIVEN.append(port)
