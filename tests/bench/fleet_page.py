@@ -4,8 +4,7 @@ from pathlib import Path
 
 from tests.web.browser import Browser, Keys
 from tests.web.conftest import chromium
-from tests.web.estate import Estate
-from tests.web.stand_in import StandIn, running
+from tests.web.stand_in import running
 
 WORKSPACES = 20
 FILTER, ROUNDS = "desk-12", 5
@@ -27,7 +26,8 @@ window.before = performance.interactionCount;
 def interactions(pages: Path, desktops: int) -> list[float]:
     """Seconds from a key to the frame drawn after it: in the filter, down the rows, and to choose one."""
     with running(pages) as server, chromium() as driver:
-        server.estate = _fleet(server, desktops)
+        server.estate = server.estate.anew()
+        server.estate.fill(WORKSPACES, desktops // WORKSPACES)
         browser = Browser(driver, server.url)
         browser.enrol(server)
         browser.open("/")
@@ -41,10 +41,3 @@ def interactions(pages: Path, desktops: int) -> list[float]:
         count = int(browser.script("return performance.interactionCount - before"))
         slow = browser.script("return [...interactions.values()]")
     return [LEAST_MS / 1e3] * (count - len(slow)) + [duration / 1e3 for duration in slow]
-
-
-def _fleet(server: StandIn, desktops: int) -> Estate:
-    before = server.estate
-    estate = Estate(loop=before.loop, listeners=before.listeners, numbers=before.numbers)
-    estate.fill(WORKSPACES, desktops // WORKSPACES)
-    return estate

@@ -141,7 +141,7 @@ def test_lease_of_a_worker_that_is_gone_ends_in_time_though_the_clock_was_set_ba
     mission.end("worker", signal.SIGKILL)
     mission.link.execute("update operation set lease_until = lease_until + interval '1 day' where id = %s", [operation])
     mission.worker()
-    mission.until("select 1 from operation_log where operation_id = %s and attempt = 2", [operation])
+    begun(mission, operation, attempt=2)
     mission.open("blocks")
     mission.state(operation, "done")
     assert mission.effects("lab.blocks") == ["begin", "begin", "end"]

@@ -23,9 +23,10 @@ def want(owner: httpx.Client, desktop: str, verb: str = "restart") -> str:
     return str(answer.json()["id"])
 
 
-def begun(mission: Lab, operation: str) -> None:
-    """Until its child has said that it began."""
-    mission.until("select 1 from operation_log where operation_id = %s", [operation])
+def begun(mission: Lab, operation: str, attempt: int = 1) -> None:
+    """Until the child of an attempt has said that it began."""
+    query = "select 1 from operation_log where operation_id = %s and attempt = %s"
+    mission.until(query, [operation, attempt])
 
 
 def test_of_a_workspace_runs_one_at_a_time_and_the_next_says_why_it_waits(mission: Lab, owner: httpx.Client) -> None:
@@ -114,7 +115,7 @@ def test_the_operation_of_a_killed_worker_is_done_by_the_next(mission: Lab, owne
     mission.end("worker", signal.SIGKILL)
     mission.worker()
     mission.until("select 1 from operation where id = %s and attempt = 2", [operation])
-    mission.until("select 1 from operation_log where operation_id = %s and attempt = 2", [operation])
+    begun(mission, operation, attempt=2)
     mission.open("blocks")
     mission.state(operation, "done")
     # The first one's child ended with its worker, before it had done anything.
@@ -131,7 +132,7 @@ def test_a_worker_that_stood_still_does_not_write_over_its_successor(mission: La
     try:
         mission.until("select 1 from operation where id = %s and attempt = 2", [operation])
         mission.processes["worker"].send_signal(signal.SIGCONT)
-        mission.until("select 1 from operation_log where operation_id = %s and attempt = 2", [operation])
+        begun(mission, operation, attempt=2)
         row = mission.link.execute("select worker from operation where id = %s", [operation]).fetchone()
         assert row is not None and f"-{mission.processes['second'].pid}-" in row["worker"]
         mission.open("blocks")

@@ -89,11 +89,10 @@ def driver() -> Iterator[Any]:
 @pytest.fixture
 def estate(server: StandIn) -> Estate:
     """An empty estate, for this test alone."""
-    fresh = Estate(loop=server.estate.loop, listeners=server.estate.listeners, numbers=server.estate.numbers)
-    server.estate, server.away = fresh, False
+    server.estate, server.away = server.estate.anew(), False
     server.requests.clear()
     server.held.clear()
-    return fresh
+    return server.estate
 
 
 @pytest.fixture

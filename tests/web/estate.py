@@ -125,6 +125,10 @@ class Estate:
     loop: asyncio.AbstractEventLoop | None = None
     numbers: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
 
+    def anew(self) -> "Estate":
+        """An empty estate in this one's place, for those who listen to it."""
+        return Estate(loop=self.loop, listeners=self.listeners, numbers=self.numbers)
+
     def fill(self, workspaces: int, desktops: int) -> None:
         """A fleet of so many desktops in each of so many workspaces, in all states."""
         for number in range(workspaces):

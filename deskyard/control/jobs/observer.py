@@ -165,12 +165,17 @@ def write_event(link: Link, event: events.Event) -> None:
 
     # What was closed since nobody looked goes on, though its state is the same.
     if event.state in RUNS_ON:
-        link.execute(
-            """insert into usage_interval (desktop_id, workspace_id, tier, began_at)
-            select id, workspace_id, tier, now() from desktop where id = %s and gone_at is null
-            on conflict (desktop_id) where ended_at is null do nothing""",
-            [f"{event.workspace}.{event.desktop}"],
-        )
+        _count_on(link, [f"{event.workspace}.{event.desktop}"])
+
+
+def _count_on(link: Link, desktops: list[str]) -> None:
+    """Count the machine time of desktops that run from now on, unless it is counted."""
+    link.execute(
+        """insert into usage_interval (desktop_id, workspace_id, tier, began_at)
+        select id, workspace_id, tier, now() from desktop where id = any(%s) and gone_at is null
+        on conflict (desktop_id) where ended_at is null do nothing""",
+        [desktops],
+    )
 
 
 def go_on(link: Link, names: list[str]) -> None:
@@ -179,24 +184,19 @@ def go_on(link: Link, names: list[str]) -> None:
     The clock was set ahead then, or the host slept.
     """
     with link.transaction():
-        gap = f"followed_at < now() - interval '{FOLLOWED}'"
+        query = f"select id from workspace where id = any(%s) and followed_at < now() - interval '{FOLLOWED}'"
+        if missed := [row["id"] for row in link.execute(query, [names]).fetchall()]:
+            link.execute(
+                """update usage_interval u set ended_at = w.followed_at from workspace w
+                where w.id = u.workspace_id and w.id = any(%s) and u.ended_at is null and u.began_at < w.followed_at""",
+                [missed],
+            )
+            query = "select id from desktop where workspace_id = any(%s) and state = any(%s)"
+            _count_on(link, [row["id"] for row in link.execute(query, [missed, list(RUNS_ON)]).fetchall()])
         link.execute(
-            f"""update usage_interval u set ended_at = greatest(u.began_at, w.followed_at) from workspace w
-            where w.id = u.workspace_id and w.id = any(%s) and u.ended_at is null and u.began_at < w.followed_at
-            and w.{gap}""",
+            f"update workspace set followed_at = now() where id = any(%s) and not recent(followed_at, '{SEEN_AGAIN}')",
             [names],
         )
-        link.execute(
-            f"""insert into usage_interval (desktop_id, workspace_id, tier, began_at)
-            select d.id, d.workspace_id, d.tier, now() from desktop d join workspace w on w.id = d.workspace_id
-            where w.id = any(%s) and w.{gap} and d.gone_at is null and d.state = any(%s)
-            on conflict (desktop_id) where ended_at is null do nothing""",
-            [names, list(RUNS_ON)],
-        )
-        query = (
-            f"update workspace set followed_at = now() where id = any(%s) and not recent(followed_at, '{SEEN_AGAIN}')"
-        )
-        link.execute(query.encode(), [names])
 
 
 def close_unseen(link: Link, name: str) -> None:
