@@ -6,11 +6,17 @@ It is read by a window that notes keys as the core protocol has them, and by an 
 import os
 import random
 import signal
+import socket
+import struct
 import subprocess
+import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import xcffib.sync
 import xcffib.xproto as xproto
 
 import deskyard.computer.display.acting.program as program
@@ -32,6 +38,9 @@ SCRIPTS = (
     "🎉🚀😀👍🌍",
 )
 PIECE, PIECES, PIECE_DEEP, CHARACTERS_DEEP = 120, 2, 2_000, 100_000
+# Requests of the core protocol that do nothing: enough for a server to have something to do for a second or two.
+NOTHING = bytes([127, 0, 1, 0]) * 65_536
+BUSY = 2_000
 
 
 def sample(chance: random.Random, length: int) -> str:
@@ -170,6 +179,66 @@ def test_a_program_that_is_behind_is_waited_for_also_before_the_window_manager_n
     assert (line.read_text(), looked) == (f"{text}\n", [terminal.pid])
 
 
+@contextmanager
+def busy(server: XServer, blocks: int = BUSY) -> Iterator[None]:
+    """The server has to do nothing very often, for a program that waits for no answer; until it is done."""
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.settimeout(PATIENCE)
+        asking.connect(f"/tmp/.X11-unix/X{server.number}")
+        asking.sendall(struct.pack("<BxHHHHxx", 0x6C, 11, 0, 0, 0))
+        assert asking.recv(1)
+
+        def ask() -> None:
+            for _ in range(blocks):
+                asking.sendall(NOTHING)
+
+        asked = threading.Thread(target=ask)
+        asked.start()
+        try:
+            yield
+        finally:
+            asked.join()
+
+
+def test_a_program_that_waits_for_an_answer_of_a_busy_server_has_not_read_its_keys(
+    server: XServer,
+    service: Service,
+    choose: Callable[[str], None],
+    tmp_path: Path,
+    random_seed: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It asks for the map when it gets a key, and sleeps; the server serves others first, as if it had asked much."""
+    text = sample(random.Random(f"{random_seed} answer"), PIECE)
+    line = tmp_path / "line"
+    choose("ru")
+    before = service.last()
+    terminal = server.start("xterm", "-u8", "-e", "sh", "-c", f"head -n1 > {line}")
+    window = service.wait("window.focus", match={"title": "sh"}, after=before)["id"]
+    service.wait("app.ready", match={"id": window}, after=before)
+    c = XConnection(server.display)
+    c.extension(xcffib.sync).SetPriority(window, -1, is_checked=True).check()
+    c.close()
+    # On a machine that is busy itself the server takes longer than a program that hangs.
+    monkeypatch.setattr(keyboard, "HANGS_SECONDS", PATIENCE)
+    with busy(server):
+        service.did({"type": "type", "text": f"{text}\n"})
+    service.wait("window.closed", match={"id": window}, after=before)
+    terminal.wait(PATIENCE)
+    assert line.read_text() == f"{text}\n"
+
+
+def test_answers_are_waited_for_until_a_time_for_there_may_be_no_end_of_questions(server: XServer) -> None:
+    answered = program.Answered(server.display)
+    assert answered.wait(time.monotonic() + PATIENCE)
+    with busy(server):
+        until = time.monotonic() + PATIENCE
+        while answered.wait(time.monotonic()):
+            assert time.monotonic() < until
+    assert answered.wait(time.monotonic() + PATIENCE)
+    answered.line.close()
+
+
 def test_a_program_that_has_ended_is_not_waited_for_although_nobody_collects_it(
     server: XServer,
     service: Service,
@@ -195,8 +264,8 @@ def test_a_program_that_has_ended_is_not_waited_for_although_nobody_collects_it(
         c.settle()
         c.close()
         monkeypatch.setattr(program, "look", noted)
-        # Who waited for it now would wait for ever.
-        monkeypatch.setattr(keyboard, "HANGS_SECONDS", float("inf"))
+        # Who waited for it now would wait for longer than a test does.
+        monkeypatch.setattr(keyboard, "HANGS_SECONDS", 3600.0)
         service.did({"type": "type", "text": SCRIPTS[-2]})
     assert set(looked) == {over.pid}
     terminal.terminate()

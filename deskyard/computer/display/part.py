@@ -108,7 +108,7 @@ class Display:
             await asyncio.to_thread(watcher.stop)
             self._seeing.shutdown(wait=True, cancel_futures=True)
             self.eyes.close()
-            self._runner.tools.hands.line.close()
+            self._runner.tools.hands.close()
             self._desk.close()
 
     @staticmethod

@@ -10,6 +10,7 @@ import xcffib.composite
 import xcffib.damage
 import xcffib.randr
 import xcffib.shm
+import xcffib.sync
 import xcffib.xfixes
 import xcffib.xinput
 import xcffib.xproto as xproto

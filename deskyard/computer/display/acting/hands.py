@@ -10,6 +10,7 @@ from deskyard.computer.display import windows
 from deskyard.computer.display.acting.drive import BUTTON_PRESS, KEY_PRESS, MOTION, Drive, fake
 from deskyard.computer.display.acting.keyboard import Key, Keyboard
 from deskyard.computer.display.acting.keysyms import CAPS_LOCK, of_character
+from deskyard.computer.display.acting.program import Answered
 from deskyard.computer.display.x_server import REFUSED, Line, XConnection
 from deskyard.computer.fields import wrong
 from deskyard.computer.problem import Problem
@@ -32,17 +33,23 @@ class Hands:
     def __init__(self, display: str, drive: Drive) -> None:
         self._keyboard: Keyboard | None = None
         self.line = Line(display, self._prepare)
+        self._answered = Answered(display)
         self.drive = drive
         self._patience = PATIENCE_SECONDS
         self.gone: Callable[[], bool] = lambda: False  # whether nobody waits for the batch any more
 
     def _prepare(self, connection: XConnection) -> None:
-        self._keyboard = Keyboard(connection)
+        self._keyboard = Keyboard(connection, self._answered)
 
     def _ready(self) -> tuple[XConnection, Keyboard]:
         connection = self.line.get()
         assert self._keyboard is not None
         return connection, self._keyboard
+
+    def close(self) -> None:
+        """End the connections to the server."""
+        self.line.close()
+        self._answered.line.close()
 
     def begin(self) -> None:
         """Get ready for a batch: a connection, and the map as it is now."""

@@ -24,8 +24,8 @@ MOST_NEW = 9
 # A program that reads nothing for so long hangs, or is stopped.
 HANGS_SECONDS = 10.0
 # Of xterm and other old programs that answer no ping it is seen that they sleep on: between two looks the server has
-# sent what it had for them, and answered what they asked. One that ran so long meanwhile has read its keys and has work
-# of its own; on a busy machine that takes far longer than it runs.
+# sent what it had for them, and answered what they asked (`program.Answered`). One that ran so long meanwhile has read
+# its keys and has work of its own; on a busy machine that takes far longer than it runs.
 LOOKS, LOOK_SECONDS, BUSY_SECONDS = 3, 0.002, 0.5
 # Nothing shows of a program of another machine when it has come so far.
 UNSEEN_SECONDS = 0.1
@@ -44,8 +44,9 @@ class Key:
 class Keyboard:
     """The map of one connection's server; used by the thread that types."""
 
-    def __init__(self, connection: XConnection) -> None:
+    def __init__(self, connection: XConnection, answered: program.Answered) -> None:
         self._c = connection
+        self._answered = answered
         self._spare: OrderedDict[int, int] = OrderedDict()  # keycode -> keysym that it has now (0: none), oldest first
         self._keys: dict[int, Key] = {}
         self.remaps = 0
@@ -149,8 +150,7 @@ class Keyboard:
     def _until_at_rest(self, pid: int) -> None:
         until, looks = time.monotonic() + HANGS_SECONDS, 0
         first = last = program.look(pid)
-        while looks < LOOKS and time.monotonic() < until:
-            self._c.settle()
+        while looks < LOOKS and self._answered.wait(until):
             found = program.look(pid)
             if found is None or first is None or last is None:
                 # The one wait of a fixed time.
