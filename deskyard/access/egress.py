@@ -15,6 +15,8 @@ from deskyard.model.egress import normal_entry
 from deskyard.site.ssh_link import GATEWAY
 
 COUNTS = ("sent", "received", "connections")
+# Of what holds connections, below the root of the gateway's file system.
+ASK_SOCKET = "run/deskyard-ask/control.sock"
 MOST_DAYS = 40  # as many as a gateway keeps
 
 
@@ -106,6 +108,15 @@ def summed(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 def tickets(name: str, follow: bool) -> Generator[dict[str, Any], None, None]:
     """Read what desktops wait to be allowed, oldest first; with `follow` each ticket as it changes."""
     yield from _lines(name, ["asks", "--json", *(["--follow"] if follow else [])], "what waits for a person")
+
+
+def waiting(name: str) -> list[dict[str, Any]]:
+    """The tickets as they are now, oldest first, asked of what holds connections."""
+    link = gateway_program.require(name)
+    found: list[dict[str, Any]] = gateway_program.ask_socket(
+        link, ASK_SOCKET, {"command": "list"}, lambda: list(tickets(name, follow=False))
+    )
+    return found
 
 
 def decide(name: str, ticket: str, verdict: str, seconds: int | None, reason: str, actor: str = "") -> dict[str, Any]:

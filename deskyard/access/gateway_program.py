@@ -3,6 +3,7 @@
 import getpass
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 from deskyard.declaration import declaration
@@ -26,15 +27,21 @@ def require(name: str) -> SshLink:
 
 
 def ask_service(link: SshLink, request: dict[str, Any], arguments: list[str]) -> Any:
-    """Ask the session service on its private line, where no program has to start for it.
+    """Ask the session service, or `deskyard-gateway` with the same as `arguments` (`ask_socket`)."""
+    return ask_socket(link, session_requests.SOCKET, request, lambda: ask(link, arguments))
 
-    If it cannot be asked so, `deskyard-gateway` is, with the same as `arguments`: a gateway from before has no socat,
-    and of a service that is down the program says what to do.
+
+def ask_socket(link: SshLink, path: str, request: dict[str, Any], otherwise: Callable[[], Any]) -> Any:
+    """Ask a service of the gateway on its private socket, where no program has to start for it.
+
+    If it cannot be asked so, `otherwise` gives the answer: a gateway from before has no socat, and of a service that is
+    down its program says what to do.
     """
-    argv = ["sudo", "socat", f"-t{ASK_SECONDS:.0f}", "-", f"UNIX-CONNECT:/{session_requests.SOCKET}"]
-    answer = link.run(GATEWAY, argv, stdin=json.dumps(request), timeout=ASK_SECONDS, check=False, kept=True)
+    argv = ["sudo", "socat", f"-t{ASK_SECONDS:.0f}", "-", f"UNIX-CONNECT:/{path}"]
+    text = json.dumps(request) + "\n"
+    answer = link.run(GATEWAY, argv, stdin=text, timeout=ASK_SECONDS, check=False, kept=True)
     if answer.code != 0 or not answer.stdout:
-        return ask(link, arguments)
+        return otherwise()
     document = understood(link.workspace, answer.stdout)
     if not isinstance(document, dict) or "result" not in document:
         raise _rubbish(link.workspace)

@@ -35,6 +35,7 @@ from deskyard.host.facts import find_program
 from deskyard.host.progress import say, step
 from deskyard.lab.quantile import quantile
 from tests.bench.fleet_page import interactions
+from tests.bench.holding import measure
 from tests.bench.watchers import watch_all
 from tests.control.lab import ACCOUNTS, Lab, lab
 
@@ -54,6 +55,7 @@ class Sizes:
     events: int = 200
     event_rate: float = 20
     lines: int = 100_000
+    held: int = 30
     with_pages: bool = True
 
 
@@ -90,7 +92,7 @@ def figures(mission: Lab, sizes: Sizes) -> Iterator[Row]:
     with step("the backup"):
         yield from saving(mission)
     if sizes.with_pages:
-        yield from built_pages(sizes.desktops)
+        yield from built_pages(mission, sizes)
 
 
 def furnish(mission: Lab, desktops: int) -> None:
@@ -257,21 +259,35 @@ def saving(mission: Lab) -> Iterator[Row]:
     yield row("its restore into an empty place, checked", back, "both <= 5 min", saved[0], "the backup")
 
 
-def built_pages(desktops: int) -> Iterator[Row]:
+def built_pages(mission: Lab, sizes: Sizes) -> Iterator[Row]:
     """The pages as a browser loads them first, and as a person has them; left out where they cannot be built."""
     with tempfile.TemporaryDirectory(prefix="deskyard-pages.") as name, step("the pages"):
+        built, folder = Path(name, "built"), Path(name, "held")
+        for path in (built, folder):
+            path.mkdir()
         try:
-            pages.build(Path(name))
+            pages.build(built)
         except (CommandError, OSError) as error:
             say(f"    left out: {str(error).splitlines()[0]}")
             return
-        files = [path for path in Path(name).iterdir() if path.suffix in (".html", ".js", ".css")]
+        files = [path for path in built.iterdir() if path.suffix in (".html", ".js", ".css")]
         size = sum(len(gzip.compress(path.read_bytes(), 6)) for path in files) / 1000
         yield Row("page with scripts and styles, gzip", size, size, size, "kB", "<= 90 kB")
         if all(map(find_program, ("chromium", "chromedriver"))):
-            taken = interactions(Path(name), desktops)
+            taken = interactions(built, sizes.desktops)
             note = f"{len(taken)} keys; what took less than 16 ms counts as 16"
-            yield row(f"a key to its frame, {desktops} desktops in Chromium", taken, "<= 100 ms", note=note)
+            yield row(f"a key to its frame, {sizes.desktops} desktops in Chromium", taken, "<= 100 ms", note=note)
+            with step("connections that wait for a person"):
+                yield from holding(mission, built, folder, sizes.held)
+
+
+def holding(mission: Lab, built: Path, folder: Path, tries: int) -> Iterator[Row]:
+    """Connections that a gateway holds until a person at the page allows them."""
+    found = measure(mission, built, folder, tries)
+    allowed = quantile(found.allowed, 0.95)
+    against = "a connection that nobody is asked about"
+    yield row("held connection to its card, in Chromium", found.to_card, "p95 <= 1 s", allowed, against)
+    yield row("click to its release", found.to_release, "p95 <= 1 s", allowed, against)
 
 
 def row(name: str, seconds: Sequence[float], aim: str = "", bare: float = 0, against: str = "", note: str = "") -> Row:

@@ -26,7 +26,11 @@ def tell(**values: Any) -> None:
 
 def main() -> int:
     die_with_parent(signal.SIGKILL)
-    wanted = json.loads(sys.stdin.readline())
+    line = sys.stdin.readline()
+    if not line:
+        # It was started ahead, and nobody wanted anything of it.
+        return 0
+    wanted = json.loads(line)
     name = str(wanted["desktop"] or wanted["workspace"]).rpartition(".")[2]
     effect(event="begin", kind=wanted["kind"], desktop=wanted["desktop"])
     print(f"{name} begins", file=sys.stderr, flush=True)

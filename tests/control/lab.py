@@ -149,12 +149,10 @@ class Lab:
             listener.listen(64)
             yield listener
 
-    def worker(self, name: str = "worker") -> None:
+    def worker(self, name: str = "worker", child: str = "tests.control.child") -> None:
         """Start a worker."""
         options = ["--database", self.url(WORKER), "--origin", ORIGIN, "--lease", str(LEASE_SECONDS)]
-        self.start(
-            name, "deskyard.control.jobs.worker", *options, "--child", sys.executable, "-m", "tests.control.child"
-        )
+        self.start(name, "deskyard.control.jobs.worker", *options, "--child", sys.executable, "-m", child)
 
     def recorder(self) -> None:
         """Start the recorder."""

@@ -159,7 +159,7 @@ def test_the_worker_hands_the_answer_to_the_gateway_with_the_person(
         return {"state": "allowed"}
 
     monkeypatch.setattr("deskyard.access.egress.decide", decide)
-    monkeypatch.setattr("deskyard.access.egress.tickets", lambda name, follow: iter([{**TICKET, "id": "0b"}, TICKET]))
+    monkeypatch.setattr("deskyard.access.egress.waiting", lambda name: [{**TICKET, "id": "0b"}, TICKET])
     given = {"approval": ID, "answer": answer, "reason": "why"}
     wanted = {"workspace": "lab", "desktop": "lab.first", "input": given, "actor": "person:ada", "target": aim(answer)}
     assert JOBS[KIND](wanted) == {"result": {"approval": ID, "state": "allowed"}}
@@ -171,7 +171,7 @@ def test_no_answer_to_one_ticket_opens_another_whatever_was_written_down(
     monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
 ) -> None:
     monkeypatch.setattr("deskyard.access.egress.decide", lambda *_: pytest.fail("the gateway is told"))
-    monkeypatch.setattr("deskyard.access.egress.tickets", lambda name, follow: iter([{**TICKET, **change}]))
+    monkeypatch.setattr("deskyard.access.egress.waiting", lambda name: [{**TICKET, **change}])
     given = {"approval": ID, "answer": "once"}
     wanted = {"workspace": "lab", "desktop": "lab.first", "input": given, "actor": "person:ada", "target": aim("once")}
     with pytest.raises(ConfigError, match="is not what was signed"):

@@ -12,6 +12,7 @@ import pytest
 from deskyard.control.halting import stops
 from deskyard.control.jobs import worker
 from deskyard.control.jobs.running import Runner
+from deskyard.control.jobs.standby import Standby
 from deskyard.control.people.passkeys import Passkeys
 from deskyard.control.store.cluster import WORKER
 from deskyard.control.store.connection import connect
@@ -108,7 +109,7 @@ def place(mission: Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     mission.end("worker")
     monkeypatch.setattr(worker, "MORE_TO_HALT", 1)
     monkeypatch.setenv("LAB", str(mission.path))
-    runner = Runner(Passkeys(ORIGIN), [sys.executable, "-m", "tests.control.child"])
+    runner = Runner(Passkeys(ORIGIN), Standby([sys.executable, "-m", "tests.control.child"]))
     single = worker.Worker(mission.url(WORKER), runner, at_once=1)
     thread = threading.Thread(target=single.run)
     thread.start()

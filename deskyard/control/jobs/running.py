@@ -7,8 +7,8 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import IO, Any
 
 from psycopg.types.json import Jsonb
@@ -20,6 +20,7 @@ from deskyard.control.jobs import claim as claims
 from deskyard.control.jobs import deciding, enrolment, keeping, leave
 from deskyard.control.jobs.claim import Claim
 from deskyard.control.jobs.conversation import Turn
+from deskyard.control.jobs.standby import Standby
 from deskyard.control.people.intent import Intent
 from deskyard.control.people.passkeys import Passkeys
 from deskyard.control.retention import policy
@@ -28,7 +29,6 @@ from deskyard.control.upkeep import brought, closing
 from deskyard.errors import DeskyardError
 from deskyard.host.command import end_group
 from deskyard.host.deadline import Deadline
-from deskyard.host.places import tree
 
 SECRET_SECONDS = 60
 CHILD = (sys.executable, "-m", "deskyard.control.jobs.child")
@@ -50,10 +50,10 @@ class Cancelled(Exception):
 
 @dataclass(frozen=True)
 class Runner:
-    """Runs operations, each with a connection of its own; `child` is the program that does them."""
+    """Runs operations, each with a connection of its own; `standby` starts the program that does them."""
 
     passkeys: Passkeys
-    child: Sequence[str] = CHILD
+    standby: Standby = field(default_factory=lambda: Standby(CHILD))
     lease: float = claims.LEASE_SECONDS
 
     def run(self, link: Link, held: Claim) -> None:
@@ -104,20 +104,9 @@ class Runner:
         if held.kind == DECIDE:
             # What was signed, whatever is known of the ticket by now: the child compares it with what the gateway says.
             wanted["target"] = Intent.parsed((held.proof or {}).get("intent")).target
-        process = subprocess.Popen(
-            list(self.child),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=tree(),
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        )
+        process = self.standby.begin(wanted)
         try:
             assert process.stdin is not None
-            process.stdin.write(json.dumps(wanted) + "\n")
-            process.stdin.flush()
             if turn is None:
                 process.stdin.close()
             return self._follow(link, held, turn, process)

@@ -15,6 +15,7 @@ from deskyard.control.halting.kinds import KINDS as HALTING
 from deskyard.control.jobs import claim as claims
 from deskyard.control.jobs.claim import Claim
 from deskyard.control.jobs.running import CHILD, Runner
+from deskyard.control.jobs.standby import Standby
 from deskyard.control.people.passkeys import Passkeys
 from deskyard.control.store.clock import Clock
 from deskyard.control.store.connection import Link, attend, connect
@@ -62,6 +63,7 @@ class Worker:
         self._running = {thread for thread in self._running if thread.is_alive()}
         while (held := self._next(link)) is not None:
             self._begin(held)
+        self._runner.standby.keep()
 
     def _next(self, link: Link) -> Claim | None:
         if len(self._running) < self._at_once:
@@ -96,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.add_argument("--lease", type=float, default=claims.LEASE_SECONDS, help="seconds")
     chosen = options.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    worker = Worker(chosen.database, Runner(Passkeys(chosen.origin), chosen.child, chosen.lease))
+    worker = Worker(chosen.database, Runner(Passkeys(chosen.origin), Standby(chosen.child), chosen.lease))
     signal.signal(signal.SIGTERM, worker.stop)
     worker.run()
 

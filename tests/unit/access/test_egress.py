@@ -1,11 +1,13 @@
 """The refusals and tickets of a gateway, as they come over its SSH connection."""
 
 import shlex
+from pathlib import Path
 
 import pytest
 
 from deskyard.access import egress, gateway_program
 from deskyard.errors import SiteError
+from deskyard.gateway.machine.layout import Layout
 from deskyard.site.ssh_link import NO_CONNECTION, SshLink
 
 REFUSAL = '{"target": "later.example.org:80"}'
@@ -16,7 +18,9 @@ def gateway(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A workspace whose gateway is a shell script: the last of this list."""
     script: list[str] = []
     monkeypatch.setattr(gateway_program, "require", lambda name: SshLink("local", name))
-    monkeypatch.setattr(SshLink, "command", lambda link, host, remote, **_: ["sh", "-c", script[-1]])
+    monkeypatch.setattr(
+        SshLink, "command", lambda link, host, remote, **_: ["sh", "-c", script[-1], shlex.join(remote)]
+    )
     return script
 
 
@@ -41,6 +45,16 @@ def test_whoever_stops_reading_ends_the_connection(gateway: list[str]) -> None:
 def test_tickets_come_line_by_line(gateway: list[str]) -> None:
     gateway.append("""echo '{"id": "0a"}'; echo '{"id": "0b"}'""")
     assert [ticket["id"] for ticket in egress.tickets("careful", follow=True)] == ["0a", "0b"]
+
+
+def test_what_waits_is_asked_of_what_holds_connections_and_of_the_program_where_that_cannot_be(
+    gateway: list[str],
+) -> None:
+    gateway.append("""grep -q '{"command": "list"}' && echo '{"result": [{"id": "0a"}]}'""")
+    assert egress.waiting("careful") == [{"id": "0a"}]
+    gateway.append("""case "$0" in *socat*) exit 127;; *"asks --json") echo '{"id": "0b"}';; esac""")
+    assert egress.waiting("careful") == [{"id": "0b"}]
+    assert Path("/", egress.ASK_SOCKET) == Layout().ask_socket
 
 
 @pytest.mark.parametrize(
