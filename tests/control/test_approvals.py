@@ -13,10 +13,10 @@ from psycopg.types.json import Jsonb
 from deskyard.control.approvals import follow
 from deskyard.control.approvals.target import KIND, target
 from deskyard.control.jobs.child import JOBS
-from deskyard.control.store.cluster import LINK
+from deskyard.control.store.cluster import LINK, OWNER, ROLE_OPTIONS
 from deskyard.control.store.connection import connect
 from deskyard.errors import ConfigError
-from tests.control.lab import Lab
+from tests.control.lab import WAIT_SECONDS, Lab
 from tests.control.people import Person, enrolled
 
 TICKET: dict[str, Any] = {
@@ -143,6 +143,35 @@ def test_gateways_that_run_are_followed_as_they_speak(mission: Lab) -> None:
     follower.stop()
     mission.link.execute("notify event")
     thread.join(60)
+    assert not thread.is_alive()
+
+
+def test_more_gateways_are_followed_than_a_role_may_have_connections(mission: Lab) -> None:
+    most = int(ROLE_OPTIONS.split()[-1])
+    names = [f"w{number}" for number in range(most + 10)]
+    for name in names:
+        mission.declare(name, "first")
+    mission.link.execute("update workspace set egress = 'locked', state = 'ready'")
+    ended = threading.Event()
+
+    def tickets(_: str) -> Iterator[Mapping[str, Any]]:
+        yield TICKET
+        ended.wait(WAIT_SECONDS)
+
+    follower = follow.Follower(mission.url_as(LINK), tickets, lambda _: True)
+    thread = threading.Thread(target=follower.run)
+    thread.start()
+    try:
+        query = "select count(*) from approval where state = 'waiting' having count(*) = %s"
+        mission.until(query, [len(names)])
+        # The test's is the owner's account, which has no such bound.
+        row = mission.link.execute("select count(*) as n from pg_stat_activity where usename = %s", [OWNER]).fetchone()
+        assert row is not None and row["n"] < most
+    finally:
+        ended.set()
+        follower.stop()
+        mission.link.execute("notify event")
+        thread.join(WAIT_SECONDS)
     assert not thread.is_alive()
 
 

@@ -3,6 +3,7 @@
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -197,7 +198,7 @@ def hears(mission: Lab) -> Iterator[Callable[..., str | None]]:
                 meanwhile()
                 return status
 
-            assert stops.hearing_stops(link, ask)(plan) == status  # type: ignore[arg-type]
+            assert stops.hearing_stops(lambda: nullcontext(link), ask)(plan) == status  # type: ignore[arg-type]
             row = link.execute("select frozen_at from desktop where id = 'lab.first'").fetchone()
             return row["frozen_at"].isoformat() if row and row["frozen_at"] else None
 

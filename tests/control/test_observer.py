@@ -3,6 +3,7 @@
 import os
 import queue
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,12 +13,14 @@ from psycopg.rows import dict_row
 
 from deskyard.control.jobs import observer as observer_module
 from deskyard.control.jobs.observer import Observer, write_event, write_state
-from deskyard.control.store.cluster import WORKER
+from deskyard.control.store.cluster import ROLE_OPTIONS, WORKER
 from deskyard.declaration import declaration
-from deskyard.life.events import End, Event
+from deskyard.life.events import Ask, End, Event
 from deskyard.plan.power import Stage
-from tests.control.lab import Lab
+from tests.control.lab import WAIT_SECONDS, Lab
 
+# More than a role of the database may have connections.
+WORKSPACES = int(ROLE_OPTIONS.split()[-1]) + 10
 DECLARATION = """config:
   deskyard:network: 10.80.1.0/24
   deskyard:desktops:
@@ -76,17 +79,14 @@ def test_what_stays_the_same_is_no_event(mission: Lab, stacks: Path) -> None:
         assert link.execute("select count(*) as count from event").fetchone() == before
 
 
-def test_a_desktop_that_is_seen_ready_is_seen_wanted_running(
-    mission: Lab, stacks: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_desktop_that_is_seen_ready_is_seen_wanted_running(mission: Lab, stacks: Path) -> None:
     plan = declaration.read("lab").plan
     powers = {machine.domain: "running" for machine in (plan.gateway.machine, plan.desktops[0].machine)}
-    monkeypatch.setattr(observer_module, "machines_of", lambda _: SimpleNamespace(desired=lambda: powers))
     with psycopg.connect(mission.url(WORKER), autocommit=True, row_factory=dict_row) as link:
         Observer(mission.url(WORKER)).look(link)
         row = link.execute("select max(id) as last from event").fetchone()
         before = row and row["last"]
-        write_state(link, plan, Event("lab", "first", Stage.READY, 1.0, "desktop"))
+        write_state(link, plan, powers, Event("lab", "first", Stage.READY, 1.0, "desktop"))
         found = link.execute("select state, wanted from desktop where id = 'lab.first'").fetchone()
         assert found == {"state": "ready", "wanted": "running"}
         # Nobody sees what is between two changes of the same transaction.
@@ -140,3 +140,37 @@ def test_every_tier_that_can_be_chosen_is_offered(mission: Lab, stacks: Path) ->
         tiers = client.get("/api/workspaces/lab").json()["tiers"]
     assert tiers[0] == {"name": "free", "vcpus": 2, "memoryGib": 4.0, "diskGib": 20, "homeGib": 10}
     assert [tier["name"] for tier in tiers] == ["free", "pro", "max"]
+
+
+def test_more_workspaces_are_followed_than_a_role_may_have_connections(
+    mission: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DESKYARD_STACKS", str(tmp_path))
+    monkeypatch.setenv("DESKYARD_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(observer_module, "machines_of", lambda _: SimpleNamespace(desired=dict))
+    for number in range(WORKSPACES):
+        (tmp_path / f"Pulumi.w{number}.yaml").write_text(DECLARATION.replace("10.80.1.", f"10.80.{number}."))
+
+    def follow(name: str, end: End, checked: Callable[[str], None], ask: Ask) -> Iterator[Event]:
+        ended = threading.Event()
+        end.wakes(ended.set)
+        checked("")
+        yield Event(name, "first", Stage.READY, 1.0, "desktop")
+        ended.wait(WAIT_SECONDS)
+
+    monkeypatch.setattr("deskyard.life.events.follow", follow)
+    observer = Observer(mission.url(WORKER))
+    thread = threading.Thread(target=observer.run)
+    thread.start()
+    try:
+        query = "select count(*) from desktop where name = 'first' and state = 'ready' having count(*) = %s"
+        mission.until(query, [WORKSPACES])
+        # Who claims operations has the same role.
+        with psycopg.connect(mission.url(WORKER)) as link:
+            link.execute("select 1")
+    finally:
+        observer.stop()
+        for _, end in observer._followers.values():
+            end.call()
+        thread.join(WAIT_SECONDS)
+    assert not thread.is_alive()

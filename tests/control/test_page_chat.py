@@ -244,7 +244,7 @@ def door(gateway: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 @pytest.fixture
-def carried(mission: Lab, door: Door, tmp_path: Path) -> Iterator[Chats]:
+def carried(mission: Lab, gateway: Gateway, door: Door, tmp_path: Path) -> Iterator[Chats]:
     """The chats of a gateway, carried to Mission Control and back."""
     with Ways(door) as ways, asker_by(ways, tmp_path) as asker:
         mission.declare("demo", "d1", "d2")
@@ -256,6 +256,8 @@ def carried(mission: Lab, door: Door, tmp_path: Path) -> Iterator[Chats]:
         found.stop()
         thread.join(60)
         assert not thread.is_alive()
+    # The next one's line is not to be taken for this one.
+    Page(gateway, actor=ADA).sees(lambda news: not news["connected"])
 
 
 def test_a_person_chats_on_the_page_of_a_real_gateway(mission: Lab, gateway: Gateway, carried: Chats) -> None:

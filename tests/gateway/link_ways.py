@@ -4,7 +4,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,16 @@ class Ways:
         self._door = door
         self.facts = {"host_key": (door.folder / "host.pub").read_text(), "key": (door.folder / "key").read_text()}
         self.opened: list[subprocess.Popen[bytes]] = []
+        self._ends: list[socket.socket] = []
 
     def __enter__(self) -> "Ways":
         return self
 
     def __exit__(self, *_: object) -> None:
+        # Below the server that is ended there is another, which lasts as long as its connection does.
+        for end in self._ends:
+            with suppress(OSError), end:
+                end.shutdown(socket.SHUT_RDWR)
         for process in self.opened:
             process.kill()
             process.wait(SECONDS)
@@ -38,6 +43,7 @@ class Ways:
         argv = [*inside, SSHD, "-i", "-E", f"{self._door.folder}/log", "-f", f"{self._door.folder}/sshd_config"]
         with far:
             self.opened.append(subprocess.Popen(argv, stdin=far.fileno(), stdout=far.fileno()))
+        self._ends.append(near.dup())
         return self.facts, near
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
-from deskyard.control.store.connection import Link, attend, connect
+from deskyard.control.store.connection import Link, attend
+from deskyard.control.store.pool import pool
 from deskyard.control.store.upsert import upsert
 from deskyard.errors import DeskyardError
 
@@ -28,6 +29,7 @@ class Follower:
 
     def __init__(self, url: str, tickets: Tickets, wanted: Callable[[str], bool]) -> None:
         self._url, self._tickets, self._wanted = url, tickets, wanted
+        self._pool = pool(url)
         self._threads: dict[str, threading.Thread] = {}
         self._ended = threading.Event()
 
@@ -37,7 +39,8 @@ class Follower:
 
     def run(self) -> None:
         """Follow every workspace that asks, until stopped; a database that went away is waited for."""
-        attend(self._url, self._ended, self._look_again)
+        with self._pool:
+            attend(self._url, self._ended, self._look_again)
 
     def _look_again(self, link: Link) -> None:
         link.execute("listen event")
@@ -58,8 +61,8 @@ class Follower:
     def _follow(self, name: str) -> None:
         try:
             if self._wanted(name):
-                with connect(self._url) as link:
-                    for ticket in self._tickets(name):
+                for ticket in self._tickets(name):
+                    with self._pool.connection() as link:
                         write(link, name, ticket)
         except (DeskyardError, psycopg.Error) as error:
             log.info("%s is not followed now: %s", name, str(error).splitlines()[0])

@@ -4,7 +4,8 @@ A stop by a desktop's own page, or by a task of the host, is known so; one of Mi
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 from deskyard.control.halting.kinds import KINDS
@@ -17,7 +18,7 @@ SETTLED = """not exists (select 1 from operation o where o.desktop_id = d.id and
     and o.state <> 'queued' and (o.ended_at is null or o.ended_at > to_timestamp(%(asked)s)))"""
 
 
-def hearing_stops(link: Link, ask: Ask) -> Ask:
+def hearing_stops(lend: Callable[[], AbstractContextManager[Link]], ask: Ask) -> Ask:
     """A function that asks a gateway as `ask` does, and writes down what it says of stopped agents."""
 
     def asked(plan: WorkspacePlan) -> dict[str, Any]:
@@ -25,7 +26,8 @@ def hearing_stops(link: Link, ask: Ask) -> Ask:
         status = ask(plan)
         stopped = status.get("stopped")
         if not status.get("error") and isinstance(stopped, dict):
-            write_stops(link, plan.name, {name: stop["since"] for name, stop in stopped.items()}, at)
+            with lend() as link:
+                write_stops(link, plan.name, {name: stop["since"] for name, stop in stopped.items()}, at)
         return status
 
     return asked

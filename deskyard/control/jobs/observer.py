@@ -4,6 +4,7 @@ import argparse
 import logging
 import signal
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from psycopg.types.json import Jsonb
 
 from deskyard.control.halting.stops import hearing_stops
 from deskyard.control.link import question
-from deskyard.control.store.connection import Link, attend, connect
+from deskyard.control.store.connection import Link, attend
+from deskyard.control.store.pool import pool
 from deskyard.control.store.upsert import upsert
 from deskyard.control.watch.usage import FOLLOWED
 from deskyard.declaration import declaration
@@ -37,6 +39,7 @@ class Observer:
 
     def __init__(self, url: str, ask: events.Ask | None = None) -> None:
         self._url, self._ask = url, ask
+        self._pool = pool(url)
         self._seen: dict[str, tuple[float, int]] = {}
         self._followers: dict[str, tuple[threading.Thread, events.End]] = {}
         # Whose machines were seen by the one who follows them now.
@@ -49,7 +52,8 @@ class Observer:
 
     def run(self) -> None:
         """Look until it is stopped; a database that went away is waited for."""
-        attend(self._url, self._ended, self._look_again)
+        with self._pool:
+            attend(self._url, self._ended, self._look_again)
 
     def _look_again(self, link: Link) -> None:
         while not self._ended.is_set():
@@ -92,23 +96,30 @@ class Observer:
     def _follow(self, name: str, end: events.End) -> None:
         """Write down what happens in a workspace, until it cannot be asked; then the next look begins anew."""
         try:
-            with connect(self._url) as link:
-                plan = declaration.read(name).plan
+            plan = declaration.read(name).plan
+            with self._pool.connection() as link:
                 close_unseen(link, name)
 
-                def checked(silence: str) -> None:
-                    write_state(link, plan)
+            def checked(silence: str) -> None:
+                self._write_state(plan)
+                with self._pool.connection() as link:
                     write_silence(link, name, silence)
 
-                ask = hearing_stops(link, self._ask or readiness.ask)
-                for event in events.follow(name, end, checked, ask):
-                    self._looked.add(name)
-                    write_state(link, plan, event)
+            ask = hearing_stops(self._pool.connection, self._ask or readiness.ask)
+            for event in events.follow(name, end, checked, ask):
+                self._looked.add(name)
+                self._write_state(plan, event)
         except (DeskyardError, psycopg.Error) as error:
             log.info("%s is not followed now: %s", name, str(error).splitlines()[0])
             self._ended.wait(LOOK_SECONDS)
         finally:
             self._looked.discard(name)
+
+    def _write_state(self, plan: WorkspacePlan, event: events.Event | None = None) -> None:
+        # A hypervisor that is slow holds up nobody else's connection.
+        wanted = machines_of(plan).desired()
+        with self._pool.connection() as link:
+            write_state(link, plan, wanted, event)
 
 
 def write_declared(link: Link, declared: Declared) -> None:
@@ -217,12 +228,11 @@ def write_silence(link: Link, name: str, silence: str) -> None:
     link.execute(query, [silence, bool(silence), name, silence, not silence])
 
 
-def write_state(link: Link, plan: WorkspacePlan, event: events.Event | None = None) -> None:
+def write_state(link: Link, plan: WorkspacePlan, wanted: Mapping[str, str], event: events.Event | None = None) -> None:
     """Write down what the machines of a workspace are wanted to be, how far a desktop is, and what the whole is.
 
     A desktop that is seen to be ready is also seen to be wanted so: the former never comes first.
     """
-    wanted = machines_of(plan).desired()
     with link.transaction():
         for desktop in plan.desktops:
             power = wanted.get(desktop.machine.domain)

@@ -19,7 +19,7 @@ from deskyard.control.link.asker import Asker
 from deskyard.control.link.chats import Chats
 from deskyard.control.link.gateways import AskedGateways, chats, tickets
 
-LIBRARIES = ("asyncio", "asyncssh", "concurrent", "cryptography", "encodings", "psycopg")
+LIBRARIES = ("asyncio", "asyncssh", "concurrent", "cryptography", "encodings", "psycopg", "psycopg_pool")
 
 
 def main() -> None:

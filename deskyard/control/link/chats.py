@@ -17,7 +17,8 @@ from typing import Any, Protocol
 import psycopg
 
 from deskyard.control.jobs.parts import settled
-from deskyard.control.store.connection import Link, attend, connect
+from deskyard.control.store.connection import Link, attend
+from deskyard.control.store.pool import pool
 from deskyard.errors import DeskyardError
 from deskyard.host.deadline import Deadline
 from deskyard.wire.gateway_settings import LABEL
@@ -86,6 +87,7 @@ class Chats:
 
     def __init__(self, url: str, open: Open) -> None:
         self._url, self._open = url, open
+        self._pool = pool(url)
         self._threads: dict[str, threading.Thread] = {}
         self._carried: dict[str, Carried] = {}
         self._pauses: dict[str, float] = {}
@@ -100,7 +102,8 @@ class Chats:
 
     def run(self) -> None:
         """Carry until stopped; a database that went away is waited for."""
-        attend(self._url, self._ended, self._work)
+        with self._pool:
+            attend(self._url, self._ended, self._work)
 
     def _work(self, link: Link) -> None:
         link.execute("listen event")
@@ -160,7 +163,7 @@ class Chats:
                 carried.look_at(frozenset(each for each in desktops if _is_desktop(each)))
                 os.eventfd_write(self._bell, 1)
             case {"wish": {"id": str(id), "desktop": str(desktop)} as wish} if _is_desktop(desktop):
-                with connect(self._url) as link:
+                with self._pool.connection() as link:
                     carried.line.send({"answer": id, **answer(link, f"{name}.{desktop}", wish)})
             case _:
                 log.warning("%s says on the line of its chats what is none of it", name)
