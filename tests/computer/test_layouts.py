@@ -113,6 +113,22 @@ def test_not_a_character_of_a_hundred_thousand_is_wrong(
         arrives(service, recorder, sample(chance, PIECE_DEEP))
 
 
+class Terminal:
+    """An xterm that reads a line and ends with it, from when its window is as `event` and `match` say, and ready."""
+
+    def __init__(self, server: XServer, service: Service, folder: Path, event: str, match: dict[str, str]) -> None:
+        self._service, self._before, self._line = service, service.last(), folder / "line"
+        self.process = server.start("xterm", "-u8", "-e", "sh", "-c", f"head -n1 > {self._line}")
+        self.window = service.wait(event, match=match, after=self._before)["id"]
+        service.wait("app.ready", match={"id": self.window}, after=self._before)
+
+    def read(self) -> str:
+        """What it read, once it has ended."""
+        self._service.wait("window.closed", match={"id": self.window}, after=self._before)
+        self.process.wait(PATIENCE)
+        return self._line.read_text()
+
+
 @pytest.mark.parametrize("layout", ["fr", "ru", "us,ru"])
 def test_a_terminal_reads_what_was_meant_under_each_layout(
     server: XServer,
@@ -123,17 +139,10 @@ def test_a_terminal_reads_what_was_meant_under_each_layout(
     layout: str,
 ) -> None:
     text = sample(random.Random(f"{random_seed} {layout} terminal"), PIECE)
-    line = tmp_path / "line"
     choose(layout)
-    before = service.last()
-    terminal = server.start("xterm", "-u8", "-e", "sh", "-c", f"head -n1 > {line}")
-    window = service.wait("window.appeared", match={"class": "xterm"}, after=before)["id"]
-    service.wait("app.ready", match={"id": window}, after=before)
+    terminal = Terminal(server, service, tmp_path, "window.appeared", {"class": "xterm"})
     service.did({"type": "type", "text": f"{text}\n"})
-    # It ends with the line that it has read.
-    service.wait("window.closed", match={"id": window}, after=before)
-    terminal.wait(PATIENCE)
-    assert line.read_text() == f"{text}\n"
+    assert terminal.read() == f"{text}\n"
 
 
 def test_a_program_that_is_behind_is_waited_for_also_before_the_window_manager_names_its_window(
@@ -146,41 +155,35 @@ def test_a_program_that_is_behind_is_waited_for_also_before_the_window_manager_n
 ) -> None:
     """As on a busy machine: the terminal has the keyboard's focus and reads nothing yet, and the manager is later."""
     text = sample(random.Random(f"{random_seed} behind"), PIECE)
-    line = tmp_path / "line"
     look = program.look
     looked: list[int] = []
 
     def resumed(pid: int) -> program.Look | None:
         # When it has ended, none is looked at any more, or another one.
-        if pid == terminal.pid and not looked:
+        if pid == terminal.process.pid and not looked:
             looked.append(pid)
             os.kill(pid, signal.SIGCONT)
         return look(pid)
 
     choose("us,ru")
-    before = service.last()
-    terminal = server.start("xterm", "-u8", "-e", "sh", "-c", f"head -n1 > {line}")
-    window = service.wait("window.focus", match={"title": "sh"}, after=before)["id"]
-    service.wait("app.ready", match={"id": window}, after=before)
+    terminal = Terminal(server, service, tmp_path, "window.focus", {"title": "sh"})
     c = XConnection(server.display)
     server.window_manager.send_signal(signal.SIGSTOP)
     try:
         c.core.ChangeProperty(0, c.root, c.atom("_NET_ACTIVE_WINDOW"), xproto.Atom.WINDOW, 32, 1, [0])
         c.settle()
         c.close()
-        terminal.send_signal(signal.SIGSTOP)
+        terminal.process.send_signal(signal.SIGSTOP)
         monkeypatch.setattr(program, "look", resumed)
         service.did({"type": "type", "text": f"{text}\n"})
     finally:
-        terminal.send_signal(signal.SIGCONT)
+        terminal.process.send_signal(signal.SIGCONT)
         server.window_manager.send_signal(signal.SIGCONT)
-    service.wait("window.closed", match={"id": window}, after=before)
-    terminal.wait(PATIENCE)
-    assert (line.read_text(), looked) == (f"{text}\n", [terminal.pid])
+    assert (terminal.read(), looked) == (f"{text}\n", [terminal.process.pid])
 
 
 @contextmanager
-def busy(server: XServer, blocks: int = BUSY) -> Iterator[None]:
+def busy(server: XServer) -> Iterator[None]:
     """The server has to do nothing very often, for a program that waits for no answer; until it is done."""
     with socket.socket(socket.AF_UNIX) as asking:
         asking.settimeout(PATIENCE)
@@ -189,7 +192,7 @@ def busy(server: XServer, blocks: int = BUSY) -> Iterator[None]:
         assert asking.recv(1)
 
         def ask() -> None:
-            for _ in range(blocks):
+            for _ in range(BUSY):
                 asking.sendall(NOTHING)
 
         asked = threading.Thread(target=ask)
@@ -210,22 +213,16 @@ def test_a_program_that_waits_for_an_answer_of_a_busy_server_has_not_read_its_ke
 ) -> None:
     """It asks for the map when it gets a key, and sleeps; the server serves others first, as if it had asked much."""
     text = sample(random.Random(f"{random_seed} answer"), PIECE)
-    line = tmp_path / "line"
     choose("ru")
-    before = service.last()
-    terminal = server.start("xterm", "-u8", "-e", "sh", "-c", f"head -n1 > {line}")
-    window = service.wait("window.focus", match={"title": "sh"}, after=before)["id"]
-    service.wait("app.ready", match={"id": window}, after=before)
+    terminal = Terminal(server, service, tmp_path, "window.focus", {"title": "sh"})
     c = XConnection(server.display)
-    c.extension(xcffib.sync).SetPriority(window, -1, is_checked=True).check()
+    c.extension(xcffib.sync).SetPriority(terminal.window, -1, is_checked=True).check()
     c.close()
     # On a machine that is busy itself the server takes longer than a program that hangs.
     monkeypatch.setattr(keyboard, "HANGS_SECONDS", PATIENCE)
     with busy(server):
         service.did({"type": "type", "text": f"{text}\n"})
-    service.wait("window.closed", match={"id": window}, after=before)
-    terminal.wait(PATIENCE)
-    assert line.read_text() == f"{text}\n"
+    assert terminal.read() == f"{text}\n"
 
 
 def test_answers_are_waited_for_until_a_time_for_there_may_be_no_end_of_questions(server: XServer) -> None:

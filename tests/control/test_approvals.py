@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 from deskyard.control.approvals import follow
 from deskyard.control.approvals.target import KIND, target
 from deskyard.control.jobs.child import JOBS
-from deskyard.control.store.cluster import LINK, OWNER, ROLE_OPTIONS
+from deskyard.control.store.cluster import LINK, OWNER, ROLE_CONNECTIONS
 from deskyard.control.store.connection import connect
 from deskyard.errors import ConfigError
 from tests.control.lab import WAIT_SECONDS, Lab
@@ -147,8 +147,7 @@ def test_gateways_that_run_are_followed_as_they_speak(mission: Lab) -> None:
 
 
 def test_more_gateways_are_followed_than_a_role_may_have_connections(mission: Lab) -> None:
-    most = int(ROLE_OPTIONS.split()[-1])
-    names = [f"w{number}" for number in range(most + 10)]
+    names = [f"w{number}" for number in range(ROLE_CONNECTIONS + 10)]
     for name in names:
         mission.declare(name, "first")
     mission.link.execute("update workspace set egress = 'locked', state = 'ready'")
@@ -166,7 +165,7 @@ def test_more_gateways_are_followed_than_a_role_may_have_connections(mission: La
         mission.until(query, [len(names)])
         # The test's is the owner's account, which has no such bound.
         row = mission.link.execute("select count(*) as n from pg_stat_activity where usename = %s", [OWNER]).fetchone()
-        assert row is not None and row["n"] < most
+        assert row is not None and row["n"] < ROLE_CONNECTIONS
     finally:
         ended.set()
         follower.stop()

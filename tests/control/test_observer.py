@@ -13,14 +13,14 @@ from psycopg.rows import dict_row
 
 from deskyard.control.jobs import observer as observer_module
 from deskyard.control.jobs.observer import Observer, write_event, write_state
-from deskyard.control.store.cluster import ROLE_OPTIONS, WORKER
+from deskyard.control.store.cluster import ROLE_CONNECTIONS, WORKER
 from deskyard.declaration import declaration
 from deskyard.life.events import Ask, End, Event
 from deskyard.plan.power import Stage
 from tests.control.lab import WAIT_SECONDS, Lab
 
 # More than a role of the database may have connections.
-WORKSPACES = int(ROLE_OPTIONS.split()[-1]) + 10
+WORKSPACES = ROLE_CONNECTIONS + 10
 DECLARATION = """config:
   deskyard:network: 10.80.1.0/24
   deskyard:desktops:

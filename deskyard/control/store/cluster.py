@@ -28,7 +28,8 @@ START_SECONDS, CONNECT_SECONDS = 300.0, 10
 PROGRAM_SECONDS = 600
 # Nothing of whoever starts it.
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
-ROLE_OPTIONS = "login connection limit 40"
+ROLE_CONNECTIONS = 40
+ROLE_OPTIONS = f"login connection limit {ROLE_CONNECTIONS}"
 # What sessions begin with, wherever the database is.
 SESSION = {
     # One transaction that was left open would hold back every event after it.
