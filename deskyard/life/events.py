@@ -54,12 +54,18 @@ class End:
 
 
 def follow(
-    workspace: str, end: End | None = None, checked: Callable[[str], None] | None = None, ask: Ask | None = None
+    workspace: str,
+    end: End | None = None,
+    checked: Callable[[str], None] | None = None,
+    ask: Ask | None = None,
+    watched: Callable[[], None] | None = None,
 ) -> Iterator[Event]:
     """Each desktop as it is, then every change, for ever or until `end` is called.
 
     `ask` asks a gateway for its status in place of the site's key. About every minute `checked` is called with what
-    keeps the gateway from answering; empty if it answers, or was not asked since no desktop runs.
+    keeps the gateway from answering; empty if it answers, or was not asked since no desktop runs. `watched` is called
+    once each machine was looked at, before the gateway is asked for its routes: those that do not run were told by
+    then.
     """
     plan, machines = power.look_up(workspace)
     end = end or End()
@@ -68,6 +74,8 @@ def follow(
         watch, check = _Watch(plan, plan.desktops, moves, ask), Deadline(CHECK_SECONDS)
         found = watch.look(machines)
         yield from (event for event in found if event.state is not Stage.BOOTING)
+        if watched is not None:
+            watched()
         found = watch.settle([event for event in found if event.state is Stage.BOOTING])
         while not end.is_called:
             yield from found

@@ -30,13 +30,18 @@ DECLARATION = """config:
 
 
 @pytest.fixture
-def stacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def declared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DESKYARD_STACKS", str(tmp_path))
     monkeypatch.setenv("DESKYARD_HOME", str(tmp_path / "home"))
-    # Whoever follows would ask this machine's hypervisor.
-    monkeypatch.setattr(Observer, "_follow", lambda *_: None)
     (tmp_path / "Pulumi.lab.yaml").write_text(DECLARATION)
     return tmp_path
+
+
+@pytest.fixture
+def stacks(declared: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    # Whoever follows would ask this machine's hypervisor.
+    monkeypatch.setattr(Observer, "_follow", lambda *_: None)
+    return declared
 
 
 def test_what_is_declared_is_seen_as_it_changes(mission: Lab, stacks: Path) -> None:
@@ -151,7 +156,9 @@ def test_more_workspaces_are_followed_than_a_role_may_have_connections(
     for number in range(WORKSPACES):
         (tmp_path / f"Pulumi.w{number}.yaml").write_text(DECLARATION.replace("10.80.1.", f"10.80.{number}."))
 
-    def follow(name: str, end: End, checked: Callable[[str], None], ask: Ask) -> Iterator[Event]:
+    def follow(
+        name: str, end: End, checked: Callable[[str], None], ask: Ask, watched: Callable[[], None]
+    ) -> Iterator[Event]:
         ended = threading.Event()
         end.wakes(ended.set)
         checked("")
@@ -172,5 +179,28 @@ def test_more_workspaces_are_followed_than_a_role_may_have_connections(
         observer.stop()
         for _, end in observer._followers.values():
             end.call()
+        thread.join(WAIT_SECONDS)
+    assert not thread.is_alive()
+
+
+@pytest.mark.usefixtures("declared")
+def test_a_workspace_is_watched_before_its_gateway_answers(mission: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = threading.Event()
+
+    def follow(_name: str, end: End, _checked: object, _ask: Ask, watched: Callable[[], None]) -> Iterator[Event]:
+        end.wakes(ended.set)
+        watched()
+        ended.wait(WAIT_SECONDS)
+        yield from ()
+
+    monkeypatch.setattr("deskyard.life.events.follow", follow)
+    observer = Observer(mission.url(WORKER))
+    thread = threading.Thread(target=observer.run)
+    thread.start()
+    try:
+        mission.until("select 1 from workspace where id = 'lab' and recent(followed_at, '20 seconds')", [])
+    finally:
+        observer.stop()
+        ended.set()
         thread.join(WAIT_SECONDS)
     assert not thread.is_alive()

@@ -5,10 +5,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
+import psycopg
 import pytest
+from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from deskyard.control.approvals import follow
+from deskyard.control.jobs.observer import close_unseen
+from deskyard.control.store.cluster import WORKER
 from deskyard.control.upkeep.moments import DECISIONS, KEPT, of_door, of_egress
 from tests.control.lab import EVERYTHING, Lab
 from tests.control.test_approvals import TICKET
@@ -100,6 +104,11 @@ def test_when_its_machine_ran_is_on_it(mission: Lab, owner: httpx.Client) -> Non
     mission.link.execute(query, ["lab.other", began, ended])
     found = [(moment["what"], moment["detail"]) for moment in shown(owner, kind="machine")]
     assert found == [("runs", "tier pro"), ("is off", "tier pro"), ("runs", "tier pro")]
+    # Its observer ended, and began again: nobody saw the machine off.
+    mission.link.execute("update workspace set followed_at = %s", [NOW - timedelta(minutes=5)])
+    with psycopg.connect(mission.url(WORKER), autocommit=True, row_factory=dict_row) as link:
+        close_unseen(link, "lab")
+    assert [moment["what"] for moment in shown(owner, kind="machine")] == ["is not watched", "runs", "is off", "runs"]
 
 
 def test_parts_follow_each_other_without_a_gap_and_kinds_and_times_are_chosen(

@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
+from deskyard.control.link.threads import Threads
 from deskyard.control.store.connection import Link, attend
 from deskyard.control.store.pool import pool
 from deskyard.control.store.upsert import upsert
@@ -30,7 +31,7 @@ class Follower:
     def __init__(self, url: str, tickets: Tickets, wanted: Callable[[str], bool]) -> None:
         self._url, self._tickets, self._wanted = url, tickets, wanted
         self._pool = pool(url)
-        self._threads: dict[str, threading.Thread] = {}
+        self._threads = Threads(self._follow)
         self._ended = threading.Event()
 
     def stop(self, *_: Any) -> None:
@@ -52,11 +53,7 @@ class Follower:
     def look(self, link: Link) -> None:
         """Begin to follow what runs and is not followed yet."""
         query = "select id from workspace where gone_at is null and egress = 'locked' and state = any(%s)"
-        for row in link.execute(query, [list(RUNNING)]).fetchall():
-            thread = self._threads.get(row["id"])
-            if thread is None or not thread.is_alive():
-                self._threads[row["id"]] = threading.Thread(target=self._follow, args=(row["id"],), daemon=True)
-                self._threads[row["id"]].start()
+        self._threads.begin(row["id"] for row in link.execute(query, [list(RUNNING)]).fetchall())
 
     def _follow(self, name: str) -> None:
         try:

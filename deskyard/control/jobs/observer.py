@@ -106,8 +106,8 @@ class Observer:
                     write_silence(link, name, silence)
 
             ask = hearing_stops(self._pool.connection, self._ask or readiness.ask)
-            for event in events.follow(name, end, checked, ask):
-                self._looked.add(name)
+            # Machines are watched before their gateway answers, which may take longer than anybody is taken to watch.
+            for event in events.follow(name, end, checked, ask, lambda: self._looked.add(name)):
                 self._write_state(plan, event)
         except (DeskyardError, psycopg.Error) as error:
             log.info("%s is not followed now: %s", name, str(error).splitlines()[0])
@@ -198,7 +198,7 @@ def go_on(link: Link, names: list[str]) -> None:
         query = f"select id from workspace where id = any(%s) and followed_at < now() - interval '{FOLLOWED}'"
         if missed := [row["id"] for row in link.execute(query, [names]).fetchall()]:
             link.execute(
-                """update usage_interval u set ended_at = w.followed_at from workspace w
+                """update usage_interval u set ended_at = w.followed_at, unwatched = true from workspace w
                 where w.id = u.workspace_id and w.id = any(%s) and u.ended_at is null and u.began_at < w.followed_at""",
                 [missed],
             )
@@ -214,7 +214,7 @@ def close_unseen(link: Link, name: str) -> None:
     """End the time of machines at the moment until which somebody looked: whether they ran since, nobody knows."""
     link.execute(
         f"""update usage_interval u
-        set ended_at = greatest(u.began_at, least(coalesce(w.followed_at, u.began_at), now()))
+        set ended_at = greatest(u.began_at, least(coalesce(w.followed_at, u.began_at), now())), unwatched = true
         from workspace w where w.id = u.workspace_id and w.id = %s and u.ended_at is null
         and not recent(w.followed_at, '{FOLLOWED}')""",
         [name],

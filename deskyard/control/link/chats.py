@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import psycopg
 
 from deskyard.control.jobs.parts import settled
+from deskyard.control.link.threads import Threads
 from deskyard.control.store.connection import Link, attend
 from deskyard.control.store.pool import pool
 from deskyard.errors import DeskyardError
@@ -88,7 +89,7 @@ class Chats:
     def __init__(self, url: str, open: Open) -> None:
         self._url, self._open = url, open
         self._pool = pool(url)
-        self._threads: dict[str, threading.Thread] = {}
+        self._threads = Threads(self._carry)
         self._carried: dict[str, Carried] = {}
         self._pauses: dict[str, float] = {}
         self._ended = threading.Event()
@@ -127,11 +128,7 @@ class Chats:
     def _begin(self, link: Link) -> None:
         """Begin to carry what runs and is not carried yet."""
         query = "select id from workspace where gone_at is null and state = any(%s)"
-        for row in link.execute(query, [list(RUNNING)]).fetchall():
-            thread = self._threads.get(row["id"])
-            if thread is None or not thread.is_alive():
-                self._threads[row["id"]] = threading.Thread(target=self._carry, args=(row["id"],), daemon=True)
-                self._threads[row["id"]].start()
+        self._threads.begin(row["id"] for row in link.execute(query, [list(RUNNING)]).fetchall())
 
     def _show(self, link: Link) -> None:
         for workspace, carried in list(self._carried.items()):

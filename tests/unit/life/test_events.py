@@ -133,6 +133,21 @@ def test_silence_of_the_gateway_is_told_with_its_reason(lab: Lab, monkeypatch: p
     assert silences == ["no route"]
 
 
+def test_machines_are_watched_before_the_gateway_answers(lab: Lab) -> None:
+    order: list[str] = []
+
+    def asked() -> dict[str, Any]:
+        order.append("gateway")
+        return answering(*ALL)
+
+    lab.answers = [asked]
+    follow = events.follow("lab", watched=lambda: order.append("watched"))
+    assert seen([next(follow)]) == [("dev2", Stage.STOPPED, "")]
+    assert order == []
+    assert seen([next(follow)]) == [("dev1", Stage.READY, ", ".join(ALL))]
+    assert order == ["watched", "gateway"]
+
+
 @pytest.mark.parametrize("kind", ["pushed", "looked for"])
 def test_following_ends_as_soon_as_that_is_wanted(lab: Lab, kind: str) -> None:
     moves: Any = LibvirtMoves(frozenset([DEV1])) if kind == "pushed" else ClusterMoves(lambda: {})

@@ -29,7 +29,8 @@ OF_KIND: dict[Kind, str] = {
         select 'machine:' || u.id || ':' || turn.what as id, turn.at, turn.what, '' as actor,
           'tier ' || u.tier as detail, '' as state, 1 as times, u.id::text as subject
         from usage_interval u
-          cross join lateral (values ('runs', u.began_at), ('is off', u.ended_at)) as turn (what, at)
+          cross join lateral (values ('runs', u.began_at),
+            (case when u.unwatched then 'is not watched' else 'is off' end, u.ended_at)) as turn (what, at)
         where u.desktop_id = %(desktop)s and turn.at is not null""",
     "message": """
         select 'message:' || m.id as id, m.at, m.role as what, m.author as actor, m.text as detail, m.state, 1 as times,
@@ -68,7 +69,10 @@ class Moment(Form):
     id: str
     kind: Kind
     at: datetime
-    what: str = Field(description="Of an operation its kind, of an alert its rule, of an approval the name and port.")
+    what: str = Field(
+        description="Of an operation its kind, of an alert its rule, of an approval the name and port; of a machine "
+        "`runs`, `is off`, or `is not watched`: nobody looked from then on, and the time does not count."
+    )
     actor: str
     detail: str
     state: str = Field(description="As the operation, message, tool, approval or alert has it now; else empty.")
