@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 SOCKETS = 2000
 WORKSPACES, DESKTOPS = 1000, 5
+QUEUED_WORKSPACES, HOURS, MEMORY_GIB = 200, 4, 64
 ROUNDS, AT_ONCE = 5, 8
 
 
@@ -118,6 +119,37 @@ def control(_: Context, json: bool = False) -> None:
     _measured("control", json=json)
 
 
+@command(
+    help={
+        "workspaces": "how many workspaces on the site",
+        "desktops": "desktops of each",
+        "hours": "hours that are worked through",
+        "memory": "GiB of memory of the worker's host",
+        "seed": "which hours, where the same are wanted again",
+        "json": "print JSON",
+    }
+)
+def queue(
+    _: Context,
+    workspaces: int = QUEUED_WORKSPACES,
+    desktops: int = DESKTOPS,
+    hours: int = HOURS,
+    memory: int = MEMORY_GIB,
+    seed: int = 1,
+    json: bool = False,
+) -> None:
+    """Work through hours of a large site in the real queue, by its own clock: how long operations wait for a slot."""
+    for field, value, most in (
+        ("workspaces", workspaces, 1000),
+        ("desktops", desktops, 60),
+        ("hours", hours, 24),
+        ("memory", memory, 4096),
+    ):
+        if not 1 <= value <= most:
+            raise ConfigError(field, value, f"must be from 1 to {most}", "choose another number")
+    _measured("queueing", *map(str, (workspaces, desktops, hours, memory, seed)), json=json)
+
+
 @command(help={"json": "print JSON"})
 def state(_: Context, json: bool = False) -> None:
     """Make workspaces on a fake cluster: time, calls and what the state costs, kept in files and in a database."""
@@ -138,6 +170,7 @@ ns.add_task(computer)
 ns.add_task(control)
 ns.add_task(fleet)
 ns.add_task(gateway)
+ns.add_task(queue)
 ns.add_task(image)
 ns.add_task(life)
 ns.add_task(state)

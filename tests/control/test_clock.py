@@ -14,6 +14,7 @@ import pytest
 
 from deskyard.control.jobs.observer import go_on
 from deskyard.control.jobs.running import Runner
+from deskyard.control.jobs.slots import SHARES
 from deskyard.control.jobs.standby import Standby
 from deskyard.control.jobs.worker import Worker
 from deskyard.control.people.passkeys import Passkeys
@@ -99,9 +100,8 @@ def test_alert_says_how_far_and_which_way_and_ends_by_itself(
 def idle(mission: Lab, away: Away) -> Iterator[Worker]:
     """A worker that begins nothing, in place of the one that runs."""
     mission.end("worker")
-    yield Worker(
-        mission.url(WORKER), Runner(Passkeys(ORIGIN), Standby(["true"]), LEASE_SECONDS), 0, Clock(away.monotonic)
-    )
+    runner = Runner(Passkeys(ORIGIN), Standby(["true"]), LEASE_SECONDS)
+    yield Worker(mission.url(WORKER), runner, dict.fromkeys(SHARES, 0), Clock(away.monotonic))
 
 
 def ended_lease(mission: Lab) -> str:

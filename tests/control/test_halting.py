@@ -1,7 +1,5 @@
 """A desktop's agent is stopped where it stands, before all other work, and goes on when somebody lets it."""
 
-import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -11,13 +9,11 @@ import httpx
 import pytest
 
 from deskyard.control.halting import stops
-from deskyard.control.jobs import worker
-from deskyard.control.jobs.running import Runner
-from deskyard.control.jobs.standby import Standby
-from deskyard.control.people.passkeys import Passkeys
+from deskyard.control.jobs.slots import SHARES
 from deskyard.control.store.cluster import WORKER
 from deskyard.control.store.connection import connect
-from tests.control.lab import ORIGIN, WAIT_SECONDS, Lab
+from tests.control.lab import Lab
+from tests.control.slotted import slotted
 
 PATH = "/api/desktops/lab.first"
 WAIT = {"Prefer": "wait=30"}
@@ -105,18 +101,10 @@ def test_agent_of_a_desktop_that_is_not_seen_to_be_ready_is_stopped_too(mission:
 
 
 @pytest.fixture
-def place(mission: Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A worker with a single place, and one more for who stops agents."""
-    mission.end("worker")
-    monkeypatch.setattr(worker, "MORE_TO_HALT", 1)
-    monkeypatch.setenv("LAB", str(mission.path))
-    runner = Runner(Passkeys(ORIGIN), Standby([sys.executable, "-m", "tests.control.child"]))
-    single = worker.Worker(mission.url(WORKER), runner, at_once=1)
-    thread = threading.Thread(target=single.run)
-    thread.start()
-    yield
-    single.stop()
-    thread.join(WAIT_SECONDS)
+def place(mission: Lab) -> Iterator[None]:
+    """A worker with a single slot of each share, and two for who stops agents."""
+    with slotted(mission, dict.fromkeys(SHARES, 1) | {"stops": 2}):
+        yield
 
 
 def begun(mission: Lab, owner: httpx.Client, desktop: str, verb: str) -> str:

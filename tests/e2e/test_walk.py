@@ -26,6 +26,7 @@ PAY = "pay.example.org"
 CERTIFICATE = "/tmp/outside.pem"
 # The longest wait of the way: an emulated desktop is made, boots and is ready.
 PATIENCE_SECONDS = 2400
+PAUSE_SECONDS = 1.0
 TRIES = 9
 ATTEMPTS, FAILED = 3, "could not do it"
 FETCH = f"curl -s --cacert {CERTIFICATE} https://{PAY}/"
@@ -66,7 +67,7 @@ def test_new_user_goes_the_whole_way(walked: Running, mission: tuple[Mission, st
     authority = places().sites / walked.plan.site / "ca.pem"
     trusted = [browsers.certificate_of(door) for door in (Door(url, authority), door_of(walked))]
     with chromium(browsers.trust_alone(*trusted)) as driver:
-        page = Browser(driver, url, PATIENCE_SECONDS)
+        page = Browser(driver, url, PATIENCE_SECONDS, PAUSE_SECONDS)
         try:
             _enrols(page, link, walked)
             _creates_a_desktop(page, walked)

@@ -13,17 +13,20 @@ from selenium.webdriver.support.select import Select
 from tests.web.stand_in import COOKIE, StandIn
 
 SECONDS = 60.0
+# Each look has Chromium work: beside emulated machines, which want its processor, it is to be rarer.
+PAUSE_SECONDS = 0.02
 # Chromium writes each answer that is an error to its console: those are the API's refusals, which tests ask for.
 EXPECTED = "Failed to load resource"
 
 
 class Browser:
-    """The pages in Chromium; what they are to show is waited for so many seconds."""
+    """The pages in Chromium; what they are to show is waited for so many seconds, and looked for after each pause."""
 
-    def __init__(self, driver: Any, url: str, seconds: float = SECONDS) -> None:
+    def __init__(self, driver: Any, url: str, seconds: float = SECONDS, pause: float = PAUSE_SECONDS) -> None:
         self.driver = driver
         self.url = url
         self.seconds = seconds
+        self.pause = pause
 
     def enrol(self, server: StandIn) -> None:
         """Sign in as Ada, by the link that enrols a passkey, unless that is done."""
@@ -69,7 +72,7 @@ class Browser:
         while not (answer := ready()):
             if time.monotonic() > end:
                 raise AssertionError(f"not within {self.seconds:.0f} s: {what}\n{self.path()}\n{self.text()}")
-            time.sleep(0.02)
+            time.sleep(self.pause)
         return answer
 
     def sees(self, text: str) -> None:

@@ -21,8 +21,15 @@ WORKER_GONE = "30 seconds"
 OPERATION = f"""
 select o.*,
   case when o.state = 'queued' then
-    1 + (select count(*) from operation q where q.state = 'queued' and (q.created_at, q.id) < (o.created_at, o.id))
+    1 + (select count(*) from operation q where q.state = 'queued' and share_of(q.kind) = share_of(o.kind)
+      and (q.actor = 'watch', q.created_at, q.id) < (o.actor = 'watch', o.created_at, o.id))
   end as position,
+  share_of(o.kind) as share,
+  case when o.state = 'queued' then
+    (select count(*) from operation r where r.state = 'running' and share_of(r.kind) = share_of(o.kind)) end as taken,
+  case when o.state = 'queued' then
+    (select sum((slots ->> share_of(o.kind))::integer) from worker where recent(seen_at, '{WORKER_GONE}'))
+  end as slots,
   case when o.state = 'queued' then
     (select r.id from operation r where r.state = 'running' and r.lane = o.lane limit 1) end as waits_for,
   (select p.id from operation p where p.id = o.after_id and p.state <> 'done') as waits_after,
@@ -87,7 +94,10 @@ def _why(found: Row) -> str | None:
         return f"operation {found['waits_after']} has to be done before"
     if found["waits_for"]:
         return f"operation {found['waits_for']} moves {found['workspace_id'] or 'the same'} now"
-    return None if found["has_worker"] else "no worker runs: see ./inv control.status"
+    if not found["has_worker"]:
+        return "no worker runs: see ./inv control.status"
+    is_full = found["slots"] is not None and found["taken"] >= found["slots"]
+    return f"no slot for {found['share']} is free, of {found['slots']}" if is_full else None
 
 
 async def desktops(link: Link, found: Sequence[Row]) -> list[Desktop]:

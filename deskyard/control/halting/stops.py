@@ -4,12 +4,12 @@ A stop by a desktop's own page, or by a task of the host, is known so; one of Mi
 """
 
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 from typing import Any
 
 from deskyard.control.halting.kinds import KINDS
 from deskyard.control.store.connection import Link
+from deskyard.control.store.pool import Lend
 from deskyard.life.events import Ask
 from deskyard.plan.workspace import WorkspacePlan
 
@@ -18,7 +18,7 @@ SETTLED = """not exists (select 1 from operation o where o.desktop_id = d.id and
     and o.state <> 'queued' and (o.ended_at is null or o.ended_at > to_timestamp(%(asked)s)))"""
 
 
-def hearing_stops(lend: Callable[[], AbstractContextManager[Link]], ask: Ask) -> Ask:
+def hearing_stops(lend: Lend, ask: Ask) -> Ask:
     """A function that asks a gateway as `ask` does, and writes down what it says of stopped agents."""
 
     def asked(plan: WorkspacePlan) -> dict[str, Any]:

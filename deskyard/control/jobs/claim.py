@@ -40,31 +40,36 @@ class Claim:
     input: Mapping[str, Any]
     proof: Mapping[str, Any] | None
     actor: str
+    # Whose slots it takes: see `deskyard.control.jobs.slots`.
+    share: str
     # When it was admitted, by the database's clock.
     created_at: datetime
 
 
-def claim(link: Link, worker: str, lease: float = LEASE_SECONDS, kinds: Sequence[str] | None = None) -> Claim | None:
-    """The oldest operation (of these kinds) whose lane is free, held for `lease` seconds; None if there is none."""
+def claim(link: Link, worker: str, lease: float = LEASE_SECONDS, full: Sequence[str] = ()) -> Claim | None:
+    """The oldest operation whose lane is free, of no share that is full, held for `lease` seconds; None without any.
+
+    What somebody asked for comes before what is asked by the hour.
+    """
     query = """update operation set state = 'running', attempt = attempt + 1, worker = %(worker)s,
             lease_until = now() + make_interval(secs => %(lease)s), started_at = coalesce(started_at, now())
         where id = (
             select id from operation o where state = 'queued' and cancel_requested_at is null
-                and (%(kinds)s::text[] is null or kind = any(%(kinds)s))
+                and not share_of(kind) = any(%(full)s)
                 and not exists (select from operation r where r.state = 'running' and r.lane = o.lane)
                 and not exists (select from operation p where p.id = o.after_id and p.state <> 'done')
-            order by created_at, id limit 1 for update skip locked)
-        returning *"""
+            order by actor = 'watch', created_at, id limit 1 for update skip locked)
+        returning *, share_of(kind) as share"""
     try:
         with link.transaction():
-            values = {"worker": worker, "lease": lease, "kinds": None if kinds is None else list(kinds)}
+            values = {"worker": worker, "lease": lease, "full": list(full)}
             row = link.execute(query, values).fetchone()
     except psycopg.errors.UniqueViolation:
         # Another worker began the lane's next one in the same moment.
         return None
     if row is None:
         return None
-    names = ("id", "attempt", "kind", "input", "proof", "actor", "created_at")
+    names = ("id", "attempt", "kind", "input", "proof", "actor", "share", "created_at")
     return Claim(**{name: row[name] for name in names}, workspace=row["workspace_id"], desktop=row["desktop_id"])
 
 

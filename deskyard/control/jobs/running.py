@@ -24,7 +24,7 @@ from deskyard.control.jobs.standby import Standby
 from deskyard.control.people.intent import Intent
 from deskyard.control.people.passkeys import Passkeys
 from deskyard.control.retention import policy
-from deskyard.control.store.connection import Link
+from deskyard.control.store.pool import Lend
 from deskyard.control.upkeep import brought, closing
 from deskyard.errors import DeskyardError
 from deskyard.host.command import end_group
@@ -50,27 +50,30 @@ class Cancelled(Exception):
 
 @dataclass(frozen=True)
 class Runner:
-    """Runs operations, each with a connection of its own; `standby` starts the program that does them."""
+    """Runs operations; `standby` starts the program that does them.
+
+    More run at once than a role may have connections: each is lent a connection for what it writes down.
+    """
 
     passkeys: Passkeys
     standby: Standby = field(default_factory=lambda: Standby(CHILD))
     lease: float = claims.LEASE_SECONDS
 
-    def run(self, link: Link, held: Claim) -> None:
+    def run(self, lend: Lend, held: Claim) -> None:
         """Do it, and write its end down."""
         turn = Turn(held) if held.kind == CHAT else None
         try:
-            with link.transaction():
+            with lend() as link, link.transaction():
                 actor = leave.require(link, held, self.passkeys)
-            result = self._done(link, held, turn, actor)
+            result = self._done(lend, held, turn, actor)
         except Lost:
             log.warning("%s is another worker's by now", held.id)
         except Cancelled:
-            self._end(link, held, turn, "cancelled", None)
+            self._end(lend, held, turn, "cancelled", None)
         except DeskyardError as error:
-            self._end(link, held, turn, "failed", error.as_dict())
+            self._end(lend, held, turn, "failed", error.as_dict())
         else:
-            with link.transaction():
+            with lend() as link, link.transaction():
                 if claims.finish(link, held, "done", result=brought.shown(held, result)):
                     halting.keep(link, held, result)
                     closing.keep(link, held)
@@ -78,27 +81,32 @@ class Runner:
                     if turn is not None:
                         turn.end(link, "done")
 
-    def _done(self, link: Link, held: Claim, turn: Turn | None, actor: str) -> dict[str, Any]:
+    def _done(self, lend: Lend, held: Claim, turn: Turn | None, actor: str) -> dict[str, Any]:
         if held.kind == ENROL:
-            return dict(enrolment.enrol(link, held, self.passkeys))
+            with lend() as link:
+                return dict(enrolment.enrol(link, held, self.passkeys))
         if held.kind in RULES:
-            return RULES[held.kind](link, held, actor)
+            with lend() as link:
+                return RULES[held.kind](link, held, actor)
         if held.kind != DECIDE:
-            return self._child(link, held, turn, actor)
-        kept = deciding.collect(link, held, actor)
+            return self._child(lend, held, turn, actor)
+        with lend() as link:
+            kept = deciding.collect(link, held, actor)
         if kept is None:
-            kept = self._child(link, held, turn, actor)
-            deciding.forget(link, held)
+            kept = self._child(lend, held, turn, actor)
+            with lend() as link:
+                deciding.forget(link, held)
         return kept
 
-    def _end(self, link: Link, held: Claim, turn: Turn | None, state: str, problem: Mapping[str, str] | None) -> None:
-        with link.transaction():
+    def _end(self, lend: Lend, held: Claim, turn: Turn | None, state: str, problem: Mapping[str, str] | None) -> None:
+        with lend() as link, link.transaction():
             if claims.finish(link, held, state, problem=problem) and turn is not None:
                 turn.end(link, "interrupted" if state == "cancelled" else "failed", problem)
 
-    def _child(self, link: Link, held: Claim, turn: Turn | None, actor: str) -> dict[str, Any]:
-        values = dict(held.input) | brought.asked(link, held)
-        values |= {"text": turn.begin(link)} if turn is not None else {}
+    def _child(self, lend: Lend, held: Claim, turn: Turn | None, actor: str) -> dict[str, Any]:
+        with lend() as link:
+            values = dict(held.input) | brought.asked(link, held)
+            values |= {"text": turn.begin(link)} if turn is not None else {}
         wanted: dict[str, Any] = {"kind": held.kind, "workspace": held.workspace, "desktop": held.desktop}
         wanted |= {"input": values, "actor": actor, "attempt": held.attempt}
         if held.kind == DECIDE:
@@ -109,11 +117,11 @@ class Runner:
             assert process.stdin is not None
             if turn is None:
                 process.stdin.close()
-            return self._follow(link, held, turn, process)
+            return self._follow(lend, held, turn, process)
         finally:
             end_group(process)
 
-    def _follow(self, link: Link, held: Claim, turn: Turn | None, process: "subprocess.Popen[str]") -> dict[str, Any]:
+    def _follow(self, lend: Lend, held: Claim, turn: Turn | None, process: "subprocess.Popen[str]") -> dict[str, Any]:
         heard = _heard(process)
         renewal, open_streams = Deadline(self.lease / claims.RENEWALS), 2
         done: dict[str, Any] = {}
@@ -125,42 +133,45 @@ class Runner:
             if kind and line is None:
                 open_streams -= 1
             elif kind == "said" and line is not None:
-                claims.say(link, held, line[:MOST_LINE])
+                with lend() as link:
+                    claims.say(link, held, line[:MOST_LINE])
             elif line is not None:
                 spoken = json.loads(line)
                 if turn is None or not turn.hear(spoken):
                     done = spoken
-            if turn is not None:
-                for answer in turn.answers(link):
+            if turn is not None and turn.left == 0:
+                with lend() as link:
+                    answers = turn.answers(link)
+                    turn.keep_up(link)
+                for answer in answers:
                     _answer(process, answer)
-                turn.keep_up(link)
             if renewal.left == 0:
-                self._hold(link, held)
+                self._hold(lend, held)
                 renewal = Deadline(self.lease / claims.RENEWALS)
         process.wait()
-        return self._outcome(link, held, process.returncode, done)
+        return self._outcome(lend, held, process.returncode, done)
 
-    def _hold(self, link: Link, held: Claim) -> None:
-        state = claims.renew(link, held, self.lease)
+    def _hold(self, lend: Lend, held: Claim) -> None:
+        with lend() as link:
+            state = claims.renew(link, held, self.lease)
         if state is None:
             raise Lost
         if state is False:
             raise Cancelled
 
-    def _outcome(self, link: Link, held: Claim, code: int, done: Mapping[str, Any]) -> dict[str, Any]:
+    def _outcome(self, lend: Lend, held: Claim, code: int, done: Mapping[str, Any]) -> dict[str, Any]:
         if "problem" in done:
             raise DeskyardError(
                 **{name: done["problem"].get(name, "") for name in ("field", "value", "reason", "remedy")}
             )
         if code != 0 or not done:
-            self._hold(link, held)
+            self._hold(lend, held)
             raise DeskyardError("operation", held.kind, f"its program ended with {code}", "see its log, then retry it")
         if "secret" in done:
-            link.execute(
-                "insert into operation_secret (operation_id, actor, value, expires_at)"
-                " values (%s, %s, %s, now() + make_interval(secs => %s)) on conflict (operation_id) do nothing",
-                [held.id, held.actor, Jsonb(done["secret"]), SECRET_SECONDS],
-            )
+            query = """insert into operation_secret (operation_id, actor, value, expires_at)
+                values (%s, %s, %s, now() + make_interval(secs => %s)) on conflict (operation_id) do nothing"""
+            with lend() as link:
+                link.execute(query, [held.id, held.actor, Jsonb(done["secret"]), SECRET_SECONDS])
             return {"shown": "once, to whoever asked"}
         return dict(done.get("result") or {})
 

@@ -6,35 +6,37 @@ import os
 import secrets
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import psycopg
+from psycopg.types.json import Jsonb
 
-from deskyard.control.halting.kinds import KINDS as HALTING
 from deskyard.control.jobs import claim as claims
 from deskyard.control.jobs.claim import Claim
 from deskyard.control.jobs.running import CHILD, Runner
+from deskyard.control.jobs.slots import full, slots
 from deskyard.control.jobs.standby import Standby
 from deskyard.control.people.passkeys import Passkeys
 from deskyard.control.store.clock import Clock
-from deskyard.control.store.connection import Link, attend, connect
+from deskyard.control.store.connection import Link, attend
+from deskyard.control.store.pool import pool
 
-# An engine run needs about a gigabyte; conversations and links are light, but wait for the same places.
-AT_ONCE = 6
-# Turns of agents may fill these for hours: who stops an agent waits for none of them.
-MORE_TO_HALT = 4
 LOOK_SECONDS = 2.0
 log = logging.getLogger(__name__)
 
 
 class Worker:
-    """One worker, which begins no more than `at_once` operations at a time."""
+    """One worker, which runs no more operations of a share at a time than it has slots: by default as its host has."""
 
-    def __init__(self, url: str, runner: Runner, at_once: int = AT_ONCE, clock: Clock | None = None) -> None:
-        self._url, self._runner, self._at_once, self._clock = url, runner, at_once, clock or Clock()
+    def __init__(
+        self, url: str, runner: Runner, slots_of: Mapping[str, int] | None = None, clock: Clock | None = None
+    ) -> None:
+        self._url, self._runner, self._clock = url, runner, clock or Clock()
+        self._slots = slots(_memory_mib()) if slots_of is None else slots_of
+        self._pool = pool(url)
         self._name = f"{os.uname().nodename}-{os.getpid()}-{secrets.token_hex(3)}"
-        self._running: set[threading.Thread] = set()
+        self._running: dict[threading.Thread, str] = {}
         self._ended = threading.Event()
 
     def stop(self, *_: Any) -> None:
@@ -43,7 +45,8 @@ class Worker:
 
     def run(self) -> None:
         """Claim and run until it is stopped; a database that went away is waited for."""
-        attend(self._url, self._ended, self._claim_all)
+        with self._pool:
+            attend(self._url, self._ended, self._claim_all)
 
     def _claim_all(self, link: Link) -> None:
         link.execute("listen work")
@@ -54,39 +57,38 @@ class Worker:
 
     def look(self, link: Link) -> None:
         """Say that this worker is there, give back what others left, and begin what there is to do."""
-        query = "insert into worker (id) values (%s) on conflict (id) do update set seen_at = now()"
-        link.execute(query, [self._name])
+        query = "insert into worker (id, slots) values (%s, %s) on conflict (id) do update set seen_at = now()"
+        link.execute(query, [self._name, Jsonb(dict(self._slots))])
         if jump := self._clock.jump(link):
             log.warning("the clock of the database jumped by %.0f s: every lease begins anew", jump)
             claims.hold_anew(link, self._runner.lease)
         claims.sweep(link, self._runner.lease)
-        self._running = {thread for thread in self._running if thread.is_alive()}
+        self._running = {thread: share for thread, share in self._running.items() if thread.is_alive()}
         while (held := self._next(link)) is not None:
             self._begin(held)
         self._runner.standby.keep()
 
     def _next(self, link: Link) -> Claim | None:
-        if len(self._running) < self._at_once:
-            return claims.claim(link, self._name, self._runner.lease)
-        if len(self._running) < self._at_once + MORE_TO_HALT:
-            return claims.claim(link, self._name, self._runner.lease, HALTING)
-        return None
+        return claims.claim(link, self._name, self._runner.lease, full(self._slots, self._running.values()))
 
     def _begin(self, held: Claim) -> None:
         log.info("%s %s %s, attempt %d", held.id, held.kind, held.desktop or held.workspace or "", held.attempt)
         thread = threading.Thread(target=self._run, args=(held,), daemon=True)
-        self._running.add(thread)
+        self._running[thread] = held.share
         thread.start()
 
     def _run(self, held: Claim) -> None:
         try:
-            with connect(self._url) as link:
-                self._runner.run(link, held)
+            self._runner.run(self._pool.connection, held)
         except psycopg.Error as error:
             # Its lease runs out, and whoever claims it then goes on.
             log.warning("%s: the database went away: %s", held.id, error)
         except Exception:
             log.exception("%s: its run broke off", held.id)
+
+
+def _memory_mib() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,5 +1,8 @@
 """A few connections for many threads: as many as there are workspaces would be more than a role may have."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
 from psycopg.rows import dict_row
 from psycopg_pool import ConnectionPool
 
@@ -7,6 +10,8 @@ from deskyard.control.store.connection import Link
 
 MOST = 6
 Pool = ConnectionPool[Link]
+# Gives a connection for a moment.
+Lend = Callable[[], AbstractContextManager[Link]]
 
 
 def pool(url: str) -> Pool:

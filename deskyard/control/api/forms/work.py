@@ -23,7 +23,7 @@ class Operation(Form):
     started_at: datetime | None
     ended_at: datetime | None
     attempt: int
-    position: int | None = Field(description="Place in the queue, from 1.")
+    position: int | None = Field(description="Place in the queue of its share of the work, from 1.")
     why: str | None = Field(description="Why it waits.")
     progress: str | None = Field(description="The last line of its log.")
     result: dict[str, Any] | None
