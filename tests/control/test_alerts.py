@@ -20,6 +20,7 @@ from deskyard.control.store.cluster import WORKER
 from deskyard.control.store.connection import Link, connect
 from deskyard.control.watch import alerts, webhooks
 from deskyard.control.watch.budgets import Spent
+from deskyard.control.watch.mail import Mailer
 from deskyard.control.watch.rules import Eye
 from deskyard.control.watch.webhooks import Reach
 from deskyard.errors import ConfigError
@@ -224,6 +225,10 @@ def receiver() -> Iterator[Receiver]:
     thread.join()
 
 
+# Nobody listens on that port.
+NOBODY_THERE = "http://127.0.0.1:1/hook"
+
+
 def due(mission: Lab) -> None:
     mission.link.execute("update delivery set next_at = now()")
 
@@ -289,6 +294,40 @@ def test_a_message_whose_sender_was_killed_is_sent_again(
         webhooks.deliver_next(worker, LOOPBACK)
     due(mission)
     assert webhooks.deliver_next(worker, LOOPBACK) and len(receiver.heard) == 1
+
+
+def test_a_place_where_nobody_takes_anything_is_tried_once_and_then_others_are_told(
+    mission: Lab, owner: httpx.Client, worker: Link, receiver: Receiver
+) -> None:
+    deaf, hook = (owner.post("/api/webhooks", json={"url": url}).json()["id"] for url in (NOBODY_THERE, receiver.url))
+    for each in (deaf, deaf, deaf, hook):
+        owner.post(f"/api/webhooks/{each}/test")
+    while webhooks.deliver_next(worker, LOOPBACK):
+        pass
+    assert len(receiver.heard) == 1
+    tried = owner.get(f"/api/webhooks/{deaf}/deliveries").json()["items"]
+    assert sorted(row["attempt"] for row in tried) == [0, 0, 1]
+    query = "select count(*) as later from delivery where attempt = 0 and next_at > now() + interval '30 seconds'"
+    assert mission.until(query, [])["later"] == 2
+
+
+def test_while_the_server_of_all_mail_is_deaf_it_is_tried_once_and_then_others_are_told(
+    mission: Lab, worker: Link, receiver: Receiver
+) -> None:
+    class Deaf(Mailer):
+        def send(self, url: str, rows: Any) -> str:
+            tried.append(url)
+            raise TimeoutError("timed out")
+
+    tried: list[str] = []
+    for url in ("mailto:ada@example.org", "mailto:ben@example.org", receiver.url):
+        mission.link.execute("insert into webhook (id, url, actor) values (%s, %s, 'x')", [url, url])
+        mission.link.execute("insert into webhook_secret (webhook_id, secret) values (%s, %s)", [url, b"x" * 32])
+        query = "insert into delivery (id, webhook_id, kind, payload) values (%s, %s, 'webhook.test', '{}')"
+        mission.link.execute(query, [f"of {url}", url])
+    while webhooks.deliver_next(worker, LOOPBACK, Deaf()):
+        pass
+    assert (len(tried), len(receiver.heard)) == (1, 1)
 
 
 def test_whoever_takes_nothing_is_given_up_and_whoever_is_gone_is_told_no_more(

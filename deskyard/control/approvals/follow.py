@@ -8,10 +8,10 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
-from deskyard.control.link.threads import Threads
 from deskyard.control.store.connection import Link, attend
 from deskyard.control.store.pool import pool
 from deskyard.control.store.upsert import upsert
+from deskyard.control.threads import Threads
 from deskyard.errors import DeskyardError
 
 # Workspaces change by events; this often they are looked at whatever was heard.

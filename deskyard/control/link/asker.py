@@ -9,6 +9,7 @@ import json
 import socket
 import threading
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as WaitTimeoutError
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,6 +29,8 @@ MOST_ANSWER, BLOCK = 16 << 20, 1 << 16
 # Of what a gateway has not read yet.
 MOST_UNREAD = 4 << 20
 WAY_SECONDS = 90.0
+# Each may take so long to open, where a machine is gone; asyncio's own threads would be six on a small host.
+MOST_WAYS = 512
 PASSED = (asyncssh.Error, OSError, TimeoutError, WaitTimeoutError)
 
 
@@ -38,6 +41,7 @@ class Asker:
         self._way = way
         self._kept: dict[str, asyncssh.SSHClientConnection] = {}
         self._turns: dict[str, asyncio.Lock] = {}
+        self._ways = ThreadPoolExecutor(MOST_WAYS, "way")
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="asker", daemon=True).start()
 
@@ -129,7 +133,7 @@ class Asker:
         async with self._turns.setdefault(name, asyncio.Lock()):
             kept = self._kept.get(name)
             if kept is None or kept.is_closed():
-                facts, way = await asyncio.to_thread(self._opened, name)
+                facts, way = await self._loop.run_in_executor(self._ways, self._opened, name)
                 kept = self._kept[name] = await asyncssh.connect(
                     name,
                     sock=way,

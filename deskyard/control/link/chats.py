@@ -17,9 +17,9 @@ from typing import Any, Protocol
 import psycopg
 
 from deskyard.control.jobs.parts import settled
-from deskyard.control.link.threads import Threads
 from deskyard.control.store.connection import Link, attend
 from deskyard.control.store.pool import pool
+from deskyard.control.threads import Threads
 from deskyard.errors import DeskyardError
 from deskyard.host.deadline import Deadline
 from deskyard.wire.gateway_settings import LABEL

@@ -4,12 +4,14 @@ import argparse
 import logging
 import signal
 import threading
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 from deskyard.control.link import question
 from deskyard.control.retention.forget import forget
 from deskyard.control.store.connection import Link, attend
+from deskyard.control.store.pool import pool
 from deskyard.control.watch import alerts, budgets, idle, looks, webhooks
 from deskyard.control.watch.mail import Mailer
 from deskyard.control.watch.rules import Eye
@@ -62,25 +64,22 @@ def main() -> None:
             for _ in link.notifies(timeout=DUE_SECONDS, stop_after=1):
                 pass
 
-    def stop_unused(link: Link) -> None:
-        while not ended.wait(IDLE_SECONDS):
-            idle.stop_unused(link, sessions_of)
-
-    def wake_wanted(link: Link) -> None:
-        while not ended.wait(WAKE_SECONDS):
-            idle.wake_wanted(link, sessions_of)
+    def every(seconds: float, look_at: Callable[[], None]) -> None:
+        while not ended.wait(seconds):
+            look_at()
 
     def forget_old(link: Link) -> None:
         while not ended.wait(chosen.pace):
             forget(link)
 
     threading.Thread(target=attend, args=(chosen.database, ended, forget_old), daemon=True).start()
-    # A machine that shuts down keeps nobody from looking.
-    threading.Thread(target=attend, args=(chosen.database, ended, stop_unused), daemon=True).start()
-    threading.Thread(target=attend, args=(chosen.database, ended, wake_wanted), daemon=True).start()
     # Somebody who is slow to take a message keeps nobody from looking.
     threading.Thread(target=attend, args=(chosen.database, ended, tell), daemon=True).start()
-    attend(chosen.database, ended, look)
+    with pool(chosen.database) as connections:
+        uses = idle.Uses(connections.connection, sessions_of)
+        threading.Thread(target=every, args=(IDLE_SECONDS, uses.stop_unused), daemon=True).start()
+        threading.Thread(target=every, args=(WAKE_SECONDS, uses.wake_wanted), daemon=True).start()
+        attend(chosen.database, ended, look)
 
 
 def look_once(link: Link, eye: Eye) -> None:

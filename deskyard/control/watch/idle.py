@@ -5,9 +5,12 @@ What waits or runs for a desktop is use of it.
 
 import logging
 
+import psycopg
 from psycopg.types.json import Jsonb
 
 from deskyard.control.store.connection import Link
+from deskyard.control.store.pool import Lend
+from deskyard.control.threads import Threads
 from deskyard.control.watch import looks
 from deskyard.declaration import declaration
 from deskyard.errors import DeskyardError
@@ -17,36 +20,55 @@ ACTOR = "idle"
 log = logging.getLogger(__name__)
 
 
-def stop_unused(link: Link, sessions_of: idle.Sessions) -> None:
-    """Look at every workspace once; each stop is a line of the audit. `sessions_of` asks a gateway."""
-    for name in declaration.stack_names():
+class Uses:
+    """Looks how desktops are used, in each workspace by itself: none waits for the gateway or the machines of another.
+
+    `sessions_of` asks a gateway.
+    """
+
+    def __init__(self, lend: Lend, sessions_of: idle.Sessions) -> None:
+        self._lend, self._sessions_of = lend, sessions_of
+        self._stops, self._wakes = Threads(self._stop), Threads(self._wake)
+
+    def stop_unused(self) -> None:
+        """Begin to look at every workspace that is not looked at still."""
+        self._stops.begin(declaration.stack_names())
+
+    def wake_wanted(self) -> None:
+        """Begin to look who waits, in every workspace that is not asked still; gateways only where something sleeps."""
+        if asleep.anywhere():
+            self._wakes.begin(declaration.stack_names())
+
+    def _stop(self, name: str) -> None:
         try:
-            plan = declaration.read(name).plan
-            if not any(desktop.idle for desktop in plan.desktops):
-                continue
-            in_use = busy(link, name, [desktop.name for desktop in plan.desktops])
-            found = idle.stop_unused(name, in_use, sessions_of=sessions_of)
-        except DeskyardError as error:
+            stop_unused(self._lend, name, self._sessions_of)
+        except (DeskyardError, psycopg.Error) as error:
             log.info("%s is not looked at now: %s", name, str(error).splitlines()[0])
-            continue
-        for use in found:
-            if use.asleep and use.used_at is not None:
-                detail = {"lastUse": use.used_by, "lastUsedAt": use.used_at}
-                _note(link, "desktop.stop", f"{name}.{use.desktop}", detail)
 
-
-def wake_wanted(link: Link, sessions_of: idle.Sessions) -> None:
-    """Start what sleeps and somebody waits for at a gateway; each start is a line of the audit."""
-    if not asleep.anywhere():
-        return
-    for name in declaration.stack_names():
+    def _wake(self, name: str) -> None:
         try:
-            woken = idle.wake_wanted(name, sessions_of=sessions_of)
-        except DeskyardError as error:
+            wake_wanted(self._lend, name, self._sessions_of)
+        except (DeskyardError, psycopg.Error) as error:
             log.info("nothing of %s is woken now: %s", name, str(error).splitlines()[0])
-            continue
-        for desktop in woken:
-            _note(link, "desktop.start", f"{name}.{desktop.desktop}", {"wantedBy": desktop.wanted_by})
+
+
+def stop_unused(lend: Lend, name: str, sessions_of: idle.Sessions) -> None:
+    """Look at a workspace once; each stop is a line of the audit."""
+    plan = declaration.read(name).plan
+    if not any(desktop.idle for desktop in plan.desktops):
+        return
+    with lend() as link:
+        in_use = busy(link, name, [desktop.name for desktop in plan.desktops])
+    for use in idle.stop_unused(name, in_use, sessions_of=sessions_of):
+        if use.asleep and use.used_at is not None:
+            detail = {"lastUse": use.used_by, "lastUsedAt": use.used_at}
+            _note(lend, "desktop.stop", f"{name}.{use.desktop}", detail)
+
+
+def wake_wanted(lend: Lend, name: str, sessions_of: idle.Sessions) -> None:
+    """Start what sleeps in a workspace and somebody waits for at its gateway; each start is a line of the audit."""
+    for desktop in idle.wake_wanted(name, sessions_of=sessions_of):
+        _note(lend, "desktop.start", f"{name}.{desktop.desktop}", {"wantedBy": desktop.wanted_by})
 
 
 def busy(link: Link, workspace: str, desktops: list[str]) -> set[str]:
@@ -60,6 +82,7 @@ def busy(link: Link, workspace: str, desktops: list[str]) -> set[str]:
     return set(desktops) if None in ids else {id.partition(".")[2] for id in ids}
 
 
-def _note(link: Link, action: str, desktop: str, detail: dict[str, object]) -> None:
+def _note(lend: Lend, action: str, desktop: str, detail: dict[str, object]) -> None:
     query = "insert into audit_intake (actor, action, target, detail) values (%s, %s, %s, %s)"
-    link.execute(query, [ACTOR, action, desktop, Jsonb(detail)])
+    with lend() as link:
+        link.execute(query, [ACTOR, action, desktop, Jsonb(detail)])

@@ -33,6 +33,8 @@ SECONDS = 10.0
 MOST_ANSWER = 200
 KEPT = "30 days"
 NOBODY = Mailer()
+# While nobody takes anything at an address, it is tried that often, however much there is to tell.
+DEAF_SECONDS = 60.0
 # For longer than any try takes nobody else tries it.
 LONGEST_TRY = 4 * mail.SECONDS
 # What is due later than any pause is: the clock was set back since.
@@ -126,15 +128,20 @@ def _taking(hook: str | None) -> dict[str, Any]:
 
 
 def _mail(link: Link, mailer: Mailer, url: str, rows: Sequence[dict[str, Any]]) -> None:
+    good = is_deaf = False
     try:
         answer, good = mailer.send(url, rows), True
     except ConfigError as error:
-        answer, good = f"{error.reason}: {error.remedy}", False
+        answer = f"{error.reason}: {error.remedy}"
     except OSError as error:
-        answer, good = mail.said(error), False
+        # Also what a server says of this mail alone is one: then the others wait for a moment in vain.
+        answer, is_deaf = mail.said(error), True
     with link.transaction():
         for row in rows:
             _settle(link, row, answer[:MOST_ANSWER], good=good)
+        if is_deaf:
+            # All mail goes by the same server.
+            _spare(link, rows, "starts_with(w.url, %(scheme)s)", scheme=SCHEME)
 
 
 def _call(link: Link, reach: Reach, hook: dict[str, Any], row: dict[str, Any]) -> None:
@@ -149,6 +156,15 @@ def _call(link: Link, reach: Reach, hook: dict[str, Any], row: dict[str, Any]) -
     if gone:
         link.execute("update webhook set gone_at = now() where id = %s", [hook["id"]])
     _settle(link, row, answer, good=good, given_up=gone)
+    if status == 0:
+        _spare(link, [row], "w.id = %(hook)s", hook=hook["id"])
+
+
+def _spare(link: Link, tried: Sequence[dict[str, Any]], same: str, **values: str) -> None:
+    """Leave a place alone where nobody took anything: each try takes its time, and others have to be told, too."""
+    query = f"""update delivery d set next_at = greatest(next_at, now() + make_interval(secs => %(seconds)s))
+        from webhook w where w.id = d.webhook_id and d.ended_at is null and not d.id = any(%(tried)s) and {same}"""
+    link.execute(query.encode(), {"seconds": DEAF_SECONDS, "tried": [row["id"] for row in tried], **values})
 
 
 def _settle(link: Link, row: dict[str, Any], answer: str, *, good: bool, given_up: bool = False) -> None:
