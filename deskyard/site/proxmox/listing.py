@@ -16,22 +16,26 @@ from deskyard.site.proxmox.each import ask_each
 BEING_MADE = frozenset({"clone", "create"})
 # What the node's list calls otherwise.
 _RENAMED = {"cpus": "maxcpu"}
-_LIVE = ("name", "status", "maxmem", "maxdisk", "tags", "lock")
+_LIVE = ("name", "status", "qmpstatus", "maxmem", "maxdisk", "tags", "lock")
 
 
-def resources(client: Client, **params: object) -> list[dict[str, Any]]:
-    """The rows of `cluster/resources`, virtual machines as the nodes that are up know them."""
+def resources(client: Client, *, full: bool = False, **params: object) -> list[dict[str, Any]]:
+    """The rows of `cluster/resources`, virtual machines as the nodes that are up know them.
+
+    `full`: with `qmpstatus`, for which a node asks each machine that runs, some seconds at most (`vmstatus` of
+    qemu-server 9.2.6, PVE/QemuServer.pm). A machine without one is on a node that does not answer, or is being made.
+    """
     rows: list[dict[str, Any]] = client.get("cluster/resources", **params)
     down = {row.get("node") for row in rows if row.get("type") == "node" and row.get("status") != "online"}
     nodes = sorted({str(row["node"]) for row in rows if row.get("type") == "qemu"} - down)
-    lists = ask_each(nodes, lambda node: _on_node(client, node))
+    lists = ask_each(nodes, lambda node: _on_node(client, node, full=full))
     live = {(node, row["vmid"]): row for node, found in lists for row in found}
     return [_merged(row, live.get((str(row.get("node")), row.get("vmid")))) for row in rows]
 
 
-def _on_node(client: Client, node: str) -> list[dict[str, Any]]:
+def _on_node(client: Client, node: str, *, full: bool) -> list[dict[str, Any]]:
     try:
-        found: list[dict[str, Any]] = client.get(f"nodes/{node}/qemu")
+        found: list[dict[str, Any]] = client.get(f"nodes/{node}/qemu", **({"full": 1} if full else {}))
     except SiteError:
         # It has just gone: the cluster's list is all there is.
         return []

@@ -14,7 +14,7 @@ from deskyard.plan.proxmox.seat_words import seat_owner
 from deskyard.plan.proxmox.view import ClusterView, Owner, SeenMachine, read_view, tags_of
 from deskyard.plan.snapshot import Snapshot
 from deskyard.plan.workspace import WorkspacePlan
-from deskyard.site.proxmox import listing, sdn, templates
+from deskyard.site.proxmox import listing, sdn, sight, templates
 from deskyard.site.proxmox.agent import ClusterAgent
 from deskyard.site.proxmox.client import Client, connect
 from deskyard.site.proxmox.each import ask_each
@@ -54,16 +54,16 @@ class ClusterMachines:
     """The machines of a workspace, as status and readiness ask for them, and as they are moved."""
 
     def __init__(self, plan: WorkspacePlan, site: Site) -> None:
-        self._plan, self._site, self._client = plan, site, connect(site)
+        self._site, self._client = site, connect(site)
         self._state_storage = site.cluster.storages.disks
         # What the cluster did not let be written yet: see `MachinePower.want`.
         self._unwritten: dict[str, Power] = {}
         view = read_view(self._client.get("cluster/resources", type="vm"), (), {})
         owners = {machine.domain: Owner(plan.site, plan.name, name) for name, machine in plan.machines().items()}
         owners |= {seat.machine.domain: seat_owner(plan.site, plan.name, seat.name) for seat in plan.seats}
+        self._owners = owners
         mine = {domain: view.machine_of(owner) for domain, owner in owners.items()}
         self._found = {domain: machine for domain, machine in mine.items() if machine is not None}
-        self._domains = list(owners)
 
     def states(self) -> dict[str, dict[str, Any]]:
         """State, what it is wanted to be, and size of each machine that is there."""
@@ -74,7 +74,7 @@ class ClusterMachines:
     @contextmanager
     def moves(self) -> Iterator[ClusterMoves]:
         """Hear what they do from now on, with machines that are made meanwhile."""
-        yield ClusterMoves(lambda: ClusterMachines(self._plan, self._site).states())
+        yield ClusterMoves(lambda: sight.states(self._site, self._owners))
 
     def desired(self) -> dict[str, Power]:
         """Read what each machine that is there is wanted to be."""
@@ -122,7 +122,7 @@ class ClusterMachines:
         """Machines of the workspace that do not run."""
         asked = ask_each(self._found.items(), lambda item: self._runs(item[1]))
         running = {domain for (domain, _), runs in asked if runs}
-        return [domain for domain in self._domains if domain not in running]
+        return [domain for domain in self._owners if domain not in running]
 
     def host_key(self, domain: str) -> str:
         """The SSH host key of a machine, told by its agent."""

@@ -4,11 +4,14 @@ Read in qemu-server 8.4.10 (PVE/API2/Qemu.pm, PVE/QemuServer.pm), and held again
 machine: docs/proxmox.md, "What the peer was held against".
 """
 
+import json
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from aiohttp import web
 from fakepve.model import PveError, TaskError
+from fakepve.server import params
 
 Values = dict[str, Any]
 STATE_OPTIONS = ("lock", "vmstate", "runningmachine", "runningcpu")
@@ -28,10 +31,20 @@ class PowerApi:
     require: Callable[[str, str, str], None]
     task: Callable[..., Awaitable[str]]
     find: Callable[[str, int], Any]
+    vm: Callable[[int], Any]
     _powerdown: Callable[[Any, Values], Awaitable[str | None]]
     _qm_alloc: Callable[..., tuple[str, str]]
     _qm_free: Callable[[str], None]
     _active_store: Callable[[str, str], Values]
+
+    async def _qemu_list(self, request: web.Request) -> web.Response:
+        """GET /nodes/{node}/qemu: with `full` also what each machine says itself (vmstatus, qemu-server 9.2.6)."""
+        answer: web.Response = await super()._qemu_list(request)  # type: ignore[misc]
+        if not _true(await params(request), "full"):
+            return answer
+        assert isinstance(answer.body, bytes)
+        rows = json.loads(answer.body)["data"]
+        return web.json_response({"data": [{**row, "qmpstatus": self.vm(row["vmid"]).qmpstatus} for row in rows]})
 
     async def _do_shutdown(self, vm: Any, user: str, values: Values) -> str:
         """POST .../status/shutdown: one that is off has done it; one that is paused would hear it too late."""
