@@ -23,7 +23,7 @@ def resources(client: Client, *, full: bool = False, **params: object) -> list[d
     """The rows of `cluster/resources`, virtual machines as the nodes that are up know them.
 
     `full`: with `qmpstatus`, for which a node asks each machine that runs, some seconds at most (`vmstatus` of
-    qemu-server 9.2.6, PVE/QemuServer.pm). A machine without one is on a node that does not answer, or is being made.
+    qemu-server 8.3.12 and 9.2.6, PVE/QemuServer.pm). A machine without it is being made, or its node does not answer.
     """
     rows: list[dict[str, Any]] = client.get("cluster/resources", **params)
     down = {row.get("node") for row in rows if row.get("type") == "node" and row.get("status") != "online"}
