@@ -49,6 +49,7 @@ OF_DESKTOP = (
     Habit("desktop.session", 0.5, 7),
     Habit("desktop.restart", 0.1, 50, by_workspace=True),
     Habit("desktop.create", 0.05, 190, by_workspace=True),
+    Habit("backup.run", 0.04, 78, by_workspace=True),
     Habit("desktop.freeze", 0.02, 1),
 )
 OF_WORKSPACE = (Habit("approval.decide", 2, 0.4), Habit("workspace.look", 1, 15, actor="watch"))

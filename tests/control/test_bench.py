@@ -17,7 +17,7 @@ def test_every_part_is_measured_and_every_watcher_hears_every_event(mission: Lab
 
 
 def test_every_operation_of_a_site_has_its_slot_and_answers_have_theirs_at_once(mission: Lab) -> None:
-    found = {row.share: row for row in waits(mission, seed=1, workspaces=8, desktops=6, hours=2, memory_gib=64)}
+    found = {row.share: row for row in waits(mission, seed=1, workspaces=8, desktops=12, hours=2, memory_gib=64)}
     assert set(found) == set(SHARES)
     assert all(1 <= row.most_at_once <= row.slots for row in found.values())
     assert found["answers"].most == found["stops"].most == 0

@@ -35,14 +35,16 @@ def test_every_kind_of_operation_is_of_a_share(mission: Lab) -> None:
     assert found["looks"] == {"workspace.look"}
     assert found["stops"] == {"desktop.freeze", "desktop.thaw"}
     assert found["answers"] == {"approval.decide", "egress.allow", "egress.close"}
+    assert found["engine"] == {"desktop.create", "desktop.destroy", "workspace.up"}
+    assert found["backups"] == {"backup.run", "workspace.verify"}
     assert found["machines"] == kinds.difference(*(of for share, of in found.items() if share != "machines"))
 
 
 @pytest.mark.parametrize(
-    ("memory", "agents", "machines"), [(GIB // 2, 6, 1), (4 * GIB, 29, 1), (16 * GIB, 117, 4), (512 * GIB, 200, 6)]
+    ("memory", "agents", "engine"), [(GIB // 2, 6, 1), (4 * GIB, 29, 1), (16 * GIB, 117, 4), (512 * GIB, 200, 6)]
 )
-def test_what_needs_memory_has_slots_by_the_memory_of_the_host(memory: int, agents: int, machines: int) -> None:
-    assert slots(memory) == MOST | {"agents": agents, "machines": machines}
+def test_what_needs_memory_has_slots_by_the_memory_of_the_host(memory: int, agents: int, engine: int) -> None:
+    assert slots(memory) == MOST | {"agents": agents, "engine": engine}
 
 
 def test_a_share_is_full_once_all_its_slots_are_taken() -> None:

@@ -2,9 +2,10 @@
 create function share_of(kind text) returns text language sql immutable as $$
   select case
     when kind = 'desktop.chat' then 'agents'
-    when kind in ('desktop.create', 'desktop.destroy', 'desktop.start', 'desktop.stop', 'desktop.restart',
-      'workspace.up', 'workspace.start', 'workspace.stop', 'workspace.verify',
-      'snapshot.create', 'snapshot.restore', 'backup.run') then 'machines'
+    when kind in ('desktop.create', 'desktop.destroy', 'workspace.up') then 'engine'
+    when kind in ('desktop.start', 'desktop.stop', 'desktop.restart', 'workspace.start', 'workspace.stop',
+      'snapshot.create', 'snapshot.restore') then 'machines'
+    when kind in ('backup.run', 'workspace.verify') then 'backups'
     when kind = 'desktop.session' then 'sessions'
     when kind = 'workspace.look' then 'looks'
     when kind in ('desktop.freeze', 'desktop.thaw') then 'stops'
