@@ -9,7 +9,8 @@ from deskyard.model.site import Site
 from deskyard.plan.power import Power
 from deskyard.plan.proxmox.view import Owner
 from deskyard.site.files import read_site
-from deskyard.site.proxmox import listing, sight
+from deskyard.site.proxmox import listing
+from deskyard.site.proxmox.life import sight
 from deskyard.site.proxmox.moves import ClusterMoves
 from tests.proxmox.rack import SITE
 from tests.proxmox.test_power import NAME, Desk, desk

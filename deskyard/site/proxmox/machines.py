@@ -14,10 +14,11 @@ from deskyard.plan.proxmox.seat_words import seat_owner
 from deskyard.plan.proxmox.view import ClusterView, Owner, SeenMachine, read_view, tags_of
 from deskyard.plan.snapshot import Snapshot
 from deskyard.plan.workspace import WorkspacePlan
-from deskyard.site.proxmox import listing, sdn, sight, templates
+from deskyard.site.proxmox import listing, sdn, templates
 from deskyard.site.proxmox.agent import ClusterAgent
 from deskyard.site.proxmox.client import Client, connect
 from deskyard.site.proxmox.each import ask_each
+from deskyard.site.proxmox.life import sight
 from deskyard.site.proxmox.life.power import MachinePower, state_of
 from deskyard.site.proxmox.life.snapshots import MachineSnapshots
 from deskyard.site.proxmox.machine import is_running, vm_path
