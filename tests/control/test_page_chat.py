@@ -3,8 +3,10 @@
 Between both are a real gateway, OpenSSH and sudo with the link key, and PostgreSQL with the rights of `link`.
 """
 
+import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,13 @@ import httpx
 import psycopg
 import pytest
 
+from deskyard.control.link import chats as module
 from deskyard.control.link.chats import MOST_TEXT, Chats, answer, read
 from deskyard.control.link.gateways import chats
 from deskyard.control.store.cluster import LINK, WEB, WORKER
 from deskyard.control.store.connection import Link, connect
-from deskyard.wire.talk import MOST_MESSAGES, MOST_REQUEST
-from tests.control.lab import Lab
+from deskyard.wire.talk import MOST_MESSAGES, MOST_REQUEST, Talk
+from tests.control.lab import WAIT_SECONDS, Lab
 from tests.gateway.conftest import run_gateway
 from tests.gateway.link_door import Door, link_door
 from tests.gateway.link_ways import Ways, asker_by
@@ -299,3 +302,64 @@ def test_chats_go_on_when_the_session_service_was_started_anew(mission: Lab, gat
     page.chat = page.follow()
     page.sees(lambda news: news["connected"])
     assert page.says({**WISH, "id": "after-a-restart"})[0] == 200
+
+
+class StillLine:
+    """A line to a gateway on whose pages somebody looks at these desktops, and says nothing."""
+
+    def __init__(self, *desktops: str) -> None:
+        self.sent: queue.Queue[dict[str, Any]] = queue.Queue()
+        self.ended = threading.Event()
+        self._desktops = list(desktops)
+
+    def __iter__(self) -> Iterator[Any]:
+        yield {"open": self._desktops}
+        self.ended.wait(WAIT_SECONDS)
+
+    def send(self, document: Mapping[str, Any]) -> None:
+        self.sent.put(dict(document))
+
+    def shows(self, desktop: str, *texts: str) -> None:
+        """Wait until a desktop is sent these messages among others; none: until it is sent that there is none."""
+        while True:
+            found = self.sent.get(timeout=WAIT_SECONDS)
+            talk = found["talk"]
+            sent = {each["text"] for each in talk["messages"]}
+            if found["desktop"] == desktop and (set(texts) <= sent if texts else not talk["order"]):
+                return
+
+
+def test_of_many_open_pages_that_is_read_whose_conversation_changed(
+    mission: Lab, owner: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mission.declare("demo", "d1", "d2")
+    mission.link.execute("update workspace set state = 'ready'")
+    line, reads = StillLine("d1", "d2"), list[str]()
+
+    def noted(link: Link, desktop: str) -> Talk:
+        reads.append(desktop)
+        return read(link, desktop)
+
+    monkeypatch.setattr(module, "read", noted)
+    found = Chats(mission.url_as(LINK), lambda _: nullcontext(line))
+    thread = threading.Thread(target=found.run)
+    thread.start()
+    try:
+        for desktop in ("d1", "d2"):
+            line.shows(desktop)
+        first = set(reads)
+        reads.clear()
+        # What happens elsewhere has none of them read.
+        mission.declare("demo", "d3")
+        with connect(mission.url_as(LINK)) as link:
+            said(link)
+        line.shows("d1", "look")
+        assert (first, set(reads)) == ({"demo.d1", "demo.d2"}, {"demo.d1"})
+        # What is deleted is shown on no page.
+        mission.link.execute("delete from conversation")
+        line.shows("d1")
+    finally:
+        found.stop()
+        line.ended.set()
+        thread.join(WAIT_SECONDS)
+    assert not thread.is_alive()

@@ -25,7 +25,7 @@ from deskyard.host.deadline import Deadline
 from deskyard.wire.gateway_settings import LABEL
 from deskyard.wire.talk import MOST_MESSAGES, MOST_NEWS, MOST_REQUEST, Talk
 
-# Workspaces change by events; this often they are looked at whatever was heard.
+# This often all is looked at, whatever was heard.
 LOOK_SECONDS = 30.0
 # Between two looks, however much happens.
 PAUSE_SECONDS = 0.2
@@ -34,6 +34,8 @@ AGAIN_SECONDS, MOST_SECONDS = 2.0, 120.0
 RUNNING = ("ready", "not ready")
 MOST_TEXT, MOST_TOOLS, MOST_SHOWN = 8000, 20, 500
 MOST_DESKTOPS = 1000
+# Heard in place of a desktop: any conversation may have changed.
+ANY = ""
 # No audit has so many lines.
 FAR = 1 << 60
 REFUSED = {
@@ -92,6 +94,8 @@ class Chats:
         self._threads = Threads(self._carry)
         self._carried: dict[str, Carried] = {}
         self._pauses: dict[str, float] = {}
+        # The desktops whose conversations changed since they were read.
+        self._changed: set[str] = set()
         self._ended = threading.Event()
         # Rung when somebody begins to look: nothing in the database tells of that.
         self._bell = os.eventfd(0, os.EFD_NONBLOCK)
@@ -107,11 +111,12 @@ class Chats:
             attend(self._url, self._ended, self._work)
 
     def _work(self, link: Link) -> None:
-        link.execute("listen event")
+        link.execute("listen talk")
         looks = Deadline(0)
         while not self._ended.is_set():
             if looks.is_over:
                 self._begin(link)
+                self._changed.add(ANY)
                 looks = Deadline(LOOK_SECONDS)
             self._show(link)
             select.select([link.fileno(), self._bell], [], [], looks.left)
@@ -120,8 +125,7 @@ class Chats:
 
     def _drain(self, link: Link) -> None:
         """Forget what rang: the next look sees all of it."""
-        for _ in link.notifies(timeout=0):
-            pass
+        self._changed.update(each.payload for each in link.notifies(timeout=0))
         if select.select([self._bell], [], [], 0)[0]:
             os.eventfd_read(self._bell)
 
@@ -131,9 +135,12 @@ class Chats:
         self._threads.begin(row["id"] for row in link.execute(query, [list(RUNNING)]).fetchall())
 
     def _show(self, link: Link) -> None:
+        changed, self._changed = self._changed, set()
         for workspace, carried in list(self._carried.items()):
             for desktop in sorted(carried.open):
-                carried.show(desktop, read(link, f"{workspace}.{desktop}"))
+                id = f"{workspace}.{desktop}"
+                if ANY in changed or id in changed or desktop not in carried.shown:
+                    carried.show(desktop, read(link, id))
 
     def _carry(self, name: str) -> None:
         while not self._ended.is_set():
