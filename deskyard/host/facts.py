@@ -69,7 +69,16 @@ def find_program(program: str) -> str | None:
 
 def available_memory_mib() -> int:
     """Memory that new programs may take, MiB."""
+    return _memory_mib("MemAvailable")
+
+
+def total_memory_mib() -> int:
+    """Memory of this machine, MiB."""
+    return _memory_mib("MemTotal")
+
+
+def _memory_mib(name: str) -> int:
     for line in MEMORY_FILE.read_text().splitlines():
-        if line.startswith("MemAvailable:"):
+        if line.startswith(f"{name}:"):
             return int(line.split()[1]) // 1024
     return 0

@@ -61,9 +61,7 @@ def life(
         return
     from deskyard.lab import start_bench
 
-    for field, value, most in (("rounds", rounds, 100), ("at-once", at_once, 100)):
-        if not 1 <= value <= most:
-            raise ConfigError(field, value, f"must be from 1 to {most}", "choose another number")
+    _require(("rounds", rounds, 100), ("at-once", at_once, 100))
     rows = start_bench.measure(rounds, at_once)
     show([asdict(row) for row in rows], as_json=json, text=start_bench.text(rows))
 
@@ -99,17 +97,14 @@ def _line(figure: image_bench.Figure) -> str:
 @command(help={"sockets": "how many idle WebSockets to hold", "json": "print JSON"})
 def gateway(_: Context, sockets: int = SOCKETS, json: bool = False) -> None:
     """Measure the door, as ratios against direct connections and nginx (if installed) in the same run."""
-    if not 1 <= sockets <= 20000:
-        raise ConfigError("sockets", sockets, "must be from 1 to 20000", "choose another number")
+    _require(("sockets", sockets, 20000))
     _measured("gateway", str(sockets), json=json)
 
 
 @command(help={"workspaces": "how many workspaces on the site", "desktops": "desktops of each", "json": "print JSON"})
 def fleet(_: Context, workspaces: int = WORKSPACES, desktops: int = DESKTOPS, json: bool = False) -> None:
     """Plan a fleet on a cluster on paper: nothing is given twice; how time and memory grow, as ratios of one run."""
-    for field, value, most in (("workspaces", workspaces, 2000), ("desktops", desktops, 60)):
-        if not 1 <= value <= most:
-            raise ConfigError(field, value, f"must be from 1 to {most}", "choose another number")
+    _require(("workspaces", workspaces, 2000), ("desktops", desktops, 60))
     _measured("fleet", str(workspaces), str(desktops), json=json)
 
 
@@ -139,14 +134,9 @@ def queue(
     json: bool = False,
 ) -> None:
     """Work through hours of a large site in the real queue, by its own clock: how long operations wait for a slot."""
-    for field, value, most in (
-        ("workspaces", workspaces, 1000),
-        ("desktops", desktops, 60),
-        ("hours", hours, 24),
-        ("memory", memory, 4096),
-    ):
-        if not 1 <= value <= most:
-            raise ConfigError(field, value, f"must be from 1 to {most}", "choose another number")
+    _require(
+        ("workspaces", workspaces, 1000), ("desktops", desktops, 60), ("hours", hours, 24), ("memory", memory, 4096)
+    )
     _measured("queueing", *map(str, (workspaces, desktops, hours, memory, seed)), json=json)
 
 
@@ -154,6 +144,13 @@ def queue(
 def state(_: Context, json: bool = False) -> None:
     """Make workspaces on a fake cluster: time, calls and what the state costs, kept in files and in a database."""
     _measured("state", json=json)
+
+
+def _require(*wanted: tuple[str, int, int]) -> None:
+    """Raise `ConfigError` for a number that is not from 1 to its most: each by its field."""
+    for field, value, most in wanted:
+        if not 1 <= value <= most:
+            raise ConfigError(field, value, f"must be from 1 to {most}", "choose another number")
 
 
 def _measured(name: str, *arguments: str, json: bool) -> None:

@@ -72,7 +72,6 @@ class Day:
 
     waits: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     most: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    longest_queue: int = 0
 
 
 def day(seed: int, workspaces: int, desktops: int, hours: float) -> Iterator[Wanted]:
@@ -109,7 +108,6 @@ def work_through(link: Link, wanted: Sequence[Wanted], full_of: Full) -> Day:
             at_once = sum(each.share == held.share for each in running.values())
             found.most[held.share] = max(found.most[held.share], at_once)
             heapq.heappush(events, (now + by_id[held.id].seconds, next(numbers), held))
-        found.longest_queue = max(found.longest_queue, len(by_id) - sum(map(len, found.waits.values())))
     assert len(by_id) == sum(map(len, found.waits.values())) and not running
     return found
 

@@ -5,10 +5,8 @@ import pytest
 
 from deskyard.control.approvals import follow
 from deskyard.control.jobs import child
-from deskyard.control.jobs.running import CHAT
 from deskyard.control.jobs.slots import MOST, SHARES, full, slots
 from deskyard.control.store.cluster import ROLE_CONNECTIONS
-from deskyard.control.upkeep.jobs import JOBS as UPKEEP
 from tests.control.lab import Lab
 from tests.control.slotted import slotted
 from tests.control.test_approvals import ID, TICKET
@@ -26,7 +24,7 @@ def asked(owner: httpx.Client, path: str, **body: object) -> str:
 
 
 def test_every_kind_of_operation_is_of_a_share(mission: Lab) -> None:
-    kinds = {*child.JOBS, *UPKEEP, CHAT}
+    kinds = set(child.JOBS)
     query = "select share_of(kind) as share, array_agg(kind) as kinds from unnest(%s::text[]) kind group by 1"
     found = {row["share"]: set(row["kinds"]) for row in mission.link.execute(query, [sorted(kinds)]).fetchall()}
     assert set(found) == set(SHARES)

@@ -5,14 +5,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
-import psycopg
 import pytest
-from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from deskyard.control.approvals import follow
 from deskyard.control.jobs.observer import close_unseen
-from deskyard.control.store.cluster import WORKER
+from deskyard.control.store.connection import Link
 from deskyard.control.upkeep.moments import DECISIONS, KEPT, of_door, of_egress
 from tests.control.lab import EVERYTHING, Lab
 from tests.control.test_approvals import TICKET
@@ -93,7 +91,7 @@ def test_all_that_happened_is_on_one_line_of_time_the_newest_first(mission: Lab,
     assert [moment["subject"] for moment in shown(owner, "lab.second")] == ["al_2"]
 
 
-def test_when_its_machine_ran_is_on_it(mission: Lab, owner: httpx.Client) -> None:
+def test_when_its_machine_ran_is_on_it(mission: Lab, owner: httpx.Client, worker: Link) -> None:
     mission.declare("lab", "first")
     mission.link.execute("delete from usage_interval")
     began, ended = NOW - timedelta(hours=3), NOW - timedelta(hours=2)
@@ -106,8 +104,7 @@ def test_when_its_machine_ran_is_on_it(mission: Lab, owner: httpx.Client) -> Non
     assert found == [("runs", "tier pro"), ("is off", "tier pro"), ("runs", "tier pro")]
     # Its observer ended, and began again: nobody saw the machine off.
     mission.link.execute("update workspace set followed_at = %s", [NOW - timedelta(minutes=5)])
-    with psycopg.connect(mission.url(WORKER), autocommit=True, row_factory=dict_row) as link:
-        close_unseen(link, "lab")
+    close_unseen(worker, "lab")
     assert [moment["what"] for moment in shown(owner, kind="machine")] == ["is not watched", "runs", "is off", "runs"]
 
 

@@ -2,7 +2,6 @@
 
 import socket
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,6 +11,7 @@ from deskyard.control.link import way
 from deskyard.control.link.asker import Asker
 from deskyard.errors import SiteError
 from tests.gateway.link_door import SECONDS, SSHD, Door
+from tests.support.served import served
 
 
 class Ways:
@@ -56,15 +56,5 @@ def asker_by(ways: Ways, folder: Path) -> Iterator[Asker]:
         asks = staticmethod(lambda name: name == "demo")
         open_way = staticmethod(ways.open_way)
 
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(folder / "way.sock"))
-    listener.listen()
-    server = way.Server(listener, Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
+    with served(folder / "way.sock", lambda listener: way.Server(listener, Handler)):
         yield Asker(folder / "way.sock")
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(SECONDS)

@@ -21,6 +21,7 @@ from deskyard.control.people.passkeys import Passkeys
 from deskyard.control.store.clock import Clock
 from deskyard.control.store.connection import Link, attend
 from deskyard.control.store.pool import pool
+from deskyard.host.facts import total_memory_mib
 
 LOOK_SECONDS = 2.0
 log = logging.getLogger(__name__)
@@ -33,7 +34,7 @@ class Worker:
         self, url: str, runner: Runner, slots_of: Mapping[str, int] | None = None, clock: Clock | None = None
     ) -> None:
         self._url, self._runner, self._clock = url, runner, clock or Clock()
-        self._slots = slots(_memory_mib()) if slots_of is None else slots_of
+        self._slots = slots(total_memory_mib()) if slots_of is None else slots_of
         self._pool = pool(url)
         self._name = f"{os.uname().nodename}-{os.getpid()}-{secrets.token_hex(3)}"
         self._running: dict[threading.Thread, str] = {}
@@ -85,10 +86,6 @@ class Worker:
             log.warning("%s: the database went away: %s", held.id, error)
         except Exception:
             log.exception("%s: its run broke off", held.id)
-
-
-def _memory_mib() -> int:
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

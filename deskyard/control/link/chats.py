@@ -124,7 +124,7 @@ class Chats:
             self._drain(link)
 
     def _drain(self, link: Link) -> None:
-        """Forget what rang: the next look sees all of it."""
+        """Note what changed, and that it rang: the next look sees all of it."""
         self._changed.update(each.payload for each in link.notifies(timeout=0))
         if select.select([self._bell], [], [], 0)[0]:
             os.eventfd_read(self._bell)

@@ -1,6 +1,5 @@
 """Who asks gateways: the way to each is opened by itself."""
 
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,6 +11,7 @@ import pytest
 from deskyard.control.link import way
 from deskyard.control.link.asker import Asker
 from deskyard.errors import DeskyardError, SiteError
+from tests.support.served import served
 
 SECONDS = 30
 # More than asyncio has threads of its own, on any host.
@@ -38,17 +38,9 @@ def ways(tmp_path: Path) -> Iterator[Ways]:
     class Handler(way.Handler):
         open_way = staticmethod(ways.open)
 
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(tmp_path / "way.sock"))
-    listener.listen(2 * GONE)
-    server = way.Server(listener, Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield ways
-    ways.ended.set()
-    server.shutdown()
-    server.server_close()
-    thread.join(SECONDS)
+    with served(tmp_path / "way.sock", lambda listener: way.Server(listener, Handler)):
+        yield ways
+        ways.ended.set()
 
 
 def test_gateways_that_cannot_be_reached_keep_no_other_from_being_asked(ways: Ways, tmp_path: Path) -> None:

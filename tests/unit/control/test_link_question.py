@@ -13,6 +13,7 @@ import pytest
 from deskyard.access.gateway_program import Rubbish
 from deskyard.control.link import answers, question
 from deskyard.errors import SiteError
+from tests.support.served import served
 
 PLAN: Any = SimpleNamespace(name="lab")
 STATUS = {"ready": False, "gateway_ready": True, "desktops": {"first": {"desktop": {"ready": True, "error": "x"}}}}
@@ -42,16 +43,8 @@ def asker() -> Asker:
 @pytest.fixture
 def link(asker: Asker, tmp_path: Path) -> Iterator[Path]:
     path = tmp_path / "link.sock"
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(path))
-    listener.listen()
-    server = answers.Server(listener, asker)  # type: ignore[arg-type]
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield path
-    server.shutdown()
-    server.server_close()
-    thread.join(SECONDS)
+    with served(path, lambda listener: answers.Server(listener, asker)):  # type: ignore[arg-type]
+        yield path
 
 
 def test_of_a_status_it_is_believed_what_is_ready(link: Path, asker: Asker) -> None:
