@@ -167,6 +167,9 @@ class Machines(Protocol):
     def want(self, domain: str, power: Power) -> None:
         """Keep with the machine what it is wanted to be, and whether it starts with its host; moves nothing."""
 
+    def take_room(self, domain: str) -> None:
+        """Count on a machine that is about to start; raises `NoRoom` if there is none for it now."""
+
     def start(self, domain: str) -> None:
         """Let it run, from its memory if that was kept; then its clock is right. Fine if it runs."""
 

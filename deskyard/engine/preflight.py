@@ -14,14 +14,16 @@ from deskyard.declaration.declaration import Declared
 from deskyard.errors import ConfigError, DeskyardError, HostError, SiteError
 from deskyard.host import toolchain
 from deskyard.host.command import run
-from deskyard.host.facts import GIB, available_memory_mib, find_program
+from deskyard.host.facts import GIB, find_program
 from deskyard.host.places import tree
 from deskyard.model.quotas import Quotas
 from deskyard.plan import quota
 from deskyard.plan.clash import shared
 from deskyard.plan.image.image import disk_gib, image_names, read_image
+from deskyard.plan.power import NoRoom, Power
 from deskyard.plan.workspace import GATEWAY, MachinePlan
-from deskyard.site.libvirt import caps, daemon, forward
+from deskyard.site.libvirt import daemon, forward, power
+from deskyard.site.libvirt.limits import caps, memory
 from deskyard.site.proxmox.client import connect
 
 PROGRAMS = ("socat", "ssh", "ip", "haproxy")
@@ -104,11 +106,13 @@ def _cluster_firewall(declared: Declared) -> None:
 def check_with_hypervisor(declared: Declared) -> None:
     """Check what the running hypervisor knows: memory in use, networks and routes of this machine."""
     with daemon.connection() as link:
-        running = {domain.name() for domain in link.listAllDomains() if domain.isActive()}
-    _memory(
-        [machine for machine in declared.plan.machines().values() if machine.domain not in running],
-        quota.ahead(declared.plan, declared.workspace.pool, running),
-    )
+        there = link.listAllDomains()
+        running = {domain.name() for domain in there if domain.isActive()}
+        # Whoever stopped a desktop keeps it off: it takes no memory.
+        resting = {domain.name() for domain in there if power.desired(domain) is not Power.RUNNING}
+        free = memory.free_mib(link)
+    new = [machine for machine in declared.plan.machines().values() if machine.domain not in running | resting]
+    _memory(free, new, quota.ahead(declared.plan, declared.workspace.pool, running))
     _routes(declared)
     _caps(declared)
 
@@ -224,16 +228,15 @@ def _disk(declared: Declared, images_bytes: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed:
         reason = f"{free // GIB} GiB are free, {len(new)} new disk(s) need at least {-(-needed // GIB)} GiB"
-        raise HostError("disk space", str(folder), reason, "free some space or declare fewer desktops")
+        raise NoRoom("disk space", str(folder), reason, "free some space or declare fewer desktops")
 
 
-def _memory(new: Sequence[MachinePlan], ahead: Sequence[MachinePlan] = ()) -> None:
+def _memory(free: int, new: Sequence[MachinePlan], ahead: Sequence[MachinePlan] = ()) -> None:
     needed = sum(machine.memory_mib for machine in (*new, *ahead))
-    available = available_memory_mib()
-    if needed > available:
+    if needed > free:
         pool = f", {len(ahead)} of them for the pool," if ahead else ""
-        reason = f"{available} MiB are available, {len(new) + len(ahead)} machine(s) to start{pool} need {needed} MiB"
-        raise HostError("memory", None, reason, "choose smaller tiers, fewer desktops, or stop other workspaces")
+        reason = f"{free} MiB are available, {len(new) + len(ahead)} machine(s) to start{pool} need {needed} MiB"
+        raise NoRoom("memory", None, reason, "choose smaller tiers, fewer desktops, or stop other workspaces")
 
 
 def _routes(declared: Declared) -> None:

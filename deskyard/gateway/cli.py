@@ -146,6 +146,12 @@ def _status(options: argparse.Namespace, layout: Layout) -> Any:
     return status(settings, layout, Machine(), options.timeout)
 
 
+def _serve_status(options: argparse.Namespace, layout: Layout) -> None:
+    from deskyard.gateway import status_service
+
+    status_service.serve(layout)
+
+
 def _ask(layout: Layout, request: dict[str, Any]) -> Any:
     from deskyard.gateway.session import line
 
@@ -211,6 +217,7 @@ def _parser() -> argparse.ArgumentParser:
     cli.add_commands(add)
     status = add("status", _status, "say what works, with a real handshake to each route of each desktop")
     status.add_argument("--timeout", type=float, default=5, help="seconds to wait for each route (default: 5)")
+    add("serve-status", _serve_status, "answer the same on the socket that systemd hands over (its unit does)")
     return parser
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 PROGRAM = "/usr/bin/deskyard-gateway"
 SERVICE = "/run/deskyard-session/admin.sock"
+STATUS = "/run/deskyard-status/status.sock"
 CHAT = "/run/deskyard-session/chat.sock"
 SERVICE_SECONDS = 60.0
 BLOCK = 1 << 16
@@ -55,21 +56,24 @@ def _is(pattern: str, word: str) -> bool:
     return re.fullmatch(pattern, word, re.ASCII) is not None
 
 
-def request(words: list[str]) -> dict[str, Any] | None:
-    """The request to the session service on its socket; None if the gateway's program is asked instead."""
+def request(words: list[str]) -> tuple[str, dict[str, Any]] | None:
+    """The socket of a service and the request to it; None if the gateway's program is asked instead."""
+    if words == ["status"]:
+        return STATUS, {"command": "status"}
     if words == ["list"]:
-        return {"command": "list"}
+        return SERVICE, {"command": "list"}
     if words[0] == "anchor":
-        return {"command": "anchor", "source": words[2], "number": int(words[4]), "head": words[6], "actor": words[8]}
+        named = {"source": words[2], "number": int(words[4]), "head": words[6], "actor": words[8]}
+        return SERVICE, {"command": "anchor", **named}
     return None
 
 
-def ask_service(asked: dict[str, Any]) -> dict[str, Any] | None:
-    """The answer of the session service; None if it gives none."""
+def ask_service(path: str, asked: dict[str, Any]) -> dict[str, Any] | None:
+    """The answer of a service on its socket; None if it gives none."""
     with contextlib.suppress(OSError, ValueError), socket.socket(socket.AF_UNIX) as line:
         line.settimeout(SERVICE_SECONDS)
-        line.connect(SERVICE)
-        line.sendall(json.dumps(asked).encode())
+        line.connect(path)
+        line.sendall(json.dumps(asked).encode() + b"\n")
         line.shutdown(socket.SHUT_WR)
         with line.makefile("rb") as stream:
             answer = json.loads(stream.read())
@@ -140,9 +144,9 @@ def main() -> int:
     if words == ["chat"]:
         return carry()
     asked = request(words)
-    answer = ask_service(asked) if asked is not None else None
+    answer = ask_service(*asked) if asked is not None else None
     if answer is None:
-        # Of a service that is down the program says what to do.
+        # Of a service that is down, or that a gateway from before lacks, the program says what there is to say.
         return ask_program(words)
     print(json.dumps(answer.get("result", answer)))
     return 0 if "result" in answer else 1

@@ -14,7 +14,7 @@ from deskyard.host.progress import say
 from deskyard.life import asleep
 from deskyard.life.pool import pool
 from deskyard.plan.names import domain as domain_of
-from deskyard.plan.power import Power
+from deskyard.plan.power import NoRoom, Power
 from deskyard.plan.workspace import GATEWAY, WorkspacePlan
 from deskyard.site.files import read_site
 from deskyard.site.ssh_link import SshLink
@@ -48,11 +48,14 @@ class Machine:
     def move(self, power: Power, work: Callable[[], None], only_if: Callable[[], bool] = lambda: True) -> bool:
         """Do it while nobody else moves the machine; what cannot be halted is wanted as it was.
 
-        `only_if` is asked when its turn has come; false if nothing was done.
+        `only_if` is asked when its turn has come; false if nothing was done. Raises `NoRoom`, before anything was done,
+        if there is no memory for a machine that is to run.
         """
         with self.alone():
             if not only_if():
                 return False
+            if power is Power.RUNNING:
+                self.machines.take_room(self.domain)
             asleep.forget(self.plan, self.name)
             before = self.machines.desired()[self.domain]
             self.machines.want(self.domain, power)
@@ -139,14 +142,27 @@ def stop_workspace(name: str, *, force: bool = False) -> dict[str, Any]:
 
 
 def start_workspace(name: str, *, wait: bool = True) -> dict[str, Any]:
-    """Start the gateway of a workspace and all its desktops, and wait until their routes answer."""
+    """Start the gateway of a workspace and all its desktops, and wait until their routes answer.
+
+    Raises `NoRoom` if memory lacks for some; the others run then.
+    """
     plan, machines = look_up(name)
     wanted = _all(plan, machines)
     for machine in wanted:
         _require_there(machine)
+    lacking: list[NoRoom] = []
     for machine in wanted:
-        machine.move(Power.RUNNING, partial(machines.start, machine.domain))
+        try:
+            machine.move(Power.RUNNING, partial(machines.start, machine.domain))
+        except NoRoom as error:
+            if machine.name == GATEWAY:
+                raise
+            lacking.append(error)
     backend_of(read_site(plan.site)).open_way(plan)
+    if lacking:
+        first, others = lacking[0], len(wanted) - len(lacking)
+        reason = f"{first.reason}; {len(lacking)} desktops did not start, {others} machines run"
+        raise NoRoom(first.field, first.value, reason, first.remedy)
     if wait:
         readiness.wait(plan)
     return _state(plan, machines, [machine.name for machine in wanted])

@@ -8,6 +8,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from deskyard.errors import HostError
+
+
+class NoRoom(HostError):
+    """A machine cannot start: the memory or space that it needs is others' until one of them stops or goes."""
+
 
 class Power(StrEnum):
     """The state that a machine is wanted to be in; `workspace.up` leaves alone what is wanted off or paused."""

@@ -1,6 +1,5 @@
 """Waits until a workspace answers: every route of every desktop, asked by the gateway with real handshakes."""
 
-import json
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,22 +7,23 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from deskyard.access import gateway_program
 from deskyard.engine.backend import Moves, machines_of
 from deskyard.engine.running import stopped_machines
-from deskyard.errors import CommandError, SiteError
+from deskyard.errors import DeskyardError, SiteError
 from deskyard.host.deadline import Deadline
 from deskyard.host.places import places
 from deskyard.host.progress import say
 from deskyard.plan.power import Power, Stage
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.site.ssh_link import GATEWAY, SshLink
+from deskyard.wire import status_requests
 
 # Emulated desktops share few cores: the last of four takes more than six minutes.
 SECONDS = {"kvm": 300.0, "tcg": 1500.0}
-# To answer keeps an emulated gateway's processor busy for five seconds, and desktops that start want it: whoever
-# answers slowly is asked less often.
+# To answer keeps an emulated gateway's processor busy, and desktops that start want it: whoever answers slowly is asked
+# less often.
 PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, PAUSE_PER_ANSWER = 4.0, 15.0, 3.0
-STATUS_SECONDS = 120.0
 
 
 @dataclass
@@ -112,13 +112,12 @@ def ask(plan: WorkspacePlan) -> dict[str, Any]:
     if not ssh.pinned(GATEWAY):
         return silent("it has not been set up yet")
     try:
-        answer = ssh.run(GATEWAY, ["sudo", "deskyard-gateway", "status"], timeout=STATUS_SECONDS, kept=True)
-        status: dict[str, Any] = json.loads(answer.stdout)
+        status: dict[str, Any] = gateway_program.ask_socket(
+            ssh, status_requests.SOCKET, status_requests.status(), lambda: gateway_program.ask(ssh, ["status"])
+        )
         return status
-    except (SiteError, CommandError) as error:
+    except DeskyardError as error:
         return silent(error.reason)
-    except ValueError:
-        return silent("the answer is not JSON")
 
 
 def silent(reason: str) -> dict[str, Any]:

@@ -32,10 +32,15 @@ START = {
 WAIT = {
     "name": "wait_for",
     "description": "Wait until the action before this brings something about: window.appeared, window.closed,"
-    " window.title, dialog.appeared, clipboard.changed, person.left",
+    " window.title, dialog.appeared, screen.settled, clipboard.changed, person.left; at most `within` seconds",
     "input_schema": {
         "type": "object",
-        "properties": {"event": {"type": "string"}, "match": {"type": "object"}},
+        "properties": {
+            "event": {"type": "string"},
+            "match": {"type": "object"},
+            "within": {"type": "number"},
+            "quiet": {"type": "number", "description": "Seconds in which nothing changed, for screen.settled"},
+        },
         "required": ["event"],
     },
 }

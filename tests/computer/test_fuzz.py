@@ -2,6 +2,7 @@
 
 import copy
 import json
+import logging
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -12,7 +13,10 @@ import pytest
 
 from tests.computer.desktop import Recorder, Service
 
-SAMPLE, ALL = 300, 100_000
+SAMPLE, ALL, PROGRESS = 300, 100_000, 2000
+log = logging.getLogger(__name__)
+# With --log-cli-level=INFO a long run says how far it is: that alone, not each request.
+logging.getLogger("httpx").setLevel(logging.WARNING)
 # None of these is a key, a program, a file or an address: a request with one of them is wrong, or harmless.
 ODD: list[Any] = [
     None, True, False, -1, 0, 1, 2**31, 2**63, 2**70, -0.5, 1e308, float("nan"), float("inf"), "", "\0", "\ud800",
@@ -106,7 +110,7 @@ class Fuzzer:
         self._client = service.client
         self._chance = chance
         self._templates, self._window = templates(window), window
-        self._ids: list[Any] = []
+        self._ids: set[str] = set()
         self.typed = ""
         self.statuses: Counter[int] = Counter()
 
@@ -147,9 +151,10 @@ class Fuzzer:
         if answer.status_code >= 400 and answer.status_code not in (404, 405) and "results" not in said:
             assert {"error", "reason", "remedy"} <= set(said), f"{request}: {answer.status_code} {answer.text[:300]}"
         id = document.get("id") if isinstance(document, dict) else None
-        if id and id in self._ids:
-            return  # answered from memory, and done no second time
-        self._ids += [id]
+        if id and isinstance(id, str):
+            if id in self._ids:
+                return  # answered from memory, and done no second time
+            self._ids.add(id)
         for result in said.get("results", ()):
             if result["type"] == "type" and result["ok"]:
                 self.typed += document["actions"][result["action"]]["text"]
@@ -160,7 +165,9 @@ class Fuzzer:
 
 def fuzz(service: Service, recorder: Recorder, seed: int, number: int) -> None:
     fuzzer = Fuzzer(service, recorder.id, random.Random(seed))
-    for _ in range(number):
+    for done in range(number):
+        if done % PROGRESS == 0:
+            log.info("%d of %d requests, seed %d: %s", done, number, seed, dict(fuzzer.statuses))
         fuzzer.once()
     for stream in service.client.get("/v1/streams").json()["streams"]:
         service.client.delete(stream["path"])

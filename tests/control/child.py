@@ -37,6 +37,11 @@ def main() -> int:
     if name.startswith("fails"):
         tell(problem={"field": "machine", "value": name, "reason": "did not start", "remedy": "look at it"})
         return 1
+    if name.startswith("large") and not (LAB / "room").exists():
+        tell(problem={"field": "memory", "value": "", "reason": "100 MiB are free", "remedy": "stop"}, lacks_room=True)
+        return 1
+    if name.startswith("room") and wanted["kind"] == "desktop.stop":
+        (LAB / "room").touch()
     if name.startswith("crashes"):
         os.kill(os.getpid(), signal.SIGSEGV)
     if name.startswith("blocks"):

@@ -107,7 +107,7 @@ def test_view_only_page_has_no_terminal_and_none_of_its_input_arrives(
 
 def test_take_over_and_hand_over_in_the_page(browser: Any, viewed: Gateway, talker: Talker) -> None:
     granted = viewed.grant("d1", actor="alice")
-    _, cookie = viewed.session("d1", actor="bob")
+    _, cookie = viewed.session("d1", actor="person:bob")
     other = VncClient(viewed, cookie)
     browser.get(granted["url"])
     wait_for("the picture", lambda: browser.execute_script(PIXEL) == list(COLOUR), 60)

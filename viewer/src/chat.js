@@ -1,4 +1,5 @@
 // The panel of the chat: the newest conversation with the desktop's agent, and what a person says to it.
+import { whoIs } from "./actors.js";
 import { hear, say } from "./session.js";
 
 const part = (id) => document.getElementById(id);
@@ -148,7 +149,7 @@ function line(name, text) {
 
 function head({ author, at, state }) {
   const when = new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
-  return line("quiet", [author, when, STATES[state]].filter(Boolean).join(" · "));
+  return line("quiet", [author && whoIs(author), when, STATES[state]].filter(Boolean).join(" · "));
 }
 
 function tool({ name, state, arguments: given, output }) {

@@ -1,4 +1,6 @@
 // The button that stops the desktop's agent, and what has come of it.
+import { whoIs } from "./actors.js";
+
 const part = (id) => document.getElementById(id);
 
 const STOP =
@@ -17,7 +19,7 @@ export function showStop({ agent, mode }) {
   // Of one that goes on nothing is said any more, once its desktop has confirmed it.
   part("stopped").hidden = !agent?.by;
   if (agent?.by) {
-    part("stopped").textContent = `${progress(agent)}, by ${agent.by}`;
+    part("stopped").textContent = `${progress(agent)}, by ${whoIs(agent.by)}`;
     part("stopped").dataset.still = String(agent.still);
   }
 }

@@ -1,4 +1,5 @@
 // The page of one desktop: desktop, terminal, a place for chat, and what the session allows.
+import { whoIs } from "./actors.js";
 import { follow as followChat, startChat } from "./chat.js";
 import { focusDesktop, setDriving, showDesktop } from "./desktop.js";
 import { Ended, drive, follow, keepConnected, lookNow, session } from "./session.js";
@@ -74,7 +75,7 @@ let drove = false;
 // Who drives: this page, another one, or nobody.
 function showDriver(facts) {
   const may = facts.mode === "drive";
-  const who = facts.driver ?? "nobody";
+  const who = facts.driver ? whoIs(facts.driver) : "nobody";
   setDriving(facts.drives);
   part("mode").textContent = !may ? "view only" : facts.drives ? "drive" : `watching: ${who} drives`;
   part("mode").hidden = false;

@@ -96,6 +96,8 @@ def _why(found: Row) -> str | None:
         return f"operation {found['waits_for']} moves {found['workspace_id'] or 'the same'} now"
     if not found["has_worker"]:
         return "no worker runs: see ./inv control.status"
+    if found["waits"]:
+        return f"waits for room: {found['waits']}"
     is_full = found["slots"] is not None and found["taken"] >= found["slots"]
     return f"no slot for {found['share']} is free, of {found['slots']}" if is_full else None
 

@@ -19,6 +19,7 @@ from deskyard.control.halting.kinds import KINDS as HALTING
 from deskyard.control.jobs.target import desktop_target
 from deskyard.control.upkeep.jobs import JOBS as UPKEEP
 from deskyard.errors import DeskyardError
+from deskyard.plan.power import NoRoom
 
 Job = Callable[[Mapping[str, Any]], dict[str, Any] | None]
 CHAT_SECONDS = 6 * 3600
@@ -40,7 +41,8 @@ def main() -> int:
     try:
         done = JOBS[wanted["kind"]](wanted)
     except DeskyardError as error:
-        tell(problem=error.as_dict())
+        # The worker lets it wait for room.
+        tell(problem=error.as_dict(), lacks_room=isinstance(error, NoRoom))
         return 1
     tell(**(done or {"result": {}}))
     return 0
@@ -68,7 +70,7 @@ def _power(verb: str) -> Job:
 def _create(wanted: Mapping[str, Any]) -> dict[str, Any]:
     from deskyard.declaration import declaration
     from deskyard.declaration.desktop_list import declare, undeclare
-    from deskyard.errors import ConfigError
+    from deskyard.errors import ConfigError, HostError
     from deskyard.workspace import workspace
 
     name, entry = wanted["workspace"], wanted["input"]
@@ -77,12 +79,23 @@ def _create(wanted: Mapping[str, Any]) -> dict[str, Any]:
     added = declare(path, fields)
     try:
         state = workspace.up(name, on_route=_answers)
-    except ConfigError:
-        # Refused before anything was touched: the declaration gets its line back out.
-        if added:
+    except (ConfigError, HostError):
+        # Refused before anything was touched: the declaration gets its line back out, which every other change of the
+        # workspace would be refused for.
+        if added and not _is_there(wanted):
             undeclare(path, fields["name"])
         raise
     return {"result": {"desktop": wanted["desktop"], "ready": state["ready"]}}
+
+
+def _is_there(wanted: Mapping[str, Any]) -> bool:
+    """Whether the machine of a desktop is there; not if none can be asked."""
+    from deskyard.life import power
+
+    try:
+        return power.opened(desktop_target(wanted)) is not None
+    except DeskyardError:
+        return False
 
 
 def _destroy(wanted: Mapping[str, Any]) -> dict[str, Any]:

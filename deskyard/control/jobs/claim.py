@@ -19,6 +19,11 @@ LEASE_SECONDS = 30.0
 RENEWALS = 15
 # An operation that took so many workers with it needs a person.
 MOST_ATTEMPTS = 5
+# What waits for room is tried again by the clock, since who works at a shell frees some unheard, and not for ever.
+ROOM_SECONDS, MOST_ROOM_SECONDS = 30.0, 3600.0
+
+# The shares whose operations start machines, and stop them.
+MOVING = ("engine", "machines")
 
 LOST = {
     "field": "operation",
@@ -55,6 +60,7 @@ def claim(link: Link, worker: str, lease: float = LEASE_SECONDS, full: Sequence[
             lease_until = now() + make_interval(secs => %(lease)s), started_at = coalesce(started_at, now())
         where id = (
             select id from operation o where state = 'queued' and cancel_requested_at is null
+                and (not_before is null or not_before <= now())
                 and not share_of(kind) = any(%(full)s)
                 and not exists (select from operation r where r.state = 'running' and r.lane = o.lane)
                 and not exists (select from operation p where p.id = o.after_id and p.state <> 'done')
@@ -88,7 +94,25 @@ def finish(
     query = """update operation set state = %s, ended_at = now(), lease_until = null, result = %s, problem = %s
         where id = %s and attempt = %s and state = 'running' returning id"""
     values = [state, Jsonb(result) if result is not None else None, Jsonb(problem) if problem else None]
-    return link.execute(query, [*values, held.id, held.attempt]).fetchone() is not None
+    if link.execute(query, [*values, held.id, held.attempt]).fetchone() is None:
+        return False
+    if held.share in MOVING:
+        # It may have left room.
+        link.execute("update operation set not_before = null where state = 'queued' and not_before is not null")
+    return True
+
+
+def wait_for_room(link: Link, held: Claim, reason: str) -> bool:
+    """Put it back into the queue until there may be room; false if it waited too long, waits for none, or is not ours.
+
+    Those of its lane need not wait for it meanwhile.
+    """
+    query = """update operation set state = 'queued', worker = null, lease_until = null, waits = %s,
+            not_before = now() + make_interval(secs => %s), refusals = refusals + 1
+        where id = %s and attempt = %s and state = 'running' and share_of(kind) = any(%s)
+            and created_at > now() - make_interval(secs => %s) returning id"""
+    values = [reason, ROOM_SECONDS, held.id, held.attempt, list(MOVING), MOST_ROOM_SECONDS]
+    return link.execute(query, values).fetchone() is not None
 
 
 def say(link: Link, held: Claim, line: str) -> None:
@@ -104,6 +128,7 @@ def hold_anew(link: Link, lease: float = LEASE_SECONDS) -> None:
     """Let every lease begin anew: the clock jumped, and none of them says who is gone."""
     query = "update operation set lease_until = now() + make_interval(secs => %s) where state = 'running'"
     link.execute(query, [lease])
+    link.execute("update operation set not_before = null where state = 'queued' and not_before is not null")
 
 
 def sweep(link: Link, lease: float = LEASE_SECONDS) -> None:
@@ -116,7 +141,7 @@ def sweep(link: Link, lease: float = LEASE_SECONDS) -> None:
     )
     link.execute(
         """update operation set state = 'queued', worker = null, lease_until = null
-        where state = 'running' and lease_until < now() and attempt < %s and cancel_requested_at is null""",
+        where state = 'running' and lease_until < now() and attempt - refusals < %s and cancel_requested_at is null""",
         [MOST_ATTEMPTS],
     )
     link.execute(

@@ -29,6 +29,7 @@ from deskyard.control.upkeep import brought, closing
 from deskyard.errors import DeskyardError
 from deskyard.host.command import end_group
 from deskyard.host.deadline import Deadline
+from deskyard.plan.power import NoRoom
 
 SECRET_SECONDS = 60
 CHILD = (sys.executable, "-m", "deskyard.control.jobs.child")
@@ -70,6 +71,11 @@ class Runner:
             log.warning("%s is another worker's by now", held.id)
         except Cancelled:
             self._end(lend, held, turn, "cancelled", None)
+        except NoRoom as error:
+            with lend() as link:
+                waits = claims.wait_for_room(link, held, error.reason)
+            if not waits:
+                self._end(lend, held, turn, "failed", error.as_dict())
         except DeskyardError as error:
             self._end(lend, held, turn, "failed", error.as_dict())
         else:
@@ -161,9 +167,8 @@ class Runner:
 
     def _outcome(self, lend: Lend, held: Claim, code: int, done: Mapping[str, Any]) -> dict[str, Any]:
         if "problem" in done:
-            raise DeskyardError(
-                **{name: done["problem"].get(name, "") for name in ("field", "value", "reason", "remedy")}
-            )
+            kind = NoRoom if done.get("lacks_room") is True else DeskyardError
+            raise kind(**{name: done["problem"].get(name, "") for name in ("field", "value", "reason", "remedy")})
         if code != 0 or not done:
             self._hold(lend, held)
             raise DeskyardError("operation", held.kind, f"its program ended with {code}", "see its log, then retry it")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from deskyard.errors import ConfigError
 from deskyard.model.proxmox import Cluster
+from deskyard.plan.power import NoRoom
 from deskyard.plan.proxmox.view import ClusterView, Owner, template_for, usable_nodes
 
 # A linked clone grows: what a new one needs at once is a part of its size.
@@ -69,7 +70,7 @@ def place(site: str, cluster: Cluster, needs: Sequence[Need], view: ClusterView,
             continue
         try:
             room = _best(site, cluster, need, rooms, disks, placed)
-        except ConfigError as error:
+        except (ConfigError, NoRoom) as error:
             if need not in spare:
                 raise
             no_room[need.owner.machine] = f"{error.reason}; {error.remedy}"
@@ -124,9 +125,12 @@ def _best(
     candidates = why.kept(
         [room for room in candidates if room.used_memory_mib + need.memory_mib <= room.memory_mib],
         f"{need.memory_mib} MiB of memory",
+        for_now=True,
     )
     candidates = why.kept([room for room in candidates if need.vcpus <= room.vcpus], f"{need.vcpus} CPUs")
-    candidates = why.kept([room for room in candidates if disks.fits(room.name, need)], "space on its storage")
+    candidates = why.kept(
+        [room for room in candidates if disks.fits(room.name, need)], "space on its storage", for_now=True
+    )
     spread = cluster.nodes.spread
     return min(candidates, key=lambda room: (room.ours if spread else 0, room.load(need), _lot(need, room.name)))
 
@@ -144,7 +148,7 @@ class _Why:
     need: Need
     nodes: Sequence[str]
 
-    def kept(self, rooms: list[_Room], lack: str) -> list[_Room]:
+    def kept(self, rooms: list[_Room], lack: str, *, for_now: bool = False) -> list[_Room]:
         if rooms:
             return rooms
         owner = self.need.owner
@@ -154,4 +158,4 @@ class _Why:
         remedy = "choose a smaller tier, free some nodes, or look with ./inv site.check"
         if lack.startswith("template"):
             remedy = f"run ./inv image.publish {self.need.image} --site {self.site}"
-        raise ConfigError(f"site {self.site}", None, reason, remedy)
+        raise (NoRoom if for_now else ConfigError)(f"site {self.site}", None, reason, remedy)

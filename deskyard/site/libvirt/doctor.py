@@ -6,7 +6,8 @@ from deskyard.errors import SiteError
 from deskyard.host.facts import available_memory_mib
 from deskyard.model.site import Site
 from deskyard.site.finding import Finding, error, ok, warning
-from deskyard.site.libvirt import caps, daemon, storage
+from deskyard.site.libvirt import daemon, storage
+from deskyard.site.libvirt.limits import caps
 from deskyard.site.libvirt.link import POOL_PATH
 
 

@@ -15,6 +15,7 @@ from deskyard.plan.workspace import WorkspacePlan
 from deskyard.site.libvirt import agent, daemon, moves, power, snapshots
 from deskyard.site.libvirt.backup import swap
 from deskyard.site.libvirt.backup.backups import LibvirtBackups
+from deskyard.site.libvirt.limits import memory
 from deskyard.site.libvirt.system_disk import LibvirtSystemDisk
 
 T = TypeVar("T")
@@ -64,6 +65,12 @@ class LibvirtMachines:
         """Keep with a machine what it is wanted to be."""
         with daemon.machine(domain) as machine:
             power.want(machine, wanted)
+
+    def take_room(self, domain: str) -> None:
+        """Count on a machine that is about to start; raises `NoRoom` if its memory is not free."""
+        with daemon.machine(domain) as machine:
+            if not machine.isActive():
+                memory.take(machine)
 
     def start(self, domain: str) -> None:
         """Let a machine run, with a clock that is right, and with disks of one moment."""

@@ -98,6 +98,9 @@ class ClusterMachines:
         if not self._power(domain).want(power):
             self._unwritten[domain] = power
 
+    def take_room(self, domain: str) -> None:
+        """None is looked for: machines were placed where the full sizes of all fit, whether they run or not."""
+
     def start(self, domain: str) -> None:
         """Let it run, from its memory if that was kept; then its clock is right."""
         power = self._power(domain)

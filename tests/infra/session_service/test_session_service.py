@@ -1,10 +1,13 @@
 """The gateway's program and its session service."""
 
 import json
+import shlex
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from deskyard.wire import status_requests
 
 SETTINGS = "/etc/deskyard/settings.json"
 
@@ -78,6 +81,25 @@ def test_status_is_one_json_document(host: Any) -> None:
     if not host.file(SETTINGS).exists:
         assert status["ready"] is False
         assert status["desktops"] == {}
+
+
+def test_status_is_answered_by_a_program_that_stays(host: Any) -> None:
+    assert host.service("deskyard-status.socket").is_enabled
+    if not host.service("deskyard-status.socket").is_running:
+        return
+    path = f"/{status_requests.SOCKET}"
+    ask = f"echo {shlex.quote(json.dumps(status_requests.status()))} | socat -t120 - UNIX-CONNECT:{path}"
+    first = json.loads(host.check_output(ask))["result"]
+    by_program = json.loads(host.check_output("deskyard-gateway status"))
+    assert (first["services"], first["digest"]) == (by_program["services"], by_program["digest"])
+    assert (first["certificate_expires"], set(first["desktops"])) == (
+        by_program["certificate_expires"],
+        set(by_program["desktops"]),
+    )
+    pid = host.check_output("systemctl show -p MainPID --value deskyard-status.service")
+    assert "result" in json.loads(host.check_output(ask))
+    assert host.check_output("systemctl show -p MainPID --value deskyard-status.service") == pid != "0"
+    assert host.run(f"setpriv --reuid nobody --clear-groups sh -c {shlex.quote(ask)}").rc != 0
 
 
 def test_service_is_reached_on_loopback_alone(host: Any, eventually: Callable[[Callable[[], bool], str], None]) -> None:

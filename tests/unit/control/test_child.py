@@ -2,6 +2,7 @@
 
 import io
 import json
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +12,12 @@ import pytest
 
 from deskyard.access import gateway_program
 from deskyard.agent import task as agent_task
+from deskyard.control.jobs import child
 from deskyard.control.jobs.child import JOBS
-from deskyard.errors import ConfigError, SiteError
+from deskyard.errors import ConfigError, DeskyardError, HostError, SiteError
+from deskyard.life import power
 from deskyard.life.backup import final
+from deskyard.plan.power import NoRoom
 from deskyard.workspace import workspace
 
 DECLARATION = """config:
@@ -53,11 +57,43 @@ def test_a_desktop_is_declared_and_brought_up(stack: Path, monkeypatch: pytest.M
     assert stack.read_text() == DECLARATION + "  - {name: second, tier: pro}\n"
 
 
-def test_a_desktop_that_is_refused_is_not_declared(stack: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    up(monkeypatch, ConfigError("quotas.desktops", 3, "is more than the site grants", "ask for fewer"))
-    with pytest.raises(ConfigError, match="more than the site grants"):
+REFUSALS = (
+    ConfigError("quotas.desktops", 3, "is more than the site grants", "ask for fewer"),
+    NoRoom("memory", None, "100 MiB are free", "stop others"),
+    HostError("gateway_port", 8443, "is taken by another program", "choose another"),
+)
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda error: str(error.field))
+def test_a_desktop_that_is_refused_is_not_declared(
+    stack: Path, monkeypatch: pytest.MonkeyPatch, refusal: DeskyardError
+) -> None:
+    up(monkeypatch, refusal)
+    with pytest.raises(type(refusal), match=refusal.reason):
         JOBS["desktop.create"](WANTED)
     assert stack.read_text() == DECLARATION
+
+
+def test_a_desktop_that_was_made_stays_declared_whatever_lacks_then(
+    stack: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    up(monkeypatch, REFUSALS[1])
+    monkeypatch.setattr(power, "opened", lambda target: {"lab/second": object()}[target])
+    with pytest.raises(NoRoom):
+        JOBS["desktop.create"](WANTED)
+    assert "name: second" in stack.read_text()
+
+
+@pytest.mark.parametrize("error", [REFUSALS[1], REFUSALS[2]], ids=lambda error: type(error).__name__)
+def test_the_worker_is_told_whether_room_lacks(
+    stack: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: DeskyardError
+) -> None:
+    up(monkeypatch, error)
+    monkeypatch.setattr(child, "die_with_parent", lambda _: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps({"kind": "desktop.create", **WANTED}) + "\n"))
+    assert child.main() == 1
+    assert json.loads(capsys.readouterr().out) == {"problem": error.as_dict(), "lacks_room": isinstance(error, NoRoom)}
 
 
 def test_a_desktop_that_broke_off_stays_declared_for_the_next_try(stack: Path, monkeypatch: pytest.MonkeyPatch) -> None:

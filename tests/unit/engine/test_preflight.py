@@ -1,5 +1,6 @@
 """What is refused before anything is touched."""
 
+import contextlib
 import shutil
 import socket
 from dataclasses import replace
@@ -18,7 +19,9 @@ from deskyard.image.store import store
 from deskyard.image.store.store import BuiltImage
 from deskyard.model.quotas import Quotas
 from deskyard.plan import quota
-from deskyard.site.libvirt import caps
+from deskyard.plan.power import NoRoom, Power
+from deskyard.site.libvirt import daemon, power
+from deskyard.site.libvirt.limits import caps, memory
 
 
 @pytest.fixture
@@ -115,11 +118,38 @@ def test_too_little_disk_space_is_refused(declared: Declared, monkeypatch: pytes
         preflight._disk(declared, facts.GIB)
 
 
-def test_too_little_memory_is_refused(declared: Declared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:    2097152 kB\n")
-    monkeypatch.setattr(facts, "MEMORY_FILE", tmp_path / "meminfo")
-    with pytest.raises(HostError, match="2048 MiB are available"):
-        preflight._memory(list(declared.plan.machines().values()))
+@pytest.mark.parametrize(
+    ("state", "needed"),
+    [
+        ((False, Power.OFF), 0),
+        ((False, Power.PAUSED), 0),
+        ((True, Power.PAUSED), 0),
+        ((True, Power.RUNNING), 0),
+        ((False, Power.RUNNING), 4096),
+        (None, 4096),
+    ],
+    ids=["stopped", "on disk", "paused", "running", "died", "new"],
+)
+def test_memory_is_needed_for_what_starts_and_not_for_what_was_stopped(
+    declared: Declared, monkeypatch: pytest.MonkeyPatch, state: tuple[bool, Power] | None, needed: int
+) -> None:
+    """Of workspaces whose desktops sleep, others could not be changed otherwise."""
+    gateway, desktop = (machine.domain for machine in declared.plan.machines().values())
+    there = {gateway: (True, Power.RUNNING), **({desktop: state} if state else {})}
+    domains = [
+        SimpleNamespace(name=lambda name=name: name, isActive=lambda on=on: on) for name, (on, _) in there.items()
+    ]
+    link = SimpleNamespace(listAllDomains=lambda: domains)
+    monkeypatch.setattr(daemon, "connection", lambda: contextlib.nullcontext(link))
+    monkeypatch.setattr(power, "desired", lambda domain: there[domain.name()][1])
+    for check in ("_routes", "_caps"):
+        monkeypatch.setattr(preflight, check, lambda _: None)
+    monkeypatch.setattr(memory, "free_mib", lambda _: needed)
+    preflight.check_with_hypervisor(declared)
+    if needed:
+        monkeypatch.setattr(memory, "free_mib", lambda _: needed - 1)
+        with pytest.raises(NoRoom, match=f"{needed - 1} MiB are available, 1 machine.s. to start need {needed} MiB"):
+            preflight.check_with_hypervisor(declared)
 
 
 def test_a_network_this_machine_routes_to_is_refused(declared: Declared, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,10 +235,9 @@ def test_desktops_that_the_pool_makes_ahead_need_room_too(
     assert [machine.domain for machine in ahead] == [pooled.plan.seats[1].machine.domain]
     assert quota.ahead(declared.plan, declared.workspace.pool, set()) == []
     kept = sum(machine.memory_mib for machine in pooled.plan.machines().values())
-    monkeypatch.setattr(preflight, "available_memory_mib", lambda: kept)
-    preflight._memory(list(pooled.plan.machines().values()))
+    preflight._memory(kept, list(pooled.plan.machines().values()))
     with pytest.raises(HostError, match=r"3 machine\(s\) to start, 1 of them for the pool, need"):
-        preflight._memory(list(pooled.plan.machines().values()), ahead)
+        preflight._memory(kept, list(pooled.plan.machines().values()), ahead)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=3 * facts.GIB))
     with pytest.raises(HostError, match="3 GiB are free, 4 new disk"):
         preflight._disk(pooled, facts.GIB)

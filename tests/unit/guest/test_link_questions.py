@@ -6,7 +6,7 @@ import pytest
 
 from deskyard.guest.link_account import RIGHTS, key_line
 from deskyard.guest.link_questions import refusal, request, understood
-from deskyard.wire import session_requests
+from deskyard.wire import session_requests, status_requests
 
 SOURCE, HEAD = "mission.0123456789abcdef", "a" * 64
 ANCHOR = f"anchor --source {SOURCE} --number 7 --head {HEAD} --actor mission-control"
@@ -101,10 +101,12 @@ def test_no_letter_that_a_shell_reads_is_part_of_one(question: str, letter: str)
         assert understood(question[:at] + letter + question[at:]) is None
 
 
-def test_the_service_is_asked_as_from_here() -> None:
-    assert request(["list"]) == session_requests.listing()
-    assert request(ANCHOR.split()) == session_requests.anchor(SOURCE, 7, HEAD, "mission-control")
-    assert request(["status"]) is None
+def test_services_are_asked_as_from_here() -> None:
+    service, status = f"/{session_requests.SOCKET}", f"/{status_requests.SOCKET}"
+    assert request(["list"]) == (service, session_requests.listing())
+    assert request(ANCHOR.split()) == (service, session_requests.anchor(SOURCE, 7, HEAD, "mission-control"))
+    assert request(["status"]) == (status, status_requests.status())
+    assert request(["audit", "--verify"]) is None
 
 
 def test_what_is_shown_of_a_question_steers_no_terminal() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from deskyard.errors import SiteError
 from deskyard.plan.image.source import ImageSource
-from deskyard.plan.power import Load, Power
+from deskyard.plan.power import Load, NoRoom, Power
 from deskyard.plan.snapshot import Snapshot
 from tests.desktop.lab import planned
 
@@ -45,12 +45,13 @@ class Disk:
 
 
 class Machines:
-    """Machines that do at once what they are asked; `deaf` do not hear a shutdown."""
+    """Machines that do at once what they are asked; `deaf` hear no shutdown, and for those `too_large` memory lacks."""
 
     def __init__(self) -> None:
         self.now = dict.fromkeys((GATEWAY, DEV1, DEV2), "running")
         self.wanted = dict.fromkeys(self.now, Power.RUNNING)
         self.deaf: set[str] = set()
+        self.too_large: set[str] = set()
         self.kept: list[Snapshot] = []
         self.act: Callable[[str], None] = lambda _: None
         self.disk = Disk(lambda what: self.act(what))
@@ -69,6 +70,10 @@ class Machines:
 
     def want(self, domain: str, wanted: Power) -> None:
         self.wanted[domain] = wanted
+
+    def take_room(self, domain: str) -> None:
+        if domain in self.too_large and self.now[domain] in ("stopped", "saved"):
+            raise NoRoom("memory", "4096 MiB", f"100 MiB are free for {domain}", "stop others")
 
     def start(self, domain: str) -> None:
         self._move(domain, "running")

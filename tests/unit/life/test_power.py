@@ -7,7 +7,7 @@ import pytest
 
 from deskyard.errors import ConfigError, SiteError
 from deskyard.life import power
-from deskyard.plan.power import Power
+from deskyard.plan.power import NoRoom, Power
 from tests.unit.life.machines import DEV1, DEV2, GATEWAY, Machines
 
 
@@ -109,3 +109,45 @@ def test_what_was_to_run_and_does_not_is_still_wanted_to(machines: Machines, mon
     with pytest.raises(SiteError, match="no room"):
         power.start("lab/dev1")
     assert machines.wanted[DEV1] is Power.RUNNING
+
+
+@pytest.mark.parametrize("rest", [power.stop, lambda target: power.pause(target, to_disk=True)], ids=["off", "on disk"])
+def test_desktop_without_room_stays_as_it_is_and_is_wanted_so(machines: Machines, rest: Any) -> None:
+    rest("lab/dev1")
+    before = (machines.now[DEV1], machines.wanted[DEV1])
+    machines.too_large.add(DEV1)
+    machines.moves.clear()
+    with pytest.raises(NoRoom, match="100 MiB are free"):
+        power.start("lab/dev1")
+    assert (machines.now[DEV1], machines.wanted[DEV1]) == before and machines.moves == []
+    machines.too_large.clear()
+    power.start("lab/dev1", wait=False)
+    assert machines.now[DEV1] == "running"
+
+
+def test_restart_needs_no_more_room_than_it_has(machines: Machines) -> None:
+    machines.too_large.add(DEV1)
+    power.restart("lab/dev1", wait=False)
+    assert machines.now[DEV1] == "running"
+
+
+def test_of_a_workspace_all_start_for_which_there_is_room(
+    machines: Machines, waits: list[Sequence[str] | None]
+) -> None:
+    power.stop_workspace("lab")
+    machines.too_large.add(DEV1)
+    with pytest.raises(NoRoom, match=r"100 MiB are free for .*dev1; 1 desktops did not start, 2 machines run"):
+        power.start_workspace("lab")
+    assert machines.now == {GATEWAY: "running", DEV1: "stopped", DEV2: "running"}
+    assert machines.wanted[DEV1] is Power.OFF and machines.moves[-1][0] == "way"
+    machines.too_large.clear()
+    power.start_workspace("lab")
+    assert set(machines.now.values()) == {"running"}
+
+
+def test_without_room_for_its_gateway_nothing_of_a_workspace_starts(machines: Machines) -> None:
+    power.stop_workspace("lab")
+    machines.too_large.add(GATEWAY)
+    with pytest.raises(NoRoom):
+        power.start_workspace("lab")
+    assert set(machines.now.values()) == {"stopped"}

@@ -11,7 +11,8 @@ from deskyard.declaration import declaration
 from deskyard.errors import ConfigError
 from deskyard.plan.pool.seat import Claim, State
 from deskyard.site.finding import error, ok
-from deskyard.site.libvirt import caps, daemon, doctor
+from deskyard.site.libvirt import daemon, doctor
+from deskyard.site.libvirt.limits import caps
 from deskyard.tasks import workspace as tasks
 from deskyard.workspace import examination, seating, status
 from deskyard.workspace.seats import Seats

@@ -1,5 +1,6 @@
 """Waiting for a workspace."""
 
+import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from deskyard.errors import SiteError
+from deskyard.host.command import Result
 from deskyard.host.deadline import Deadline
 from deskyard.model.site import Site
 from deskyard.model.workspace import Workspace
@@ -157,3 +159,47 @@ def test_machine_that_stops_is_noticed_at_once_and_what_others_do_is_not(
     with pytest.raises(SiteError, match=r"stopped: deskyard-lab\.dev1"):
         readiness.wait(PLAN, desktops=[PLAN.desktop("dev1")])
     assert (machines.queue.waits, list(machines.queue.coming)) == ([], [])
+
+
+ANSWER = {"gateway_ready": True, "desktops": {}}
+WRONG = {"error": {"field": "settings", "value": "", "reason": "are not there yet", "remedy": "apply them"}}
+
+
+@pytest.mark.parametrize(
+    ("says", "programs", "status"),
+    [
+        ({"socat": (0, {"result": ANSWER})}, ["socat"], ANSWER),
+        ({"socat": (1, None), "deskyard-gateway": (0, ANSWER)}, ["socat", "deskyard-gateway"], ANSWER),
+        ({"socat": (0, WRONG)}, ["socat"], readiness.silent("are not there yet")),
+        ({"socat": (0, [])}, ["socat"], readiness.silent("answers what is no answer of a gateway")),
+        (
+            {"socat": (1, None), "deskyard-gateway": (1, None)},
+            ["socat", "deskyard-gateway"],
+            readiness.silent("did not answer (1): "),
+        ),
+        ({}, ["socat"], readiness.silent("cannot be reached over SSH")),
+    ],
+    ids=["stays", "older", "settings", "nonsense", "broken", "unreached"],
+)
+def test_what_stays_in_the_gateway_is_asked_and_a_program_where_nothing_stays(
+    monkeypatch: pytest.MonkeyPatch, says: dict[str, tuple[int, Any]], programs: list[str], status: dict[str, Any]
+) -> None:
+    asked: list[str] = []
+
+    def run(_: SshLink, host: str, remote: Sequence[str], **options: Any) -> Result:
+        assert (host, options["kept"]) == ("gateway", True)
+        asked.append(remote[1])
+        if not says:
+            raise SiteError("machine", "lab/gateway", "cannot be reached over SSH", "see it")
+        code, document = says[remote[1]]
+        return Result(tuple(remote), code, "" if document is None else json.dumps(document), "", 0.1)
+
+    monkeypatch.setattr(SshLink, "pinned", lambda *_: True)
+    monkeypatch.setattr(SshLink, "run", run)
+    assert readiness.ask(PLAN) == status
+    assert asked == programs
+
+
+def test_of_a_gateway_that_was_not_set_up_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SshLink, "pinned", lambda *_: False)
+    assert readiness.ask(PLAN) == readiness.silent("it has not been set up yet")

@@ -12,6 +12,7 @@ from deskyard.plan.warm import BOOTS
 from deskyard.site.libvirt import documents, power
 from deskyard.site.libvirt.backup import swap
 from deskyard.site.libvirt.kinds.inputs import DomainInputs, NicInputs
+from deskyard.site.libvirt.limits import memory
 from deskyard.site.libvirt.link import gone_is_fine
 from deskyard.site.libvirt.warm import restoring
 from deskyard.site.resource.cancellation import CANCELLATION
@@ -106,6 +107,7 @@ def _started(link: Any, inputs: DomainInputs) -> tuple[Any, str]:
         except (SiteError, OSError, libvirt.libvirtError) as error:
             word = f"{BOOTS}, since it could not go on from {warm['template']}: {error}"
     machine = link.defineXML(document)
+    memory.note(machine)
     machine.create()
     return machine, word
 

@@ -11,14 +11,16 @@ from xml.etree import ElementTree
 
 import libvirt
 
-from deskyard.errors import HostError, SiteError
-from deskyard.host.facts import GIB, available_memory_mib
+from deskyard.errors import SiteError
+from deskyard.host.facts import GIB
 from deskyard.plan.first_boot import FirstBoot
 from deskyard.plan.image.source import ImageSource
 from deskyard.plan.names import seat_domain, seat_of
+from deskyard.plan.power import NoRoom
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.site.libvirt import daemon, power, storage
 from deskyard.site.libvirt.kinds import parts
+from deskyard.site.libvirt.limits import memory
 from deskyard.site.libvirt.link import POOL, gone_is_fine
 
 # Of its disks, what a machine of minutes or hours is likely to write.
@@ -63,10 +65,12 @@ class LibvirtDisposables:
     def require_room(self, seat: DesktopPlan) -> None:
         """Memory for it, and room for what it writes at first: its disks are overlays, and grow."""
         machine = seat.machine
-        if machine.memory_mib > (available := available_memory_mib()):
-            reason = f"{available} MiB are available, {machine.domain} needs {machine.memory_mib}"
+        with daemon.connection() as link:
+            free = memory.free_mib(link)
+        if machine.memory_mib > free:
+            reason = f"{free} MiB are free for {machine.domain}"
             remedy = "release other machines (./inv pool.list), stop desktops, or choose a smaller tier"
-            raise HostError("memory", f"{machine.memory_mib} MiB", reason, remedy)
+            raise NoRoom("memory", f"{machine.memory_mib} MiB", reason, remedy)
         storage.require_room(int((machine.disk_gib + (machine.home_gib or 0)) * GIB * FIRST_PART))
 
     def make(

@@ -1,0 +1,13 @@
+"""Operations that wait until their site has room for them."""
+
+from alembic import op
+
+from deskyard.control.store.migration import execute, read
+
+revision = "0031"
+down_revision = "0030"
+
+
+def upgrade() -> None:
+    """Add the columns."""
+    execute(op.get_bind(), read("0031_room"))

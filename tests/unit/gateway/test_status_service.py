@@ -1,0 +1,99 @@
+"""The program that stays for questions about the status: started as systemd does, asked on the socket it was handed."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deskyard.errors import GatewayError
+from deskyard.gateway import status_service
+from deskyard.gateway.machine.layout import Layout
+from deskyard.wire import status_requests
+from tests.unit.gateway.support import planned
+
+TREE = Path(__file__).resolve().parents[3]
+# As systemd hands a socket over: as the third file, to the process of this number.
+HANDED = """
+import os, sys
+os.dup2(int(sys.argv[1]), 3)
+os.environ.update(LISTEN_FDS="1", LISTEN_PID=str(os.getpid()))
+os.execv(sys.executable, [sys.executable, "-m", "deskyard.gateway", "serve-status"])
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """The root of a gateway without settings."""
+    (tmp_path / "etc/deskyard").mkdir(parents=True)
+    return tmp_path
+
+
+@pytest.fixture
+def service(root: Path) -> Iterator[Path]:
+    """The socket of a running program."""
+    path, layout = root / "status.sock", root / "layout.json"
+    layout.write_text(json.dumps({"root": str(root), "trusts_system": False}))
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        argv = [sys.executable, "-c", HANDED, str(listener.fileno())]
+        environment = os.environ | {"DESKYARD_GATEWAY_LAYOUT": str(layout)}
+        process = subprocess.Popen(argv, cwd=TREE, env=environment, pass_fds=[listener.fileno()])
+    try:
+        yield path
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def ask(path: Path, text: bytes) -> dict[str, Any]:
+    with socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(60)
+        line.connect(str(path))
+        line.sendall(text)
+        with line.makefile("rb") as stream:
+            answer: dict[str, Any] = json.loads(stream.read())
+        return answer
+
+
+def asked() -> bytes:
+    return json.dumps(status_requests.status()).encode() + b"\n"
+
+
+def test_each_question_is_answered_by_what_is_in_force_then(service: Path, root: Path) -> None:
+    first = ask(service, asked())["result"]
+    assert (first["ready"], first["workspace"], first["desktops"]) == (False, None, {})
+    settings = planned()
+    Layout(root=root).settings_file.write_text(settings.as_json())
+    found = ask(service, asked())["result"]
+    assert (found["workspace"], found["digest"]) == ("demo", settings.digest)
+    assert set(found["desktops"]) == {desktop.name for desktop in settings.desktops}
+    Layout(root=root).settings_file.write_text("{}")
+    assert ask(service, asked())["error"]["field"] == "settings"
+
+
+def test_questions_at_once_are_all_answered(service: Path) -> None:
+    with ThreadPoolExecutor(12) as askers:
+        answers = list(askers.map(lambda _: ask(service, asked()), range(12)))
+    assert all(answer["result"]["gateway_ready"] is False for answer in answers)
+
+
+@pytest.mark.parametrize("text", [b"\n", b"{}\n", b"nothing\n", b'{"command": "stop"}\n', b"x" * 4000 + b"\n"])
+def test_what_is_no_question_is_refused_and_the_next_is_answered(service: Path, text: bytes) -> None:
+    assert ask(service, text)["error"]["field"] == "request"
+    assert "result" in ask(service, asked())
+
+
+def test_without_a_handed_socket_it_says_who_starts_it(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Of the process that was started before this one.
+    monkeypatch.setenv("LISTEN_PID", str(os.getppid()))
+    monkeypatch.setenv("LISTEN_FDS", "1")
+    with pytest.raises(GatewayError, match=r"deskyard-status\.socket"):
+        status_service.serve(Layout(root=root))
