@@ -16,8 +16,8 @@ from deskyard.gateway.machine import systemd
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.machine.system import Machine, System
 from deskyard.gateway.status import status
-from deskyard.wire import status_requests
 
+ASKED = {"command": "status"}
 ROUTE_SECONDS, READ_SECONDS = 5.0, 10.0
 MOST_BYTES, MOST_AT_ONCE = 4096, 4
 
@@ -51,7 +51,7 @@ class StatusServer(socketserver.ThreadingUnixStreamServer):
     def answer(self, asked: Any) -> dict[str, Any]:
         """The status by the settings that are in force now, or why there is none."""
         try:
-            if asked != status_requests.status():
+            if asked != ASKED:
                 raise GatewayError("request", None, "is no question for the status", "use deskyard-gateway status")
             settings = in_force(self._layout) if self._layout.settings_file.exists() else None
             with self._turns:

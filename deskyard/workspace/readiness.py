@@ -17,8 +17,9 @@ from deskyard.host.progress import say
 from deskyard.plan.power import Power, Stage
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.site.ssh_link import GATEWAY, SshLink
-from deskyard.wire import status_requests
 
+# Whoever answers there stays for the next question; the gateway's units name it.
+STATUS_SOCKET = "run/deskyard-status/status.sock"
 # Emulated desktops share few cores: the last of four takes more than six minutes.
 SECONDS = {"kvm": 300.0, "tcg": 1500.0}
 # To answer keeps an emulated gateway's processor busy, and desktops that start want it: whoever answers slowly is asked
@@ -113,7 +114,7 @@ def ask(plan: WorkspacePlan) -> dict[str, Any]:
         return silent("it has not been set up yet")
     try:
         status: dict[str, Any] = gateway_program.ask_socket(
-            ssh, status_requests.SOCKET, status_requests.status(), lambda: gateway_program.ask(ssh, ["status"])
+            ssh, STATUS_SOCKET, {"command": "status"}, lambda: gateway_program.ask(ssh, ["status"])
         )
         return status
     except DeskyardError as error:

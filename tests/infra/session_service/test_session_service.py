@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from deskyard.wire import status_requests
+from deskyard.gateway.status_service import ASKED
+from deskyard.workspace.readiness import STATUS_SOCKET
 
 SETTINGS = "/etc/deskyard/settings.json"
 
@@ -87,8 +88,8 @@ def test_status_is_answered_by_a_program_that_stays(host: Any) -> None:
     assert host.service("deskyard-status.socket").is_enabled
     if not host.service("deskyard-status.socket").is_running:
         return
-    path = f"/{status_requests.SOCKET}"
-    ask = f"echo {shlex.quote(json.dumps(status_requests.status()))} | socat -t120 - UNIX-CONNECT:{path}"
+    path = f"/{STATUS_SOCKET}"
+    ask = f"echo {shlex.quote(json.dumps(ASKED))} | socat -t120 - UNIX-CONNECT:{path}"
     first = json.loads(host.check_output(ask))["result"]
     by_program = json.loads(host.check_output("deskyard-gateway status"))
     assert (first["services"], first["digest"]) == (by_program["services"], by_program["digest"])

@@ -8,14 +8,17 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from deskyard.access import gateway_program
 from deskyard.errors import GatewayError
 from deskyard.gateway import status_service
 from deskyard.gateway.machine.layout import Layout
-from deskyard.wire import status_requests
+from deskyard.site.ssh_link import SshLink
+from deskyard.workspace import readiness
 from tests.unit.gateway.support import planned
 
 TREE = Path(__file__).resolve().parents[3]
@@ -64,7 +67,7 @@ def ask(path: Path, text: bytes) -> dict[str, Any]:
 
 
 def asked() -> bytes:
-    return json.dumps(status_requests.status()).encode() + b"\n"
+    return json.dumps(status_service.ASKED).encode() + b"\n"
 
 
 def test_each_question_is_answered_by_what_is_in_force_then(service: Path, root: Path) -> None:
@@ -97,3 +100,15 @@ def test_without_a_handed_socket_it_says_who_starts_it(root: Path, monkeypatch: 
     monkeypatch.setenv("LISTEN_FDS", "1")
     with pytest.raises(GatewayError, match=r"deskyard-status\.socket"):
         status_service.serve(Layout(root=root))
+
+
+def test_it_is_asked_where_its_unit_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    unit = (TREE / "ansible/roles/session_service/files/deskyard-status.socket").read_text()
+    assert f"ListenStream=/{readiness.STATUS_SOCKET}\n" in unit
+    asked: list[Any] = []
+    monkeypatch.setattr(SshLink, "pinned", lambda *_: True)
+    monkeypatch.setattr(
+        gateway_program, "ask_socket", lambda _, path, request, otherwise: asked.extend((path, request))
+    )
+    readiness.ask(SimpleNamespace(site="local", name="lab"))  # type: ignore[arg-type]
+    assert asked == [readiness.STATUS_SOCKET, status_service.ASKED]

@@ -4,9 +4,11 @@ import json
 
 import pytest
 
+from deskyard.gateway import status_service
 from deskyard.guest.link_account import RIGHTS, key_line
 from deskyard.guest.link_questions import refusal, request, understood
-from deskyard.wire import session_requests, status_requests
+from deskyard.wire import session_requests
+from deskyard.workspace import readiness
 
 SOURCE, HEAD = "mission.0123456789abcdef", "a" * 64
 ANCHOR = f"anchor --source {SOURCE} --number 7 --head {HEAD} --actor mission-control"
@@ -102,10 +104,10 @@ def test_no_letter_that_a_shell_reads_is_part_of_one(question: str, letter: str)
 
 
 def test_services_are_asked_as_from_here() -> None:
-    service, status = f"/{session_requests.SOCKET}", f"/{status_requests.SOCKET}"
+    service, status = f"/{session_requests.SOCKET}", f"/{readiness.STATUS_SOCKET}"
     assert request(["list"]) == (service, session_requests.listing())
     assert request(ANCHOR.split()) == (service, session_requests.anchor(SOURCE, 7, HEAD, "mission-control"))
-    assert request(["status"]) == (status, status_requests.status())
+    assert request(["status"]) == (status, status_service.ASKED)
     assert request(["audit", "--verify"]) is None
 
 
