@@ -15,7 +15,8 @@ from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.workspace import readiness
 
 # Machines tell of themselves, routes do not: those of whoever is ready are asked that often whether they still answer.
-CHECK_SECONDS = 60.0
+# Before one is said not to answer, it is asked again so much later.
+CHECK_SECONDS, AGAIN_SECONDS = 60.0, 4.0
 ASLEEP = "asleep: nobody used it"
 Ask = Callable[[WorkspacePlan], dict[str, Any]]
 
@@ -202,7 +203,7 @@ class _Watch:
         self.silence = str(status.get("error") or "")
         if readiness.is_ready(status, ready):
             return []
-        told = self.next(readiness.pause_after(0))
+        told = self.next(AGAIN_SECONDS)
         return told or self._ask(self._in(Stage.READY, Stage.BOOTING))
 
     def _ask(self, desktops: list[DesktopPlan]) -> list[Event]:

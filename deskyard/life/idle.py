@@ -21,7 +21,7 @@ from deskyard.host.progress import say
 from deskyard.host.secret_file import write_secret
 from deskyard.life import asleep, power
 from deskyard.model.idle import Idle
-from deskyard.plan.power import Load, Power, rate
+from deskyard.plan.power import Load, NoRoom, Power, rate
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 
 UNKNOWN = "nobody looked before"
@@ -130,7 +130,7 @@ def wake_wanted(name: str, clock: Clock = time.time, sessions_of: Sessions | Non
     """Start the desktops that sleep and that a person at the gateway has wanted since; does not wait for their routes.
 
     The gateway's word starts nothing else, and it is asked only where something sleeps that may be woken so. One that
-    does not start is named, and is drift as after `desktop.start`.
+    does not start is named, and is drift as after `desktop.start`; one without room sleeps on, and is tried anew.
     """
     plan = declaration.read(name).plan
     sleeping = {desktop.name: at for desktop in plan.desktops if (at := _sleeps_since(plan, desktop)) is not None}
@@ -147,7 +147,7 @@ def wake_wanted(name: str, clock: Clock = time.time, sessions_of: Sessions | Non
         try:
             if power.wake(f"{name}/{desktop}", wait=False):
                 woken.append(Woken(desktop, actor))
-        except SiteError as error:
+        except (SiteError, NoRoom) as error:
             say(f"    {error}")
     return woken
 

@@ -24,7 +24,7 @@ STATUS_SOCKET = "run/deskyard-status/status.sock"
 SECONDS = {"kvm": 300.0, "tcg": 1500.0}
 # To answer keeps an emulated gateway's processor busy, and desktops that start want it: whoever answers slowly is asked
 # less often.
-PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, PAUSE_PER_ANSWER = 4.0, 15.0, 3.0
+PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, PAUSE_PER_ANSWER = 1.0, 15.0, 3.0
 
 
 @dataclass

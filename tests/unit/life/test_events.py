@@ -53,6 +53,7 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
     monkeypatch.setattr(power, "machines_of", lambda _: lab)
     monkeypatch.setattr(readiness, "ask", lab.ask)
     monkeypatch.setattr(readiness, "pause_after", lambda _: 0.0)
+    monkeypatch.setattr(events, "AGAIN_SECONDS", 0.0)
     return lab
 
 

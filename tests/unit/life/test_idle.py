@@ -270,6 +270,20 @@ def test_one_that_does_not_start_is_named_and_wanted_to_run(
     assert machines.wanted[DEV1] is Power.RUNNING
 
 
+def test_one_for_which_there_is_no_room_sleeps_on_and_is_woken_once_there_is(
+    machines: Machines, clock: Clock, sessions: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    fall_asleep(machines, clock)
+    clock.now += 60
+    sessions.append(wanting())
+    machines.too_large.add(DEV1)
+    assert idle.wake_wanted("lab", clock) == []
+    assert "100 MiB are free" in "".join(capsys.readouterr())
+    assert asleep.is_asleep(PLAN, "dev1") and machines.wanted[DEV1] is Power.OFF
+    machines.too_large.clear()
+    assert idle.wake_wanted("lab", clock) == [Woken("dev1", "ann")]
+
+
 def test_where_nothing_is_declared_nothing_is_asked(declare: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     declare(None)
     monkeypatch.setattr(Machines, "states", lambda _: pytest.fail("its machines were asked"))
