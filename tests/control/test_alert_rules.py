@@ -44,6 +44,28 @@ def test_every_rule_can_be_put_out_of_force(owner: httpx.Client) -> None:
     assert {rule["kind"] for rule in owner.get("/api/alert-rules").json()["items"]} == set(RULES)
 
 
+def test_operation_without_room_is_told_after_minutes_until_it_ends(
+    mission: Lab, owner: httpx.Client, worker: Link
+) -> None:
+    mission.declare("lab", "first")
+    # The worker would begin it, and find room.
+    mission.end("worker")
+    waits = operation(mission, "desktop.start", "queued", 9 * 60, desktop="lab.first")
+    mission.link.execute("update operation set waits = '100 MiB are free' where id = %s", [waits])
+    look(worker)
+    assert opened(owner) == {}
+    mission.link.execute("update operation set created_at = now() - interval '11 minutes' where id = %s", [waits])
+    for state in ("queued", "running"):
+        mission.link.execute("update operation set state = %s where id = %s", [state, waits])
+        look(worker)
+        (alert,) = opened(owner).values()
+        assert (alert["rule"], alert["object"]) == ("operation.no-room", "desktop.start lab.first")
+        assert (alert["text"], alert["number"]) == ("100 MiB are free", 11)
+    mission.link.execute("update operation set state = 'done' where id = %s", [waits])
+    look(worker)
+    assert opened(owner) == {}
+
+
 def test_turn_that_its_agent_failed_is_told_until_a_turn_goes_well(
     mission: Lab, owner: httpx.Client, worker: Link
 ) -> None:

@@ -35,6 +35,7 @@ RULES = {
     "desktop.not-ready": Rule("A desktop does not become ready", "minutes", "see its console: ./inv workspace.status"),
     "workspace.broken": Rule("A declaration cannot be read", "", "mend what it names in the workspace's stack file"),
     "operation.failed": Rule("An operation failed", "hours", "read its log on its page, then retry it"),
+    "operation.no-room": Rule("An operation waits for room", "minutes", "stop what is not needed; ./inv site.check"),
     "agent.error": Rule("An agent's turn failed", "hours", "do what the turn's operation says, then write to it again"),
     "agent.silent": Rule("An agent is silent", "minutes", "see its screen; stop its turn if it hangs, and write again"),
     "isolation.failed": Rule("The isolation does not hold", "", "./inv workspace.verify says all of it; then mend it"),
@@ -74,7 +75,8 @@ class Eye:
         found = link.execute("select kind, number from alert_rule where enabled").fetchall()
         numbers = {row["kind"]: int(row["number"]) for row in found}
         findings = _desktops(link, numbers) + _workspaces(link, numbers) + _operations(link, numbers)
-        findings += _silent(link) + looked.findings(link, numbers) + self._passed(link, numbers) + self._jump(link)
+        findings += _without_room(link) + _silent(link) + looked.findings(link, numbers)
+        findings += self._passed(link, numbers) + self._jump(link)
         findings += budgets.findings(link, spent_now) + _backup(link, numbers) + self._own(link, numbers)
         return [finding for finding in findings if finding.rule in numbers and finding.number >= numbers[finding.rule]]
 
@@ -164,6 +166,19 @@ def _operations(link: Link, numbers: dict[str, int]) -> list[Finding]:
             text = f"{row['id']}: {problem.get('reason', 'failed')}"
             findings.append(Finding(rule, f"{object}{row['object']}", row["workspace_id"], text, hours[rule]))
     return findings
+
+
+def _without_room(link: Link) -> list[Finding]:
+    """Operations for which their site had no room, also while they try again."""
+    query = """select kind, coalesce(desktop_id, workspace_id, id) as object, workspace_id, waits,
+            floor(extract(epoch from now() - created_at) / 60)::bigint as minutes
+        from operation where state in ('queued', 'running') and waits is not null order by created_at"""
+    return [
+        Finding(
+            "operation.no-room", f"{row['kind']} {row['object']}", row["workspace_id"], row["waits"], row["minutes"]
+        )
+        for row in link.execute(query).fetchall()
+    ]
 
 
 def _silent(link: Link) -> list[Finding]:

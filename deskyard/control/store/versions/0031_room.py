@@ -9,5 +9,5 @@ down_revision = "0030"
 
 
 def upgrade() -> None:
-    """Add the columns."""
+    """Add the columns, and the rule of the alert."""
     execute(op.get_bind(), read("0031_room"))

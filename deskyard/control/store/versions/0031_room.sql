@@ -4,3 +4,4 @@ alter table operation
   add column not_before timestamptz,
   add column refusals integer not null default 0;
 grant update (waits, not_before, refusals) on operation to mc_worker;
+insert into alert_rule (kind, number) values ('operation.no-room', 10);
