@@ -150,18 +150,18 @@ def start_workspace(name: str, *, wait: bool = True) -> dict[str, Any]:
     wanted = _all(plan, machines)
     for machine in wanted:
         _require_there(machine)
-    lacking: list[NoRoom] = []
+    lacking: dict[str, NoRoom] = {}
     for machine in wanted:
         try:
             machine.move(Power.RUNNING, partial(machines.start, machine.domain))
         except NoRoom as error:
             if machine.name == GATEWAY:
                 raise
-            lacking.append(error)
+            lacking[machine.name] = error
     backend_of(read_site(plan.site)).open_way(plan)
     if lacking:
-        first, others = lacking[0], len(wanted) - len(lacking)
-        reason = f"{first.reason}; {len(lacking)} desktops did not start, {others} machines run"
+        first = next(iter(lacking.values()))
+        reason = f"{first.reason}; of workspace {name} did not start: {', '.join(lacking)}"
         raise NoRoom(first.field, first.value, reason, first.remedy)
     if wait:
         readiness.wait(plan)

@@ -136,7 +136,7 @@ def test_of_a_workspace_all_start_for_which_there_is_room(
 ) -> None:
     power.stop_workspace("lab")
     machines.too_large.add(DEV1)
-    with pytest.raises(NoRoom, match=r"100 MiB are free for .*dev1; 1 desktops did not start, 2 machines run"):
+    with pytest.raises(NoRoom, match=r"100 MiB are free for .*dev1; of workspace lab did not start: dev1"):
         power.start_workspace("lab")
     assert machines.now == {GATEWAY: "running", DEV1: "stopped", DEV2: "running"}
     assert machines.wanted[DEV1] is Power.OFF and machines.moves[-1][0] == "way"
