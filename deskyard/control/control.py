@@ -43,7 +43,7 @@ from deskyard.host.places import tree
 from deskyard.host.progress import Timings, say, step
 from deskyard.host.secret_file import write_secret
 from deskyard.site import certificate_authority
-from deskyard.site.files import read_site
+from deskyard.site.files import certificate_file, read_site
 
 UP_SECONDS = 360.0  # more than its database may take on a machine that is slow or busy
 DOWN_SECONDS = 90.0  # more than its supervisor takes at worst, which ends the processes first and the database last
@@ -126,7 +126,7 @@ class Control:
             "processes": processes,
             "database": found[0].database if found else None,
             "folder": str(self.folder.root),
-            "certificate_authority": str(certificate_authority.certificate_file(found[0].site)) if found else None,
+            "certificate_authority": str(certificate_file(found[0].site)) if found else None,
         }
 
     def backup(self, target: Path) -> dict[str, Any]:

@@ -26,8 +26,6 @@ from deskyard.site.files import read_site, stacks_folder
 from deskyard.site.libvirt import daemon
 from deskyard.site.libvirt.warm import templates as kept_templates
 from deskyard.site.management_key import public_key
-from deskyard.site.proxmox.client import connect
-from deskyard.site.proxmox.machines import look
 
 PROJECT = "deskyard"
 # What the program is not told: keys and what customises go to desktops that run, and to nobody else; no resource
@@ -157,6 +155,10 @@ def declared(workspace: Workspace) -> Declared:
 
 def observe(site: Site, workspace: Workspace | None = None) -> ClusterView:
     """Look at the cluster of a site, with the templates of the workspace's images as they are in this tree."""
+    # Late, as in `deskyard.engine.backend`.
+    from deskyard.site.proxmox.client import connect
+    from deskyard.site.proxmox.machines import look
+
     own = {desktop.image or workspace.image for desktop in workspace.desktops} if workspace else set()
     # A desktop that exists needs its image no more: that is checked before a new one is made.
     declared_here = image_names(tree())

@@ -3,13 +3,11 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from deskyard.declaration.declaration import Declared
 from deskyard.engine.change import Change
-from deskyard.engine.leftovers import StateIds
 from deskyard.engine.on_libvirt import LibvirtBackend
-from deskyard.engine.on_proxmox import ProxmoxBackend
 from deskyard.model.site import Site
 from deskyard.plan.backup import Backup, Moment, Survey
 from deskyard.plan.first_boot import FirstBoot
@@ -22,6 +20,9 @@ from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.site.files import read_site
 from deskyard.site.finding import Finding
 from deskyard.site.remnant import Remnant
+
+if TYPE_CHECKING:
+    from deskyard.engine.leftovers import StateIds
 
 
 class Guest(Protocol):
@@ -300,10 +301,10 @@ class Backend(Protocol):
     def check(self, declared: Declared) -> None:
         """Raise an error for what would leave a workspace half made, before anything is touched."""
 
-    def guard(self, declared: Declared, state_ids: Callable[[], StateIds], steps: Sequence[Change]) -> None:
+    def guard(self, declared: Declared, state_ids: Callable[[], "StateIds"], steps: Sequence[Change]) -> None:
         """Raise an error for steps that would cut machines off."""
 
-    def clear(self, name: str, state_ids: Callable[[], StateIds]) -> None:
+    def clear(self, name: str, state_ids: Callable[[], "StateIds"]) -> None:
         """Take away what an interrupted run left; `state_ids` is what the engine's state holds."""
 
     def pauses(self) -> Iterator[float]:
@@ -318,7 +319,7 @@ class Backend(Protocol):
     def open_way(self, plan: WorkspacePlan) -> None:
         """Lead to the gateway's door."""
 
-    def prepare_destroy(self, name: str, state_ids: Callable[[], StateIds]) -> None:
+    def prepare_destroy(self, name: str, state_ids: Callable[[], "StateIds"]) -> None:
         """Close the way to the door and stop the machines: their data goes too."""
 
     def answers(self) -> bool:
@@ -349,7 +350,14 @@ class Backend(Protocol):
         """Every finding about the site, the good ones too; nothing is changed."""
 
 
-BACKENDS: dict[str, Callable[[Site], Backend]] = {"libvirt": LibvirtBackend, "proxmox": ProxmoxBackend}
+def _proxmox(site: Site) -> Backend:
+    # Late: this machine's own hypervisor needs no client of a cluster, which takes a fifth of a second.
+    from deskyard.engine.on_proxmox import ProxmoxBackend
+
+    return ProxmoxBackend(site)
+
+
+BACKENDS: dict[str, Callable[[Site], Backend]] = {"libvirt": LibvirtBackend, "proxmox": _proxmox}
 
 
 def backend_of(site: Site) -> Backend:

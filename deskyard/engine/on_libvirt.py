@@ -2,13 +2,13 @@
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import libvirt
 
 from deskyard.declaration.declaration import Declared
 from deskyard.engine import preflight
 from deskyard.engine.change import Change
-from deskyard.engine.leftovers import StateIds
 from deskyard.host.progress import say
 from deskyard.host.vm.accelerator import accelerator
 from deskyard.model.site import Site
@@ -23,6 +23,9 @@ from deskyard.site.libvirt.machines import LibvirtMachines, active_domains
 from deskyard.site.libvirt.underlay import LibvirtUnderlay
 from deskyard.site.libvirt.warm.disposables import LibvirtDisposables
 from deskyard.site.remnant import Remnant
+
+if TYPE_CHECKING:
+    from deskyard.engine.leftovers import StateIds
 
 
 class LibvirtBackend:
@@ -41,10 +44,10 @@ class LibvirtBackend:
         daemon.up(declared.plan.accelerator)
         preflight.check_with_hypervisor(declared)
 
-    def guard(self, declared: Declared, state_ids: Callable[[], StateIds], steps: Sequence[Change]) -> None:
+    def guard(self, declared: Declared, state_ids: Callable[[], "StateIds"], steps: Sequence[Change]) -> None:
         """Nothing: no step cuts a machine off here."""
 
-    def clear(self, name: str, state_ids: Callable[[], StateIds]) -> None:
+    def clear(self, name: str, state_ids: Callable[[], "StateIds"]) -> None:
         """Nothing is left."""
 
     def pauses(self) -> Iterator[float]:
@@ -73,7 +76,7 @@ class LibvirtBackend:
         """Lead a port of this machine to the gateway."""
         Forward(plan.site, plan.name, plan.gateway.listen, plan.gateway.port, plan.gateway.uplink_address).open()
 
-    def prepare_destroy(self, name: str, state_ids: Callable[[], StateIds]) -> None:
+    def prepare_destroy(self, name: str, state_ids: Callable[[], "StateIds"]) -> None:
         """Close the port, and stop the machines at once: there is nothing to shut down for."""
         daemon.up(accelerator(self._site.accelerator))
         forward.close(self._site.name, name)

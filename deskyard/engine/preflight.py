@@ -24,7 +24,6 @@ from deskyard.plan.power import NoRoom, Power
 from deskyard.plan.workspace import GATEWAY, MachinePlan
 from deskyard.site.libvirt import daemon, forward, power
 from deskyard.site.libvirt.limits import caps, memory
-from deskyard.site.proxmox.client import connect
 
 PROGRAMS = ("socat", "ssh", "ip", "haproxy")
 PRIVATE_PROGRAMS = ("libvirtd", "virtlogd", "nsenter", "unshare", "dnsmasq", "slirp4netns", "ebtables", "iptables")
@@ -97,6 +96,9 @@ def _image_disks(declared: Declared) -> None:
 
 def _cluster_firewall(declared: Declared) -> None:
     """Require the datacenter's switch: without it the rules of machines are kept and shown, but not in force."""
+    # Late: it is asked of clusters alone.
+    from deskyard.site.proxmox.client import connect
+
     if not int(connect(declared.site).get("cluster/firewall/options").get("enable") or 0):
         reason = "the datacenter's firewall is off: no rule of any machine would be in force"
         remedy = "pvesh set /cluster/firewall/options --enable 1   # allow SSH and 8006 from your network first"

@@ -2,7 +2,6 @@
 
 import datetime
 from dataclasses import dataclass
-from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -13,6 +12,7 @@ from deskyard.errors import SiteError
 from deskyard.host.lock import alone
 from deskyard.host.places import places
 from deskyard.host.secret_file import write_secret
+from deskyard.site.files import certificate_file
 
 AUTHORITY_DAYS = 3650
 # Browsers refuse longer ones.
@@ -50,11 +50,6 @@ class Authority:
             .sign(self.key, hashes.SHA256())
         )
         return leaf.public_bytes(serialization.Encoding.PEM).decode()
-
-
-def certificate_file(site: str) -> Path:
-    """The authority's certificate: what browsers are told to trust."""
-    return places().sites / site / "ca.pem"
 
 
 def authority(site: str, domain: str) -> Authority:

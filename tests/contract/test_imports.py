@@ -33,5 +33,15 @@ def test_status_access_and_claims_import_no_engine(module: str) -> None:
     assert imported(f"import deskyard.{module}", HEAVY) == []
 
 
+def test_what_stays_on_this_machine_imports_no_client_of_a_cluster() -> None:
+    modules = ("access.access", "workspace.status", "life.power", "life.pool.pool", "control.jobs.worker")
+    assert imported("import " + ", ".join(f"deskyard.{name}" for name in modules), ("urllib3",)) == []
+
+
+def test_a_status_imports_nothing_that_signs() -> None:
+    assert imported("import deskyard.workspace.status", ("cryptography",)) == []
+
+
 def test_what_is_imported_is_seen() -> None:
     assert "pulumi" in imported("import deskyard.workspace.workspace", HEAVY)
+    assert "urllib3" in imported("import deskyard.engine.on_proxmox", ("urllib3",))

@@ -11,6 +11,7 @@ from deskyard.host import addresses
 from deskyard.image.store import store
 from deskyard.model.site import Site
 from deskyard.model.workspace import Workspace
+from deskyard.site.proxmox import client, machines
 
 GOOD = "config:\n  deskyard:network: 10.80.1.0/24\n  deskyard:desktops:\n    - name: dev1\n"
 
@@ -97,8 +98,8 @@ def test_an_unknown_workspace_is_answered_with_the_nearest_name(stacks: Path) ->
 
 def test_cluster_is_asked_for_the_templates_of_the_images_that_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[dict[str, object]] = []
-    monkeypatch.setattr(declaration, "connect", lambda _: None)
-    monkeypatch.setattr(declaration, "look", lambda _, digests, *__: asked.append(dict(digests)))
+    monkeypatch.setattr(client, "connect", lambda _: None)
+    monkeypatch.setattr(machines, "look", lambda _, digests, *__: asked.append(dict(digests)))
     monkeypatch.setattr(declaration, "image_names", lambda _: ["desktop", "gateway", "mine"])
     monkeypatch.setattr(store, "digests", lambda name: [f"{name}-digest"])
     desktops = [{"name": "a"}, {"name": "b", "image": "mine"}, {"name": "c", "image": "gone"}]

@@ -1,1 +1,1 @@
-"""Limits of this host can hold: the caps of tiers that its kernel enforces, and memory for machines that start."""
+"""The limits of this host: which caps of tiers its kernel enforces, and the memory for machines that start."""
