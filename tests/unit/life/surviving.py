@@ -206,6 +206,9 @@ class Machines:
     def want(self, domain: str, power: Power) -> None:
         self.world.step("want", lambda found: found["wanted"].update({domain: str(power)}))
 
+    def take_room(self, domain: str) -> None:
+        """There is always room."""
+
     def start(self, domain: str) -> None:
         self._move(domain, "running")
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deskyard.errors import ConfigError
+from deskyard.plan.power import NoRoom
 from deskyard.plan.proxmox.claims import uplink_address, vnet_name
 from deskyard.plan.proxmox.view import ClusterView, Owner, SeenMachine, read_view
 from deskyard.plan.proxmox.workspace import ClusterPlan, plan_on_cluster
@@ -185,23 +186,24 @@ def test_all_machines_of_a_workspace_in_a_simple_zone_are_on_one_node() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cluster", "changes", "reason"),
+    ("cluster", "changes", "error", "reason"),
     [
-        (PaperCluster(memory_gib=3), {}, "no node has 4096 MiB of memory"),
-        (PaperCluster(vcpus=1), {}, "no node has 2 CPUs"),
-        (PaperCluster(free_gib=2), {}, "no node has space on its storage"),
-        (PaperCluster(), {"nodes": {"only": ["elsewhere"]}}, "no node has template"),
-        (PaperCluster(), {"vm_ids": {"first": 200, "last": 200}}, "nothing free"),
-        (PaperCluster(), {"quotas": {"desktops": 1}}, "would be 2"),
-        (PaperCluster(), {"quotas": {"vcpus": 4}}, "would be 5"),
-        (PaperCluster(), {"quotas": {"memory_gib": 8}}, "would be 9"),
-        (PaperCluster(), {"quotas": {"disk_gib": 43}}, "would be 44"),
+        # Others may go, and leave room; nothing else passes.
+        (PaperCluster(memory_gib=3), {}, NoRoom, "no node has 4096 MiB of memory"),
+        (PaperCluster(free_gib=2), {}, NoRoom, "no node has space on its storage"),
+        (PaperCluster(vcpus=1), {}, ConfigError, "no node has 2 CPUs"),
+        (PaperCluster(), {"nodes": {"only": ["elsewhere"]}}, ConfigError, "no node has template"),
+        (PaperCluster(), {"vm_ids": {"first": 200, "last": 200}}, ConfigError, "nothing free"),
+        (PaperCluster(), {"quotas": {"desktops": 1}}, ConfigError, "would be 2"),
+        (PaperCluster(), {"quotas": {"vcpus": 4}}, ConfigError, "would be 5"),
+        (PaperCluster(), {"quotas": {"memory_gib": 8}}, ConfigError, "would be 9"),
+        (PaperCluster(), {"quotas": {"disk_gib": 43}}, ConfigError, "would be 44"),
     ],
 )
 def test_what_finds_no_place_is_refused_with_the_reason(
-    cluster: PaperCluster, changes: dict[str, Any], reason: str
+    cluster: PaperCluster, changes: dict[str, Any], error: type[Exception], reason: str
 ) -> None:
-    with pytest.raises(ConfigError, match=reason):
+    with pytest.raises(error, match=reason):
         cluster.plan(workspace("research", "a", "b"), rack(**changes))
 
 
