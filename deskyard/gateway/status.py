@@ -1,9 +1,12 @@
 """The health of the gateway, as one document."""
 
+import contextlib
+import functools
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import datetime
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
 from deskyard.errors import GatewayError
@@ -29,11 +32,14 @@ LOCKED_UNITS = {"egress": "deskyard-egress.service"}
 def status(settings: Settings | None, layout: Layout, system: System, timeout: float) -> dict[str, Any]:
     """Ask every part; `ready` is true only if the gateway and every route of every desktop that is awaited answer."""
     units = UNITS | (LOCKED_UNITS if settings is not None and settings.egress == "locked" else {})
-    services = _services(units, system) if layout.trusts_system else {}
+    with ThreadPoolExecutor(1) as beside:
+        # A desktop takes its time to answer, meanwhile the program starts that knows the units.
+        asked = beside.submit(_services, units, system) if layout.trusts_system else None
+        desktops = _desktops(settings, timeout) if settings else {}
+        services = asked.result() if asked else {}
     sessions = _service(layout)
     services["session_service"] = sessions["state"]
     expires = _expires(layout, system)
-    desktops = _desktops(settings, timeout) if settings else {}
     gateway_ready = settings is not None and expires is not None and sessions["digest"] == settings.digest
     gateway_ready = gateway_ready and all(state in ("active", "answers") for state in services.values())
     routes = [
@@ -60,14 +66,24 @@ def _services(units: dict[str, str], system: System) -> dict[str, str]:
 
 
 def _expires(layout: Layout, system: System) -> datetime | None:
-    """When the installed certificate ends; None if there is none.
+    """When the installed certificate ends; None if there is none."""
+    with contextlib.suppress(OSError, ValueError):
+        found = layout.tls_bundle.stat()
+        return _end(layout.tls_bundle, (found.st_ino, found.st_size, found.st_mtime_ns), system)
+    return None
+
+
+@functools.lru_cache(maxsize=1)
+def _end(bundle: Path, file: tuple[int, int, int], system: System) -> datetime:
+    """When the certificate in this very file ends; raises `ValueError`, which is not kept, if there is none in it.
 
     openssl says it: to import what parses certificates would keep an emulated gateway busy for a second.
     """
-    words = ("openssl", "x509", "-in", str(layout.tls_bundle), "-noout", "-enddate", "-dateopt", "iso_8601")
-    answer = system.run(words)
-    name, _, moment = answer.output.partition("=")
-    return datetime.fromisoformat(moment) if answer.code == 0 and name == "notAfter" else None
+    words = ("openssl", "x509", "-in", str(bundle), "-noout", "-enddate", "-dateopt", "iso_8601")
+    name, _, moment = system.run(words).output.partition("=")
+    if name != "notAfter":
+        raise ValueError(f"{bundle} holds no certificate")
+    return datetime.fromisoformat(moment)
 
 
 def _acme(settings: Settings, layout: Layout) -> dict[str, Any] | None:

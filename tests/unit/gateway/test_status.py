@@ -22,9 +22,11 @@ class Units(Machine):
     def __init__(self, states: list[str]) -> None:
         self.states = states
         self.asked: list[Sequence[str]] = []
+        self.certificates = 0
 
     def run(self, argv: Sequence[str]) -> Answer:
         if argv[0] != "systemctl":
+            self.certificates += 1
             return super().run(argv)
         self.asked.append(argv)
         return Answer(3, "\n".join(self.states))
@@ -54,6 +56,27 @@ def test_end_of_the_certificate_is_what_stands_in_it(tmp_path: Path) -> None:
     assert found == validity[1] and found > datetime.now(UTC)
     layout.tls_bundle.write_text("no certificate\n")
     assert status(None, layout, Units([]), 1)["certificate_expires"] is None
+
+
+def test_of_a_certificate_that_stays_the_end_is_read_once(tmp_path: Path) -> None:
+    layout, machine = Layout(root=tmp_path), Units([])
+    layout.tls.mkdir(parents=True)
+    key = tls.ensure_key(layout.tls / "key.pem")
+
+    def ends() -> str | None:
+        found: str | None = status(None, layout, machine, 1)["certificate_expires"]
+        return found
+
+    assert (ends(), machine.certificates) == (None, 0)
+    layout.tls_bundle.write_text("no certificate\n")
+    # One that could not be read is looked at again.
+    assert (ends(), ends(), machine.certificates) == (None, None, 2)
+    for number in (1, 2):
+        fresh = layout.tls / "fresh.pem"
+        fresh.write_text(tls.self_signed(key, "demo.desk.test") + key)
+        fresh.replace(layout.tls_bundle)
+        first = ends()
+        assert first is not None and ends() == first and machine.certificates == 2 + number
 
 
 def test_status_imports_no_cryptography() -> None:
