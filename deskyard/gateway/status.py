@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import datetime
@@ -12,7 +13,7 @@ from typing import Any
 from deskyard.errors import GatewayError
 from deskyard.gateway import probe
 from deskyard.gateway.machine.layout import Layout
-from deskyard.gateway.machine.system import System
+from deskyard.gateway.machine.system import Answer, System
 from deskyard.gateway.session import line
 from deskyard.wire.gateway_settings import Settings
 from deskyard.wire.routes import ROUTES
@@ -69,18 +70,18 @@ def _expires(layout: Layout, system: System) -> datetime | None:
     """When the installed certificate ends; None if there is none."""
     with contextlib.suppress(OSError, ValueError):
         found = layout.tls_bundle.stat()
-        return _end(layout.tls_bundle, (found.st_ino, found.st_size, found.st_mtime_ns), system)
+        return _end(layout.tls_bundle, (found.st_ino, found.st_size, found.st_mtime_ns), system.run)
     return None
 
 
 @functools.lru_cache(maxsize=1)
-def _end(bundle: Path, file: tuple[int, int, int], system: System) -> datetime:
+def _end(bundle: Path, file: tuple[int, int, int], run: Callable[[Sequence[str]], Answer]) -> datetime:
     """When the certificate in this very file ends; raises `ValueError`, which is not kept, if there is none in it.
 
     openssl says it: to import what parses certificates would keep an emulated gateway busy for a second.
     """
     words = ("openssl", "x509", "-in", str(bundle), "-noout", "-enddate", "-dateopt", "iso_8601")
-    name, _, moment = system.run(words).output.partition("=")
+    name, _, moment = run(words).output.partition("=")
     if name != "notAfter":
         raise ValueError(f"{bundle} holds no certificate")
     return datetime.fromisoformat(moment)

@@ -31,8 +31,9 @@ START = {
 }
 WAIT = {
     "name": "wait_for",
-    "description": "Wait until the action before this brings something about: window.appeared, window.closed,"
-    " window.title, dialog.appeared, screen.settled, clipboard.changed, person.left; at most `within` seconds",
+    "description": "Wait until the action before this brings something about, at most `within` seconds:"
+    " window.appeared, window.closed, window.title, app.ready, dialog.appeared, screen.settled, clipboard.changed,"
+    " person.left",
     "input_schema": {
         "type": "object",
         "properties": {

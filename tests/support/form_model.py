@@ -46,14 +46,14 @@ def click_middle(results: Results) -> dict[str, Any]:
 
 STEPS: tuple[Step, ...] = (
     start("chromium", f"file://{FORM}"),
-    wait_for("window.appeared", match={"title": "Form"}),
-    wait_for("screen.settled", quiet=2),
+    wait_for("window.appeared", match={"class": "chromium"}),
+    wait_for("app.ready", match={"class": "chromium"}),
     click_middle,
     do("type", text=f"{NAME}\n"),
     wait_for("window.title", match={"title": SENT}),
     start("soffice", "--nologo", "--writer"),
-    wait_for("window.appeared", match={"title": "Writer"}),
-    wait_for("screen.settled", quiet=5),
+    wait_for("window.appeared", match={"class": "office"}),
+    wait_for("app.ready", match={"class": "office"}),
     click_middle,
     do("type", text=TEXT),
     do("key", text="ctrl+s"),

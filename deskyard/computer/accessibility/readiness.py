@@ -86,8 +86,11 @@ class Readiness:
 
     async def _has_documents(self, place: Window) -> bool:
         """Whether a window's program is a browser, whose document is on the bus a while after its window."""
-        (root, *_) = await Search(self._bus, ASK_SECONDS, 1).roots(Sought(window=place))
-        application = Reference(root.owner, ROOT.path)
+        roots = await Search(self._bus, ASK_SECONDS, 1).roots(Sought(window=place))
+        if not roots:
+            # It went, or has another title, since it was looked for: whatever it is, it is not whole yet.
+            return True
+        application = Reference(roots[0].owner, ROOT.path)
         return await self._bus.property(application, "Application", "ToolkitName", ASK_SECONDS) in BROWSERS
 
     async def _is_loaded(self, document: dict[str, Any], window: dict[str, Any]) -> bool:
