@@ -93,9 +93,10 @@ def _is_there(wanted: Mapping[str, Any]) -> bool:
     from deskyard.life import power
 
     try:
-        return power.opened(desktop_target(wanted)) is not None
+        power.opened(desktop_target(wanted))
     except DeskyardError:
         return False
+    return True
 
 
 def _destroy(wanted: Mapping[str, Any]) -> dict[str, Any]:

@@ -98,7 +98,7 @@ def finish(
         return False
     if held.share in MOVING:
         # It may have left room.
-        link.execute("update operation set not_before = null where state = 'queued' and not_before is not null")
+        _leave_alone_no_longer(link)
     return True
 
 
@@ -115,6 +115,11 @@ def wait_for_room(link: Link, held: Claim, reason: str) -> bool:
     return link.execute(query, values).fetchone() is not None
 
 
+def _leave_alone_no_longer(link: Link) -> None:
+    """Let all that waits for room be tried again now."""
+    link.execute("update operation set not_before = null where state = 'queued' and not_before is not null")
+
+
 def say(link: Link, held: Claim, line: str) -> None:
     """Add a line to its log, while it is ours."""
     query = """insert into operation_log (operation_id, number, attempt, line)
@@ -128,7 +133,7 @@ def hold_anew(link: Link, lease: float = LEASE_SECONDS) -> None:
     """Let every lease begin anew: the clock jumped, and none of them says who is gone."""
     query = "update operation set lease_until = now() + make_interval(secs => %s) where state = 'running'"
     link.execute(query, [lease])
-    link.execute("update operation set not_before = null where state = 'queued' and not_before is not null")
+    _leave_alone_no_longer(link)
 
 
 def sweep(link: Link, lease: float = LEASE_SECONDS) -> None:
