@@ -4,6 +4,7 @@ import contextlib
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import libvirt
 import pytest
@@ -11,8 +12,10 @@ import pytest
 from deskyard.host import facts
 from deskyard.plan.power import NoRoom
 from deskyard.site.libvirt import daemon
+from deskyard.site.libvirt.kinds.domain import DomainKind
 from deskyard.site.libvirt.limits import memory
 from deskyard.site.libvirt.machines import LibvirtMachines
+from deskyard.site.libvirt.warm import restoring
 from tests.desktop.lab import planned
 
 SIZE, FREE = 4096, 10_000
@@ -53,7 +56,9 @@ class Link:
 
     def lookupByName(self, name: str) -> Domain:
         if name not in self.machines:
-            raise libvirt.libvirtError("no such machine")
+            error = libvirt.libvirtError("no such machine")
+            error.err = (libvirt.VIR_ERR_NO_DOMAIN,)
+            raise error
         return self.machines[name]
 
     def add(self, name: str, rss: int | None = None) -> Domain:
@@ -129,3 +134,32 @@ def test_only_a_machine_that_is_off_has_to_find_memory(
     link.add(DEV2)
     with pytest.raises(NoRoom, match="1 MiB are free"):
         machines.take_room(DEV2)
+
+
+@pytest.mark.parametrize("warm", [None, {"template": "t"}], ids=["by booting", "from its template"])
+def test_a_machine_counts_before_it_starts_however_it_does(
+    link: Link, monkeypatch: pytest.MonkeyPatch, warm: dict[str, str] | None
+) -> None:
+    class Starting(Exception):
+        """What the machine would do has begun."""
+
+    def start(*_: Any) -> None:
+        link.machines["first"].rss = 0
+        raise Starting(memory.free_mib(link))
+
+    monkeypatch.setattr(Domain, "create", start, raising=False)
+    monkeypatch.setattr(link, "defineXML", lambda _: link.add("first"), raising=False)
+    monkeypatch.setattr(restoring, "start", lambda *_: start(link.add("first")))
+    hardware: Any = {
+        "name": "first",
+        "machine_uuid": "6ba7b810-9dad-41d1-80b4-00c04fd430c8",
+        "vcpus": 1,
+        "memory_mib": SIZE,
+        "accelerator": "tcg",
+        "disk": "first.qcow2",
+        "seed": "first.iso",
+        "interfaces": [],
+        "warm": warm,
+    }
+    with pytest.raises(Starting, match=str(FREE - SIZE // 2)):
+        DomainKind().create(link, hardware)

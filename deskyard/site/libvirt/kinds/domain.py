@@ -101,13 +101,13 @@ def _started(link: Any, inputs: DomainInputs) -> tuple[Any, str]:
     """The machine, defined and running, and how it started: from its template, or by booting if that cannot be."""
     document, warm = _document(inputs), inputs.get("warm")
     word = BOOTS
+    memory.note(inputs["name"])
     if warm is not None:
         try:
             return restoring.start(link, document, warm), f"went on from {warm['template']}"
         except (SiteError, OSError, libvirt.libvirtError) as error:
             word = f"{BOOTS}, since it could not go on from {warm['template']}: {error}"
     machine = link.defineXML(document)
-    memory.note(machine)
     machine.create()
     return machine, word
 

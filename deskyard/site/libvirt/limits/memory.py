@@ -33,12 +33,12 @@ def take(machine: Any) -> None:
         needed, free = machine.maxMemory() >> 10, free_mib(machine.connect())
         if needed > free:
             raise NoRoom("memory", f"{needed} MiB", f"{free} MiB are free for {machine.name()}", REMEDY)
-        note(machine)
+        note(machine.name())
 
 
-def note(machine: Any) -> None:
+def note(name: str) -> None:
     """Count on a machine that starts, whatever is free."""
-    mark = _folder() / machine.name()
+    mark = _folder() / name
     mark.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     mark.write_text("")
 
