@@ -102,7 +102,7 @@ class Lab:
                 stdout=log,
                 stderr=log,
                 cwd=TREE,
-                env={**os.environ, "LAB": str(self.path)},
+                env={**os.environ, "LAB": str(self.path), "PYTHONFAULTHANDLER": "1"},
                 pass_fds=sockets,
             )
 
@@ -252,10 +252,19 @@ class Lab:
             link.execute("listen audit")
             deadline = Deadline(WAIT_SECONDS)
             while (row := link.execute(query.encode(), values).fetchone()) is None:
-                assert not deadline.is_over, f"{query} {values}: not in {WAIT_SECONDS} s\n{self.log('worker')}"
+                assert not deadline.is_over, f"{query} {values}: not in {WAIT_SECONDS} s\n{self._standstill(link)}"
                 for _ in link.notifies(timeout=1, stop_after=1):
                     pass
             return row
+
+    def _standstill(self, link: Link) -> str:
+        """What keeps the worker from going on: who waits in the database, and its threads' stacks, which end it."""
+        query = """select pid, usename, state, wait_event, query, pg_blocking_pids(pid) from pg_stat_activity
+            where datname = current_database()"""
+        waiting = link.execute(query).fetchall()
+        if "worker" in self.processes:
+            self.end("worker", signal.SIGABRT)
+        return "\n".join([*map(str, waiting), self.log("worker")])
 
     def state(self, operation: str, *states: str) -> dict[str, Any]:
         """An operation, as soon as it is in one of these states."""
