@@ -1,7 +1,5 @@
 """Snapshots of machines of a cluster: the peer keeps them as Proxmox VE does, and Deskyard goes back to them."""
 
-import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,26 +27,6 @@ SNAPSHOTS, VM = f"{NODE}/100/snapshot", f"{NODE}/100"
 NAME, A_DAY = "lab", 86_400.0
 
 
-class GuestClock:
-    """An agent in a guest whose clock is off by so many seconds until it is set."""
-
-    def __init__(self, off: float) -> None:
-        self.off = off
-        self.given: list[float] = []
-
-    def __call__(self, vm: str, command: str, values: dict[str, Any]) -> Any:
-        """What it answers to `date -u -s @...` and `date -u +...`."""
-        if command == "exec-status":
-            return {"exited": 1, "exitcode": 0, "out-data": f"{time.time() + self.off:.6f}\n"}
-        if command != "exec":
-            return None
-        _, _, *words = values["command"]
-        if words[0] == "-s":
-            self.given.append(float(words[1].removeprefix("@")))
-            self.off = self.given[-1] - time.time()
-        return {"pid": 7}
-
-
 @dataclass
 class Desk:
     """A desktop that runs, with the rights of the table of privileges and no other."""
@@ -56,7 +34,6 @@ class Desk:
     rack: Rack
     machines: ClusterMachines
     domain: str
-    clock: GuestClock
 
     @property
     def vm(self) -> Any:
@@ -88,7 +65,7 @@ class Desk:
 
 
 @pytest.fixture
-def desk(peer: Peer, root: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+def desk(peer: Peer, root: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     """It is protected, as every machine of a workspace is, and has a disk."""
     rack = Rack(peer, root, tmp_path, monkeypatch)
     rack.declare(NAME, "dev1")
@@ -99,12 +76,11 @@ def desk(peer: Peer, root: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     root.finish("POST", f"{path}/status/stop")
     root.ask("PUT", f"{path}/config", protection=1, onboot=1, scsi0="local-lvm:4")
     root.finish("POST", f"{path}/status/start")
-    peer.fake.answerer = clock = GuestClock(-A_DAY)
     machines = ClusterMachines(declared.plan, read_site(SITE))
-    found = Desk(rack, machines, declared.plan.desktop("dev1").machine.domain, clock)
+    found = Desk(rack, machines, declared.plan.desktop("dev1").machine.domain)
+    peer.fake.clocks[found.vm.vmid] = -A_DAY
     peer.fake.calls.clear()
-    yield found
-    peer.fake.answerer = None
+    return found
 
 
 # The peer.
@@ -245,8 +221,7 @@ def test_machine_comes_back_running_with_its_clock_set(desk: Desk) -> None:
     desk.power("stop")
     desk.restore("before")
     assert desk.vm.status == "running"
-    assert len(desk.clock.given) == 1
-    assert abs(desk.clock.given[0] - time.time()) < A_DAY / 2
+    assert abs(desk.rack.peer.fake.clocks[desk.vm.vmid]) <= 2
 
 
 def test_snapshot_without_memory_leaves_the_machine_off(desk: Desk) -> None:
@@ -255,7 +230,7 @@ def test_snapshot_without_memory_leaves_the_machine_off(desk: Desk) -> None:
     desk.power("start")
     desk.restore("off")
     assert desk.vm.status == "stopped"
-    assert desk.clock.given == []
+    assert desk.rack.peer.fake.clocks[desk.vm.vmid] == -A_DAY
 
 
 @pytest.mark.parametrize("then", Power)

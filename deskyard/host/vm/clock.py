@@ -8,23 +8,29 @@ from deskyard.errors import SiteError
 NEAR_SECONDS, TRIES = 2.0, 3
 
 
-def set_clock(name: str, read: Callable[[], float], write: Callable[[float], None]) -> None:
+def set_clock(name: str, read: Callable[[], float], shift: Callable[[float], None]) -> None:
     """Set the clock of the guest `name` to that of this machine, and look whether it took it.
 
-    `read` and `write` ask the guest in seconds since 1970. Raises `SiteError` if it is still more than two seconds
-    away at the third try: an agent may be slow, and what it is given is then old.
+    `read` asks the guest for the seconds since 1970, `shift` adds some to its clock: a moment would be old by the time
+    that a busy guest takes it. Raises `SiteError` if it is still more than two seconds away after the third shift.
     """
+    least, most = _behind(read)
     for _ in range(TRIES):
-        write(time.time())
-        away = _away(read)
-        if away <= NEAR_SECONDS:
+        shift((least + most) / 2)
+        least, most = _behind(read)
+        if least <= NEAR_SECONDS and most >= -NEAR_SECONDS:
             return
-    reason = f"its clock is {away:.1f} s away, set {TRIES} times"
+    reason = f"its clock is {max(least, -most):.1f} s away, set {TRIES} times"
     raise SiteError("machine", name, reason, "set it in the guest, or restart the machine")
 
 
-def _away(read: Callable[[], float]) -> float:
-    """How far the guest's clock is from any moment at which it may have been read."""
+def shifted(seconds: float) -> str:
+    """The argument by which `date --set` adds so many seconds."""
+    return f"{seconds:+.3f} seconds"
+
+
+def _behind(read: Callable[[], float]) -> tuple[float, float]:
+    """How far the guest's clock is behind this machine's, at least and at most: when it was read is not known."""
     first = time.time()
     seen = read()
-    return max(first - seen, seen - time.time(), 0.0)
+    return first - seen, time.time() - seen

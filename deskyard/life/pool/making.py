@@ -12,10 +12,12 @@ from deskyard.engine import stack_secrets
 from deskyard.engine.backend import Moves, backend_of, machines_of
 from deskyard.errors import ConfigError, DeskyardError, SiteError
 from deskyard.host.deadline import Deadline
+from deskyard.host.progress import say
 from deskyard.plan.first_boot import desktop_first_boot
 from deskyard.plan.names import machine_uuid
 from deskyard.plan.pool import seat as seat_plan
 from deskyard.plan.pool.seat import Claim, Entry
+from deskyard.plan.warm import BOOTS
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.site.ssh_link import SshLink
 from deskyard.workspace import readiness, turn
@@ -71,13 +73,15 @@ def _build(seats: Seats, declared: Declared, seat: DesktopPlan, begun: Entry, *,
     uuid = machine_uuid(seats.site, seats.workspace, seat.name, begun.machine)
     if not cold:
         backend_of(declared.site).prepare_starts(declared, [seat], make=False)
-    seats.disposables.make(
+    how = seats.disposables.make(
         declared.plan,
         replace(seat, machine=replace(seat.machine, uuid=uuid)),
         None if declared.on_cluster else declared.image_sources()[seat.machine.image],
         desktop_first_boot(seat, declared.management_key()),
         None if cold else declared.templates().get(seat.name),
     )
+    if how.startswith(BOOTS) and how != BOOTS:
+        say(f"    {seat.name} {how}")
 
 
 def _let_in(plan: WorkspacePlan, seat: DesktopPlan) -> None:

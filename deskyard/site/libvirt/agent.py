@@ -2,6 +2,7 @@
 
 import base64
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -42,14 +43,17 @@ def read_file(machine: Any, path: str) -> str:
 
 
 def execute(machine: Any, argv: Sequence[str], seconds: float = 30, stdin: str = "") -> tuple[int, str]:
-    """Run a program in the guest; returns its exit code and output."""
+    """Run a program in the guest; returns its exit code and output.
+
+    An agent may take as long for each answer: one of eight guests that start at once takes more than a few seconds.
+    """
     arguments = {"path": argv[0], "arg": list(argv[1:]), "capture-output": True}
     if stdin:
         arguments["input-data"] = base64.b64encode(stdin.encode()).decode()
-    deadline = Deadline(seconds)
+    deadline, patience = Deadline(seconds), max(ANSWER_SECONDS, math.ceil(seconds))
     with understood(machine.name()):
-        pid = int(call(machine, "guest-exec", arguments)["pid"])
-        while not (status := call(machine, "guest-exec-status", {"pid": pid}))["exited"]:
+        pid = int(call(machine, "guest-exec", arguments, seconds=patience)["pid"])
+        while not (status := call(machine, "guest-exec-status", {"pid": pid}, seconds=patience))["exited"]:
             if deadline.is_over:
                 raise SiteError("machine", machine.name(), f"{argv[0]} did not end in time", "run the command again")
             time.sleep(0.3)

@@ -10,7 +10,7 @@ import libvirt
 
 from deskyard.errors import SiteError
 from deskyard.host.deadline import Deadline
-from deskyard.host.vm.clock import set_clock
+from deskyard.host.vm.clock import set_clock, shifted
 from deskyard.plan.power import Power
 from deskyard.site.libvirt import agent, storage
 from deskyard.site.libvirt.backup import freeze
@@ -73,7 +73,7 @@ def go_on(machine: Any, seconds: float = AGENT_SECONDS) -> None:
     agent.wait(machine, seconds)
     # An agent that a killed backup left frozen runs no program.
     freeze.release(machine)
-    set_clock(machine.name(), partial(_clock, machine), partial(_set_clock, machine))
+    set_clock(machine.name(), partial(_clock, machine), partial(_shift_clock, machine))
 
 
 def shut_down(
@@ -138,8 +138,8 @@ def _clock(machine: Any) -> float:
     return float(now["seconds"]) + float(now["nseconds"]) / 1e9
 
 
-def _set_clock(machine: Any, seconds: float) -> None:
+def _shift_clock(machine: Any, seconds: float) -> None:
     # `setTime` would call hwclock, which the guest need not have: Debian 13 has it in a package of its own.
-    code, output = agent.execute(machine, ["date", "--utc", "--set", f"@{seconds:.3f}"])
+    code, output = agent.execute(machine, ["date", "--utc", "--set", shifted(seconds)])
     if code != 0:
         raise SiteError("machine", machine.name(), f"its clock cannot be set: {output.strip()}", "see its console")

@@ -145,7 +145,7 @@ class PowerApi:
         if command != "exec" or argv[:2] != ["/bin/date", "-u"]:
             return answer
         if argv[2] == "-s":
-            self.clocks[vm.vmid] = float(argv[3].removeprefix("@")) - time.time()
+            self.clocks[vm.vmid] = self.clocks.get(vm.vmid, 0.0) + float(argv[3].removesuffix(" seconds"))
         self.clock_answers.append(f"{time.time() + self.clocks.get(vm.vmid, 0.0):.6f}\n")
         return {"pid": PIDS_OF_CLOCKS + len(self.clock_answers) - 1}
 

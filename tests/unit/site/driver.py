@@ -21,7 +21,7 @@ class Domain:
     """A domain with a guest's clock: the driver has no agent."""
 
     def __init__(self, machine: Any) -> None:
-        self.machine, self.behind, self.set = machine, 100.0, list[float]()
+        self.machine, self.behind, self.shifts = machine, 100.0, list[float]()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.machine, name)
@@ -34,8 +34,8 @@ class Domain:
     def date(self, argv: Sequence[str]) -> tuple[int, str]:
         """Sets it, as `date` in the guest does."""
         assert list(argv[:-1]) == ["date", "--utc", "--set"]
-        self.set.append(float(argv[-1].removeprefix("@")))
-        self.behind = time.time() - self.set[-1]
+        self.shifts.append(float(argv[-1].removesuffix(" seconds")))
+        self.behind -= self.shifts[-1]
         return 0, ""
 
 

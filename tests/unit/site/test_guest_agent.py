@@ -101,3 +101,18 @@ def test_no_guest_is_asked_for_its_address(monkeypatch: pytest.MonkeyPatch) -> N
         "guest-exec",
         "guest-exec-status",
     }
+
+
+@pytest.mark.parametrize(("seconds", "patience"), [(1, agent.ANSWER_SECONDS), (180.0, 180)])
+def test_an_agent_may_take_as_long_for_an_answer_as_its_program_for_its_end(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, patience: int
+) -> None:
+    given: list[int] = []
+
+    def reply(_: object, request: str, seconds: int, flags: int) -> str:
+        given.append(seconds)
+        return json.dumps({"return": {"pid": 7, "exited": True, "exitcode": 0}})
+
+    monkeypatch.setattr("libvirt_qemu.qemuAgentCommand", reply)
+    agent.execute(Guest(), ["true"], seconds)
+    assert given == [patience, patience]

@@ -40,7 +40,7 @@ def test_stopped_domain_starts_without_a_step_of_its_clock(domain: Domain) -> No
     assert power.state(domain) == "stopped"
     power.start(domain)
     assert power.state(domain) == "running"
-    assert domain.set == []
+    assert domain.shifts == []
 
 
 @pytest.mark.parametrize(("to_disk", "state"), [(False, "paused"), (True, "saved")])
@@ -49,7 +49,7 @@ def test_paused_domain_goes_on_with_its_clock_set(domain: Domain, to_disk: bool,
     assert power.state(domain) == state
     power.start(domain)
     assert power.state(domain) == "running"
-    assert len(domain.set) == 1
+    assert len(domain.shifts) == 1
 
 
 def test_memory_in_a_process_can_go_to_disk_later(domain: Domain) -> None:

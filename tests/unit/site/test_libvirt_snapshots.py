@@ -50,7 +50,7 @@ def test_domain_comes_back_running_with_its_clock_set(domain: Domain) -> None:
     power.shut_down(domain)
     snapshots.restore(domain, "before")
     assert power.state(domain) == "running"
-    assert len(domain.set) == 1
+    assert len(domain.shifts) == 1
 
 
 def test_snapshot_without_memory_leaves_the_domain_off(domain: Domain) -> None:
@@ -59,7 +59,7 @@ def test_snapshot_without_memory_leaves_the_domain_off(domain: Domain) -> None:
     power.start(domain)
     snapshots.restore(domain, "off")
     assert power.state(domain) == "stopped"
-    assert domain.set == []
+    assert domain.shifts == []
 
 
 @pytest.mark.parametrize(("then", "now"), [(Power.RUNNING, Power.OFF), (Power.OFF, Power.RUNNING)])

@@ -13,6 +13,7 @@ from deskyard.model.site import Site
 from deskyard.model.workspace import Workspace
 from deskyard.plan.first_boot import FirstBoot
 from deskyard.plan.image.source import ImageSource
+from deskyard.plan.warm import BOOTS
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan, plan_workspace
 
 IMAGES = {name: ImageSource(name, "0123", "disk") for name in ("desktop", "gateway", "agent")}
@@ -40,6 +41,8 @@ class Disposables:
     """A file for each machine, with its words; `made` and `removed` are those of this process."""
 
     folder: Path
+    # How each says that it started.
+    starts: str = BOOTS
 
     def __post_init__(self) -> None:
         self.folder.mkdir(exist_ok=True)
@@ -73,7 +76,7 @@ class Disposables:
     ) -> str:
         (self.folder / seat.name).write_text("{}")
         self.made.append(seat)
-        return "boots"
+        return self.starts
 
     def remove(self, seat: str) -> None:
         (self.folder / seat).unlink(missing_ok=True)

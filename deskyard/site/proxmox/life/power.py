@@ -11,7 +11,7 @@ from typing import Any
 
 from deskyard.errors import SiteError
 from deskyard.host.vm.agent_answer import understood
-from deskyard.host.vm.clock import set_clock
+from deskyard.host.vm.clock import set_clock, shifted
 from deskyard.plan.power import Power
 from deskyard.plan.proxmox.power_tag import power_of, with_power
 from deskyard.plan.proxmox.view import tags_of
@@ -91,7 +91,7 @@ class MachinePower(ClusterMachine):
         """Set the guest's clock by its agent: the API has no call for it."""
         agent = ClusterAgent(self.client, self.node, self.vm_id)
         agent.wait(AGENT_SECONDS, pause)
-        set_clock(self.name, lambda: _read_clock(agent), lambda seconds: _write_clock(agent, seconds))
+        set_clock(self.name, lambda: _read_clock(agent), lambda seconds: _shift_clock(agent, seconds))
 
     def shut_down(self) -> None:
         """Let the guest shut down. One that is paused hears nothing: it goes on first."""
@@ -144,8 +144,8 @@ def _read_clock(agent: ClusterAgent) -> float:
         return float(_date(agent, "+%s.%N"))
 
 
-def _write_clock(agent: ClusterAgent, seconds: float) -> None:
-    _date(agent, "-s", f"@{seconds:.3f}")
+def _shift_clock(agent: ClusterAgent, seconds: float) -> None:
+    _date(agent, "-s", shifted(seconds))
 
 
 def _date(agent: ClusterAgent, *words: str) -> str:

@@ -17,6 +17,7 @@ from deskyard.errors import ConfigError, HostError, SiteError
 from deskyard.life.pool import filling, making, pool, run
 from deskyard.plan.pool.seat import State
 from deskyard.plan.power import Power
+from deskyard.plan.warm import BOOTS
 from deskyard.site.ssh_link import SshLink
 from deskyard.workspace import readiness
 from deskyard.workspace.seats import Seats
@@ -102,6 +103,15 @@ def test_machine_gets_nobodys_sessions_and_an_identity_that_none_had(bench: Benc
     first, _, again = bench.disposables.made
     assert (first.name, again.name, first.address, first.mac) == ("s1", "s1", again.address, again.mac)
     assert len({first.machine.uuid, again.machine.uuid, bench.declared.plan.seat("s1").machine.uuid}) == 3
+
+
+@pytest.mark.parametrize("starts", [BOOTS, "went on from t", f"{BOOTS}, since it could not go on from t: too slow"])
+def test_machine_that_could_not_go_on_from_its_template_says_why(
+    bench: Bench, capsys: pytest.CaptureFixture[str], starts: str
+) -> None:
+    bench.disposables.starts = starts
+    filling.fill("lab")
+    assert (f"s1 {starts}" in capsys.readouterr().err) == ("since" in starts)
 
 
 @pytest.mark.parametrize("failure", [SiteError("workspace", "lab", "not ready in time", "see"), KeyboardInterrupt()])
