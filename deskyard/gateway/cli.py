@@ -140,10 +140,9 @@ def _anchors(options: argparse.Namespace, layout: Layout) -> Any:
 
 
 def _status(options: argparse.Namespace, layout: Layout) -> Any:
-    from deskyard.gateway.status import status
+    from deskyard.gateway.status import status_in_force
 
-    settings = in_force(layout) if layout.settings_file.exists() else None
-    return status(settings, layout, Machine(), options.timeout)
+    return status_in_force(layout, Machine(), options.timeout)
 
 
 def _serve_status(options: argparse.Namespace, layout: Layout) -> None:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import datetime
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from deskyard.errors import GatewayError
 from deskyard.gateway import probe
+from deskyard.gateway.config.in_force import in_force
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.machine.system import Answer, System
 from deskyard.gateway.session import line
@@ -30,12 +30,18 @@ UNITS = {
 LOCKED_UNITS = {"egress": "deskyard-egress.service"}
 
 
+def status_in_force(layout: Layout, system: System, timeout: float) -> dict[str, Any]:
+    """The status by the settings that are in force, or of a gateway that has none yet."""
+    settings = in_force(layout) if layout.settings_file.exists() else None
+    return status(settings, layout, system, timeout)
+
+
 def status(settings: Settings | None, layout: Layout, system: System, timeout: float) -> dict[str, Any]:
     """Ask every part; `ready` is true only if the gateway and every route of every desktop that is awaited answer."""
     units = UNITS | (LOCKED_UNITS if settings is not None and settings.egress == "locked" else {})
     with ThreadPoolExecutor(1) as beside:
-        # A desktop takes its time to answer, meanwhile the program starts that knows the units.
-        asked = beside.submit(_services, units, system) if layout.trusts_system else None
+        # A desktop takes its time to answer.
+        asked = beside.submit(_services, units) if layout.trusts_system else None
         desktops = _desktops(settings, timeout) if settings else {}
         services = asked.result() if asked else {}
     sessions = _service(layout)
@@ -60,10 +66,12 @@ def status(settings: Settings | None, layout: Layout, system: System, timeout: f
     }
 
 
-def _services(units: dict[str, str], system: System) -> dict[str, str]:
-    """The state of each unit; all are asked at once, since each question starts a program."""
-    states = system.run(("systemctl", "is-active", *units.values())).output.splitlines()
-    return dict(zip_longest(units, states[: len(units)], fillvalue="unknown"))
+def _services(units: dict[str, str]) -> dict[str, str]:
+    """The state of each unit, by one question."""
+    # Late: only a machine with systemd has it to ask.
+    from deskyard.gateway.machine.units import unit_states
+
+    return dict(zip(units, unit_states(tuple(units.values())), strict=True))
 
 
 def _expires(layout: Layout, system: System) -> datetime | None:

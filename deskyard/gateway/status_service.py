@@ -1,25 +1,26 @@
 """Answers how the gateway is on a socket that systemd hands over, from a program that stays for the next question.
 
-To start a program for each would keep an emulated gateway busy for three seconds, which desktops that boot want.
+To start a program for each would keep an emulated gateway busy for three seconds, which desktops that boot want. So
+would a look at every desktop for each of many who wait for their own: those who ask at once share an answer.
 """
 
 import contextlib
 import json
 import socket
 import socketserver
-import threading
+from functools import partial
 from typing import Any
 
 from deskyard.errors import GatewayError
-from deskyard.gateway.config.in_force import in_force
 from deskyard.gateway.machine import systemd
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.machine.system import Machine, System
-from deskyard.gateway.status import status
+from deskyard.gateway.shared_answer import SharedAnswer
+from deskyard.gateway.status import status_in_force
 
 ASKED = {"command": "status"}
 ROUTE_SECONDS, READ_SECONDS = 5.0, 10.0
-MOST_BYTES, MOST_AT_ONCE = 4096, 4
+MOST_BYTES = 4096
 
 
 class _Handler(socketserver.StreamRequestHandler):
@@ -38,24 +39,22 @@ class _Handler(socketserver.StreamRequestHandler):
 
 
 class StatusServer(socketserver.ThreadingUnixStreamServer):
-    """Answers each question in a thread of its own, a few at a time, on a socket that it was handed."""
+    """Answers each question in a thread of its own, on a socket that it was handed."""
 
     daemon_threads = True
 
     def __init__(self, listener: socket.socket, layout: Layout, system: System) -> None:
         super().__init__("", _Handler, bind_and_activate=False)
         self.socket.close()
-        self.socket, self._layout, self._system = listener, layout, system
-        self._turns = threading.Semaphore(MOST_AT_ONCE)
+        self.socket = listener
+        self._status = SharedAnswer(partial(status_in_force, layout, system, ROUTE_SECONDS))
 
     def answer(self, asked: Any) -> dict[str, Any]:
         """The status by the settings that are in force now, or why there is none."""
         try:
             if asked != ASKED:
                 raise GatewayError("request", None, "is no question for the status", "use deskyard-gateway status")
-            settings = in_force(self._layout) if self._layout.settings_file.exists() else None
-            with self._turns:
-                return {"result": status(settings, self._layout, self._system, ROUTE_SECONDS)}
+            return {"result": self._status.get()}
         except GatewayError as error:
             return {"error": error.as_dict()}
 

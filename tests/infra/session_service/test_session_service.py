@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from deskyard.gateway.status import UNITS
 from deskyard.gateway.status_service import ASKED
 from deskyard.workspace.readiness import STATUS_SOCKET
 
@@ -79,6 +80,8 @@ def test_wrong_settings_are_refused_and_change_nothing(host: Any) -> None:
 def test_status_is_one_json_document(host: Any) -> None:
     status = json.loads(host.check_output("deskyard-gateway status --timeout 2"))
     assert status["services"]["firewall"] == "active"
+    for name, unit in UNITS.items():
+        assert status["services"][name] == host.run(f"systemctl is-active {unit}").stdout.strip()
     if not host.file(SETTINGS).exists:
         assert status["ready"] is False
         assert status["desktops"] == {}

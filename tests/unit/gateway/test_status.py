@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deskyard.gateway.machine import tls
+from deskyard.gateway.machine import tls, units
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.machine.system import Answer, Machine
 from deskyard.gateway.status import UNITS, status
@@ -16,50 +16,55 @@ from deskyard.gateway.status import UNITS, status
 TREE = Path(__file__).resolve().parents[3]
 
 
-class Units(Machine):
-    """A machine whose systemd answers what a test says."""
+class Certificates(Machine):
+    """A machine that counts how often its certificate was looked at."""
 
-    def __init__(self, states: list[str]) -> None:
-        self.states = states
-        self.asked: list[Sequence[str]] = []
-        self.certificates = 0
+    looks = 0
 
     def run(self, argv: Sequence[str]) -> Answer:
-        if argv[0] != "systemctl":
-            self.certificates += 1
-            return super().run(argv)
-        self.asked.append(argv)
-        return Answer(3, "\n".join(self.states))
+        """Run a program, which openssl is alone."""
+        assert argv[0] == "openssl"
+        self.looks += 1
+        return super().run(argv)
 
 
-@pytest.mark.parametrize(
-    ("states", "last"), [(["active"] * 6 + ["failed"], "failed"), (["active"] * 6, "unknown"), ([], "unknown")]
-)
-def test_each_unit_has_its_state_by_one_question(tmp_path: Path, states: list[str], last: str) -> None:
-    machine = Units(states)
-    found = status(None, Layout(root=tmp_path), machine, 1)
+@pytest.fixture(autouse=True)
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
+    """The units that systemd was asked for, each time; all are active but the last."""
+    questions: list[Sequence[str]] = []
+
+    def states(names: Sequence[str]) -> list[str]:
+        questions.append(names)
+        return ["active"] * (len(names) - 1) + ["failed"]
+
+    monkeypatch.setattr(units, "unit_states", states)
+    return questions
+
+
+def test_each_unit_has_its_state_by_one_question(tmp_path: Path, asked: list[Sequence[str]]) -> None:
+    found = status(None, Layout(root=tmp_path), Certificates(), 1)
     services = {name: state for name, state in found["services"].items() if name != "session_service"}
-    assert list(services) == list(UNITS)
-    assert list(services.values())[-1] == last and not found["gateway_ready"]
-    assert machine.asked == [("systemctl", "is-active", *UNITS.values())]
+    assert services == dict.fromkeys(UNITS, "active") | {list(UNITS)[-1]: "failed"}
+    assert not found["gateway_ready"]
+    assert asked == [tuple(UNITS.values())]
 
 
 def test_end_of_the_certificate_is_what_stands_in_it(tmp_path: Path) -> None:
     layout = Layout(root=tmp_path)
-    assert status(None, layout, Units([]), 1)["certificate_expires"] is None
+    assert status(None, layout, Certificates(), 1)["certificate_expires"] is None
     layout.tls.mkdir(parents=True)
     key = tls.ensure_key(layout.tls / "key.pem")
     layout.tls_bundle.write_text(tls.self_signed(key, "demo.desk.test") + key)
     validity = tls.validity(layout.tls_bundle)
     assert validity is not None
-    found = datetime.fromisoformat(status(None, layout, Units([]), 1)["certificate_expires"])
+    found = datetime.fromisoformat(status(None, layout, Certificates(), 1)["certificate_expires"])
     assert found == validity[1] and found > datetime.now(UTC)
     layout.tls_bundle.write_text("no certificate\n")
-    assert status(None, layout, Units([]), 1)["certificate_expires"] is None
+    assert status(None, layout, Certificates(), 1)["certificate_expires"] is None
 
 
 def test_of_a_certificate_that_stays_the_end_is_read_once(tmp_path: Path) -> None:
-    layout, machine = Layout(root=tmp_path), Units([])
+    layout, machine = Layout(root=tmp_path), Certificates()
     layout.tls.mkdir(parents=True)
     key = tls.ensure_key(layout.tls / "key.pem")
 
@@ -67,16 +72,16 @@ def test_of_a_certificate_that_stays_the_end_is_read_once(tmp_path: Path) -> Non
         found: str | None = status(None, layout, machine, 1)["certificate_expires"]
         return found
 
-    assert (ends(), machine.certificates) == (None, 0)
+    assert (ends(), machine.looks) == (None, 0)
     layout.tls_bundle.write_text("no certificate\n")
     # One that could not be read is looked at again.
-    assert (ends(), ends(), machine.certificates) == (None, None, 2)
+    assert (ends(), ends(), machine.looks) == (None, None, 2)
     for number in (1, 2):
         fresh = layout.tls / "fresh.pem"
         fresh.write_text(tls.self_signed(key, "demo.desk.test") + key)
         fresh.replace(layout.tls_bundle)
         first = ends()
-        assert first is not None and ends() == first and machine.certificates == 2 + number
+        assert first is not None and ends() == first and machine.looks == 2 + number
 
 
 def test_status_imports_no_cryptography() -> None:
