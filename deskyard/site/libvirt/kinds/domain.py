@@ -13,6 +13,7 @@ from deskyard.site.libvirt import documents, power
 from deskyard.site.libvirt.backup import swap
 from deskyard.site.libvirt.kinds.inputs import DomainInputs, NicInputs
 from deskyard.site.libvirt.limits import memory
+from deskyard.site.libvirt.limits.starts import turn
 from deskyard.site.libvirt.link import gone_is_fine
 from deskyard.site.libvirt.warm import restoring
 from deskyard.site.resource.cancellation import CANCELLATION
@@ -104,7 +105,8 @@ def _started(link: Any, inputs: DomainInputs) -> tuple[Any, str]:
     memory.note(inputs["name"])
     if warm is not None:
         try:
-            return restoring.start(link, document, warm), f"went on from {warm['template']}"
+            with turn():
+                return restoring.start(link, document, warm), f"went on from {warm['template']}"
         except (SiteError, OSError, libvirt.libvirtError) as error:
             word = f"{BOOTS}, since it could not go on from {warm['template']}: {error}"
     machine = link.defineXML(document)
