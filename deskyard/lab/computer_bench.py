@@ -1,8 +1,10 @@
 """Measures the computer-use service beside E2B's way, which starts xdotool and scrot for each call, on one screen."""
 
+import http.client
 import itertools
 import json
 import os
+import shlex
 import shutil
 import socket
 import statistics
@@ -10,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -60,7 +61,9 @@ Way = tuple[Callable[[], object], Callable[[], object], int]
 
 def _calls(service: "_Service", env: dict[str, str], folder: Path) -> dict[str, Way]:
     def tool(*argv: str) -> Callable[[], object]:
-        return lambda: subprocess.run(argv, env=env, check=True, capture_output=True, timeout=120)
+        # As E2B's service in a sandbox starts whatever its package asks for.
+        words = ["/bin/bash", "-l", "-c", shlex.join(argv)]
+        return lambda: subprocess.run(words, env=env, check=True, capture_output=True, timeout=120)
 
     def shot() -> bytes:
         path = folder / "shot.png"
@@ -122,29 +125,41 @@ def _launched(service: "_Service") -> None:
 
 def _searched(env: dict[str, str]) -> None:
     with _running(["xterm", "-T", "theirs"], env):
-        argv = ["xdotool", "search", "--sync", "--onlyvisible", "--name", "theirs"]
+        argv = ["/bin/bash", "-l", "-c", "xdotool search --sync --onlyvisible --name theirs"]
         subprocess.run(argv, env=env, check=True, capture_output=True, timeout=60)
 
 
-@dataclass(frozen=True)
 class _Service:
-    url: str
+    """The service, asked over a connection that is kept, as the SDK does."""
+
+    def __init__(self, port: int) -> None:
+        self._line = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
 
     def answers(self) -> bool:
         """Whether it is there, and sees its display."""
         try:
             self.ask("/v1/windows")
-        except OSError:
+        except (OSError, http.client.HTTPException):
+            self._line.close()
             return False
         return True
 
     def ask(self, path: str, body: Any = None, method: str | None = None) -> Any:
-        """The document of an answer, or its bytes."""
+        """The document of an answer, or its bytes; raises `HTTPException` for one that refuses."""
         data = json.dumps(body).encode() if body is not None else None
-        request = urllib.request.Request(self.url + path, data, method=method)
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            content = answer.read()
-            return json.loads(content) if "json" in answer.headers["content-type"] else content
+        verb = method or ("GET" if data is None else "POST")
+        try:
+            self._line.request(verb, path, data)
+            answer = self._line.getresponse()
+        except ConnectionError:
+            # While the other side was measured the service ended the connection, which was idle.
+            self._line.close()
+            self._line.request(verb, path, data)
+            answer = self._line.getresponse()
+        content = answer.read()
+        if answer.status >= 300:
+            raise http.client.HTTPException(f"{path}: {answer.status} {content[:200]!r}")
+        return json.loads(content) if "json" in answer.headers["content-type"] else content
 
 
 @contextmanager
@@ -163,7 +178,7 @@ def _service(env: dict[str, str]) -> Iterator[_Service]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with _running([sys.executable, "-m", "deskyard.computer", "--address", "127.0.0.1", "--port", str(port)], env):
-        service = _Service(f"http://127.0.0.1:{port}")
+        service = _Service(port)
         if not Deadline(START_SECONDS).wait_for(service.answers, 0.1):
             reason = f"does not answer within {START_SECONDS:g} s"
             raise HostError("computer-use service", None, reason, "run python -m deskyard.computer by hand to see why")
