@@ -1,9 +1,8 @@
 """Does independent long work at once; an interruption ends all of it."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
 from typing import Any
 
 from deskyard.errors import DeskyardError
@@ -12,25 +11,16 @@ from deskyard.host.progress import Timings, labelled, say, step
 
 
 def together(work: Mapping[str, Callable[[], Any]], timings: Timings) -> None:
-    """Do every piece of `work` at once, and wait for all; see `beside`."""
-    with beside(work, timings):
-        pass
+    """Do every piece of `work`, as many at once as there are processors (or two); its progress carries its name.
 
-
-@contextmanager
-def beside(work: Mapping[str, Callable[[], Any]], timings: Timings) -> Iterator[None]:
-    """Do every piece of `work` while the block goes on, and wait for the rest where it ends.
-
-    As many go on at once as there are processors (or two); the progress of each carries its name. A failure lets the
-    others finish, since their result is kept and need not be made again; the first failure is raised at the end. An
-    error of the block ends them all.
+    A failure lets the others finish, since their result is kept and need not be made again; the first failure is
+    raised at the end.
     """
     failures: list[DeskyardError] = []
-    with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(min(len(work), max(2, os.cpu_count() or 1))) as pool:
         try:
             # An interruption may come while they start.
             running = {pool.submit(_labelled, name, piece, timings): name for name, piece in work.items()}
-            yield
             for done in as_completed(running):
                 _note(done, running[done], failures)
         except BaseException:

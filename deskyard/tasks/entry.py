@@ -50,18 +50,16 @@ def test(
     if changed or since:
         _test_changed(since or "HEAD", match)
         return
-    from deskyard.host.together import beside
     from deskyard.host.toolchain import TEST_TOOLS, TOOLS
-    from deskyard.workspace.demo import equip, image_builds
+    from deskyard.workspace.demo import build_images, equip
 
     chosen = ["-k", match] if match else []
     timings = Timings()
     equip(timings, (*TOOLS, *TEST_TOOLS))
-    # Many a test waits, and so does a build: for packages, for a machine that boots.
-    with beside({} if fast else image_builds(), timings):
-        pytest(*IN_PARALLEL, *SLOWEST, *chosen)
+    pytest(*IN_PARALLEL, *SLOWEST, *chosen)
     if fast:
         return
+    build_images(timings)
     say("==> tests on virtual machines")
     pytest_beside(*([*ON_MACHINES, folder, *SLOWEST, *chosen] for folder in VM_TESTS))
 

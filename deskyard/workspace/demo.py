@@ -1,7 +1,7 @@
 """The demo's workspace: `demo` with one desktop, from nothing."""
 
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,15 +29,15 @@ def equip(timings: Timings, tools: Iterable[str] = toolchain.BASIC) -> None:
             toolchain.get(name)
 
 
-def image_builds() -> dict[str, Callable[[], Any]]:
-    """The builds of the images every workspace needs; each, emulated, keeps one processor busy."""
-    return {f"image {image}": partial(build, image) for image in IMAGES}
+def build_images(timings: Timings) -> None:
+    """The images every workspace needs; an emulated build keeps one processor busy, so they are made at once."""
+    together({f"image {image}": partial(build, image) for image in IMAGES}, timings)
 
 
 def bring_up(timings: Timings) -> dict[str, Any]:
     """Prepare everything and bring the workspace up; its state. What is there already is left as it is."""
     equip(timings)
-    together(image_builds(), timings)
+    build_images(timings)
     declare()
     with step("workspace", timings):
         return workspace.up(NAME)

@@ -11,7 +11,7 @@ import pytest
 from deskyard.errors import BuildError
 from deskyard.host.command import run
 from deskyard.host.progress import Timings, say
-from deskyard.host.together import beside, together
+from deskyard.host.together import together
 
 
 def test_everything_is_done_and_timed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,37 +59,3 @@ def test_an_interruption_ends_the_programs_of_all_and_starts_no_more(tmp_path: P
     for note in notes:
         assert not Path(f"/proc/{note.read_text().strip()}").exists()
     assert run(["true"], timeout=10).code == 0
-
-
-def test_work_goes_on_while_the_block_does_and_is_waited_for() -> None:
-    begun, block_over = threading.Event(), threading.Event()
-    done: list[str] = []
-
-    def work() -> None:
-        begun.set()
-        assert block_over.wait(60)
-        done.append("work")
-
-    with beside({"work": work}, Timings()):
-        assert begun.wait(60)
-        assert done == []
-        block_over.set()
-    assert done == ["work"]
-
-
-def test_an_error_of_the_block_ends_the_programs_beside_it(tmp_path: Path) -> None:
-    note, started = tmp_path / "note", threading.Event()
-
-    def work() -> None:
-        line = f"echo $$ > {note}; echo begun; sleep 600"
-        run(["sh", "-c", line], timeout=600, check=False, on_line=lambda _: started.set())
-
-    with pytest.raises(RuntimeError, match="the tests failed"), beside({"work": work}, Timings()):
-        assert started.wait(60)
-        raise RuntimeError("the tests failed")
-    assert not Path(f"/proc/{note.read_text().strip()}").exists()
-
-
-def test_without_work_the_block_is_all() -> None:
-    with beside({}, Timings()):
-        pass
