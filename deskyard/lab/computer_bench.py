@@ -61,9 +61,7 @@ Way = tuple[Callable[[], object], Callable[[], object], int]
 
 def _calls(service: "_Service", env: dict[str, str], folder: Path) -> dict[str, Way]:
     def tool(*argv: str) -> Callable[[], object]:
-        # As E2B's service in a sandbox starts whatever its package asks for.
-        words = ["/bin/bash", "-l", "-c", shlex.join(argv)]
-        return lambda: subprocess.run(words, env=env, check=True, capture_output=True, timeout=120)
+        return lambda: subprocess.run(_in_shell(*argv), env=env, check=True, capture_output=True, timeout=120)
 
     def shot() -> bytes:
         path = folder / "shot.png"
@@ -92,6 +90,11 @@ def _calls(service: "_Service", env: dict[str, str], folder: Path) -> dict[str, 
         "screenshot, PNG": (lambda: service.ask("/v1/screen?format=png"), shot, ROUNDS),
         "window known after its launch": (lambda: _launched(service), lambda: _searched(env), WINDOWS),
     }
+
+
+def _in_shell(*argv: str) -> list[str]:
+    """A command as E2B's service in a sandbox starts whatever its package asks for."""
+    return ["/bin/bash", "-l", "-c", shlex.join(argv)]
 
 
 def _figure(name: str, ours: Callable[[], object], theirs: Callable[[], object], rounds: int) -> Figure:
@@ -125,7 +128,7 @@ def _launched(service: "_Service") -> None:
 
 def _searched(env: dict[str, str]) -> None:
     with _running(["xterm", "-T", "theirs"], env):
-        argv = ["/bin/bash", "-l", "-c", "xdotool search --sync --onlyvisible --name theirs"]
+        argv = _in_shell("xdotool", "search", "--sync", "--onlyvisible", "--name", "theirs")
         subprocess.run(argv, env=env, check=True, capture_output=True, timeout=60)
 
 
@@ -149,17 +152,19 @@ class _Service:
         data = json.dumps(body).encode() if body is not None else None
         verb = method or ("GET" if data is None else "POST")
         try:
-            self._line.request(verb, path, data)
-            answer = self._line.getresponse()
+            answer = self._answer(verb, path, data)
         except ConnectionError:
             # While the other side was measured the service ended the connection, which was idle.
             self._line.close()
-            self._line.request(verb, path, data)
-            answer = self._line.getresponse()
+            answer = self._answer(verb, path, data)
         content = answer.read()
         if answer.status >= 300:
             raise http.client.HTTPException(f"{path}: {answer.status} {content[:200]!r}")
         return json.loads(content) if "json" in answer.headers["content-type"] else content
+
+    def _answer(self, verb: str, path: str, data: bytes | None) -> http.client.HTTPResponse:
+        self._line.request(verb, path, data)
+        return self._line.getresponse()
 
 
 @contextmanager
