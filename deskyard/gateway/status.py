@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import datetime
@@ -28,42 +28,60 @@ UNITS = {
     "ask": "deskyard-ask.service",
 }
 LOCKED_UNITS = {"egress": "deskyard-egress.service"}
+# Who does not answer is waited for by a thread, and all of them at once.
+MOST_AT_ONCE = 256
 
 
-def status_in_force(layout: Layout, system: System, timeout: float) -> dict[str, Any]:
+def status_in_force(
+    layout: Layout, system: System, timeout: float, desktops: Collection[str] | None = None
+) -> dict[str, Any]:
     """The status by the settings that are in force, or of a gateway that has none yet."""
     settings = in_force(layout) if layout.settings_file.exists() else None
-    return status(settings, layout, system, timeout)
+    return status(settings, layout, system, timeout, desktops)
 
 
-def status(settings: Settings | None, layout: Layout, system: System, timeout: float) -> dict[str, Any]:
-    """Ask every part; `ready` is true only if the gateway and every route of every desktop that is awaited answer."""
+def status(
+    settings: Settings | None, layout: Layout, system: System, timeout: float, desktops: Collection[str] | None = None
+) -> dict[str, Any]:
+    """Ask every part, of the desktops all or those that are named.
+
+    `ready` is true only if the gateway and every route that is awaited of these desktops answer.
+    """
     units = UNITS | (LOCKED_UNITS if settings is not None and settings.egress == "locked" else {})
     with ThreadPoolExecutor(1) as beside:
         # A desktop takes its time to answer.
         asked = beside.submit(_services, units) if layout.trusts_system else None
-        desktops = _desktops(settings, timeout) if settings else {}
+        answers = _desktops(settings, timeout, desktops) if settings else {}
         services = asked.result() if asked else {}
     sessions = _service(layout)
     services["session_service"] = sessions["state"]
     expires = _expires(layout, system)
     gateway_ready = settings is not None and expires is not None and sessions["digest"] == settings.digest
     gateway_ready = gateway_ready and all(state in ("active", "answers") for state in services.values())
-    routes = [
-        answer["ready"] for answers in desktops.values() for route, answer in answers.items() if ROUTES[route].awaited
-    ]
     return {
-        "ready": gateway_ready and all(routes),
+        "ready": gateway_ready and _are_ready(answers),
         "gateway_ready": gateway_ready,
         "workspace": settings.workspace if settings else None,
         "digest": settings.digest if settings else None,
         "services": services,
         "certificate_expires": expires.isoformat() if expires else None,
         "acme": _acme(settings, layout) if settings and settings.acme else None,
-        "desktops": desktops,
+        "desktops": answers,
         # By desktop: who has stopped its agent, and whether that stands still.
         "stopped": {halt["desktop"]: halt for halt in sessions.get("stopped", []) if halt.get("stopped")},
     }
+
+
+def among(found: Mapping[str, Any], desktops: Collection[str]) -> dict[str, Any]:
+    """The status of fewer desktops than were looked at."""
+    answers = {name: routes for name, routes in found["desktops"].items() if name in desktops}
+    return {**found, "ready": found["gateway_ready"] and _are_ready(answers), "desktops": answers}
+
+
+def _are_ready(answers: Mapping[str, Mapping[str, Any]]) -> bool:
+    return all(
+        answer["ready"] for routes in answers.values() for route, answer in routes.items() if ROUTES[route].awaited
+    )
 
 
 def _services(units: dict[str, str]) -> dict[str, str]:
@@ -108,15 +126,16 @@ def _service(layout: Layout) -> dict[str, Any]:
         return {"state": error.reason, "digest": None}
 
 
-def _desktops(settings: Settings, timeout: float) -> dict[str, dict[str, Any]]:
-    with ThreadPoolExecutor(max_workers=16) as pool:
+def _desktops(settings: Settings, timeout: float, names: Collection[str] | None) -> dict[str, dict[str, Any]]:
+    looked_at = [desktop for desktop in settings.desktops if names is None or desktop.name in names]
+    with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
         asked = {
-            (desktop.name, route): pool.submit(probe.route, route, desktop.address, port, timeout)
-            for desktop in settings.desktops
-            for route, port in sorted(desktop.routes.items())
+            desktop.name: {
+                route: pool.submit(probe.route, route, desktop.address, port, timeout)
+                for route, port in sorted(desktop.routes.items())
+            }
+            for desktop in looked_at
         }
-        answers = {key: asdict(future.result()) for key, future in asked.items()}
-    return {
-        desktop.name: {route: answers[desktop.name, route] for route in sorted(desktop.routes)}
-        for desktop in settings.desktops
-    }
+        return {
+            name: {route: asdict(answer.result()) for route, answer in routes.items()} for name, routes in asked.items()
+        }

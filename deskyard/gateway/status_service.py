@@ -8,7 +8,7 @@ import contextlib
 import json
 import socket
 import socketserver
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 from deskyard.errors import GatewayError
@@ -16,11 +16,13 @@ from deskyard.gateway.machine import systemd
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.machine.system import Machine, System
 from deskyard.gateway.shared_answer import SharedAnswer
-from deskyard.gateway.status import status_in_force
+from deskyard.gateway.status import among, status_in_force
 
 ASKED = {"command": "status"}
 ROUTE_SECONDS, READ_SECONDS = 5.0, 10.0
-MOST_BYTES = 4096
+MOST_BYTES = 1 << 16
+# The desktops that are asked about; None for all.
+Names = frozenset[str] | None
 
 
 class _Handler(socketserver.StreamRequestHandler):
@@ -47,16 +49,33 @@ class StatusServer(socketserver.ThreadingUnixStreamServer):
         super().__init__("", _Handler, bind_and_activate=False)
         self.socket.close()
         self.socket = listener
-        self._status = SharedAnswer(partial(status_in_force, layout, system, ROUTE_SECONDS))
+        self._layout, self._system = layout, system
+        self._status = SharedAnswer(self._look)
 
     def answer(self, asked: Any) -> dict[str, Any]:
         """The status by the settings that are in force now, or why there is none."""
         try:
-            if asked != ASKED:
-                raise GatewayError("request", None, "is no question for the status", "use deskyard-gateway status")
-            return {"result": self._status.get()}
+            names = _named(asked)
+            found = self._status.get(names)
+            return {"result": found if names is None else among(found, names)}
         except GatewayError as error:
             return {"error": error.as_dict()}
+
+    def _look(self, questions: Sequence[Names]) -> dict[str, Any]:
+        """Look once for all who ask: at each desktop that any of them named."""
+        named = [names for names in questions if names is not None]
+        every = frozenset[str]().union(*named) if len(named) == len(questions) else None
+        return status_in_force(self._layout, self._system, ROUTE_SECONDS, every)
+
+
+def _named(asked: Any) -> Names:
+    match asked:
+        case {"command": "status", "desktops": list(names), **rest} if not rest:
+            if all(isinstance(name, str) for name in names):
+                return frozenset(names)
+        case {"command": "status", **rest} if not rest:
+            return None
+    raise GatewayError("request", None, "is no question for the status", "use deskyard-gateway status")
 
 
 def serve(layout: Layout) -> None:

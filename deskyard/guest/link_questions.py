@@ -27,10 +27,12 @@ ASKED = "SSH_ORIGINAL_COMMAND"
 ACTOR = "mission-control"
 # Chains of Mission Control alone, by the names that it gives them.
 SOURCE = r"mission\.[0-9a-f]{16}"
+NAME = r"[a-z](?:[a-z0-9-]{0,30}[a-z0-9])?"
 NUMBER, HASH = r"[1-9][0-9]{0,17}", r"[0-9a-f]{64}"
 # Each word as a pattern.
 QUESTIONS = (
     ("status",),
+    ("status", f"{NAME}(?:,{NAME})*"),
     ("list",),
     ("chat",),
     ("asks", "--json", "--follow"),
@@ -56,16 +58,36 @@ def _is(pattern: str, word: str) -> bool:
     return re.fullmatch(pattern, word, re.ASCII) is not None
 
 
-def request(words: list[str]) -> tuple[str, dict[str, Any]] | None:
-    """The socket of a service and the request to it; None if the gateway's program is asked instead."""
-    if words == ["status"]:
-        return STATUS, {"command": "status"}
+def requests(words: list[str]) -> list[tuple[str, dict[str, Any]]]:
+    """The socket of a service and the request to it, in order until a service understands it.
+
+    There is none of what the gateway's program alone is asked.
+    """
+    if words[0] == "status":
+        # A service from before looks at all desktops, and knows no other question.
+        named = [(STATUS, {"command": "status", "desktops": names.split(",")}) for names in words[1:]]
+        return [*named, (STATUS, {"command": "status"})]
     if words == ["list"]:
-        return SERVICE, {"command": "list"}
+        return [(SERVICE, {"command": "list"})]
     if words[0] == "anchor":
-        named = {"source": words[2], "number": int(words[4]), "head": words[6], "actor": words[8]}
-        return SERVICE, {"command": "anchor", **named}
+        line = {"source": words[2], "number": int(words[4]), "head": words[6], "actor": words[8]}
+        return [(SERVICE, {"command": "anchor", **line})]
+    return []
+
+
+def answer_of(words: list[str]) -> dict[str, Any] | None:
+    """The answer of the service that is there for a question; None if it gives none."""
+    for path, asked in requests(words):
+        answer = ask_service(path, asked)
+        if answer is None or not _is_strange(answer):
+            return answer
     return None
+
+
+def _is_strange(answer: dict[str, Any]) -> bool:
+    """Whether the service knows no such request."""
+    error = answer.get("error")
+    return isinstance(error, dict) and error.get("field") == "request"
 
 
 def ask_service(path: str, asked: dict[str, Any]) -> dict[str, Any] | None:
@@ -143,11 +165,10 @@ def main() -> int:
         return 1
     if words == ["chat"]:
         return carry()
-    asked = request(words)
-    answer = ask_service(*asked) if asked is not None else None
+    answer = answer_of(words)
     if answer is None:
         # Of a service that is down, or that a gateway from before lacks, the program says what there is to say.
-        return ask_program(words)
+        return ask_program(["status"] if words[0] == "status" else words)
     print(json.dumps(answer.get("result", answer)))
     return 0 if "result" in answer else 1
 

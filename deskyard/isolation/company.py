@@ -5,7 +5,6 @@ They come and go with their tasks, and nobody waits for a verification: who left
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from deskyard.declaration.declaration import Declared
 from deskyard.plan.pool.seat import State
@@ -39,13 +38,14 @@ class Company:
         return [f"seat {seat}: {why}" for seat, why in self.absent.items()]
 
 
-def company(declared: Declared, status: Mapping[str, Any]) -> Company:
-    """Look who is there, by the ledger and by a status of the gateway."""
+def company(declared: Declared) -> Company:
+    """Look who is there, by the ledger and by what the gateway says of those whom it names."""
     seats = seating.seats_of(declared) if declared.plan.seats else None
     if seats is None:
         return Company()
     there, left = seats.ledger.machines(), seating.left(declared)
     link, planned = SshLink(declared.site.name, declared.plan.name), {seat.name: seat for seat in declared.plan.seats}
+    status = readiness.ask(declared.plan, [seat for seat in planned.values() if seat.name in there]) if there else {}
     machines, absent = {}, {}
     for name, seated in there.items():
         if name in left or name not in planned:

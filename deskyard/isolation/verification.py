@@ -48,7 +48,7 @@ def verify(name: str, against: str | None = None) -> dict[str, Any]:
     underlays = [backend_of(side.site).underlay(side) for side in declared]
     facts = _merged(underlay.facts(plans) for underlay in underlays)
     began, started = _now(), time.monotonic()
-    present = [company(side, readiness.ask(side.plan)) if side.plan.seats else Company() for side in declared]
+    present = [company(side) for side in declared]
     with ThreadPoolExecutor(len(plans) + 1) as pool:
         sent = pool.submit(_probed, plans, present, facts, underlays[0])
         compared = list(pool.map(rules_in_force, plans, underlays))
@@ -105,7 +105,7 @@ def rules_in_force(plan: WorkspacePlan, underlay: Underlay) -> dict[str, Any]:
         found["wrong"] += [f"gateway: {rule}: is not in the Plan" for rule in extra]
     except (SiteError, CommandError) as error:
         found["wrong"].append(f"gateway: its rules could not be read: {error.reason}")
-    status = readiness.ask(plan)
+    status = readiness.ask(plan, plan.desktops)
     found["settings"] = status.get("digest")
     if status.get("digest") != wanted.digest:
         found["wrong"].append(

@@ -18,7 +18,7 @@ from deskyard.workspace import readiness
 # Before one is said not to answer, it is asked again so much later.
 CHECK_SECONDS, AGAIN_SECONDS = 60.0, 4.0
 ASLEEP = "asleep: nobody used it"
-Ask = Callable[[WorkspacePlan], dict[str, Any]]
+Ask = Callable[[WorkspacePlan, Sequence[DesktopPlan]], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,10 @@ def follow(
 ) -> Iterator[Event]:
     """Each desktop as it is, then every change, for ever or until `end` is called.
 
-    `ask` asks a gateway for its status in place of the site's key. About every minute `checked` is called with what
-    keeps the gateway from answering; empty if it answers, or was not asked since no desktop runs. `watched` is called
-    once each machine was looked at, before the gateway is asked for its routes: those that do not run were told by
-    then.
+    `ask` asks a gateway for its status, of these desktops, in place of the site's key. About every minute `checked` is
+    called with what keeps the gateway from answering; empty if it answers, or was not asked since no desktop runs.
+    `watched` is called once each machine was looked at, before the gateway is asked for its routes: those that do not
+    run were told by then.
     """
     plan, machines = power.look_up(workspace)
     end = end or End()
@@ -199,7 +199,7 @@ class _Watch:
             # Whoever boots has it asked often.
             self.silence = self.silence if self._in(Stage.BOOTING) else ""
             return []
-        status = self._status(self._plan)
+        status = self._status(self._plan, ready)
         self.silence = str(status.get("error") or "")
         if readiness.is_ready(status, ready):
             return []
@@ -210,7 +210,7 @@ class _Watch:
         if not desktops:
             return []
         asked = time.monotonic()
-        status = self._status(self._plan)
+        status = self._status(self._plan, desktops)
         self.silence = str(status.get("error") or "")
         self._next_question = Deadline(readiness.pause_after(time.monotonic() - asked))
         told = self._heard(list(iter(lambda: self._moves.next(0), None)))

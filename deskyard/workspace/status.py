@@ -20,7 +20,7 @@ def status(name: str, *, drift: bool = False) -> dict[str, Any]:
     machines = machines_of(plan).states()
     gateway = readiness.silent("its machine does not run")
     if machines.get(plan.gateway.machine.domain, {}).get("state") == "running":
-        gateway = readiness.ask(plan)
+        gateway = readiness.ask(plan, readiness.running((*plan.desktops, *plan.seats), machines))
     found = state_of(declared, machines, gateway)
     if not drift:
         return found
@@ -29,6 +29,15 @@ def status(name: str, *, drift: bool = False) -> dict[str, Any]:
 
     changes = WorkspaceStack(name).changes()
     return {**found, "drift": [{**asdict(change), "of": change.owner} for change in changes]}
+
+
+def when_up(declared: Declared, gateway: dict[str, Any]) -> dict[str, Any]:
+    """The state of a workspace whose desktops answered `gateway` just now: it is asked about seats alone."""
+    machines = machines_of(declared.plan).states()
+    if seated := readiness.running(declared.plan.seats, machines):
+        answers = readiness.ask(declared.plan, seated)["desktops"]
+        gateway = {**gateway, "desktops": {**answers, **gateway["desktops"]}}
+    return state_of(declared, machines, gateway)
 
 
 def state_of(declared: Declared, machines: dict[str, dict[str, Any]], gateway: dict[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from deskyard.site.proxmox import retry
 from deskyard.site.ssh_link import SshLink
 from deskyard.workspace import readiness, turn
 from deskyard.workspace.seats import Seats
-from deskyard.workspace.status import state_of
+from deskyard.workspace.status import when_up
 
 T = TypeVar("T")
 
@@ -101,7 +101,7 @@ def up(
         with step("customise", timings):
             present = {desktop: customised[desktop] for desktop in customised if desktop in awake}
             customise_delivery.apply(declared.plan, present, How())
-    return state_of(declared, machines_of(declared.plan).states(), gateway)
+    return when_up(declared, gateway)
 
 
 def destroy(name: str) -> None:

@@ -1,6 +1,6 @@
 """A desktop's agent is stopped where it stands, before all other work, and goes on when somebody lets it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -178,15 +178,17 @@ def test_who_may_only_look_or_is_of_another_workspace_stops_no_agent(mission: La
 def hears(mission: Lab) -> Iterator[Callable[..., str | None]]:
     """Has the gateway of `lab` say whose agents are stopped, and since when; since when `first` stands still then."""
     mission.declare("lab", "first", "second")
-    plan = SimpleNamespace(name="lab")
+    plan: Any = SimpleNamespace(name="lab")
+    first: Any = SimpleNamespace(name="first")
     with connect(mission.url(WORKER)) as link:
 
         def hear(status: dict[str, Any], meanwhile: Callable[[], object] = lambda: None) -> str | None:
-            def ask(_: object) -> dict[str, Any]:
+            def ask(_: object, desktops: Sequence[Any]) -> dict[str, Any]:
+                assert list(desktops) == [first]
                 meanwhile()
                 return status
 
-            assert stops.hearing_stops(lambda: nullcontext(link), ask)(plan) == status  # type: ignore[arg-type]
+            assert stops.hearing_stops(lambda: nullcontext(link), ask)(plan, [first]) == status
             row = link.execute("select frozen_at from desktop where id = 'lab.first'").fetchone()
             return row["frozen_at"].isoformat() if row and row["frozen_at"] else None
 

@@ -4,14 +4,14 @@ A stop by a desktop's own page, or by a task of the host, is known so; one of Mi
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deskyard.control.halting.kinds import KINDS
 from deskyard.control.store.connection import Link
 from deskyard.control.store.pool import Lend
 from deskyard.life.events import Ask
-from deskyard.plan.workspace import WorkspacePlan
+from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 
 # What was asked while an operation stopped the agent or let it go on may be older than that.
 SETTLED = """not exists (select 1 from operation o where o.desktop_id = d.id and o.kind = any(%(kinds)s)
@@ -21,9 +21,9 @@ SETTLED = """not exists (select 1 from operation o where o.desktop_id = d.id and
 def hearing_stops(lend: Lend, ask: Ask) -> Ask:
     """A function that asks a gateway as `ask` does, and writes down what it says of stopped agents."""
 
-    def asked(plan: WorkspacePlan) -> dict[str, Any]:
+    def asked(plan: WorkspacePlan, desktops: Sequence[DesktopPlan]) -> dict[str, Any]:
         at = time.time()
-        status = ask(plan)
+        status = ask(plan, desktops)
         stopped = status.get("stopped")
         if not status.get("error") and isinstance(stopped, dict):
             with lend() as link:

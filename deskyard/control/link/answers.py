@@ -5,13 +5,13 @@ import json
 import logging
 import socket
 import socketserver
+from typing import Any
 
 from deskyard.control.link.asker import Asker
-from deskyard.errors import DeskyardError
+from deskyard.errors import ConfigError, DeskyardError
 
 READ_SECONDS = 30.0
-MOST_BYTES = 4096
-QUESTIONS = ("status", "list")
+MOST_BYTES = 1 << 16
 log = logging.getLogger(__name__)
 
 
@@ -25,8 +25,10 @@ class Handler(socketserver.StreamRequestHandler):
         """Ask the gateway, and say what it said."""
         try:
             match json.loads(self.rfile.readline(MOST_BYTES)):
-                case {"workspace": str(name), "question": str(question)} if question in QUESTIONS:
-                    answer = {"answer": self.server.asker.ask(name, [question])}
+                case {"workspace": str(name), "question": "status", "desktops": list(desktops)}:
+                    answer = {"answer": _status(self.server.asker, name, desktops)}
+                case {"workspace": str(name), "question": "list"}:
+                    answer = {"answer": self.server.asker.ask(name, ["list"])}
                 case _:
                     return
         except DeskyardError as error:
@@ -36,6 +38,16 @@ class Handler(socketserver.StreamRequestHandler):
             return
         with contextlib.suppress(OSError):
             self.wfile.write(json.dumps(answer).encode())
+
+
+def _status(asker: Asker, name: str, desktops: list[str]) -> Any:
+    try:
+        return asker.ask(name, ["status", ",".join(map(str, desktops))])
+    except ConfigError as error:
+        # A gateway that was set up before knows the question after all desktops alone.
+        if error.field != "question":
+            raise
+        return asker.ask(name, ["status"])
 
 
 class Server(socketserver.ThreadingUnixStreamServer):

@@ -6,14 +6,14 @@ Each word of an answer is looked at before it is believed: it is a gateway's, or
 import json
 import math
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from deskyard.access.gateway_program import Rubbish
 from deskyard.errors import DeskyardError, SiteError
 from deskyard.plan.printable import printable
-from deskyard.plan.workspace import WorkspacePlan
+from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.workspace import readiness
 
 # More than it gives a gateway itself.
@@ -24,12 +24,13 @@ MOST_ANSWER, MOST_TEXT, MOST_ROWS = 16 << 20, 100, 10_000
 Sessions = list[dict[str, Any]]
 
 
-def status(link: Path) -> Callable[[WorkspacePlan], dict[str, Any]]:
-    """A function that asks how far a workspace is: whether gateway and routes are ready, or why it cannot be asked."""
+def status(link: Path) -> Callable[[WorkspacePlan, Iterable[DesktopPlan]], dict[str, Any]]:
+    """A function that asks how far desktops are: whether gateway and routes are ready, or why it cannot be asked."""
 
-    def ask(plan: WorkspacePlan) -> dict[str, Any]:
+    def ask(plan: WorkspacePlan, desktops: Iterable[DesktopPlan]) -> dict[str, Any]:
         try:
-            return read_status(plan.name, _asked(link, plan.name, "status"))
+            named = {"desktops": [desktop.name for desktop in desktops]}
+            return read_status(plan.name, _asked(link, plan.name, "status", named))
         except DeskyardError as error:
             return readiness.silent(printable(error.reason, mark=" "))
 
@@ -68,12 +69,12 @@ def read_sessions(name: str, answer: Any) -> Sessions:
     return [_session(name, found) for found in answer]
 
 
-def _asked(link: Path, name: str, question: str) -> Any:
+def _asked(link: Path, name: str, question: str, about: Mapping[str, Any] | None = None) -> Any:
     try:
         with socket.socket(socket.AF_UNIX) as line:
             line.settimeout(SECONDS)
             line.connect(str(link))
-            line.sendall(json.dumps({"workspace": name, "question": question}).encode() + b"\n")
+            line.sendall(json.dumps({"workspace": name, "question": question, **(about or {})}).encode() + b"\n")
             with line.makefile("rb") as stream:
                 answer = json.loads(stream.read(MOST_ANSWER))
     except (OSError, ValueError, RecursionError) as error:

@@ -16,6 +16,7 @@ from deskyard.errors import SiteError
 from tests.support.served import served
 
 PLAN: Any = SimpleNamespace(name="lab")
+DESKTOPS: Any = (SimpleNamespace(name="first"), SimpleNamespace(name="second"))
 STATUS = {"ready": False, "gateway_ready": True, "desktops": {"first": {"desktop": {"ready": True, "error": "x"}}}}
 SESSION = {"id": "s1", "desktop": "first", "actor": "ann", "idle": 7, "does": "drives", "ticket": None}
 SECONDS = 30
@@ -50,13 +51,13 @@ def link(asker: Asker, tmp_path: Path) -> Iterator[Path]:
 def test_of_a_status_it_is_believed_what_is_ready(link: Path, asker: Asker) -> None:
     asker.answer = STATUS
     wanted = {"ready": False, "gateway_ready": True, "desktops": {"first": {"desktop": {"ready": True}}}}
-    assert question.status(link)(PLAN) == wanted
-    assert asker.asked == [("lab", ["status"])]
+    assert question.status(link)(PLAN, DESKTOPS) == wanted
+    assert asker.asked == [("lab", ["status", "first,second"])]
 
 
 def test_of_stopped_agents_it_is_believed_since_when(link: Path, asker: Asker) -> None:
     asker.answer = {**STATUS, "stopped": {"first\x1b": {"since": 7, "by": "ann", "still": True}}}
-    assert question.status(link)(PLAN)["stopped"] == {"first ": {"since": 7}}
+    assert question.status(link)(PLAN, DESKTOPS)["stopped"] == {"first ": {"since": 7}}
 
 
 def test_of_sessions_it_is_believed_who_does_what_and_since_when(link: Path, asker: Asker) -> None:
@@ -98,7 +99,7 @@ def test_rubbish_for_a_status_is_a_gateway_that_does_not_answer(link: Path, aske
     with pytest.raises(Rubbish):
         question.read_status("lab", answer)
     asker.answer = answer
-    found = question.status(link)(PLAN)
+    found = question.status(link)(PLAN, DESKTOPS)
     assert (found["gateway_ready"], found["desktops"]) == (False, {}) and "no status" in found["error"]
 
 
@@ -120,12 +121,12 @@ def test_rubbish_for_sessions_is_a_gateway_that_cannot_be_asked(link: Path, aske
 
 def test_a_gateway_that_is_away_is_told_with_its_reason(link: Path, asker: Asker) -> None:
     asker.answer = SiteError("gateway", "lab", "cannot be asked: it is silent", "see ./inv workspace.status lab")
-    assert question.status(link)(PLAN)["error"] == "cannot be asked: it is silent"
+    assert question.status(link)(PLAN, DESKTOPS)["error"] == "cannot be asked: it is silent"
     assert question.sessions(link)("lab") is None
 
 
 def test_where_nobody_asks_gateways_none_answers(tmp_path: Path) -> None:
-    assert "does not answer" in question.status(tmp_path / "none.sock")(PLAN)["error"]
+    assert "does not answer" in question.status(tmp_path / "none.sock")(PLAN, DESKTOPS)["error"]
     assert question.sessions(tmp_path / "none.sock")("lab") is None
 
 
@@ -142,7 +143,7 @@ def test_nothing_but_these_two_is_asked_for_others(link: Path, asker: Asker, ask
 @pytest.mark.parametrize("text", [b"[" * 100_000, b"{}", b'{"error": 1}', b"", b"x"])
 def test_a_process_that_was_taken_is_believed_nothing(tmp_path: Path, text: bytes) -> None:
     path = tmp_path / "link.sock"
-    for ask in (lambda: question.status(path)(PLAN)["error"], lambda: question.sessions(path)("lab") is None):
+    for ask in (lambda: question.status(path)(PLAN, DESKTOPS)["error"], lambda: question.sessions(path)("lab") is None):
         assert _answering(path, text, ask)
 
 

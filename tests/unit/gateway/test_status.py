@@ -2,18 +2,23 @@
 
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from deskyard.gateway import probe
 from deskyard.gateway.machine import tls, units
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.machine.system import Answer, Machine
-from deskyard.gateway.status import UNITS, status
+from deskyard.gateway.status import UNITS, among, status
+from tests.unit.gateway.support import planned
 
 TREE = Path(__file__).resolve().parents[3]
+SECONDS = 60.0
 
 
 class Certificates(Machine):
@@ -47,6 +52,42 @@ def test_each_unit_has_its_state_by_one_question(tmp_path: Path, asked: list[Seq
     assert services == dict.fromkeys(UNITS, "active") | {list(UNITS)[-1]: "failed"}
     assert not found["gateway_ready"]
     assert asked == [tuple(UNITS.values())]
+
+
+def test_of_named_desktops_alone_the_routes_are_asked_and_all_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = planned().desktops[0]
+    settings = replace(
+        planned(), desktops=tuple(replace(first, name=f"d{n}", address=f"10.80.1.{n}") for n in range(9))
+    )
+    named = [desktop.name for desktop in settings.desktops[:8]]
+    routes = len(first.routes) * len(named)
+    together = threading.Barrier(routes)
+
+    def route(name: str, address: str, *_: object) -> probe.Answered:
+        # Whoever does not answer is waited for: nobody waits for that to end before he is asked.
+        together.wait(SECONDS)
+        return probe.Answered(address == settings.desktops[0].address, name, 1)
+
+    monkeypatch.setattr(probe, "route", route)
+    found = status(settings, Layout(root=tmp_path), Certificates(), 1, named)["desktops"]
+    assert {name: {answer["ready"] for answer in routes.values()} for name, routes in found.items()} == {
+        name: {name == "d0"} for name in named
+    }
+
+
+@pytest.mark.parametrize(
+    ("names", "ready"), [(["dev1"], True), (["dev2"], False), (["dev1", "dev2"], False), ([], True), (["dev9"], True)]
+)
+def test_status_of_fewer_says_whether_those_are_ready(names: list[str], ready: bool) -> None:
+    answers = {
+        "dev1": {"desktop": {"ready": True}, "computer": {"ready": False}},
+        "dev2": {"desktop": {"ready": False}, "computer": {"ready": True}},
+    }
+    found = {"ready": False, "gateway_ready": True, "workspace": "lab", "desktops": answers}
+    assert among(found, names) == {**found, "ready": ready, "desktops": {n: answers[n] for n in names if n in answers}}
+    assert not among({**found, "gateway_ready": False}, names)["ready"]
 
 
 def test_end_of_the_certificate_is_what_stands_in_it(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from deskyard.access import gateway_program
 from deskyard.errors import GatewayError
 from deskyard.gateway import status_service
 from deskyard.gateway.machine.layout import Layout
+from deskyard.gateway.machine.system import Machine
 from deskyard.site.ssh_link import SshLink
 from deskyard.workspace import readiness
 from tests.unit.gateway.support import planned
@@ -66,8 +67,8 @@ def ask(path: Path, text: bytes) -> dict[str, Any]:
         return answer
 
 
-def asked() -> bytes:
-    return json.dumps(status_service.ASKED).encode() + b"\n"
+def asked(**more: Any) -> bytes:
+    return json.dumps({**status_service.ASKED, **more}).encode() + b"\n"
 
 
 def test_each_question_is_answered_by_what_is_in_force_then(service: Path, root: Path) -> None:
@@ -82,13 +83,59 @@ def test_each_question_is_answered_by_what_is_in_force_then(service: Path, root:
     assert ask(service, asked())["error"]["field"] == "settings"
 
 
+def test_of_named_desktops_alone_it_is_said_how_they_are(service: Path, root: Path) -> None:
+    settings = planned()
+    Layout(root=root).settings_file.write_text(settings.as_json())
+    first = settings.desktops[0].name
+    for names, answered in (([first], {first}), ([first, "stranger"], {first}), ([], set())):
+        found = ask(service, asked(desktops=names))["result"]
+        assert set(found["desktops"]) == answered and found["digest"] == settings.digest
+        assert not found["ready"]
+
+
+def test_those_who_ask_at_once_have_each_other_looked_at_and_hear_of_their_own(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[Any] = []
+
+    def look(*arguments: Any) -> dict[str, Any]:
+        looked.append(arguments[-1])
+        return {"gateway_ready": True, "ready": False, "desktops": {name: {} for name in "abc"}}
+
+    monkeypatch.setattr(status_service, "status_in_force", look)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(root / "status.sock"))
+        listener.listen()
+        server = status_service.StatusServer(listener, Layout(root=root), Machine())
+        a, b = frozenset("a"), frozenset("b")
+        for questions in ([a], [a, b], [a, None, b], [frozenset[str]()]):
+            server._look(questions)
+        assert looked == [a, a | b, None, frozenset()]
+        whole, some = server.answer(status_service.ASKED), server.answer({**status_service.ASKED, "desktops": ["b"]})
+        assert (list(whole["result"]["desktops"]), list(some["result"]["desktops"])) == (["a", "b", "c"], ["b"])
+
+
 def test_questions_at_once_are_all_answered(service: Path) -> None:
     with ThreadPoolExecutor(12) as askers:
         answers = list(askers.map(lambda _: ask(service, asked()), range(12)))
     assert all(answer["result"]["gateway_ready"] is False for answer in answers)
 
 
-@pytest.mark.parametrize("text", [b"\n", b"{}\n", b"nothing\n", b'{"command": "stop"}\n', b"x" * 4000 + b"\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"\n",
+        b"{}\n",
+        b"nothing\n",
+        b'{"command": "stop"}\n',
+        b"x" * 4000 + b"\n",
+        asked(desktops="dev1"),
+        asked(desktops=None),
+        asked(desktops=["dev1", 2]),
+        asked(desktops=["dev1"], more=1),
+        asked(more=1),
+    ],
+)
 def test_what_is_no_question_is_refused_and_the_next_is_answered(service: Path, text: bytes) -> None:
     assert ask(service, text)["error"]["field"] == "request"
     assert "result" in ask(service, asked())

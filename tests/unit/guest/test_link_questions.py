@@ -1,12 +1,14 @@
 """What the key of `link` may ask a gateway, word by word."""
 
 import json
+from typing import Any
 
 import pytest
 
 from deskyard.gateway import status_service
+from deskyard.guest import link_questions
 from deskyard.guest.link_account import RIGHTS, key_line
-from deskyard.guest.link_questions import refusal, request, understood
+from deskyard.guest.link_questions import answer_of, refusal, requests, understood
 from deskyard.wire import session_requests
 from deskyard.workspace import readiness
 
@@ -14,6 +16,8 @@ SOURCE, HEAD = "mission.0123456789abcdef", "a" * 64
 ANCHOR = f"anchor --source {SOURCE} --number 7 --head {HEAD} --actor mission-control"
 ASKED = (
     "status",
+    "status dev1",
+    "status dev1,dev-2,s3",
     "list",
     "chat",
     "asks --json --follow",
@@ -68,6 +72,14 @@ def test_each_question_is_understood(question: str) -> None:
         "LIST",
         "l\u0131st",
         "status --timeout 600",
+        "status --desktop",
+        "status dev1,",
+        "status ,dev1",
+        "status dev1,,dev2",
+        "status Dev1",
+        "status dev1-",
+        "status dev1 dev2",
+        f"status {'d' * 33}",
         "asks",
         "asks --json",
         "asks --follow --json",
@@ -105,10 +117,37 @@ def test_no_letter_that_a_shell_reads_is_part_of_one(question: str, letter: str)
 
 def test_services_are_asked_as_from_here() -> None:
     service, status = f"/{session_requests.SOCKET}", f"/{readiness.STATUS_SOCKET}"
-    assert request(["list"]) == (service, session_requests.listing())
-    assert request(ANCHOR.split()) == (service, session_requests.anchor(SOURCE, 7, HEAD, "mission-control"))
-    assert request(["status"]) == (status, status_service.ASKED)
-    assert request(["audit", "--verify"]) is None
+    assert requests(["list"]) == [(service, session_requests.listing())]
+    assert requests(ANCHOR.split()) == [(service, session_requests.anchor(SOURCE, 7, HEAD, "mission-control"))]
+    assert requests(["status"]) == [(status, status_service.ASKED)]
+    named = {**status_service.ASKED, "desktops": ["dev1", "dev2"]}
+    assert requests(["status", "dev1,dev2"]) == [(status, named), (status, status_service.ASKED)]
+    assert requests(["audit", "--verify"]) == []
+
+
+STRANGE = {"error": {"field": "request", "value": None, "reason": "is no question", "remedy": "ask another"}}
+FAULT = {"error": {"field": "settings", "value": None, "reason": "is broken", "remedy": "mend it"}}
+
+
+@pytest.mark.parametrize(
+    ("says", "answer"),
+    [
+        ([{"result": 1}], {"result": 1}),
+        ([STRANGE, {"result": 2}], {"result": 2}),
+        ([FAULT], FAULT),
+        ([STRANGE, None], None),
+        ([STRANGE, STRANGE], None),
+        ([None], None),
+    ],
+    ids=["understood", "from before", "its error", "ended", "stranger", "silent"],
+)
+def test_a_service_from_before_is_asked_after_all_desktops(
+    monkeypatch: pytest.MonkeyPatch, says: list[Any], answer: Any
+) -> None:
+    left = list(says)
+    monkeypatch.setattr(link_questions, "ask_service", lambda *_: left.pop(0))
+    assert answer_of(["status", "dev1,dev2"]) == answer
+    assert not left
 
 
 def test_what_is_shown_of_a_question_steers_no_terminal() -> None:

@@ -1,5 +1,6 @@
 """Disposable desktops in a verification: neighbours while they are there, and no failure when they have left."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from deskyard.isolation.company import Company, changed, company
 from deskyard.plan.isolation.catalogue import probes
 from deskyard.plan.isolation.probe import HostFacts, watched
 from deskyard.plan.pool.seat import Claim
+from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.site.ssh_link import SshLink
 from deskyard.workspace import readiness, seating
 from deskyard.workspace.seats import Seats
@@ -29,6 +31,7 @@ def seats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Seats:
     monkeypatch.setattr(access, "revoke", lambda *_, **__: None)
     seats = Seats("local", "lab", Disposables(tmp_path / "machines"))
     monkeypatch.setattr(seating, "backend_of", lambda _: SimpleNamespace(disposables=lambda _: seats.disposables))
+    monkeypatch.setattr(readiness, "ask", answering("s1"))
     for name, claim in (("s1", MINE), ("s2", None), ("s3", Claim("killed", 4e9, run=True))):
         begun = seats.begin(declared(3), declared(3).plan.seat(name), claim)
         seats.disposables.make(declared(3).plan, declared(3).plan.seat(name), None, None, None)  # type: ignore[arg-type]
@@ -38,15 +41,20 @@ def seats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Seats:
     return seats
 
 
-def answers(*names: str) -> dict[str, Any]:
-    """A status of the gateway: the routes of these answer."""
+def answering(*names: str) -> Callable[..., dict[str, Any]]:
+    """A gateway that is asked about those alone at whose seats something is: the routes of these answer."""
     routes = {route: {"ready": True} for route in declared(3).plan.seats[0].routes}
-    return {"desktops": dict.fromkeys(names, routes), "services": {}, "digest": "0"}
+
+    def ask(_: WorkspacePlan, desktops: Sequence[DesktopPlan]) -> dict[str, Any]:
+        assert {desktop.name for desktop in desktops} <= {"s1", "s2", "s3"}
+        return {"desktops": dict.fromkeys(names, routes), "services": {}, "digest": "0"}
+
+    return ask
 
 
 def test_claimed_desktop_is_probed_as_a_neighbour_and_from_inside(seats: Seats) -> None:
     with seats.hold("s2"):
-        present = company(declared(3), answers("s1"))
+        present = company(declared(3))
     assert set(present.machines) == {"s1"}
     assert present.not_examined() == ["seat s2: is being made"]
     whole = present.among(declared(3).plan)
@@ -57,15 +65,18 @@ def test_claimed_desktop_is_probed_as_a_neighbour_and_from_inside(seats: Seats) 
     assert not any("s1" in probe.id for probe in probes(declared(3).plan, HostFacts(), "dyv00000000"))
 
 
-def test_desktop_that_does_not_answer_yet_is_named_and_not_probed(seats: Seats) -> None:
+def test_desktop_that_does_not_answer_yet_is_named_and_not_probed(
+    seats: Seats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readiness, "ask", answering())
     with seats.hold("s2"):
-        present = company(declared(3), answers())
+        present = company(declared(3))
     assert (present.machines, present.absent["s1"]) == ({}, "does not answer")
 
 
 def test_what_a_killed_task_left_on_the_network_is_a_finding_with_its_remedy(seats: Seats) -> None:
     with seats.hold("s2"):
-        found = company(declared(3), answers("s1")).findings("lab")
+        found = company(declared(3)).findings("lab")
     assert found == ["seat: s3: the task that had it has ended (./inv desktop.release lab/s3)"]
 
 
@@ -96,7 +107,6 @@ def test_desktop_that_leaves_meanwhile_fails_no_verification(
     )
     monkeypatch.setattr(declaration, "read", lambda _: declared(3))
     monkeypatch.setattr(running, "require_running", lambda _: None)
-    monkeypatch.setattr(readiness, "ask", lambda _: answers("s1"))
     monkeypatch.setattr(verification, "backend_of", lambda _: SimpleNamespace(underlay=lambda _: underlay))
     monkeypatch.setattr(verification, "rules_in_force", lambda *_: {"wrong": [], "live": "0", "settings": "0"})
     monkeypatch.setattr(probing, "verify_probes", probed)

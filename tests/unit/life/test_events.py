@@ -1,7 +1,7 @@
 """How far desktops are: moves of machines and answers of the gateway become events, each once."""
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +12,7 @@ from deskyard.declaration import declaration
 from deskyard.errors import ConfigError, SiteError
 from deskyard.life import events, power
 from deskyard.plan.power import Power, Stage
+from deskyard.plan.workspace import DesktopPlan
 from deskyard.site.libvirt.moves import LibvirtMoves
 from deskyard.site.proxmox.moves import ClusterMoves
 from deskyard.workspace import readiness
@@ -36,7 +37,9 @@ class Lab:
     def states(self) -> dict[str, dict[str, Any]]:
         return {domain: {"state": state, "desired": Power.RUNNING} for domain, state in self.now.items()}
 
-    def ask(self, _: object) -> dict[str, Any]:
+    def ask(self, _: object, desktops: Sequence[DesktopPlan]) -> dict[str, Any]:
+        # Only those whose machines run: of each other one a gateway would wait for seconds.
+        assert {self.now[desktop.machine.domain] for desktop in desktops} == {"running"}
         self.asked += 1
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         found: dict[str, Any] = answer() if callable(answer) else answer

@@ -2,6 +2,7 @@
 
 import datetime
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ from deskyard.model.care import BackupSchedule
 from deskyard.model.idle import Idle
 from deskyard.plan.backup import Backup
 from deskyard.plan.power import Power
+from deskyard.plan.workspace import DesktopPlan
 from deskyard.workspace import readiness
 from tests.unit.life.machines import DEV1, GATEWAY, PLAN, Machines
 from tests.unit.plan.test_health import WELL
@@ -40,7 +42,12 @@ def door(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         found: dict[str, Any] = door["inside"]
         return found
 
-    monkeypatch.setattr(readiness, "ask", lambda _: door["status"])
+    def status(_: Any, desktops: Sequence[DesktopPlan]) -> dict[str, Any]:
+        door["asked"] = [desktop.name for desktop in desktops]
+        found: dict[str, Any] = door["status"]
+        return found
+
+    monkeypatch.setattr(readiness, "ask", status)
     monkeypatch.setattr(health, "_expires", expires)
     monkeypatch.setattr(program, "ask", ask)
     monkeypatch.setattr(time, "time", lambda: WELL["time"])
@@ -69,8 +76,12 @@ def test_who_asks_so_looks_into_no_desktop_that_is_stopped_when_unused(monkeypat
 
 
 def test_desktop_that_is_off_as_wanted_is_well_and_not_asked(machines: Machines, door: dict[str, Any]) -> None:
-    power.stop("lab/dev1")
+    health.look("lab")
+    assert door["asked"] == ["dev1", "dev2"]
     power.stop("lab/dev2")
+    health.look("lab")
+    assert door["asked"] == ["dev1"]
+    power.stop("lab/dev1")
     door["inside"] = SiteError("desktop", "lab/dev1", "cannot be reached", "wait")
     assert health.look("lab")["state"] == "ok"
 

@@ -14,7 +14,7 @@ from deskyard.site.finding import error, ok
 from deskyard.site.libvirt import daemon, doctor
 from deskyard.site.libvirt.limits import caps
 from deskyard.tasks import workspace as tasks
-from deskyard.workspace import examination, seating, status
+from deskyard.workspace import examination, readiness, seating, status
 from deskyard.workspace.seats import Seats
 from tests.unit.workspace.disposables import Disposables, declared
 
@@ -72,6 +72,31 @@ def test_status_says_who_has_which_seat_and_whether_it_answers(seats: Seats) -> 
     assert rows["s1"]["since"] is not None and rows["s1"]["address"] == declared(4).plan.seat("s1").address
     text = tasks._text(shown(seats, {"s1": READY}))
     assert "lab/s1  waiting since" in text and "lab/s2  claimed by me until" in text
+
+
+def test_gateway_is_asked_about_those_alone_whose_machines_run(
+    seats: Seats, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, asked = declared(4, 2).plan, list[list[str]]()
+    runs = [plan.gateway.machine.domain, plan.desktop("kept").machine.domain, plan.seat("s2").machine.domain]
+    states = {name: {"state": "running", "desired": "running"} for name in runs}
+    states[plan.seat("s3").machine.domain] = {"state": "stopped", "desired": "off"}
+
+    def ask(_: Any, desktops: Any) -> dict[str, Any]:
+        asked.append([desktop.name for desktop in desktops])
+        return {"gateway_ready": True, "desktops": dict.fromkeys(asked[-1], READY)}
+
+    monkeypatch.setattr(status, "machines_of", lambda _: SimpleNamespace(states=lambda: states))
+    monkeypatch.setattr(readiness, "ask", ask)
+    make(seats, "s2", MINE)
+    found = status.status("lab")
+    assert asked == [["kept", "s2"]]
+    # After those who were waited for only seats are asked about.
+    up = status.when_up(declared(4, 2), {"gateway_ready": True, "desktops": {"kept": READY}})
+    assert asked[1:] == [["s2"]] and up == found
+    assert [row["name"] for row in up["seats"] if row["ready"]] == ["s2"] and up["desktops"][0]["routes"] == READY
+    del states[runs[0]]
+    assert status.status("lab")["gateway"]["error"] and len(asked) == 2
 
 
 def test_what_a_task_holds_is_nobodys_left_over_and_what_it_left_is_named_with_its_remedy(seats: Seats) -> None:

@@ -14,7 +14,7 @@ from deskyard.host.deadline import Deadline
 from deskyard.model.site import Site
 from deskyard.model.workspace import Workspace
 from deskyard.plan.power import Power, Stage
-from deskyard.plan.workspace import WorkspacePlan, plan_workspace
+from deskyard.plan.workspace import DesktopPlan, WorkspacePlan, plan_workspace
 from deskyard.site.ssh_link import SshLink
 from deskyard.workspace import readiness
 from tests.support.moves import Moves
@@ -88,7 +88,7 @@ def test_gateway_that_answers_slowly_is_asked_less_often(
 ) -> None:
     now, answers, machines = [0.0], [silent(*DESKTOPS), silent()], Machines()
 
-    def ask(_: WorkspacePlan) -> dict[str, Any]:
+    def ask(*_: object) -> dict[str, Any]:
         now[0] += answer_seconds
         return answers.pop(0)
 
@@ -121,7 +121,7 @@ def test_what_is_wanted_off_is_not_waited_for(
 ) -> None:
     desktops = None if named is None else [PLAN.desktop(name) for name in named]
     off = [desktop.machine.domain for desktop in PLAN.desktops if desktop.name in asleep]
-    monkeypatch.setattr(readiness, "ask", lambda _: silent(*quiet))
+    monkeypatch.setattr(readiness, "ask", lambda *_: silent(*quiet))
     monkeypatch.setattr(readiness, "machines_of", lambda _: Machines(*asleep))
     monkeypatch.setattr(readiness, "stopped_machines", lambda _: off)
     monkeypatch.setattr(readiness, "keep_evidence", lambda _: tmp_path)
@@ -135,7 +135,7 @@ def test_what_is_wanted_off_is_not_waited_for(
 
 
 def test_machine_that_stopped_by_itself_ends_the_wait(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(readiness, "ask", lambda _: silent("dev2"))
+    monkeypatch.setattr(readiness, "ask", lambda *_: silent("dev2"))
     monkeypatch.setattr(readiness, "machines_of", lambda _: Machines())
     monkeypatch.setattr(readiness, "stopped_machines", lambda _: ["deskyard-lab.dev2"])
     monkeypatch.setattr(readiness, "keep_evidence", lambda _: tmp_path)
@@ -151,7 +151,7 @@ def test_machine_that_stops_is_noticed_at_once_and_what_others_do_is_not(
     machines, dead = Machines(), list[list[str]]([[], [dev1]])
     for domain, stage in ((dev2, Stage.STOPPED), (dev1, Stage.BOOTING), (dev1, Stage.STOPPED)):
         machines.queue.tell(domain, stage)
-    monkeypatch.setattr(readiness, "ask", lambda _: silent(*DESKTOPS))
+    monkeypatch.setattr(readiness, "ask", lambda *_: silent(*DESKTOPS))
     monkeypatch.setattr(readiness, "machines_of", lambda _: machines)
     monkeypatch.setattr(readiness, "stopped_machines", lambda _: dead.pop(0))
     monkeypatch.setattr(readiness, "keep_evidence", lambda _: tmp_path)
@@ -159,6 +159,25 @@ def test_machine_that_stops_is_noticed_at_once_and_what_others_do_is_not(
     with pytest.raises(SiteError, match=r"stopped: deskyard-lab\.dev1"):
         readiness.wait(PLAN, desktops=[PLAN.desktop("dev1")])
     assert (machines.queue.waits, list(machines.queue.coming)) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("named", "asleep", "asked"), [(None, (), DESKTOPS), (None, ("dev2",), ("dev1",)), (["dev2"], (), ("dev2",))]
+)
+def test_gateway_is_asked_about_those_alone_who_are_waited_for(
+    monkeypatch: pytest.MonkeyPatch, named: Sequence[str] | None, asleep: tuple[str, ...], asked: tuple[str, ...]
+) -> None:
+    questions: list[tuple[str, ...]] = []
+
+    def ask(_: WorkspacePlan, desktops: Sequence[DesktopPlan]) -> dict[str, Any]:
+        questions.append(tuple(desktop.name for desktop in desktops))
+        return silent()
+
+    monkeypatch.setattr(readiness, "ask", ask)
+    monkeypatch.setattr(readiness, "machines_of", lambda _: Machines(*asleep))
+    monkeypatch.setattr(SshLink, "pin", lambda *_: None)
+    readiness.wait(PLAN, desktops=None if named is None else [PLAN.desktop(name) for name in named])
+    assert questions == [asked]
 
 
 ANSWER = {"gateway_ready": True, "desktops": {}}
@@ -203,3 +222,39 @@ def test_what_stays_in_the_gateway_is_asked_and_a_program_where_nothing_stays(
 def test_of_a_gateway_that_was_not_set_up_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SshLink, "pinned", lambda *_: False)
     assert readiness.ask(PLAN) == readiness.silent("it has not been set up yet")
+
+
+STRANGE = {"error": {"field": "request", "value": "", "reason": "is no question for the status", "remedy": "another"}}
+
+
+@pytest.mark.parametrize(
+    ("desktops", "says", "asked", "status"),
+    [
+        (None, [{"result": ANSWER}], [None], ANSWER),
+        ((), [{"result": ANSWER}], [[]], ANSWER),
+        (("dev2", "dev1"), [{"result": ANSWER}], [["dev1", "dev2"]], ANSWER),
+        (("dev1",), [STRANGE, {"result": ANSWER}], [["dev1"], None], ANSWER),
+        (("dev1",), [STRANGE, STRANGE], [["dev1"], None], readiness.silent("is no question for the status")),
+        (("dev1",), [WRONG], [["dev1"]], readiness.silent("are not there yet")),
+    ],
+    ids=["all", "none", "named", "from before", "stranger", "its error"],
+)
+def test_a_gateway_is_asked_about_named_desktops_and_from_before_about_all(
+    monkeypatch: pytest.MonkeyPatch,
+    desktops: Sequence[str] | None,
+    says: Sequence[Any],
+    asked: Sequence[Any],
+    status: dict[str, Any],
+) -> None:
+    left, requests = list(says), list[Any]()
+
+    def run(_: SshLink, host: str, remote: Sequence[str], **options: Any) -> Result:
+        requests.append(json.loads(options["stdin"]))
+        return Result(tuple(remote), 0, json.dumps(left.pop(0)), "", 0.1)
+
+    monkeypatch.setattr(SshLink, "pinned", lambda *_: True)
+    monkeypatch.setattr(SshLink, "run", run)
+    named = None if desktops is None else [PLAN.desktop(name) for name in desktops]
+    assert readiness.ask(PLAN, named) == status
+    wanted = [{"command": "status"} | ({} if names is None else {"desktops": names}) for names in asked]
+    assert requests == wanted
