@@ -26,8 +26,12 @@ for part in etc usr; do
   mount -t overlay overlay -o "lowerdir=/$part,upperdir=$1/$part,workdir=$1/$part.work" "/$part"
 done
 mount -t tmpfs none /run
-mkdir -m 755 /run/sshd /run/deskyard-session
-mount --bind "$2/run/deskyard-session" /run/deskyard-session
+mkdir -p "$2/run/deskyard-status"
+mkdir -m 755 /run/sshd
+for service in session status; do
+  mkdir -m 755 /run/deskyard-$service
+  mount --bind "$2/run/deskyard-$service" /run/deskyard-$service
+done
 echo ready
 exec cat
 """

@@ -14,10 +14,14 @@ from typing import Any
 
 import pytest
 
+from deskyard.gateway.machine.system import Machine
 from deskyard.gateway.session.audit import events
+from deskyard.gateway.status_service import StatusServer
 from deskyard.guest import link_account, link_questions
+from deskyard.workspace import readiness
 from tests.gateway.link_door import SECONDS, Door, link_door
 from tests.gateway.support import Gateway, wait_for
+from tests.support.served import served
 
 # A chain that no other test anchors: a gateway keeps what it was given, and a process of tests has the same for all.
 SOURCE, HEAD = "mission.1111222233334444", "a" * 64
@@ -83,6 +87,16 @@ def test_status_is_what_the_gateway_says_of_itself(door: Door) -> None:
         {"session_service": "answers"},
         {"d1", "d2"},
     )
+
+
+def test_status_of_named_desktops_is_what_the_service_that_stays_says(door: Door, gateway: Gateway) -> None:
+    path = gateway.layout.root / readiness.STATUS_SOCKET
+    with served(path, lambda listener: StatusServer(listener, gateway.layout, Machine())):
+        assert set(answer(door, "status d2")["desktops"]) == {"d2"}
+        assert set(answer(door, "status d1,d2")["desktops"]) == {"d1", "d2"}
+    path.unlink()
+    # Nobody is there: the program, which looks at all.
+    assert set(answer(door, "status d2")["desktops"]) == {"d1", "d2"}
 
 
 def test_audit_is_verified_with_and_without_a_known_line(door: Door, gateway: Gateway) -> None:

@@ -36,7 +36,8 @@ def live(lab: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Site:
     def declared(name: str) -> Any:
         return SimpleNamespace(plan=lab.workspaces[name].plan, on_cluster=None, site=DeclaredSite())
 
-    def status(plan: Any) -> dict[str, Any]:
+    def status(plan: Any, desktops: Any) -> dict[str, Any]:
+        assert desktops == plan.desktops
         return {"digest": lab.workspaces[plan.name].settings.digest, "services": {"dns": "active"}, "desktops": {}}
 
     def sent(plan: Any, facts: HostFacts, _: Any, other: Any) -> list[probing.Verdict]:

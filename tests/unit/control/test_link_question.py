@@ -12,7 +12,7 @@ import pytest
 
 from deskyard.access.gateway_program import Rubbish
 from deskyard.control.link import answers, question
-from deskyard.errors import SiteError
+from deskyard.errors import ConfigError, SiteError
 from tests.support.served import served
 
 PLAN: Any = SimpleNamespace(name="lab")
@@ -27,10 +27,13 @@ class Asker:
 
     def __init__(self) -> None:
         self.answer: Any = None
+        self.errors: list[Exception] = []
         self.asked: list[Any] = []
 
     def ask(self, name: str, words: list[str]) -> Any:
         self.asked.append((name, words))
+        if self.errors:
+            raise self.errors.pop(0)
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
@@ -53,6 +56,18 @@ def test_of_a_status_it_is_believed_what_is_ready(link: Path, asker: Asker) -> N
     wanted = {"ready": False, "gateway_ready": True, "desktops": {"first": {"desktop": {"ready": True}}}}
     assert question.status(link)(PLAN, DESKTOPS) == wanted
     assert asker.asked == [("lab", ["status", "first,second"])]
+
+
+def test_a_gateway_that_was_set_up_before_is_asked_after_all_desktops(link: Path, asker: Asker) -> None:
+    asker.answer, asker.errors = (
+        STATUS,
+        [ConfigError("question", "status first,second", "is no question", "ask another")],
+    )
+    assert question.status(link)(PLAN, DESKTOPS)["gateway_ready"]
+    assert asker.asked == [("lab", ["status", "first,second"]), ("lab", ["status"])]
+    asker.errors = [ConfigError("settings", None, "are not there yet", "apply them")]
+    assert question.status(link)(PLAN, DESKTOPS)["error"] == "are not there yet"
+    assert len(asker.asked) == 3
 
 
 def test_of_stopped_agents_it_is_believed_since_when(link: Path, asker: Asker) -> None:
