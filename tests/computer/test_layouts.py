@@ -30,6 +30,7 @@ from tests.support.requirements import need_programs
 LAYOUTS = ("us", "de", "fr", "ru", "jp", "gr", "us,ru")
 OPTIONS = ("-option", "", "-option", "grp:menu_toggle")
 ISO_NEXT_GROUP = 0xFE08
+U_UMLAUT, OMEGA = 0xFC, 0x100_03A9
 SCRIPTS = (
     "".join(map(chr, range(0x20, 0x7F))),
     "äöüßéèàçñøåÿ£§¿¡«»€",
@@ -100,6 +101,39 @@ def test_text_of_many_scripts_arrives_under_each_layout(
     choose(layout)
     for _ in range(PIECES):
         arrives(service, recorder, sample(chance, PIECE))
+
+
+def test_a_map_is_read_anew_where_it_changed_alone(
+    server: XServer, choose: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choose("us")
+    learned: list[int] = []
+    learn = keyboard.Keyboard._learn
+
+    def noted(board: keyboard.Keyboard, keycode: int, row: list[int], group: int) -> None:
+        learned.append(keycode)
+        learn(board, keycode, row, group)
+
+    c, answered = XConnection(server.display), program.Answered(server.display)
+    try:
+        board = keyboard.Keyboard(c, answered)
+        monkeypatch.setattr(keyboard.Keyboard, "_learn", noted)
+        board.read()
+        assert not learned and board.find(U_UMLAUT) is None
+        choose("de")
+        board.read()
+        assert learned and board.find(U_UMLAUT)
+        board.give([OMEGA])
+        given = board.find(OMEGA)
+        # Of the keys of its own it learns nothing: they stay what they were given.
+        board.read()
+        assert given and board.find(OMEGA) == given
+        learned.clear()
+        board.read()
+        assert not learned and board.find(OMEGA) == given
+    finally:
+        c.close()
+        answered.line.close()
 
 
 @pytest.mark.deep

@@ -36,12 +36,15 @@ class XConnection:
         try:
             self.x: Any = xcffib.connect(display=display)
             self.x.invalid()
-            screen = self.x.get_setup().roots[self.x.pref_screen]
+            # To parse it takes as long as to move the pointer.
+            setup = self.x.get_setup()
+            screen = setup.roots[self.x.pref_screen]
         except xcffib.XcffibException as error:
             raise ScreenGone(f"no X server at {display}: {error}") from error
         self.core: Any = self.x.core
         self.root: int = screen.root
         self.depth: int = screen.root_depth
+        self.keycodes = range(setup.min_keycode, setup.max_keycode + 1)
         self._atoms: dict[str, int] = {}
         self._names: dict[int, str] = {}
 

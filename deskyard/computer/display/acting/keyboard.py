@@ -49,17 +49,21 @@ class Keyboard:
         self._answered = answered
         self._spare: OrderedDict[int, int] = OrderedDict()  # keycode -> keysym that it has now (0: none), oldest first
         self._keys: dict[int, Key] = {}
+        self._known: tuple[Any, ...] = ()  # the map that these were made of
         self.remaps = 0
         self.read()
 
     def read(self) -> None:
         """Read the map anew: a layout may have been chosen, or a viewer's keys been added."""
-        setup = self._c.x.get_setup()
-        first, count = setup.min_keycode, setup.max_keycode - setup.min_keycode + 1
-        reply = self._c.core.GetKeyboardMapping(first, count).reply()
-        width, syms = reply.keysyms_per_keycode, list(reply.keysyms)
+        first, count = self._c.keycodes.start, len(self._c.keycodes)
+        asked = self._c.core.GetKeyboardMapping(first, count)
         state = self._c.core.QueryPointer(self._c.root).reply().mask
-        group = state >> 13 & 3
+        reply, group = asked.reply(), state >> 13 & 3
+        known = (reply.keysyms.raw, reply.keysyms_per_keycode, group)
+        if known == self._known:
+            return
+        self._known = known
+        width, syms = reply.keysyms_per_keycode, list(reply.keysyms)
         self._keys = {}
         empty = []
         for index in range(count):
@@ -120,6 +124,7 @@ class Keyboard:
             self._spare[keycode] = keysym
             self._spare.move_to_end(keycode)
         self.remaps += 1
+        self._known = ()
         self.barrier()
 
     def barrier(self) -> None:
