@@ -136,6 +136,37 @@ def test_a_map_is_read_anew_where_it_changed_alone(
         answered.line.close()
 
 
+def test_what_an_ended_service_gave_spare_keys_is_the_next_ones_to_give(
+    server: XServer, choose: Callable[[str], None]
+) -> None:
+    choose("us")
+    answered, spare = program.Answered(server.display), set[int]()
+    try:
+        for start in range(OMEGA, OMEGA + 25 * keyboard.MOST_NEW, keyboard.MOST_NEW):
+            c = XConnection(server.display)
+            board = keyboard.Keyboard(c, answered)
+            spare.add(len(board._spare))
+            new = range(start, start + min(keyboard.MOST_NEW, len(board._spare) // 2))
+            board.give(new)
+            board.read()
+            assert all(board.find(keysym) for keysym in new)
+            c.close()
+        assert len(spare) == 1
+        # Any program may write there.
+        c = XConnection(server.display)
+        for wrong in ([], [1], [2, 3], [1 << 31, 1], [c.keycodes.stop, 7], [c.keycodes.start, 0], [255] * 501):
+            choose("us")
+            atom, kind = c.atom(keyboard.GIVEN), xproto.Atom.CARDINAL
+            c.core.ChangeProperty(xproto.PropMode.Replace, c.root, atom, kind, 32, len(wrong), wrong)
+            board = keyboard.Keyboard(c, answered)
+            board.give([OMEGA])
+            board.read()
+            assert board.find(OMEGA)
+        c.close()
+    finally:
+        answered.line.close()
+
+
 @pytest.mark.deep
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_not_a_character_of_a_hundred_thousand_is_wrong(

@@ -8,7 +8,7 @@ after a change the window in front is asked to show that it has come so far (`_N
 import select
 import time
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,8 @@ LOOKS, LOOK_SECONDS, BUSY_SECONDS = 3, 0.002, 0.5
 # Nothing shows of a program of another machine when it has come so far.
 UNSEEN_SECONDS = 0.1
 LOCK_MASK = 2
+# On the root window: keycode and keysym in turn. The map outlives who changed it: the next finds there what is spare.
+GIVEN = "_DESKYARD_SPARE_KEYCODES"
 MAPPING_NOTIFY = xproto.MappingNotifyEvent
 
 
@@ -47,7 +49,8 @@ class Keyboard:
     def __init__(self, connection: XConnection, answered: program.Answered) -> None:
         self._c = connection
         self._answered = answered
-        self._spare: OrderedDict[int, int] = OrderedDict()  # keycode -> keysym that it has now (0: none), oldest first
+        # Keycode -> keysym that it has now (0: none), oldest first.
+        self._spare: OrderedDict[int, int] = OrderedDict(self._given())
         self._keys: dict[int, Key] = {}
         self._known: tuple[Any, ...] = ()  # the map that these were made of
         self.remaps = 0
@@ -118,14 +121,27 @@ class Keyboard:
         if not self._spare:
             raise RuntimeError("the keyboard's map has no spare keycode")
         self.barrier()
-        for keysym in new:
-            keycode = next(iter(self._spare))
+        changed = dict(zip(list(self._spare), new, strict=False))
+        # Said first: what was said and not done is seen to be as it was.
+        self._say(self._given() | self._spare | changed)
+        for keycode, keysym in changed.items():
             self._c.core.ChangeKeyboardMapping(1, keycode, 2, [keysym, keysym])
             self._spare[keycode] = keysym
             self._spare.move_to_end(keycode)
         self.remaps += 1
         self._known = ()
         self.barrier()
+
+    def _given(self) -> dict[int, int]:
+        """The keysyms that spare keycodes were given, by whoever did so."""
+        numbers = iter(self._c.numbers(self._c.root, GIVEN))
+        pairs = zip(numbers, numbers, strict=False)
+        return {keycode: keysym for keycode, keysym in pairs if keycode in self._c.keycodes}
+
+    def _say(self, given: Mapping[int, int]) -> None:
+        pairs = [number for keycode, keysym in given.items() if keysym for number in (keycode, keysym)]
+        replace, kind = xproto.PropMode.Replace, xproto.Atom.CARDINAL
+        self._c.core.ChangeProperty(replace, self._c.root, self._c.atom(GIVEN), kind, 32, len(pairs), pairs)
 
     def barrier(self) -> None:
         """Return when the window in front has read all events that were sent to it so far, as well as can be known."""
