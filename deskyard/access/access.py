@@ -57,6 +57,12 @@ def agent(name: str, action: str, desktop: str, actor: str = "") -> list[dict[st
     return stopped
 
 
+def tell_waking(name: str, desktop: str, state: str) -> None:
+    """Tell the pages that wait for a desktop what came of that; of a gateway from before they hear nothing."""
+    link, request = gateway_program.require(name), session_requests.waking(desktop, state)
+    gateway_program.ask_socket(link, session_requests.SOCKET, request, lambda: None)
+
+
 def revoke(name: str, *, session: str | None = None, desktop: str | None = None, everything: bool = False) -> Any:
     """End one session, those of a desktop, or all; live connections are closed."""
     chosen = [option for option in (session, desktop, everything or None) if option]

@@ -34,6 +34,7 @@ QUESTIONS = (
     ("status",),
     ("status", f"{NAME}(?:,{NAME})*"),
     ("list",),
+    ("waking", NAME, "(?:starts|no-room|failed)"),
     ("chat",),
     ("asks", "--json", "--follow"),
     ("audit", "--verify"),
@@ -69,6 +70,8 @@ def requests(words: list[str]) -> list[tuple[str, dict[str, Any]]]:
         return [*named, (STATUS, {"command": "status"})]
     if words == ["list"]:
         return [(SERVICE, {"command": "list"})]
+    if words[0] == "waking":
+        return [(SERVICE, {"command": "waking", "desktop": words[1], "state": words[2]})]
     if words[0] == "anchor":
         line = {"source": words[2], "number": int(words[4]), "head": words[6], "actor": words[8]}
         return [(SERVICE, {"command": "anchor", **line})]

@@ -23,11 +23,14 @@ from deskyard.life import asleep, power
 from deskyard.model.idle import Idle
 from deskyard.plan.power import Load, NoRoom, Power, rate
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
+from deskyard.wire.session_requests import FAILED, NO_ROOM, STARTS
 
 UNKNOWN = "nobody looked before"
 Clock = Callable[[], float]
 # The sessions of a workspace; none if its gateway cannot be asked, and nobody knows who uses what.
 Sessions = Callable[[str], list[dict[str, Any]] | None]
+# Tells the pages that wait for a desktop of a workspace what came of it.
+Tell = Callable[[str, str, str], object]
 
 
 @dataclass(frozen=True)
@@ -126,11 +129,14 @@ def wake(target: str) -> bool:
     return power.wake(target)
 
 
-def wake_wanted(name: str, clock: Clock = time.time, sessions_of: Sessions | None = None) -> list[Woken]:
+def wake_wanted(
+    name: str, clock: Clock = time.time, sessions_of: Sessions | None = None, tell: Tell | None = None
+) -> list[Woken]:
     """Start the desktops that sleep and that a person at the gateway has wanted since; does not wait for their routes.
 
     The gateway's word starts nothing else, and it is asked only where something sleeps that may be woken so. One that
-    does not start is named, and is drift as after `desktop.start`; one without room sleeps on, and is tried anew.
+    does not start is named, and is drift as after `desktop.start`; one without room sleeps on, and is tried anew. The
+    pages that wait for it are told so.
     """
     plan = declaration.read(name).plan
     sleeping = {desktop.name: at for desktop in plan.desktops if (at := _sleeps_since(plan, desktop)) is not None}
@@ -147,8 +153,13 @@ def wake_wanted(name: str, clock: Clock = time.time, sessions_of: Sessions | Non
         try:
             if power.wake(f"{name}/{desktop}", wait=False):
                 woken.append(Woken(desktop, actor))
+            came = STARTS
         except (SiteError, NoRoom) as error:
             say(f"    {error}")
+            came = NO_ROOM if isinstance(error, NoRoom) else FAILED
+        # A courtesy to who waits: nothing hangs on it, and a gateway from before does not know it.
+        with contextlib.suppress(DeskyardError):
+            (tell or access.tell_waking)(name, desktop, came)
     return woken
 
 

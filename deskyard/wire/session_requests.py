@@ -5,6 +5,9 @@ from typing import Any
 
 DEFAULT_MODE, DEFAULT_HOURS = "drive", 8
 DEFAULT_TTL = f"{DEFAULT_HOURS}h"
+# What came of it that a person wants a desktop which sleeps.
+STARTS, NO_ROOM, FAILED = "starts", "no-room", "failed"
+WAKINGS = (STARTS, NO_ROOM, FAILED)
 SOCKET = "run/deskyard-session/admin.sock"
 
 
@@ -35,6 +38,11 @@ def anchor(source: str, number: int, head: str, actor: str) -> dict[str, Any]:
 def agent(action: str, desktop: str | None, actor: str) -> dict[str, Any]:
     """Stop a desktop's agent, let it go on, or list what is stopped."""
     return {"command": "agent", "action": action, "desktop": desktop, "actor": actor}
+
+
+def waking(desktop: str, state: str) -> dict[str, Any]:
+    """Tell the pages that wait for a desktop what its host made of that: one of `WAKINGS`."""
+    return {"command": "waking", "desktop": desktop, "state": state}
 
 
 def listed(text: str | None) -> list[str] | None:

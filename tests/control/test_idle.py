@@ -61,6 +61,10 @@ def nobody(_: str) -> list[dict[str, Any]]:
     return []
 
 
+def no_page(*_: str) -> None:
+    """Nobody's page waits."""
+
+
 def test_each_stop_is_one_line_of_the_audit(mission: Lab, worker: Link, asked: list[Any]) -> None:
     watch.stop_unused(lent(worker), NAME, nobody)
     assert asked == [set()]
@@ -124,7 +128,7 @@ def test_a_workspace_that_cannot_be_looked_at_or_takes_its_time_keeps_no_other_f
         return []
 
     monkeypatch.setattr(idle, "stop_unused", stop_unused)
-    uses = watch.Uses(lent(worker), nobody)
+    uses = watch.Uses(lent(worker), nobody, no_page)
     try:
         uses.stop_unused()
         assert begun.wait(WAIT_SECONDS) and looked.wait(WAIT_SECONDS)
@@ -135,12 +139,12 @@ def test_a_workspace_that_cannot_be_looked_at_or_takes_its_time_keeps_no_other_f
 def test_each_start_for_somebody_who_waits_is_one_line_of_the_audit(
     mission: Lab, worker: Link, asked: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def wake_wanted(name: str, sessions_of: Any) -> list[Woken]:
-        assert sessions_of is nobody
+    def wake_wanted(name: str, sessions_of: Any, tell: Any) -> list[Woken]:
+        assert (sessions_of, tell) == (nobody, no_page)
         return [Woken("first", "ann")]
 
     monkeypatch.setattr(idle, "wake_wanted", wake_wanted)
-    watch.wake_wanted(lent(worker), NAME, nobody)
+    watch.wake_wanted(lent(worker), NAME, nobody, no_page)
     query = "select * from audit_entry where actor = 'idle' and action = 'desktop.start' and target = %s"
     assert mission.until(query, [f"{NAME}.first"])["detail"] == {"wantedBy": "ann"}
 
@@ -148,7 +152,7 @@ def test_each_start_for_somebody_who_waits_is_one_line_of_the_audit(
 def test_whoever_waits_at_a_gateway_waits_for_no_other_gateway(worker: Link, monkeypatch: pytest.MonkeyPatch) -> None:
     ended, woken = threading.Event(), threading.Event()
 
-    def wake_wanted(name: str, sessions_of: Any) -> list[Woken]:
+    def wake_wanted(name: str, sessions_of: Any, tell: Any) -> list[Woken]:
         if name == "dead":
             ended.wait(WAIT_SECONDS)
         else:
@@ -158,7 +162,7 @@ def test_whoever_waits_at_a_gateway_waits_for_no_other_gateway(worker: Link, mon
     monkeypatch.setattr(declaration, "stack_names", lambda: ["dead", NAME])
     monkeypatch.setattr(asleep, "anywhere", lambda: True)
     monkeypatch.setattr(idle, "wake_wanted", wake_wanted)
-    uses = watch.Uses(lent(worker), nobody)
+    uses = watch.Uses(lent(worker), nobody, no_page)
     try:
         uses.wake_wanted()
         assert woken.wait(WAIT_SECONDS)
@@ -169,4 +173,4 @@ def test_whoever_waits_at_a_gateway_waits_for_no_other_gateway(worker: Link, mon
 def test_while_nothing_sleeps_no_workspace_is_read_to_wake_it(worker: Link, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asleep, "anywhere", lambda: False)
     monkeypatch.setattr(declaration, "stack_names", lambda: pytest.fail("the declarations were read"))
-    watch.Uses(lent(worker), nobody).wake_wanted()
+    watch.Uses(lent(worker), nobody, no_page).wake_wanted()

@@ -3,11 +3,15 @@
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
 
+from deskyard.errors import GatewayError
 from deskyard.gateway.awaiting.awaiting import PAGES_PER_SESSION
+from deskyard.gateway.session import line
+from deskyard.wire import session_requests
 from tests.gateway.conftest import run_gateway
 from tests.gateway.desktops import FakeDesktops
 from tests.gateway.support import Gateway, Opened, wait_for
@@ -86,6 +90,11 @@ def wants(gateway: Gateway, who: dict[str, str], path: str = "/d/d1/drive") -> i
     return gateway.request("POST", path, '{"action": "wake"}', headers)[0].status
 
 
+def is_told(state: str, news: dict[str, Any]) -> bool:
+    """Whether a page was told what its host made of it."""
+    return bool(news["waking"] == state)
+
+
 def noted(gateway: Gateway, id: str) -> list[dict[str, Any]]:
     return [line for line in gateway.audit() if line["event"] == "want" and line.get("session") == id]
 
@@ -107,6 +116,18 @@ def test_who_waits_sees_each_stage_until_the_desktop_answers(door: Gateway) -> N
     assert seen["usual_seconds"] >= 0
     (line,) = noted(door, person.id)
     assert (line["actor"], line["desktop"], line["result"]) == ("ann", "d1", "wanted")
+
+
+def test_who_waits_sees_what_the_host_made_of_it(door: Gateway) -> None:
+    person = Person(door)
+    assert person.wants() == 200
+    for state in session_requests.WAKINGS:
+        assert line.ask(door.layout.admin_socket, session_requests.waking("d1", state)) == {"wanted": True}
+        assert person.sees(partial(is_told, state))["wanted"]
+    assert line.ask(door.layout.admin_socket, session_requests.waking("d2", "starts")) == {"wanted": False}
+    for wrong in ({"state": "sleeps"}, {"state": None}):
+        with pytest.raises(GatewayError):
+            line.ask(door.layout.admin_socket, {**session_requests.waking("d1", "starts"), **wrong})
 
 
 def test_who_only_watches_sees_how_far_it_is_and_wants_nothing(door: Gateway) -> None:

@@ -13,6 +13,8 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+from deskyard.gateway.session import line
+from deskyard.wire import session_requests
 from tests.gateway.conftest import run_gateway
 from tests.gateway.support import Gateway, wait_for
 from tests.gateway.talkers import COLOUR, Talker
@@ -402,6 +404,16 @@ def test_page_of_a_sleeping_desktop_asks_for_it_shows_each_stage_and_connects_by
     wait_for("the host's ear", lambda: stages(browser) == ["true", "true", "false"], 30)
     assert text(browser, "waiting-title") == "The desktop is asked to start"
     assert "ask who gave you the link" in text(browser, "waiting")
+    for state, title, said in (
+        ("no-room", "The desktop waits for room", "as soon as another desktop stops"),
+        ("failed", "The desktop did not start", "could not start it"),
+    ):
+        line.ask(viewed.layout.admin_socket, session_requests.waking("d1", state))
+        wait_for("what its host made of it", partial(is_titled, browser, title), 30)
+        assert said in text(browser, "waking") and stages(browser) == ["true", "true", "false"]
+    line.ask(viewed.layout.admin_socket, session_requests.waking("d1", "starts"))
+    wait_for("the start", lambda: text(browser, "waiting-title") == "The desktop is starting", 30)
+    assert stages(browser) == ["true", "true", "true"] and not is_shown(browser, "waking")
     assert "workspace." not in browser.execute_script("return document.body.innerText")
     asleep()
     wait_for("the picture", lambda: browser.execute_script(PIXEL) == list(COLOUR), 60)
@@ -452,6 +464,11 @@ def is_shown(browser: Any, id: str) -> bool:
     """Whether the page has this part, and shows it; a link leads to the page by another."""
     script = "const part = document.getElementById(arguments[0]); return part !== null && part.checkVisibility()"
     return bool(browser.execute_script(script, id))
+
+
+def is_titled(browser: Any, title: str) -> bool:
+    """Whether the page says so of the desktop that it waits for."""
+    return text(browser, "waiting-title") == title
 
 
 def stages(browser: Any) -> list[str | None]:

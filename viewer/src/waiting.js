@@ -8,6 +8,17 @@ const REMEDIES = {
     "stays off. If nothing happens within five minutes, ask who gave you the link.",
   view: "You may only watch. Who may drive this desktop can have it started: ask them, or who gave you the link.",
 };
+// What its host made of it.
+const WAKINGS = {
+  "no-room": {
+    title: "The desktop waits for room",
+    text: "Its host has no memory or disk space for it now. It starts as soon as another desktop stops.",
+  },
+  failed: {
+    title: "The desktop did not start",
+    text: "Its host has tried, and could not start it. Ask who gave you the link.",
+  },
+};
 const part = (id) => document.getElementById(id);
 
 let mode = "view";
@@ -66,18 +77,19 @@ async function show(news) {
 }
 
 function write(news, there) {
-  const starts = there.length > 0;
+  const starts = there.length > 0 || news.waking === "starts";
   const asked = news.wanted || (mode === "drive" && wants);
+  const waking = starts ? null : WAKINGS[news.waking];
   part("waiting-title").textContent = starts
     ? "The desktop is starting"
-    : asked
-      ? "The desktop is asked to start"
-      : "The desktop does not run";
+    : (waking?.title ?? (asked ? "The desktop is asked to start" : "The desktop does not run"));
+  part("waking").hidden = !waking;
+  part("waking").textContent = waking?.text;
   const stages = { asked: news.wanted || starts, heard: news.heard || starts, starting: starts };
   for (const [name, done] of Object.entries(stages)) {
     part(`stage-${name}`).dataset.done = String(done);
   }
-  part("stage-starting").textContent = starts ? `It is starting: ${there.join(" and ")} ready` : "It is starting";
+  part("stage-starting").textContent = there.length > 0 ? `It is starting: ${there.join(" and ")} ready` : "It is starting";
   part("start").hidden = mode !== "drive" || asked || starts;
   part("usual").hidden = !news.usual_seconds;
   part("usual").textContent = `The last start took ${took(news.usual_seconds)}.`;

@@ -29,6 +29,8 @@ class Handler(socketserver.StreamRequestHandler):
                     answer = {"answer": _status(self.server.asker, name, desktops)}
                 case {"workspace": str(name), "question": "list"}:
                     answer = {"answer": self.server.asker.ask(name, ["list"])}
+                case {"workspace": str(name), "question": "waking", "desktop": str(desktop), "state": str(state)}:
+                    answer = {"answer": self.server.asker.ask(name, ["waking", desktop, state])}
                 case _:
                     return
         except DeskyardError as error:

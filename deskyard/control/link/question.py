@@ -49,6 +49,15 @@ def sessions(link: Path) -> Callable[[str], Sessions | None]:
     return ask
 
 
+def tell_waking(link: Path) -> Callable[[str, str, str], None]:
+    """A function that tells the pages that wait for a desktop what came of it; raises `SiteError` if they cannot be."""
+
+    def tell(name: str, desktop: str, state: str) -> None:
+        _asked(link, name, "waking", {"desktop": desktop, "state": state})
+
+    return tell
+
+
 def read_status(name: str, answer: Any) -> dict[str, Any]:
     """Whether gateway and routes are ready, and whose agents are stopped; raises `Rubbish` for what is no status.
 

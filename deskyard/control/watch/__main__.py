@@ -76,7 +76,7 @@ def main() -> None:
     # Somebody who is slow to take a message keeps nobody from looking.
     threading.Thread(target=attend, args=(chosen.database, ended, tell), daemon=True).start()
     with pool(chosen.database) as connections:
-        uses = idle.Uses(connections.connection, sessions_of)
+        uses = idle.Uses(connections.connection, sessions_of, question.tell_waking(chosen.link))
         threading.Thread(target=every, args=(IDLE_SECONDS, uses.stop_unused), daemon=True).start()
         threading.Thread(target=every, args=(WAKE_SECONDS, uses.wake_wanted), daemon=True).start()
         attend(chosen.database, ended, look)

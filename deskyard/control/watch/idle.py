@@ -23,11 +23,11 @@ log = logging.getLogger(__name__)
 class Uses:
     """Looks how desktops are used, in each workspace by itself: none waits for the gateway or the machines of another.
 
-    `sessions_of` asks a gateway.
+    `sessions_of` asks a gateway, `tell` the pages that wait there what came of it.
     """
 
-    def __init__(self, lend: Lend, sessions_of: idle.Sessions) -> None:
-        self._lend, self._sessions_of = lend, sessions_of
+    def __init__(self, lend: Lend, sessions_of: idle.Sessions, tell: idle.Tell) -> None:
+        self._lend, self._sessions_of, self._tell = lend, sessions_of, tell
         self._stops, self._wakes = Threads(self._stop), Threads(self._wake)
 
     def stop_unused(self) -> None:
@@ -47,7 +47,7 @@ class Uses:
 
     def _wake(self, name: str) -> None:
         try:
-            wake_wanted(self._lend, name, self._sessions_of)
+            wake_wanted(self._lend, name, self._sessions_of, self._tell)
         except (DeskyardError, psycopg.Error) as error:
             log.info("nothing of %s is woken now: %s", name, str(error).splitlines()[0])
 
@@ -65,9 +65,9 @@ def stop_unused(lend: Lend, name: str, sessions_of: idle.Sessions) -> None:
             _note(lend, "desktop.stop", f"{name}.{use.desktop}", detail)
 
 
-def wake_wanted(lend: Lend, name: str, sessions_of: idle.Sessions) -> None:
+def wake_wanted(lend: Lend, name: str, sessions_of: idle.Sessions, tell: idle.Tell) -> None:
     """Start what sleeps in a workspace and somebody waits for at its gateway; each start is a line of the audit."""
-    for desktop in idle.wake_wanted(name, sessions_of=sessions_of):
+    for desktop in idle.wake_wanted(name, sessions_of=sessions_of, tell=tell):
         _note(lend, "desktop.start", f"{name}.{desktop.desktop}", {"wantedBy": desktop.wanted_by})
 
 

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
+from deskyard.errors import GatewayError
 from deskyard.gateway.page_news import Page, Pages
 from deskyard.gateway.session.refusal import Refusal
 from deskyard.gateway.session.store import Session
 from deskyard.gateway.session.streams import Note
 from deskyard.wire.gateway_settings import Settings
 from deskyard.wire.routes import ROUTES
+from deskyard.wire.session_requests import WAKINGS
 
 PAGES_PER_SESSION = 2
 PAGES = 150  # HAProxy carries a few more
@@ -54,6 +56,7 @@ class Awaiting:
         self._noted: dict[str, float] = {}  # session -> when its want was written down
         self._pages = Pages(PAGES_PER_SESSION, PAGES, self._waited_for)
         self._answering: dict[str, dict[str, bool]] = {}  # desktop -> which of its routes answered the last look
+        self._waking: dict[str, str] = {}  # desktop -> what its host made of the wants, while there are some
         self._took: dict[str, int] = {}  # desktop -> seconds from a want to an answer, the last time
 
     def want(self, session: Session) -> None:
@@ -71,6 +74,8 @@ class Awaiting:
         if want := self._wants.get(session.id):
             want.last = now
             return
+        if not self._of(session.desktop):
+            self._waking.pop(session.desktop, None)
         self._wants[session.id] = Want(session.desktop, now, now)
         self._pages.tell({session.desktop})
 
@@ -85,6 +90,16 @@ class Awaiting:
             if not want.heard:
                 want.heard = True
                 self._pages.tell({want.desktop})
+
+    def tell(self, desktop: str, waking: str) -> dict[str, bool]:
+        """Let those who wait for a desktop know what its host made of it; whether anybody wants it still."""
+        if waking not in WAKINGS:
+            raise GatewayError("state", waking, "is not known", f"use one of: {', '.join(WAKINGS)}")
+        wanted = bool(self._of(desktop))
+        if wanted and self._waking.get(desktop) != waking:
+            self._waking[desktop] = waking
+            self._pages.tell({desktop})
+        return {"wanted": wanted}
 
     def awaited(self) -> dict[str, Places]:
         """The desktops that a page waits for, and where their routes listen."""
@@ -116,6 +131,8 @@ class Awaiting:
             "answering": found and {name: found[name] for name in session.routes if name in found},
             "wanted": bool(wants),
             "heard": any(want.heard for want in wants),
+            # Of this want alone: what came of an earlier one is over.
+            "waking": self._waking.get(session.desktop) if wants else None,
             "usual_seconds": self._took.get(session.desktop),
         }
 

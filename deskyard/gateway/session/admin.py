@@ -80,6 +80,8 @@ async def _dispatch(sessions: Sessions, request: dict[str, Any]) -> Any:
                 case "go":
                     await sessions.let_agent_go(request["desktop"], request["actor"])
             return sessions.halts.listing()
+        case "waking":
+            return sessions.awaiting.tell(request["desktop"], request["state"])
         case "ping":
             return {
                 "digest": sessions.settings.digest,

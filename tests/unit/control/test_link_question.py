@@ -70,6 +70,15 @@ def test_a_gateway_that_was_set_up_before_is_asked_after_all_desktops(link: Path
     assert len(asker.asked) == 3
 
 
+def test_pages_that_wait_are_told_what_came_of_it(link: Path, asker: Asker) -> None:
+    asker.answer = {"wanted": True}
+    question.tell_waking(link)("lab", "first", "no-room")
+    assert asker.asked == [("lab", ["waking", "first", "no-room"])]
+    asker.answer = ConfigError("command", "waking", "is not known", "use deskyard-gateway")
+    with pytest.raises(SiteError, match="is not known"):
+        question.tell_waking(link)("lab", "first", "starts")
+
+
 def test_of_stopped_agents_it_is_believed_since_when(link: Path, asker: Asker) -> None:
     asker.answer = {**STATUS, "stopped": {"first\x1b": {"since": 7, "by": "ann", "still": True}}}
     assert question.status(link)(PLAN, DESKTOPS)["stopped"] == {"first ": {"since": 7}}

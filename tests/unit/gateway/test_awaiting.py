@@ -125,6 +125,32 @@ def test_others_hear_that_somebody_wants_it_and_that_nobody_does_any_more(door: 
     assert (door.awaiting.facts(bob)["wanted"], page.news.is_set()) == (False, True)
 
 
+def test_whoever_waits_hears_what_the_host_made_of_it_and_nobody_else_of_another_time(door: Door) -> None:
+    ann, other = person("a"), person("b", desktop="research-2")
+    # Nobody wants it: there is nobody to tell.
+    assert door.awaiting.tell("d1", "starts") == {"wanted": False}
+    page, elsewhere = door.awaiting.join(ann), door.awaiting.join(other)
+    door.awaiting.want(ann)
+    door.awaiting.want(other)
+    assert door.awaiting.facts(ann)["waking"] is None
+    for state in ("no-room", "starts"):
+        page.news.clear()
+        elsewhere.news.clear()
+        assert door.awaiting.tell("d1", state) == {"wanted": True}
+        assert (door.awaiting.facts(ann)["waking"], page.news.is_set()) == (state, True)
+        page.news.clear()
+        door.awaiting.tell("d1", state)
+        assert (page.news.is_set(), elsewhere.news.is_set()) == (False, False)
+    assert door.awaiting.facts(other)["waking"] is None
+    door.awaiting.leave(page)
+    assert door.awaiting.facts(ann)["waking"] is None
+    door.awaiting.join(ann)
+    door.awaiting.want(ann)
+    assert door.awaiting.facts(ann)["waking"] is None
+    with pytest.raises(GatewayError, match="is not known"):
+        door.awaiting.tell("d1", "sleeps")
+
+
 def test_page_of_a_session_that_is_over_is_woken_to_end(door: Door) -> None:
     ended, page = door.awaiting.join(person("a")), door.awaiting.join(person("b"))
     door.awaiting.sweep({"b" * 24})

@@ -19,6 +19,8 @@ ASKED = (
     "status dev1",
     "status dev1,dev-2,s3",
     "list",
+    "waking dev1 starts",
+    "waking dev1 no-room",
     "chat",
     "asks --json --follow",
     "audit --verify",
@@ -44,6 +46,10 @@ def test_each_question_is_understood(question: str) -> None:
         "sudo -n deskyard-gateway list",
         "deskyard-gateway list",
         "grant --desktop d1",
+        "waking dev1",
+        "waking dev1 running",
+        "waking Dev1 starts",
+        "waking dev1 starts|failed",
         "revoke --all",
         "keys rotate",
         "decide 0a --once",
@@ -119,10 +125,16 @@ def test_services_are_asked_as_from_here() -> None:
     service, status = f"/{session_requests.SOCKET}", f"/{readiness.STATUS_SOCKET}"
     assert requests(["list"]) == [(service, session_requests.listing())]
     assert requests(ANCHOR.split()) == [(service, session_requests.anchor(SOURCE, 7, HEAD, "mission-control"))]
+    assert requests(["waking", "dev1", "no-room"]) == [(service, session_requests.waking("dev1", "no-room"))]
     assert requests(["status"]) == [(status, status_service.ASKED)]
     named = {**status_service.ASKED, "desktops": ["dev1", "dev2"]}
     assert requests(["status", "dev1,dev2"]) == [(status, named), (status, status_service.ASKED)]
     assert requests(["audit", "--verify"]) == []
+
+
+def test_pages_that_wait_are_told_what_hosts_tell_them() -> None:
+    for state in session_requests.WAKINGS:
+        assert understood(f"waking dev1 {state}")
 
 
 STRANGE = {"error": {"field": "request", "value": None, "reason": "is no question", "remedy": "ask another"}}

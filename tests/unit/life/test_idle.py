@@ -9,7 +9,7 @@ import pytest
 
 from deskyard.access import access
 from deskyard.declaration import declaration
-from deskyard.errors import SiteError
+from deskyard.errors import ConfigError, SiteError
 from deskyard.life import asleep, idle, power
 from deskyard.life.idle import Use, Woken
 from deskyard.model.idle import Idle
@@ -31,6 +31,14 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """The sessions of the workspace."""
     found: list[dict[str, Any]] = []
     monkeypatch.setattr(access, "sessions", lambda _: found)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """What pages that wait were told."""
+    found: list[tuple[str, ...]] = []
+    monkeypatch.setattr(access, "tell_waking", lambda *said: found.append(said))
     return found
 
 
@@ -173,7 +181,7 @@ def wanting(**changes: Any) -> dict[str, Any]:
 
 
 def test_whoever_has_its_page_open_wakes_it_and_nobody_waits_here(
-    machines: Machines, clock: Clock, sessions: list[dict[str, Any]], waits: list[Any]
+    machines: Machines, clock: Clock, sessions: list[dict[str, Any]], waits: list[Any], told: list[Any]
 ) -> None:
     fall_asleep(machines, clock)
     assert idle.wake_wanted("lab", clock) == []
@@ -181,7 +189,9 @@ def test_whoever_has_its_page_open_wakes_it_and_nobody_waits_here(
     sessions += [wanting(), wanting(actor="bob", wanted=0)]
     assert idle.wake_wanted("lab", clock) == [Woken("dev1", "ann")]
     assert (machines.now[DEV1], machines.wanted[DEV1], waits) == ("running", Power.RUNNING, [])
+    assert told == [("lab", "dev1", "starts")]
     assert idle.wake_wanted("lab", clock) == []
+    assert len(told) == 1
 
 
 @pytest.mark.parametrize("changes", [{"wanted": None}, {"wanted": 61}, {"desktop": "dev2"}, {"desktop": "elsewhere"}])
@@ -256,6 +266,7 @@ def test_one_that_does_not_start_is_named_and_wanted_to_run(
     sessions: list[dict[str, Any]],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    told: list[Any],
 ) -> None:
     fall_asleep(machines, clock)
     clock.now += 60
@@ -268,10 +279,15 @@ def test_one_that_does_not_start_is_named_and_wanted_to_run(
     assert idle.wake_wanted("lab", clock) == []
     assert "has no room" in "".join(capsys.readouterr())
     assert machines.wanted[DEV1] is Power.RUNNING
+    assert told == [("lab", "dev1", "failed")]
 
 
 def test_one_for_which_there_is_no_room_sleeps_on_and_is_woken_once_there_is(
-    machines: Machines, clock: Clock, sessions: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+    machines: Machines,
+    clock: Clock,
+    sessions: list[dict[str, Any]],
+    capsys: pytest.CaptureFixture[str],
+    told: list[Any],
 ) -> None:
     fall_asleep(machines, clock)
     clock.now += 60
@@ -282,6 +298,20 @@ def test_one_for_which_there_is_no_room_sleeps_on_and_is_woken_once_there_is(
     assert asleep.is_asleep(PLAN, "dev1") and machines.wanted[DEV1] is Power.OFF
     machines.too_large.clear()
     assert idle.wake_wanted("lab", clock) == [Woken("dev1", "ann")]
+    assert told == [("lab", "dev1", "no-room"), ("lab", "dev1", "starts")]
+
+
+def test_gateway_that_cannot_tell_a_page_keeps_nothing_from_being_woken(
+    machines: Machines, clock: Clock, sessions: list[dict[str, Any]]
+) -> None:
+    fall_asleep(machines, clock)
+    clock.now += 60
+    sessions.append(wanting())
+
+    def older(*_: str) -> None:
+        raise ConfigError("command", "waking", "is not known", "use deskyard-gateway")
+
+    assert idle.wake_wanted("lab", clock, tell=older) == [Woken("dev1", "ann")]
 
 
 def test_where_nothing_is_declared_nothing_is_asked(declare: Any, monkeypatch: pytest.MonkeyPatch) -> None:
