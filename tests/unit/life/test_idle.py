@@ -35,7 +35,7 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(autouse=True)
-def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+def heard(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """What pages that wait were told."""
     found: list[tuple[str, ...]] = []
     monkeypatch.setattr(access, "tell_waking", lambda *said: found.append(said))
@@ -181,7 +181,7 @@ def wanting(**changes: Any) -> dict[str, Any]:
 
 
 def test_whoever_has_its_page_open_wakes_it_and_nobody_waits_here(
-    machines: Machines, clock: Clock, sessions: list[dict[str, Any]], waits: list[Any], told: list[Any]
+    machines: Machines, clock: Clock, sessions: list[dict[str, Any]], waits: list[Any], heard: list[Any]
 ) -> None:
     fall_asleep(machines, clock)
     assert idle.wake_wanted("lab", clock) == []
@@ -189,9 +189,9 @@ def test_whoever_has_its_page_open_wakes_it_and_nobody_waits_here(
     sessions += [wanting(), wanting(actor="bob", wanted=0)]
     assert idle.wake_wanted("lab", clock) == [Woken("dev1", "ann")]
     assert (machines.now[DEV1], machines.wanted[DEV1], waits) == ("running", Power.RUNNING, [])
-    assert told == [("lab", "dev1", "starts")]
+    assert heard == [("lab", "dev1", "starts")]
     assert idle.wake_wanted("lab", clock) == []
-    assert len(told) == 1
+    assert len(heard) == 1
 
 
 @pytest.mark.parametrize("changes", [{"wanted": None}, {"wanted": 61}, {"desktop": "dev2"}, {"desktop": "elsewhere"}])
@@ -266,7 +266,7 @@ def test_one_that_does_not_start_is_named_and_wanted_to_run(
     sessions: list[dict[str, Any]],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    told: list[Any],
+    heard: list[Any],
 ) -> None:
     fall_asleep(machines, clock)
     clock.now += 60
@@ -279,7 +279,7 @@ def test_one_that_does_not_start_is_named_and_wanted_to_run(
     assert idle.wake_wanted("lab", clock) == []
     assert "has no room" in "".join(capsys.readouterr())
     assert machines.wanted[DEV1] is Power.RUNNING
-    assert told == [("lab", "dev1", "failed")]
+    assert heard == [("lab", "dev1", "failed")]
 
 
 def test_one_for_which_there_is_no_room_sleeps_on_and_is_woken_once_there_is(
@@ -287,7 +287,7 @@ def test_one_for_which_there_is_no_room_sleeps_on_and_is_woken_once_there_is(
     clock: Clock,
     sessions: list[dict[str, Any]],
     capsys: pytest.CaptureFixture[str],
-    told: list[Any],
+    heard: list[Any],
 ) -> None:
     fall_asleep(machines, clock)
     clock.now += 60
@@ -298,7 +298,7 @@ def test_one_for_which_there_is_no_room_sleeps_on_and_is_woken_once_there_is(
     assert asleep.is_asleep(PLAN, "dev1") and machines.wanted[DEV1] is Power.OFF
     machines.too_large.clear()
     assert idle.wake_wanted("lab", clock) == [Woken("dev1", "ann")]
-    assert told == [("lab", "dev1", "no-room"), ("lab", "dev1", "starts")]
+    assert heard == [("lab", "dev1", "no-room"), ("lab", "dev1", "starts")]
 
 
 def test_gateway_that_cannot_tell_a_page_keeps_nothing_from_being_woken(
