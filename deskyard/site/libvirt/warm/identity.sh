@@ -2,22 +2,24 @@
 # Makes a machine that goes on from a template itself, before it has a NIC.
 # Standard input: TEMPLATE, TEMPLATE_MAC (what stands in their place), NAME, MAC, NIC (its name), MACHINE_ID,
 # INSTANCE, MANAGER, KEYS (public ones), SEED (random), EPOCH.
+# Whoever wants the machine waits for this: an emulated one takes a quarter of a second for each program that is started,
+# and a second for each question to systemd.
 set -eu
 # shellcheck disable=SC1091
 . /dev/stdin
 date --utc --set "@$EPOCH" >/dev/null
 printf '%s' "$SEED" >/dev/urandom
 # Until its kernel has seen that it is another machine it draws the random numbers of its siblings: no keys before that.
-for _ in $(seq 50); do
-  if reseeded=$(dmesg | grep -c 'crng reseeded due to virtual machine fork'); then break; fi
+tries=50
+until dmesg | grep -q 'crng reseeded due to virtual machine fork'; do
+  tries=$((tries - 1))
+  [ "$tries" -gt 0 ] || { echo "its kernel did not draw new random numbers" >&2; exit 1; }
   sleep 0.2
 done
-[ "$reseeded" -gt 0 ] || { echo "its kernel did not draw new random numbers" >&2; exit 1; }
 
 printf '%s\n' "$MACHINE_ID" >/etc/machine-id
 printf '%s\n' "$NAME" >/etc/hostname
 printf '%s\n' "$NAME" >/proc/sys/kernel/hostname
-sed -i "s/$TEMPLATE/$NAME/g" /etc/hosts
 
 ssh-keygen -q -t ed25519 -N '' -C "root@$NAME" -f /etc/ssh/ssh_host_ed25519_key
 # As role home_volume keeps them: with /home they outlive the system disk.
@@ -30,12 +32,11 @@ if mountpoint -q /home; then
 fi
 home=$(getent passwd "$MANAGER" | cut -d: -f6)
 install -d -m 0700 -o "$MANAGER" -g "$MANAGER" "$home/.ssh"
-printf '%s\n' "$KEYS" >"$home/.ssh/authorized_keys"
-chown "$MANAGER:$MANAGER" "$home/.ssh/authorized_keys"
-chmod 0600 "$home/.ssh/authorized_keys"
+printf '%s\n' "$KEYS" | install -m 0600 -o "$MANAGER" -g "$MANAGER" /dev/stdin "$home/.ssh/authorized_keys"
 
 # The kernel has that of the template's boot.
-cat /proc/sys/kernel/random/uuid >/run/deskyard-boot-id
+read -r boot </proc/sys/kernel/random/uuid
+printf '%s\n' "$boot" >/run/deskyard-boot-id
 mount --bind /run/deskyard-boot-id /proc/sys/kernel/random/boot_id
 
 # Its seed is another disc than the one that was looked at.
@@ -53,19 +54,19 @@ cd /var/lib/cloud
 mv "instances/$TEMPLATE" "instances/$INSTANCE"
 ln -sfn "/var/lib/cloud/instances/$INSTANCE" instance
 rm -f instance/obj.pkl
-printf '%s\n' "$INSTANCE" | tee data/instance-id >data/previous-instance-id
+for file in instance-id previous-instance-id; do printf '%s\n' "$INSTANCE" >"data/$file"; done
 # Until it has read its seed the next boot takes the name from what was read last.
-sed -i "s/$TEMPLATE/$NAME/g" data/previous-hostname data/set-hostname instance/*.txt instance/*.txt.i
+sed -i "s/$TEMPLATE/$NAME/g" /etc/hosts data/previous-hostname data/set-hostname instance/*.txt instance/*.txt.i
 sync
 
 # With the NIC, which comes next, the network does.
-systemctl start --no-block systemd-networkd.service
-if systemctl is-enabled --quiet ssh.socket 2>/dev/null; then unit=ssh.socket; else unit=ssh.service; fi
-systemctl start --no-block "$unit"
+set -- systemd-networkd.service
+if [ -L /etc/systemd/system/sockets.target.wants/ssh.socket ]; then set -- "$@" ssh.socket; else set -- "$@" ssh.service; fi
 # Makes its secret first.
-if systemctl is-enabled --quiet agent-openclaw.service 2>/dev/null; then
-  systemctl start --no-block agent-openclaw.service
-fi
+for link in /etc/systemd/system/*.wants/agent-openclaw.service; do
+  if [ -L "$link" ]; then set -- "$@" agent-openclaw.service; fi
+done
+systemctl start --no-block "$@"
 
 # What had read the template's identity reads its own, behind all that answers somebody. The agent waits for whoever holds
 # its pipes, so this lets go of them.
