@@ -1,5 +1,6 @@
 """Waits until a workspace answers: every route of every desktop, asked by the gateway with real handshakes."""
 
+import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ STATUS_SOCKET = "run/deskyard-status/status.sock"
 # Emulated desktops share few cores: the last of four takes more than six minutes.
 SECONDS = {"kvm": 300.0, "tcg": 1500.0}
 # To answer keeps an emulated gateway's processor busy, and desktops that start want it: whoever answers slowly is asked
-# less often.
+# less often; not yet at first, since what went on from a template answers soon.
 PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, PAUSE_PER_ANSWER = 1.0, 15.0, 3.0
 
 
@@ -60,12 +61,14 @@ def wait(
     seen = _Seen(set(), set())
     awaited = awake(plan) if desktops is None else desktops
     needed = {plan.gateway.machine.domain, *(desktop.machine.domain for desktop in awaited)}
+    times = 0
     with machines_of(plan).moves() as moves:
         while True:
+            times += 1
             _pin_desktops(plan, awaited, seen)
             asked = time.monotonic()
             status = ask(plan, awaited)
-            pause = pause_after(time.monotonic() - asked)
+            pause = pause_after(time.monotonic() - asked, times)
             for desktop, route in _news(status, seen):
                 say(f"    {desktop}/{route} answers")
                 if on_route is not None:
@@ -80,9 +83,9 @@ def wait(
             _rest(moves, needed, pause)
 
 
-def pause_after(seconds: float) -> float:
-    """How long to leave a gateway alone that took so many seconds to answer."""
-    return min(max(PAUSE_PER_ANSWER * seconds, PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)
+def pause_after(seconds: float, times: float = math.inf) -> float:
+    """How long to leave a gateway alone that took so many seconds to answer, and was asked so many times."""
+    return min(max(min(times, PAUSE_PER_ANSWER) * seconds, PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)
 
 
 def _rest(moves: Moves, needed: Collection[str], seconds: float) -> None:
