@@ -23,6 +23,8 @@ from deskyard.site.ssh_link import GATEWAY, SshLink
 STATUS_SOCKET = "run/deskyard-status/status.sock"
 # Emulated desktops share few cores: the last of four takes more than six minutes.
 SECONDS = {"kvm": 300.0, "tcg": 1500.0}
+# A gateway answers whoever waits when there is news, at the latest after so long: then the machines are looked at, too.
+WAIT_SECONDS = 10.0
 # To answer keeps an emulated gateway's processor busy, and desktops that start want it: whoever answers slowly is asked
 # less often; not yet at first, since what went on from a template answers soon.
 PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, PAUSE_PER_ANSWER = 1.0, 15.0, 3.0
@@ -67,8 +69,9 @@ def wait(
             times += 1
             _pin_desktops(plan, awaited, seen)
             asked = time.monotonic()
-            status = ask(plan, awaited)
-            pause = pause_after(time.monotonic() - asked, times)
+            status = ask(plan, awaited, WAIT_SECONDS)
+            # One that has waited with us was left alone meanwhile.
+            pause = 0.0 if status.get("waited") else pause_after(time.monotonic() - asked, times)
             for desktop, route in _news(status, seen):
                 say(f"    {desktop}/{route} answers")
                 if on_route is not None:
@@ -110,22 +113,26 @@ def is_ready(status: Mapping[str, Any], desktops: Iterable[DesktopPlan]) -> bool
     return bool(status.get("gateway_ready")) and all(answer.get("ready") for answer in answers)
 
 
-def ask(plan: WorkspacePlan, desktops: Iterable[DesktopPlan] | None = None) -> dict[str, Any]:
+def ask(plan: WorkspacePlan, desktops: Iterable[DesktopPlan] | None = None, wait: float = 0) -> dict[str, Any]:
     """The gateway's status, or what keeps it from answering.
 
-    It looks at the routes of `desktops`, by default of all: each whose machine does not run takes three seconds.
+    It looks at the routes of `desktops`, by default of all: each whose machine does not run takes three seconds. While
+    not all of theirs answer it waits for so many seconds until more or fewer do, and says then that it has `waited`.
     """
     ssh = SshLink(plan.site, plan.name)
     if not ssh.pinned(GATEWAY):
         return silent("it has not been set up yet")
     try:
-        return _status(ssh, None if desktops is None else sorted(desktop.name for desktop in desktops))
+        about: dict[str, Any] = {}
+        if desktops is not None:
+            about["desktops"] = sorted(desktop.name for desktop in desktops)
+        return _status(ssh, about | ({"wait": wait} if wait and about else {}))
     except DeskyardError as error:
         return silent(error.reason)
 
 
-def _status(ssh: SshLink, names: Sequence[str] | None) -> dict[str, Any]:
-    request = {"command": "status"} | ({} if names is None else {"desktops": names})
+def _status(ssh: SshLink, about: Mapping[str, Any]) -> dict[str, Any]:
+    request = {"command": "status", **about}
     try:
         status: dict[str, Any] = gateway_program.ask_socket(
             ssh, STATUS_SOCKET, request, lambda: gateway_program.ask(ssh, ["status"])
@@ -133,9 +140,9 @@ def _status(ssh: SshLink, names: Sequence[str] | None) -> dict[str, Any]:
         return status
     except ConfigError as error:
         # A gateway from before looks at all desktops, and knows no other question.
-        if error.field != "request" or names is None:
+        if error.field != "request" or not about:
             raise
-        return _status(ssh, None)
+        return _status(ssh, {})
 
 
 def running(desktops: Iterable[DesktopPlan], machines: Mapping[str, Mapping[str, Any]]) -> list[DesktopPlan]:

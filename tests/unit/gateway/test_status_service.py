@@ -5,7 +5,8 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -115,6 +116,89 @@ def test_those_who_ask_at_once_have_each_other_looked_at_and_hear_of_their_own(
         assert (list(whole["result"]["desktops"]), list(some["result"]["desktops"])) == (["a", "b", "c"], ["b"])
 
 
+class Looks:
+    """A gateway's looks in order, of which the last is that of ever after; each is the routes of `d1` that answer."""
+
+    def __init__(self, *looks: str) -> None:
+        self._looks = list(looks)
+        self.count = 0
+
+    def __call__(self, *_: Any) -> dict[str, Any]:
+        """The next one."""
+        look = self._looks[min(self.count, len(self._looks) - 1)]
+        self.count += 1
+        routes = {route: {"ready": route in look.split()} for route in ("desktop", "terminal", "computer")}
+        return {"gateway_ready": "gateway" in look, "ready": False, "desktops": {"d1": routes}}
+
+
+@pytest.fixture
+def waiting(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Looks, float], dict[str, Any]]]:
+    """What asks a server for `d1` and waits for so many seconds."""
+    monkeypatch.setattr(status_service, "PAUSE_SECONDS", 0.01)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(root / "status.sock"))
+        listener.listen()
+        server = status_service.StatusServer(listener, Layout(root=root), Machine())
+
+        def wait(looks: Looks, seconds: float) -> dict[str, Any]:
+            monkeypatch.setattr(status_service, "status_in_force", looks)
+            found: dict[str, Any] = server.answer({**status_service.ASKED, "desktops": ["d1"], "wait": seconds})
+            return dict(found["result"])
+
+        yield wait
+        server.server_close()
+
+
+EVERY = "gateway desktop terminal computer"
+
+
+@pytest.mark.parametrize(
+    ("looks", "count", "waited", "ready"),
+    [
+        ([EVERY], 1, False, True),
+        (["gateway", "gateway", EVERY], 3, True, True),
+        # More answer, or fewer.
+        (["gateway", "gateway", "gateway terminal"], 3, True, False),
+        (["gateway terminal", "gateway desktop"], 2, True, False),
+        (["gateway terminal", "gateway"], 2, True, False),
+        # The routes answer already: the gateway itself is waited for.
+        (["desktop terminal computer", "desktop terminal computer", EVERY], 3, True, True),
+    ],
+)
+def test_who_waits_is_answered_when_there_is_news(
+    waiting: Callable[[Looks, float], dict[str, Any]], looks: list[str], count: int, waited: bool, ready: bool
+) -> None:
+    seen = Looks(*looks)
+    found = waiting(seen, 60)
+    assert (seen.count, found["waited"], found["ready"]) == (count, waited, ready)
+
+
+def test_who_waits_in_vain_is_answered_when_the_time_is_over(
+    waiting: Callable[[Looks, float], dict[str, Any]],
+) -> None:
+    seen = Looks("gateway")
+    found = waiting(seen, 0.1)
+    assert seen.count > 1 and (found["waited"], found["ready"]) == (True, False)
+
+
+def test_nobody_waits_for_a_program_that_ends(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, began = Looks("gateway"), threading.Event()
+
+    def look(*arguments: Any) -> dict[str, Any]:
+        began.set()
+        return looks(*arguments)
+
+    monkeypatch.setattr(status_service, "status_in_force", look)
+    with socket.socket(socket.AF_UNIX) as listener, ThreadPoolExecutor(1) as askers:
+        listener.bind(str(root / "status.sock"))
+        listener.listen()
+        server = status_service.StatusServer(listener, Layout(root=root), Machine())
+        asking = askers.submit(server.answer, {**status_service.ASKED, "desktops": ["d1"], "wait": 60})
+        assert began.wait(60)
+        server.server_close()
+        assert asking.result(30)["result"]["ready"] is False
+
+
 def test_questions_at_once_are_all_answered(service: Path) -> None:
     with ThreadPoolExecutor(12) as askers:
         answers = list(askers.map(lambda _: ask(service, asked()), range(12)))
@@ -133,6 +217,12 @@ def test_questions_at_once_are_all_answered(service: Path) -> None:
         asked(desktops=None),
         asked(desktops=["dev1", 2]),
         asked(desktops=["dev1"], more=1),
+        asked(desktops=["dev1"], wait=0),
+        asked(desktops=["dev1"], wait=-1),
+        asked(desktops=["dev1"], wait=True),
+        asked(desktops=["dev1"], wait="1"),
+        asked(desktops=["dev1"], wait=61),
+        asked(wait=1),
         asked(more=1),
     ],
 )

@@ -103,6 +103,19 @@ def test_gateway_that_answers_slowly_is_asked_less_often(
     assert machines.queue.waits == pytest.approx(pauses)
 
 
+def test_gateway_that_waited_with_us_is_asked_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [{**silent(*DESKTOPS), "waited": True}, {**silent("dev2"), "waited": False}, {**silent(), "waited": True}]
+    machines = Machines()
+    monkeypatch.setattr(readiness, "ask", lambda *_: answers.pop(0))
+    monkeypatch.setattr(readiness, "machines_of", lambda _: machines)
+    monkeypatch.setattr(readiness, "stopped_machines", lambda _: [])
+    monkeypatch.setattr(SshLink, "pin", lambda *_: None)
+    monkeypatch.setattr(time, "monotonic", lambda: 0.0)
+    readiness.wait(PLAN)
+    # Only after the second answer.
+    assert machines.queue.waits == [readiness.PAUSE_SECONDS]
+
+
 @pytest.mark.parametrize(
     ("asleep", "quiet", "named", "ready"),
     [
@@ -171,7 +184,8 @@ def test_gateway_is_asked_about_those_alone_who_are_waited_for(
 ) -> None:
     questions: list[tuple[str, ...]] = []
 
-    def ask(_: WorkspacePlan, desktops: Sequence[DesktopPlan]) -> dict[str, Any]:
+    def ask(_: WorkspacePlan, desktops: Sequence[DesktopPlan], wait: float) -> dict[str, Any]:
+        assert wait == readiness.WAIT_SECONDS
         questions.append(tuple(desktop.name for desktop in desktops))
         return silent()
 
@@ -257,6 +271,9 @@ def test_a_gateway_is_asked_about_named_desktops_and_from_before_about_all(
     monkeypatch.setattr(SshLink, "pinned", lambda *_: True)
     monkeypatch.setattr(SshLink, "run", run)
     named = None if desktops is None else [PLAN.desktop(name) for name in desktops]
-    assert readiness.ask(PLAN, named) == status
-    wanted = [{"command": "status"} | ({} if names is None else {"desktops": names}) for names in asked]
-    assert requests == wanted
+    for wait in (0, 7):
+        left, requests = list(says), []
+        assert readiness.ask(PLAN, named, wait) == status
+        waits = {"wait": wait} if wait else {}
+        about = [{} if names is None else {"desktops": names, **waits} for names in asked]
+        assert requests == [{"command": "status", **each} for each in about]
