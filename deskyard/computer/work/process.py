@@ -105,8 +105,12 @@ class Process:
     def signal(self, number: int) -> None:
         """Send a signal to the process and all that it started in its group."""
         self._require_running()
-        with contextlib.suppress(ProcessLookupError):
+        try:
             os.killpg(self.pid, number)
+        except ProcessLookupError:
+            # On a terminal it makes its group itself, a moment later. Until it is reaped, the number is its own.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def resize(self, size: Size) -> None:
         """Give the terminal another size."""

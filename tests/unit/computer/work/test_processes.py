@@ -157,6 +157,21 @@ def test_what_has_ended_is_reaped_at_once(client: httpx.Client) -> None:
     assert not Path(f"/proc/{process['pid']}").exists()
 
 
+def test_a_terminal_that_has_just_begun_and_made_no_group_yet_is_killed(
+    client: httpx.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = tmp_path / "setsid"
+    slow.write_text("#!/bin/sh\nexec sleep 60\n")
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    process = start(client, ["/bin/bash", "--norc"], terminal={"columns": 100, "rows": 30})
+    assert os.getpgid(process["pid"]) != process["pid"]
+    answer = client.post(f"/v1/processes/{process['id']}/signal", json={"signal": "SIGKILL"})
+    assert answer.status_code == 204, answer.text
+    _, events = followed(client, process["id"])
+    assert events[-1]["signal"] == "SIGKILL"
+
+
 def test_a_terminal_is_attached_to_left_and_attached_to_again(client: httpx.Client) -> None:
     process = start(client, ["/bin/bash", "--norc"], terminal={"columns": 100, "rows": 30})
     with attached(client, process["id"]) as socket:
