@@ -151,8 +151,9 @@ def wake_wanted(
     for desktop, actor in wanting.items():
         say(f"    {desktop} slept, and {actor} has its page open: it is started")
         try:
-            if power.wake(f"{name}/{desktop}", wait=False):
-                woken.append(Woken(desktop, actor))
+            if not power.wake(f"{name}/{desktop}", wait=False):
+                continue
+            woken.append(Woken(desktop, actor))
             came = STARTS
         except (SiteError, NoRoom) as error:
             say(f"    {error}")

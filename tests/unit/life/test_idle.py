@@ -229,7 +229,11 @@ def test_what_a_person_stopped_is_not_woken_by_its_page(
 
 
 def test_person_who_stops_it_before_the_turn_of_its_page_comes_has_it_stopped(
-    machines: Machines, clock: Clock, sessions: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    machines: Machines,
+    clock: Clock,
+    sessions: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    heard: list[Any],
 ) -> None:
     fall_asleep(machines, clock)
     clock.now += 60
@@ -243,7 +247,7 @@ def test_person_who_stops_it_before_the_turn_of_its_page_comes_has_it_stopped(
 
     monkeypatch.setattr(power, "behind_gateway", stopped_meanwhile)
     assert idle.wake_wanted("lab", clock) == []
-    assert machines.now[DEV1] == "stopped"
+    assert (machines.now[DEV1], heard) == ("stopped", [])
 
 
 def test_what_is_woken_by_hand_alone_is_not_woken_by_its_page(
