@@ -39,9 +39,7 @@ def look(name: str, desktop: str | None = None, *, leave_idle: bool = False) -> 
     states = machines.states()
     gateway = states.get(plan.gateway.machine.domain, ABSENT)
     found = {"gateway": _gateway(plan, gateway)} if desktop is None else {}
-    status = readiness.silent("its machine does not run")
-    if gateway["state"] == "running":
-        status = readiness.ask(plan, readiness.running(desktops, states))
+    status = readiness.ask_of_running(plan, desktops, states)
     work = {desktop.name: partial(_desktop, plan, desktop, states, status) for desktop in desktops}
     found |= at_once(work)
     for name, finding in _backups(plan, desktops):

@@ -150,6 +150,15 @@ def running(desktops: Iterable[DesktopPlan], machines: Mapping[str, Mapping[str,
     return [desktop for desktop in desktops if machines.get(desktop.machine.domain, {}).get("state") == "running"]
 
 
+def ask_of_running(
+    plan: WorkspacePlan, desktops: Iterable[DesktopPlan], machines: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """The gateway's status of those desktops whose machines run, by the states of machines, its own among them."""
+    if machines.get(plan.gateway.machine.domain, {}).get("state") != "running":
+        return silent("its machine does not run")
+    return ask(plan, running(desktops, machines))
+
+
 def silent(reason: str) -> dict[str, Any]:
     """The status of a gateway that does not answer."""
     return {"ready": False, "gateway_ready": False, "error": reason, "desktops": {}}

@@ -18,9 +18,7 @@ def status(name: str, *, drift: bool = False) -> dict[str, Any]:
     declared = declaration.read(name)
     plan = declared.plan
     machines = machines_of(plan).states()
-    gateway = readiness.silent("its machine does not run")
-    if machines.get(plan.gateway.machine.domain, {}).get("state") == "running":
-        gateway = readiness.ask(plan, readiness.running((*plan.desktops, *plan.seats), machines))
+    gateway = readiness.ask_of_running(plan, (*plan.desktops, *plan.seats), machines)
     found = state_of(declared, machines, gateway)
     if not drift:
         return found

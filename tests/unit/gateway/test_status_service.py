@@ -58,6 +58,16 @@ def service(root: Path) -> Iterator[Path]:
         process.wait(30)
 
 
+@pytest.fixture
+def server(root: Path) -> Iterator[status_service.StatusServer]:
+    """The server in this process: asked by its methods, since what it looks at is the tests' own."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(root / "status.sock"))
+        listener.listen()
+        with status_service.StatusServer(listener, Layout(root=root), Machine()) as server:
+            yield server
+
+
 def ask(path: Path, text: bytes) -> dict[str, Any]:
     with socket.socket(socket.AF_UNIX) as line:
         line.settimeout(60)
@@ -95,7 +105,7 @@ def test_of_named_desktops_alone_it_is_said_how_they_are(service: Path, root: Pa
 
 
 def test_those_who_ask_at_once_have_each_other_looked_at_and_hear_of_their_own(
-    root: Path, monkeypatch: pytest.MonkeyPatch
+    server: status_service.StatusServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[Any] = []
 
@@ -104,16 +114,12 @@ def test_those_who_ask_at_once_have_each_other_looked_at_and_hear_of_their_own(
         return {"gateway_ready": True, "ready": False, "desktops": {name: {} for name in "abc"}}
 
     monkeypatch.setattr(status_service, "status_in_force", look)
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(root / "status.sock"))
-        listener.listen()
-        server = status_service.StatusServer(listener, Layout(root=root), Machine())
-        a, b = frozenset("a"), frozenset("b")
-        for questions in ([a], [a, b], [a, None, b], [frozenset[str]()]):
-            server._look(questions)
-        assert looked == [a, a | b, None, frozenset()]
-        whole, some = server.answer(status_service.ASKED), server.answer({**status_service.ASKED, "desktops": ["b"]})
-        assert (list(whole["result"]["desktops"]), list(some["result"]["desktops"])) == (["a", "b", "c"], ["b"])
+    a, b = frozenset("a"), frozenset("b")
+    for questions in ([a], [a, b], [a, None, b], [frozenset[str]()]):
+        server._look(questions)
+    assert looked == [a, a | b, None, frozenset()]
+    whole, some = server.answer(status_service.ASKED), server.answer({**status_service.ASKED, "desktops": ["b"]})
+    assert (list(whole["result"]["desktops"]), list(some["result"]["desktops"])) == (["a", "b", "c"], ["b"])
 
 
 class Looks:
@@ -132,21 +138,18 @@ class Looks:
 
 
 @pytest.fixture
-def waiting(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Looks, float], dict[str, Any]]]:
+def waiting(
+    server: status_service.StatusServer, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Looks, float], dict[str, Any]]:
     """What asks a server for `d1` and waits for so many seconds."""
     monkeypatch.setattr(status_service, "PAUSE_SECONDS", 0.01)
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(root / "status.sock"))
-        listener.listen()
-        server = status_service.StatusServer(listener, Layout(root=root), Machine())
 
-        def wait(looks: Looks, seconds: float) -> dict[str, Any]:
-            monkeypatch.setattr(status_service, "status_in_force", looks)
-            found: dict[str, Any] = server.answer({**status_service.ASKED, "desktops": ["d1"], "wait": seconds})
-            return dict(found["result"])
+    def wait(looks: Looks, seconds: float) -> dict[str, Any]:
+        monkeypatch.setattr(status_service, "status_in_force", looks)
+        found: dict[str, Any] = server.answer({**status_service.ASKED, "desktops": ["d1"], "wait": seconds})
+        return dict(found["result"])
 
-        yield wait
-        server.server_close()
+    return wait
 
 
 EVERY = "gateway desktop terminal computer"
@@ -181,7 +184,9 @@ def test_who_waits_in_vain_is_answered_when_the_time_is_over(
     assert seen.count > 1 and (found["waited"], found["ready"]) == (True, False)
 
 
-def test_nobody_waits_for_a_program_that_ends(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_waits_for_a_program_that_ends(
+    server: status_service.StatusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looks, began = Looks("gateway"), threading.Event()
 
     def look(*arguments: Any) -> dict[str, Any]:
@@ -189,10 +194,7 @@ def test_nobody_waits_for_a_program_that_ends(root: Path, monkeypatch: pytest.Mo
         return looks(*arguments)
 
     monkeypatch.setattr(status_service, "status_in_force", look)
-    with socket.socket(socket.AF_UNIX) as listener, ThreadPoolExecutor(1) as askers:
-        listener.bind(str(root / "status.sock"))
-        listener.listen()
-        server = status_service.StatusServer(listener, Layout(root=root), Machine())
+    with ThreadPoolExecutor(1) as askers:
         asking = askers.submit(server.answer, {**status_service.ASKED, "desktops": ["d1"], "wait": 60})
         assert began.wait(60)
         server.server_close()

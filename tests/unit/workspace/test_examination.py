@@ -74,9 +74,7 @@ def test_status_says_who_has_which_seat_and_whether_it_answers(seats: Seats) -> 
     assert "lab/s1  waiting since" in text and "lab/s2  claimed by me until" in text
 
 
-def test_gateway_is_asked_about_those_alone_whose_machines_run(
-    seats: Seats, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gateway_is_asked_about_those_alone_whose_machines_run(seats: Seats, monkeypatch: pytest.MonkeyPatch) -> None:
     plan, asked = declared(4, 2).plan, list[list[str]]()
     runs = [plan.gateway.machine.domain, plan.desktop("kept").machine.domain, plan.seat("s2").machine.domain]
     states = {name: {"state": "running", "desired": "running"} for name in runs}
