@@ -7,6 +7,7 @@ import threading
 
 import httpx
 import pytest
+from PIL import Image
 from websockets.sync.client import connect
 
 from deskyard.computer.display.events import Log
@@ -135,7 +136,7 @@ def test_the_clipboard_keeps_any_text_and_its_change_is_an_event(service: Servic
 def test_a_picture_in_the_clipboard_is_read_and_put(service: Service, server: XServer) -> None:
     need_programs("xclip")
     before = service.last()
-    drawn = png(bytes(range(48)) * 4000, 400, 160)
+    drawn = png(Image.frombytes("RGB", (400, 160), bytes(range(48)) * 4000))
     headers = {"content-type": "image/png"}
     assert service.client.put("/v1/clipboard", content=drawn, headers=headers).status_code == 200
     service.wait("clipboard.changed", after=before, match={"by": "agent"})
@@ -144,7 +145,7 @@ def test_a_picture_in_the_clipboard_is_read_and_put(service: Service, server: XS
     assert service.client.get("/v1/clipboard").json()["text"] == ""
     before = service.last()
     copy = subprocess.Popen([*paste[:-1], "-in", "-quiet"], env=server.environment, stdin=subprocess.PIPE)
-    large = png(os.urandom(3 * 1000 * 700), 1000, 700)
+    large = png(Image.frombytes("RGB", (1000, 700), os.urandom(3 * 1000 * 700)))
     assert copy.stdin is not None
     copy.stdin.write(large)
     copy.stdin.close()

@@ -3,9 +3,11 @@
 import io
 
 import pytest
+import xcffib.xfixes
 from PIL import Image
 
-from tests.computer.desktop import HEIGHT, WIDTH, Recorder, Service
+from deskyard.computer.display.x_server import XConnection
+from tests.computer.desktop import HEIGHT, WIDTH, Recorder, Service, XServer
 
 JSON = {"accept": "application/json"}
 
@@ -30,6 +32,19 @@ def test_what_is_unchanged_is_not_sent_again(service: Service, recorder: Recorde
     recorder.c.core.ClearArea(False, recorder.id, 0, 0, 50, 50)
     recorder.c.settle()
     assert service.client.get(f"/v1/screen?if_changed={state}").status_code == 200
+
+
+def test_the_server_is_asked_for_an_extension_once(server: XServer) -> None:
+    c = XConnection(server.display)
+    try:
+        c.extension(xcffib.xfixes).QueryVersion(5, 0).reply()
+        before = c.core.GetInputFocus()
+        for _ in range(5):
+            c.extension(xcffib.xfixes).GetCursorImage().reply()
+        # Numbers of requests are consecutive: five of them, and the one that is counted itself.
+        assert c.core.GetInputFocus().sequence - before.sequence == 6
+    finally:
+        c.close()
 
 
 def test_a_picture_fits_what_a_model_takes(service: Service) -> None:

@@ -3,7 +3,7 @@
 import io
 import math
 import struct
-import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from isal import isal_zlib
@@ -16,6 +16,7 @@ FORMATS = ("png", "jpeg", "webp")
 # The long side, and the number of pixels, that a vendor's model takes without scaling it once more.
 LIMITS = {"anthropic-1568": (1568, 1_192_464)}
 MOST_SIDE = 16384
+BAND = 64  # lines of a PNG that are packed at a time
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def size_of(region: Rectangle, asked: Wanted) -> tuple[int, int]:
 def encoded(image: Image.Image, format: str) -> bytes:
     """An RGB picture in this format."""
     if format == "png":
-        return png(image.tobytes(), *image.size)
+        return png(image)
     out = io.BytesIO()
     if format == "jpeg":
         image.save(out, "JPEG", quality=80)
@@ -80,13 +81,24 @@ def encoded(image: Image.Image, format: str) -> bytes:
     return out.getvalue()
 
 
-def png(rgb: bytes, width: int, height: int) -> bytes:
-    """A PNG of 8-bit RGB, unfiltered and lightly packed: a tenth of the time that a general writer takes."""
-    row = 3 * width
-    view = memoryview(rgb)
-    lines = b"".join(part for top in range(0, row * height, row) for part in (b"\0", view[top : top + row]))
-    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+def png(image: Image.Image) -> bytes:
+    """A PNG of an RGB picture, unfiltered and lightly packed: a tenth of the time that a general writer takes."""
+    head = struct.pack(">IIBBBBB", *image.size, 8, 2, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(data, zlib.crc32(kind)))
-        for kind, data in ((b"IHDR", head), (b"IDAT", isal_zlib.compress(lines, 1)), (b"IEND", b""))
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", isal_zlib.crc32(data, isal_zlib.crc32(kind)))
+        for kind, data in ((b"IHDR", head), (b"IDAT", b"".join(_packed(image))), (b"IEND", b""))
     )
+
+
+def _packed(image: Image.Image) -> Iterator[bytes]:
+    """The lines of a PNG, each behind the number of its filter: 0.
+
+    A few at a time: memory for all of them would come from the kernel for each picture, longer than to pack.
+    """
+    packer = isal_zlib.compressobj(1)
+    for top in range(0, image.height, BAND):
+        band = image.crop((0, top, image.width, min(top + BAND, image.height)))
+        # With a byte more to the line each ends in a 0, which is the next line's number.
+        lines = b"\0" + band.tobytes("raw", "RGB", 3 * image.width + 1, 1)
+        yield packer.compress(memoryview(lines)[:-1])
+    yield packer.flush()

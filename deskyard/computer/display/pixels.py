@@ -16,6 +16,10 @@ from deskyard.computer.problem import Problem
 
 ALL_PLANES = 0xFFFFFFFF
 
+# Pillow gives the memory of each picture back to the kernel; to be given it anew takes as long as the rest of a
+# picture. So many of the blocks (16 MiB at most) that pictures were in it keeps instead.
+Image.core.set_blocks_max(2)  # type: ignore[attr-defined]
+
 
 class Pixels:
     """Takes the pixels of a window or pixmap, on one connection by one thread; its memory is kept for the next time."""
@@ -26,11 +30,14 @@ class Pixels:
 
     def image(self, c: XConnection, drawable: int, part: Rectangle) -> Image.Image:
         """A part of a window or pixmap as a picture."""
-        data = self.raw(c, drawable, part)
+        data: Any = self.raw(c, drawable, part)
         return Image.frombuffer("RGB", (part.width, part.height), data, "raw", "BGRX", part.width * 4, 1)
 
-    def raw(self, c: XConnection, drawable: int, part: Rectangle) -> bytes:
-        """The same as the server has it: blue, green, red, and a byte that says nothing."""
+    def raw(self, c: XConnection, drawable: int, part: Rectangle) -> memoryview:
+        """The same as the server has it: blue, green, red, and a byte that says nothing.
+
+        Only until the next picture is taken, or `close`: it is the memory that the server writes into.
+        """
         if c.depth not in (24, 32):
             reason = f"has a depth of {c.depth}"
             raise Problem(HTTPStatus.NOT_IMPLEMENTED, "display", None, reason, "start the display with a depth of 24")
@@ -41,12 +48,12 @@ class Pixels:
             c.extension(xcffib.shm).GetImage(
                 drawable, *box, ALL_PLANES, xproto.ImageFormat.ZPixmap, self._shmseg, 0
             ).reply()
-            return memoryview(shared.memory)[:size].tobytes()
+            return memoryview(shared.memory)[:size]
         except (OSError, *REFUSED):
             c.x.invalid()
             # Without shared memory (another namespace) the pixels come over the socket.
             reply = c.core.GetImage(xproto.ImageFormat.ZPixmap, drawable, *box, ALL_PLANES).reply()
-            return bytes(reply.data.raw)
+            return memoryview(bytes(reply.data.raw))
 
     def _shared(self, c: XConnection, size: int) -> Segment:
         if self._segment is None or self._segment.size < size:

@@ -45,12 +45,21 @@ class XConnection:
         self.root: int = screen.root
         self.depth: int = screen.root_depth
         self.keycodes = range(setup.min_keycode, setup.max_keycode + 1)
+        # Two resources are of the same client where they differ in these bits alone.
+        self.resource_id_mask: int = setup.resource_id_mask
+        self._extensions: dict[str, Any] = {}
         self._atoms: dict[str, int] = {}
         self._names: dict[int, str] = {}
 
     def extension(self, module: Any) -> Any:
-        """An extension of the server by its xcffib module."""
-        return self.x(module.key)
+        """An extension of the server by its xcffib module.
+
+        The same object each time: to libxcb another object is another extension, which it asks the server for before
+        its first request, and whose answer it keeps until the connection ends.
+        """
+        if module.key.name not in self._extensions:
+            self._extensions[module.key.name] = self.x(module.key)
+        return self._extensions[module.key.name]
 
     def size(self) -> tuple[int, int]:
         """Width and height of the screen as it is now."""

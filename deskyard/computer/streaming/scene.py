@@ -271,7 +271,7 @@ def popups(c: XConnection, window: int) -> dict[int, Rectangle]:
     """
     found: dict[int, Rectangle] = {}
     place = windows.geometry(c, window)
-    mask = c.x.get_setup().resource_id_mask
+    mask = c.resource_id_mask
     for child in c.core.QueryTree(c.root).reply().children:
         try:
             attributes = c.core.GetWindowAttributes(child).reply()
