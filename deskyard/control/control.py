@@ -1,10 +1,7 @@
-"""Mission Control as a whole: brings it up and down, says how it is, and makes links and keys at the host."""
+"""Mission Control as a whole: brings it up and down, and makes links and keys at the host."""
 
-import http.client
 import ipaddress
-import json
 import os
-import socket
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +24,8 @@ from deskyard.control.identity.declared import Declared
 from deskyard.control.people import at_host
 from deskyard.control.process import pages
 from deskyard.control.process.settings import PORT, Settings, kept
-from deskyard.control.process.unit import Unit, is_installed
+from deskyard.control.process.unit import Unit
+from deskyard.control.state import ready, runs, state, supervisor
 from deskyard.control.store import migration
 from deskyard.control.store.administrator import nobody_asks
 from deskyard.control.store.cluster import OWNER, Cluster
@@ -37,18 +35,15 @@ from deskyard.control.store.elsewhere import Elsewhere
 from deskyard.control.watch import mail
 from deskyard.control.watch.mail import MailServer
 from deskyard.errors import ConfigError, HostError
-from deskyard.host.background import Background, start_time
 from deskyard.host.deadline import Deadline
 from deskyard.host.places import tree
 from deskyard.host.progress import Timings, say, step
 from deskyard.host.secret_file import write_secret
 from deskyard.site import certificate_authority
-from deskyard.site.files import certificate_file, read_site
+from deskyard.site.files import read_site
 
 UP_SECONDS = 360.0  # more than its database may take on a machine that is slow or busy
-DOWN_SECONDS = 90.0  # more than its supervisor takes at worst, which ends the processes first and the database last
 RENEW_BEFORE = timedelta(days=30)
-SUPERVISOR = "supervisor"
 FIRST_PERSON = "admin"
 
 
@@ -91,8 +86,9 @@ class Control:
             settings.save(self.folder)
             self.down()
             self._start()
-            if not Deadline(UP_SECONDS).wait_for(lambda: not self._runs() or self._ready(), 0.1) or not self._runs():
-                tail = self._background().log_tail()
+            ended = Deadline(UP_SECONDS).wait_for(lambda: not runs(self.folder) or ready(self.folder), 0.1)
+            if not ended or not runs(self.folder):
+                tail = supervisor(self.folder).log_tail()
                 self.down()
                 raise HostError("control", str(self.folder.root), f"did not come up:\n{tail}", "see its logs folder")
         return {**self.status(), "link": self.first_link()}
@@ -106,28 +102,13 @@ class Control:
 
     def down(self) -> None:
         """End its processes; what they know stays."""
-        self._background().stop()
+        supervisor(self.folder).stop()
         # Where its supervisor was killed, the database is still ending.
         Cluster(self.folder).end_orphan()
 
     def status(self) -> dict[str, Any]:
         """Whether it runs, where it is reached, and each of its processes."""
-        found = kept(self.folder)
-        runs = self._runs()
-        processes: dict[str, bool] = {}
-        if runs and (self.folder.root / "processes.json").exists():
-            numbers = json.loads((self.folder.root / "processes.json").read_text())
-            processes = {name: start_time(number) is not None for name, number in numbers.items()}
-        return {
-            "url": found[0].origin if found else None,
-            "site": found[0].site if found else None,
-            "running": runs,
-            "ready": runs and self._ready(),
-            "processes": processes,
-            "database": found[0].database if found else None,
-            "folder": str(self.folder.root),
-            "certificate_authority": str(certificate_file(found[0].site)) if found else None,
-        }
+        return state(self.folder)
 
     def backup(self, target: Path) -> dict[str, Any]:
         """Write all that is known to a file, or into a folder, while everything runs."""
@@ -139,7 +120,7 @@ class Control:
 
     def restore(self, path: Path, *, dry_run: bool) -> dict[str, Any]:
         """Bring a backup in where Mission Control was never up; no machine is touched."""
-        if self._runs():
+        if runs(self.folder):
             remedy = "restore where Mission Control was never up"
             raise HostError("control", str(self.folder.root), "runs", remedy)
         found = kept(self.folder)
@@ -150,7 +131,7 @@ class Control:
         """Bring what runs to this tree; before its tables change, a backup is made."""
         settings = self._settings()
         # Of a database elsewhere `up` looks at it.
-        if self._runs() and settings.database is None:
+        if runs(self.folder) and settings.database is None:
             migration.require_known(migration.version(Cluster(self.folder).url(OWNER)))
         return self.up(settings.site, settings.port, timings)
 
@@ -189,7 +170,7 @@ class Control:
         """Let people sign in by a provider from now on; Mission Control begins anew if it runs."""
         self._settings()
         provider.checked().save(self.folder.provider)
-        if self._runs():
+        if runs(self.folder):
             with self._database() as link:
                 _note(link, "provider.declare", provider.issuer, rules=[rule.text for rule in provider.rules])
         self._begin_anew()
@@ -243,12 +224,12 @@ class Control:
 
     def _begin_anew(self) -> None:
         settings = self._settings()
-        if self._runs():
+        if runs(self.folder):
             self.up(settings.site, settings.port)
 
     def _database(self) -> Link:
         found = kept(self.folder)
-        if found is None or not self._runs():
+        if found is None or not runs(self.folder):
             raise HostError("control", str(self.folder.root), "does not run", "run ./inv control.up")
         return database_at(found[1], found[0].database).as_owner()
 
@@ -259,31 +240,12 @@ class Control:
         return found[0]
 
     def _start(self) -> None:
-        background = self._background()
+        background = supervisor(self.folder)
         if isinstance(background, Unit):
             background.start()
         else:
             argv = [sys.executable, "-m", "deskyard.control.process.supervisor", str(self.folder.root)]
             background.start(argv, cwd=tree())
-
-    def _background(self) -> Background | Unit:
-        if is_installed(self.folder.root):
-            return Unit(DOWN_SECONDS)
-        return Background(SUPERVISOR, self.folder.root, end_seconds=DOWN_SECONDS)
-
-    def _runs(self) -> bool:
-        return self._background().pid() is not None
-
-    def _ready(self) -> bool:
-        """Whether the web process answers on its socket that all is well."""
-        link = _SocketConnection(str(self.folder.web_socket))
-        try:
-            link.request("GET", "/readyz")
-            return link.getresponse().status == http.HTTPStatus.OK
-        except (OSError, http.client.HTTPException):
-            return False
-        finally:
-            link.close()
 
     def _certify(self, settings: Settings) -> None:
         """A certificate of the site's authority, unless there is one that lasts."""
@@ -304,20 +266,6 @@ class Control:
         )
         write_secret(path, chain.encode() + private)
         say(f"    a certificate of the site's authority for {settings.host}")
-
-
-class _SocketConnection(http.client.HTTPConnection):
-    """HTTP over a socket in the file system."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=5)
-        self._path = path
-
-    def connect(self) -> None:
-        """Connect to it."""
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
 
 
 def _network(text: str) -> str:

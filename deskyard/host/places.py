@@ -35,6 +35,10 @@ class Places:
         """The folders of sites, one each: certificate authority, management key, one folder per workspace."""
         return self.state / "sites"
 
+    def authority(self, site: str) -> Path:
+        """The certificate of a site's authority: what browsers are told to trust."""
+        return self.sites / site / "ca.pem"
+
     @property
     def pulumi(self) -> Path:
         """Pulumi's home and the default backend."""

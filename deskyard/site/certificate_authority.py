@@ -12,7 +12,6 @@ from deskyard.errors import SiteError
 from deskyard.host.lock import alone
 from deskyard.host.places import places
 from deskyard.host.secret_file import write_secret
-from deskyard.site.files import certificate_file
 
 AUTHORITY_DAYS = 3650
 # Browsers refuse longer ones.
@@ -60,7 +59,7 @@ def authority(site: str, domain: str) -> Authority:
 
 def _authority(site: str, domain: str) -> Authority:
     key_file = places().sites / site / "ca.key"
-    certificate = certificate_file(site)
+    certificate = places().authority(site)
     if not (key_file.exists() and certificate.exists()):
         fresh = _make(site, domain)
         write_secret(

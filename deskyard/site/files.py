@@ -1,10 +1,10 @@
-"""The files of a site: its declaration beside the stack files, and the certificate of its authority."""
+"""The declaration of a site, beside the stack files."""
 
 import os
 from pathlib import Path
 
 from deskyard.errors import ConfigError
-from deskyard.host.places import places, tree
+from deskyard.host.places import tree
 from deskyard.model.base import load_yaml
 from deskyard.model.site import Site
 
@@ -28,8 +28,3 @@ def read_site(name: str) -> Site:
     if name == Site.model_fields["name"].default:
         return Site()
     raise ConfigError("site", name, f"{path} does not exist", "create it, or leave the site out to use 'local'")
-
-
-def certificate_file(site: str) -> Path:
-    """The authority's certificate: what browsers are told to trust."""
-    return places().sites / site / "ca.pem"

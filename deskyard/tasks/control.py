@@ -53,11 +53,12 @@ def down(_: Context) -> None:
 @command(help={"json": "print JSON"})
 def status(_: Context, json: bool = False) -> None:
     """Say whether Mission Control runs, and each of its processes; exit code 1 if it is not ready."""
-    from deskyard.control.control import Control
+    from deskyard.control.folder import Folder
+    from deskyard.control.state import state
 
-    state = Control().status()
-    show(state, as_json=json, text=_text(state))
-    if not state["ready"]:
+    found = state(Folder())
+    show(found, as_json=json, text=_text(found))
+    if not found["ready"]:
         raise Exit(code=1)
 
 

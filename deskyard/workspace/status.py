@@ -6,8 +6,8 @@ from typing import Any
 from deskyard.declaration import declaration
 from deskyard.declaration.declaration import Declared
 from deskyard.engine.backend import machines_of
+from deskyard.host.places import places
 from deskyard.plan.power import Power
-from deskyard.site.files import certificate_file
 from deskyard.site.libvirt import forward
 from deskyard.site.ssh_link import SshLink
 from deskyard.workspace import readiness, seating
@@ -50,7 +50,7 @@ def state_of(declared: Declared, machines: dict[str, dict[str, Any]], gateway: d
         "ready": readiness.is_ready(gateway, readiness.awake(plan, wanted)),
         # A gateway with an address of its own needs no way through this machine.
         "door_open": plan.gateway.has_own_address or forward.is_open(plan.site, plan.name),
-        "certificate_authority": str(certificate_file(plan.site)),
+        "certificate_authority": str(places().authority(plan.site)),
         "ssh_config": str(SshLink(plan.site, plan.name).config),
         "gateway": {
             **machines.get(plan.gateway.machine.domain, absent),

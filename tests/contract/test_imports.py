@@ -42,6 +42,12 @@ def test_a_status_imports_nothing_that_signs() -> None:
     assert imported("import deskyard.workspace.status", ("cryptography",)) == []
 
 
+def test_a_status_of_mission_control_imports_none_of_it() -> None:
+    work = (*LIST_TOO, "psycopg", "sqlalchemy", "alembic", "fastapi")
+    assert imported("import deskyard.tasks.control, deskyard.control.state", work) == []
+    assert {"psycopg", "alembic", "fastapi"} <= set(imported("import deskyard.control.control", work))
+
+
 def test_what_is_imported_is_seen() -> None:
     assert "pulumi" in imported("import deskyard.workspace.workspace", HEAVY)
     assert "urllib3" in imported("import deskyard.engine.on_proxmox", ("urllib3",))

@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from deskyard.errors import CommandError, SiteError
 from deskyard.gateway.machine import tls
+from deskyard.host.places import places
 from deskyard.site import link_key
-from deskyard.site.files import certificate_file
 from deskyard.site.libvirt import daemon
 from deskyard.site.management_key import private_key_file
 from deskyard.site.proxmox.kinds.gateway_settings import ClusterGatewaySettingsKind
@@ -37,7 +37,7 @@ def test_a_gateway_gets_the_settings_of_the_plan_and_a_certificate_for_its_own_k
     assert [desktop.address for desktop in heard.desktops] == [desktop.address for desktop in gateway.plan.desktops]
     assert program.pair is not None
     leaf = x509.load_pem_x509_certificate(program.pair.chain.encode())
-    authority = x509.load_pem_x509_certificate(certificate_file(SITE).read_bytes())
+    authority = x509.load_pem_x509_certificate(places().authority(SITE).read_bytes())
     leaf.verify_directly_issued_by(authority)
     assert outputs == {
         "host_key": gateway.system.public_key,

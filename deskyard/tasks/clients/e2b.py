@@ -32,11 +32,12 @@ def serve(
 ) -> None:
     """Answer E2B's unmodified clients with the desktops of Mission Control, until ended; prints what they need."""
     from deskyard.control import e2b
-    from deskyard.control.control import Control
+    from deskyard.control.folder import Folder
+    from deskyard.control.state import state
 
     served = {"port": port, "host": host, "certificate": certificate, "certificate-key": certificate_key}
     chosen = {"workspace": workspace, "tier": tier, "image": image, "at-timeout": at_timeout}
-    e2b.serve({**served, **chosen}, Control().status(), json)
+    e2b.serve({**served, **chosen}, state(Folder()), json)
 
 
 ns = Collection("e2b")

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from deskyard.control.control import Control
 from deskyard.control.folder import Folder
 from deskyard.control.process import unit
+from deskyard.control.state import supervisor
 from deskyard.host.background import Background
 
 
@@ -24,7 +24,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_it_is_used_where_it_is_installed_for_this_folder(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert unit.is_installed(installed)
     assert not unit.is_installed(installed.with_name("contro")) and not unit.is_installed(installed / "other")
-    assert isinstance(Control(Folder(installed / "other"))._background(), Background)
+    assert isinstance(supervisor(Folder(installed / "other")), Background)
     with monkeypatch.context() as patch:
         patch.setattr(unit, "BOOTED", installed / "no-systemd")
         assert not unit.is_installed(installed)
@@ -41,7 +41,7 @@ def test_it_is_asked_for_its_process_and_started_and_ended(installed: Path, monk
         return Done()
 
     monkeypatch.setattr("deskyard.host.command.run", run)
-    found = Control(Folder(installed))._background()
+    found = supervisor(Folder(installed))
     assert isinstance(found, unit.Unit) and found.pid() == 4711
     Done.stdout = "0\n"
     assert found.pid() is None
