@@ -1,5 +1,6 @@
 """Tickets, sessions and their end, through the real door."""
 
+import ssl
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -7,8 +8,9 @@ from typing import Any
 import pytest
 
 from deskyard.errors import GatewayError
+from deskyard.gateway.machine import tls
 from tests.gateway.conftest import run_gateway
-from tests.gateway.support import Gateway, Opened, wait_for
+from tests.gateway.support import HOSTNAME, Gateway, Opened, wait_for
 
 
 def test_link_carries_the_ticket_in_its_fragment_only(gateway: Gateway) -> None:
@@ -174,6 +176,32 @@ def test_certificate_is_replaced_without_a_dropped_socket(own_gateway: Gateway) 
     after = gateway.connect().getpeercert()
     assert before and after and before["serialNumber"] != after["serialNumber"]
     assert [opened.echo("still here") for opened in sockets] == ["still here"] * 2
+
+
+def test_door_whose_certificate_is_over_is_well_again_with_the_next(own_gateway: Gateway) -> None:
+    gateway = own_gateway
+    _, cookie = gateway.session("d1")
+    opened = gateway.upgrade("/d/d1/vnc", cookie)
+    opened.read_until(b"|")
+    # As time leaves it: the gateway itself takes none that is over.
+    key = tls.ensure_key(gateway.layout.tls / "key.pem")
+    gateway.layout.tls_bundle.write_text(gateway.issuer.sign(tls.request(key, HOSTNAME), days=-1) + key)
+    gateway.ask_master("reload")
+    assert "certificate has expired" in wait_for("a refusal by who verifies", lambda: _refusal(gateway))
+    assert opened.echo("opened before") == "opened before"
+    gateway.install_certificate(gateway.system())
+    assert gateway.upgrade("/d/d1/vnc", cookie).status == 101
+    assert opened.echo("all the time") == "all the time"
+
+
+def _refusal(gateway: Gateway) -> str:
+    try:
+        gateway.connect().close()
+    except ssl.SSLCertVerificationError as error:
+        return str(error)
+    except OSError:
+        pass
+    return ""
 
 
 def test_terminals_are_counted_by_session_and_by_desktop() -> None:

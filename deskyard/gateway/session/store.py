@@ -60,7 +60,8 @@ LATER_COLUMNS = (
     ("drivers", "private integer not null default 0"),
 )
 ENDS = "min(expires, coalesce(lease, expires))"
-ALIVE = f"redeemed is not null and revoked is null and {ENDS} > ?"
+# One whose sockets were closed at its end stays over, also where the clock is set back to before that.
+ALIVE = f"redeemed is not null and revoked is null and closed is null and {ENDS} > ?"
 KEEP_SECONDS = 30 * 24 * 3600
 JOURNAL_BYTES = 256 * 1024
 
@@ -95,9 +96,10 @@ class Session:
             return "revoked"
         if self.redeemed is None:
             return "granted" if now < min(self.ticket_expires, self.expires) else "lapsed"
-        if now >= self.expires:
+        over = self.closed is not None
+        if now >= self.expires or (over and self.ends == self.expires):
             return "expired"
-        return "active" if now < self.ends else "idle"
+        return "active" if now < self.ends and not over else "idle"
 
 
 @dataclass(frozen=True)

@@ -190,6 +190,46 @@ def test_clock_that_is_disciplined_or_set_ahead_moves_no_end(desk: Desk) -> None
     assert [line for line in lines(desk) if line["event"] == "clock"] == []
 
 
+def test_session_that_is_over_stays_so_though_the_clock_is_set_back(desk: Desk) -> None:
+    ended = desk.join(expires=NOW + 600)
+    desk.now = NOW + 601
+    desk.rest()
+    assert desk.proxy.refused == [ended.id]
+    desk.set_back(600)
+    desk.proxy.admitted.clear()
+    desk.proxy.pids = [9]
+    desk.rest()
+    found = desk.store.get(ended.id)
+    assert found is not None and found.state(desk.now) == "expired"
+    assert desk.proxy.admitted == []
+
+
+def test_what_the_clock_jumped_over_is_over_also_when_it_is_set_right(desk: Desk) -> None:
+    # The one by its end, the other as nobody renewed it in that hour.
+    for letter, seconds in (("A", 1800), ("B", 36_000)):
+        desk.join(letter, expires=NOW + seconds)
+    desk.store.add(session(id="C" * 24, ticket_expires=NOW + 600), ticket_hash("C"))
+    desk.rest()
+    desk.set_back(-3600)
+    desk.rest()
+    assert desk.proxy.refused == ["A" * 24, "B" * 24]
+    desk.set_back(3600)
+    desk.proxy.admitted.clear()
+    desk.proxy.pids = [9]
+    desk.rest()
+    assert desk.proxy.admitted == []
+    later = desk.join("D")
+    assert desk.proxy.admitted == [later.id]
+
+
+def test_link_that_the_clock_jumped_over_has_expired(desk: Desk) -> None:
+    desk.store.add(session(ticket_expires=NOW + 600), ticket_hash("A"))
+    desk.rest()
+    desk.set_back(-3600)
+    with pytest.raises(GatewayError, match="this link has expired"):
+        asyncio.run(desk.sessions.redeem("A", "192.0.2.1"))
+
+
 def lines(desk: Desk) -> list[dict[str, Any]]:
     """The gateway's audit."""
     return [json.loads(line) for line in desk.audit.read_text().splitlines()]
