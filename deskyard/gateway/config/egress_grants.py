@@ -25,6 +25,10 @@ class Grant:
     actor: str
     since: int
 
+    def brought_forward(self, seconds: int) -> "Grant":
+        """The same so many seconds earlier, if it ends."""
+        return self if self.until is None else replace(self, until=self.until - seconds, since=self.since - seconds)
+
 
 @dataclass(frozen=True)
 class Closing:
@@ -47,6 +51,10 @@ class Grants:
     def live(self, now: float) -> "Grants":
         """Keep the grants whose time has not passed."""
         return replace(self, granted=tuple(grant for grant in self.granted if grant.until is None or grant.until > now))
+
+    def brought_forward(self, seconds: int) -> "Grants":
+        """Move the ends so many seconds forward: the clock was set back by as many."""
+        return replace(self, granted=tuple(grant.brought_forward(seconds) for grant in self.granted))
 
     def timed(self) -> "Grants":
         """Keep what outlives new settings: closings, and grants that end; others that stay are in the declaration."""

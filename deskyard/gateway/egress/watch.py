@@ -15,6 +15,7 @@ from deskyard.gateway.config.render import LOG_GROUP
 from deskyard.gateway.egress import nflog, refusals, traffic
 from deskyard.gateway.egress.refusals import Carried, Log, Raised
 from deskyard.gateway.machine import files
+from deskyard.gateway.machine.clock import Clock
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.machine.system import System
 from deskyard.gateway.session import line
@@ -36,6 +37,7 @@ class Watcher:
         self._settings: Settings | None = None
         self._stamp = 0
         self._retry_at = 0.0
+        self._clock = Clock(time.time)
 
     def run(self) -> None:
         """Watch until the process is ended."""
@@ -54,7 +56,7 @@ class Watcher:
                         self._packets(packets)
                     else:
                         self._line(lines.recv(LINE_BYTES).decode(errors="replace"))
-                self._end_what_is_due()
+                self._look()
 
     def _open_socket(self) -> socket.socket:
         """Where the second HAProxy logs to: it writes, and does nothing else there."""
@@ -99,24 +101,40 @@ class Watcher:
         except GatewayError as error:
             print(f"not in the audit: ticket {facts}: {error}", file=sys.stderr, flush=True)
 
+    def _look(self) -> None:
+        self._keep_time()
+        self._end_what_is_due()
+
+    def _keep_time(self) -> None:
+        """Let nothing that was allowed for a time last longer because the clock was set back."""
+        back = round(self._clock.set_back())
+        if not back or (self._may_try() and self._change(lambda grants: grants.brought_forward(back))):
+            self._clock.settle()
+
+    def _may_try(self) -> bool:
+        return time.monotonic() >= self._retry_at
+
     def _end_what_is_due(self) -> None:
         text = files.read(self._layout.grants_file)
-        if text is None or time.time() < self._retry_at:
+        if text is None or not self._may_try():
             return
         end = egress_grants.stored(text).next_end
         if end is not None and end <= time.time():
             self._change(lambda grants: grants, even_if_same=True)
 
-    def _change(self, edit: Callable[[Grants], Grants], even_if_same: bool = False) -> None:
+    def _change(self, edit: Callable[[Grants], Grants], even_if_same: bool = False) -> bool:
+        """Change the grants; false if they have to be changed again, later."""
         settings = self._current()
         before = egress_grants.load(self._layout)
         if settings is None or (edit(before) == before and not even_if_same):
-            return
+            return True
         try:
             change_list(edit, settings, self._layout, self._system)
         except GatewayError as error:
-            self._retry_at = time.time() + RETRY_SECONDS
+            self._retry_at = time.monotonic() + RETRY_SECONDS
             print(f"error: {error}", file=sys.stderr, flush=True)
+            return False
+        return True
 
     def _current(self) -> Settings | None:
         """The settings in force, read again when they change."""

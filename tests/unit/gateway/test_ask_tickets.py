@@ -46,6 +46,24 @@ def meet(book: Book, name: str = "api.test", port: int = 443) -> Ticket:
     return book.meet("d1", D1, name, port)
 
 
+def test_answer_lasts_no_longer_because_the_clock_was_set_back(tmp_path: Path, clock: Clock) -> None:
+    real = Clock()
+    book = Book(tmp_path / "tickets.json", clock, real)
+    open_one, allowed = meet(book, "open.test"), meet(book)
+    book.decide(allowed.id, "for", 900, "ada", "")
+    for seconds, state in ((-3600, "allowed"), (850, "allowed"), (-3600, "allowed"), (51, "over")):
+        # Set back within a moment, else as time goes.
+        clock.now += seconds
+        real.now += max(seconds, 0)
+        book.now()
+        (found,) = book.of("d1", "api.test")
+        assert found.state(book.now()) == state, seconds
+    (waiting,) = book.of("d1", "open.test")
+    assert waiting.until - book.now() == OPEN_SECONDS - 901
+    again = {ticket.id: ticket for ticket in Book(tmp_path / "tickets.json", clock, real).all()}
+    assert again[allowed.id].state(clock()) == "over" and again[open_one.id].until == waiting.until
+
+
 def test_tries_for_the_same_name_and_port_share_a_ticket(book: Book) -> None:
     first, again, other_port = meet(book), meet(book), meet(book, port=80)
     assert (again.id, again.tries) == (first.id, 2)

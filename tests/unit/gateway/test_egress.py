@@ -3,8 +3,10 @@
 import itertools
 import json
 import struct
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,8 +17,11 @@ from deskyard.gateway.config.egress_grants import Grant, Grants
 from deskyard.gateway.egress import refusals
 from deskyard.gateway.egress.nflog import Logged, packets
 from deskyard.gateway.egress.refusals import Carried, Log, Refusal
+from deskyard.gateway.egress.watch import Watcher
+from deskyard.gateway.machine import clock as machine_clock
 from deskyard.gateway.machine.layout import Layout
-from tests.unit.gateway.support import parsed
+from tests.support.clock import Clock
+from tests.unit.gateway.support import document, parsed
 
 D1 = bytes((10, 80, 1, 10))
 NEWS = Grant("news.example.org", 100, False, "ada", 0)
@@ -125,6 +130,40 @@ def test_grants_end_and_come_back_from_disk(tmp_path: Path) -> None:
     assert grants.next_end == 100
     assert grants.used("b.example.org", 80).granted == (NEWS,)
     assert grants.used("c.example.org", 80) == grants
+
+
+def test_grant_lasts_no_longer_because_the_clock_was_set_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout, clock, real = Layout(root=tmp_path), Clock(), Clock()
+    fails: list[bool] = [True]
+
+    def change(edit: Callable[[Grants], Grants], *_: object) -> list[str]:
+        if fails:
+            fails.pop()
+            raise GatewayError("disk", None, "is full", "make room")
+        egress_grants.save(edit(egress_grants.load(layout)), layout)
+        return []
+
+    monkeypatch.setattr("deskyard.gateway.egress.watch.change_list", change)
+    monkeypatch.setattr("deskyard.gateway.egress.watch.time.time", clock)
+    monkeypatch.setattr("deskyard.gateway.egress.watch.RETRY_SECONDS", 0)
+    layout.settings_file.parent.mkdir(parents=True)
+    layout.settings_file.write_text(json.dumps(document("locked")))
+    stays = Grant("stays.example.org", None, False, "ada", 0)
+    now = int(clock())
+    egress_grants.save(Grants((stays, replace(NEWS, until=now + 900, since=now))), layout)
+    system: Any = None
+    watcher = Watcher(layout, system)
+    watcher._clock = machine_clock.Clock(clock, real)
+    clock.now -= 3600
+    # The change that failed is made at the next look.
+    for _ in range(2):
+        watcher._look()
+    (first, second) = egress_grants.load(layout).granted
+    assert first == stays and second.until == now + 900 - 3600
+    for passed, left in ((899, (stays, second)), (2, (stays,))):
+        clock.now, real.now = clock.now + passed, real.now + passed
+        watcher._look()
+        assert egress_grants.stored(layout.grants_file.read_text()).granted == left
 
 
 def test_grant_replaces_what_was_forbidden_and_the_other_way_round() -> None:

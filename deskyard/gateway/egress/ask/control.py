@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +99,7 @@ class Control:
             self._followers.remove(mine)
 
     def _shown(self, ticket: Ticket) -> dict[str, Any]:
-        return ticket.shown(time.time(), self._hold.held(ticket))
+        return ticket.shown(self._book.now(), self._hold.held(ticket))
 
 
 def _write(writer: asyncio.StreamWriter, document: Any) -> None:

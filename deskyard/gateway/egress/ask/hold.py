@@ -72,7 +72,7 @@ class Hold:
         """Wake what waits for this answer; what passes ends if the answer is no."""
         for event in self._waiting.get(ticket.id, ()):
             event.set()
-        if ticket.state(time.time()) == "refused":
+        if ticket.state(self._book.now()) == "refused":
             for task in self._passing.get(ticket.id, ()):
                 task.cancel()
 
@@ -90,7 +90,7 @@ class Hold:
                 raise Unreadable
             if name == ASK_PAGE:
                 tickets = self._book.of(desktop, path or None)
-                writer.write(said.page(tickets, time.time(), self._layout.hold_seconds, path))
+                writer.write(said.page(tickets, self._book.now(), self._layout.hold_seconds, path))
                 await writer.drain()
             else:
                 await self._judge(peer, desktop, name, bytearray(first), reader, writer)
@@ -137,7 +137,7 @@ class Hold:
         again = False
         while True:
             ticket = self._ticket(peer, desktop, name, again)
-            state, again = ticket.state(time.time()), True
+            state, again = ticket.state(self._book.now()), True
             if state == "allowed":
                 self._book.use(ticket)
                 return ticket
@@ -193,7 +193,7 @@ class Hold:
         self._passing[ticket.id].add(task)
         try:
             # It ends with its two ends, with its time, or when a person takes the answer back.
-            await asyncio.wait((task,), timeout=ticket.ends(time.time()))
+            await asyncio.wait((task,), timeout=ticket.ends(self._book.now()))
             if task.done() and not task.cancelled():
                 task.exception()
         finally:

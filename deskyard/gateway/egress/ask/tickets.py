@@ -10,6 +10,7 @@ from typing import Any
 
 from deskyard.errors import GatewayError
 from deskyard.gateway.machine import files
+from deskyard.gateway.machine.clock import Clock
 
 TICKETS_PER_DESKTOP = 20  # that nobody has answered yet: a wildcard has more names than a person can read
 OVER_PER_DESKTOP = 50  # that are over, kept to be shown
@@ -59,6 +60,15 @@ class Ticket:
             return "over"
         return "refused" if self.answer.verdict == REFUSE else "allowed"
 
+    def brought_forward(self, seconds: int) -> "Ticket":
+        """The same with all its times so many seconds earlier: the clock was set back by as many."""
+        answer = self.answer
+        if answer is not None:
+            until = None if answer.until is None else answer.until - seconds
+            answer = replace(answer, time=answer.time - seconds, until=until)
+        since, until, last = (moment - seconds for moment in (self.since, self.until, self.last))
+        return replace(self, since=since, until=until, last=last, answer=answer)
+
     def ends(self, now: float) -> float | None:
         """How many seconds a connection that begins now may last."""
         if self.answer is None or self.answer.verdict == ONCE:
@@ -92,13 +102,23 @@ class TooMany(Exception):
 class Book:
     """All tickets; `changed` hears of each that is new or answered."""
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, path: Path, clock: Callable[[], float] = time.time, ticks: Callable[[], float] = time.monotonic
+    ) -> None:
         self._path = path
         self._clock = clock
+        self._own_clock = Clock(clock, ticks)
         self.changed: Callable[[Ticket], None] = lambda _: None
         text = files.read(path)
         rows = json.loads(text) if text else []
         self._tickets = {row["id"]: _stored(row) for row in rows}
+
+    def now(self) -> float:
+        """The time by which tickets are judged; nothing lasts longer because the clock was set back."""
+        if back := round(self._own_clock.set_back()):
+            self._replace([ticket.brought_forward(back) for ticket in self._tickets.values()])
+        self._own_clock.settle()
+        return self._clock()
 
     def all(self) -> list[Ticket]:
         """Every ticket that is kept, oldest first."""
@@ -110,7 +130,7 @@ class Book:
 
     def meet(self, desktop: str, address: str, name: str, port: int, *, again: bool = False) -> Ticket:
         """The ticket that stands for this wish, or a new one; `again` is not another try. Raises `TooMany`."""
-        now = int(self._clock())
+        now = int(self.now())
         for ticket in self.of(desktop, name):
             if ticket.port == port and ticket.state(now) in ("waiting", "allowed", "refused"):
                 return ticket if again else self._keep(replace(ticket, tries=ticket.tries + 1, last=now))
@@ -127,11 +147,11 @@ class Book:
 
     def answerable(self, ticket_id: str) -> Ticket:
         """The ticket, if it can be answered, also in place of an earlier answer; raises `GatewayError`."""
-        ticket = self._tickets.get(ticket_id)
+        now, ticket = self.now(), self._tickets.get(ticket_id)
         remedy = "see the open ones: deskyard-gateway asks"
         if ticket is None:
             raise GatewayError("ticket", ticket_id, "is not known here", remedy)
-        state = ticket.state(self._clock())
+        state = ticket.state(now)
         if state not in ("waiting", "allowed", "refused"):
             reason = f"is {state}: nothing waits for its answer"
             raise GatewayError("ticket", ticket_id, reason, "wait for the desktop's next try, which asks anew")
@@ -141,19 +161,23 @@ class Book:
         """Write an answer down; from then on it is in force. Raises `GatewayError`."""
         ticket = self.answerable(ticket_id)
         check(verdict, seconds, reason)
-        now = int(self._clock())
+        now = int(self.now())
         lasting = {ONCE: UNUSED_SECONDS, FOR: seconds, ALWAYS: None, REFUSE: REFUSED_SECONDS}[verdict]
         until = None if lasting is None else now + lasting
         return self._keep(replace(ticket, answer=Answer(verdict, actor, reason, now, until)), on_disk=True)
 
     def _keep(self, ticket: Ticket, on_disk: bool = False) -> Ticket:
         """Remember it. A try that is counted alone is not worth a write: desktops try as often as they like."""
-        after = {**self._tickets, ticket.id: ticket}
+        self._replace([ticket], on_disk)
+        return ticket
+
+    def _replace(self, tickets: Sequence[Ticket], on_disk: bool = True) -> None:
+        after = {**self._tickets, **{ticket.id: ticket for ticket in tickets}}
         if on_disk:
             files.write(self._path, json.dumps([asdict(kept) for kept in after.values()], indent=1) + "\n", 0o600)
         self._tickets = after
-        self.changed(ticket)
-        return ticket
+        for ticket in tickets:
+            self.changed(ticket)
 
     def _forget(self, desktop: str, now: int) -> None:
         over = [t for t in self.of(desktop) if t.state(now) in ("used", "over", "lapsed")]
