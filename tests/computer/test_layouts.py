@@ -81,7 +81,7 @@ def _toggle(c: XConnection) -> None:
     found = c.core.GetKeyboardMapping(first, last - first + 1).reply()
     keycode = first + list(found.keysyms).index(ISO_NEXT_GROUP) // found.keysyms_per_keycode
     for kind in (KEY_PRESS, KEY_RELEASE):
-        fake(c.x, kind, keycode)
+        fake(c, kind, keycode)
     c.settle()
 
 

@@ -1,13 +1,13 @@
 """Pictures of the screen: what they show, their size, their space, and when there is nothing new."""
 
 import io
+from typing import Any
 
 import pytest
-import xcffib.xfixes
+import xcffib
 from PIL import Image
 
-from deskyard.computer.display.x_server import XConnection
-from tests.computer.desktop import HEIGHT, WIDTH, Recorder, Service, XServer
+from tests.computer.desktop import HEIGHT, WIDTH, Recorder, Service
 
 JSON = {"accept": "application/json"}
 
@@ -34,17 +34,27 @@ def test_what_is_unchanged_is_not_sent_again(service: Service, recorder: Recorde
     assert service.client.get(f"/v1/screen?if_changed={state}").status_code == 200
 
 
-def test_the_server_is_asked_for_an_extension_once(server: XServer) -> None:
-    c = XConnection(server.display)
-    try:
-        c.extension(xcffib.xfixes).QueryVersion(5, 0).reply()
-        before = c.core.GetInputFocus()
-        for _ in range(5):
-            c.extension(xcffib.xfixes).GetCursorImage().reply()
-        # Numbers of requests are consecutive: five of them, and the one that is counted itself.
-        assert c.core.GetInputFocus().sequence - before.sequence == 6
-    finally:
-        c.close()
+def test_the_server_is_asked_for_an_extension_once(
+    service: Service, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def use() -> None:
+        space = f"window:{recorder.id}"
+        service.did({"type": "click", "x": 20, "y": 20, "space": space}, {"type": "scroll", "dy": 1})
+        service.did({"type": "type", "text": "aω"}, {"type": "key", "keys": "shift+a"})
+        service.client.get("/v1/screen").raise_for_status()
+        service.wait("screen.settled")
+
+    use()
+    asked: list[Any] = []
+    begin = xcffib.Extension.__init__
+
+    def noted(extension: Any, connection: Any, key: Any = None) -> None:
+        asked.append(key)
+        begin(extension, connection, key)
+
+    monkeypatch.setattr(xcffib.Extension, "__init__", noted)
+    use()
+    assert asked == []
 
 
 def test_a_picture_fits_what_a_model_takes(service: Service) -> None:

@@ -139,7 +139,7 @@ class Watcher:
                 ready = select.select([fd, self._wake_out], [], [], min(wait, self.clipboard.due()))[0]
                 if self._wake_out in ready:
                     os.read(self._wake_out, 4096)
-        self._drive.release_all(c.x)
+        self._drive.release_all(c)
         c.settle()
 
     def _pending(self, c: XConnection) -> bool:
@@ -185,7 +185,7 @@ class Watcher:
         """Let go of what the agent held, on this thread's connection."""
         if self._c is not None:
             for kind, detail in held:
-                fake(self._c.x, kind, detail)
+                fake(self._c, kind, detail)
 
     def _take_calls(self, c: XConnection) -> None:
         while not self._calls.empty():

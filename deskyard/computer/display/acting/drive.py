@@ -9,6 +9,7 @@ from typing import Any
 
 import xcffib.xtest
 
+from deskyard.computer.display.x_server import XConnection
 from deskyard.computer.problem import Problem
 
 KEY_PRESS, KEY_RELEASE, BUTTON_PRESS, BUTTON_RELEASE, MOTION = 2, 3, 4, 5, 6
@@ -86,29 +87,29 @@ class Drive:
             self.person_leaves("quiet")
         return max(min(due, default=now + 60) - now, 0.001)
 
-    def press(self, x: Any, kind: int, detail: int) -> None:
+    def press(self, c: XConnection, kind: int, detail: int) -> None:
         """Press a key or button for the agent, and remember that it is down."""
         with self.agent():
             self.held.append((kind + 1, detail))
-            fake(x, kind, detail)
+            fake(c, kind, detail)
 
-    def release(self, x: Any, kind: int, detail: int) -> None:
+    def release(self, c: XConnection, kind: int, detail: int) -> None:
         """Let a key or button of the agent's go; nothing happens if it is not down any more."""
         with self._lock:
             if (kind, detail) in self.held:
                 self.held.remove((kind, detail))
-                fake(x, kind, detail)
+                fake(c, kind, detail)
 
-    def release_all(self, x: Any) -> int:
+    def release_all(self, c: XConnection) -> int:
         """Let go of all that the agent holds; returns how much that was."""
         with self._lock:
             held, self.held = self.held[::-1], []
             for kind, detail in held:
-                fake(x, kind, detail)
+                fake(c, kind, detail)
             return len(held)
 
 
-def fake(x: Any, kind: int, detail: int, root: int = 0, at: tuple[int, int] = (0, 0)) -> None:
+def fake(c: XConnection, kind: int, detail: int, root: int = 0, at: tuple[int, int] = (0, 0)) -> None:
     """One event of XTEST, sent at once."""
-    x(xcffib.xtest.key).FakeInput(kind, detail, 0, root, *at, 0)
-    x.flush()
+    c.extension(xcffib.xtest).FakeInput(kind, detail, 0, root, *at, 0)
+    c.x.flush()

@@ -81,7 +81,7 @@ class Hands:
         """Move the pointer."""
         connection = self._ready()[0]
         with self.drive.agent():
-            fake(connection.x, MOTION, 0, connection.root, at)
+            fake(connection, MOTION, 0, connection.root, at)
         self._until(lambda pointer: (pointer.root_x, pointer.root_y) == at)
 
     def _until(self, arrived: Callable[[Any], bool]) -> None:
@@ -99,11 +99,11 @@ class Hands:
 
     def press_button(self, button: int) -> None:
         """Press a button of the mouse."""
-        self.drive.press(self._ready()[0].x, BUTTON_PRESS, button)
+        self.drive.press(self._ready()[0], BUTTON_PRESS, button)
 
     def release_button(self, button: int) -> None:
         """Let a button go."""
-        self.drive.release(self._ready()[0].x, BUTTON_PRESS + 1, button)
+        self.drive.release(self._ready()[0], BUTTON_PRESS + 1, button)
         mask = BUTTON_MASKS.get(button, 0)
         self._until(lambda pointer: not pointer.mask & mask)
 
@@ -141,26 +141,26 @@ class Hands:
 
     def press_key(self, keysym: int) -> None:
         """Press a key; the keysym on Shift's side of a key is that key, without Shift."""
-        self.drive.press(self._ready()[0].x, KEY_PRESS, self.keycode(keysym).keycode)
+        self.drive.press(self._ready()[0], KEY_PRESS, self.keycode(keysym).keycode)
 
     def release_key(self, keysym: int) -> None:
         """Let a key go."""
-        self.drive.release(self._ready()[0].x, KEY_PRESS + 1, self.keycode(keysym).keycode)
+        self.drive.release(self._ready()[0], KEY_PRESS + 1, self.keycode(keysym).keycode)
 
     def combination(self, keysyms: Sequence[int], seconds: float = 0) -> None:
         """Press keys in this order, and let them go in the opposite one, after a time if one is given."""
-        x, keyboard = self._ready()[0].x, self._ready()[1]
+        connection, keyboard = self._ready()
         keys = [self.keycode(keysym) for keysym in keysyms]
         codes = [key.keycode for key in keys]
         # A character that needs Shift takes it along, as ? does in ctrl+?.
         if keys[-1].shift and keyboard.shift() not in codes:
             codes.insert(0, keyboard.shift())
         for code in codes:
-            self.drive.press(x, KEY_PRESS, code)
+            self.drive.press(connection, KEY_PRESS, code)
         if seconds:
             self.pause(seconds)
         for code in reversed(codes):
-            self.drive.release(x, KEY_PRESS + 1, code)
+            self.drive.release(connection, KEY_PRESS + 1, code)
 
     def with_held(self, keysyms: Sequence[int], act: Callable[[], None]) -> None:
         """Do something while these keys are down."""
@@ -191,19 +191,19 @@ class Hands:
                 keyboard.give(keysyms[index : index + AHEAD])
                 key = keyboard.find(keysym)
                 assert key is not None
-            shifted = self._shift(connection.x, shift, shifted, key.shift)
-            self.drive.press(connection.x, KEY_PRESS, key.keycode)
-            self.drive.release(connection.x, KEY_PRESS + 1, key.keycode)
-        self._shift(connection.x, shift, shifted, False)
+            shifted = self._shift(connection, shift, shifted, key.shift)
+            self.drive.press(connection, KEY_PRESS, key.keycode)
+            self.drive.release(connection, KEY_PRESS + 1, key.keycode)
+        self._shift(connection, shift, shifted, False)
         keyboard.barrier()
         if caps:
             self.combination([CAPS_LOCK])
 
-    def _shift(self, x: Any, shift: int, now: bool, wanted: bool) -> bool:
+    def _shift(self, connection: XConnection, shift: int, now: bool, wanted: bool) -> bool:
         if wanted and not now:
-            self.drive.press(x, KEY_PRESS, shift)
+            self.drive.press(connection, KEY_PRESS, shift)
         if now and not wanted:
-            self.drive.release(x, KEY_PRESS + 1, shift)
+            self.drive.release(connection, KEY_PRESS + 1, shift)
         return wanted
 
     def pause(self, seconds: float) -> None:
@@ -216,7 +216,7 @@ class Hands:
 
     def release_all(self) -> int:
         """Let go of everything."""
-        return self.drive.release_all(self._ready()[0].x) if self.drive.held else 0
+        return self.drive.release_all(self._ready()[0]) if self.drive.held else 0
 
     def _still_wanted(self) -> None:
         if self.gone():
