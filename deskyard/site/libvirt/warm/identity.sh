@@ -28,9 +28,12 @@ if mountpoint -q /home; then
   cp -p /etc/ssh/ssh_host_ed25519_key /etc/ssh/ssh_host_ed25519_key.pub /home/.deskyard/identity.new/
   sync -f /home
   mv -T /home/.deskyard/identity.new /home/.deskyard/identity
-  touch /var/lib/deskyard/home-volume
+  : >/var/lib/deskyard/home-volume
 fi
-home=$(getent passwd "$MANAGER" | cut -d: -f6)
+account=$(getent passwd "$MANAGER")
+IFS=: read -r _ _ _ _ _ home _ <<ACCOUNT
+$account
+ACCOUNT
 install -d -m 0700 -o "$MANAGER" -g "$MANAGER" "$home/.ssh"
 printf '%s\n' "$KEYS" | install -m 0600 -o "$MANAGER" -g "$MANAGER" /dev/stdin "$home/.ssh/authorized_keys"
 
@@ -44,10 +47,6 @@ blockdev --flushbufs /dev/vdb
 grep -rlZ "$TEMPLATE_MAC" /etc/systemd/network /etc/netplan /etc/udev/rules.d 2>/dev/null |
   xargs -0 -r sed -i "s/$TEMPLATE_MAC/$MAC/g"
 if command -v netplan >/dev/null; then netplan generate; fi
-# At each boot cloud-init names it.
-mkdir -p /run/systemd/network
-printf '[Match]\nMACAddress=%s\n\n[Link]\nName=%s\n' "$MAC" "$NIC" >/run/systemd/network/00-deskyard.link
-udevadm control --reload
 
 # For cloud-init the first boot of this instance is over: what it does once is not done again.
 cd /var/lib/cloud
@@ -59,21 +58,19 @@ for file in instance-id previous-instance-id; do printf '%s\n' "$INSTANCE" >"dat
 sed -i "s/$TEMPLATE/$NAME/g" /etc/hosts data/previous-hostname data/set-hostname instance/*.txt instance/*.txt.i
 sync
 
-# With the NIC, which comes next, the network does.
-set -- systemd-networkd.service
-if [ -L /etc/systemd/system/sockets.target.wants/ssh.socket ]; then set -- "$@" ssh.socket; else set -- "$@" ssh.service; fi
-# Makes its secret first.
-for link in /etc/systemd/system/*.wants/agent-openclaw.service; do
-  if [ -L "$link" ]; then set -- "$@" agent-openclaw.service; fi
-done
-systemctl start --no-block "$@"
-
-# What had read the template's identity reads its own, behind all that answers somebody. The agent waits for whoever holds
-# its pipes, so this lets go of them.
+# With its NIC, which comes next, the network does: systemd-networkd waits for it. What else starts would only take
+# the processor from that. The agent waits for whoever holds its pipes, so this lets go of them.
 (
   exec </dev/null >/dev/null 2>&1
   set +e
   /usr/lib/systemd/systemd-networkd-wait-online --interface="$NIC" --timeout=120
+  if [ -L /etc/systemd/system/sockets.target.wants/ssh.socket ]; then set -- ssh.socket; else set -- ssh.service; fi
+  # Makes its secret first.
+  for link in /etc/systemd/system/*.wants/agent-openclaw.service; do
+    if [ -L "$link" ]; then set -- "$@" agent-openclaw.service; fi
+  done
+  systemctl start --no-block "$@"
+  # What had read the template's identity reads its own, behind all that answers somebody.
   systemctl restart systemd-journald.service
   journalctl --flush
   systemctl start systemd-random-seed.service

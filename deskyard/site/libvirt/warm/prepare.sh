@@ -19,14 +19,30 @@ rm -rf /home/.deskyard/identity
 rm -f /var/lib/deskyard/home-volume
 stop systemd-networkd.socket systemd-networkd.service
 
-# The network's files as cloud-init itself would write them at a first boot.
+# The network's files as cloud-init itself would write them at a first boot; and for as long as this boot lasts, some
+# that fit whatever its NIC's MAC will be. Then systemd-networkd can wait for the NIC with them: it takes an emulated
+# machine seconds to start. Its identity to the network is the MAC, as that which it has by its machine is the
+# template's; and to be told a name it would start a service.
 NETWORK="$NETWORK" python3 - <<'PYTHON'
-import json, os
+import json, os, pathlib, re
 from cloudinit import stages
 init = stages.Init(ds_deps=[])
 init.read_cfg()
-init.distro.apply_network_config(json.loads(os.environ["NETWORK"]), bring_up=False)
+network = json.loads(os.environ["NETWORK"])
+init.distro.apply_network_config(network, bring_up=False)
+
+((nic, facts),) = network["ethernets"].items()
+folder, name = pathlib.Path("/run/systemd/network"), facts["set-name"]
+folder.mkdir(parents=True, exist_ok=True)
+# By cloud-init itself, or by netplan for it.
+(written,) = (*pathlib.Path("/etc/systemd/network").glob(f"*-{nic}.network"), *folder.glob(f"*-{nic}.network"))
+own, found = re.subn(r"\[Match\]\n(?:.+\n)*", f"[Match]\nName={name}\n", written.read_text(), count=1)
+assert found, written
+(folder / "00-deskyard.network").write_text(f"{own}\n[DHCPv4]\nClientIdentifier=mac\nUseHostname=no\n")
+(folder / "00-deskyard.link").write_text(f"[Match]\nDriver=virtio_net\n\n[Link]\nName={name}\n")
 PYTHON
+udevadm control --reload
+systemctl start systemd-networkd.service
 
 # Booted instead of gone on with, it makes its own of these.
 : >/etc/machine-id
