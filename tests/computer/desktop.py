@@ -91,7 +91,7 @@ class XServer:
         until = time.monotonic() + PATIENCE
         while not c.numbers(c.root, "_NET_SUPPORTING_WM_CHECK") or not c.numbers(c.root, "_NET_SUPPORTED"):
             assert time.monotonic() < until, "the window manager did not start"
-            if c.x.poll_for_event() is None:
+            if c.poll() is None:
                 select.select([c.x.get_file_descriptor()], [], [], 1)
         c.close()
 
@@ -281,7 +281,7 @@ class Recorder:
 
     def hear(self) -> None:
         """Take what has come, as a program does: the map is read when it is said to have changed."""
-        while (event := self.c.x.poll_for_event()) is not None:
+        while (event := self.c.poll()) is not None:
             with self._news:
                 self._take(event)
                 self._news.notify_all()

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 import threading
 
 import httpx
@@ -12,8 +13,38 @@ from websockets.sync.client import connect
 
 from deskyard.computer.display.events import Log
 from deskyard.computer.display.pictures import png
-from tests.computer.desktop import ALL, Recorder, Service, XServer
+from deskyard.host.places import tree
+from tests.computer.desktop import ALL, PATIENCE, Recorder, Service, XServer
 from tests.support.requirements import need_programs
+
+# Prints how many events were read, and by how many bytes the memory that is in use grew.
+READ_EVENTS = """
+import ctypes, json, sys
+from deskyard.computer.display.x_server import XConnection
+
+class Memory(ctypes.Structure):
+    names = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
+    _fields_ = [(name, ctypes.c_size_t) for name in names]
+
+def read(count):
+    seen = 0
+    for _ in range(count):
+        c.send(window, "DESKYARD_TEST", [1], target=window, mask=0)
+    c.settle()
+    while c.poll() is not None:
+        seen += 1
+    return seen
+
+used = ctypes.CDLL(None).mallinfo2
+used.restype = Memory
+c = XConnection(sys.argv[1])
+window = c.x.generate_id()
+c.core.CreateWindow(0, window, c.root, 0, 0, 1, 1, 0, 0, 0, 0, [])
+read(1000)
+before = used().uordblks
+seen = sum(read(1000) for _ in range(20))
+print(json.dumps([seen, used().uordblks - before]))
+"""
 
 
 def test_a_windows_life_is_told(service: Service, recorder: Recorder) -> None:
@@ -28,6 +59,16 @@ def test_a_windows_life_is_told(service: Service, recorder: Recorder) -> None:
     assert appeared["title"] == "recorder"
     other.close()
     assert service.wait("window.closed", after=before, match={"id": other.id})["seq"] > appeared["seq"]
+
+
+def test_events_that_were_read_take_no_memory(server: XServer) -> None:
+    # In a process of its own: of this one others take memory, too.
+    argv = [sys.executable, "-c", READ_EVENTS, server.display]
+    done = subprocess.run(argv, cwd=tree(), capture_output=True, text=True, check=True, timeout=PATIENCE)
+    events, held = json.loads(done.stdout)
+    assert events == 20_000
+    # The smallest event is 36 bytes.
+    assert held < events
 
 
 def test_a_wait_of_a_batch_is_armed_before_its_actions(service: Service, recorder: Recorder) -> None:

@@ -144,7 +144,7 @@ class Watcher:
 
     def _pending(self, c: XConnection) -> bool:
         # A round trip above may have read events together with its reply: select would not see them.
-        event = c.x.poll_for_event()
+        event = c.poll()
         if event is None:
             c.x.invalid()
             return False
@@ -153,7 +153,7 @@ class Watcher:
 
     def _take_events(self, c: XConnection, event: Any = None) -> None:
         look = drawn = moved = False
-        event = event or c.x.poll_for_event()
+        event = event or c.poll()
         while event is not None:
             if type(event) in PERSONS:
                 self._raw(event)
@@ -168,7 +168,7 @@ class Watcher:
                 self._learn_devices(c)
             else:
                 self.clipboard.hear(event)
-            event = c.x.poll_for_event()
+            event = c.poll()
         if look:
             self._look_at_windows(c)
         if moved:

@@ -61,6 +61,16 @@ class XConnection:
             self._extensions[module.key.name] = self.x(module.key)
         return self._extensions[module.key.name]
 
+    def poll(self) -> Any:
+        """The next event that has come, or None; raises one of `REFUSED` for an error that came in its place.
+
+        In place of xcffib's `poll_for_event` (1.5.0), which never frees what it gets from libxcb.
+        """
+        self.x.invalid()
+        event = xcffib.lib.xcb_poll_for_event(self.x._conn)
+        self.x.invalid()
+        return None if event == xcffib.ffi.NULL else self.x.hoist_event(xcffib.ffi.gc(event, xcffib.lib.free))
+
     def size(self) -> tuple[int, int]:
         """Width and height of the screen as it is now."""
         root = self.core.GetGeometry(self.root).reply()

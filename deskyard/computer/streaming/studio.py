@@ -154,7 +154,7 @@ class Studio:
         heard = False
         while True:
             try:
-                event = c.x.poll_for_event()
+                event = c.poll()
             except REFUSED:
                 c.x.invalid()  # what was asked about a window that went away meanwhile
                 continue

@@ -55,7 +55,7 @@ class Hands:
         """Get ready for a batch: a connection, and the map as it is now."""
         connection, keyboard = self._ready()
         self._patience = PATIENCE_SECONDS
-        while connection.x.poll_for_event() is not None:
+        while connection.poll() is not None:
             pass
         keyboard.read()
 

@@ -192,7 +192,7 @@ class Keyboard:
         """Read events until the wanted one has come or the time is over."""
         fd = self._c.x.get_file_descriptor()
         while True:
-            while (event := self._c.x.poll_for_event()) is not None:
+            while (event := self._c.poll()) is not None:
                 if wanted(event):
                     return True
             left = until - time.monotonic()
