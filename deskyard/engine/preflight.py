@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Network
 from pathlib import Path
 
+import libvirt
+
 from deskyard.declaration import declaration
 from deskyard.declaration.declaration import Declared
 from deskyard.errors import ConfigError, DeskyardError, HostError, SiteError
@@ -108,9 +110,11 @@ def _cluster_firewall(declared: Declared) -> None:
 def check_with_hypervisor(declared: Declared) -> None:
     """Check what the running hypervisor knows: memory in use, networks and routes of this machine."""
     with daemon.connection() as link:
-        there = link.listAllDomains()
-        running = {domain.name() for domain in there if domain.isActive()}
+        # Those of others come and go meanwhile: nothing more than its name is asked of each.
+        running = {domain.name() for domain in link.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)}
+        own = {machine.domain for machine in declared.plan.machines().values()}
         # Whoever stopped a desktop keeps it off: it takes no memory.
+        there = [domain for domain in link.listAllDomains() if domain.name() in own]
         resting = {domain.name() for domain in there if power.desired(domain) is not Power.RUNNING}
         free = memory.free_mib(link)
     new = [machine for machine in declared.plan.machines().values() if machine.domain not in running | resting]

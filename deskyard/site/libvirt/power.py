@@ -26,11 +26,14 @@ METADATA, PREFIX = "urn:deskyard:power", "deskyard"
 
 
 def desired(machine: Any) -> Power:
-    """Read what a domain is wanted to be; one that nobody stopped or paused is wanted to run."""
+    """Read what a domain is wanted to be; one that nobody stopped or paused is wanted to run.
+
+    So is one that is not defined yet: it goes on from a template at this moment, or is a template in the making.
+    """
     try:
         text = machine.metadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, METADATA, libvirt.VIR_DOMAIN_AFFECT_CONFIG)
     except libvirt.libvirtError as error:
-        if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN_METADATA:
+        if error.get_error_code() not in (libvirt.VIR_ERR_NO_DOMAIN_METADATA, libvirt.VIR_ERR_OPERATION_INVALID):
             raise
         return Power.RUNNING
     return Power(ElementTree.fromstring(text).get("desired", Power.RUNNING))

@@ -136,10 +136,10 @@ def test_memory_is_needed_for_what_starts_and_not_for_what_was_stopped(
     """Of workspaces whose desktops sleep, others could not be changed otherwise."""
     gateway, desktop = (machine.domain for machine in declared.plan.machines().values())
     there = {gateway: (True, Power.RUNNING), **({desktop: state} if state else {})}
-    domains = [
-        SimpleNamespace(name=lambda name=name: name, isActive=lambda on=on: on) for name, (on, _) in there.items()
-    ]
-    link = SimpleNamespace(listAllDomains=lambda: domains)
+    domains = [(on, SimpleNamespace(name=lambda name=name: name)) for name, (on, _) in there.items()]
+    # Of another workspace, and gone by the time that anything is asked of it.
+    domains.append((True, SimpleNamespace(name=lambda: "deskyard-other.gone")))
+    link = SimpleNamespace(listAllDomains=lambda active=0: [domain for on, domain in domains if on or not active])
     monkeypatch.setattr(daemon, "connection", lambda: contextlib.nullcontext(link))
     monkeypatch.setattr(power, "desired", lambda domain: there[domain.name()][1])
     for check in ("_routes", "_caps"):

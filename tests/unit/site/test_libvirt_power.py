@@ -8,7 +8,7 @@ from deskyard.errors import SiteError
 from deskyard.plan.power import Power
 from deskyard.site.libvirt import daemon, power
 from deskyard.site.libvirt.kinds.domain import DomainKind
-from tests.unit.site.driver import NAME, Domain, running
+from tests.unit.site.driver import NAME, XML, Domain, running
 
 
 @pytest.fixture
@@ -20,6 +20,14 @@ def domain(monkeypatch: pytest.MonkeyPatch) -> Iterator[Domain]:
 
 def test_domain_that_nobody_stopped_is_wanted_to_run(domain: Domain) -> None:
     assert power.desired(domain) is Power.RUNNING
+
+
+def test_domain_that_is_not_defined_yet_is_wanted_to_run(domain: Domain) -> None:
+    machine = domain.connect().createXML(XML.replace(NAME, f"{NAME}-new"))
+    try:
+        assert power.desired(machine) is Power.RUNNING
+    finally:
+        machine.destroy()
 
 
 @pytest.mark.parametrize("wanted", [Power.OFF, Power.PAUSED])
