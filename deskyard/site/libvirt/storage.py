@@ -263,9 +263,10 @@ def download(link: Any, volume: Any) -> Iterator[bytes]:
 
 
 def running_machine_with(link: Any, path: str) -> Any | None:
-    """The running machine that has this disk open, or None."""
+    """The running machine that has this disk open, or None; one that is gone meanwhile has none open."""
     for machine in link.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE):
-        sources = ElementTree.fromstring(machine.XMLDesc(0)).iterfind("./devices/disk/source")
-        if any(source.get("file") == path for source in sources):
-            return machine
+        with gone_is_fine():
+            sources = ElementTree.fromstring(machine.XMLDesc(0)).iterfind("./devices/disk/source")
+            if any(source.get("file") == path for source in sources):
+                return machine
     return None

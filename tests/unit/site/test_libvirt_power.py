@@ -1,12 +1,13 @@
 """A domain stops, starts and pauses as it is wanted; libvirt's own test driver answers."""
 
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 
 from deskyard.errors import SiteError
 from deskyard.plan.power import Power
-from deskyard.site.libvirt import daemon, power
+from deskyard.site.libvirt import daemon, power, storage
 from deskyard.site.libvirt.kinds.domain import DomainKind
 from tests.unit.site.driver import NAME, XML, Domain, running
 
@@ -28,6 +29,16 @@ def test_domain_that_is_not_defined_yet_is_wanted_to_run(domain: Domain) -> None
         assert power.desired(machine) is Power.RUNNING
     finally:
         machine.destroy()
+
+
+def test_machine_that_is_gone_meanwhile_has_no_disk_open(domain: Domain) -> None:
+    link = domain.connect()
+    gone = link.createXML(XML.replace(NAME, f"{NAME}-gone"))
+    gone.destroy()
+    listed = SimpleNamespace(listAllDomains=lambda _: [gone, domain])
+    found = storage.running_machine_with(listed, "/d")
+    assert found is not None and found.name() == NAME
+    assert storage.running_machine_with(listed, "/e") is None
 
 
 @pytest.mark.parametrize("wanted", [Power.OFF, Power.PAUSED])

@@ -67,6 +67,6 @@ def _yet_to_take(link: Any, name: str) -> int:
     try:
         machine = link.lookupByName(name)
         taken = machine.memoryStats().get("rss", 0) if machine.isActive() else 0
+        return max(0, int(machine.maxMemory() * TAKEN_PART) - taken) >> 10
     except libvirt.libvirtError:
         return 0
-    return max(0, int(machine.maxMemory() * TAKEN_PART) - taken) >> 10
