@@ -33,7 +33,14 @@ def test_nothing_of_a_template_is_open_to_anybody() -> None:
     # It has no NIC, and starts what waits for one alone.
     started = [line for line in program("prepare").splitlines() if "systemctl start" in line]
     assert started == ["systemctl start systemd-networkd.service"]
-    assert program("identity").index("ssh-keygen") < program("identity").index("ssh.service")
+    text = program("identity")
+    assert text.index("ssh-keygen") < text.index("ssh.service") < text.index('systemctl start "$unit"')
+
+
+def test_who_comes_in_by_ssh_is_let_in_once_the_routes_answer() -> None:
+    # Waited for, and before the machine gets its NIC: that is when the program has ended.
+    text = program("identity")
+    assert text.index('systemctl start "$unit"\n') < text.index("systemd-networkd-wait-online")
 
 
 def test_no_key_is_made_before_the_kernel_has_drawn_new_random_numbers() -> None:

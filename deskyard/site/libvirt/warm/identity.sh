@@ -58,18 +58,20 @@ for file in instance-id previous-instance-id; do printf '%s\n' "$INSTANCE" >"dat
 sed -i "s/$TEMPLATE/$NAME/g" /etc/hosts data/previous-hostname data/set-hostname instance/*.txt instance/*.txt.i
 sync
 
+# Whoever waits for its routes comes in by SSH next: it is there before them.
+if [ -L /etc/systemd/system/sockets.target.wants/ssh.socket ]; then unit=ssh.socket; else unit=ssh.service; fi
+systemctl start "$unit"
+
 # With its NIC, which comes next, the network does: systemd-networkd waits for it. What else starts would only take
 # the processor from that. The agent waits for whoever holds its pipes, so this lets go of them.
 (
   exec </dev/null >/dev/null 2>&1
   set +e
   /usr/lib/systemd/systemd-networkd-wait-online --interface="$NIC" --timeout=120
-  if [ -L /etc/systemd/system/sockets.target.wants/ssh.socket ]; then set -- ssh.socket; else set -- ssh.service; fi
   # Makes its secret first.
   for link in /etc/systemd/system/*.wants/agent-openclaw.service; do
-    if [ -L "$link" ]; then set -- "$@" agent-openclaw.service; fi
+    if [ -L "$link" ]; then systemctl start --no-block agent-openclaw.service; fi
   done
-  systemctl start --no-block "$@"
   # What had read the template's identity reads its own, behind all that answers somebody.
   systemctl restart systemd-journald.service
   journalctl --flush
