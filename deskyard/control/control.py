@@ -86,8 +86,8 @@ class Control:
             settings.save(self.folder)
             self.down()
             self._start()
-            ended = Deadline(UP_SECONDS).wait_for(lambda: not runs(self.folder) or ready(self.folder), 0.1)
-            if not ended or not runs(self.folder):
+            settled = Deadline(UP_SECONDS).wait_for(lambda: not runs(self.folder) or ready(self.folder), 0.1)
+            if not settled or not runs(self.folder):
                 tail = supervisor(self.folder).log_tail()
                 self.down()
                 raise HostError("control", str(self.folder.root), f"did not come up:\n{tail}", "see its logs folder")

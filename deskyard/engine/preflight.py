@@ -9,8 +9,6 @@ from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Network
 from pathlib import Path
 
-import libvirt
-
 from deskyard.declaration import declaration
 from deskyard.declaration.declaration import Declared
 from deskyard.errors import ConfigError, DeskyardError, HostError, SiteError
@@ -24,8 +22,9 @@ from deskyard.plan.clash import shared
 from deskyard.plan.image.image import disk_gib, image_names, read_image
 from deskyard.plan.power import NoRoom, Power
 from deskyard.plan.workspace import GATEWAY, MachinePlan
-from deskyard.site.libvirt import daemon, forward, power
+from deskyard.site.libvirt import daemon, forward
 from deskyard.site.libvirt.limits import caps, memory
+from deskyard.site.libvirt.machines import LibvirtMachines, active_domains
 
 PROGRAMS = ("socat", "ssh", "ip", "haproxy")
 PRIVATE_PROGRAMS = ("libvirtd", "virtlogd", "nsenter", "unshare", "dnsmasq", "slirp4netns", "ebtables", "iptables")
@@ -109,13 +108,12 @@ def _cluster_firewall(declared: Declared) -> None:
 
 def check_with_hypervisor(declared: Declared) -> None:
     """Check what the running hypervisor knows: memory in use, networks and routes of this machine."""
+    # Machines of others come and go meanwhile: nothing more than its name is asked of each.
+    running = active_domains()
+    # Whoever stopped a desktop keeps it off: it takes no memory.
+    wanted = LibvirtMachines(declared.plan).desired()
+    resting = {domain for domain, power in wanted.items() if power is not Power.RUNNING}
     with daemon.connection() as link:
-        # Those of others come and go meanwhile: nothing more than its name is asked of each.
-        running = {domain.name() for domain in link.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)}
-        own = {machine.domain for machine in declared.plan.machines().values()}
-        # Whoever stopped a desktop keeps it off: it takes no memory.
-        there = [domain for domain in link.listAllDomains() if domain.name() in own]
-        resting = {domain.name() for domain in there if power.desired(domain) is not Power.RUNNING}
         free = memory.free_mib(link)
     new = [machine for machine in declared.plan.machines().values() if machine.domain not in running | resting]
     _memory(free, new, quota.ahead(declared.plan, declared.workspace.pool, running))

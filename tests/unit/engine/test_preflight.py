@@ -141,6 +141,7 @@ def test_memory_is_needed_for_what_starts_and_not_for_what_was_stopped(
     domains.append((True, SimpleNamespace(name=lambda: "deskyard-other.gone")))
     link = SimpleNamespace(listAllDomains=lambda active=0: [domain for on, domain in domains if on or not active])
     monkeypatch.setattr(daemon, "connection", lambda: contextlib.nullcontext(link))
+    monkeypatch.setattr(daemon, "answers", lambda: True)
     monkeypatch.setattr(power, "desired", lambda domain: there[domain.name()][1])
     for check in ("_routes", "_caps"):
         monkeypatch.setattr(preflight, check, lambda _: None)
