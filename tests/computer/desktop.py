@@ -27,6 +27,7 @@ from deskyard.computer.launch.part import Launch
 from deskyard.computer.recording.part import Recordings
 from deskyard.computer.recording.recorder import Limits
 from deskyard.computer.streaming.part import Streaming
+from tests.support.listening import listening
 
 WIDTH, HEIGHT = 1024, 768
 PATIENCE = 60.0
@@ -187,8 +188,7 @@ class Service:
             timeout_keep_alive=KEPT_SECONDS,
         )
         self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run)
-        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._listening = listening()
         self.port = self._listening.getsockname()[1]
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._listening]})
         self._thread.start()

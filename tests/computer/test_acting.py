@@ -10,7 +10,7 @@ import pytest
 import xcffib.xproto as xproto
 
 from deskyard.wire.actions import HEADER, unpack
-from tests.computer.desktop import Recorder, Service
+from tests.computer.desktop import Recorder, Service, XServer, in_front
 
 SHIFT_MASK, CONTROL_MASK = 1, 4
 
@@ -173,6 +173,36 @@ def test_what_is_done_is_recorded_without_its_text(service: Service, recorder: R
     assert len(typed["text_sha256"]) == 64 and typed["window"] == recorder.id
     assert clicked["at"] == [[3.0, 4.0, f"window:{recorder.id}"]]
     assert len(batch["frame_before"]) == len(batch["frame_after"]) == 64
+
+
+def test_each_action_is_recorded_with_the_window_in_front_then(
+    server: XServer, service: Service, recorder: Recorder
+) -> None:
+    def moved_before() -> tuple[int, str]:
+        service.notes.entries.clear()
+        service.did({"type": "move", "x": 1, "y": 1})
+        return service.notes.entries[0]["window"], service.notes.entries[0]["class"]
+
+    def called(window: Recorder, name: bytes) -> None:
+        properties = (0, window.id, xproto.Atom.WM_CLASS, xproto.Atom.STRING, 8, len(name), name)
+        window.c.core.ChangeProperty(*properties, is_checked=True).check()
+
+    called(recorder, b"x\0First\0")
+    assert moved_before() == moved_before() == (recorder.id, "First")
+    with in_front(server, service) as other:
+        called(other, b"x\0Second\0")
+        assert moved_before() == (other.id, "Second")
+        called(other, b"x\0Third\0")
+        assert moved_before() == (other.id, "Third")
+        before = service.last()
+        service.client.post(f"/v1/windows/{recorder.id}/focus")
+        service.wait("window.focus", match={"id": recorder.id}, after=before)
+        assert moved_before() == (recorder.id, "First")
+        service.client.post(f"/v1/windows/{other.id}/focus")
+        service.wait("window.focus", match={"id": other.id}, after=before)
+        moved_before()
+    # The one that was in front the last time is gone.
+    assert moved_before()[0] != other.id
 
 
 def claims(answer: httpx.Response) -> dict[str, Any]:

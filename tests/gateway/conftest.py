@@ -15,6 +15,7 @@ from deskyard.computer.envd.part import Envd
 from deskyard.computer.work.part import Work
 from tests.gateway.desktops import FakeDesktops
 from tests.gateway.support import HOSTNAME, Gateway
+from tests.support.listening import listening
 from tests.support.requirements import need_programs, need_root
 from tests.unit.computer.serving import home_of
 
@@ -57,10 +58,10 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     """A running gateway with a service behind it that works, in a home of its own."""
     with run_gateway(Lived(weaken=patient)) as running, home_of(tmp_path_factory.mktemp("lived")) as home:
         work = Work(home)
-        listening = socket.create_server((LIVED, running.ports["computer"]))
+        listener = listening(LIVED, running.ports["computer"])
         config = uvicorn.Config(create([work, Envd(work)]), log_level="warning", timeout_graceful_shutdown=1)
         server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, args=([listening],))
+        thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
         yield running
         server.should_exit = True

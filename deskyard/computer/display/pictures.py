@@ -93,7 +93,7 @@ def png(image: Image.Image) -> bytes:
 def _packed(image: Image.Image) -> Iterator[bytes]:
     """The lines of a PNG, each behind the number of its filter: 0.
 
-    A few at a time: memory for all of them would come from the kernel for each picture, longer than to pack.
+    A few at a time: to get memory for all of them from the kernel, picture by picture, takes longer than to pack them.
     """
     packer = isal_zlib.compressobj(1)
     for top in range(0, image.height, BAND):

@@ -12,6 +12,7 @@ from deskyard.computer.problem import Problem
 
 ACTIONS = ("focus", "move", "resize", "minimise", "maximise", "fullscreen", "restore", "raise", "lower", "close")
 ICONIC = 3
+ACTIVE, CLASS = "_NET_ACTIVE_WINDOW", "WM_CLASS"
 REMOVE, ADD = 0, 1
 PAGER = 2  # we speak for the user, as a pager does: no window manager takes it for stealing the focus
 FARTHEST = 1 << 15
@@ -26,7 +27,20 @@ def listed(c: XConnection) -> list[int]:
 
 def focused(c: XConnection) -> int:
     """The window in front, or 0."""
-    return (c.numbers(c.root, "_NET_ACTIVE_WINDOW") or [0])[0]
+    return (c.numbers(c.root, ACTIVE) or [0])[0]
+
+
+def front(c: XConnection, before: tuple[int, str]) -> tuple[int, str]:
+    """The window in front with its class; 0 and nothing if none is.
+
+    Asked at once for both, as if it were the same window as `before`, which it mostly is.
+    """
+    active, kind = c.ask_property(c.root, ACTIVE), c.ask_property(before[0] or c.root, CLASS)
+    window = (c.as_numbers(c.answer(active)) or [0])[0]
+    found = c.answer(kind)
+    if not window:
+        return 0, ""
+    return window, _names(c.as_text(found))[-1] if window == before[0] else names(c, window)[-1]
 
 
 def reader(c: XConnection) -> int:
@@ -55,7 +69,11 @@ def title(c: XConnection, window: int) -> str:
 
 def names(c: XConnection, window: int) -> list[str]:
     """The window's instance name and class, as its program gives them; one name alone if it gives no more."""
-    return c.text(window, "WM_CLASS").split("\0")[:2]
+    return _names(c.text(window, CLASS))
+
+
+def _names(text: str) -> list[str]:
+    return text.split("\0")[:2]
 
 
 def geometry(c: XConnection, window: int) -> Rectangle | None:
@@ -134,7 +152,7 @@ def _place(c: XConnection, window: int, which: int, x: int, y: int, width: int, 
 
 def _simple(c: XConnection, window: int, action: str) -> None:
     if action == "focus":
-        c.send(window, "_NET_ACTIVE_WINDOW", [PAGER, 0, 0])
+        c.send(window, ACTIVE, [PAGER, 0, 0])
     elif action == "minimise":
         c.send(window, "WM_CHANGE_STATE", [ICONIC])
     elif action == "close":
@@ -145,7 +163,7 @@ def _simple(c: XConnection, window: int, action: str) -> None:
     elif action == "restore":
         _state(c, window, REMOVE, "MAXIMIZED_VERT", "MAXIMIZED_HORZ")
         _state(c, window, REMOVE, "FULLSCREEN")
-        c.send(window, "_NET_ACTIVE_WINDOW", [PAGER, 0, 0])
+        c.send(window, ACTIVE, [PAGER, 0, 0])
     elif action == "maximise":
         _state(c, window, ADD, "MAXIMIZED_VERT", "MAXIMIZED_HORZ")
     elif action == "fullscreen":

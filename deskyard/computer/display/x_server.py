@@ -47,7 +47,7 @@ class XConnection:
         self.keycodes = range(setup.min_keycode, setup.max_keycode + 1)
         # Two resources are of the same client where they differ in these bits alone.
         self.resource_id_mask: int = setup.resource_id_mask
-        self._extensions: dict[str, Any] = {}
+        self._extensions: dict[Any, Any] = {}
         self._atoms: dict[str, int] = {}
         self._names: dict[int, str] = {}
 
@@ -57,9 +57,9 @@ class XConnection:
         The same object each time: to libxcb another object is another extension, which it asks the server for before
         its first request, and whose answer it keeps until the connection ends.
         """
-        if module.key.name not in self._extensions:
-            self._extensions[module.key.name] = self.x(module.key)
-        return self._extensions[module.key.name]
+        if module.key not in self._extensions:
+            self._extensions[module.key] = self.x(module.key)
+        return self._extensions[module.key]
 
     def poll(self) -> Any:
         """The next event that has come, or None; raises one of `REFUSED` for an error that came in its place.
@@ -92,18 +92,30 @@ class XConnection:
             self._names[atom] = bytes(self.core.GetAtomName(atom).reply().name.raw).decode("latin-1")
         return self._names[atom]
 
-    def property(self, window: int, name: str) -> Any:
+    def ask_property(self, window: int, name: str) -> Any:
+        """Ask for a property, so that more may be asked before the answer (`answer`) is waited for."""
+        return self.core.GetProperty(False, window, self.atom(name), 0, 0, MOST_PROPERTY)
+
+    def answer(self, asked: Any) -> Any:
         """A property's reply, or None where the window or the property is not there."""
         try:
-            reply = self.core.GetProperty(False, window, self.atom(name), 0, 0, MOST_PROPERTY).reply()
+            reply = asked.reply()
         except REFUSED:
             self.x.invalid()
             return None
         return reply if reply.format else None
 
+    def property(self, window: int, name: str) -> Any:
+        """A property's reply, or None where the window or the property is not there."""
+        return self.answer(self.ask_property(window, name))
+
     def numbers(self, window: int, name: str) -> list[int]:
         """A property of 32-bit numbers, such as a list of windows."""
-        reply = self.property(window, name)
+        return self.as_numbers(self.property(window, name))
+
+    @staticmethod
+    def as_numbers(reply: Any) -> list[int]:
+        """The 32-bit numbers of a property's reply."""
         if reply is None or reply.format != 32:
             return []
         raw = bytes(reply.value.raw)
@@ -111,7 +123,11 @@ class XConnection:
 
     def text(self, window: int, name: str) -> str:
         """A property of text, as far as it can be read."""
-        reply = self.property(window, name)
+        return self.as_text(self.property(window, name))
+
+    @staticmethod
+    def as_text(reply: Any) -> str:
+        """The text of a property's reply, as far as it can be read."""
         if reply is None or reply.format != 8:
             return ""
         coding = "latin-1" if reply.type == xproto.Atom.STRING else "utf-8"

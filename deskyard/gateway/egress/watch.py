@@ -102,14 +102,12 @@ class Watcher:
             print(f"not in the audit: ticket {facts}: {error}", file=sys.stderr, flush=True)
 
     def _look(self) -> None:
-        self._keep_time()
+        self._clock.follow(self._bring_forward)
         self._end_what_is_due()
 
-    def _keep_time(self) -> None:
+    def _bring_forward(self, seconds: float) -> bool:
         """Let nothing that was allowed for a time last longer because the clock was set back."""
-        back = round(self._clock.set_back())
-        if not back or (self._may_try() and self._change(lambda grants: grants.brought_forward(back))):
-            self._clock.settle()
+        return self._may_try() and self._change(lambda grants: grants.brought_forward(round(seconds)))
 
     def _may_try(self) -> bool:
         return time.monotonic() >= self._retry_at

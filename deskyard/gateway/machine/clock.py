@@ -14,12 +14,12 @@ class Clock:
         self._now, self._ticks = now, ticks
         self._last = now(), ticks()
 
-    def set_back(self) -> float:
-        """The seconds by which it was set back since this was settled last; 0 if it was not."""
+    def follow(self, bring_forward: Callable[[float], bool]) -> None:
+        """Take the clock as it is now; where it was set back, after its user brought all ends forward by the seconds.
+
+        A user that returns False, or raises, could not: it is asked again the next time.
+        """
         now, ticks = self._last
         back = (self._ticks() - ticks) - (self._now() - now)
-        return back if back > TOLERATED_SECONDS else 0.0
-
-    def settle(self) -> None:
-        """Take the clock as it is now."""
-        self._last = self._now(), self._ticks()
+        if back <= TOLERATED_SECONDS or bring_forward(back):
+            self._last = self._now(), self._ticks()

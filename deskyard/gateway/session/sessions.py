@@ -313,7 +313,7 @@ class Sessions:
 
         Answers for how many seconds there is nothing more to do, unless `woken` is set.
         """
-        self._keep_time()
+        self._own_clock.follow(self._bring_forward)
         now = self._clock()
         settled = await self._sync_workers(now)
         async with self._closing:
@@ -328,13 +328,12 @@ class Sessions:
         self._store.forget_old(now)
         return self._rest(now) if settled else 0.0
 
-    def _keep_time(self) -> None:
+    def _bring_forward(self, seconds: float) -> bool:
         """Let no session last longer because the clock was set back: what is to come moves with it."""
-        if seconds := self._own_clock.set_back():
-            with self._store.whole():
-                self._store.bring_forward(seconds)
-                self._audit.note("clock", result="set back", seconds=round(seconds), reason="sessions end as granted")
-        self._own_clock.settle()
+        with self._store.whole():
+            self._store.bring_forward(seconds)
+            self._audit.note("clock", result="set back", seconds=round(seconds), reason="sessions end as granted")
+        return True
 
     def _move_drives(self, now: float) -> None:
         alive = {session.id for session in self._store.alive(now)}

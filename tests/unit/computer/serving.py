@@ -12,6 +12,7 @@ import uvicorn
 
 from deskyard.computer.application import Part, create
 from deskyard.host.deadline import Deadline
+from tests.support.listening import listening
 
 
 class Served(uvicorn.Server):
@@ -29,18 +30,18 @@ class Served(uvicorn.Server):
 @contextlib.contextmanager
 def served(parts: Sequence[Part]) -> Iterator[str]:
     """Serve these parts on loopback; the address."""
-    listening = socket.create_server(("127.0.0.1", 0))
+    listener = listening()
     config = uvicorn.Config(create(parts), log_level="warning", timeout_graceful_shutdown=1)
     server = Served(config)
-    thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()
     try:
         assert server.ready.wait(20)
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
         server.should_exit = True
         thread.join(20)
-        listening.close()
+        listener.close()
     assert not thread.is_alive()
 
 

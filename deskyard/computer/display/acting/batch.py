@@ -1,6 +1,7 @@
 """Batches of actions: done in order in one thread, stopped at the first failure, remembered by their id."""
 
 import asyncio
+import contextlib
 import contextvars
 import json
 import sys
@@ -15,6 +16,7 @@ from deskyard.computer.caller import Caller
 from deskyard.computer.claims import BATCH, Sink, digest
 from deskyard.computer.display.acting.actions import Action, Tools, check_places
 from deskyard.computer.display.eyes import Eyes
+from deskyard.computer.display.x_server import REFUSED
 from deskyard.computer.problem import Problem, described
 
 MOST_WAITING = 8
@@ -96,16 +98,20 @@ class Runner:
         before = self._frame()
         for index, action in enumerate(actions):
             result: dict[str, Any] = {"action": index, "type": action.kind}
+            front = (0, "")
             try:
                 if gone.is_set():
                     raise Problem(HTTPStatus.CONFLICT, "connection", None, "the caller is gone", "send the batch again")
-                result |= {"ok": True, **(action.do(self.tools) or {})}
-                hands.settle()
+                did = action.do(self.tools) or {}
+                front = hands.window()
+                result |= {"ok": True, **did}
             except Exception as error:
                 outcome.problem = self._failed(action, error)
                 result |= {"ok": False, **described(outcome.problem)}
+                with contextlib.suppress(Problem, *REFUSED):
+                    front = hands.window()
             outcome.results.append(result)
-            self._note(caller, action, result, before)
+            self._note(caller, action, result, front, before)
             if outcome.problem:
                 break
         if outcome.problem or gone.is_set():
@@ -130,7 +136,7 @@ class Runner:
         except Problem:
             return ""
 
-    def _note(self, caller: Caller, action: Action, result: dict[str, Any], frame: str) -> None:
+    def _note(self, caller: Caller, action: Action, result: dict[str, Any], front: tuple[int, str], frame: str) -> None:
         entry: dict[str, Any] = {"kind": action.kind, "session": caller.session, "scope": "act", "ok": result["ok"]}
         if action.points:
             entry["at"] = [[point.x, point.y, point.space] for point in action.points[:2]]
@@ -139,8 +145,7 @@ class Runner:
             entry["text_sha256"] = digest(action.text)
         if not result["ok"]:
             entry["error"] = result["error"]
-        window, program = self.tools.hands.window()
-        self._sink.note(entry | {"window": window, "class": program, "frame": frame})
+        self._sink.note(entry | {"window": front[0], "class": front[1], "frame": frame})
 
     def close(self) -> None:
         """End the thread when its batch is done."""

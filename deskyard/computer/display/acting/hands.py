@@ -11,7 +11,7 @@ from deskyard.computer.display.acting.drive import BUTTON_PRESS, KEY_PRESS, MOTI
 from deskyard.computer.display.acting.keyboard import Key, Keyboard
 from deskyard.computer.display.acting.keysyms import CAPS_LOCK, of_character
 from deskyard.computer.display.acting.program import Answered
-from deskyard.computer.display.x_server import REFUSED, Line, XConnection
+from deskyard.computer.display.x_server import Line, XConnection
 from deskyard.computer.fields import wrong
 from deskyard.computer.problem import Problem
 
@@ -36,15 +36,21 @@ class Hands:
         self._answered = Answered(display)
         self.drive = drive
         self._patience = PATIENCE_SECONDS
+        self._map_read = False
+        self._front = (0, "")
         self.gone: Callable[[], bool] = lambda: False  # whether nobody waits for the batch any more
 
     def _prepare(self, connection: XConnection) -> None:
         self._keyboard = Keyboard(connection, self._answered)
 
-    def _ready(self) -> tuple[XConnection, Keyboard]:
-        connection = self.line.get()
+    def _keys(self, anew: bool = False) -> Keyboard:
+        """The keyboard, with its map as it is in this batch, or anew as it is now."""
+        self.line.get()
         assert self._keyboard is not None
-        return connection, self._keyboard
+        if anew or not self._map_read:
+            self._keyboard.read()
+            self._map_read = True
+        return self._keyboard
 
     def close(self) -> None:
         """End the connections to the server."""
@@ -52,34 +58,27 @@ class Hands:
         self._answered.line.close()
 
     def begin(self) -> None:
-        """Get ready for a batch: a connection, and the map as it is now."""
-        connection, keyboard = self._ready()
+        """Get ready for a batch: a connection, and nothing known of before it."""
+        connection = self.line.get()
         self._patience = PATIENCE_SECONDS
+        self._map_read = False
         while connection.poll() is not None:
             pass
-        keyboard.read()
-
-    def settle(self) -> None:
-        """Return when the server has taken in what was sent."""
-        self._ready()[0].settle()
 
     def pointer(self) -> tuple[int, int]:
         """Where the pointer is."""
-        connection = self._ready()[0]
+        connection = self.line.get()
         reply = connection.core.QueryPointer(connection.root).reply()
         return reply.root_x, reply.root_y
 
     def window(self) -> tuple[int, str]:
-        """The window in front with its class; 0 and nothing where there is none, or the screen is away."""
-        try:
-            window = windows.focused(self._ready()[0])
-            return window, windows.names(self._ready()[0], window)[-1] if window else ""
-        except (Problem, *REFUSED):
-            return 0, ""
+        """The window in front with its class, once the server has taken in what was sent; 0 and nothing if none is."""
+        self._front = windows.front(self.line.get(), self._front)
+        return self._front
 
     def move(self, at: tuple[int, int]) -> None:
         """Move the pointer."""
-        connection = self._ready()[0]
+        connection = self.line.get()
         with self.drive.agent():
             fake(connection, MOTION, 0, connection.root, at)
         self._until(lambda pointer: (pointer.root_x, pointer.root_y) == at)
@@ -90,7 +89,7 @@ class Hands:
         A window manager may take a button's press for itself first, and give it on. Until then the server keeps what
         comes after it: motions melt into one, and buttons meet modifiers that are up again. There is no event of it.
         """
-        connection = self._ready()[0]
+        connection = self.line.get()
         start = time.monotonic()
         while not arrived(connection.core.QueryPointer(connection.root).reply()):
             if self.drive.taken.wait(POLL_SECONDS) or time.monotonic() - start > self._patience:
@@ -99,11 +98,11 @@ class Hands:
 
     def press_button(self, button: int) -> None:
         """Press a button of the mouse."""
-        self.drive.press(self._ready()[0], BUTTON_PRESS, button)
+        self.drive.press(self.line.get(), BUTTON_PRESS, button)
 
     def release_button(self, button: int) -> None:
         """Let a button go."""
-        self.drive.release(self._ready()[0], BUTTON_PRESS + 1, button)
+        self.drive.release(self.line.get(), BUTTON_PRESS + 1, button)
         mask = BUTTON_MASKS.get(button, 0)
         self._until(lambda pointer: not pointer.mask & mask)
 
@@ -133,7 +132,7 @@ class Hands:
 
     def keycode(self, keysym: int) -> Key:
         """The key that has this keysym; a spare one is given it if none has."""
-        keyboard = self._ready()[1]
+        keyboard = self._keys()
         keyboard.give([keysym])
         key = keyboard.find(keysym)
         assert key is not None
@@ -141,15 +140,15 @@ class Hands:
 
     def press_key(self, keysym: int) -> None:
         """Press a key; the keysym on Shift's side of a key is that key, without Shift."""
-        self.drive.press(self._ready()[0], KEY_PRESS, self.keycode(keysym).keycode)
+        self.drive.press(self.line.get(), KEY_PRESS, self.keycode(keysym).keycode)
 
     def release_key(self, keysym: int) -> None:
         """Let a key go."""
-        self.drive.release(self._ready()[0], KEY_PRESS + 1, self.keycode(keysym).keycode)
+        self.drive.release(self.line.get(), KEY_PRESS + 1, self.keycode(keysym).keycode)
 
     def combination(self, keysyms: Sequence[int], seconds: float = 0) -> None:
         """Press keys in this order, and let them go in the opposite one, after a time if one is given."""
-        connection, keyboard = self._ready()
+        connection, keyboard = self.line.get(), self._keys()
         keys = [self.keycode(keysym) for keysym in keysyms]
         codes = [key.keycode for key in keys]
         # A character that needs Shift takes it along, as ? does in ctrl+?.
@@ -172,10 +171,9 @@ class Hands:
 
     def type(self, text: str, path: str) -> None:
         """Write a text; what is held down would change its letters and is refused."""
-        connection, keyboard = self._ready()
+        connection, keyboard = self.line.get(), self._keys(anew=True)
         if self.drive.held:
             raise wrong(path, None, "would be changed by keys or buttons that are down", "let them go first (up)")
-        keyboard.read()
         caps = keyboard.caps_lock()
         if caps:
             self.combination([CAPS_LOCK])
@@ -216,7 +214,7 @@ class Hands:
 
     def release_all(self) -> int:
         """Let go of everything."""
-        return self.drive.release_all(self._ready()[0]) if self.drive.held else 0
+        return self.drive.release_all(self.line.get()) if self.drive.held else 0
 
     def _still_wanted(self) -> None:
         if self.gone():

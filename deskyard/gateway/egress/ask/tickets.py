@@ -115,10 +115,12 @@ class Book:
 
     def now(self) -> float:
         """The time by which tickets are judged; nothing lasts longer because the clock was set back."""
-        if back := round(self._own_clock.set_back()):
-            self._replace([ticket.brought_forward(back) for ticket in self._tickets.values()])
-        self._own_clock.settle()
+        self._own_clock.follow(self._bring_forward)
         return self._clock()
+
+    def _bring_forward(self, seconds: float) -> bool:
+        self._replace([ticket.brought_forward(round(seconds)) for ticket in self._tickets.values()])
+        return True
 
     def all(self) -> list[Ticket]:
         """Every ticket that is kept, oldest first."""
