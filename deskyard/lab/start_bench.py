@@ -1,6 +1,8 @@
 """Measures how desktops start: cold, from a template, claimed from a pool, many at once; as ratios of one run."""
 
-import shlex
+import importlib
+import io
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -8,12 +10,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from PIL import Image, ImageColor
+
+from deskyard.access import access
 from deskyard.declaration.declaration import Declared
-from deskyard.errors import DeskyardError
-from deskyard.host.places import tree
+from deskyard.errors import DeskyardError, SiteError
+from deskyard.host.deadline import Deadline
+from deskyard.host.places import places, tree
 from deskyard.host.progress import say, step
 from deskyard.image import warm
-from deskyard.image.check.first_frame import wait_command, wallpaper
+from deskyard.image.check.first_frame import Wallpaper, wallpaper
 from deskyard.image.store.store import require
 from deskyard.lab.desktop_bench import NAME, bare_boot, own_stacks
 from deskyard.lab.quantile import quantile
@@ -26,10 +32,11 @@ from deskyard.site.ssh_link import SshLink
 from deskyard.workspace import workspace
 from deskyard.workspace.seats import Seats
 
-ROUTES, FRAME, IDENTITY = "all routes answer", "its desktop is drawn", "an identity of its own, over SSH"
+ROUTES, FRAME, IDENTITY = "all routes answer", "a drawn frame through the gateway", "an identity of its own, over SSH"
 BARE, COLD, WARM, CLAIM = "bare boot of the same disk -> SSH", "cold", "warm", "claim"
 # Measured, not judged: of eight emulated desktops at once each answers slowly.
 FRAME_SECONDS, SSH_SECONDS, HOUR = 900.0, 600.0, 3600.0
+PAUSE_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -142,14 +149,42 @@ def _start(declared: Declared, seats: Seats, seat: DesktopPlan, *, cold: bool = 
 
 
 def _seen(declared: Declared, seat: DesktopPlan, began: float) -> dict[str, float]:
-    """When its desktop was drawn, and when it told who it is: both asked through the gateway."""
+    """When its screen showed the wallpaper, and when it told who it is: both asked through the gateway."""
     link, waits = SshLink(declared.site.name, declared.workspace.name), {}
     shown = wallpaper(read_image(tree(), seat.machine.image), tree())
     if shown is not None:
-        link.run(seat.name, ["sudo", "-n", *shlex.split(wait_command(shown))], timeout=FRAME_SECONDS)
+        granted = access.grant(f"{declared.workspace.name}/{seat.name}", mode="agent")
+        authority = places().authority(declared.site.name)
+        _wait_for(shown, str(granted["url"]), str(authority) if authority.exists() else None)
         waits[FRAME] = time.monotonic() - began
     link.run(seat.name, ["cat", "/etc/machine-id"], timeout=SSH_SECONDS)
     return {**waits, IDENTITY: time.monotonic() - began}
+
+
+def _wait_for(shown: Wallpaper, link: str, authority: str | None) -> None:
+    """Return when a picture of the screen, taken by a link, has the wallpaper's colour at the wallpaper's pixel."""
+    sdk = _sdk()
+    refusals = [f"the pixel never was {shown.colour}"]
+
+    def is_drawn() -> bool:
+        try:
+            data = desktop.screen(region=(shown.x, shown.y, 1, 1), format="png").data
+        except sdk.DesktopError as error:
+            refusals.append(str(error))
+            return False
+        assert data is not None
+        return Image.open(io.BytesIO(data)).convert("RGB").getpixel((0, 0)) == ImageColor.getrgb(shown.colour)
+
+    with sdk.Desktop.connect(link, authority) as desktop:
+        if not Deadline(FRAME_SECONDS).wait_for(is_drawn, PAUSE_SECONDS):
+            raise SiteError("screen", None, f"no frame of it was drawn: {refusals[-1]}", "see ./inv desktop.health")
+
+
+def _sdk() -> Any:
+    """The SDK of this tree: a distribution of its own, which nothing else of the workshop needs."""
+    if (folder := str(tree() / "sdk")) not in sys.path:
+        sys.path.append(folder)
+    return importlib.import_module("deskyard_sdk")
 
 
 def _claim() -> float:

@@ -15,6 +15,7 @@ from deskyard.host.deadline import Deadline
 from deskyard.host.vm.agent_answer import HOST_KEY, MAX_BYTES, ed25519_key, understood, wait_for
 
 ANSWER_SECONDS = 10
+POLL_SECONDS = 0.1
 
 
 def answers(machine: Any) -> bool:
@@ -56,7 +57,7 @@ def execute(machine: Any, argv: Sequence[str], seconds: float = 30, stdin: str =
         while not (status := call(machine, "guest-exec-status", {"pid": pid}, seconds=patience))["exited"]:
             if deadline.is_over:
                 raise SiteError("machine", machine.name(), f"{argv[0]} did not end in time", "run the command again")
-            time.sleep(0.3)
+            time.sleep(POLL_SECONDS)
         output = "".join(_text(status.get(stream, "")) for stream in ("out-data", "err-data"))
         return int(status.get("exitcode", -1)), output[:MAX_BYTES]
 

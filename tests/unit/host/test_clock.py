@@ -54,6 +54,16 @@ def test_the_clock_is_set_to_the_time_of_this_machine(
     assert guest.shifts == [behind]
 
 
+@pytest.mark.parametrize(("behind", "takes", "shifts"), [(0.4, 0.0, 0), (-0.4, 0.0, 0), (0.6, 0.0, 1), (0.0, 5.0, 1)])
+def test_a_clock_that_is_seen_to_be_right_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, behind: float, takes: float, shifts: int
+) -> None:
+    # Of an answer that took long nothing is seen.
+    guest = Guest(behind, takes=takes)
+    set_clock(guest, monkeypatch)
+    assert len(guest.shifts) == shifts
+
+
 @pytest.mark.parametrize("short", [-2.0, 2.0])
 def test_two_seconds_away_are_near_enough(monkeypatch: pytest.MonkeyPatch, short: float) -> None:
     guest = Guest(A_DAY, short=short)

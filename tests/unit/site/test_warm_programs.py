@@ -2,12 +2,14 @@
 
 import pytest
 
+from deskyard.guest.identity import LATER
 from deskyard.host.places import tree
 from deskyard.model.tier import TIERS
 from deskyard.plan.first_boot import desktop_first_boot
 from deskyard.plan.warm import MAC, template_desktop
-from deskyard.site.libvirt.warm.guest import PROGRAMS, program
+from deskyard.site.libvirt.warm.guest import programs
 
+PREPARE, IDENTITY = programs()
 ROLES = tree() / "ansible" / "roles"
 
 
@@ -25,33 +27,32 @@ ROLES = tree() / "ansible" / "roles"
     ],
 )
 def test_template_is_without_what_a_role_makes_for_one_machine_alone(word: str, source: str) -> None:
-    assert word in program("prepare")
+    assert word in PREPARE
     assert word in (ROLES / source).read_text()
 
 
 def test_nothing_of_a_template_is_open_to_anybody() -> None:
     # It has no NIC, and starts what waits for one alone.
-    started = [line for line in program("prepare").splitlines() if "systemctl start" in line]
+    started = [line for line in PREPARE.splitlines() if "systemctl start" in line]
     assert started == ["systemctl start systemd-networkd.service"]
-    text = program("identity")
-    assert text.index("ssh-keygen") < text.index("ssh.service") < text.index('systemctl start "$unit"')
 
 
 def test_who_comes_in_by_ssh_is_let_in_once_the_routes_answer() -> None:
-    # Waited for, and before the machine gets its NIC: that is when the program has ended.
-    text = program("identity")
-    assert text.index('systemctl start "$unit"\n') < text.index("systemd-networkd-wait-online")
+    # Waited for, with a key of its own, and before the machine gets its NIC: that is when the program has ended.
+    done = IDENTITY[IDENTITY.index("def main()") :]
+    steps = ('finish(key, "ssh-keygen")', 'ssh = start("/usr/bin/systemctl"', 'finish(ssh, "systemctl")', "LATER")
+    assert [done.index(step) for step in steps] == sorted(done.index(step) for step in steps)
+    assert "systemd-networkd-wait-online" in LATER
 
 
 def test_no_key_is_made_before_the_kernel_has_drawn_new_random_numbers() -> None:
-    text = program("identity")
-    assert text.index("until dmesg") < text.index("did not draw new random numbers") < text.index("ssh-keygen")
+    done = IDENTITY[IDENTITY.index("def main()") :]
+    assert done.index("draw_random_numbers(") < done.index("ssh-keygen") < done.index("/proc/sys/kernel/random/uuid")
 
 
 def test_values_come_by_standard_input_alone() -> None:
-    for name in PROGRAMS:
-        assert ". /dev/stdin" in program(name)
-        assert "$1" not in program(name)
+    assert ". /dev/stdin" in PREPARE and "$1" not in PREPARE
+    assert "sys.stdin" in IDENTITY and "sys.argv" not in IDENTITY
 
 
 def test_template_knows_the_network_by_a_mac_that_no_machine_has() -> None:

@@ -1,22 +1,37 @@
 """The programs that run in a guest, through its agent: they make a template, and a machine that is itself again."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from deskyard.errors import SiteError
+from deskyard.guest import identity
+from deskyard.plan.warm import assignments
+from deskyard.site.guest_program import source
 from deskyard.site.libvirt import agent, documents
 
-PROGRAMS = ("prepare", "identity")
+# Without the folders of others' modules, for which Python would look on the disk.
+PYTHON = ("/usr/bin/python3", "-I", "-S", "-c")
 
 
-def program(name: str) -> str:
-    """The text of a program."""
-    return (Path(__file__).parent / f"{name}.sh").read_text()
+def programs() -> tuple[str, str]:
+    """The texts of the programs: what makes a template, and what makes a machine itself."""
+    return (Path(__file__).parent / "prepare.sh").read_text(), source(identity)
 
 
-def run_in(machine: Any, name: str, values: str, seconds: float) -> None:
-    """Run one of the programs for guests; raises `SiteError` with what it said if it fails."""
-    code, output = agent.execute(machine, ["/bin/sh", "-c", program(name)], seconds, values)
+def prepare(machine: Any, values: Mapping[str, str], seconds: float) -> None:
+    """Make a machine a template; raises `SiteError` with what it said if that fails."""
+    _run(machine, "prepare", ["/bin/sh", "-c", programs()[0]], assignments(values), seconds)
+
+
+def become(machine: Any, values: Mapping[str, str], seconds: float) -> None:
+    """Make a machine itself; raises `SiteError` with what it said if that fails."""
+    pairs = "".join(f"{name}={value}\0" for name, value in values.items())
+    _run(machine, "identity", [*PYTHON, programs()[1]], pairs, seconds)
+
+
+def _run(machine: Any, name: str, argv: Sequence[str], stdin: str, seconds: float) -> None:
+    code, output = agent.execute(machine, argv, seconds, stdin)
     if code != 0:
         reason = f"{name} failed in the guest ({code}): {output.strip()[-500:]}"
         raise SiteError("machine", machine.name(), reason, f"see {documents.console_log(machine.name())}")

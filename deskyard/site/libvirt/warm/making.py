@@ -19,13 +19,12 @@ import libvirt
 from deskyard.errors import SiteError
 from deskyard.plan.first_boot import FirstBoot
 from deskyard.plan.image.source import ImageSource
-from deskyard.plan.warm import HOME, SYSTEM, Template, assignments, disk_name, layout, template_first_boot
+from deskyard.plan.warm import HOME, SYSTEM, Template, disk_name, layout, template_first_boot
 from deskyard.plan.workspace import MachinePlan
 from deskyard.site.libvirt import agent, documents, storage
 from deskyard.site.libvirt.kinds.volume import SeedKind
 from deskyard.site.libvirt.link import POOL_PATH, gone_is_fine
-from deskyard.site.libvirt.warm import save_image, templates
-from deskyard.site.libvirt.warm.guest import run_in
+from deskyard.site.libvirt.warm import guest, save_image, templates
 
 BOOT_SECONDS, DRAW_SECONDS, PREPARE_SECONDS = 1200.0, 900.0, 600.0
 UNFINISHED = re.compile(r"-[0-9a-f]{8}")
@@ -138,8 +137,7 @@ def _prepare(machine: Any, wanted: Wanted) -> None:
         if code != 0 or not output.strip():
             reason = f"its desktop was not drawn: {output.strip() or 'no wallpaper in time'}"
             raise SiteError("template", machine.name(), reason, f"see {documents.console_log(machine.name())}")
-    values = assignments({"NETWORK": json.dumps(wanted.first_boot.network_config)})
-    run_in(machine, "prepare", values, PREPARE_SECONDS)
+    guest.prepare(machine, {"NETWORK": json.dumps(wanted.first_boot.network_config)}, PREPARE_SECONDS)
 
 
 def _pause(machine: Any, seconds: float) -> None:

@@ -18,11 +18,10 @@ import libvirt
 
 from deskyard.errors import SiteError
 from deskyard.host.places import places
-from deskyard.plan.warm import HOME, HOSTNAME, MAC, SYSTEM, Template, assignments, disk_name
+from deskyard.plan.warm import HOME, HOSTNAME, MAC, SYSTEM, Template, disk_name
 from deskyard.site.libvirt import agent, documents, power, storage
 from deskyard.site.libvirt.kinds.inputs import WarmInputs
-from deskyard.site.libvirt.warm import save_image, templates
-from deskyard.site.libvirt.warm.guest import run_in
+from deskyard.site.libvirt.warm import guest, save_image, templates
 from deskyard.site.resource.cancellation import CANCELLATION
 
 AGENT_SECONDS, PROGRAM_SECONDS, PAUSE_SECONDS, JOIN_SECONDS = 180.0, 180.0, 0.3, 0.2
@@ -102,7 +101,7 @@ def _become(machine: Any, own: Element, warm: WarmInputs) -> None:
         "SEED": secrets.token_hex(64),
         "EPOCH": f"{time.time():.3f}",
     }
-    run_in(machine, "identity", assignments(values), PROGRAM_SECONDS)
+    guest.become(machine, values, PROGRAM_SECONDS)
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from deskyard.plan.warm import Fit, Start, Template, layout, start, template_fir
 from deskyard.plan.workspace import MachinePlan, WorkspacePlan
 from deskyard.site.libvirt import documents, storage
 from deskyard.site.libvirt.link import gone_is_fine
-from deskyard.site.libvirt.warm.guest import PROGRAMS, program
+from deskyard.site.libvirt.warm.guest import programs
 
 RECORD, HEAD, MEMORY = "template.json", "head", "memory.zst"
 
@@ -113,7 +113,7 @@ def _recipe(machine: MachinePlan, accelerator: str, first_boot: FirstBoot) -> st
         console_log="",
     )
     seed = json.dumps(asdict(template_first_boot(first_boot)), sort_keys=True)
-    return short_id(document, seed, *(program(name) for name in PROGRAMS))
+    return short_id(document, seed, *programs())
 
 
 def _cpu(link: Any) -> str:
