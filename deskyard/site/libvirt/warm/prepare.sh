@@ -44,6 +44,12 @@ PYTHON
 udevadm control --reload
 systemctl start systemd-networkd.service
 
+# For as long as this boot lasts SSH starts without a look at its configuration beforehand: it looks at it itself, and
+# whoever wants the machine waits for both.
+mkdir -p /run/systemd/system/ssh.service.d
+printf '[Service]\nExecStartPre=\n' >/run/systemd/system/ssh.service.d/00-deskyard.conf
+systemctl daemon-reload
+
 # Booted instead of gone on with, it makes its own of these.
 : >/etc/machine-id
 stop systemd-random-seed.service
