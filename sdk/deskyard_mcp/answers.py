@@ -50,6 +50,8 @@ def acted(done: Acted) -> CallToolResult:
     facts: dict[str, Any] = {"results": done.results, "event": done.event}
     if done.waited is not None:
         facts["wait"] = done.waited
+    if done.unseen is not None:
+        facts["picture"] = done.unseen
     return said(facts, done.picture)
 
 

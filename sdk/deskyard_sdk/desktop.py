@@ -128,7 +128,7 @@ class AsyncDesktop:
         asked |= {name: value for name, value in (("return", picture), ("wait", wait), ("id", id)) if value is not None}
         answer = await self._door.json("POST", "/v1/act", json=asked)
         shown = Picture.of(answer["picture"]) if answer.get("picture") else None
-        return Acted(answer["results"], answer.get("event", 0), shown, answer.get("wait"))
+        return Acted(answer["results"], answer.get("event", 0), shown, answer.get("wait"), answer.get("unseen"))
 
     async def screen(self, /, **wanted: Any) -> Picture:
         """A picture of the screen: `region`, `window`, `format`, `max`, `scale`, `cursor`, `if_changed` say which."""

@@ -145,12 +145,16 @@ class Launched:
 
 @dataclass(frozen=True)
 class Acted:
-    """The outcome of a batch of actions; `event` is the number of the last event when it was answered."""
+    """The outcome of a batch of actions; `event` is the number of the last event when it was answered.
+
+    `unseen` says why there is no picture of what was done, where one was wanted.
+    """
 
     results: list[dict[str, Any]]
     event: int
     picture: Picture | None = None
     waited: dict[str, Any] | None = None
+    unseen: dict[str, Any] | None = None
 
 
 def known(kind: type[T], answer: dict[str, Any]) -> T:

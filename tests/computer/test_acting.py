@@ -3,6 +3,7 @@
 import hashlib
 import json
 import socket
+import threading
 from typing import Any
 
 import httpx
@@ -152,6 +153,50 @@ def test_a_place_outside_its_space_is_refused_and_nothing_moves(
     assert (refused.status_code, refused.json()["error"]) == (status, field)
     pointer = recorder.c.core.QueryPointer(recorder.c.root).reply()
     assert (pointer.root_x, pointer.root_y) == (10, 11)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "field", "status"),
+    [
+        ({"region": [-1, 0, 100, 100]}, "region", 400),
+        ({"region": [0, 0, 99999, 10]}, "return.region", 400),
+        ({"region": [1000, 0, 100, 100]}, "region", 400),
+        ({"window": 1}, "window", 404),
+    ],
+)
+def test_a_picture_that_cannot_be_taken_is_refused_before_anything_is_done(
+    service: Service, recorder: Recorder, wanted: dict[str, Any], field: str, status: int
+) -> None:
+    answer = service.act({"type": "type", "text": "x"}, **{"return": wanted})
+    assert (answer.status_code, answer.json()["error"]) == (status, field)
+    service.did({"type": "type", "text": "y"})
+    recorder.until(lambda: "y" in recorder.text, "the second text")
+    assert recorder.text == "y"
+
+
+def test_actions_after_which_the_window_of_their_picture_is_gone_are_answered_as_done(
+    server: XServer, service: Service, recorder: Recorder
+) -> None:
+    before = service.last()
+    other = Recorder(server.display)
+    service.wait("window.appeared", match={"id": other.id}, after=before)
+    service.client.post(f"/v1/windows/{recorder.id}/focus")
+    service.wait("window.focus", match={"id": recorder.id}, after=before)
+
+    def close() -> None:
+        recorder.until(lambda: recorder.text == "q", "the text")
+        other.close()
+
+    closing = threading.Thread(target=close)
+    closing.start()
+    gone = {"type": "wait", "event": "window.closed", "match": {"id": other.id}, "after": service.last()}
+    answer = service.act({"type": "type", "text": "q"}, gone, **{"return": {"window": other.id}})
+    closing.join()
+    said = answer.json()
+    assert (answer.status_code, said["ok"], said["picture"]) == (200, False, None), said
+    assert [result["ok"] for result in said["results"]] == [True, True]
+    assert (said["unseen"]["error"], said["unseen"]["value"]) == ("window", str(other.id))
+    assert said["unseen"]["remedy"]
 
 
 def test_a_repeat_with_the_same_id_does_nothing_again(service: Service, recorder: Recorder) -> None:

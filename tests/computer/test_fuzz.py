@@ -6,6 +6,7 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import Any
 
 import httpx
@@ -13,7 +14,7 @@ import pytest
 
 from tests.computer.desktop import Recorder, Service
 
-SAMPLE, ALL, PROGRESS = 300, 100_000, 2000
+SAMPLE, ALL, PROGRESS = 3_000, 100_000, 2000
 log = logging.getLogger(__name__)
 # With --log-cli-level=INFO a long run says how far it is: that alone, not each request.
 logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -110,7 +111,7 @@ class Fuzzer:
         self._client = service.client
         self._chance = chance
         self._templates, self._window = templates(window), window
-        self._ids: set[str] = set()
+        self._done: set[tuple[str, str]] = set()  # sessions with their ids of batches
         self.typed = ""
         self.statuses: Counter[int] = Counter()
 
@@ -132,7 +133,7 @@ class Fuzzer:
         except httpx.TransportError as error:
             raise AssertionError(f"{request}: after {self.statuses.total()} answers: {error!r}") from error
         self.statuses[answer.status_code] += 1
-        self._check(answer, request, document)
+        self._check(answer, request, document, headers.get("x-deskyard-session", ""))
 
     def _url(self, url: str) -> str:
         path, _, query = url.partition("?")
@@ -142,7 +143,7 @@ class Fuzzer:
         fields[self._chance.choice([*fields, "unknown"])] = str(self._chance.choice(ODD))[:200]
         return f"{path}?{httpx.QueryParams({name: value.encode('utf-8', 'replace') for name, value in fields.items()})}"
 
-    def _check(self, answer: httpx.Response, request: str, document: Any) -> None:
+    def _check(self, answer: httpx.Response, request: str, document: Any, session: str) -> None:
         said = answer.json() if answer.headers.get("content-type", "") == "application/json" else {}
         # A program that holds its accessible names back is no failure of the service.
         assert answer.status_code < 500 or answer.status_code == 504, (
@@ -151,10 +152,10 @@ class Fuzzer:
         if answer.status_code >= 400 and answer.status_code not in (404, 405) and "results" not in said:
             assert {"error", "reason", "remedy"} <= set(said), f"{request}: {answer.status_code} {answer.text[:300]}"
         id = document.get("id") if isinstance(document, dict) else None
-        if id and isinstance(id, str):
-            if id in self._ids:
+        if id and isinstance(id, str) and "results" in said:
+            if (session, id) in self._done:
                 return  # answered from memory, and done no second time
-            self._ids.add(id)
+            self._done.add((session, id))
         for result in said.get("results", ()):
             if result["type"] == "type" and result["ok"]:
                 self.typed += document["actions"][result["action"]]["text"]
@@ -173,7 +174,10 @@ def fuzz(service: Service, recorder: Recorder, seed: int, number: int) -> None:
         service.client.delete(stream["path"])
     service.did({"type": "type", "text": "end"})
     recorder.until(lambda: recorder.text.endswith("end"), "the last text")
-    assert recorder.text == fuzzer.typed + "end"
+    wanted = fuzzer.typed + "end"
+    pairs = enumerate(zip_longest(recorder.text, wanted))
+    at = next((place for place, (came, meant) in pairs if came != meant), len(wanted))
+    assert recorder.text == wanted, f"from {at} on {recorder.text[at:][:40]!r} in place of {wanted[at:][:40]!r}"
     assert service.client.get("/healthz").text == "ok\n"
     assert recorder.id in [window["id"] for window in service.windows()]
     assert {200, 400, 403, 404, 408} <= set(fuzzer.statuses), fuzzer.statuses

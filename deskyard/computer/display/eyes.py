@@ -77,14 +77,18 @@ class Eyes:
             image = image.resize(size, Image.Resampling.BILINEAR, reducing_gap=2.0)
         return Picture(state, asked.format, encoded(image, asked.format), self.shots.add(region, *size))
 
+    def require(self, region: Rectangle) -> None:
+        """Raise `Problem` for a region that reaches outside the screen."""
+        with self._lock:
+            _require_within(region, *self.line.get().size())
+
     def _image(self, asked: Wanted, window: Rectangle | None) -> tuple[Rectangle, Image.Image]:
         c = self.line.get()
         width, height = c.size()
         region = asked.region or window or Rectangle(0, 0, width, height)
         seen = region.within(width, height)
-        if asked.region and seen != region:
-            reason = f"reaches outside the screen of {width} x {height}"
-            raise wrong("region", region.as_list(), reason, "ask for a part of the screen")
+        if asked.region:
+            _require_within(region, width, height)
         if not seen.width or not seen.height:
             raise wrong("window", asked.window, "is not on the screen", "move or focus the window first")
         image = self._pixels.image(c, c.root, seen)
@@ -113,3 +117,9 @@ class Eyes:
         with self._lock:
             self._pixels.close()
             self.line.close()
+
+
+def _require_within(region: Rectangle, width: int, height: int) -> None:
+    if region.within(width, height) != region:
+        reason = f"reaches outside the screen of {width} x {height}"
+        raise wrong("region", region.as_list(), reason, "ask for a part of the screen")

@@ -11,7 +11,7 @@ from concurrent.futures import TimeoutError as TookTooLong
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -37,6 +37,8 @@ from deskyard.computer.privacy import Privacy
 from deskyard.computer.problem import Problem, described
 from deskyard.errors import HostError
 from deskyard.wire.computer import ACT, SEE
+
+T = TypeVar("T")
 
 PASTE_SECONDS = 3.0
 CALL_SECONDS = 5.0
@@ -127,6 +129,7 @@ class Display:
         fields.done()
         if picture is not None:
             who.require(SEE)
+            await self._with_eyes(self._require_seen, picture)
         armed = self.log.arm(wait) if wait else None
         gone = threading.Event()
         watch = asyncio.ensure_future(_watch(request, gone))
@@ -156,19 +159,31 @@ class Display:
                 # The actions are done: only the wait was in vain, and a client must not send them again.
                 answer |= {"ok": False, "wait": described(problem)}
         if picture is not None:
-            answer["picture"] = as_json(await self._look(picture))
+            try:
+                answer["picture"] = as_json(await self._look(picture))
+            except Problem as problem:
+                # As above: a window that is closed by them cannot be seen any more.
+                answer |= {"ok": False, "picture": None, "unseen": described(problem)}
         answer["event"] = self.log.last
         return JSONResponse(answer, int(status))
 
     async def _look(self, asked: Wanted) -> Picture:
-        loop = asyncio.get_running_loop()
+        return await self._with_eyes(lambda: self.eyes.picture(asked, self._place(asked)))
 
-        def look() -> Picture:
-            with self._desk.lock:
-                where = windows.place(self._desk.get(), asked.window, "window") if asked.window is not None else None
-            return self.eyes.picture(asked, where)
+    async def _with_eyes(self, look: Callable[..., T], *arguments: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._seeing, look, *arguments)
 
-        return await loop.run_in_executor(self._seeing, look)
+    def _require_seen(self, asked: Wanted) -> None:
+        """Raise `Problem` for a picture that cannot be taken, before something is done for which it is wanted."""
+        self._place(asked)
+        if asked.region is not None:
+            self.eyes.require(asked.region)
+
+    def _place(self, asked: Wanted) -> Rectangle | None:
+        if asked.window is None:
+            return None
+        with self._desk.lock:
+            return windows.place(self._desk.get(), asked.window, "window")
 
     async def _screen(self, request: Request) -> Response:
         caller(request).require(SEE)

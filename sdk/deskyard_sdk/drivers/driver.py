@@ -49,9 +49,9 @@ class AsyncDriver:
                 raise
             again = self._placed(actions, await self.seen())
             done = await self._desktop.act(*again, picture=self._look, wait=wait)
-        assert done.picture is not None
-        self._seen = done.picture
-        return done.picture
+        # Why there was none is said where it is asked for again.
+        self._seen = done.picture or await self.picture()
+        return self._seen
 
     def agreed(self, call: Mapping[str, Any]) -> None:
         """Ask whether a call may be done that the vendor wants a person to agree to; raises `DesktopError`."""
