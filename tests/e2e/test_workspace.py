@@ -24,6 +24,16 @@ def test_status_names_every_desktop_and_its_routes(ours: Running) -> None:
         assert desktop.address in text
 
 
+def test_desktop_finds_the_names_of_its_workspace_and_no_others(ours: Running) -> None:
+    found = {"gateway": ours.plan.gateway.workspace_address, **{desk.name: desk.address for desk in ours.plan.desktops}}
+    for name, address in found.items():
+        # Its own name is in /etc/hosts, before anybody is asked.
+        answer = ours.ssh("desk", f"resolvectl --legend=no query --protocol=dns {name}").stdout
+        assert f" {address} " in f" {answer.replace(chr(10), ' ')} ", name
+    assert ours.ssh("desk", "getent ahostsv4 gateway").stdout.split()[0] == found["gateway"]
+    assert ours.ssh("desk", "getent ahostsv4 nobody", check=False).returncode == 2
+
+
 def test_state_holds_no_secret_in_plain_text(ours: Running) -> None:
     states = [path.read_text() for path in ours.declared.folder.glob(".pulumi/**/*.json")]
     assert states
