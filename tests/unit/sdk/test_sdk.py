@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deskyard_mcp.answers import acted
 from deskyard_sdk import AsyncDesktop, Desktop, DesktopError, Picture, PrivacyError, StoppedError, actions
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -20,6 +21,7 @@ from tests.unit.computer.serving import home_of, served
 TICKET = "t" * 43
 # What is typed where the gateway has shut the desktop, and why it has.
 SHUT = {"in private": "privacy", "where it is stopped": "stopped"}
+GONE = {"error": "window", "value": "7", "reason": "is no window any more", "remedy": "take another one"}
 
 
 class Door:
@@ -83,6 +85,10 @@ class Door:
                 return JSONResponse(words, 423)
             body = {"error": "drive", "value": "", "reason": "a person drives", "remedy": "wait for person.left"}
             return JSONResponse({**body, "results": [], "ok": False}, 409)
+        if self.asked[-1].get("return", {}).get("window"):
+            # Done, and closed by what was done.
+            done = {"results": [{"action": 0, "type": "key", "ok": True}], "event": 3}
+            return JSONResponse({**done, "ok": False, "picture": None, "unseen": GONE})
         picture = {
             "state": 4,
             "data": "cG5n",
@@ -229,6 +235,14 @@ def test_a_command_says_how_it_ended(desktop: Desktop) -> None:
     result = desktop.run("cat; echo $COLOUR; exit 2", stdin="in\n", environment={"COLOUR": "blue"})
     assert (result.stdout, result.exit_code, result.ok) == ("in\nblue\n", 2, False)
     assert desktop.run(["sleep", "600"], timeout=0.2).timed_out
+
+
+def test_actions_whose_window_is_gone_are_done_and_say_why_there_is_no_picture(url: str) -> None:
+    with Desktop.connect(f"{url}/#{TICKET}") as desktop:
+        done = desktop.act(actions.key("alt+F4"), picture={"window": 7})
+    assert (done.results[0]["ok"], done.picture, done.unseen) == (True, None, GONE)
+    told = acted(done)
+    assert told.structured_content == {"results": done.results, "event": 3, "picture": GONE} and not told.is_error
 
 
 def test_actions_waits_and_pictures_are_asked_for_and_read(door: Door, url: str) -> None:
