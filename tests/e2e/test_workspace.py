@@ -25,12 +25,10 @@ def test_status_names_every_desktop_and_its_routes(ours: Running) -> None:
 
 
 def test_desktop_finds_the_names_of_its_workspace_and_no_others(ours: Running) -> None:
-    found = {"gateway": ours.plan.gateway.workspace_address, **{desk.name: desk.address for desk in ours.plan.desktops}}
-    for name, address in found.items():
-        # Its own name is in /etc/hosts, before anybody is asked.
-        answer = ours.ssh("desk", f"resolvectl --legend=no query --protocol=dns {name}").stdout
-        assert f" {address} " in f" {answer.replace(chr(10), ' ')} ", name
-    assert ours.ssh("desk", "getent ahostsv4 gateway").stdout.split()[0] == found["gateway"]
+    # Its own name is in its /etc/hosts, before anybody is asked.
+    others = {desktop.name: desktop.address for desktop in ours.plan.desktops if desktop.name != "desk"}
+    for name, address in {"gateway": ours.plan.gateway.workspace_address, **others}.items():
+        assert ours.ssh("desk", f"getent ahostsv4 {name}").stdout.split()[0] == address, name
     assert ours.ssh("desk", "getent ahostsv4 nobody", check=False).returncode == 2
 
 
