@@ -241,8 +241,8 @@ def test_actions_whose_window_is_gone_are_done_and_say_why_there_is_no_picture(u
     with Desktop.connect(f"{url}/#{TICKET}") as desktop:
         done = desktop.act(actions.key("alt+F4"), picture={"window": 7})
     assert (done.results[0]["ok"], done.picture, done.unseen) == (True, None, GONE)
-    told = acted(done)
-    assert told.structured_content == {"results": done.results, "event": 3, "picture": GONE} and not told.is_error
+    answer = acted(done)
+    assert answer.structured_content == {"results": done.results, "event": 3, "picture": GONE} and not answer.is_error
 
 
 def test_actions_waits_and_pictures_are_asked_for_and_read(door: Door, url: str) -> None:
