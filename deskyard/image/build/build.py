@@ -1,6 +1,5 @@
 """Builds an image: base disk, Packer, tests, and only then a place in the store."""
 
-import fcntl
 import hashlib
 import importlib.metadata
 import json
@@ -15,6 +14,7 @@ from typing import Any
 
 from deskyard.errors import BuildError, DeskyardError
 from deskyard.host.command import run
+from deskyard.host.lock import alone
 from deskyard.host.places import places, tree
 from deskyard.host.progress import Timings, say, step
 from deskyard.host.toolchain import locate
@@ -67,10 +67,15 @@ def _find_or_build(lineage: Lineage, *, force: bool = False, keep: bool = False)
     if parent:
         # That may have taken an hour; found out now it costs nothing more.
         _require_same_sources(lineage)
-    with _alone(name):
+    with alone(f"image-{name}", waiting=f"another task builds image {name}: waiting for its end"):
+        waited_for = None if force else find_of(lineage)
+        if waited_for is not None:
+            say(f"image {name} {waited_for.digest} is built meanwhile: {waited_for.disk}")
+            return waited_for
         kind = kind_of(parent) if parent else choose_base(lineage.root, base_choice())
         image_digest = lineage.digest(kind)
         logs = _log_folder(name)
+        places().images.mkdir(parents=True, exist_ok=True)
         require_space(image, places(), bootstraps=kind == "bootstrap")
         say(f"building image {name} {image_digest}; logs in {logs}")
         with _naming_evidence(logs), large_files_on_disk(), scratch_folder(".new-", keep=keep) as scratch:
@@ -232,15 +237,3 @@ def _log_folder(name: str) -> Path:
     folder = places().state / "builds" / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-@contextmanager
-def _alone(name: str) -> Iterator[None]:
-    """Two builds of the same image would do the same work twice; the second is refused."""
-    places().images.mkdir(parents=True, exist_ok=True)
-    with (places().images / f".{name}.lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise BuildError("image", name, "is being built right now", "wait for the other build") from error
-        yield

@@ -1,8 +1,8 @@
 """An image counts as built when everything succeeded, and not before."""
 
-import fcntl
 import hashlib
 import json
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from deskyard.errors import BuildError, ConfigError, HostError
+from deskyard.host import lock
+from deskyard.host.lock import alone
 from deskyard.host.places import places, tree
 from deskyard.image.base.base_disk import BaseDisk
 from deskyard.image.build import build, gateway_bundle, variables
@@ -140,7 +142,7 @@ def test_failure_leaves_nothing_that_looks_built(stages: Stages, stage: str, fai
     with pytest.raises(type(failure)):
         build.build("desktop")
     assert store.find("desktop") is None
-    assert [path.name for path in places().images.iterdir()] == [".desktop.lock"]
+    assert [path.name for path in places().images.iterdir()] == []
     del stages.fails[stage]
     assert build.build("desktop").disk.is_file()
 
@@ -153,12 +155,26 @@ def test_failed_rebuild_keeps_the_image_that_was_there(stages: Stages) -> None:
     assert store.find("desktop") == before
 
 
-def test_second_build_at_the_same_time_is_refused(stages: Stages) -> None:
-    places().images.mkdir(parents=True)
-    with (places().images / ".desktop.lock").open("w") as other:
-        fcntl.flock(other, fcntl.LOCK_EX)
-        with pytest.raises(BuildError, match="right now"):
-            build.build("desktop")
+@pytest.mark.parametrize("force", [False, True])
+def test_second_build_waits_for_the_first_and_takes_its_image_unless_forced(
+    stages: Stages, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, force: bool
+) -> None:
+    folder = build.build("desktop").disk.parent
+    unfinished = folder.rename(tmp_path / "unfinished")
+    stages.ran.clear()
+    said: list[str] = []
+    with ExitStack() as first:
+        first.enter_context(alone("image-desktop"))
+
+        def end_first(text: str) -> None:
+            said.append(text.strip())
+            unfinished.rename(folder)
+            first.close()
+
+        monkeypatch.setattr(lock, "say", end_first)
+        assert build.build("desktop", force=force).disk.parent == folder
+    assert said == ["another task builds image desktop: waiting for its end"]
+    assert stages.ran == (["packer", "tests", "convert"] if force else [])
 
 
 def test_sources_that_change_during_the_build_spoil_it(stages: Stages, monkeypatch: pytest.MonkeyPatch) -> None:
