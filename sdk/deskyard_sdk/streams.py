@@ -11,7 +11,11 @@ from deskyard_sdk.door import Door
 
 @dataclass(frozen=True)
 class Stream:
-    """A stream; `kind` is screen, region or window, `path` where its WebSocket is at the service."""
+    """A stream; `kind` is screen, region or window, `path` where its WebSocket is at the service.
+
+    `link` is for people: it shows the stream in a browser that has a session for the desktop (`access.grant`), and
+    lets nobody in by itself. Nothing where the service is asked from inside the desktop.
+    """
 
     id: str
     path: str
@@ -20,6 +24,7 @@ class Stream:
     viewers: int
     window: str | None = None
     region: tuple[int, ...] | None = None
+    link: str | None = None
 
     @staticmethod
     def of(answer: dict[str, Any]) -> "Stream":
@@ -34,6 +39,7 @@ class Stream:
             int(answer["viewers"]),
             str(window) if window is not None else None,
             tuple(region) if region is not None else None,
+            str(answer["link"]) if "link" in answer else None,
         )
 
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 import xcffib.xproto as xproto
-from deskyard_sdk import AsyncDesktop, Desktop, DesktopError
+from deskyard_sdk import AsyncDesktop, Desktop, DesktopError, Stream
 from PIL import Image, ImageChops, ImageStat
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from deskyard.computer.streaming.part import MOST_STREAMS
+from deskyard.wire.computer import PAGE_HEADER, SEE
 from tests.computer.desktop import HEIGHT, WIDTH, Recorder, Service
 from tests.computer.rfb_witness import witness
 
@@ -307,6 +308,18 @@ def test_wrong_stream_is_named(service: Service, asked: dict[str, Any], field: s
     answer = service.client.post("/v1/streams", json=asked)
     assert answer.status_code in (400, 404)
     assert answer.json()["error"] == field and answer.json()["remedy"]
+
+
+def test_link_for_people_is_named_where_the_gateway_says_what_their_page_is(service: Service) -> None:
+    page = {PAGE_HEADER: "https://gate.test/d/dev/"}
+    through = {**page, "x-deskyard-scopes": SEE, "x-deskyard-session": "s" * 24}
+    stream = service.client.post("/v1/streams", json={}, headers=through).json()
+    assert stream["link"] == f"https://gate.test/d/dev/#stream={stream['id']}"
+    assert Stream.of(stream).link == stream["link"]
+    assert service.client.get(stream["path"], headers=through).json() == stream
+    assert service.client.get("/v1/streams", headers=through).json()["streams"] == [stream]
+    inside = service.client.get(stream["path"]).json()
+    assert "link" not in inside and Stream.of(inside).link is None
 
 
 def test_scope_see_is_what_it_takes(service: Service) -> None:

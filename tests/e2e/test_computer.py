@@ -19,7 +19,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from deskyard.computer.recording import asked
-from tests.e2e.test_viewer import eventually, watch
+from tests.e2e.test_viewer import eventually, says, watch
 from tests.support import browser
 from tests.support.door import Door
 from tests.support.e2b_door import Linked, served
@@ -34,6 +34,7 @@ PAGE = """<!doctype html><title>Form</title><input id=n autofocus aria-label=Nam
 <script>n.addEventListener("input", () => { document.title = "typed:" + n.value })</script>"""
 # Bounded: the terminal starts, and what was typed is run.
 TYPED = "for n in $(seq 300); do [ -s ~/typed ] && break; sleep 0.2; done; cat ~/typed"
+CANVAS = "const { width, height } = document.querySelector('#desktop canvas'); return [width, height]"
 
 
 @dataclass
@@ -164,6 +165,38 @@ def test_a_person_at_the_viewer_takes_the_drive_from_a_program(ours: Running, do
         assert program.ask("POST", "/v1/act", move)[1]["ok"]
         hides_and_shows(driver, program)
         stops_and_lets_go(driver, ours, program)
+
+
+def test_people_look_at_two_windows_beside_the_screen(ours: Running, door: Door, program: Program) -> None:
+    windows = [terminal(program) for _ in range(2)]
+    streams = [program.ask("POST", "/v1/streams", {"window": window})[1] for window in windows]
+    with browser.browser(door) as driver:
+        watch(driver, ours.grant("desk", "--mode", "view")["url"])
+        pages = [driver.current_window_handle]
+        for stream in streams:
+            driver.switch_to.new_window("tab")
+            watch(driver, stream["link"])
+            pages.append(driver.current_window_handle)
+            assert driver.execute_script(CANVAS) == stream["size"]
+        shown = {stream["id"]: stream["viewers"] for stream in program.ask("GET", "/v1/streams")[1]["streams"]}
+        assert shown == {stream["id"]: 1 for stream in streams}
+        assert program.ask("POST", f"/v1/windows/{windows[1]}/close")[0] == 200
+        eventually(lambda: says(driver, "ended-title") == "This picture is over", "its end", driver)
+        for page in pages[:2]:
+            driver.switch_to.window(page)
+            assert driver.find_elements(By.CSS_SELECTOR, "#desktop-state[data-state=connected]")
+            assert not driver.find_element(By.ID, "ended").is_displayed()
+    assert program.ask("POST", f"/v1/windows/{windows[0]}/close")[0] == 200
+
+
+def terminal(program: Program) -> str:
+    """The id of the window of a new terminal."""
+    _, before = program.ask("GET", "/v1/drive")
+    assert program.ask("POST", "/v1/processes", {"command": "exec xfce4-terminal --disable-server"})[0] == 201
+    wait = {"event": "window.appeared", "match": {"class": "terminal"}, "after": before["event"], "within_ms": ASK_MS}
+    status, appeared = program.ask("POST", "/v1/wait", wait)
+    assert status == 200, appeared
+    return str(appeared["id"])
 
 
 def stops_and_lets_go(driver: Chrome, ours: Running, program: Program) -> None:

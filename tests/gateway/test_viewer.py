@@ -18,6 +18,7 @@ from deskyard.wire import session_requests
 from tests.gateway.conftest import run_gateway
 from tests.gateway.support import Gateway, wait_for
 from tests.gateway.talkers import COLOUR, Talker
+from tests.gateway.test_parts import STREAM
 from tests.gateway.test_stopping import Desktop, asked
 from tests.gateway.test_weakened import without
 from tests.gateway.viewer_browser import PIXEL, chromium, complaints, fresh, opened, text, viewed_gateway
@@ -105,6 +106,68 @@ def test_view_only_page_has_no_terminal_and_none_of_its_input_arrives(
     assert (talker.keys, talker.pointers) == ([], before)
     assert text(browser, "mode") == ("view only" if honest else "drive")
     assert not browser.find_element(By.ID, "terminal").is_displayed()
+
+
+def test_link_of_a_stream_shows_that_alone_until_it_is_over(browser: Any, viewed: Gateway, talker: Talker) -> None:
+    opened(browser, viewed)
+    wait_for("the drive", lambda: text(browser, "mode") == "drive")
+    talker.keys.clear()
+    before = len(viewed.desktops.requests)
+    browser.get(f"{viewed.origin}/d/d1/#stream={STREAM}")
+    wait_for("the picture", lambda: browser.execute_script(PIXEL) == list(COLOUR), 60)
+    asked = [request.partition(" HTTP")[0] for request in viewed.desktops.requests[before:]]
+    assert asked == [f"GET /v1/streams/{STREAM}"]
+    assert (text(browser, "mode"), text(browser, "desktop-state")) == ("view only", "connected")
+    for other in ("terminal", "chat", "privacy", "stop-agent", "change-driver", "toggle-chat", "toggle-terminal"):
+        assert not browser.find_element(By.ID, other).is_displayed()
+    canvas = browser.find_element(By.CSS_SELECTOR, "#desktop canvas")
+    ActionChains(browser).click(canvas).send_keys("k").perform()
+    # Its window is closed: the service ends the stream, and knows it no more.
+    viewed.desktops.answer = b"HTTP/1.1 410 Gone\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    try:
+        viewed.desktops.hang_up()
+        wait_for("the end", lambda: text(browser, "ended-title") == "This picture is over", 30)
+    finally:
+        viewed.desktops.answer = None
+    assert talker.keys == []
+    browser.find_element(By.CSS_SELECTOR, "#ended a").click()
+    wait_for("the whole desktop", lambda: browser.execute_script(PIXEL) == list(COLOUR), 60)
+    wait_for("its chat", browser.find_element(By.ID, "chat").is_displayed)
+    assert browser.current_url == f"{viewed.origin}/d/d1/"
+
+
+def test_link_of_a_stream_is_waited_for_while_a_person_wants_privacy(browser: Any, viewed: Gateway) -> None:
+    _, cookie = viewed.session("d1", actor="person:bob")
+    driving = VncClient(viewed, cookie)
+    opened(browser, viewed, mode="view")
+    browser.get(f"{viewed.origin}/d/d1/#stream={STREAM}")
+    wait_for("the picture", lambda: browser.execute_script(PIXEL) == list(COLOUR), 60)
+    given = {"Cookie": cookie, "Origin": viewed.origin}
+    assert viewed.request("POST", "/d/d1/drive", '{"action": "hide"}', given)[0].status == 200
+    before = len(viewed.desktops.requests)
+
+    def refused() -> int:
+        return sum(STREAM in request for request in viewed.desktops.requests[before:])
+
+    viewed.desktops.answer = b"HTTP/1.1 423 Locked\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    try:
+        viewed.desktops.hang_up()
+        wait_for("more refusals than end a stream", lambda: refused() > 3, 60)
+        assert text(browser, "private") == "hidden from programs"
+        assert not browser.find_element(By.ID, "ended").is_displayed()
+    finally:
+        viewed.desktops.answer = None
+    wait_for("the picture again", lambda: text(browser, "desktop-state") == "connected", 60)
+    driving.opened.line.close()
+
+
+@pytest.mark.parametrize("stream", ["abc", "../terminal", "abcDEF012_-9x"])
+def test_link_that_names_no_stream_asks_no_desktop(browser: Any, viewed: Gateway, stream: str) -> None:
+    opened(browser, viewed)
+    before = len(viewed.desktops.requests)
+    browser.get(f"{viewed.origin}/d/d1/#stream={stream}")
+    wait_for("the end", lambda: text(browser, "ended-title") == "This picture is over", 30)
+    assert viewed.desktops.requests[before:] == []
 
 
 def test_take_over_and_hand_over_in_the_page(browser: Any, viewed: Gateway, talker: Talker) -> None:

@@ -40,8 +40,8 @@ def opens_nothing(gateway: Gateway, cookie: str) -> bool:
 class VncClient:
     """One VNC connection; shakes hands on the way in."""
 
-    def __init__(self, gateway: Gateway, cookie: str, desktop: str = "d1", shared: int = 1) -> None:
-        self.opened: Opened = gateway.upgrade(f"/d/{desktop}/vnc", cookie)
+    def __init__(self, gateway: Gateway, cookie: str, desktop: str = "d1", shared: int = 1, place: str = "vnc") -> None:
+        self.opened: Opened = gateway.upgrade(f"/d/{desktop}/{place}", cookie)
         self.status = self.opened.status
         self._pending = self.opened.rest
         self._said = b""

@@ -23,11 +23,11 @@ export function focusDesktop() {
   }
 }
 
-// One connection; resolves when it is over, to whether it had been open.
-export function showDesktop(element, onConnected) {
+// One connection, to the screen or to a stream of a part of it; resolves when it is over, to whether it had been open.
+export function showDesktop(element, onConnected, stream = "") {
   return new Promise((resolve) => {
     let opened = false;
-    const rfb = new RFB(element, socketUrl("vnc"), { shared: true, wsProtocols: ["binary"] });
+    const rfb = new RFB(element, socketUrl(stream ? `vnc/${stream}` : "vnc"), { shared: true, wsProtocols: ["binary"] });
     screen = rfb;
     rfb.viewOnly = !driving;
     rfb.scaleViewport = true;

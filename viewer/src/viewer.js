@@ -2,6 +2,7 @@
 import { whoIs } from "./actors.js";
 import { follow as followChat, startChat } from "./chat.js";
 import { focusDesktop, setDriving, showDesktop } from "./desktop.js";
+import { Over, showPart, streamOfPage } from "./part.js";
 import { Ended, drive, follow, keepConnected, lookNow, session } from "./session.js";
 import { showStop } from "./stopping.js";
 import { connectTerminal, createTerminal } from "./terminal.js";
@@ -38,12 +39,14 @@ function stateOfMain(id) {
   };
 }
 
-function end(reason, message) {
+const NEW_LINK = "Ask for a new link, or run access.grant on the host.";
+
+function end(reason, message, remedy = NEW_LINK) {
   document.body.dataset.ended = reason;
   document.body.dataset.error = reason;
   part("ended-title").textContent = message;
   part("ended-message").textContent = "The desktop itself keeps running; nothing on it was lost.";
-  part("ended-remedy").textContent = "Ask for a new link, or run access.grant on the host.";
+  part("ended-remedy").textContent = remedy;
   endWaiting();
   part("ended").hidden = false;
 }
@@ -126,7 +129,28 @@ async function ask(button, action) {
   }
 }
 
+// A page for a part of the screen has nothing to do anything with: for that there is the page of the whole desktop.
+function runPart(facts, stream) {
+  const showFactsOfPart = (current) => {
+    showFacts(current);
+    part("private").hidden = !current.private;
+  };
+  const say = state("desktop-state");
+  part("mode").textContent = "view only";
+  part("mode").hidden = false;
+  part("whole").hidden = false;
+  for (const id of ["toggle-chat", "chat"]) {
+    part(id).hidden = true;
+  }
+  const opened = () => say("connected");
+  return Promise.all([follow(facts, showFactsOfPart), showPart(part("desktop"), stream, opened, say)]);
+}
+
 function run(facts) {
+  const stream = streamOfPage();
+  if (stream) {
+    return runPart(facts, stream);
+  }
   const loops = [follow(facts, show)];
   const hasDesktop = facts.routes.includes("desktop");
   prepareWaiting(facts.mode);
@@ -157,6 +181,8 @@ function wire() {
   open(part("toggle-chat"), part("chat"), !matchMedia(NARROW).matches);
   part("toggle-chat").addEventListener("click", followChat);
   document.addEventListener("visibilitychange", followChat);
+  // Another stream, or the whole desktop: another page.
+  addEventListener("hashchange", () => location.reload());
   const change = part("change-driver");
   change.addEventListener("click", () => ask(change, change.dataset.action));
   const privacy = part("privacy");
@@ -185,8 +211,10 @@ try {
 } catch (error) {
   if (error instanceof Ended) {
     end(error.reason, error.message);
+  } else if (error instanceof Over) {
+    end("over", "This picture is over", "Its window was closed, or its stream has ended.");
+    part("ended-whole").hidden = false;
   } else {
-    end("unreachable", "The gateway does not answer");
-    part("ended-remedy").textContent = "Load this page again in a minute.";
+    end("unreachable", "The gateway does not answer", "Load this page again in a minute.");
   }
 }

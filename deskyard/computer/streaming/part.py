@@ -26,7 +26,7 @@ from deskyard.computer.streaming.scene import Gone, Scene, ScreenScene, WindowSc
 from deskyard.computer.streaming.stream import Stream
 from deskyard.computer.streaming.studio import Studio
 from deskyard.computer.streaming.viewer import Viewer
-from deskyard.wire.computer import SEE
+from deskyard.wire.computer import PAGE_HEADER, SEE, STREAM_BYTES, STREAMS_PATH
 
 MOST_STREAMS = 16
 MOST_VIEWERS = 64
@@ -49,11 +49,11 @@ class Streaming:
     def routes(self) -> Sequence[BaseRoute]:
         """The paths of the streams."""
         return [
-            Route("/v1/streams", self._list, methods=["GET"]),
-            Route("/v1/streams", self._create, methods=["POST"]),
-            Route("/v1/streams/{id}", self._describe, methods=["GET"]),
-            Route("/v1/streams/{id}", self._delete, methods=["DELETE"]),
-            WebSocketRoute("/v1/streams/{id}", self._look),
+            Route(STREAMS_PATH, self._list, methods=["GET"]),
+            Route(STREAMS_PATH, self._create, methods=["POST"]),
+            Route(f"{STREAMS_PATH}/{{id}}", self._describe, methods=["GET"]),
+            Route(f"{STREAMS_PATH}/{{id}}", self._delete, methods=["DELETE"]),
+            WebSocketRoute(f"{STREAMS_PATH}/{{id}}", self._look),
         ]
 
     def running(self) -> AbstractAsyncContextManager[None]:
@@ -88,13 +88,13 @@ class Streaming:
     async def _list(self, request: Request) -> Response:
         caller(request).require(SEE)
         read_query(request, lambda fields: None)
-        found = [stream.described() for stream in self._alive().values()]
+        found = [_described(request, stream) for stream in self._alive().values()]
         return JSONResponse({"streams": found, "most": MOST_STREAMS})
 
     async def _describe(self, request: Request) -> Response:
         stream = self._stream(request)
         read_query(request, lambda fields: None)
-        return JSONResponse(stream.described())
+        return JSONResponse(_described(request, stream))
 
     async def _create(self, request: Request) -> Response:
         caller(request).require(SEE)
@@ -109,7 +109,7 @@ class Streaming:
         except BaseException:
             self._streams.pop(stream.id, None)
             raise
-        return JSONResponse(stream.described())
+        return JSONResponse(_described(request, stream))
 
     async def screen(self, between: float) -> Stream:
         """A stream of the whole screen for the service itself, in no list; raises `Problem` where there is none.
@@ -131,7 +131,7 @@ class Streaming:
 
     def _stream_of(self, about: dict[str, Any], scene: Scene, between: float = 0.0) -> Stream:
         loop = asyncio.get_running_loop()
-        return Stream(secrets.token_urlsafe(9), about, scene, self._budget, self._packing, loop, between)
+        return Stream(secrets.token_urlsafe(STREAM_BYTES), about, scene, self._budget, self._packing, loop, between)
 
     async def _begin(self, stream: Stream) -> None:
         try:
@@ -176,6 +176,12 @@ class Streaming:
             await deny(socket, problem)
             return
         await Viewer(socket, stream).serve()
+
+
+def _described(request: Request, stream: Stream) -> dict[str, Any]:
+    """The stream as it stands in answers, with its link for people where the gateway says what their page is."""
+    page = request.headers.get(PAGE_HEADER)
+    return {**stream.described(), **({"link": f"{page}#stream={stream.id}"} if page else {})}
 
 
 def _asked(fields: Fields) -> tuple[dict[str, Any], Scene]:

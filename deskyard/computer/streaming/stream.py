@@ -13,6 +13,7 @@ from deskyard.computer.streaming.budget import Budget
 from deskyard.computer.streaming.encodings import Form, encoded
 from deskyard.computer.streaming.frame import Frame
 from deskyard.computer.streaming.scene import Scene
+from deskyard.wire.computer import STREAMS_PATH
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,6 @@ class Stream:
         """The stream as it stands in answers."""
         width, height = self.frame.size
         return {
-            "id": self.id, "path": f"/v1/streams/{self.id}", **self.about,
+            "id": self.id, "path": f"{STREAMS_PATH}/{self.id}", **self.about,
             "size": [width, height], "viewers": self.viewers,
         }  # fmt: skip

@@ -16,7 +16,7 @@ from deskyard.wire import actions, computer
 from deskyard.wire.egress_list import NAME, WEB_PORTS, Entry
 from deskyard.wire.egress_rules import ASK_PAGE, exact, suffixes
 from deskyard.wire.gateway_settings import Desktop, Settings
-from deskyard.wire.routes import COMPUTER, ROUTES
+from deskyard.wire.routes import COMPUTER, DESKTOP, ROUTES
 from deskyard.wire.talk import MOST_REQUEST
 
 LOG_GROUP = 5
@@ -127,6 +127,7 @@ def haproxy(settings: Settings, layout: Layout, kids: Sequence[str], bundle: Pat
         kids=kids,
         bundle=bundle,
         routes=tuple(ROUTES.values()),
+        stream=f"{DESKTOP.place}/{computer.STREAM_ID}",
         people=[route for route in ROUTES.values() if not route.for_programs],
         programs=[route for route in ROUTES.values() if route.for_programs],
         action_line=MOST_LINE,
@@ -171,6 +172,10 @@ def backends(settings: Settings, layout: Layout, sessions: Mapping[tuple[str, st
         private_file=layout.private_file,
         stopped_file=layout.stopped_file,
         private_over=computer.PRIVACY_OFF,
+        stream_id=computer.STREAM_ID,
+        stream_header=computer.STREAM_HEADER,
+        streams_path=computer.STREAMS_PATH,
+        page_header=computer.PAGE_HEADER,
         wait_path=computer.WAIT_PATH,
         claims=actions.HEADER,
         most_claims=actions.MOST_HEADER,

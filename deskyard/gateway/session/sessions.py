@@ -26,7 +26,7 @@ from deskyard.gateway.session.signing import Ring
 from deskyard.gateway.session.store import Session, Store, ticket_hash
 from deskyard.gateway.session.streams import Streams
 from deskyard.wire.gateway_settings import Settings
-from deskyard.wire.routes import DESKTOP
+from deskyard.wire.routes import COMPUTER, DESKTOP
 
 TICKET_SECONDS = 600
 # A worker that is just starting read its files before this session began or ended: look for it so long.
@@ -185,19 +185,23 @@ class Sessions:
             "agent": self.halts.facts(session.desktop, shut=self._stops.is_on(session.desktop)),
         }
 
-    def open_stream(self, key: Hashable, id: str, desktop: str, address: str) -> tuple[str, int]:
+    def open_stream(self, key: Hashable, said: dict[str, Any]) -> tuple[str, int]:
         """Where a new VNC connection of a session goes; raises `GatewayError` if it goes nowhere."""
+        id, desktop, address, shows = said["session"], said["desktop"], said["address"], said["shows"]
         session = self._store.get(id)
         if not self._looks(session, desktop):
             raise GatewayError("session", id, "is over, or not for this desktop", ASK_AGAIN)
         assert session is not None
+        routes = self.settings.desktop(desktop).routes
+        route = COMPUTER.name if shows else DESKTOP.name
+        if route not in routes:
+            raise GatewayError("desktop", desktop, "has no computer-use service", "open the whole screen")
         try:
-            self.streams.begin(key, session, address)
+            self.streams.begin(key, session, address, shows=bool(shows))
         except Refusal as refusal:
             self._note("refuse", session, result="refused", address=address, reason=f"too many {refusal.field}")
             raise
-        target = self.settings.desktop(desktop)
-        return target.address, target.routes[DESKTOP.name]
+        return self.settings.desktop(desktop).address, routes[route]
 
     def resume_stream(self, key: Hashable, said: dict[str, Any]) -> bool:
         """Take in a connection that is older than this process; false if it must end."""
@@ -205,7 +209,7 @@ class Sessions:
         if not self._looks(session, said["desktop"]):
             return False
         assert session is not None
-        self.streams.again(key, session, said["address"], said["since"], said["acted"])
+        self.streams.again(key, session, said["address"], said["since"], said["acted"], shows=bool(said.get("shows")))
         return True
 
     def end_stream(self, key: Hashable, said: dict[str, Any]) -> None:

@@ -73,7 +73,7 @@ class StreamLine:
 
     def _judge(self, key: tuple[int, int], message: dict[str, Any]) -> dict[str, Any]:
         try:
-            address, port = self._sessions.open_stream(key, message["session"], message["desktop"], message["address"])
+            address, port = self._sessions.open_stream(key, message)
         except GatewayError as error:
             return {"status": int(status_of(error))}
         return {"status": 101, "address": address, "port": port, "drivers": self._sessions.streams.drivers}

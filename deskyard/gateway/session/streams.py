@@ -19,12 +19,13 @@ from deskyard.gateway.session.store import Session, Store
 
 @dataclass
 class Stream:
-    """A VNC connection."""
+    """A VNC connection: to the screen, or (`shows`) to a stream of a part of it, which is looked at and no more."""
 
     session: Session
     address: str
     since: float
     acted: float = 0.0  # when it last typed or pointed; 0 for never
+    shows: bool = False
 
 
 class Note(Protocol):
@@ -95,7 +96,7 @@ class Streams:
         """Desktop -> id of the session that drives it."""
         return {desktop: session for desktop, (session, _) in self._drivers.items()}
 
-    def begin(self, key: Hashable, session: Session, address: str) -> None:
+    def begin(self, key: Hashable, session: Session, address: str, *, shows: bool = False) -> None:
         """Take in a connection of a session that is good; raises `GatewayError` if there are too many."""
         mine = self.of(session.id)
         if len(mine) >= self.layout.streams_per_session:
@@ -109,13 +110,15 @@ class Streams:
                 "wait until one closes",
                 len(everybody),
             )
-        self.again(key, session, address, self.clock(), 0.0)
+        self.again(key, session, address, self.clock(), 0.0, shows=shows)
 
-    def again(self, key: Hashable, session: Session, address: str, since: float, acted: float) -> None:
+    def again(
+        self, key: Hashable, session: Session, address: str, since: float, acted: float, *, shows: bool = False
+    ) -> None:
         """Take in a connection that is open already: the filter outlived this service."""
-        if session.mode == "drive" and session.desktop not in self._drivers:
+        if session.mode == "drive" and session.desktop not in self._drivers and not shows:
             self._set(session.desktop, session, "first")
-        self.open[key] = Stream(session, address, since, acted)
+        self.open[key] = Stream(session, address, since, acted, shows)
         self.wake()
 
     def end(self, key: Hashable) -> None:
@@ -132,6 +135,10 @@ class Streams:
         """The connections of a session."""
         return [stream for stream in self.open.values() if stream.session.id == id]
 
+    def _screens(self, id: str) -> list[Stream]:
+        """The connections of a session that show the whole screen, by which it may drive."""
+        return [stream for stream in self.of(id) if not stream.shows]
+
     def drives(self, session: Session) -> bool:
         """Whether this session drives its desktop."""
         return self.drivers.get(session.desktop) == session.id
@@ -142,7 +149,7 @@ class Streams:
             raise Refusal(
                 HTTPStatus.FORBIDDEN, "mode", "may only look on", "ask for a link with --mode drive", session.mode
             )
-        if not self.of(session.id):
+        if not self._screens(session.id):
             raise Refusal(
                 HTTPStatus.CONFLICT, "streams", "this session does not look at the desktop", "open the desktop first"
             )
@@ -174,7 +181,7 @@ class Streams:
         # Their connections are told to end, and may be here a moment longer.
         self._over = {stream.session.id for stream in self.open.values()} - alive
         for desktop, (id, since) in list(self._drivers.items()):
-            mine = self.of(id)
+            mine = self._screens(id)
             if mine:
                 self._gone.pop(desktop, None)
             if id not in alive:
@@ -192,7 +199,7 @@ class Streams:
         """When the next sweep moves a drive on, if nothing happens before."""
         moments = []
         for desktop, (id, since) in self._drivers.items():
-            mine = self.of(id)
+            mine = self._screens(id)
             if not mine:
                 moments.append(self._gone.get(desktop, self.clock()) + self.layout.driver_away_seconds)
             elif desktop not in self.private and self._waiting(desktop):
@@ -206,6 +213,7 @@ class Streams:
             stream
             for stream in self.open.values()
             if stream.session.desktop == desktop
+            and not stream.shows
             and stream.session.mode == "drive"
             and stream.session.id != current
             and stream.session.id not in self._over

@@ -175,6 +175,7 @@ class ViewLink:
             "session": stream.session,
             "desktop": stream.desktop,
             "address": stream.address,
+            "shows": stream.shows,
             "since": stream.since,
             "acted": stream.filter.acted,
             **facts,

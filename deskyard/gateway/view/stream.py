@@ -54,6 +54,7 @@ class Stream:
     session: str
     desktop: str
     address: str
+    shows: str  # the id of a stream of the computer's service; nothing for the screen
     filter: Filter
     task: asyncio.Task[None] | None
     since: float = field(default_factory=time.time)

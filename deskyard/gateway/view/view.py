@@ -22,6 +22,7 @@ from deskyard.gateway.view.link import Refused, ViewLink
 from deskyard.gateway.view.lookouts import Lookouts
 from deskyard.gateway.view.stream import Filter, Stream
 from deskyard.gateway.view.websocket import CLOSE, ProtocolError
+from deskyard.wire.computer import SCOPES_HEADER, SEE, SESSION_HEADER, STREAM_HEADER
 
 HEAD_LIMIT = 16384
 HEAD_SECONDS = 5
@@ -35,7 +36,7 @@ CARRIED = ("host", "upgrade", "connection", "sec-websocket-key", "sec-websocket-
 
 
 class View:
-    """The VNC connections of a gateway."""
+    """The VNC connections of a gateway: to screens, and to streams of a part of them."""
 
     def __init__(self, layout: Layout) -> None:
         self.streams: dict[int, Stream] = {}
@@ -91,9 +92,11 @@ class View:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         request, names = _parsed(head)
         session, desktop = names.get("x-deskyard-session", ""), names.get("x-deskyard-desktop", "")
-        address, sieve = names.get("x-deskyard-address", ""), Filter(lambda: self.drives(session, desktop))
+        address, shows = names.get("x-deskyard-address", ""), names.get(STREAM_HEADER, "")
+        # A stream is looked at, also by who drives: it has no place for what acts.
+        sieve = Filter(lambda: not shows and self.drives(session, desktop))
         self._count += 1
-        stream = Stream(self._count, session, desktop, address, sieve, asyncio.current_task())
+        stream = Stream(self._count, session, desktop, address, shows, sieve, asyncio.current_task())
         try:
             where = await self._link.open(stream)
         except Refused as refused:
@@ -103,7 +106,7 @@ class View:
         self.streams[stream.number] = stream
         reason, flood = CLOSED, False
         try:
-            reason = await self._carry(stream, where, _forwarded(request, names), reader, writer)
+            reason = await self._carry(stream, where, _forwarded(request, names, stream), reader, writer)
         except ProtocolError as error:
             # The page learns that it was its own doing.
             writer.write(bytes([0x80 | CLOSE, 2]) + error.close_code.to_bytes(2, "big"))
@@ -176,9 +179,14 @@ def _parsed(head: str) -> tuple[str, dict[str, str]]:
     return request, {name.strip().lower(): value.strip() for name, _, value in pairs}
 
 
-def _forwarded(request: str, names: dict[str, str]) -> bytes:
-    """The headers that the desktop gets to see: no session, and no compression that would hide messages."""
+def _forwarded(request: str, names: dict[str, str], stream: Stream) -> bytes:
+    """The headers that the desktop gets to see: no compression that would hide messages.
+
+    The service of streams hears whose connection it is, and that it may see; the VNC server hears neither.
+    """
     lines = [f"{name}: {names[name]}" for name in CARRIED if name in names]
+    if stream.shows:
+        lines += [f"{SESSION_HEADER}: {stream.session}", f"{SCOPES_HEADER}: {SEE}"]
     return "\r\n".join([request, *lines, "", ""]).encode("latin-1")
 
 

@@ -27,12 +27,12 @@ class Desk:
         self.streams = Streams(self.store, LAYOUT, self._note, lambda: self.now, self)
         return self.streams
 
-    def join(self, letter: str, mode: str = "drive", streams: int = 1) -> Session:
+    def join(self, letter: str, mode: str = "drive", streams: int = 1, *, shows: bool = False) -> Session:
         grant = session(id=letter * 24, mode=mode)
         if self.store.get(grant.id) is None:
             self.store.add(grant, ticket_hash(letter))
         for _ in range(streams):
-            self.streams.begin((letter, len(self.streams.open)), grant, "192.0.2.1")
+            self.streams.begin((letter, len(self.streams.open)), grant, "192.0.2.1", shows=shows)
         return grant
 
     def leave(self, letter: str) -> None:
@@ -118,6 +118,23 @@ def test_ended_session_drives_no_more(desk: Desk) -> None:
     desk.join("a")
     desk.join("b")
     assert desk.after(0, "b") == "b"
+
+
+def test_who_looks_at_a_part_alone_neither_drives_nor_keeps_the_drive(desk: Desk) -> None:
+    part = desk.join("a", shows=True)
+    assert desk.after(0) is None
+    with pytest.raises(GatewayError, match="does not look"):
+        desk.streams.take(part)
+    desk.join("b")
+    assert desk.after(0) == "b"
+    # Of the driver only a window is left open: away, for all that concerns the drive.
+    desk.leave("b")
+    desk.join("b", shows=True)
+    desk.after(0)
+    assert desk.streams.due() == desk.now + LAYOUT.driver_away_seconds
+    assert desk.after(LAYOUT.driver_away_seconds) is None
+    desk.join("a")
+    assert desk.after(0) == "a"
 
 
 def test_taking_and_handing_over(desk: Desk) -> None:
