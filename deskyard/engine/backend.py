@@ -16,6 +16,7 @@ from deskyard.plan.isolation.probe import HostFacts
 from deskyard.plan.pool.seat import Entry, Seated
 from deskyard.plan.power import Load, Moved, Power
 from deskyard.plan.snapshot import Snapshot
+from deskyard.plan.warm import Templates
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.site.files import read_site
 from deskyard.site.finding import Finding
@@ -310,8 +311,8 @@ class Backend(Protocol):
     def pauses(self) -> Iterator[float]:
         """How long to wait before each new try after a failure that passes, in seconds."""
 
-    def prepare_starts(self, declared: Declared, new: Sequence[DesktopPlan], *, make: bool) -> None:
-        """Say how desktops that are made now start; with `make`, make the templates first that they lack."""
+    def prepare_starts(self, declared: Declared, new: Sequence[DesktopPlan], *, make: Templates) -> None:
+        """Say how desktops that are made now start; first, make the templates that they lack as far as is wanted."""
 
     def replan(self, declared: Declared) -> Declared:
         """The declaration after the machines are there."""

@@ -9,11 +9,12 @@ import libvirt
 from deskyard.declaration.declaration import Declared
 from deskyard.engine import preflight
 from deskyard.engine.change import Change
+from deskyard.errors import DeskyardError
 from deskyard.host.progress import say
 from deskyard.host.vm.accelerator import accelerator
 from deskyard.model.site import Site
 from deskyard.plan.names import domain
-from deskyard.plan.warm import none_of
+from deskyard.plan.warm import Templates, none_of
 from deskyard.plan.workspace import GATEWAY, DesktopPlan, WorkspacePlan
 from deskyard.site.finding import Finding
 from deskyard.site.libvirt import daemon, doctor, forward
@@ -54,14 +55,19 @@ class LibvirtBackend:
         """None: what fails here does not pass by itself."""
         return iter(())
 
-    def prepare_starts(self, declared: Declared, new: Sequence[DesktopPlan], *, make: bool) -> None:
-        """Make templates if asked to, and say which desktops go on from one, or why they boot."""
-        if make:
+    def prepare_starts(self, declared: Declared, new: Sequence[DesktopPlan], *, make: Templates) -> None:
+        """Make templates if that is wanted, and say which desktops go on from one, or why they boot."""
+        if make is not Templates.KEPT:
             # Late: who asks for a state makes no machines, and needs nothing that does.
             from deskyard.image import warm
 
             for image, tier in sorted({(desktop.machine.image, desktop.tier) for desktop in new}):
-                warm.make(image, declared.site, tier)
+                try:
+                    warm.make(image, declared.site, tier)
+                except DeskyardError as error:
+                    if make is Templates.ASKED:
+                        raise
+                    say(f"    no template of image {image} for tier {tier}: {error.reason.splitlines()[0]}")
         starts = declared.starts()
         for desktop in new:
             start = starts.get(desktop.name) or none_of(desktop.machine.image)

@@ -12,6 +12,7 @@ from deskyard.host.progress import say
 from deskyard.model.site import Site
 from deskyard.plan.proxmox.backup_note import Keeper
 from deskyard.plan.proxmox.workspace import ClusterPlan
+from deskyard.plan.warm import Templates
 from deskyard.plan.workspace import GATEWAY, DesktopPlan, WorkspacePlan
 from deskyard.site.finding import Finding
 from deskyard.site.proxmox import plugin, retry
@@ -54,9 +55,9 @@ class ProxmoxBackend:
         """Some: a lock may be another's, a node away, an id just taken."""
         return retry.pauses(PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, TRIES)
 
-    def prepare_starts(self, declared: Declared, new: Sequence[DesktopPlan], *, make: bool) -> None:
+    def prepare_starts(self, declared: Declared, new: Sequence[DesktopPlan], *, make: Templates) -> None:
         """Prepare nothing: no machine of a cluster goes on from the memory of another one."""
-        if make:
+        if make is Templates.ASKED:
             say("    --warm: desktops of a cluster boot; none can go on from the memory of another one")
 
     def replan(self, declared: Declared) -> Declared:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from deskyard.image.build.forecast import Forecast
+    from deskyard.image.prune import Pruned
     from deskyard.image.publish.publish import Publication
     from deskyard.image.store.scan import Scan
     from deskyard.image.store.seal import Verification
@@ -17,6 +18,16 @@ if TYPE_CHECKING:
 
 # A person reads no more; whoever does takes JSON.
 MOST_FILES = 60
+
+
+def pruned(done: Pruned, word: str) -> str:
+    """A line for each build and template, and what they take together; `word` says whether they are gone."""
+    lines = [
+        f"{build['name']}@{build['digest']}  built {build['built_at']}, {build['bytes'] >> 20} MiB: {word}"
+        for build in done.builds
+    ]
+    lines += [f"template {name}: {word}" for name in done.templates]
+    return "\n".join([*lines, f"{done.size >> 20} MiB"]) if lines else "nothing to remove"
 
 
 def forecast(coming: Forecast, *, changes: bool, steps: bool) -> str:

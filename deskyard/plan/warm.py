@@ -7,6 +7,7 @@ same that its memory knows: hardware, disks, image, hypervisor.
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from enum import StrEnum
 from typing import Any
 
 from deskyard.model.tier import Tier
@@ -20,6 +21,14 @@ SYSTEM, HOME = "system", "home"
 # How a machine starts that goes on from no template.
 BOOTS = "boots"
 WORDS = {"disks": "disks (GiB)", "recipe": "way of making templates"}
+
+
+class Templates(StrEnum):
+    """Whether the templates that new desktops lack are made before they start."""
+
+    KEPT = "kept"  # those that are there are used
+    TRIED = "tried"  # they are made; where that fails the desktops boot
+    ASKED = "asked"  # they are made; where that fails nothing starts
 
 
 @dataclass(frozen=True)

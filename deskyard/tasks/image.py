@@ -1,4 +1,4 @@
-"""Golden images: build, compare, list, make new ones, publish, scan, show, sign, test, verify, warm."""
+"""Golden images: build, compare, list, make new ones, prune, publish, scan, show, sign, test, verify, warm."""
 
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -10,7 +10,7 @@ from invoke import Collection, Exit
 from deskyard.errors import ConfigError
 from deskyard.host.places import tree
 from deskyard.image import text as image_text
-from deskyard.tasks.front import command, show
+from deskyard.tasks.front import command, confirm, show
 
 if TYPE_CHECKING:
     from deskyard.plan.warm import Template
@@ -258,6 +258,34 @@ def warm(
     show(image_warm.row(ready), as_json=json, text=image_warm.text(ready))
 
 
+@command(
+    help={
+        "image": "this image alone; all images without it",
+        "keep": "so many builds of each image stay, the newest; that of the current sources always does",
+        "dry_run": "only say what would go",
+        "yes": "do not ask",
+        "json": "print JSON",
+    },
+)
+def prune(
+    _context: Any, image: str = "", keep: int = 2, dry_run: bool = False, yes: bool = False, json: bool = False
+) -> None:
+    """Remove builds of images that newer ones took the place of, and their templates; desktops stay as they are."""
+    from deskyard.image.prune import prune as image_prune
+
+    going = image_prune(image or None, keep, dry_run=True)
+    if not dry_run and (going.builds or going.templates):
+        if not yes:
+            question = f"{image_text.pruned(going, 'goes')}\nType yes to go on: "
+            confirm("image.prune", image, "yes", question, "add --yes")
+        going = image_prune(image or None, keep, dry_run=False)
+    show({**asdict(going), "bytes": going.size}, as_json=json, text=image_text.pruned(going, _fate(dry_run)))
+
+
+def _fate(dry_run: bool) -> str:
+    return "would go" if dry_run else "is gone"
+
+
 def _make_template(name: str, tier: str, site: str) -> "Template":
     from deskyard.image import warm as image_warm
     from deskyard.site.files import read_site
@@ -288,6 +316,7 @@ ns.add_task(diff)
 ns.add_task(hygiene)
 ns.add_task(list_, name="list")
 ns.add_task(new)
+ns.add_task(prune)
 ns.add_task(publish)
 ns.add_task(sbom)
 ns.add_task(scan)

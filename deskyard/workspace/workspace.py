@@ -21,6 +21,7 @@ from deskyard.host.places import places
 from deskyard.host.progress import Timings, say, step
 from deskyard.plan import names
 from deskyard.plan.power import Power
+from deskyard.plan.warm import Templates
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.site.files import read_site
 from deskyard.site.proxmox import retry
@@ -77,7 +78,7 @@ def up(
             keys = key_delivery.wanted(declared, stack)
             customised = customise_delivery.wanted(declared)
         if new := _new_desktops(declared.plan, steps):
-            backend.prepare_starts(declared, new, make=warm)
+            backend.prepare_starts(declared, new, make=Templates.ASKED if warm else Templates.KEPT)
         if steps:
             with step("machines", timings):
                 _again(backend, stack, stack.up)

@@ -17,7 +17,7 @@ from deskyard.plan.first_boot import desktop_first_boot
 from deskyard.plan.names import machine_uuid
 from deskyard.plan.pool import seat as seat_plan
 from deskyard.plan.pool.seat import Claim, Entry
-from deskyard.plan.warm import BOOTS
+from deskyard.plan.warm import BOOTS, Templates
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.site.ssh_link import SshLink
 from deskyard.workspace import readiness, turn
@@ -72,7 +72,7 @@ def _build(seats: Seats, declared: Declared, seat: DesktopPlan, begun: Entry, *,
     seats.disposables.remove(seat.name)
     uuid = machine_uuid(seats.site, seats.workspace, seat.name, begun.machine)
     if not cold:
-        backend_of(declared.site).prepare_starts(declared, [seat], make=False)
+        backend_of(declared.site).prepare_starts(declared, [seat], make=Templates.TRIED)
     how = seats.disposables.make(
         declared.plan,
         replace(seat, machine=replace(seat.machine, uuid=uuid)),

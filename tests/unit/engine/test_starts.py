@@ -7,9 +7,10 @@ import pytest
 
 from deskyard.engine.backend import backend_of
 from deskyard.engine.change import Watcher
+from deskyard.errors import HostError
 from deskyard.image import warm
 from deskyard.model.site import Site
-from deskyard.plan.warm import Start
+from deskyard.plan.warm import Start, Templates
 from tests.desktop.lab import planned
 from tests.support import paper_cluster
 
@@ -36,12 +37,29 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("make", [True, False])
-def test_templates_are_made_once_for_each_size_and_only_if_asked(made: list[tuple[str, str]], make: bool) -> None:
+@pytest.mark.parametrize("make", list(Templates))
+def test_templates_are_made_once_for_each_size_and_only_if_wanted(made: list[tuple[str, str]], make: Templates) -> None:
     new = [*planned("dev1").desktops, *planned("dev1").desktops]
     declared: Any = Declared()
     backend_of(Site()).prepare_starts(declared, new, make=make)
-    assert made == ([("desktop", "free")] if make else [])
+    assert made == ([] if make is Templates.KEPT else [("desktop", "free")])
+
+
+def test_template_that_cannot_be_made_stops_those_who_asked_for_it_and_nobody_else(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise HostError("memory", None, "512 MiB are available", "stop other machines")
+
+    monkeypatch.setattr(warm, "make", refuse)
+    declared: Any = Declared()
+    (desktop, *_) = new = planned("dev1").desktops
+    with pytest.raises(HostError, match="512 MiB"):
+        backend_of(Site()).prepare_starts(declared, new, make=Templates.ASKED)
+    backend_of(Site()).prepare_starts(declared, new, make=Templates.TRIED)
+    said = capsys.readouterr().err
+    assert "no template of image desktop for tier free: 512 MiB are available\n" in said
+    assert f"{desktop.name} boots: " in said
 
 
 def test_each_new_desktop_is_said_to_go_on_or_to_boot_and_why(
@@ -54,15 +72,15 @@ def test_each_new_desktop_is_said_to_go_on_or_to_boot_and_why(
         (None, "boots: no template of image desktop is there (./inv image.warm desktop)"),
     ):
         declared: Any = Declared(**({desktop.name: start} if start else {}))
-        backend_of(Site()).prepare_starts(declared, [desktop], make=False)
+        backend_of(Site()).prepare_starts(declared, [desktop], make=Templates.KEPT)
         assert f"{desktop.name} {said}\n" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("make", [True, False])
-def test_cluster_says_that_its_desktops_boot(make: bool, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("make", list(Templates))
+def test_cluster_says_that_its_desktops_boot(make: Templates, capsys: pytest.CaptureFixture[str]) -> None:
     declared: Any = None
     backend_of(paper_cluster.rack()).prepare_starts(declared, [], make=make)
-    assert ("desktops of a cluster boot" in capsys.readouterr().err) is make
+    assert ("desktops of a cluster boot" in capsys.readouterr().err) is (make is Templates.ASKED)
 
 
 @pytest.mark.parametrize(

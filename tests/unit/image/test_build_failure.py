@@ -96,7 +96,7 @@ def test_failed_build_keeps_task_screen_and_log_and_no_machine(
     assert "FAILED!" in Path(kept["log"]).read_text()
     with Image.open(kept["screen"]) as picture:
         assert picture.format == "PNG"
-    assert left(home) == [".desktop.lock"]
+    assert left(home) == []
     assert list(machines_below(home)) == []
 
 
@@ -109,7 +109,7 @@ def test_kept_machine_runs_on_until_it_is_ended_as_was_said(
     assert end, said
     assert f"ssh -F {machine.folder}/ssh_config guest" in said
     subprocess.run(["sh", "-c", end[1]], check=True, timeout=SECONDS)
-    assert left(home) == [".desktop.lock"]
+    assert left(home) == []
     gone_within(home)
 
 
@@ -127,7 +127,7 @@ def test_stopped_build_leaves_no_machine_and_no_half_image(
     process.send_signal(sign)
     said, _ = process.communicate(timeout=SECONDS)
     assert (process.returncode, "stopped" in said, "Traceback" in said) == (130, True, False), said
-    assert left(home) == [".desktop.lock"]
+    assert left(home) == []
     gone_within(home)
 
 

@@ -39,7 +39,7 @@ class Bench:
         backend = SimpleNamespace(
             answers=lambda: True,
             disposables=lambda _: self.disposables,
-            prepare_starts=lambda _, new, make: self.done.append(("start", new[0].name)),
+            prepare_starts=lambda _, new, make: self.done.append((f"templates {make}", new[0].name)),
         )
         monkeypatch.setattr(declaration, "read", lambda _: self.declared)
         for module in (making, pool):
@@ -96,7 +96,7 @@ def test_what_was_claimed_is_made_up_for_at_another_seat(bench: Bench) -> None:
 
 def test_machine_gets_nobodys_sessions_and_an_identity_that_none_had(bench: Bench) -> None:
     filling.fill("lab")
-    assert bench.done[:3] == [("sessions end", "s1"), ("start", "s1"), ("routes answer", "s1")]
+    assert bench.done[:3] == [("sessions end", "s1"), ("templates tried", "s1"), ("routes answer", "s1")]
     pool.claim("lab", None, None, 600)
     pool.release("lab/s1")
     filling.fill("lab")
