@@ -36,6 +36,19 @@ PAGE = """<!doctype html><title>Form</title><input id=n autofocus aria-label=Nam
 TYPED = "for n in $(seq 300); do [ -s ~/typed ] && break; sleep 0.2; done; cat ~/typed"
 CANVAS = "const { width, height } = document.querySelector('#desktop canvas'); return [width, height]"
 
+# Starts processes that rest until the kernel refuses one, says how many there are, and rests too.
+BOMB = """import os, signal
+for started in range(100_000):
+    try:
+        if os.fork() == 0:
+            signal.pause()
+    except BlockingIOError:
+        break
+with open("/tmp/bombed.draft", "w") as file:
+    print(started, file=file)
+os.rename("/tmp/bombed.draft", "/tmp/bombed")
+signal.pause()"""
+
 
 @dataclass
 class Program:
@@ -127,6 +140,25 @@ def test_a_program_that_may_only_see_does_not_act(ours: Running, door: Door) -> 
     assert seeing.ask("POST", "/v1/processes/run", {"command": "id"})[0] == 403
     ours.inv("access.revoke", ours.name, "--session", seeing.id)
     assert seeing.ask("GET", "/v1/windows")[0] == 401
+
+
+def test_a_fork_bomb_fills_its_own_share_of_the_desktop_and_no_more(ours: Running, program: Program) -> None:
+    status, bomb = program.ask("POST", "/v1/processes", {"command": ["python3", "-c", BOMB], "tag": "bomb"})
+    assert status == 201, bomb
+    try:
+        # Bounded: it says so when the desktop lets it start no more.
+        full = f"for n in $(seq {ASK_MS // 200}); do [ -s /tmp/bombed ] && exit 0; sleep 0.2; done; exit 1"
+        ours.ssh("desk", full)
+        started, most = map(int, ours.ssh("desk", "cat /tmp/bombed /proc/sys/kernel/threads-max").stdout.split())
+        assert 100 < started < most / 2
+        status, picture = program.ask("GET", "/v1/screen?format=jpeg&scale=0.25")
+        assert (status, picture["size"]) == (200, [320, 200]), picture
+    finally:
+        assert program.ask("DELETE", f"/v1/processes/{bomb['id']}")[0] == 200
+    gone = "for n in $(seq 300); do pgrep -f 'started in rang[e]' >/dev/null || exit 0; sleep 0.2; done; exit 1"
+    ours.ssh("desk", f"{gone}; rm -f /tmp/bombed")
+    status, ran = program.ask("POST", "/v1/processes/run", {"command": "echo alive"})
+    assert (status, ran["stdout"]) == (200, "alive\n"), ran
 
 
 def test_a_frozen_agent_runs_nothing_until_it_is_thawed(ours: Running, program: Program) -> None:

@@ -1,11 +1,15 @@
 """A desktop through its life: its programs, its files and its identity outlive what is done to it; nothing drifts."""
 
 import json
+import subprocess
 import time
 from typing import Any
 
 import pytest
 
+from deskyard.host.background import Background
+from deskyard.host.places import places
+from deskyard.site.libvirt import daemon
 from tests.support.workspaces import Running
 
 pytestmark = pytest.mark.vm
@@ -76,3 +80,28 @@ def test_desktop_outlives_all_that_is_done_to_its_power(other: Running) -> None:
     assert other.ssh(DESKTOP, IDENTITY).stdout == identity
     assert other.ssh(DESKTOP, BOOT).stdout != boot
     assert preview(other) == {}
+
+
+def restart_hypervisor(running: Running) -> None:
+    """End libvirt's daemon and start it again; the machines are processes of their own."""
+    if daemon.namespace() is None:
+        subprocess.run(["systemctl", "restart", "libvirtd"], check=True, timeout=120)
+    else:
+        Background("libvirtd", places().state / "hypervisor").stop()
+    daemon.up(running.plan.accelerator)
+
+
+def test_desktop_outlives_a_restart_of_its_hypervisor(other: Running) -> None:
+    target = f"{other.name}/{DESKTOP}"
+    other.ssh(DESKTOP, PROGRAM)
+    try:
+        boot = other.ssh(DESKTOP, BOOT).stdout
+        restart_hypervisor(other)
+        assert (desktop(other)["state"], desktop(other)["desired"], preview(other)) == ("running", "running", {})
+        assert other.ssh(DESKTOP, "systemctl is-active counting").stdout == "active\n"
+        # The new daemon knows the machine as its own, with its network.
+        other.inv("desktop.pause", target)
+        other.inv("desktop.resume", target, timeout=WAIT_SECONDS)
+        assert other.ssh(DESKTOP, BOOT).stdout == boot
+    finally:
+        other.ssh(DESKTOP, "sudo systemctl stop counting", check=False)
