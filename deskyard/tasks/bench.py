@@ -68,14 +68,11 @@ def life(
 
 @command(help={"json": "print JSON"})
 def computer(_: Context, json: bool = False) -> None:
-    """Measure the computer-use service beside a process for each call (xdotool, scrot), on a screen of its own."""
-    from deskyard.lab.computer_bench import measure
+    """Measure the computer-use service beside E2B's way (xdotool, scrot, x11vnc), on a screen of its own."""
+    from deskyard.lab.computer import bench, figures
 
-    figures = measure()
-    lines = [
-        f"{figure.ratio:9.1f} x  {figure.ours:9.1f} ms  {figure.theirs:9.1f} ms  {figure.name}" for figure in figures
-    ]
-    show([asdict(figure) for figure in figures], as_json=json, text="\n".join(lines))
+    found = bench.measure()
+    show([asdict(figure) for figure in found], as_json=json, text=figures.text(found))
 
 
 @command(positional=["name"], help={"name": "the image to build", "json": "print JSON"})

@@ -20,6 +20,7 @@ REASONS = {
     "deskyard/host/vm/guest_boot.py": "the same, in a throw-away machine; bounded by a Deadline",
     "deskyard/image/check/first_frame.py": "part of a program that looks at a screen, bounded by who runs it",
     "deskyard/isolation/probing.py": "time for packets that must not arrive: there is no event of what does not happen",
+    "deskyard/lab/computer/viewers.py": "the time over which viewers look, in a bench",
     "deskyard/lab/nspawn.py": "a cgroup is gone when the kernel lets it go; bounded by a Deadline",
     "deskyard/site/libvirt/agent.py": "a guest agent answers what is asked, and pushes nothing; bounded by a Deadline",
     "deskyard/site/libvirt/daemon.py": "the hypervisor that would push is about to start; bounded by a Deadline",

@@ -17,6 +17,9 @@ RECTANGLE = struct.Struct(">HHHHi")
 TIGHT = 7
 FILL, JPEG, LONGEST_BASIC = 8, 9, 7
 SMALLEST_PACKED = 12
+HAS_FILTER, PALETTE = 4, 1
+# The bits of each byte, the highest first.
+BITS = [bytes(byte >> bit & 1 for bit in range(7, -1, -1)) for byte in range(256)]
 
 
 @dataclass(frozen=True)
@@ -110,28 +113,55 @@ def _parts(message: bytes) -> Iterator[Part]:
         x, y, width, height, encoding = RECTANGLE.unpack_from(message, place)
         if encoding != TIGHT:
             raise ValueError(f"encoding {encoding} is not Tight")
-        shape, data, place = _tight(message, place + RECTANGLE.size, width * height * 3)
+        shape, data, place = _tight(message, place + RECTANGLE.size, width, height)
         yield Part(x, y, width, height, shape, data)
 
 
-def _tight(message: bytes, place: int, size: int) -> tuple[Literal["fill", "jpeg", "pixels"], bytes, int]:
+def _tight(message: bytes, place: int, width: int, height: int) -> tuple[Literal["fill", "jpeg", "pixels"], bytes, int]:
     """Read a rectangle of Tight: shape, data, and where the next begins. The recorder's streams each begin anew."""
     kind = message[place] >> 4
     place += 1
     if kind == FILL:
         return "fill", message[place : place + 3], place + 3
-    if kind != JPEG and (kind > LONGEST_BASIC or kind & 4):
-        raise ValueError(f"Tight's compression {kind} is not known here")
-    if kind != JPEG and size < SMALLEST_PACKED:
-        return "pixels", message[place : place + size], place + size
-    length, place = _length(message, place)
-    data = message[place : place + length]
     if kind == JPEG:
-        return "jpeg", data, place + length
-    pixels = zlib.decompressobj().decompress(data, size)
-    if len(pixels) != size:
+        length, place = _length(message, place)
+        return "jpeg", message[place : place + length], place + length
+    if kind > LONGEST_BASIC:
+        raise ValueError(f"Tight's compression {kind} is not known here")
+    if not kind & HAS_FILTER:
+        pixels, place = _basic(message, place, width * height * 3)
+        return "pixels", pixels, place
+    if message[place] != PALETTE:
+        raise ValueError(f"Tight's filter {message[place]} is not known here")
+    count = message[place + 1] + 1
+    colours = message[place + 2 : place + 2 + 3 * count]
+    row = (width + 7) // 8 if count == 2 else width
+    indexes, place = _basic(message, place + 2 + 3 * count, row * height)
+    return "pixels", _painted(indexes, colours, width, height), place
+
+
+def _basic(message: bytes, place: int, size: int) -> tuple[bytes, int]:
+    """Read so many bytes, packed unless they are few, and where the next begin."""
+    if size < SMALLEST_PACKED:
+        return message[place : place + size], place + size
+    length, place = _length(message, place)
+    data = zlib.decompressobj().decompress(message[place : place + length], size)
+    if len(data) != size:
         raise ValueError("a rectangle is not whole")
-    return "pixels", pixels, place + length
+    return data, place + length
+
+
+def _painted(indexes: bytes, colours: bytes, width: int, height: int) -> bytes:
+    """The pixels of indexes into a palette: a bit each where it has two colours, in rows of whole bytes."""
+    if len(colours) == 6:
+        row = len(indexes) // height
+        indexes = b"".join(
+            b"".join(BITS[byte] for byte in indexes[at : at + row])[:width] for at in range(0, len(indexes), row)
+        )
+    pixels = bytearray(3 * width * height)
+    for channel in range(3):
+        pixels[channel::3] = indexes.translate(colours[channel::3].ljust(256, b"\0"))
+    return bytes(pixels)
 
 
 def _length(message: bytes, place: int) -> tuple[int, int]:

@@ -1,24 +1,26 @@
 """What the service writes is read by the SDK as it was seen, and becomes a page or a video."""
 
+import io
 import json
 import subprocess
 import sys
 import time
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 from deskyard_sdk import DesktopError
 from deskyard_sdk.replay import load, write_page, write_video
 from deskyard_sdk.replay.video import pictures
-from PIL import Image, ImageChops, ImageStat
+from PIL import Image, ImageChops, ImageDraw, ImageStat
 
 from deskyard.computer.display.spaces import Rectangle
 from deskyard.computer.recording import fbs
 from deskyard.computer.recording.recorder import FORM
 from deskyard.computer.recording.segment import Segment
 from deskyard.computer.streaming import rfb
-from deskyard.computer.streaming.encodings import Form, encoded, rectangle
+from deskyard.computer.streaming.encodings import QUALITIES, Form, encoded, rectangle
 
 EXACT = Form(FORM.encoding, "BGRX", None)
 SIZE = (96, 64)
@@ -91,6 +93,45 @@ def test_any_picture_comes_out_as_it_went_in(tmp_path: Path, form: Form, size: t
     found = Image.frombytes("RGB", size, content)
     worst = max(ImageStat.Stat(ImageChops.difference(found, picture)).mean)
     assert worst == 0 if form.level is None else worst < 4
+
+
+# Where red, green and blue alone tell no two of them apart, a palette may be off by so much, or is not used.
+FEW = {
+    "two": [(255, 255, 255), (250, 255, 255)],
+    "shades": [(shade, 7, 255 - shade) for shade in range(0, 250, 3)],
+    "mixed": [(red, green, blue) for red in (0, 9, 200) for green in (0, 9) for blue in (0, 90)],
+}
+
+
+@pytest.mark.parametrize("form", [FORM, EXACT], ids=["nearly", "exact"])
+@pytest.mark.parametrize("colours", list(FEW))
+@pytest.mark.parametrize("size", [(17, 200), (64, 64), (3, 5), (8, 1)], ids=str)
+def test_few_colours_come_out_as_they_went_in_and_take_few_bytes(
+    tmp_path: Path, form: Form, colours: str, size: tuple[int, int]
+) -> None:
+    random = Random(repr((colours, size)))
+    picture = Image.new("RGB", size)
+    picture.putdata([random.choice(FEW[colours]) for _ in range(size[0] * size[1])])
+    segment = Segment(tmp_path, "1", size, time.time())
+    segment.frame(update((Rectangle(0, 0, *size), picture), form=form))
+    segment.close()
+    (content,) = pictures(load(tmp_path), size, 5, None)
+    differs = ImageChops.difference(Image.frombytes("RGB", size, content), picture).getextrema()
+    exactly = colours != "mixed" or form is EXACT
+    assert all(worst <= (0 if exactly else 4) for _, worst in differs)  # type: ignore[misc]
+    if size[0] * size[1] > 1000:
+        packed = len(encoded(picture, form))
+        assert packed < size[0] * size[1] * (0.3 if colours == "two" else 1.2 if exactly and colours != "mixed" else 3)
+
+
+def test_text_takes_less_as_a_palette_than_as_jpeg() -> None:
+    text = Image.new("RGB", (320, 200), "white")
+    pen = ImageDraw.Draw(text)
+    for line in range(0, 200, 13):
+        pen.text((0, line), "The quick brown fox jumps over the lazy dog", fill=(20, 30, 40))
+    out = io.BytesIO()
+    text.save(out, "JPEG", quality=QUALITIES[6])
+    assert len(encoded(text, FORM)) * 3 < out.tell()
 
 
 def test_video_has_each_state_and_no_long_stillness(recording: Path) -> None:
