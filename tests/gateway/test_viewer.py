@@ -108,6 +108,37 @@ def test_view_only_page_has_no_terminal_and_none_of_its_input_arrives(
     assert not browser.find_element(By.ID, "terminal").is_displayed()
 
 
+@pytest.mark.parametrize(("panel", "side"), [("chat", "width"), ("terminal", "height")])
+def test_panels_are_resized_by_pointer_and_keys_and_stay_so(
+    browser: Any, viewed: Gateway, panel: str, side: str
+) -> None:
+    def size() -> int:
+        return int(browser.find_element(By.ID, panel).size[side])
+
+    opened(browser, viewed)
+    wait_for("the terminal", lambda: text(browser, "terminal-state") == "connected", 30)
+    usual = size()
+    bar = browser.find_element(By.ID, f"split-{panel}")
+    x, y = (-60, 0) if side == "width" else (0, -60)
+    ActionChains(browser).drag_and_drop_by_offset(bar, x, y).perform()
+    assert (size(), bar.get_attribute("aria-valuenow")) == (usual + 60, str(usual + 60))
+    bar.send_keys(Keys.ARROW_RIGHT if side == "width" else Keys.ARROW_DOWN)
+    assert size() == usual + 40
+    # What is left for the desktop is kept, however far one drags.
+    bar.send_keys((Keys.ARROW_LEFT if side == "width" else Keys.ARROW_UP) * 80)
+    assert bar.get_attribute("aria-valuenow") == bar.get_attribute("aria-valuemax") == str(size())
+    bar.send_keys((Keys.ARROW_RIGHT if side == "width" else Keys.ARROW_DOWN) * 80)
+    assert str(size()) == bar.get_attribute("aria-valuemin")
+    kept = size()
+    browser.refresh()
+    wait_for("the picture", lambda: browser.execute_script(PIXEL) == list(COLOUR), 60)
+    wait_for("the terminal", lambda: browser.find_element(By.ID, "terminal").is_displayed())
+    assert size() == kept
+    ActionChains(browser).double_click(browser.find_element(By.ID, f"split-{panel}")).perform()
+    assert size() == usual
+    assert complaints(browser) == []
+
+
 def test_link_of_a_stream_shows_that_alone_until_it_is_over(browser: Any, viewed: Gateway, talker: Talker) -> None:
     opened(browser, viewed)
     wait_for("the drive", lambda: text(browser, "mode") == "drive")

@@ -4,6 +4,7 @@ import { follow as followChat, startChat } from "./chat.js";
 import { focusDesktop, setDriving, showDesktop } from "./desktop.js";
 import { Over, showPart, streamOfPage } from "./part.js";
 import { Ended, drive, follow, keepConnected, lookNow, session } from "./session.js";
+import { createSplitter } from "./splitter.js";
 import { showStop } from "./stopping.js";
 import { connectTerminal, createTerminal } from "./terminal.js";
 import { beginWaiting, endWaiting, prepareWaiting } from "./waiting.js";
@@ -176,6 +177,8 @@ function run(facts) {
 }
 
 function wire() {
+  createSplitter(part("split-chat"), part("chat"), { side: "width", least: 220, rest: 320 });
+  createSplitter(part("split-terminal"), part("terminal"), { side: "height", least: 90, rest: 160 });
   toggle(part("toggle-terminal"), part("terminal"));
   toggle(part("toggle-chat"), part("chat"));
   open(part("toggle-chat"), part("chat"), !matchMedia(NARROW).matches);
