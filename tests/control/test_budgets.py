@@ -12,6 +12,7 @@ from deskyard.control.store.connection import Link
 from deskyard.control.watch import budgets
 from deskyard.control.watch.__main__ import look_once
 from deskyard.control.watch.rules import Eye
+from deskyard.control.watch.sight import Sight
 from tests.control.lab import Lab
 from tests.control.watching import ask_for_closing, look, opened
 
@@ -192,14 +193,14 @@ def test_what_is_spent_is_worked_out_once_in_a_look_and_only_where_there_is_a_bu
 
     monkeypatch.setattr(budgets, "spent_this_month", counted)
     eye = Eye(None, lambda _: datetime.now(UTC))
-    look_once(worker, eye)
+    look_once(worker, eye, Sight())
     assert worked_out == []
     put(owner, BUDGET, closes=[MODEL])
-    look_once(worker, eye)
+    look_once(worker, eye, Sight())
     assert len(worked_out) == 1
     assert "budget.spent lab" in opened(owner) and asked(mission) == [[MODEL]], "both have read it"
     put(owner, BUDGET + 1)
-    look_once(worker, eye)
+    look_once(worker, eye, Sight())
     assert len(worked_out) == 2 and "budget.spent lab" not in opened(owner), "another look works it out anew"
 
 

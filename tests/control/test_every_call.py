@@ -51,7 +51,7 @@ def furnish(mission: Lab) -> None:
     follow.write(mission.link, "lab", {**TICKET, "name": f"{MARK}.test"})
     for statement in (
         f"update desktop set detail = '{MARK}' where workspace_id = 'lab'",
-        f"update workspace set url = 'https://{MARK}' where id = 'lab'",
+        f"update workspace set url = 'https://{MARK}', silence = '{MARK}', unseen_why = '{MARK}' where id = 'lab'",
         "insert into operation (id, kind, workspace_id, desktop_id, actor, state)"
         f" values ('op_lab', 'desktop.start', 'lab', 'lab.first', '{MARK}', 'failed')",
         f"insert into operation_log values ('op_lab', 1, now(), 1, '{MARK}')",

@@ -7,9 +7,10 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pytest
 
-from deskyard.control.jobs.observer import close_unseen, write_event
+from deskyard.control.jobs.observer import write_event
 from deskyard.control.store.cluster import WORKER
 from deskyard.control.store.connection import connect
+from deskyard.control.watch.sight import close_unseen
 from deskyard.life.events import Event
 from deskyard.plan.power import Stage
 from tests.control.lab import Lab

@@ -58,6 +58,10 @@ def workspace(name: str, **known: Any) -> Thing:
         "desktops": 0,
         "problem": None,
         "seenAt": ago(seconds=20),
+        "silence": "",
+        "silentSince": None,
+        "unseenSince": None,
+        "unseenWhy": "",
         **known,
     }
 
@@ -154,6 +158,11 @@ class Estate:
         known = self.desktops[desktop_id]
         self.desktops[desktop_id] = {**known, "stateAt": ago(), "generation": known["generation"] + 1, **news}
         self.tell("desktop", self.desktops[desktop_id])
+
+    def change_workspace(self, name: str, **news: Any) -> None:
+        """Change a workspace, and tell."""
+        self.workspaces[name] |= news
+        self.tell("workspace", self.workspaces[name])
 
     def operation(self, kind: str, workspace_id: str, desktop_id: str | None = None, **known: Any) -> Thing:
         """A new operation, queued, as all are told."""

@@ -160,3 +160,36 @@ def test_a_cut_is_told_with_the_age_of_what_is_shown_and_healed(
     browser.sees_no("Not connected")
     browser.wait("what happened meanwhile", lambda: names(browser) == ["team-01.desk-2"])
     assert browser.driver.find_element(By.CSS_SELECTOR, ".live").text == "live"
+
+
+def test_a_hypervisor_that_is_gone_is_a_banner_on_every_page_until_it_answers(browser: Browser, estate: Estate) -> None:
+    estate.fill(workspaces=2, desktops=2)
+    browser.open("/")
+    browser.find("#row-team-01\\.desk-1")
+    assert not browser.all("[aria-label='Hypervisor of local']")
+    estate.change_workspace("team-01", state="unknown", unseenSince=ago(minutes=3), unseenWhy="qemu is not there")
+    estate.change("team-01.desk-1", state="unknown")
+    browser.sees("The hypervisor of local does not answer, for 3 min: how the desktops of team-01 are is not known.")
+    browser.sees("qemu is not there")
+    row = browser.find("#row-team-01\\.desk-1")
+    browser.wait("it is not known", lambda: "unknown" in row.text and "ready" not in row.text)
+    browser.open("/settings")
+    browser.sees("The hypervisor of local does not answer")
+    estate.change_workspace("team-01", state="ready", unseenSince=None, unseenWhy="")
+    browser.sees_no("The hypervisor of local")
+    assert not browser.all("[aria-label='Hypervisor of local']")
+
+
+def test_a_silent_gateway_is_said_at_once_where_its_desktops_are(browser: Browser, estate: Estate) -> None:
+    estate.fill(workspaces=2, desktops=2)
+    browser.open("/workspaces")
+    browser.sees("team-02")
+    estate.change_workspace("team-02", silentSince=ago(seconds=20), silence="no route to 10.80.1.1")
+    browser.sees("Its gateway is silent for 2")
+    browser.sees("s: no route to 10.80.1.1")
+    assert browser.text().count("is silent for") == 1
+    for path in ("/workspaces/team-02", "/desktops/team-02/desk-1"):
+        browser.open(path)
+        browser.sees("no route to 10.80.1.1")
+    estate.change_workspace("team-02", silentSince=None, silence="")
+    browser.sees_no("is silent for")

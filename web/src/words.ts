@@ -43,6 +43,12 @@ export function isOver(operation: Operation): boolean {
   return ["done", "failed", "cancelled"].includes(operation.state);
 }
 
+/** The first names of many, and how many more there are. */
+export function listed(names: string[], most = 3): string {
+  const shown = names.slice(0, most).join(", ");
+  return names.length > most ? `${shown} and ${names.length - most} more` : shown;
+}
+
 export function capital(words: string): string {
   return words.slice(0, 1).toUpperCase() + words.slice(1);
 }

@@ -118,8 +118,11 @@ async def desktops(link: Link, found: Sequence[Row]) -> list[Desktop]:
 
 def workspace(found: Row) -> Workspace:
     """A workspace of a row of `WORKSPACE`."""
-    names = [name for name in Workspace.model_fields if name not in ("name", "problem")]
-    return Workspace(**{name: found[name] for name in names}, name=found["id"], problem=trouble(found["problem"]))
+    names = [name for name in Workspace.model_fields if name not in ("name", "problem", "state")]
+    # Its gateway may be reached all the same: who asks it goes on by the state of before.
+    state = "unknown" if found["unseen_since"] else found["state"]
+    values = {name: found[name] for name in names}
+    return Workspace(**values, name=found["id"], state=state, problem=trouble(found["problem"]))
 
 
 def approval(found: Row) -> Approval:

@@ -1,6 +1,7 @@
 """python -m deskyard.control.jobs.observer: writes down what is declared, and how far each desktop is."""
 
 import argparse
+import contextlib
 import logging
 import signal
 import threading
@@ -16,6 +17,7 @@ from deskyard.control.link import question
 from deskyard.control.store.connection import Link, attend
 from deskyard.control.store.pool import pool
 from deskyard.control.store.upsert import upsert
+from deskyard.control.watch import sight
 from deskyard.control.watch.usage import FOLLOWED
 from deskyard.declaration import declaration
 from deskyard.declaration.declaration import Declared
@@ -78,7 +80,12 @@ class Observer:
                 self._followers[name] = thread, end
                 thread.start()
         alive = [name for name, (thread, _) in self._followers.items() if thread.is_alive()]
-        go_on(link, [name for name in alive if name in self._looked])
+        seen = [name for name in alive if name in self._looked]
+        # Who was given up, as when the clock jumped, is told of anew.
+        for name in sight.lost(link, seen):
+            self._end_follower(name)
+            seen.remove(name)
+        go_on(link, seen)
         for name in self._followers.keys() - set(names):
             self._end_follower(name)
             del self._followers[name], self._seen[name]
@@ -98,7 +105,8 @@ class Observer:
         try:
             plan = declaration.read(name).plan
             with self._pool.connection() as link:
-                close_unseen(link, name)
+                sight.close_unseen(link, name)
+            told: list[events.Event] = []
 
             def checked(silence: str) -> None:
                 self._write_state(plan)
@@ -106,11 +114,26 @@ class Observer:
                     write_silence(link, name, silence)
 
             ask = hearing_stops(self._pool.connection, self._ask or readiness.ask)
+
+            def seen() -> None:
+                with self._pool.connection() as link, link.transaction():
+                    sight.hold(link, name)
+                    # They may have been given up since they were told of.
+                    for event in told:
+                        write_event(link, event)
+                    sight.regain(link, name)
+                self._looked.add(name)
+
             # Machines are watched before their gateway answers, which may take longer than anybody is taken to watch.
-            for event in events.follow(name, end, checked, ask, lambda: self._looked.add(name)):
+            for event in events.follow(name, end, checked, ask, seen):
+                if name not in self._looked:
+                    told.append(event)
                 self._write_state(plan, event)
         except (DeskyardError, psycopg.Error) as error:
-            log.info("%s is not followed now: %s", name, str(error).splitlines()[0])
+            why = str(error).splitlines()[0]
+            log.info("%s is not followed now: %s", name, why)
+            with contextlib.suppress(psycopg.Error), self._pool.connection() as link:
+                sight.note_why(link, name, why)
             self._ended.wait(LOOK_SECONDS)
         finally:
             self._looked.discard(name)
@@ -208,17 +231,6 @@ def go_on(link: Link, names: list[str]) -> None:
             f"update workspace set followed_at = now() where id = any(%s) and not recent(followed_at, '{SEEN_AGAIN}')",
             [names],
         )
-
-
-def close_unseen(link: Link, name: str) -> None:
-    """End the time of machines at the moment until which somebody looked: whether they ran since, nobody knows."""
-    link.execute(
-        f"""update usage_interval u
-        set ended_at = greatest(u.began_at, least(coalesce(w.followed_at, u.began_at), now())), unwatched = true
-        from workspace w where w.id = u.workspace_id and w.id = %s and u.ended_at is null
-        and not recent(w.followed_at, '{FOLLOWED}')""",
-        [name],
-    )
 
 
 def write_silence(link: Link, name: str, silence: str) -> None:

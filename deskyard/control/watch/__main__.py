@@ -15,6 +15,7 @@ from deskyard.control.store.pool import pool
 from deskyard.control.watch import alerts, budgets, idle, looks, webhooks
 from deskyard.control.watch.mail import Mailer
 from deskyard.control.watch.rules import Eye
+from deskyard.control.watch.sight import Sight
 from deskyard.control.watch.webhooks import Reach
 from deskyard.host.deadline import Deadline
 from deskyard.site import certificate_authority
@@ -42,14 +43,14 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
-    eye = Eye(chosen.certificate, certificate_authority.expires)
+    eye, sight = Eye(chosen.certificate, certificate_authority.expires), Sight()
     sessions_of = question.sessions(chosen.link)
     reach = Reach([network for network in chosen.networks.split(",") if network])
     mailer = Mailer(chosen.mail, chosen.origin)
 
     def look(link: Link) -> None:
         while not ended.is_set():
-            look_once(link, eye)
+            look_once(link, eye, sight)
             ended.wait(chosen.pace)
 
     def tell(link: Link) -> None:
@@ -82,8 +83,12 @@ def main() -> None:
         attend(chosen.database, ended, look)
 
 
-def look_once(link: Link, eye: Eye) -> None:
-    """Open and close alerts, and ask for what is due; the sums of the month are worked out once at most."""
+def look_once(link: Link, eye: Eye, sight: Sight) -> None:
+    """Give up what nobody sees, open and close alerts, and ask for what is due.
+
+    The sums of the month are worked out once at most.
+    """
+    sight.look(link)
     spent_now = cache(lambda: budgets.spent_this_month(link))
     alerts.settle(link, eye.look(link, spent_now))
     looks.ask_for_due(link)

@@ -77,6 +77,10 @@ class Workspace(TypedDict):
     desktops: int
     problem: Trouble | None
     seenAt: str
+    silence: str
+    silentSince: str | None
+    unseenSince: str | None
+    unseenWhy: str
 
 
 class Sent(TypedDict):

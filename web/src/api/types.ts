@@ -86,6 +86,10 @@ export interface Workspace {
   desktops: number;
   problem: ProblemDetails | null;
   seenAt: string;
+  silence: string;
+  silentSince: string | null;
+  unseenSince: string | null;
+  unseenWhy: string;
 }
 
 export interface Conversation {

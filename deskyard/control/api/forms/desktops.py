@@ -102,6 +102,12 @@ class Workspace(Form):
     desktops: int
     problem: Trouble | None
     seen_at: datetime
+    silence: str = Field("", description="What keeps its gateway from answering; empty: it answers, or was not asked.")
+    silent_since: datetime | None = Field(None, description="Since when its gateway does not answer.")
+    unseen_since: datetime | None = Field(
+        None, description="Since when nobody sees its machines, as its hypervisor does not answer: none is known."
+    )
+    unseen_why: str = Field("", description="What keeps its machines from being seen, if that is known.")
 
 
 class Selector(Form):
