@@ -199,7 +199,7 @@ def test_a_workspace_that_is_seen_again_in_the_same_moment_is_not_given_up(missi
         write_event(mission.link, Event("lab", "first", Stage.READY, 1.0))
         sight.regain(mission.link, "lab")
     giving_up.join(WAIT_SECONDS)
-    found = mission.link.execute("select state, unseen_since from desktop, workspace").fetchall()
+    found = mission.link.execute("select desktop.state, unseen_since from desktop, workspace").fetchall()
     assert found == [{"state": "ready", "unseen_since": None}]
 
 

@@ -14,7 +14,7 @@ from fastapi import Depends, Header, Request, Response
 from psycopg.types.json import Jsonb
 
 from deskyard.control.api import rows
-from deskyard.control.api.caller import Caller, Connection, Link
+from deskyard.control.api.caller import Caller, Connection, Link, Row
 from deskyard.control.api.forms.work import Operation
 from deskyard.control.api.problem import Problem
 from deskyard.host.deadline import Deadline
@@ -71,6 +71,12 @@ Once = Annotated[Repeat, Depends(repeat)]
 
 async def known(link: Link, who: Caller, once: Repeat) -> str | None:
     """The operation of the same request before; raises a 422 if that was another one with the same name."""
+    found = await before(link, who, once)
+    return str(found["operation_id"]) if found else None
+
+
+async def before(link: Link, who: Caller, once: Repeat) -> Row | None:
+    """What is kept of the same request before; raises a 422 if that was another one with the same name."""
     if once.key is None:
         return None
     # Two of the same at the same time: the second waits here for the first.
@@ -84,7 +90,16 @@ async def known(link: Link, who: Caller, once: Repeat) -> str | None:
         raise Problem(
             HTTPStatus.UNPROCESSABLE_ENTITY, "Idempotency-Key", once.key, "was used for another request", remedy
         )
-    return str(found["operation_id"])
+    return found
+
+
+async def remember(link: Link, who: Caller, once: Repeat, operation: str) -> None:
+    """Let the same request lead to this operation again."""
+    if once.key is not None:
+        await link.execute(
+            "insert into idempotency (actor, key, request_hash, operation_id) values (%s, %s, %s, %s)",
+            [who.actor, once.key, once.request_hash, operation],
+        )
 
 
 async def admit(link: Link, who: Caller, once: Repeat, wanted: Wanted, *, id: str | None = None) -> str:
@@ -99,11 +114,7 @@ async def admit(link: Link, who: Caller, once: Repeat, wanted: Wanted, *, id: st
             *(Jsonb(wanted.proof) if wanted.proof else None, who.actor),
         ],
     )
-    if once.key is not None:
-        await link.execute(
-            "insert into idempotency (actor, key, request_hash, operation_id) values (%s, %s, %s, %s)",
-            [who.actor, once.key, once.request_hash, id],
-        )
+    await remember(link, who, once, id)
     await note(link, who.actor, wanted.kind, wanted.desktop or wanted.workspace or id, operation=id)
     return id
 
@@ -159,6 +170,14 @@ class Asking:
             id = await admit(self.link, who, self.once, await make())
             if then is not None:
                 await then(id)
+        return await accepted(self.request, self.response, self.link, id)
+
+    async def found(self, who: Caller, find: Callable[[], Awaitable[str]]) -> Operation:
+        """The answer of an operation that is there, of which something is asked: once, however often it is sent."""
+        id = await known(self.link, who, self.once)
+        if id is None:
+            id = await find()
+            await remember(self.link, who, self.once, id)
         return await accepted(self.request, self.response, self.link, id)
 
 

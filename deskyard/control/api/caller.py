@@ -4,7 +4,7 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -43,7 +43,9 @@ class Caller:
     session: str | None = None
     workspaces: frozenset[str] | None = None
     # The key as it was presented, for the proof of an intent; never stored.
-    presented: Key | None = None
+    presented: Key | None = field(default=None, repr=False)
+    # What it showed that it is: the secret of its key, or its session's token. Never stored.
+    secret: str | None = field(default=None, repr=False)
 
     def sees(self, workspace: str | None) -> bool:
         """Whether a workspace is within its bounds."""
@@ -128,7 +130,14 @@ async def _by_key(connection: Link, header: str) -> Caller | None:
     if row["unseen"]:
         await connection.execute("update api_key set last_used_at = now() where id = %s", [key.id])
     scopes = bounded(row["scopes"], row["workspaces"])
-    return Caller(f"key:{row['name']}:{key.id}", scopes, key=row, workspaces=_bounds(row), presented=key)
+    return Caller(
+        f"key:{row['name']}:{key.id}",
+        scopes,
+        key=row,
+        workspaces=_bounds(row),
+        presented=key,
+        secret=key.secret,
+    )
 
 
 async def _by_session(connection: Link, request: Request) -> Caller | None:
@@ -145,7 +154,14 @@ async def _by_session(connection: Link, request: Request) -> Caller | None:
     if row["unseen"]:
         await connection.execute("update session set seen_at = now() where id = %s", [row["session_id"]])
     scopes = bounded(ROLES[row["role"]], row["workspaces"])
-    return Caller(f"person:{row['name']}", scopes, person=row, session=row["session_id"], workspaces=_bounds(row))
+    return Caller(
+        f"person:{row['name']}",
+        scopes,
+        person=row,
+        session=row["session_id"],
+        workspaces=_bounds(row),
+        secret=token,
+    )
 
 
 def _bounds(row: Row) -> frozenset[str] | None:

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from deskyard.control.api import rows
-from deskyard.control.api.admission import Repeat, Wanted, accepted, admit, known, note
+from deskyard.control.api.admission import Asked, Repeat, Wanted, admit, known, note
 from deskyard.control.api.caller import Caller, Connection, Link, Row, may
 from deskyard.control.api.forms.base import Page
 from deskyard.control.api.forms.conversations import Conversation, Message, Said, Sent, Transcript
@@ -150,10 +150,12 @@ async def export(
 
 
 @router.post("/conversations/{id}/interrupt", status_code=HTTPStatus.ACCEPTED)
-async def interrupt(
-    request: Request, response: Response, link: Connection, who: Annotated[Caller, Depends(may(CHAT))], id: str
-) -> Operation:
+async def interrupt(asked: Asked, who: Annotated[Caller, Depends(may(CHAT))], id: str) -> Operation:
     """End the turn that runs; what the agent said so far is kept."""
+    return await asked.found(who, lambda: _interrupted(asked.link, who, id))
+
+
+async def _interrupted(link: Link, who: Caller, id: str) -> str:
     await require(link, who, id)
     query = "select id from operation where lane = %s and state in ('running', 'queued') order by state desc limit 1"
     found = await rows.row(link, query, [f"conversation:{id}"])
@@ -161,7 +163,7 @@ async def interrupt(
         raise Problem(HTTPStatus.CONFLICT, "conversation", id, "has no turn that runs", "nothing is to be done")
     await link.execute("update operation set cancel_requested_at = now() where id = %s", [found["id"]])
     await note(link, who.actor, "conversation.interrupt", id, operation=found["id"])
-    return await accepted(request, response, link, found["id"])
+    return str(found["id"])
 
 
 async def require(link: Link, who: Caller, id: str) -> Row:

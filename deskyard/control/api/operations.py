@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from deskyard.control.api import rows
-from deskyard.control.api.admission import Asked, Prefer, Wanted, accepted, awaited, note
+from deskyard.control.api.admission import Asked, Prefer, Wanted, awaited, note
 from deskyard.control.api.caller import Caller, Connection, Link, Row, may
 from deskyard.control.api.forms.base import Page
 from deskyard.control.api.forms.work import LogLine, Operation, OperationState
@@ -82,14 +82,18 @@ async def log(
 
 
 @router.post("/{id}/cancel", status_code=HTTPStatus.ACCEPTED)
-async def cancel(request: Request, response: Response, link: Connection, who: Reader, id: str) -> Operation:
+async def cancel(asked: Asked, who: Reader, id: str) -> Operation:
     """Ask an operation to end; what it did so far is left as it is, and the next run goes on from there."""
+    return await asked.found(who, lambda: _cancelled(asked.link, who, id))
+
+
+async def _cancelled(link: Link, who: Caller, id: str) -> str:
     found = await _require(link, who, id)
     who.require(CHAT if found["kind"] == "desktop.chat" else WRITE)
     if found["ended_at"] is None and found["cancel_requested_at"] is None:
         await link.execute("update operation set cancel_requested_at = now() where id = %s", [id])
         await note(link, who.actor, "operation.cancel", id)
-    return await accepted(request, response, link, id)
+    return id
 
 
 @router.post("/{id}/retry", status_code=HTTPStatus.ACCEPTED)

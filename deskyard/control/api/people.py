@@ -8,6 +8,7 @@ from typing import Annotated, Any, NamedTuple
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import Field
 
+from deskyard.control.answers.kept import Answered
 from deskyard.control.api import rows
 from deskyard.control.api.admission import Once, Wanted, admit, ended, note
 from deskyard.control.api.caller import COOKIE, Caller, Connection, Link, Row, caller, fresh_token, own_page, token_hash
@@ -201,9 +202,13 @@ def _passkeys(request: Request) -> Passkeys:
 
 @router.post("/intents")
 async def intents(
-    request: Request, link: Connection, who: Annotated[Caller, Depends(caller)], wanted: WantedIntent
+    request: Request, answered: Answered, who: Annotated[Caller, Depends(caller)], wanted: WantedIntent
 ) -> IntentToSign:
     """Ask for an intent to sign; nothing is done by it."""
+    return await answered.given(who, IntentToSign, lambda: _to_sign(request, answered.link, who, wanted))
+
+
+async def _to_sign(request: Request, link: Link, who: Caller, wanted: WantedIntent) -> IntentToSign:
     if wanted.kind not in SIGNED:
         raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "kind", wanted.kind, "needs no signature", "just ask for it")
     if who.person is None:

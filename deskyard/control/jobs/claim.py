@@ -169,5 +169,6 @@ def sweep(link: Link, lease: float = LEASE_SECONDS) -> None:
     )
     link.execute("delete from operation_secret where expires_at < now()")
     link.execute("delete from challenge where expires_at < now()")
+    link.execute("delete from idempotency where answer is not null and not recent(created_at, '24 hours')")
     link.execute("delete from worker where not recent(seen_at, '1 hour')")
     link.execute("delete from event where at < now() - interval '24 hours'")

@@ -7,9 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Depends
 from pydantic import Field
 
+from deskyard.control.answers.kept import Answered
 from deskyard.control.api import rows
 from deskyard.control.api.admission import note
-from deskyard.control.api.caller import Caller, Connection, may
+from deskyard.control.api.caller import Caller, Link, may
 from deskyard.control.api.chat import require
 from deskyard.control.api.forms.base import Form
 from deskyard.control.api.forms.conversations import Question
@@ -27,9 +28,13 @@ class Chosen(Form):
 
 @router.post("/conversations/{id}/messages/{message}/questions/{question}/answer")
 async def answer(
-    link: Connection, who: Annotated[Caller, Depends(may(CHAT))], id: str, message: str, question: str, chosen: Chosen
+    answered: Answered, who: Annotated[Caller, Depends(may(CHAT))], id: str, message: str, question: str, chosen: Chosen
 ) -> Question:
     """Answer what the agent asks; it asks by itself (courtesy), and nothing but the agent holds it to the answer."""
+    return await answered.given(who, Question, lambda: _taken(answered.link, who, id, message, question, chosen))
+
+
+async def _taken(link: Link, who: Caller, id: str, message: str, question: str, chosen: Chosen) -> Question:
     conversation = await require(link, who, id)
     query = "select * from message where id = %s and conversation_id = %s"
     found = await rows.row(link, query, [message, id])

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from pydantic import AwareDatetime, Field, StrictBool, StrictInt
 
+from deskyard.control.answers.kept import Answered
 from deskyard.control.api import rows
 from deskyard.control.api.admission import note
 from deskyard.control.api.caller import Caller, Connection, Link, Row, may
@@ -103,8 +104,12 @@ async def listing(
 
 
 @router.post("/alerts/{id}/acknowledge")
-async def acknowledge(link: Connection, who: Writer, id: str) -> Alert:
+async def acknowledge(answered: Answered, who: Writer, id: str) -> Alert:
     """Say that somebody looks after an alert; it stays open until its cause is gone."""
+    return await answered.given(who, Alert, lambda: _acknowledged(answered.link, who, id))
+
+
+async def _acknowledged(link: Link, who: Caller, id: str) -> Alert:
     await _require(link, who, id)
     query = """update alert set acknowledged_at = coalesce(acknowledged_at, now()),
         acknowledged_by = coalesce(acknowledged_by, %s) where id = %s returning *"""
@@ -115,8 +120,12 @@ async def acknowledge(link: Connection, who: Writer, id: str) -> Alert:
 
 
 @router.post("/alerts/{id}/silence")
-async def silence(link: Connection, who: Writer, id: str, wanted: Silence) -> Alert:
+async def silence(answered: Answered, who: Writer, id: str, wanted: Silence) -> Alert:
     """Tell webhooks nothing of an alert until a moment, also if it closes and comes again."""
+    return await answered.given(who, Alert, lambda: _silenced(answered.link, who, id, wanted))
+
+
+async def _silenced(link: Link, who: Caller, id: str, wanted: Silence) -> Alert:
     await _require(link, who, id)
     if not datetime.now(UTC) - timedelta(days=1) < wanted.until < datetime.now(UTC) + LONGEST_SILENCE:
         remedy = "name a moment within a year; one that is over ends a silence"

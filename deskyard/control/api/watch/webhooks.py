@@ -9,9 +9,10 @@ from fastapi import APIRouter, Depends, Query
 from psycopg.types.json import Jsonb
 from pydantic import Field
 
+from deskyard.control.answers.kept import Answered
 from deskyard.control.api import rows
 from deskyard.control.api.admission import note
-from deskyard.control.api.caller import Caller, Connection, may
+from deskyard.control.api.caller import Caller, Connection, Link, may
 from deskyard.control.api.forms.base import Form, Page
 from deskyard.control.api.problem import Problem, unknown
 from deskyard.control.people.scopes import ADMIN
@@ -66,11 +67,15 @@ async def listing(link: Connection, who: Admin) -> Page[Webhook]:
 
 
 @router.post("", status_code=HTTPStatus.CREATED)
-async def make(link: Connection, who: Admin, wanted: NewWebhook) -> MadeWebhook:
+async def make(answered: Answered, who: Admin, wanted: NewWebhook) -> MadeWebhook:
     """Tell somebody of every alert from now on; only https to public addresses, unless the operator allows more.
 
     Mail goes by the server that the operator declared at the host.
     """
+    return await answered.given(who, MadeWebhook, lambda: _made(answered.link, who, wanted))
+
+
+async def _made(link: Link, who: Caller, wanted: NewWebhook) -> MadeWebhook:
     mails = wanted.url.startswith(SCHEME)
     if mails:
         await _require_mail(link, wanted.url)
@@ -86,7 +91,7 @@ async def make(link: Connection, who: Admin, wanted: NewWebhook) -> MadeWebhook:
     return MadeWebhook(**made, secret="" if mails else webhooks.written(secret))
 
 
-async def _require_mail(link: Connection, url: str) -> None:
+async def _require_mail(link: Link, url: str) -> None:
     mail.recipient(url)
     if await rows.row(link, "select sender from mail_server", []) is None:
         raise Problem(HTTPStatus.CONFLICT, "url", url, "cannot be told: no mail server is declared", mail.UNDECLARED)
@@ -102,8 +107,12 @@ async def remove(link: Connection, who: Admin, id: str) -> None:
 
 
 @router.post("/{id}/test", status_code=HTTPStatus.ACCEPTED)
-async def test(link: Connection, who: Admin, id: str) -> Delivery:
+async def test(answered: Answered, who: Admin, id: str) -> Delivery:
     """Send it a message of the type `webhook.test`; its deliveries say what came of it."""
+    return await answered.given(who, Delivery, lambda: _tested(answered.link, who, id))
+
+
+async def _tested(link: Link, who: Caller, id: str) -> Delivery:
     if await rows.row(link, "select 1 from webhook where id = %s and gone_at is null", [id]) is None:
         raise unknown("webhook", id, "see GET /api/webhooks")
     query = "insert into delivery (id, webhook_id, kind, payload) values (%s, %s, 'webhook.test', %s) returning *"

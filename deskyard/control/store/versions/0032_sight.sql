@@ -11,3 +11,9 @@ create trigger event_of_changed_workspace after update on workspace for each row
     (new.state, new.url, new.egress, new.egress_allow, new.image, new.tiers, new.keys, new.problem, new.gone_at,
       new.silence, new.silent_since, new.unseen_since, new.unseen_why))
   execute function note_event();
+
+-- Of a request that made no operation the answer is kept, sealed by what its caller alone has; a day long.
+alter table idempotency alter column operation_id drop not null,
+  add column answer bytea check (octet_length(answer) <= 20000),
+  add check ((operation_id is null) = (answer is not null));
+create index idempotency_answer on idempotency (actor, created_at) where answer is not null;
