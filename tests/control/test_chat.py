@@ -2,13 +2,18 @@
 
 import contextlib
 import json
+import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from deskyard.control.api.application import CONNECTIONS
-from tests.control.lab import Lab
+from deskyard.control.api.application import CONNECTIONS, create
+from deskyard.control.api.pages import Pages
+from deskyard.control.store.cluster import OWNER
+from tests.control.lab import ORIGIN, Lab
+from tests.control.test_every_call import served
 
 
 def test_an_answer_is_kept_beside_what_was_asked(mission: Lab, owner: httpx.Client) -> None:
@@ -240,6 +245,68 @@ def test_a_long_export_waits_for_its_reader_alone_and_does_not_pass_for_whole_wh
         mission.link.execute("delete from message")
         with pytest.raises(httpx.RemoteProtocolError):
             slow[0].read()
+
+
+def test_all_conversations_of_a_workspace_are_exported_as_each_alone_is(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "first", "second")
+    mission.declare("elsewhere", "first")
+    path = "/api/workspaces/lab/conversations/export"
+    assert owner.get(path).json() == {"workspaceId": "lab", "conversations": []}
+    ids = []
+    for desktop in ("lab.first", "elsewhere.first", "lab.second"):
+        sent = owner.post(f"/api/desktops/{desktop}/chat", json={"message": f"# to {desktop}"}).json()
+        mission.state(sent["operationId"], "done")
+        ids.append(sent["conversationId"])
+    # What is gone is exported, too.
+    mission.link.execute("update desktop set gone_at = now()")
+    mission.link.execute("update workspace set gone_at = now()")
+    exported = owner.get(path)
+    assert exported.headers["content-disposition"] == 'attachment; filename="conversations-lab.json"'
+    alone = [owner.get(f"/api/conversations/{id}/export").json() for id in (ids[0], ids[2])]
+    assert exported.json() == {"workspaceId": "lab", "conversations": alone}
+    assert [len(each["messages"]) for each in alone] == [2, 2]
+    read = owner.get(path, params={"format": "markdown"})
+    assert read.headers["content-type"].startswith("text/markdown")
+    alone = [owner.get(f"/api/conversations/{id}/export?format=markdown").text for id in (ids[0], ids[2])]
+    assert read.text == "Conversations of workspace lab\n\n" + "\n".join(alone)
+    with mission.client(mission.key("read", workspaces=["elsewhere"])) as stranger:
+        assert stranger.get(path).status_code == 404
+        assert len(stranger.get(path.replace("lab", "elsewhere")).json()["conversations"]) == 1
+    assert owner.get(path.replace("lab", "nowhere")).status_code == 404
+    with mission.client(mission.key("chat")) as writer:
+        assert writer.get(path).status_code == 403
+
+
+def test_an_export_of_a_large_workspace_holds_little_at_once_and_is_cut_when_it_is_not_whole(
+    mission: Lab, owner: httpx.Client, tmp_path: Path
+) -> None:
+    mission.declare("lab", "first")
+    mission.link.execute(
+        "insert into conversation (id, desktop_id, title, created_at)"
+        " select 'cv_' || n, 'lab.first', 'long', now() - make_interval(secs => 100 - n) from generate_series(1, 12) n"
+    )
+    mission.link.execute(
+        "insert into message (id, conversation_id, role, author, text, state)"
+        " select 'ms_' || c.n || '_' || m.n, 'cv_' || c.n, 'person', 'x', repeat(' word', 60000), 'done'"
+        " from generate_series(1, 12) c (n), generate_series(1, 20) m (n)"
+    )
+    path, length = "/api/workspaces/lab/conversations/export", 0
+    app = create(mission.url(OWNER), ORIGIN, Pages())
+    with served(app, tmp_path / "socket") as place, mission.client(path=place) as client:
+        client.headers["Authorization"] = owner.headers["Authorization"]
+        tracemalloc.start()
+        try:
+            with client.stream("GET", path) as answer:
+                for piece in answer.iter_bytes():
+                    length += len(piece)
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert length > 70_000_000 and most < 20_000_000
+    with owner.stream("GET", path) as slow:
+        mission.link.execute("delete from message where conversation_id in ('cv_1', 'cv_12')")
+        with pytest.raises(httpx.RemoteProtocolError):
+            slow.read()
 
 
 def test_a_link_is_shown_once_and_to_its_asker_alone(mission: Lab, owner: httpx.Client) -> None:

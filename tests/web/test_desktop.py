@@ -86,6 +86,17 @@ def test_an_answer_is_read_while_the_agent_writes_it(browser: Browser, estate: E
         link = browser.find(f"a[download='{conversation}.{ending}']")
         assert link.get_attribute("href").endswith(f"/api/conversations/{conversation}/export?format={form}")
 
+    def all_of_the_workspace() -> None:
+        for ending, form in (("md", "markdown"), ("json", "json")):
+            link = browser.find(f"a[download='conversations-team-01.{ending}']")
+            assert link.get_attribute("href").endswith(f"/api/workspaces/team-01/conversations/export?format={form}")
+
+    browser.open("/conversations")
+    browser.choose("main select", "team-01")
+    all_of_the_workspace()
+    browser.open("/workspaces/team-01")
+    all_of_the_workspace()
+
 
 def test_a_tool_is_seen_while_it_runs_and_opened_by_the_keyboard(browser: Browser, estate: Estate) -> None:
     estate.fill(workspaces=1, desktops=1)

@@ -4,3 +4,8 @@
 export function desktopPage(id: string): string {
   return `/desktops/${id.replace(".", "/")}`;
 }
+
+/** All conversations of a workspace, as a file. */
+export function exportOf(workspaceId: string): string {
+  return `/api/workspaces/${encodeURIComponent(workspaceId)}/conversations/export`;
+}

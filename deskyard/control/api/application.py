@@ -32,6 +32,7 @@ from deskyard.control.people.passkeys import Passkeys
 from deskyard.control.questions import calls as questions
 from deskyard.control.quotas import calls as quotas
 from deskyard.control.retention import calls as retention
+from deskyard.control.transcripts import calls as transcripts
 from deskyard.control.upkeep import calls as upkeep
 from deskyard.errors import DeskyardError
 from deskyard.host.places import tree
@@ -87,7 +88,7 @@ ROOMS: tuple[Any, ...] = (
     people,
     settings,
 )
-ROOMS += (identity, questions, retention, usage, budgets, quotas, alerts, webhooks, metrics, meta)
+ROOMS += (identity, questions, retention, transcripts, usage, budgets, quotas, alerts, webhooks, metrics, meta)
 
 
 def create(url: str, origin: str, files: Pages, door: Door | None = None) -> FastAPI:

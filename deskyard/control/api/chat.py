@@ -1,20 +1,17 @@
 """/api/conversations: what was said with agents, also with those of desktops that are gone."""
 
-import re
 import secrets
-from collections.abc import AsyncIterator, Iterator
 from http import HTTPStatus
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 import psycopg
-from fastapi import APIRouter, Depends, Query, Request, Response
-from fastapi.responses import StreamingResponse
+from fastapi import APIRouter, Depends, Query
 
 from deskyard.control.api import rows
 from deskyard.control.api.admission import Asked, Repeat, Wanted, admit, known, note
 from deskyard.control.api.caller import Caller, Connection, Link, Row, may
 from deskyard.control.api.forms.base import Page
-from deskyard.control.api.forms.conversations import Conversation, Message, Said, Sent, Transcript
+from deskyard.control.api.forms.conversations import Conversation, Message, Said, Sent
 from deskyard.control.api.forms.work import Operation
 from deskyard.control.api.problem import Problem, unknown
 from deskyard.control.people.scopes import CHAT, READ
@@ -23,12 +20,6 @@ router = APIRouter(prefix="/api", tags=["conversations"])
 Reader = Annotated[Caller, Depends(may(READ))]
 TITLE_LENGTH = 80
 REMEDY = "see GET /api/conversations; what is older than GET /api/retention says is deleted"
-MARKDOWN = "text/markdown"
-# So many messages of an export are in memory at once.
-PART = 10
-# What would steer the terminal of whoever reads an export, or the order in which its letters stand.
-STEERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-MARK = "\ufffd"
 
 
 async def send(link: Link, who: Caller, once: Repeat, desktop: str, said: Said) -> Sent:
@@ -132,23 +123,6 @@ async def messages(
     )
 
 
-@router.get(
-    "/conversations/{id}/export",
-    response_model=Transcript,
-    responses={HTTPStatus.OK.value: {"content": {MARKDOWN: {"schema": {"type": "string"}}}}},
-)
-async def export(
-    request: Request, link: Connection, who: Reader, id: str, format: Literal["json", "markdown"] = "json"
-) -> Response:
-    """Export a whole conversation, the oldest message first."""
-    conversation = rows.conversation(await require(link, who, id))
-    said = _each(request.app.state.pool, conversation)
-    is_markdown = format == "markdown"
-    parts = _markdown(conversation, said) if is_markdown else _json(conversation, said)
-    headers = {"Content-Disposition": f'attachment; filename="{_file_name(id)}.{"md" if is_markdown else "json"}"'}
-    return StreamingResponse(parts, headers=headers, media_type=MARKDOWN if is_markdown else "application/json")
-
-
 @router.post("/conversations/{id}/interrupt", status_code=HTTPStatus.ACCEPTED)
 async def interrupt(asked: Asked, who: Annotated[Caller, Depends(may(CHAT))], id: str) -> Operation:
     """End the turn that runs; what the agent said so far is kept."""
@@ -172,79 +146,3 @@ async def require(link: Link, who: Caller, id: str) -> Row:
     if found is None or not who.sees(found["desktop_id"].partition(".")[0]):
         raise unknown("conversation", id, REMEDY)
     return found
-
-
-async def _each(pool: Any, conversation: Conversation) -> AsyncIterator[Message]:
-    """As many messages as it has, the oldest first; what is said meanwhile does not make its export endless.
-
-    Each part is read with a connection that is given back before it is sent: a slow reader keeps none from others.
-    """
-    query = "select * from message where conversation_id = %s and number > %s order by number limit %s"
-    number, left = 0, conversation.messages
-    while left > 0:
-        async with pool.connection() as link:
-            found = await rows.rows(link, query, [conversation.id, number, min(left, PART)])
-        if not found:
-            # The answer is cut, so that nobody takes it for the whole.
-            raise unknown("message", conversation.id, "export the conversation again")
-        for record in found:
-            yield rows.message(record)
-        number, left = found[-1]["number"], left - len(found)
-
-
-async def _json(conversation: Conversation, said: AsyncIterator[Message]) -> AsyncIterator[str]:
-    """A `Transcript`, message by message."""
-    yield f'{{"conversation":{conversation.model_dump_json(by_alias=True)},"messages":['
-    comma = ""
-    async for message in said:
-        yield comma + message.model_dump_json(by_alias=True)
-        comma = ","
-    yield "]}"
-
-
-async def _markdown(conversation: Conversation, said: AsyncIterator[Message]) -> AsyncIterator[str]:
-    yield f"# {_plain(conversation.title)}\n"
-    yield f"\nDesktop {_plain(conversation.desktop_id)}, conversation {_plain(conversation.id)}\n"
-    async for message in said:
-        yield "".join(f"\n{paragraph}\n" for paragraph in _paragraphs(message))
-
-
-def _paragraphs(message: Message) -> Iterator[str]:
-    yield f"## {_plain(message.author)}, {message.at.isoformat(timespec='seconds')}, {message.state}"
-    for tool in message.tools:
-        yield f"Tool {_plain(tool.name)}, {tool.state}"
-        for text, cut in ((tool.arguments, tool.arguments_cut), (tool.output, tool.output_cut)):
-            if text:
-                yield _block(text)
-                if cut:
-                    yield "Cut: it was longer."
-    for question in message.questions:
-        options = {option.id: option.name for option in question.options}
-        chosen = f"{question.answered_by} answered {options.get(question.option or '')}"
-        end = chosen if question.state == "answered" else question.state
-        yield _plain(f"Question of the agent: {question.asked}; {end}")
-    if message.more_tools:
-        yield f"{message.more_tools} more tools were used, and are not kept."
-    yield _block(message.text)
-    if message.claimed is not None:
-        claimed = message.claimed
-        yield f"Tokens, as the agent claims: {claimed.input} in, {claimed.output} out, {claimed.cached} cached"
-    if message.problem is not None:
-        yield _plain(f"{message.problem.field} {message.problem.value}: {message.problem.reason}")
-
-
-def _block(text: str) -> str:
-    """The text as a code block, which is not interpreted: it loads no picture and passes for no other message."""
-    shown = STEERS.sub(MARK, re.sub("\r\n?", "\n", text))
-    fence = "`" * max(3, 1 + max((len(run[0]) for run in re.finditer("`+", shown)), default=0))
-    return f"{fence}text\n{shown}\n{fence}"
-
-
-def _plain(text: str) -> str:
-    """A line that means nothing in Markdown."""
-    return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", STEERS.sub(MARK, " ".join(text.split())))
-
-
-def _file_name(id: str) -> str:
-    """The id as it may stand in a header, whatever the tables hold."""
-    return re.sub("[^A-Za-z0-9_-]", "_", id)

@@ -193,6 +193,20 @@ class AsyncMissionControl:
         """A whole conversation as a text to keep, the oldest message first."""
         return (await self._answer("GET", f"/conversations/{conversation}/export", params={"format": format})).text
 
+    async def export_conversations(
+        self, workspace: str, format: Literal["json", "markdown"] = "json"
+    ) -> AsyncGenerator[str, None]:
+        """All conversations of a workspace as pieces of a text to keep; raises `DesktopError` if it is cut."""
+        path = f"/workspaces/{workspace}/conversations/export"
+        async with self._client.stream("GET", API + path, params={"format": format}) as answer:
+            if answer.status_code >= 400:
+                raise refusal(answer.status_code, await answer.aread())
+            try:
+                async for piece in answer.aiter_text():
+                    yield piece
+            except httpx.TransportError as error:
+                raise unreachable(path, error) from error
+
     async def interrupt(self, conversation: str) -> Operation:
         """End the turn that runs; what the agent said so far is kept."""
         return await self._long(f"/conversations/{conversation}/interrupt")

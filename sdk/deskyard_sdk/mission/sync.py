@@ -50,6 +50,7 @@ class MissionControl:
     conversations = yields(AsyncMissionControl.conversations)
     messages = yields(AsyncMissionControl.messages)
     export_conversation = waits(AsyncMissionControl.export_conversation)
+    export_conversations = yields(AsyncMissionControl.export_conversations)
     interrupt = waits(AsyncMissionControl.interrupt)
     answer_question = waits(AsyncMissionControl.answer_question)
     retention = waits(AsyncMissionControl.retention)

@@ -107,3 +107,10 @@ class Transcript(Form):
 
     conversation: Conversation
     messages: list[Message]
+
+
+class Transcripts(Form):
+    """All conversations of a workspace, the oldest first."""
+
+    workspace_id: str
+    conversations: list[Transcript]

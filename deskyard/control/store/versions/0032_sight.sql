@@ -17,3 +17,6 @@ alter table idempotency alter column operation_id drop not null,
   add column answer bytea check (octet_length(answer) <= 20000),
   add check ((operation_id is null) = (answer is not null));
 create index idempotency_answer on idempotency (actor, created_at) where answer is not null;
+
+-- A workspace's conversations are read in the order in which they began.
+create index conversation_of_workspace on conversation (split_part(desktop_id, '.', 1), created_at, id);
