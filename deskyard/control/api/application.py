@@ -26,6 +26,7 @@ from deskyard.control.api.pages import Pages
 from deskyard.control.api.watch import alerts, budgets, metrics, timeline, usage, webhooks
 from deskyard.control.approvals import calls as approvals
 from deskyard.control.approvals import rule_calls
+from deskyard.control.asked.tally import Tally
 from deskyard.control.identity import calls as identity
 from deskyard.control.identity.door import Door
 from deskyard.control.people.passkeys import Passkeys
@@ -143,12 +144,15 @@ def _lifespan(url: str) -> Callable[[FastAPI], AbstractAsyncContextManager[None]
             check=check,
         )
         await pool.open()
-        app.state.pool, app.state.feed = pool, Feed(url, pool)
-        listener = asyncio.create_task(app.state.feed.run())
+        app.state.pool, app.state.feed, app.state.tally = pool, Feed(url, pool), Tally(pool)
+        tasks = [asyncio.create_task(each.run()) for each in (app.state.feed, app.state.tally)]
         try:
             yield
         finally:
-            listener.cancel()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await app.state.tally.finish()
             await pool.close()
 
     return lifespan

@@ -85,6 +85,8 @@ async def caller(
     if found is None:
         remedy = "sign in, or send Authorization: Bearer dyk_... (./inv control.key makes one)"
         raise Problem(HTTPStatus.UNAUTHORIZED, "caller", None, "is not known here", remedy)
+    # What is refused to it further on is written down under its name.
+    request.state.actor = found.actor
     return found
 
 

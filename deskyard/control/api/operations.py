@@ -63,7 +63,10 @@ async def look(
     found = rows.operation(record)
     query = "delete from operation_secret where operation_id = %s and actor = %s and expires_at > now() returning value"
     secret = await rows.row(link, query, [id, who.actor])
-    return found if secret is None else found.model_copy(update={"result": secret["value"]})
+    if secret is None:
+        return found
+    await note(link, who.actor, "link.read", record["desktop_id"] or id, operation=id)
+    return found.model_copy(update={"result": secret["value"]})
 
 
 @router.get("/{id}/log")

@@ -18,6 +18,7 @@ from deskyard.errors import DeskyardError
 
 MEDIA_TYPE = "application/problem+json"
 AGAIN_SECONDS = 5
+NOTED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS)
 
 
 class Problem(DeskyardError):
@@ -39,10 +40,12 @@ def answer(status: int, error: DeskyardError, headers: dict[str, str] | None = N
     return JSONResponse(body, status, headers, MEDIA_TYPE)
 
 
-async def refused(_: Request, error: Exception) -> JSONResponse:
-    """The answer to what this code refused."""
+async def refused(request: Request, error: Exception) -> JSONResponse:
+    """The answer to what this code refused; that somebody may not do it is for the audit."""
     assert isinstance(error, DeskyardError)
     status = error.status if isinstance(error, Problem) else HTTPStatus.UNPROCESSABLE_ENTITY
+    if status in NOTED:
+        request.app.state.tally.refuse(request, status, error.field)
     headers = {"WWW-Authenticate": "Bearer"} if status == HTTPStatus.UNAUTHORIZED else None
     return answer(status, error, headers)
 

@@ -16,6 +16,7 @@ from deskyard.control.api.admission import note
 from deskyard.control.api.caller import Caller, Connection, Row, caller, may
 from deskyard.control.api.forms.base import Form, Page
 from deskyard.control.api.problem import Problem, unknown
+from deskyard.control.asked.tally import Asked, Counted
 from deskyard.control.people import session
 from deskyard.control.people.scopes import ADMIN
 from deskyard.control.recorder import chain
@@ -97,8 +98,9 @@ class AuditVerdict(Form):
 
 
 @router.get("/keys", tags=["keys"])
-async def keys(link: Connection, who: Admin) -> Page[ApiKey]:
+async def keys(link: Connection, who: Admin, counted: Counted) -> Page[ApiKey]:
     """List API keys; ./inv control.key makes them."""
+    counted.add(Asked(who.actor, "keys.read", "keys"))
     found = await rows.rows(link, "select * from api_key order by created_at desc, id", [])
     return Page(
         items=[ApiKey(**{name: record[name] for name in ApiKey.model_fields}) for record in found], total=len(found)
@@ -115,12 +117,13 @@ async def revoke(link: Connection, who: Admin, id: str) -> None:
 
 
 @router.get("/people", tags=["people"])
-async def people(link: Connection, who: Annotated[Caller, Depends(caller)]) -> Page[Person]:
+async def people(link: Connection, who: Annotated[Caller, Depends(caller)], counted: Counted) -> Page[Person]:
     """List persons, what they may and what gives it to them: an admin sees all, others themselves.
 
     Persons are made and changed at the host: ./inv control.person.
     """
     mine = _only(who)
+    counted.add(Asked(who.actor, "people.read", mine or "people"))
     found = await rows.rows(link, PEOPLE, [mine, mine])
     return Page(
         items=[Person(**{name: record[name] for name in Person.model_fields}) for record in found], total=len(found)
@@ -128,9 +131,10 @@ async def people(link: Connection, who: Annotated[Caller, Depends(caller)]) -> P
 
 
 @router.get("/sessions", tags=["people"])
-async def sessions(link: Connection, who: Annotated[Caller, Depends(caller)]) -> Page[Session]:
+async def sessions(link: Connection, who: Annotated[Caller, Depends(caller)], counted: Counted) -> Page[Session]:
     """List open sessions: an admin sees all, others their own."""
     mine = _only(who)
+    counted.add(Asked(who.actor, "sessions.read", mine or "sessions"))
     query = f"""select session.*, person.name as person from session join person on person.id = person_id
         where {session.OPEN} and (%s::text is null or person_id = %s) order by seen_at desc"""
     found = await rows.rows(link, query, [mine, mine])
@@ -152,9 +156,14 @@ async def end_session(link: Connection, who: Annotated[Caller, Depends(caller)],
 
 @router.get("/audit", tags=["audit"])
 async def audit(
-    link: Connection, who: Admin, limit: Annotated[int, Query(ge=1, le=1000)] = 100, after: str | None = None
+    link: Connection,
+    who: Admin,
+    counted: Counted,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    after: str | None = None,
 ) -> Page[AuditEntry]:
     """List what was decided, the newest first."""
+    counted.add(Asked(who.actor, "audit.read", "audit"))
     start = rows.place(after, 1)
     if start is not None and not start[0].isdigit():
         raise Problem(
@@ -179,7 +188,9 @@ async def export(
 ) -> StreamingResponse:
     """Export all lines after a number, each an AuditEntry as JSON, the oldest first: for a store of logs elsewhere."""
     found = await rows.row(link, "select max(number) as number from audit_entry", [])
-    lines = _lines(request.app.state.pool, after, (found or {}).get("number") or 0)
+    last = (found or {}).get("number") or 0
+    await note(link, who.actor, "audit.export", "audit", after=after, last=last)
+    lines = _lines(request.app.state.pool, after, last)
     headers = {"Content-Disposition": f'attachment; filename="audit-after-{after}.jsonl"'}
     return StreamingResponse(lines, headers=headers, media_type=JSON_LINES)
 

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import StreamingResponse
 
 from deskyard.control.api import rows
+from deskyard.control.api.admission import note
 from deskyard.control.api.caller import Caller, Connection, may
 from deskyard.control.api.chat import require
 from deskyard.control.api.forms.conversations import Conversation, Transcript, Transcripts
@@ -31,6 +32,7 @@ OF = "split_part(c.desktop_id, '.', 1) = %s"
 async def export(request: Request, link: Connection, who: Reader, id: str, format: Way = "json") -> StreamingResponse:
     """Export a whole conversation, the oldest message first."""
     conversation = rows.conversation(await require(link, who, id))
+    await note(link, who.actor, "conversation.export", id, desktop=conversation.desktop_id, format=format)
     said = written.each(request.app.state.pool, conversation)
     parts = written.as_markdown(conversation, said) if format == "markdown" else written.as_json(conversation, said)
     return _answer(parts, id, format)
@@ -46,6 +48,7 @@ async def export_all(
     found = await rows.row(link, query, [id, id])
     if found is None or not found["known"] or not who.sees(id):
         raise unknown("workspace", id, "see GET /api/workspaces")
+    await note(link, who.actor, "conversations.export", id, format=format)
     pool = request.app.state.pool
     conversations = _each(pool, id, found["at"])
     parts = _markdown(pool, id, conversations) if format == "markdown" else _json(pool, id, conversations)
