@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 from deskyard.declaration import declaration
 from deskyard.desktop.stream import DesktopStream
@@ -204,5 +204,19 @@ def images_with_agent(tree: Path) -> list[str]:
     for name in image_names(tree):
         # One that is wrong has none.
         with contextlib.suppress(ConfigError):
-            found += [name] if any(ROLE in image.roles for image in ancestry(tree, name)) else []
+            found += [name] if has_openclaw(name, tree) else []
     return found
+
+
+def kind_of(agent: AgentProgram | Literal["none"] | None, image: str, tree: Path) -> Literal["openclaw", "acp", "none"]:
+    """Which agent takes the tasks of a desktop of an image: OpenClaw, a program of its owner's, or none."""
+    if agent == "none":
+        return "none"
+    if agent is not None and agent.command:
+        return "acp"
+    return "openclaw" if has_openclaw(image, tree) else "none"
+
+
+def has_openclaw(image: str, tree: Path) -> bool:
+    """Whether an image has OpenClaw."""
+    return any(ROLE in part.roles for part in ancestry(tree, image))

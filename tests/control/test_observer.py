@@ -138,6 +138,24 @@ def test_a_workspace_is_followed_anew_only_if_its_declaration_changed_or_its_fol
         assert last.is_called and begun.empty() and not followers()
 
 
+def test_which_agent_a_desktop_has_is_known_before_anything_is_said_to_it(mission: Lab, stacks: Path) -> None:
+    (stacks / "Pulumi.lab.yaml").write_text("""config:
+  deskyard:network: 10.80.1.0/24
+  deskyard:agent:
+    command: [my-agent, --acp]
+  deskyard:desktops:
+  - name: program
+  - {name: nobody, agent: none}
+  - {name: bare, agent: {permissions: ask}}
+  - {name: whole, image: agent, agent: {permissions: ask}}
+""")
+    with psycopg.connect(mission.url(WORKER), autocommit=True, row_factory=dict_row) as link:
+        Observer(mission.url(WORKER)).look(link)
+    with mission.client(mission.key("read")) as client:
+        agents = {item["name"]: item["agent"] for item in client.get("/api/desktops").json()["items"]}
+    assert agents == {"program": "acp", "nobody": "none", "bare": "none", "whole": "openclaw"}
+
+
 def test_every_tier_that_can_be_chosen_is_offered(mission: Lab, stacks: Path) -> None:
     with psycopg.connect(mission.url(WORKER), autocommit=True, row_factory=dict_row) as link:
         Observer(mission.url(WORKER)).look(link)

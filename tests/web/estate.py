@@ -33,6 +33,7 @@ def desktop(workspace: str, name: str, **known: Any) -> Thing:
         "detail": "",
         "wanted": "running",
         "routes": ["desktop", "terminal"],
+        "agent": "openclaw",
         "operation": None,
         "generation": 1,
         "lastChatAt": None,

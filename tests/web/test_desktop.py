@@ -98,6 +98,28 @@ def test_an_answer_is_read_while_the_agent_writes_it(browser: Browser, estate: E
     all_of_the_workspace()
 
 
+def test_a_desktop_without_an_agent_says_what_it_can_do_instead_before_anything_is_said(
+    browser: Browser, estate: Estate, server: StandIn
+) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    estate.desktops[DESK]["agent"] = "none"
+    browser.open(PAGE)
+    browser.sees(f"{DESK} has no agent: nobody answers here. Its screen and terminal are yours, on this page;")
+    browser.sees("agent: {command: [...]}")
+    assert "Nothing was said yet" not in browser.text()
+    assert server.asked("POST", f"/api/desktops/{DESK}/chat") == [], "nothing had to be refused"
+    # It follows the declaration.
+    for agent, words in (
+        ("openclaw", f"Write what the agent of {DESK} is to do."),
+        ("acp", "It is a program of its owner's, started for each message."),
+        (None, "An image without an agent refuses, and says so here."),
+    ):
+        estate.change(DESK, agent=agent)
+        browser.sees(words)
+        assert "has no agent" not in browser.text()
+    assert "It is a program" not in browser.text()
+
+
 def test_a_tool_is_seen_while_it_runs_and_opened_by_the_keyboard(browser: Browser, estate: Estate) -> None:
     estate.fill(workspaces=1, desktops=1)
     browser.open(PAGE)

@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
+from deskyard.agent import task
 from deskyard.control.halting.stops import hearing_stops
 from deskyard.control.link import question
 from deskyard.control.store.connection import Link, attend
@@ -22,11 +23,12 @@ from deskyard.control.watch.usage import FOLLOWED
 from deskyard.declaration import declaration
 from deskyard.declaration.declaration import Declared
 from deskyard.engine.backend import machines_of
-from deskyard.errors import DeskyardError
+from deskyard.errors import ConfigError, DeskyardError
+from deskyard.host.places import tree
 from deskyard.life import events
 from deskyard.model.tier import Tier
 from deskyard.plan.power import Stage
-from deskyard.plan.workspace import WorkspacePlan
+from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.workspace import readiness
 
 # Declarations are files of people: they are looked at that often, machines tell of themselves.
@@ -170,6 +172,7 @@ def write_declared(link: Link, declared: Declared) -> None:
                 "tier": desktop.tier,
                 "image": images[desktop.name],
                 "address": desktop.address,
+                "agent": _agent(desktop, images[desktop.name]),
                 "routes": list(desktop.routes),
                 "gone_at": None,
             }
@@ -261,6 +264,13 @@ def write_state(link: Link, plan: WorkspacePlan, wanted: Mapping[str, str], even
         else:
             state = "ready" if states <= {Stage.READY, Stage.STOPPED, Stage.PAUSED} else "not ready"
         link.execute("update workspace set state = %s, seen_at = now() where id = %s", [state, plan.name])
+
+
+def _agent(desktop: DesktopPlan, image: str) -> str | None:
+    # An image whose declaration is wrong is told of where it is needed.
+    with contextlib.suppress(ConfigError):
+        return task.kind_of(desktop.agent, image, tree())
+    return None
 
 
 def _size(name: str, tier: Tier) -> dict[str, Any]:

@@ -55,6 +55,7 @@ class DesktopState(TypedDict):
     detail: str
     wanted: str | None
     routes: list[str]
+    agent: Literal["openclaw", "acp", "none"] | None
     generation: int
     operation: Operation | None
     lastChatAt: str | None

@@ -58,6 +58,7 @@ export interface Desktop {
   detail: string;
   wanted: "running" | "off" | "paused" | null;
   routes: string[];
+  agent: "openclaw" | "acp" | "none" | null;
   operation: Operation | null;
   generation: number;
   lastChatAt: string | null;

@@ -38,6 +38,10 @@ class Desktop(Form):
     detail: str
     wanted: str | None
     routes: list[str]
+    agent: Literal["openclaw", "acp", "none"] | None = Field(
+        None,
+        description="Who answers what is said to it: OpenClaw, a program that speaks ACP, or nobody; null: unknown.",
+    )
     generation: int
     operation: Operation | None = Field(description="What runs or waits for it.")
     last_chat_at: datetime | None

@@ -20,3 +20,6 @@ create index idempotency_answer on idempotency (actor, created_at) where answer 
 
 -- A workspace's conversations are read in the order in which they began.
 create index conversation_of_workspace on conversation (split_part(desktop_id, '.', 1), created_at, id);
+
+-- Which agent takes what is said to a desktop, as it is declared; nothing: it was not read since an upgrade.
+alter table desktop add column agent text check (agent in ('openclaw', 'acp', 'none'));
