@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from tests.control.lab import Lab
+from tests.control.people import link_token
 
 
 def test_desktops_are_listed_part_by_part_whatever_comes_between(mission: Lab, owner: httpx.Client) -> None:
@@ -223,3 +224,54 @@ def test_the_api_describes_itself_as_openapi_3_1(owner: httpx.Client) -> None:
     problem = found["components"]["schemas"]["ProblemDetails"]
     assert set(problem["properties"]) >= {"field", "value", "reason", "remedy"}
     assert {"/api/desktops", "/api/desktops/{id}/chat", "/api/operations/{id}"} <= set(found["paths"])
+
+
+def test_lists_of_workspaces_keys_people_sessions_and_webhooks_go_on_where_they_were_cut(
+    mission: Lab, owner: httpx.Client
+) -> None:
+    for number in range(7):
+        mission.declare(f"w{number}", "first")
+        mission.key("read")
+        link_token(mission, f"person-{number}", "viewer")
+        mission.link.execute(
+            "insert into session (id, token_hash, person_id, agent, expires_at)"
+            " values (%s, %s, %s, '', now() + interval '1 hour')",
+            [f"se_{number}", bytes([number]), f"pe_person-{number}"],
+        )
+        owner.post("/api/webhooks", json={"url": f"https://hooks.example.org/{number}"})
+    # Of the same moment, too.
+    mission.link.execute("update session set created_at = now() where id < 'se_4'")
+    for path in ("workspaces", "keys", "people", "sessions", "webhooks"):
+        whole = owner.get(f"/api/{path}").json()
+        ids = [item["id"] for item in whole["items"]]
+        assert whole["nextCursor"] is None and len(ids) == len(set(ids)) == whole["total"] >= 7
+        parts, after = [], None
+        while True:
+            params = {"limit": 3, **({"after": after} if after else {})}
+            part = owner.get(f"/api/{path}", params=params).json()
+            assert part["total"] == len(ids) and len(part["items"]) <= 3
+            parts += [item["id"] for item in part["items"]]
+            if (after := part["nextCursor"]) is None:
+                break
+            if len(parts) == 3 and path == "workspaces":
+                # What comes and goes meanwhile doubles and skips nothing.
+                mission.declare("a-new-one", "first")
+                ids_now = {item["id"] for item in owner.get("/api/workspaces").json()["items"]}
+                assert ids_now == {*ids, "a-new-one"}
+                mission.link.execute("update workspace set gone_at = now() where id in ('a-new-one', 'w0')")
+                ids.remove("w0")
+                parts.remove("w0")
+        assert parts == ids, path
+        assert owner.get(f"/api/{path}?after=rubbish").status_code == 422
+        assert owner.get(f"/api/{path}?limit=1001").status_code == 422
+
+
+def test_a_program_of_before_gets_as_much_of_a_list_as_it_did(mission: Lab, owner: httpx.Client) -> None:
+    query = (
+        "insert into workspace (id, site) select 'w' || lpad(n::text, 5, '0'), 'local' from generate_series(1, %s) n"
+    )
+    mission.link.execute(query, [1003])
+    first = owner.get("/api/workspaces").json()
+    assert (len(first["items"]), first["total"]) == (1000, 1003)
+    rest = owner.get("/api/workspaces", params={"after": first["nextCursor"]}).json()
+    assert [item["id"] for item in rest["items"]] == ["w01001", "w01002", "w01003"]

@@ -125,8 +125,9 @@ def test_the_audit_is_exported_from_a_line_on(mission: Lab, control: MissionCont
         mission.until("select 1 from audit_entry where detail ->> 'operation' = %s", [done["id"]])
     exported = list(control.export_audit())
     assert [line["number"] for line in exported] == list(range(1, len(exported) + 1))
-    assert exported == list(control.audit())[::-1]
-    assert list(control.export_audit(after=1)) == exported[1:]
+    # To read it is a line of its own.
+    assert exported == list(control.audit())[::-1][: len(exported)]
+    assert list(control.export_audit(after=1))[: len(exported) - 1] == exported[1:]
     reader = MissionControl(Loop(), twin(mission, "read"))
     with pytest.raises(DesktopError) as refused:
         list(reader.export_audit())

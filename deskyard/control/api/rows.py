@@ -3,8 +3,12 @@
 import base64
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from http import HTTPStatus
-from typing import Any
+from typing import Annotated, Any
+
+from fastapi import Depends, Query
 
 from deskyard.control.api.caller import Link, Row
 from deskyard.control.api.forms.approvals import Approval
@@ -15,6 +19,7 @@ from deskyard.control.api.forms.work import LogLine, Operation
 from deskyard.control.api.problem import Problem
 from deskyard.control.jobs.parts import settled
 
+MOST_ITEMS = 1000
 # Of a worker that renews every some seconds, nothing was heard for so long: it is gone.
 WORKER_GONE = "30 seconds"
 
@@ -66,6 +71,22 @@ select a.* from (
   from approval
 ) a
 """
+
+
+@dataclass(frozen=True)
+class Part:
+    """The part of a list that is asked for."""
+
+    limit: int
+    after: str | None
+
+
+def asked_part(limit: Annotated[int, Query(ge=1, le=MOST_ITEMS)] = MOST_ITEMS, after: str | None = None) -> Part:
+    """As many as a part may have, unless fewer are asked for: who knows no parts gets as much as there was before."""
+    return Part(limit, after)
+
+
+AskedPart = Annotated[Part, Depends(asked_part)]
 
 
 async def rows(link: Link, query: str, values: Sequence[Any] | Mapping[str, Any]) -> list[Row]:
@@ -179,6 +200,28 @@ async def part(link: Link, query: str, values: Sequence[Any], limit: int) -> tup
     """At most `limit` rows of a query in its order, and the last of them if there are more."""
     found = await rows(link, f"{query} limit %s", [*values, limit + 1])
     return found[:limit], found[limit - 1] if len(found) > limit else None
+
+
+async def cut(
+    link: Link, source: str, order: Sequence[str], values: Sequence[Any], part_of: Part, *, newest_first: bool = False
+) -> tuple[list[Row], str | None, int]:
+    """A part of the rows of a query in the order of columns, the cursor of the next part, and how many there are."""
+    count = await row(link, f"select count(*) as total from ({source}) as counted", values)
+    # As text they are the same again, to the microsecond.
+    marks = ", ".join(f"%s::{'timestamptz' if column.endswith('_at') else 'text'}" for column in order)
+    condition, start = "", place(part_of.after, len(order))
+    if start is not None:
+        condition, values = f" where ({', '.join(order)}) {'<' if newest_first else '>'} ({marks})", [*values, *start]
+    by = ", ".join(f"{column} desc" if newest_first else column for column in order)
+    found, last = await part(
+        link, f"select * from ({source}) as listed{condition} order by {by}", values, part_of.limit
+    )
+    going_on = cursor(*(_text(last[column]) for column in order)) if last else None
+    return found, going_on, count["total"] if count else 0
+
+
+def _text(value: Any) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 def cursor(*parts: str) -> str:

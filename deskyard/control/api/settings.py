@@ -29,7 +29,7 @@ PEOPLE = """select person.*, (select count(*) from passkey where person_id = per
       when exists (select 1 from mail_offer where person_id = person.id) then 'offered' end as account,
     (select max(expires_at) from enrolment
       where person_id = person.id and used_at is null and expires_at > now()) as invited_until
-    from person where disabled_at is null and (%s::text is null or id = %s) order by name"""
+    from person where disabled_at is null and (%s::text is null or id = %s)"""
 
 
 class ApiKey(Form):
@@ -98,13 +98,13 @@ class AuditVerdict(Form):
 
 
 @router.get("/keys", tags=["keys"])
-async def keys(link: Connection, who: Admin, counted: Counted) -> Page[ApiKey]:
-    """List API keys; ./inv control.key makes them."""
+async def keys(link: Connection, who: Admin, counted: Counted, part: rows.AskedPart) -> Page[ApiKey]:
+    """List API keys, the newest first; ./inv control.key makes them."""
     counted.add(Asked(who.actor, "keys.read", "keys"))
-    found = await rows.rows(link, "select * from api_key order by created_at desc, id", [])
-    return Page(
-        items=[ApiKey(**{name: record[name] for name in ApiKey.model_fields}) for record in found], total=len(found)
-    )
+    order = ["created_at", "id"]
+    found, going_on, total = await rows.cut(link, "select * from api_key", order, [], part, newest_first=True)
+    items = [ApiKey(**{name: record[name] for name in ApiKey.model_fields}) for record in found]
+    return Page(items=items, next_cursor=going_on, total=total)
 
 
 @router.delete("/keys/{id}", status_code=HTTPStatus.NO_CONTENT, tags=["keys"])
@@ -117,30 +117,34 @@ async def revoke(link: Connection, who: Admin, id: str) -> None:
 
 
 @router.get("/people", tags=["people"])
-async def people(link: Connection, who: Annotated[Caller, Depends(caller)], counted: Counted) -> Page[Person]:
+async def people(
+    link: Connection, who: Annotated[Caller, Depends(caller)], counted: Counted, part: rows.AskedPart
+) -> Page[Person]:
     """List persons, what they may and what gives it to them: an admin sees all, others themselves.
 
     Persons are made and changed at the host: ./inv control.person.
     """
     mine = _only(who)
     counted.add(Asked(who.actor, "people.read", mine or "people"))
-    found = await rows.rows(link, PEOPLE, [mine, mine])
-    return Page(
-        items=[Person(**{name: record[name] for name in Person.model_fields}) for record in found], total=len(found)
-    )
+    found, going_on, total = await rows.cut(link, PEOPLE, ["name"], [mine, mine], part)
+    items = [Person(**{name: record[name] for name in Person.model_fields}) for record in found]
+    return Page(items=items, next_cursor=going_on, total=total)
 
 
 @router.get("/sessions", tags=["people"])
-async def sessions(link: Connection, who: Annotated[Caller, Depends(caller)], counted: Counted) -> Page[Session]:
-    """List open sessions: an admin sees all, others their own."""
+async def sessions(
+    link: Connection, who: Annotated[Caller, Depends(caller)], counted: Counted, part: rows.AskedPart
+) -> Page[Session]:
+    """List open sessions, the newest first: an admin sees all, others their own."""
     mine = _only(who)
     counted.add(Asked(who.actor, "sessions.read", mine or "sessions"))
-    query = f"""select session.*, person.name as person from session join person on person.id = person_id
-        where {session.OPEN} and (%s::text is null or person_id = %s) order by seen_at desc"""
-    found = await rows.rows(link, query, [mine, mine])
+    source = f"""select session.*, person.name as person from session join person on person.id = person_id
+        where {session.OPEN} and (%s::text is null or person_id = %s)"""
+    order = ["created_at", "id"]
+    found, going_on, total = await rows.cut(link, source, order, [mine, mine], part, newest_first=True)
     names = [name for name in Session.model_fields if name != "current"]
     items = [Session(**{name: record[name] for name in names}, current=record["id"] == who.session) for record in found]
-    return Page(items=items, total=len(items))
+    return Page(items=items, next_cursor=going_on, total=total)
 
 
 @router.delete("/sessions/{id}", status_code=HTTPStatus.NO_CONTENT, tags=["people"])

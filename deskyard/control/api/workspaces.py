@@ -22,11 +22,12 @@ Writer = Annotated[Caller, Depends(may(WRITE))]
 
 
 @router.get("/workspaces")
-async def listing(link: Connection, who: Reader) -> Page[Workspace]:
+async def listing(link: Connection, who: Reader, part: rows.AskedPart) -> Page[Workspace]:
     """List the declared workspaces."""
     condition, values = ("w.id = any(%s) and", [who.bounds]) if who.bounds is not None else ("", [])
-    found = await rows.rows(link, f"{rows.WORKSPACE} where {condition} w.gone_at is null order by w.id", values)
-    return Page(items=[rows.workspace(record) for record in found], total=len(found))
+    source = f"{rows.WORKSPACE} where {condition} w.gone_at is null"
+    found, going_on, total = await rows.cut(link, source, ["id"], values, part)
+    return Page(items=[rows.workspace(record) for record in found], next_cursor=going_on, total=total)
 
 
 @router.get("/workspaces/{id}")

@@ -576,8 +576,13 @@ class AsyncMissionControl:
             wanted["after"] = part["nextCursor"]
 
     async def _items(self, method: str, path: str, **what: Any) -> list[dict[str, Any]]:
-        """The items of a list that is never cut into parts."""
-        return list((await self._ask(method, path, **what))["items"])
+        """The items of a list, all of its parts."""
+        part = await self._ask(method, path, **what)
+        items = list(part["items"])
+        while part.get("nextCursor"):
+            part = await self._get(path, {"after": part["nextCursor"]})
+            items += part["items"]
+        return items
 
     async def _get(self, path: str, params: Mapping[str, Any] | None = None, **more: Any) -> Any:
         return await self._ask("GET", path, params=params, **more)

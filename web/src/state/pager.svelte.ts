@@ -24,6 +24,12 @@ export class Pager<T> {
     return this.#ask(null);
   }
 
+  /** All parts, for what is chosen from the list. */
+  async whole(): Promise<void> {
+    await this.load();
+    while (this.next && !this.problem) await this.more();
+  }
+
   more(): Promise<void> {
     return this.#ask(this.next);
   }

@@ -59,11 +59,11 @@ class Delivery(Form):
 
 
 @router.get("")
-async def listing(link: Connection, who: Admin) -> Page[Webhook]:
+async def listing(link: Connection, who: Admin, part: rows.AskedPart) -> Page[Webhook]:
     """List who is told."""
-    query = "select id, url, actor, created_at from webhook where gone_at is null order by created_at, id"
-    found = await rows.rows(link, query, [])
-    return Page(items=[Webhook(**row) for row in found], total=len(found))
+    source = "select id, url, actor, created_at from webhook where gone_at is null"
+    found, going_on, total = await rows.cut(link, source, ["created_at", "id"], [], part)
+    return Page(items=[Webhook(**row) for row in found], next_cursor=going_on, total=total)
 
 
 @router.post("", status_code=HTTPStatus.CREATED)
