@@ -14,15 +14,19 @@ from typing import Any
 import httpx
 import psycopg
 import pytest
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric import ec
 from psycopg.types.json import Jsonb
 from webauthn.helpers import base64url_to_bytes
 
+from deskyard.control.opening import seal
+from deskyard.control.opening.target import SESSION, session_target
 from deskyard.control.people import enrolment
 from deskyard.control.recorder import chain
 from deskyard.control.store.cluster import IDENTITY, LINK, RECORDER, ROLES, WEB, WORKER
 from tests.control.authenticator import Authenticator
 from tests.control.lab import ACCOUNTS, ORIGIN, TREE, WAIT_SECONDS, Lab, lab_elsewhere
-from tests.control.people import Person, link_token
+from tests.control.people import Person, enrolled, link_token
 from tests.support import postgres
 
 RUN_SECONDS = 2 * WAIT_SECONDS
@@ -220,6 +224,45 @@ def test_the_web_process_can_write_down_what_is_wanted(mission: Lab, taken: Call
     statement = "insert into operation (id, kind, actor) values ('op_x', 'workspace.none', 'x') returning state"
     body = f"print(psycopg.connect({mission.url(WEB)!r}).execute({statement!r}).fetchone())"
     assert taken(body) == "('queued',)"
+
+
+# It wants links by itself, and reads what the worker gives out; what it got is printed.
+WANTS_LINKS = """
+with psycopg.connect({url!r}, autocommit=True) as link:
+    link.execute("listen event")
+    for number, (mode, key) in enumerate((mode, key) for mode in ("drive", "agent", "view") for key in (None, {key!r})):
+        wanted = json.dumps({{"mode": mode, "scopes": None, "seal_to": key}})
+        link.execute("insert into operation (id, kind, workspace_id, desktop_id, input, proof, actor) values"
+            " (%s, 'desktop.session', 'lab', 'lab.first', %s, %s, 'person:ada')", [f"op_{{number}}", wanted, {proof!r}])
+    unknown = "select count(*) from operation where id like 'op\\__' and state not in ('done', 'failed')"
+    while link.execute(unknown).fetchone()[0]:
+        for _ in link.notifies(timeout={seconds}, stop_after=1):
+            pass
+    states = [row[0] for row in link.execute("select distinct state from operation where id like 'op\\__'")]
+    values = [row[0] for row in link.execute("select value from operation_secret")]
+print(json.dumps([states, values]))
+"""
+
+
+def test_the_web_process_gets_no_link_that_opens_a_desktop(mission: Lab, taken: Callable[..., str]) -> None:
+    mission.declare("lab", "first")
+    own, kept = (ec.generate_private_key(seal.CURVE) for _ in range(2))
+    how = {"mode": "drive", "seal_to": seal.written(kept.public_key())}
+    target = session_target("lab.first", how)
+    with mission.client() as client:
+        ada = enrolled(mission, client, "ada", "operator")
+        # A person opens a desktop while the process is taken, and has not read the answer yet.
+        wanted = {"mode": "drive", "sealTo": how["seal_to"], **ada.signed(SESSION, target)}
+        id = ada.call("POST", "/api/desktops/lab.first/session", wanted).json()["id"]
+    mission.state(id, "done")
+    row = mission.link.execute("select proof::text as proof from operation where id = %s", [id]).fetchone()
+    assert row is not None
+    given = {"url": mission.url(WEB), "key": seal.written(own.public_key()), "proof": row["proof"]}
+    states, values = json.loads(taken(WANTS_LINKS.format(**given, seconds=WAIT_SECONDS)))
+    assert (states, len(values)) == (["failed"], 1), "what it wants by itself is refused"
+    with pytest.raises(InvalidTag):
+        seal.opened(values[0]["sealed"], own, target)
+    assert seal.opened(values[0]["sealed"], kept, target)["link"], "the person's page opens what it carries"
 
 
 @pytest.mark.parametrize("role", OTHER_ROLES)

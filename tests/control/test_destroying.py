@@ -21,13 +21,13 @@ def person(mission: Lab) -> Iterator[Person]:
         yield enrolled(mission, client, "ada", "operator")
 
 
-def forged(mission: Lab, proof: Any, desktop: str = "lab.first") -> dict[str, Any]:
+def forged(mission: Lab, proof: Any, desktop: str = "lab.first", workspace: str = "lab") -> dict[str, Any]:
     """What a taken web process could write down by itself; the operation at its end."""
     id = f"op_{secrets.token_hex(8)}"
     mission.link.execute(
         "insert into operation (id, kind, workspace_id, desktop_id, lane, proof, actor)"
-        " values (%s, 'desktop.destroy', 'lab', %s, 'workspace:lab', %s, 'person:ada')",
-        [id, desktop, Jsonb(proof) if proof is not None else None],
+        " values (%s, 'desktop.destroy', %s, %s, 'workspace:lab', %s, 'person:ada')",
+        [id, workspace, desktop, Jsonb(proof) if proof is not None else None],
     )
     return mission.state(id, "done", "failed")
 
@@ -54,6 +54,14 @@ def test_a_signature_is_for_one_desktop(mission: Lab, person: Person) -> None:
     assert forged(mission, signed["intent"])["state"] == "failed"
     changed = {**signed["intent"], "intent": {**signed["intent"]["intent"], "target": "lab.first"}}
     assert forged(mission, changed)["state"] == "failed"
+    assert mission.effects("lab.first") == []
+
+
+def test_a_signature_is_for_the_workspace_of_its_desktop(mission: Lab, person: Person) -> None:
+    mission.declare("other", "first")
+    signed = person.signed("desktop.destroy", "lab.first")["intent"]
+    end = forged(mission, signed, workspace="other")
+    assert (end["state"], end["problem"]["reason"]) == ("failed", "is not that of lab.first")
     assert mission.effects("lab.first") == []
 
 

@@ -156,8 +156,8 @@ def test_a_link_is_for_a_person_or_for_a_program_with_scopes(mission: Lab, contr
     assert control.link("lab.first", "agent", ["see", "act"]) == "https://lab.localhost/#ticket"
     wanted = mission.link.execute("select input from operation where kind = 'desktop.session' order by created_at")
     assert [row["input"] for row in wanted] == [
-        {"mode": "drive", "scopes": None},
-        {"mode": "agent", "scopes": ["see", "act"]},
+        {"mode": "drive", "scopes": None, "seal_to": None},
+        {"mode": "agent", "scopes": ["see", "act"], "seal_to": None},
     ]
     with pytest.raises(DesktopError, match="are for an agent alone"):
         control.link("lab.first", "drive", ["see"])

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from deskyard.control.opening import seal
+from deskyard.control.opening.target import session_target
 from deskyard.control.people.scopes import ROLES
 from tests.web.estate import Thing, ago, desktop
 from tests.web.passkeys import Refused
@@ -163,7 +165,14 @@ async def act(request: Request, stand_in: "StandIn", body: Any) -> Response:
     found = stand_in.estate.desktops[request.path_params["id"]]
     action = request.path_params["action"]
     if action == "session":
-        result = {"link": "https://team-01.deskyard.localhost:9444/#ticket", "expiresAt": ago(seconds=-60)}
+        try:
+            stand_in.passkeys.answered(request, body["intent"]["credential"], "webauthn.get")
+        except Refused as refused:
+            return problem(403, "intent", "", str(refused), "Sign it again")
+        secret = {"link": "https://team-01.deskyard.localhost:9444/#ticket", "expiresAt": ago(seconds=-60)}
+        target = session_target(found["id"], {"mode": body["mode"], "seal_to": body["sealTo"]})
+        assert body["intent"]["intent"]["target"] == target
+        result = {"sealed": seal.sealed(secret, stand_in.estate.sealed_to or body["sealTo"], target)}
         return accepted(
             stand_in.estate.operation("desktop.session", found["workspaceId"], found["id"], state="done", result=result)
         )

@@ -115,6 +115,8 @@ class Estate:
     passkeys: int = 0
     # Of whoever is signed in.
     role: str = "admin"
+    # Another key than the page's, to which links are sealed.
+    sealed_to: str | None = None
     kept: dict[str | None, int | None] = field(default_factory=lambda: {None: 90})
     measured: list[Thing] = field(default_factory=list)
     measured_left_out: int = 0

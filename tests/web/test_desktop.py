@@ -2,6 +2,9 @@
 
 import threading
 
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from deskyard.control.opening import seal
 from tests.web.browser import Browser, Keys
 from tests.web.estate import Estate, ago, tool
 from tests.web.stand_in import StandIn
@@ -27,7 +30,10 @@ def test_a_desktop_is_created_and_seen_to_become_ready(browser: Browser, estate:
         "keys": ["github"],
         "firstTask": "Write the report",
     }
-    assert server.asked("POST", "/api/desktops") == [asked]
+    (sent,) = server.asked("POST", "/api/desktops")
+    assert {key: value for key, value in sent.items() if key != "intent"} == asked
+    assert server.asked("POST", "/api/intents") == [{"kind": "desktop.create", "target": "team-02.report github"}]
+    assert sent["intent"]["credential"], "the keys that it gets are signed"
     browser.sees("create: place 2 in the queue: team-01 is busy")
     operation = next(reversed(estate.operations))
     estate.log(operation, "The machine boots")
@@ -56,7 +62,32 @@ def test_the_screen_appears_when_somebody_opens_it(browser: Browser, estate: Est
     link = browser.find("a[target='_blank']")
     assert link.get_attribute("href") == "https://team-01.deskyard.localhost:9444/#ticket"
     assert link.get_attribute("rel") == "noopener noreferrer"
-    assert server.asked("POST", f"/api/desktops/{DESK}/session") == [{"mode": "view"}]
+    (sent,) = server.asked("POST", f"/api/desktops/{DESK}/session")
+    signed = {"kind": "desktop.session", "target": f"{DESK} view for key {seal.fingerprint(sent['sealTo'])}"}
+    assert (sent["mode"], server.asked("POST", "/api/intents")) == ("view", [signed])
+
+
+def test_a_link_that_is_sealed_to_somebody_else_is_told_and_not_followed(browser: Browser, estate: Estate) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    point = ec.generate_private_key(seal.CURVE).public_key()
+    estate.sealed_to = seal.written(point)
+    browser.open(PAGE)
+    browser.click("Open screen")
+    browser.sees("the link is sealed to another page")
+    assert browser.all("a[target='_blank']") == []
+
+
+def test_a_browser_without_its_passkey_opens_nothing(browser: Browser, estate: Estate, server: StandIn) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    browser.open(PAGE)
+    browser.sees("Open screen")
+    server.passkeys.known, known = ["AAAA"], server.passkeys.known
+    try:
+        browser.click("Open screen")
+        browser.sees("no passkey answered")
+    finally:
+        server.passkeys.known = known
+    assert server.asked("POST", f"/api/desktops/{DESK}/session") == []
 
 
 def test_an_answer_is_read_while_the_agent_writes_it(browser: Browser, estate: Estate, server: StandIn) -> None:

@@ -55,7 +55,7 @@ export function capital(words: string): string {
 
 /** Whether the same can be asked for again; what was signed counts once. */
 export function canRepeat(operation: Operation): boolean {
-  const signed = /^(person\.|approval|retention|egress\.|(desktop\.destroy|snapshot\.restore)$)/.test(operation.kind);
+  const signed = /^(person\.|approval|retention|egress\.|(desktop\.(destroy|session)|snapshot\.restore)$)/.test(operation.kind);
   return ["failed", "cancelled"].includes(operation.state) && !signed;
 }
 

@@ -17,6 +17,9 @@ from deskyard.control.api.forms.work import Operation
 from deskyard.control.api.people import proof_of
 from deskyard.control.api.problem import Problem, unknown
 from deskyard.control.halting.kinds import lane
+from deskyard.control.opening import seal
+from deskyard.control.opening.target import SESSION, create_target, session_target
+from deskyard.control.people.intent import CREATE, is_signed
 from deskyard.control.people.scopes import CHAT, DESTROY, READ, WRITE
 from deskyard.control.quotas import admission as quotas
 
@@ -70,7 +73,10 @@ async def listing(
 
 @router.post("/desktops", status_code=HTTPStatus.ACCEPTED)
 async def create(asked: Asked, who: Writer, wanted: NewDesktop) -> Operation:
-    """Declare a desktop and bring it up; with `firstTask` its agent is given that once it is ready."""
+    """Declare a desktop and bring it up; with `firstTask` its agent is given that once it is ready.
+
+    Where it gets keys, a person signs `desktop.create` over `ID KEY,KEY`, the keys in order.
+    """
     link, id = asked.link, f"{wanted.workspace_id}.{wanted.name}"
 
     async def make() -> Wanted:
@@ -80,7 +86,11 @@ async def create(asked: Asked, who: Writer, wanted: NewDesktop) -> Operation:
         if wanted.first_task is not None:
             who.require(CHAT)
         await quotas.require(link, who, wanted.workspace_id, wanted.tier)
-        return Wanted("desktop.create", wanted.workspace_id, id, wanted.model_dump(by_alias=False, mode="json"))
+        values = wanted.model_dump(exclude={"intent"}, by_alias=False, mode="json")
+        proof = None
+        if is_signed(CREATE, values):
+            proof = await proof_of(link, who, CREATE, create_target(id, values), wanted.intent)
+        return Wanted(CREATE, wanted.workspace_id, id, values, proof)
 
     async def give_task(created: str) -> None:
         if wanted.first_task is not None:
@@ -145,7 +155,13 @@ async def destroy(
 
 @router.post("/desktops/{id}/session", status_code=HTTPStatus.ACCEPTED)
 async def session(asked: Asked, who: Writer, id: str, how: Annotated[SessionWanted | None, Body()] = None) -> Operation:
-    """Grant a link to the viewer; the operation's result holds it for its asker, for a minute."""
+    """Grant a link to the viewer; the operation's result holds it for its asker, for a minute.
+
+    With `sealTo` it holds the link as `sealed`: `key`, a public key, and `box`. A person signs `desktop.session` over
+    `ID MODE[+SCOPE...] for key FINGERPRINT`: the scopes in order, of the key's SHA-256 the first 32 digits. The box
+    is AES-256-GCM with a nonce of zeros, by HKDF-SHA-256 of the ECDH of both keys without salt; its info is
+    "deskyard link", a zero byte, both keys (the answer's first), and what was signed.
+    """
 
     async def make() -> Wanted:
         found = await require(asked.link, who, id)
@@ -153,9 +169,16 @@ async def session(asked: Asked, who: Writer, id: str, how: Annotated[SessionWant
         if chosen.scopes is not None and chosen.mode != "agent":
             remedy = 'leave them out, or ask for the mode "agent"'
             raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "scopes", chosen.mode, "are for an agent alone", remedy)
+        values = chosen.model_dump(exclude={"intent"})
+        if chosen.seal_to is not None:
+            seal.recipient(chosen.seal_to)
+        elif who.person is not None:
+            reason = "is missing: a person's link is sealed to their browser"
+            raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "sealTo", None, reason, seal.REMEDY)
+        proof = await proof_of(asked.link, who, SESSION, session_target(id, values), chosen.intent)
         # Nobody moves the machine for it: it waits for no other operation.
         lane = f"session:{who.actor}:{id}"
-        return Wanted("desktop.session", found["workspace_id"], id, chosen.model_dump(), lane=lane)
+        return Wanted(SESSION, found["workspace_id"], id, values, proof, lane=lane)
 
     return await asked.admitted(who, make)
 

@@ -11,7 +11,7 @@ from deskyard.control.api.caller import Caller, Connection, Link, Row, may
 from deskyard.control.api.forms.base import Page
 from deskyard.control.api.forms.work import LogLine, Operation, OperationState
 from deskyard.control.api.problem import Problem, unknown
-from deskyard.control.people.intent import SIGNED
+from deskyard.control.people.intent import is_signed
 from deskyard.control.people.scopes import CHAT, READ, WRITE
 from deskyard.control.quotas import admission as quotas
 
@@ -108,7 +108,7 @@ async def retry(asked: Asked, who: Reader, id: str) -> Operation:
         raise Problem(
             HTTPStatus.CONFLICT, "operation", id, f"is {found['state']}", "retry what failed, or was cancelled"
         )
-    if found["kind"] in SIGNED or found["kind"].startswith("person."):
+    if is_signed(found["kind"], found["input"]) or found["kind"].startswith("person."):
         remedy = "ask for it anew: its signature counts once"
         raise Problem(HTTPStatus.CONFLICT, "operation", id, "cannot be repeated by another", remedy)
 

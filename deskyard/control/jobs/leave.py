@@ -1,4 +1,4 @@
-"""Whether what is to be destroyed was signed: the worker's own look, which the web process cannot stand in for."""
+"""Whether what destroys, reveals or opens was signed: the worker's own look, which web cannot stand in for."""
 
 import hmac
 from typing import Any
@@ -6,10 +6,12 @@ from typing import Any
 from deskyard.control.approvals import rules
 from deskyard.control.approvals.target import KIND, target
 from deskyard.control.jobs.claim import Claim
-from deskyard.control.people.intent import SIGNED, Intent
+from deskyard.control.opening import seal
+from deskyard.control.opening.target import SESSION, create_target, session_target
+from deskyard.control.people.intent import CREATE, Intent, is_signed
 from deskyard.control.people.keys import prove
 from deskyard.control.people.passkeys import Passkeys, credential_id
-from deskyard.control.people.scopes import ADMIN, DECIDE, DESTROY, ROLES, bounded
+from deskyard.control.people.scopes import ADMIN, DECIDE, DESTROY, ROLES, WRITE, bounded
 from deskyard.control.retention import policy
 from deskyard.control.store.connection import Link, Row
 from deskyard.control.upkeep.signed import ALLOW, RESTORE, RULED, allow_target, restore_target
@@ -17,7 +19,7 @@ from deskyard.errors import ConfigError
 
 UNSIGNED = "sign it with a passkey, or use a key with the scope for it"
 SCOPES = {"desktop.destroy": DESTROY, KIND: DECIDE, rules.SET: ADMIN, rules.REMOVE: ADMIN}
-SCOPES |= {policy.SET: ADMIN, policy.REMOVE: ADMIN, RESTORE: DESTROY, ALLOW: DECIDE}
+SCOPES |= {policy.SET: ADMIN, policy.REMOVE: ADMIN, RESTORE: DESTROY, ALLOW: DECIDE, SESSION: WRITE, CREATE: WRITE}
 
 
 def require(link: Link, held: Claim, passkeys: Passkeys) -> str:
@@ -25,8 +27,9 @@ def require(link: Link, held: Claim, passkeys: Passkeys) -> str:
 
     The answer is who stands for it: whoever signed, where the request could say another.
     """
-    if held.kind not in SIGNED:
+    if not is_signed(held.kind, held.input):
         return held.actor
+    _require_its_workspace(held)
     proof = dict(held.proof or {})
     intent = Intent.parsed(proof.get("intent"))
     if held.kind == ALLOW:
@@ -34,6 +37,8 @@ def require(link: Link, held: Claim, passkeys: Passkeys) -> str:
     # It counts from when it was admitted: it may have waited long since.
     intent.require(held.kind, _target(link, held), held.created_at.timestamp())
     by_key = "key" in proof
+    if held.kind == SESSION:
+        _require_seal(held, by_key)
     signer = _by_key(link, held, proof, intent) if by_key else _by_passkey(link, held, proof, intent, passkeys)
     # Another attempt of the same operation may use it again: nothing else may.
     query = """insert into intent_used (nonce, operation_id) values (%s, %s)
@@ -44,6 +49,21 @@ def require(link: Link, held: Claim, passkeys: Passkeys) -> str:
     if used is None or used["operation_id"] != held.id:
         raise ConfigError("intent", intent.nonce, "was used before", "sign a new one")
     return signer
+
+
+def _require_its_workspace(held: Claim) -> None:
+    """Raise `ConfigError` for a desktop of another workspace: what is done there is done to a desktop of that name."""
+    if held.desktop is not None and held.desktop.partition(".")[0] != held.workspace:
+        raise ConfigError("workspace", held.workspace, f"is not that of {held.desktop}", "ask for it anew")
+
+
+def _require_seal(held: Claim, by_key: bool) -> None:
+    """Raise `ConfigError` for a link that whoever carries it to a person could use."""
+    key = held.input.get("seal_to")
+    if key is not None:
+        seal.recipient(key)
+    elif not by_key:
+        raise ConfigError("sealTo", None, "is missing: a person's link is sealed to their browser", seal.REMEDY)
 
 
 def _require_no_rule(link: Link, held: Claim) -> None:
@@ -61,6 +81,11 @@ def _target(link: Link, held: Claim) -> str:
         return restore_target(held.desktop, held.input)
     if held.kind == ALLOW:
         return allow_target(held.workspace, held.input)
+    if held.kind == SESSION:
+        return session_target(held.desktop, held.input)
+    if held.kind == CREATE:
+        # What is declared is named by the request alone.
+        return create_target(f"{held.workspace}.{held.input.get('name')}", held.input)
     if held.kind != KIND:
         return held.desktop or held.workspace or ""
     query = "select id, ticket, desktop_id, workspace_id, name, port from approval where id = %s"

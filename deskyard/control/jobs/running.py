@@ -21,6 +21,8 @@ from deskyard.control.jobs import deciding, enrolment, keeping, leave
 from deskyard.control.jobs.claim import Claim
 from deskyard.control.jobs.conversation import Turn
 from deskyard.control.jobs.standby import Standby
+from deskyard.control.opening import seal
+from deskyard.control.opening.target import session_target
 from deskyard.control.people.intent import Intent
 from deskyard.control.people.passkeys import Passkeys
 from deskyard.control.retention import policy
@@ -175,8 +177,11 @@ class Runner:
         if "secret" in done:
             query = """insert into operation_secret (operation_id, actor, value, expires_at)
                 values (%s, %s, %s, now() + make_interval(secs => %s)) on conflict (operation_id) do nothing"""
+            secret = done["secret"]
+            if key := held.input.get("seal_to"):
+                secret = {"sealed": seal.sealed(secret, key, session_target(held.desktop, held.input))}
             with lend() as link:
-                link.execute(query, [held.id, held.actor, Jsonb(done["secret"]), SECRET_SECONDS])
+                link.execute(query, [held.id, held.actor, Jsonb(secret), SECRET_SECONDS])
             return {"shown": "once, to whoever asked"}
         return dict(done.get("result") or {})
 

@@ -3,15 +3,19 @@
 import hashlib
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from deskyard.errors import ConfigError
 
 LIFE_SECONDS = 300
-# What takes data away or opens the network; each needs a signature or the proof of a key.
+CREATE = "desktop.create"
+# What takes data away, reveals it or opens the network; each needs a signature or the proof of a key.
 SIGNED = {
     "desktop.destroy": "Destroy desktop {target} and all its data, with no way back but a backup",
+    "desktop.session": "Open a desktop (desktop, how, for which key of a browser): {target}",
+    "desktop.create": "Make a desktop that gets keys of its workspace (desktop, keys): {target}",
     "snapshot.restore": "Put a desktop back to a snapshot, and lose what changed since (desktop, snapshot): {target}",
     "egress.allow": "Let the desktops of a workspace reach a name (workspace, name, how long): {target}",
     "approval.decide": "Answer what a desktop wants to reach (ticket, desktop, name, answer): {target}",
@@ -20,6 +24,11 @@ SIGNED = {
     "retention.set": "Keep what is said with agents so long, and then delete it for good: {target}",
     "retention.remove": "Keep what is said with agents of workspace {target} as long as the site says",
 }
+
+
+def is_signed(kind: str, values: Mapping[str, Any]) -> bool:
+    """Whether an operation has to be signed: a new desktop only where it gets keys."""
+    return kind in SIGNED and (kind != CREATE or bool(values.get("keys")))
 
 
 @dataclass(frozen=True)

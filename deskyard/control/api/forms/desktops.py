@@ -6,7 +6,9 @@ from typing import Annotated, Literal
 from pydantic import Field, StrictBool, StrictInt
 
 from deskyard.control.api.forms.base import Form, Label, Trouble
+from deskyard.control.api.forms.signing import SignedIntent
 from deskyard.control.api.forms.work import Operation
+from deskyard.control.opening.seal import PATTERN
 
 DesktopState = Literal[
     "declared",
@@ -61,6 +63,9 @@ class NewDesktop(Form):
     first_task: str | None = Field(
         None, min_length=1, max_length=100_000, description="What its agent is to do once it is ready."
     )
+    intent: SignedIntent | None = Field(
+        None, description="A person's signature, where it gets keys; a key with the scope `desktops:write` needs none."
+    )
 
 
 class Force(Form):
@@ -77,6 +82,14 @@ class SessionWanted(Form):
     )
     scopes: list[Literal["see", "act", "files", "shell"]] | None = Field(
         None, max_length=4, description="What an agent may do; without: all of it."
+    )
+    seal_to: str | None = Field(
+        None,
+        pattern=PATTERN,
+        description="A fresh public key (ECDH, P-256, raw, base64url) that the link is sealed to, as a person's is.",
+    )
+    intent: SignedIntent | None = Field(
+        None, description="A person's signature; a key with the scope `desktops:write` needs none."
     )
 
 

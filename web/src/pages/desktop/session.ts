@@ -1,21 +1,35 @@
-// A link to a desktop's screen, as its gateway gives it out.
+// A link to a desktop's screen, as its gateway gives it out: signed for, and sealed to this page.
 import { ApiError, get, post } from "../../api/client";
+import { signed } from "../../api/signing";
 import type { Operation } from "../../api/types";
 import { connection } from "../../state/connection.svelte";
 import { isOver } from "../../words";
+import { Seal, type Sealed } from "./seal";
 
 const SECONDS = 60;
 
-/** The link of a new session: the API tells it once, and it opens once, so it is not kept. */
-export async function openSession(desktopId: string, mode: "drive" | "view"): Promise<string> {
+/** The link of a new session: the API tells it once, and it opens once, so it is not kept; `shown` gets what is signed. */
+export async function openSession(
+  desktopId: string,
+  mode: "drive" | "view",
+  shown: (text: string) => void,
+): Promise<string> {
   const ends = new Ends();
   try {
-    const asked = await post<Operation>(`/api/desktops/${desktopId}/session`, { mode });
+    const seal = await Seal.fresh();
+    const target = `${desktopId} ${mode} for key ${seal.fingerprint}`;
+    const wanted = { mode, sealTo: seal.publicKey, ...(await signed("desktop.session", target, shown)) };
+    shown("");
+    const asked = await post<Operation>(`/api/desktops/${desktopId}/session`, wanted);
     if (!isOver(asked)) await ends.of(asked.id);
     // An event tells everybody that it is done; the link is only for whoever asked.
     const operation = await get<Operation>(`/api/operations/${asked.id}`);
-    const link = operation.result?.link;
-    if (operation.state === "done" && typeof link === "string" && trusted(link)) return link;
+    const sealed = operation.result?.sealed;
+    if (operation.state === "done" && sealed) {
+      const link = await seal.opened(sealed as Sealed, target);
+      if (link !== null && trusted(link)) return link;
+      throw new ApiError(0, refusal(desktopId, "the link is sealed to another page, or leads to no gateway"));
+    }
     throw new ApiError(0, operation.problem ?? refusal(desktopId, "no link came back"));
   } finally {
     ends.forget();
