@@ -219,6 +219,17 @@ async def destroy(request: Request, stand_in: "StandIn", body: Any) -> Response:
     return accepted(stand_in.estate.operation("desktop.destroy", found["workspaceId"], found["id"]))
 
 
+async def decide_operation(request: Request, stand_in: "StandIn", body: Any) -> Response:
+    try:
+        stand_in.passkeys.answered(request, body["intent"]["credential"], "webauthn.get")
+    except Refused as refused:
+        return problem(403, "intent", "", str(refused), "Sign it again")
+    found = stand_in.estate.operations[request.path_params["id"]]
+    answer = stand_in.estate.operation("operation.decide", found["workspaceId"], found["desktopId"], state="done")
+    stand_in.estate.advance(found["id"], state="queued" if body["answer"] == "allow" else "cancelled", consent=None)
+    return accepted(answer)
+
+
 async def approvals(request: Request, stand_in: "StandIn", _body: Any) -> Response:
     return page(request, like(request.query_params, reversed(stand_in.estate.approvals.values()), state="state"))
 
@@ -468,6 +479,7 @@ ROUTES = (
     ("GET", "/api/operations/{id}/log", log),
     ("POST", "/api/operations/{id}/cancel", cancel),
     ("POST", "/api/operations/{id}/retry", retry),
+    ("POST", "/api/operations/{id}/decide", decide_operation),
     ("GET", "/api/conversations", conversations),
     ("GET", "/api/conversations/{id}/messages", messages),
     ("POST", "/api/conversations/{id}/interrupt", interrupt),

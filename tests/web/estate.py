@@ -185,6 +185,7 @@ class Estate:
             "progress": None,
             "result": None,
             "problem": None,
+            "consent": None,
             **known,
         }
         self.operations[found["id"]] = found

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 async def approval_rules(request: Request, _stand_in: "StandIn", _body: Any) -> Response:
     rule: Thing = {"workspaceId": "team-01", "persons": 2, "roles": ["admin"], "people": [], "keys": []}
+    rule["operations"] = ["desktop.destroy"]
     change = {**rule, "actor": "person:Eve", "remove": False, "persons": 1, "people": ["Ada"], "at": ago()}
+    change["operations"] = []
     del change["workspaceId"]
     return page(request, [rule | {"actor": "person:Ada", "changedAt": ago(days=2), "changes": [change]}])
 

@@ -18,6 +18,7 @@ PAGES = {
     "/approvals": "api.stripe.com:443",
     "/operations": "the host has too little",
     "/operations/OPERATION": "The machine is defined",
+    "/operations/op-waits": "Allow it",
     "/workspaces": "team-02",
     "/workspaces/team-01": "before the update",
     "/alerts": "./inv desktop.health",
@@ -54,6 +55,11 @@ def furnish(estate: Estate) -> str:
     for line in ("The machine is defined", "It boots", "Its routes answer"):
         estate.log(running["id"], line)
     estate.operation("workspace.up", "team-01", position=2, why=f"operation {running['id']} moves team-01 now")
+    waits = {"strength": "worker", "asker": "person:Eve", "asked": "team-02.desk-9", "needed": 2}
+    waits |= {"answers": [{"actor": "person:Bob", "answer": "allow", "at": ago()}], "until": ago(hours=-20)}
+    why = "2 others have to allow it beside person:Eve: 1 did"
+    held = {"id": "op-waits", "state": "waiting", "position": None, "why": why, "consent": waits, "actor": "person:Eve"}
+    estate.operation("desktop.destroy", "team-02", "team-02.desk-9", **held)
     estate.conversations["talk"] = {
         "id": "talk",
         "desktopId": "team-01.desk-1",

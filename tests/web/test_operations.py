@@ -1,5 +1,7 @@
 """Operations: why they wait, what they say, how they are ended."""
 
+from typing import Any
+
 from tests.web.browser import Browser
 from tests.web.estate import Estate, ago
 from tests.web.stand_in import StandIn
@@ -41,3 +43,56 @@ def test_an_operation_is_cancelled_and_tried_again(browser: Browser, estate: Est
     browser.wait("the new one", lambda: browser.path() == f"/operations/{next(reversed(estate.operations))}")
     assert next(reversed(estate.operations)) != operation["id"]
     assert server.asked("POST", f"/api/operations/{operation['id']}/retry") == [{}]
+
+
+def held(estate: Estate, asker: str = "person:Eve", **known: Any) -> str:
+    """The id of an operation that waits for another person."""
+    consent = {"strength": "worker", "asker": asker, "asked": "team-01.desk-1", "needed": 2, "until": ago(hours=-20)}
+    consent |= {"answers": [{"actor": "person:Bob", "answer": "allow", "at": ago()}]} | known
+    why = f"2 others have to allow it beside {asker}"
+    found = estate.operation(
+        "desktop.destroy", "team-01", "team-01.desk-1", state="waiting", position=None, why=why, consent=consent
+    )
+    return str(found["id"])
+
+
+def test_what_waits_for_another_person_is_seen_and_allowed_with_a_signature(
+    browser: Browser, estate: Estate, server: StandIn
+) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    id = held(estate)
+    browser.open("/approvals")
+    browser.sees("2 others have to allow it beside person:Eve")
+    browser.click("destroy team-01.desk-1")
+    browser.sees("Eve wants to destroy: team-01.desk-1")
+    browser.sees("Allowed by Bob")
+    browser.click("Allow it")
+    browser.click("Allow it, signed by my passkey")
+    path = f"/api/operations/{id}/decide"
+    browser.wait("it is sent", lambda: server.asked("POST", path) != [])
+    target = f"allow {id} desktop.destroy team-01.desk-1 by person:Eve"
+    assert server.asked("POST", "/api/intents") == [{"kind": "operation.decide", "target": target}]
+    (sent,) = server.asked("POST", path)
+    assert (sent["answer"], sent["intent"]["intent"]["target"]) == ("allow", target)
+    browser.sees_no("Refuse it")
+
+
+def test_to_refuse_it_wants_a_reason(browser: Browser, estate: Estate, server: StandIn) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    id = held(estate)
+    browser.open(f"/operations/{id}")
+    browser.click("Refuse it")
+    button = browser.find("dialog .danger")
+    assert not button.is_enabled()
+    browser.type("dialog input", "it is still used")
+    button.click()
+    browser.wait("it is sent", lambda: server.asked("POST", f"/api/operations/{id}/decide") != [])
+    (sent,) = server.asked("POST", f"/api/operations/{id}/decide")
+    assert (sent["answer"], sent["reason"]) == ("refuse", "it is still used")
+
+
+def test_who_asked_is_told_that_somebody_else_answers(browser: Browser, estate: Estate) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    browser.open(f"/operations/{held(estate, 'person:Ada', needed=1, answers=[])}")
+    browser.sees("You asked for it: somebody else answers")
+    assert [button.text for button in browser.all("main button")] == ["Cancel"]

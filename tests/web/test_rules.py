@@ -15,10 +15,13 @@ def test_an_admin_signs_all_of_a_rule(browser: Browser, estate: Estate, server: 
     browser.sees("role admin")
     browser.find("input[value=operator]").click()
     browser.find("input[value=Ada]").click()
+    browser.find("input[value='desktop.create']").click()
+    browser.find("input[value='desktop.destroy']").click()
     browser.click("Set the rule, signed by my passkey")
     path = "/api/approval-rules"
     browser.wait("the rule is sent", lambda: server.asked("POST", path) != [])
-    target = 'team-01 persons=2 roles=["operator"] people=["Ada"] keys=[]'
+    target = 'team-01 persons=2 roles=["operator"] people=["Ada"] keys=[] operations='
+    target += '["desktop.create","desktop.destroy"]'
     assert server.asked("POST", "/api/intents") == [{"kind": "approval-rule.set", "target": target}]
     (sent,) = server.asked("POST", path)
     assert (sent["persons"], sent["people"], sent["intent"]["intent"]["target"]) == (2, ["Ada"], target)
@@ -33,6 +36,7 @@ def test_what_another_admin_signed_is_shown_and_signed_too(browser: Browser, est
     browser.sees("Eve signed for team-01: one: role admin, Ada.")
     browser.click("Sign it too as Eve did for team-01")
     browser.wait("the same is sent", lambda: server.asked("POST", "/api/approval-rules") != [])
+    # One that is left without operations reads as it did before there were any.
     target = 'team-01 persons=1 roles=["admin"] people=["Ada"] keys=[]'
     assert server.asked("POST", "/api/intents") == [{"kind": "approval-rule.set", "target": target}]
     (operation,) = browser.wait("it is admitted", lambda: list(estate.operations))

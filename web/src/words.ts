@@ -14,6 +14,7 @@ const KINDS: Record<string, string> = {
   "desktop.session": "open the screen",
   "desktop.chat": "message",
   "approval.decide": "answer",
+  "operation.decide": "answer an operation",
   "approval-rule.set": "set the rule of approvals",
   "approval-rule.remove": "remove the rule of approvals",
   "retention.set": "set how long conversations are kept",
@@ -55,7 +56,7 @@ export function capital(words: string): string {
 
 /** Whether the same can be asked for again; what was signed counts once. */
 export function canRepeat(operation: Operation): boolean {
-  const signed = /^(person\.|approval|retention|egress\.|(desktop\.(destroy|session)|snapshot\.restore)$)/.test(operation.kind);
+  const signed = /^(person\.|approval|operation\.|retention|egress\.|(desktop\.(destroy|session)|snapshot\.restore)$)/.test(operation.kind);
   return ["failed", "cancelled"].includes(operation.state) && !signed;
 }
 

@@ -27,6 +27,7 @@ from deskyard.control.api.watch import alerts, budgets, metrics, timeline, usage
 from deskyard.control.approvals import calls as approvals
 from deskyard.control.approvals import rule_calls
 from deskyard.control.asked.tally import Tally
+from deskyard.control.consent import calls as consent
 from deskyard.control.identity import calls as identity
 from deskyard.control.identity.door import Door
 from deskyard.control.people.passkeys import Passkeys
@@ -83,6 +84,7 @@ ROOMS: tuple[Any, ...] = (
     upkeep,
     workspaces,
     operations,
+    consent,
     approvals,
     rule_calls,
     chat,

@@ -57,9 +57,9 @@ async def look(
     request: Request, response: Response, link: Connection, who: Reader, id: str, _prefer: Prefer = None
 ) -> Operation:
     """Show an operation; whoever asked for a link sees it here, once. `Prefer: wait=30` waits for its end."""
-    record = await _require(link, who, id)
+    record = await require(link, who, id)
     if await awaited(request, response, link, id):
-        record = await _require(link, who, id)
+        record = await require(link, who, id)
     found = rows.operation(record)
     query = "delete from operation_secret where operation_id = %s and actor = %s and expires_at > now() returning value"
     secret = await rows.row(link, query, [id, who.actor])
@@ -78,7 +78,7 @@ async def log(
     limit: Annotated[int, Query(ge=1, le=5000)] = 1000,
 ) -> Page[LogLine]:
     """Show what an operation said, after a line number."""
-    await _require(link, who, id)
+    await require(link, who, id)
     query = "select * from operation_log where operation_id = %s and number > %s order by number limit %s"
     found = await rows.rows(link, query, [id, after, limit])
     return Page(items=[rows.log_line(record) for record in found])
@@ -91,7 +91,7 @@ async def cancel(asked: Asked, who: Reader, id: str) -> Operation:
 
 
 async def _cancelled(link: Link, who: Caller, id: str) -> str:
-    found = await _require(link, who, id)
+    found = await require(link, who, id)
     who.require(CHAT if found["kind"] == "desktop.chat" else WRITE)
     if found["ended_at"] is None and found["cancel_requested_at"] is None:
         await link.execute("update operation set cancel_requested_at = now() where id = %s", [id])
@@ -102,7 +102,7 @@ async def _cancelled(link: Link, who: Caller, id: str) -> str:
 @router.post("/{id}/retry", status_code=HTTPStatus.ACCEPTED)
 async def retry(asked: Asked, who: Reader, id: str) -> Operation:
     """Want the same again, as a new operation."""
-    found = await _require(asked.link, who, id)
+    found = await require(asked.link, who, id)
     who.require(CHAT if found["kind"] == "desktop.chat" else WRITE)
     if found["state"] not in OVER:
         raise Problem(
@@ -120,7 +120,8 @@ async def retry(asked: Asked, who: Reader, id: str) -> Operation:
     return await asked.admitted(who, make)
 
 
-async def _require(link: Link, who: Caller, id: str) -> Row:
+async def require(link: Link, who: Caller, id: str) -> Row:
+    """The row of an operation that the caller may see; raises a 404 for none."""
     found = await rows.row(link, f"{rows.OPERATION} where o.id = %s", [id])
     if found is None or not who.sees(found["workspace_id"]):
         raise unknown("operation", id, "see GET /api/operations")

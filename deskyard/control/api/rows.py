@@ -15,13 +15,15 @@ from deskyard.control.api.forms.approvals import Approval
 from deskyard.control.api.forms.base import Trouble
 from deskyard.control.api.forms.conversations import Claimed, Conversation, Message, Question, Tool
 from deskyard.control.api.forms.desktops import Desktop, Workspace
-from deskyard.control.api.forms.work import LogLine, Operation
+from deskyard.control.api.forms.work import Consent, LogLine, Operation
 from deskyard.control.api.problem import Problem
 from deskyard.control.jobs.parts import settled
 
 MOST_ITEMS = 1000
 # Of a worker that renews every some seconds, nothing was heard for so long: it is gone.
 WORKER_GONE = "30 seconds"
+# Of an operation, what is not a column of its row as it stands there.
+MADE = ("attempt", "why", "problem", "consent")
 
 OPERATION = f"""
 select o.*,
@@ -39,13 +41,18 @@ select o.*,
     (select r.id from operation r where r.state = 'running' and r.lane = o.lane limit 1) end as waits_for,
   (select p.id from operation p where p.id = o.after_id and p.state <> 'done') as waits_after,
   exists (select 1 from worker where recent(seen_at, '{WORKER_GONE}')) as has_worker,
-  (select line from operation_log l where l.operation_id = o.id order by number desc limit 1) as progress
+  (select line from operation_log l where l.operation_id = o.id order by number desc limit 1) as progress,
+  case when o.state = 'waiting' then
+    (select persons from approval_rule r where r.workspace_id = o.workspace_id) end as needed,
+  case when o.state = 'waiting' then
+    (select coalesce(jsonb_agg(jsonb_build_object('actor', actor, 'answer', answer, 'at', at) order by at), '[]')
+      from operation_decision d where d.operation_id = o.id) end as answers
 from operation o
 """
 DESKTOP = """
 select d.*,
-  (select o.id from operation o where o.desktop_id = d.id and o.state in ('queued', 'running')
-    order by o.state desc, o.created_at limit 1) as operation_id,
+  (select o.id from operation o where o.desktop_id = d.id and o.state in ('queued', 'running', 'waiting')
+    order by o.state = 'running' desc, o.state = 'queued' desc, o.created_at limit 1) as operation_id,
   (select max(last_at) from conversation c where c.desktop_id = d.id) as last_chat_at
 from desktop d
 """
@@ -102,13 +109,30 @@ async def row(link: Link, query: str, values: Sequence[Any]) -> Row | None:
 def operation(found: Row) -> Operation:
     """An operation of a row of `OPERATION`."""
     return Operation(
-        **{name: found[name] for name in Operation.model_fields if name not in ("why", "problem")},
+        **{name: found[name] for name in Operation.model_fields if name not in MADE},
+        # What was begun and refused for now took no worker with it.
+        attempt=found["attempt"] - found["refusals"],
         why=_why(found),
         problem=trouble(found["problem"]),
+        consent=_consent(found),
+    )
+
+
+def _consent(found: Row) -> Consent | None:
+    if found["state"] != "waiting":
+        return None
+    return Consent(
+        **{name: found[name] for name in ("asker", "asked", "answers")},
+        needed=found["needed"] or 1,
+        until=found["waits_until"],
     )
 
 
 def _why(found: Row) -> str | None:
+    if found["state"] == "waiting":
+        needed, count = found["needed"] or 1, len(found["answers"])
+        others = "another has" if needed == 1 else f"{needed} others have"
+        return f"{others} to allow it beside {found['asker']}" + (f": {count} did" if count else "")
     if found["state"] != "queued":
         return None
     if found["waits_after"]:

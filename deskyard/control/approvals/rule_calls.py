@@ -34,6 +34,7 @@ class ApprovalRuleChange(Form):
     roles: list[str] = Field([])
     people: list[str] = Field([])
     keys: list[str] = Field([])
+    operations: list[str] = Field([])
     at: datetime
 
 
@@ -45,6 +46,9 @@ class ApprovalRule(Form):
     roles: list[str]
     people: list[str] = Field(description="Names of persons.")
     keys: list[str] = Field(description="Ids of keys. With no role, person or key all may who may answer at all.")
+    operations: list[str] = Field(
+        description="Kinds of operations that wait until so many others than who asked allow them."
+    )
     actor: str
     changed_at: datetime
     changes: list[ApprovalRuleChange] = Field([], description="Changes that wait for another admin, for 24 hours.")
@@ -61,6 +65,11 @@ class NewApprovalRule(Form):
     roles: list[Literal["operator", "admin"]] = Field([], max_length=2)
     people: list[Name] = Field([], max_length=20)
     keys: list[Name] = Field([], max_length=20)
+    operations: list[Literal["desktop.create", "desktop.destroy", "snapshot.restore", "egress.allow"]] = Field(
+        [],
+        max_length=4,
+        description="What waits until so many others than who asked allow it; a new desktop does where it gets keys.",
+    )
     intent: SignedIntent | None = None
 
 
@@ -77,7 +86,7 @@ async def listing(link: Connection, who: Annotated[Caller, Depends(may(APPROVALS
 @router.post("", status_code=HTTPStatus.ACCEPTED)
 async def put_in_force(asked: Asked, who: Admin, wanted: NewApprovalRule) -> Operation:
     """Set the rule of a workspace: the worker checks the signature over all of it, and puts it in force."""
-    values = wanted.model_dump(include={"persons", "roles", "people", "keys"})
+    values = wanted.model_dump(include={"persons", "roles", "people", "keys", "operations"})
     rule = Rule.of(wanted.workspace_id, values)
 
     async def make() -> Wanted:

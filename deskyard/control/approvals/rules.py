@@ -17,7 +17,7 @@ TURN_LASTS, LINK_LASTS = "1 hour", "12 hours"
 WAITS = "24 hours"
 REMEDY = "let somebody answer whom GET /api/approval-rules names; an admin changes the rule"
 
-RULE = "select workspace_id, persons, roles, people, keys from approval_rule where workspace_id = %s"
+RULE = "select workspace_id, persons, roles, people, keys, operations from approval_rule where workspace_id = %s"
 CHANGES = f"""select workspace_id, actor, wanted, at from approval_rule_change where workspace_id = any(%s)
     and recent(at, '{WAITS}') order by at, actor"""
 ROLE = """select role from person where name = %s and disabled_at is null
@@ -33,28 +33,36 @@ ASKERS = f"""select distinct o.actor from approval a join operation o on o.deskt
 
 @dataclass(frozen=True)
 class Rule:
-    """The rule of a workspace; with no role, person or key it is for everybody who may answer at all."""
+    """The rule of a workspace; with no role, person or key it is for everybody who may answer at all.
+
+    `operations` are kinds of which each waits until others than its asker agree.
+    """
 
     workspace: str
     persons: int
     roles: tuple[str, ...] = ()
     people: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
+    operations: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, workspace: str, values: Mapping[str, Any]) -> "Rule":
         """The rule of a row, or of what an operation is given."""
-        names = (tuple(sorted(set(map(str, values[name])))) for name in ("roles", "people", "keys"))
-        return cls(workspace, int(values["persons"]), *names)
+        # What an earlier release wrote down knows of no operations.
+        lists = (values["roles"], values["people"], values["keys"], values.get("operations") or ())
+        return cls(workspace, int(values["persons"]), *(tuple(sorted(set(map(str, each)))) for each in lists))
 
     def values(self) -> dict[str, Any]:
         """The values that `of` makes the rule of again."""
-        return {"persons": self.persons, "roles": self.roles, "people": self.people, "keys": self.keys}
+        names = {"roles": self.roles, "people": self.people, "keys": self.keys, "operations": self.operations}
+        return {"persons": self.persons, **names}
 
     @property
     def target(self) -> str:
         """All of it in the one line that an admin signs and the worker compares."""
-        lists = (("roles", self.roles), ("people", self.people), ("keys", self.keys))
+        lists = [("roles", self.roles), ("people", self.people), ("keys", self.keys)]
+        if self.operations:
+            lists.append(("operations", self.operations))
         parts = [f"{name}={json.dumps(each, separators=(',', ':'), ensure_ascii=False)}" for name, each in lists]
         return " ".join([self.workspace, f"persons={self.persons}", *parts])
 

@@ -157,7 +157,7 @@ def sweep(link: Link, lease: float = LEASE_SECONDS) -> None:
     )
     link.execute(
         """update operation set state = 'cancelled', ended_at = now()
-        where state = 'queued' and cancel_requested_at is not null"""
+        where state in ('queued', 'waiting') and cancel_requested_at is not null"""
     )
     link.execute(
         """update operation o set state = 'cancelled', ended_at = now() from operation p

@@ -20,7 +20,7 @@ def collect(link: Link, held: Claim, actor: str) -> dict[str, Any] | None:
             return None
         rule, approval, answer = Rule.of(str(held.workspace), row), held.input["approval"], held.input["answer"]
         askers = {found["actor"] for found in link.execute(rules.ASKERS.encode(), [approval]).fetchall()}
-        if (reason := rule.refusal(actor, _role(link, actor, held), askers, answer)) is not None:
+        if (reason := rule.refusal(actor, role_of(link, actor, held.workspace), askers, answer)) is not None:
             raise rules.refused(actor, reason)
         needed = rule.needs(answer)
         if needed == 1:
@@ -35,7 +35,7 @@ def collect(link: Link, held: Claim, actor: str) -> dict[str, Any] | None:
             and recent(at, '{rules.WAITS}')"""
         said = {found["actor"] for found in link.execute(query.encode(), [approval, answer]).fetchall()}
         # Who answered before may have lost their role, or asked for something since.
-        roles = {each: _role(link, each, held) for each in said}
+        roles = {each: role_of(link, each, held.workspace) for each in said}
         may = {each: role for each, role in roles.items() if DECIDE in ROLES.get(role or "", ())}
         count = sum(rule.refusal(each, role, askers, answer) is None for each, role in may.items())
     return None if count >= needed else {"approval": approval, "answers": count, "needed": needed}
@@ -55,12 +55,13 @@ def set_rule(link: Link, held: Claim, actor: str) -> dict[str, Any]:
         if (waits := _signed(link, held, actor, rule)) is not None:
             return {"rule": rule.target, **waits}
         link.execute(
-            """insert into approval_rule (workspace_id, persons, roles, people, keys, actor)
-            values (%s, %s, %s, %s, %s, %s) on conflict (workspace_id) do update set persons = excluded.persons,
-                roles = excluded.roles, people = excluded.people, keys = excluded.keys, actor = excluded.actor,
-                changed_at = now()""",
-            [rule.workspace, rule.persons, list(rule.roles), list(rule.people), list(rule.keys), actor],
+            """insert into approval_rule (workspace_id, persons, roles, people, keys, operations, actor)
+            values (%s, %s, %s, %s, %s, %s, %s) on conflict (workspace_id) do update set persons = excluded.persons,
+                roles = excluded.roles, people = excluded.people, keys = excluded.keys,
+                operations = excluded.operations, actor = excluded.actor, changed_at = now()""",
+            [rule.workspace, rule.persons, *map(list, (rule.roles, rule.people, rule.keys, rule.operations)), actor],
         )
+        _look_again(link, rule.workspace)
     return {"rule": rule.target}
 
 
@@ -70,6 +71,7 @@ def remove_rule(link: Link, held: Claim, actor: str) -> dict[str, Any]:
         waits = _signed(link, held, actor, None)
         if waits is None:
             link.execute("delete from approval_rule where workspace_id = %s", [held.workspace])
+            _look_again(link, str(held.workspace))
     return {"removed": held.workspace} if waits is None else {"remove": held.workspace, **waits}
 
 
@@ -89,15 +91,20 @@ def _signed(link: Link, held: Claim, actor: str, wanted: Rule | None) -> dict[st
         found = link.execute(rules.CHANGES.encode(), [[held.workspace]]).fetchall()
         same = [each["actor"] for each in found if rules.wanted_by(each) == wanted]
         # Who signed before may have lost their role since.
-        count = sum(ADMIN in ROLES.get(_role(link, each, held) or "", ()) for each in same)
+        count = sum(ADMIN in ROLES.get(role_of(link, each, held.workspace) or "", ()) for each in same)
         if count < needed:
             return {"signatures": count, "needed": needed}
     link.execute("delete from approval_rule_change where workspace_id = %s", [held.workspace])
     return None
 
 
-def _role(link: Link, actor: str, held: Claim) -> str | None:
-    """The role of a person in the workspace of an operation; None for nobody, and for a key."""
+def _look_again(link: Link, workspace: str) -> None:
+    """Let all operations that wait for others be held against the rule of the workspace anew: it was changed."""
+    link.execute("update operation set state = 'queued' where workspace_id = %s and state = 'waiting'", [workspace])
+
+
+def role_of(link: Link, actor: str, workspace: str | None) -> str | None:
+    """The role of a person in a workspace; None for nobody, and for a key."""
     kind, _, name = actor.partition(":")
-    row = link.execute(rules.ROLE, [name, held.workspace]).fetchone() if kind == "person" else None
+    row = link.execute(rules.ROLE, [name, workspace]).fetchone() if kind == "person" else None
     return str(row["role"]) if row else None

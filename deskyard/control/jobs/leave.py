@@ -5,6 +5,7 @@ from typing import Any
 
 from deskyard.control.approvals import rules
 from deskyard.control.approvals.target import KIND, target
+from deskyard.control.consent import target as consent
 from deskyard.control.jobs.claim import Claim
 from deskyard.control.opening import seal
 from deskyard.control.opening.target import SESSION, create_target, session_target
@@ -19,7 +20,15 @@ from deskyard.errors import ConfigError
 
 UNSIGNED = "sign it with a passkey, or use a key with the scope for it"
 SCOPES = {"desktop.destroy": DESTROY, KIND: DECIDE, rules.SET: ADMIN, rules.REMOVE: ADMIN}
-SCOPES |= {policy.SET: ADMIN, policy.REMOVE: ADMIN, RESTORE: DESTROY, ALLOW: DECIDE, SESSION: WRITE, CREATE: WRITE}
+SCOPES |= {
+    policy.SET: ADMIN,
+    policy.REMOVE: ADMIN,
+    RESTORE: DESTROY,
+    ALLOW: DECIDE,
+    SESSION: WRITE,
+    CREATE: WRITE,
+    consent.KIND: DECIDE,
+}
 
 
 def require(link: Link, held: Claim, passkeys: Passkeys) -> str:
@@ -67,7 +76,8 @@ def _require_seal(held: Claim, by_key: bool) -> None:
 
 
 def _require_no_rule(link: Link, held: Claim) -> None:
-    if link.execute(rules.RULE, [held.workspace]).fetchone() is not None:
+    row = link.execute(rules.RULE, [held.workspace]).fetchone()
+    if row is not None and ALLOW not in row["operations"]:
         raise ConfigError("workspace", held.workspace, RULED, rules.REMEDY)
 
 
@@ -86,6 +96,8 @@ def _target(link: Link, held: Claim) -> str:
     if held.kind == CREATE:
         # What is declared is named by the request alone.
         return create_target(f"{held.workspace}.{held.input.get('name')}", held.input)
+    if held.kind == consent.KIND:
+        return _consent_target(link, held)
     if held.kind != KIND:
         return held.desktop or held.workspace or ""
     query = "select id, ticket, desktop_id, workspace_id, name, port from approval where id = %s"
@@ -93,6 +105,15 @@ def _target(link: Link, held: Claim) -> str:
     if found is None or (found["workspace_id"], found["desktop_id"]) != (held.workspace, held.desktop):
         raise ConfigError("approval", held.input.get("approval"), "is not known here", "see GET /api/approvals")
     return target(found, str(held.input.get("answer")))
+
+
+def _consent_target(link: Link, held: Claim) -> str:
+    query = "select id, kind, workspace_id, desktop_id, asker, asked from operation where id = %s and asker is not null"
+    found = link.execute(query, [str(held.input.get("operation"))]).fetchone()
+    if found is None or (found["workspace_id"], found["desktop_id"]) != (held.workspace, held.desktop):
+        remedy = "see GET /api/operations?state=waiting"
+        raise ConfigError("operation", held.input.get("operation"), "does not wait for anybody", remedy)
+    return consent.target(found, str(held.input.get("answer")))
 
 
 def _by_key(link: Link, held: Claim, proof: dict[str, Any], intent: Intent) -> str:

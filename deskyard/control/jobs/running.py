@@ -15,9 +15,11 @@ from psycopg.types.json import Jsonb
 
 from deskyard.control.approvals import rules
 from deskyard.control.approvals.target import KIND as DECIDE
+from deskyard.control.consent.target import KIND as CONSENT
+from deskyard.control.consent.target import OPERATIONS
 from deskyard.control.halting import job as halting
 from deskyard.control.jobs import claim as claims
-from deskyard.control.jobs import deciding, enrolment, keeping, leave
+from deskyard.control.jobs import deciding, enrolment, keeping, leave, waiting
 from deskyard.control.jobs.claim import Claim
 from deskyard.control.jobs.conversation import Turn
 from deskyard.control.jobs.standby import Standby
@@ -39,7 +41,7 @@ MOST_LINE = 4000
 ENROL, CHAT = "person.enrol", "desktop.chat"
 # What the worker writes down by itself: no program has to be run for it.
 RULES = {rules.SET: deciding.set_rule, rules.REMOVE: deciding.remove_rule}
-RULES |= {policy.SET: keeping.set_policy, policy.REMOVE: keeping.remove_policy}
+RULES |= {policy.SET: keeping.set_policy, policy.REMOVE: keeping.remove_policy, CONSENT: waiting.decide}
 log = logging.getLogger(__name__)
 
 
@@ -68,6 +70,9 @@ class Runner:
         try:
             with lend() as link, link.transaction():
                 actor = leave.require(link, held, self.passkeys)
+                waits = held.kind in OPERATIONS and waiting.hold(link, held, actor)
+            if waits:
+                return
             result = self._done(lend, held, turn, actor)
         except Lost:
             log.warning("%s is another worker's by now", held.id)

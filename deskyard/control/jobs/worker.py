@@ -13,6 +13,7 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from deskyard.control.jobs import claim as claims
+from deskyard.control.jobs import waiting
 from deskyard.control.jobs.claim import Claim
 from deskyard.control.jobs.running import CHILD, Runner
 from deskyard.control.jobs.slots import full, slots
@@ -64,6 +65,7 @@ class Worker:
             log.warning("the clock of the database jumped by %.0f s: every lease begins anew", jump)
             claims.hold_anew(link, self._runner.lease)
         claims.sweep(link, self._runner.lease)
+        waiting.end_late(link)
         self._running = {thread: share for thread, share in self._running.items() if thread.is_alive()}
         while (held := self._next(link)) is not None:
             self._begin(held)

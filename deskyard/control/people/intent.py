@@ -19,6 +19,7 @@ SIGNED = {
     "snapshot.restore": "Put a desktop back to a snapshot, and lose what changed since (desktop, snapshot): {target}",
     "egress.allow": "Let the desktops of a workspace reach a name (workspace, name, how long): {target}",
     "approval.decide": "Answer what a desktop wants to reach (ticket, desktop, name, answer): {target}",
+    "operation.decide": "Answer what somebody wants to do (answer, operation, what, who): {target}",
     "approval-rule.set": "Let these answer what desktops of a workspace want to reach: {target}",
     "approval-rule.remove": "Let everybody who may answer at all do so for workspace {target}",
     "retention.set": "Keep what is said with agents so long, and then delete it for good: {target}",

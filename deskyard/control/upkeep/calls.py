@@ -122,7 +122,7 @@ async def verify(asked: Asked, who: Writer, id: str) -> Operation:
 
 @router.post("/workspaces/{id}/allowed", status_code=HTTPStatus.ACCEPTED)
 async def allow(asked: Asked, who: Annotated[Caller, Depends(may(DECIDE))], id: str, wanted: NewAllowed) -> Operation:
-    """Let the desktops of a locked workspace reach a name, signed; not where a rule says who answers."""
+    """Let the desktops of a locked workspace reach a name, signed; where there is a rule, if others agree by it."""
     values = {"name": wanted.name, "how_long": wanted.how_long}
 
     async def make() -> Wanted:
@@ -130,7 +130,8 @@ async def allow(asked: Asked, who: Annotated[Caller, Depends(may(DECIDE))], id: 
         if found["egress"] != "locked":
             remedy = "declare egress: locked, and bring it up"
             raise Problem(HTTPStatus.CONFLICT, "workspace", id, f"is {found['egress']}: it has no list", remedy)
-        if await rows.row(asked.link, rules.RULE, [id]) is not None:
+        rule = await rows.row(asked.link, rules.RULE, [id])
+        if rule is not None and ALLOW not in rule["operations"]:
             raise Problem(HTTPStatus.CONFLICT, "workspace", id, RULED, rules.REMEDY)
         proof = await proof_of(asked.link, who, ALLOW, allow_target(id, values), wanted.intent)
         return Wanted(ALLOW, id, input=values, proof=proof)

@@ -309,9 +309,13 @@ class AsyncMissionControl:
         roles: Sequence[str] = (),
         people: Sequence[str] = (),
         keys: Sequence[str] = (),
+        operations: Sequence[str] = (),
     ) -> Operation:
-        """Let these answer for a workspace: roles, names of persons, ids of keys; none: all who may answer at all."""
-        names = {"roles": list(roles), "people": list(people), "keys": list(keys)}
+        """Let these answer for a workspace: roles, names of persons, ids of keys; none: all who may answer at all.
+
+        Each of `operations`, kinds such as `desktop.destroy`, waits until as many others than who asked allow it.
+        """
+        names = {"roles": list(roles), "people": list(people), "keys": list(keys), "operations": list(operations)}
         return await self._long("/approval-rules", {"workspaceId": workspace, "persons": persons, **names})
 
     async def remove_approval_rule(self, workspace: str) -> Operation:
@@ -319,6 +323,10 @@ class AsyncMissionControl:
         return cast(Operation, await self._ask("DELETE", f"/approval-rules/{workspace}"))
 
     # -- operations
+
+    async def decide_operation(self, id: str, answer: str, reason: str = "") -> Operation:
+        """Answer `allow` or `refuse` to an operation that waits for others; needs `approvals:decide`."""
+        return await self._long(f"/operations/{id}/decide", {"answer": answer, "reason": reason})
 
     async def operations(
         self,

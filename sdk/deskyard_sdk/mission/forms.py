@@ -12,6 +12,25 @@ class Trouble(TypedDict):
     remedy: str
 
 
+class Given(TypedDict):
+    """An answer that waits for another person's."""
+
+    actor: str
+    answer: str
+    at: str
+
+
+class Consent(TypedDict):
+    """What an operation waits for: others than who asked, by the rule of its workspace."""
+
+    strength: Literal["worker"]
+    asker: str
+    asked: str
+    needed: int
+    answers: list[Given]
+    until: str
+
+
 class Operation(TypedDict):
     """Long work, from the request to its end; `why` says why it waits, `position` its place in the queue."""
 
@@ -30,6 +49,7 @@ class Operation(TypedDict):
     progress: str | None
     result: dict[str, Any] | None
     problem: Trouble | None
+    consent: Consent | None
 
 
 class LogLine(TypedDict):
@@ -198,14 +218,6 @@ class Moment(TypedDict):
     state: str
     times: int
     subject: str
-
-
-class Given(TypedDict):
-    """An answer that waits for another person's."""
-
-    actor: str
-    answer: str
-    at: str
 
 
 class Approval(TypedDict):

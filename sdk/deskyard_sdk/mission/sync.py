@@ -72,6 +72,7 @@ class MissionControl:
     approval_rules = waits(AsyncMissionControl.approval_rules)
     set_approval_rule = waits(AsyncMissionControl.set_approval_rule)
     remove_approval_rule = waits(AsyncMissionControl.remove_approval_rule)
+    decide_operation = waits(AsyncMissionControl.decide_operation)
     operations = yields(AsyncMissionControl.operations)
     operation = waits(AsyncMissionControl.operation)
     wait = waits(AsyncMissionControl.wait)

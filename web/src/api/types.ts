@@ -14,6 +14,16 @@ export interface Page<T> {
   total?: number | null;
 }
 
+/** What an operation waits for: others than who asked. */
+export interface Consent {
+  strength: "worker";
+  asker: string;
+  asked: string;
+  needed: number;
+  answers: { actor: string; answer: string; at: string }[];
+  until: string;
+}
+
 export type OperationState = "queued" | "running" | "waiting" | "done" | "failed" | "cancelled";
 
 export interface Operation {
@@ -32,6 +42,7 @@ export interface Operation {
   progress: string | null;
   result: Record<string, unknown> | null;
   problem: ProblemDetails | null;
+  consent: Consent | null;
 }
 
 export type DesktopState =
@@ -198,6 +209,7 @@ export interface ApprovalRuleChange {
   roles: string[];
   people: string[];
   keys: string[];
+  operations: string[];
   at: string;
 }
 
@@ -207,6 +219,7 @@ export interface ApprovalRule {
   roles: string[];
   people: string[];
   keys: string[];
+  operations: string[];
   actor: string;
   changedAt: string;
   changes: ApprovalRuleChange[];

@@ -5,9 +5,21 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from deskyard.control.api.forms.approvals import Given
 from deskyard.control.api.forms.base import Form, Trouble
 
 OperationState = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
+
+
+class Consent(Form):
+    """What an operation waits for: others than who asked, by the rule of its workspace."""
+
+    strength: Literal["worker"] = Field("worker", description="Who enforces the answer.")
+    asker: str = Field(description="Who signed that it is done.")
+    asked: str = Field(description="What, in the line that was signed.")
+    needed: int = Field(description="How many others have to allow it; one is enough to refuse.")
+    answers: list[Given] = Field(description="Those who did so far.")
+    until: datetime = Field(description="Then it fails.")
 
 
 class Operation(Form):
@@ -28,6 +40,7 @@ class Operation(Form):
     progress: str | None = Field(description="The last line of its log.")
     result: dict[str, Any] | None
     problem: Trouble | None
+    consent: Consent | None = Field(description="What it waits for in the state `waiting`.")
 
 
 class LogLine(Form):

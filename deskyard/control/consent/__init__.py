@@ -1,0 +1,1 @@
+"""Operations that wait until another person agrees: what is answered, and the call that answers it."""

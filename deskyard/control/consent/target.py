@@ -1,0 +1,21 @@
+"""The answer to an operation that waits for another person, in the line that is signed and that the worker checks."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from deskyard.control.people.intent import CREATE
+from deskyard.control.upkeep.signed import ALLOW, RESTORE
+
+KIND = "operation.decide"
+ALLOWED, REFUSED = "allow", "refuse"
+# Those of which the worker knows by a signature who asks: a new desktop is one where it gets keys.
+OPERATIONS = (CREATE, "desktop.destroy", RESTORE, ALLOW)
+# How long an operation waits for others before it fails.
+WAITS = "24 hours"
+OWN = "asked for it: another person has to answer"
+
+
+def target(operation: Mapping[str, Any], answer: str) -> str:
+    """It names the operation, what was asked by it and who did, so that a signature for it lets nothing else pass."""
+    asked = f"{operation['kind']} {operation['asked']} by {operation['asker']}"
+    return f"{answer} {operation['id']} {asked}"
