@@ -33,6 +33,8 @@ def main() -> int:
     wanted = json.loads(line)
     name = str(wanted["desktop"] or wanted["workspace"]).rpartition(".")[2]
     effect(event="begin", kind=wanted["kind"], desktop=wanted["desktop"])
+    if "proof" in wanted:
+        effect(event="proof", desktop=None, proof=wanted["proof"])
     print(f"{name} begins", file=sys.stderr, flush=True)
     if name.startswith("fails"):
         tell(problem={"field": "machine", "value": name, "reason": "did not start", "remedy": "look at it"})

@@ -1,5 +1,6 @@
 """What waits at gateways for a person: written down as they say it, answered by a signature alone."""
 
+import re
 import secrets
 import threading
 from collections.abc import Iterator, Mapping
@@ -11,7 +12,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from deskyard.control.approvals import follow
-from deskyard.control.approvals.target import KIND, target
+from deskyard.control.approvals.target import KIND, answered_by, proof_hash, proved, target
 from deskyard.control.jobs.child import JOBS
 from deskyard.control.store.cluster import LINK, OWNER, ROLE_CONNECTIONS
 from deskyard.control.store.connection import connect
@@ -24,7 +25,10 @@ TICKET: dict[str, Any] = {
     **{"since": "2026-01-01T00:00:00Z", "until": "2099-01-02T00:00:00Z", "last": "2026-01-01T00:00:00Z"},
     **{"state": "waiting", "held": 1, "held_until": "2099-01-01T00:00:00Z", "answer": None},
 }
-ANSWER = {"verdict": "once", "actor": "person:ada", "reason": "", "time": "2026-01-01T00:01:00Z", "until": None}
+ANSWER: dict[str, Any] = {
+    **{"verdict": "once", "actor": "person:ada", "reason": ""},
+    **{"time": "2026-01-01T00:01:00Z", "until": None},
+}
 ID = "lab.0a1b2c"
 
 
@@ -131,7 +135,8 @@ def test_gateways_that_run_are_followed_as_they_speak(mission: Lab) -> None:
     def tickets(_: str) -> Iterator[Mapping[str, Any]]:
         yield TICKET
         answered.wait(60)
-        yield {**TICKET, "state": "used", "held": 0, "held_until": None, "answer": ANSWER}
+        answer = ANSWER | {"actor": proved(ANSWER["actor"], "0" * 64)}
+        yield {**TICKET, "state": "used", "held": 0, "held_until": None, "answer": answer}
 
     follower = follow.Follower(mission.url_as(LINK), tickets, lambda name: name == "lab")
     thread = threading.Thread(target=follower.run, daemon=True)
@@ -190,8 +195,21 @@ def test_the_worker_hands_the_answer_to_the_gateway_with_the_person(
     monkeypatch.setattr("deskyard.access.egress.waiting", lambda name: [{**TICKET, "id": "0b"}, TICKET])
     given = {"approval": ID, "answer": answer, "reason": "why"}
     wanted = {"workspace": "lab", "desktop": "lab.first", "input": given, "actor": "person:ada", "target": aim(answer)}
+    wanted["proof"] = proof_hash({"intent": {"nonce": "x"}, "credential": {}})
     assert JOBS[KIND](wanted) == {"result": {"approval": ID, "state": "allowed"}}
-    assert calls == [("lab", "0a1b2c", *handed, "why", "person:ada")]
+    (call,) = calls
+    assert call[:-1] == ("lab", "0a1b2c", *handed, "why")
+    assert re.fullmatch("person:ada proof:[0-9a-f]{64}", call[-1]) and answered_by(call[-1]) == "person:ada"
+
+
+def test_what_a_gateway_is_told_of_a_proof_is_the_hash_of_what_is_kept(ticket: Lab, person: Person) -> None:
+    signed = person.signed(KIND, aim("once"))
+    done = person.call("POST", f"/api/approvals/{ID}/decide", {"answer": "once", **signed}, Prefer="wait=30").json()
+    row = ticket.link.execute("select proof from operation where id = %s", [done["id"]]).fetchone()
+    assert row is not None
+    (line,) = [line for line in ticket.all_effects() if line["event"] == "proof"]
+    assert line["proof"] == proof_hash(row["proof"]) == proof_hash(signed["intent"])
+    assert proof_hash({**row["proof"], "intent": {}}) != line["proof"]
 
 
 @pytest.mark.parametrize("change", [{"name": "evil.test"}, {"port": 22}, {"desktop": "second"}, {"id": "0b"}])

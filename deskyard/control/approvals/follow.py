@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
+from deskyard.control.approvals.target import answered_by
 from deskyard.control.store.connection import Link, attend
 from deskyard.control.store.pool import pool
 from deskyard.control.store.upsert import upsert
@@ -77,7 +78,11 @@ def write(link: Link, workspace: str, ticket: Mapping[str, Any]) -> None:
         "desktop_id": f"{workspace}.{ticket['desktop']}",
         **{name: ticket[name] for name in ("address", "name", "port", "state", "tries", "held", "held_until")},
         **{"since": ticket["since"], "until": ticket["until"], "last_at": ticket["last"]},
-        **{"verdict": answer.get("verdict"), "decided_by": answer.get("actor"), "reason": answer.get("reason", "")},
+        **{
+            "verdict": answer.get("verdict"),
+            "decided_by": answered_by(answer.get("actor")),
+            "reason": answer.get("reason", ""),
+        },
         **{"decided_at": answer.get("time"), "ends_at": answer.get("until")},
     }
     query = f"{upsert('approval', list(values), LASTING)} returning (xmax = 0) as is_new"

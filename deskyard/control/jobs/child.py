@@ -116,7 +116,7 @@ def _destroy(wanted: Mapping[str, Any]) -> dict[str, Any]:
 
 def _decide(wanted: Mapping[str, Any]) -> dict[str, Any]:
     from deskyard.access import egress
-    from deskyard.control.approvals.target import SECONDS, target
+    from deskyard.control.approvals.target import SECONDS, proved, target
     from deskyard.errors import ConfigError
 
     given, name = wanted["input"], wanted["workspace"]
@@ -131,7 +131,9 @@ def _decide(wanted: Mapping[str, Any]) -> dict[str, Any]:
     if real != [wanted["target"]]:
         remedy = f"see ./inv egress.ask {name}"
         raise ConfigError("approval", given["approval"], "is not what was signed, by its gateway's word", remedy)
-    decided = egress.decide(name, ticket, verdict, SECONDS.get(answer), given.get("reason", ""), wanted["actor"])
+    # The gateway's chain has with the answer what proves it: neither can be changed without the other.
+    actor = proved(wanted["actor"], wanted["proof"])
+    decided = egress.decide(name, ticket, verdict, SECONDS.get(answer), given.get("reason", ""), actor)
     return {"result": {"approval": given["approval"], "state": decided["state"]}}
 
 

@@ -15,6 +15,7 @@ from psycopg.types.json import Jsonb
 
 from deskyard.control.approvals import rules
 from deskyard.control.approvals.target import KIND as DECIDE
+from deskyard.control.approvals.target import proof_hash
 from deskyard.control.consent.target import KIND as CONSENT
 from deskyard.control.consent.target import OPERATIONS
 from deskyard.control.halting import job as halting
@@ -125,6 +126,7 @@ class Runner:
         if held.kind == DECIDE:
             # What was signed, whatever is known of the ticket by now: the child compares it with what the gateway says.
             wanted["target"] = Intent.parsed((held.proof or {}).get("intent")).target
+            wanted["proof"] = proof_hash(held.proof)
         process = self.standby.begin(wanted)
         try:
             assert process.stdin is not None
