@@ -53,7 +53,7 @@ class Acting:
 
     def offers(self) -> Sequence[Offer]:
         """The tools."""
-        calls: Sequence[Call] = (self.act, self.click, self.type, self.key, self.scroll, self.window)
+        calls: Sequence[Call] = (self.act, self.click, self.type, self.key, self.scroll, self.window, self.tile)
         return [*(Offer("act", call, ACTS) for call in calls), Offer("act", self.set_clipboard, SETS)]
 
     async def act(self, actions: Actions, wait: Wait = None, picture: bool = True) -> CallToolResult:
@@ -115,6 +115,15 @@ class Acting:
         places = {"x": x, "y": y, "width": width, "height": height}
         given = {name: value for name, value in places.items() if value is not None}
         return said({"ok": True, "event": await self._desktop.windows.do(id, action, **given)})
+
+    async def tile(
+        self,
+        windows: Annotated[list[int], Field(description="ids as `windows` lists them, in order", min_length=1)],
+        arrangement: Literal["columns", "rows", "grid"] = "columns",
+    ) -> CallToolResult:
+        """Put several windows side by side, so that none covers another; the first gets the keyboard."""
+        placed = await self._desktop.windows.tile(*windows, arrangement=arrangement)
+        return said({"windows": [{"id": int(id), "geometry": list(place)} for id, place in placed]})
 
     async def set_clipboard(self, text: str) -> CallToolResult:
         """Put a text into the clipboard."""

@@ -27,7 +27,7 @@ class AsyncWindows:
         return [Window.of(window) for window in (await self._door.json("GET", "/v1/windows"))["windows"]]
 
     async def do(self, /, id: str | int, action: str, **more: Any) -> int:
-        """Do something with a window: focus, close, minimise, maximise, restore, raise, lower, move, resize.
+        """Do `focus`, `close`, `move`, `resize`, `minimise`, `maximise`, `fullscreen`, `restore`, `raise` or `lower`.
 
         The answer is the number of the last event before it.
         """
@@ -40,6 +40,15 @@ class AsyncWindows:
     async def close(self, id: str | int) -> None:
         """Ask a window to close."""
         await self.do(id, "close")
+
+    async def tile(self, *ids: str | int, arrangement: str = "columns") -> "list[tuple[str, tuple[int, ...]]]":
+        """Put windows side by side in the work area: in `columns`, `rows` or a `grid`, the first with the keyboard.
+
+        Returns the place that each was given: left, top, width and height of its content.
+        """
+        asked = {"windows": list(ids), "arrangement": arrangement}
+        answer = await self._door.json("POST", "/v1/windows/tile", json=asked)
+        return [(str(window["id"]), tuple(window["geometry"])) for window in answer["windows"]]
 
 
 class AsyncDesktop:

@@ -185,6 +185,7 @@ class Windows:
     do = waits(AsyncWindows.do)
     focus = waits(AsyncWindows.focus)
     close = waits(AsyncWindows.close)
+    tile = waits(AsyncWindows.tile)
 
 
 class Accessibility:

@@ -36,7 +36,9 @@ export class Desktop {
   screen(asked?: { region?: string; window?: string; format?: string; max?: string; if_changed?: string; scale?: number; cursor?: boolean; signal?: AbortSignal }): Promise<any>;
   /** List the windows, the topmost last. */
   listWindows(asked?: { signal?: AbortSignal }): Promise<any>;
-  /** Focus, move, resize, minimise, maximise, restore, raise, lower or close a window. */
+  /** Put several windows side by side. */
+  tileWindows(asked: { windows: Array<number>; arrangement?: string; signal?: AbortSignal }): Promise<any>;
+  /** Focus, move, resize, minimise, maximise, restore, raise, lower or close a window, or fill the screen with it. */
   doWithWindow(asked: { id: string; action: string; x?: number; y?: number; width?: number; height?: number; signal?: AbortSignal }): Promise<any>;
   /** Read the clipboard's text. */
   getClipboard(asked?: { signal?: AbortSignal }): Promise<any>;

@@ -4,6 +4,7 @@ export const OPERATIONS = {
   act: {"method":"POST","path":"/v1/act","query":[],"body":"json","answer":"json","protocols":[]},
   screen: {"method":"GET","path":"/v1/screen","query":["region","window","format","max","if_changed","scale","cursor"],"body":"none","answer":"json","protocols":[]},
   listWindows: {"method":"GET","path":"/v1/windows","query":[],"body":"none","answer":"json","protocols":[]},
+  tileWindows: {"method":"POST","path":"/v1/windows/tile","query":[],"body":"json","answer":"json","protocols":[]},
   doWithWindow: {"method":"POST","path":"/v1/windows/{id}/{action}","query":[],"body":"json","answer":"json","protocols":[]},
   getClipboard: {"method":"GET","path":"/v1/clipboard","query":[],"body":"none","answer":"json","protocols":[]},
   setClipboard: {"method":"PUT","path":"/v1/clipboard","query":[],"body":"json","answer":"json","protocols":[]},

@@ -29,10 +29,11 @@ from deskyard.computer.display.events import SETTLED, Armed, Log, Wait, read_wai
 from deskyard.computer.display.eyes import Eyes, Picture
 from deskyard.computer.display.feed import Feed
 from deskyard.computer.display.pictures import Wanted, wanted
-from deskyard.computer.display.spaces import Rectangle, Shots, Spaces, window_id
+from deskyard.computer.display.spaces import Rectangle, Shots, Spaces
 from deskyard.computer.display.watcher import Watcher
+from deskyard.computer.display.window_routes import WindowRoutes
 from deskyard.computer.display.x_server import Line
-from deskyard.computer.fields import Fields, body, query, wrong
+from deskyard.computer.fields import Fields, body, query
 from deskyard.computer.privacy import Privacy
 from deskyard.computer.problem import Problem, described
 from deskyard.errors import HostError
@@ -65,7 +66,7 @@ class Display:
         self.drive = Drive(self._settings.quiet_seconds, self._settings.hold_seconds, self.log.tell)
         self._shots = Shots()
         self.eyes = Eyes(display, self._shots)
-        self._desk = Line(display)
+        self.desk = Line(display)
         hands = Hands(display, self.drive)
         spaces = Spaces(lambda: hands.line.get().size(), self._window_of(hands.line), self._shots)
         self.sink = Claiming(sink or Stderr())
@@ -82,8 +83,7 @@ class Display:
         return [
             Route("/v1/act", self._act, methods=["POST"]),
             Route("/v1/screen", self._screen, methods=["GET"]),
-            Route("/v1/windows", self._windows, methods=["GET"]),
-            Route("/v1/windows/{id}/{action}", self._window, methods=["POST"]),
+            *WindowRoutes(self).routes(),
             *ClipboardRoutes(self._listening, self.drive).routes(),
             Route("/v1/drive", self._drive_route, methods=["GET", "POST"]),
             Route("/v1/wait", self._wait, methods=["POST"]),
@@ -111,7 +111,7 @@ class Display:
             self._seeing.shutdown(wait=True, cancel_futures=True)
             self.eyes.close()
             self._runner.tools.hands.close()
-            self._desk.close()
+            self.desk.close()
 
     @staticmethod
     def _window_of(line: Line) -> Callable[[int, str], Rectangle]:
@@ -182,8 +182,8 @@ class Display:
     def _place(self, asked: Wanted) -> Rectangle | None:
         if asked.window is None:
             return None
-        with self._desk.lock:
-            return windows.place(self._desk.get(), asked.window, "window")
+        with self.desk.lock:
+            return windows.place(self.desk.get(), asked.window, "window")
 
     async def _screen(self, request: Request) -> Response:
         caller(request).require(SEE)
@@ -201,19 +201,12 @@ class Display:
         }
         return Response(picture.data, headers=headers, media_type=f"image/{picture.format}")
 
-    async def _windows(self, request: Request) -> Response:
-        caller(request).require(SEE)
-        read_query(request, lambda fields: None)
-
-        found = await self.windows()
-        return JSONResponse({"windows": found, "untrusted": ["title", "class", "instance"], "event": self.log.last})
-
     async def windows(self) -> list[dict[str, Any]]:
         """The windows as they stand in answers, the topmost last."""
 
         def listed() -> list[dict[str, Any]]:
-            with self._desk.lock:
-                return windows.all_windows(self._desk.get())
+            with self.desk.lock:
+                return windows.all_windows(self.desk.get())
 
         return await asyncio.to_thread(listed)
 
@@ -221,31 +214,11 @@ class Display:
         """A window as it stands in answers; raises `Problem` (404) if there is none."""
 
         def described_window() -> dict[str, Any]:
-            with self._desk.lock:
-                windows.place(self._desk.get(), window, field)
-                return windows.described(self._desk.get(), window) or {}
+            with self.desk.lock:
+                windows.place(self.desk.get(), window, field)
+                return windows.described(self.desk.get(), window) or {}
 
         return await asyncio.to_thread(described_window)
-
-    async def _window(self, request: Request) -> Response:
-        who = caller(request)
-        who.require(ACT)
-        window = window_id(request.path_params["id"], "id")
-        action = request.path_params["action"]
-        note = {"kind": f"window.{action}", "session": who.session, "scope": ACT, "window": window}
-        if action not in windows.ACTIONS:
-            raise wrong("action", action, "is not known", f"use one of: {', '.join(windows.ACTIONS)}")
-        fields = await body(request)
-        self.drive.check()
-
-        def act() -> None:
-            with self._desk.lock:
-                windows.act(self._desk.get(), window, action, fields)
-
-        event = self.log.last
-        await asyncio.to_thread(act)
-        self.sink.note(note)
-        return JSONResponse({"ok": True, "event": event})
 
     def _listening(self) -> Watcher:
         assert self._watcher is not None

@@ -12,7 +12,7 @@ from deskyard.computer.problem import Problem
 
 ACTIONS = ("focus", "move", "resize", "minimise", "maximise", "fullscreen", "restore", "raise", "lower", "close")
 ICONIC = 3
-ACTIVE, CLASS = "_NET_ACTIVE_WINDOW", "WM_CLASS"
+ACTIVE, CLASS, RESTACK = "_NET_ACTIVE_WINDOW", "WM_CLASS", "_NET_RESTACK_WINDOW"
 REMOVE, ADD = 0, 1
 PAGER = 2  # we speak for the user, as a pager does: no window manager takes it for stealing the focus
 FARTHEST = 1 << 15
@@ -95,13 +95,17 @@ def place(c: XConnection, window: int, field: str) -> Rectangle:
     return found
 
 
+def states(c: XConnection, window: int) -> list[str]:
+    """The states of a window, such as `fullscreen`; a minimised one is `hidden`."""
+    return [c.name(atom).removeprefix("_NET_WM_STATE_").lower() for atom in c.numbers(window, "_NET_WM_STATE")]
+
+
 def described(c: XConnection, window: int) -> dict[str, Any] | None:
     """A window as it stands in answers; None if it is gone."""
     where = geometry(c, window)
     if where is None:
         return None
     called = names(c, window)
-    states = [c.name(atom).removeprefix("_NET_WM_STATE_").lower() for atom in c.numbers(window, "_NET_WM_STATE")]
     kinds = [
         c.name(atom).removeprefix("_NET_WM_WINDOW_TYPE_").lower() for atom in c.numbers(window, "_NET_WM_WINDOW_TYPE")
     ]
@@ -113,7 +117,7 @@ def described(c: XConnection, window: int) -> dict[str, Any] | None:
         "title": title(c, window),
         "geometry": where.as_list(),
         "frame": c.numbers(window, "_NET_FRAME_EXTENTS") or [0, 0, 0, 0],
-        "state": states,
+        "state": states(c, window),
         "kind": kinds[0] if kinds else "normal",
         "transient_for": next(iter(c.numbers(window, "WM_TRANSIENT_FOR")), None),
     }
@@ -121,15 +125,20 @@ def described(c: XConnection, window: int) -> dict[str, Any] | None:
 
 def all_windows(c: XConnection) -> list[dict[str, Any]]:
     """All windows, the topmost last, each with its place in the stack and whether it is in front."""
-    front = focused(c)
+    active = focused(c)
     found = [entry for window in listed(c) if (entry := described(c, window)) is not None]
-    return [{**entry, "stacking": index, "focused": entry["id"] == front} for index, entry in enumerate(found)]
+    return [{**entry, "stacking": index, "focused": entry["id"] == active} for index, entry in enumerate(found)]
+
+
+def unmanaged(field: str, window: int) -> Problem:
+    """The refusal of what the window manager does not have."""
+    return Problem(HTTPStatus.NOT_FOUND, field, window, "is no managed window", "take an id of GET /v1/windows")
 
 
 def act(c: XConnection, window: int, action: str, fields: Fields) -> None:
     """Do something with a window, by the window manager; raises `Problem` for one that is not managed."""
     if window not in listed(c):
-        raise Problem(HTTPStatus.NOT_FOUND, "window", window, "is no managed window", "take an id of GET /v1/windows")
+        raise unmanaged("window", window)
     if action == "move":
         x, y = fields.integer("x", -FARTHEST, FARTHEST), fields.integer("y", -FARTHEST, FARTHEST)
         fields.done()
@@ -142,6 +151,11 @@ def act(c: XConnection, window: int, action: str, fields: Fields) -> None:
         fields.done()
         _simple(c, window, action)
     c.settle()
+
+
+def put(c: XConnection, window: int, content: Rectangle) -> None:
+    """Put a window's content to this place, in this size."""
+    _place(c, window, 0b1111 << 8, *content.as_list())
 
 
 def _place(c: XConnection, window: int, which: int, x: int, y: int, width: int, height: int) -> None:
@@ -159,17 +173,30 @@ def _simple(c: XConnection, window: int, action: str) -> None:
         c.send(window, "_NET_CLOSE_WINDOW", [0, PAGER])
     elif action in ("raise", "lower"):
         above = xproto.StackMode.Above if action == "raise" else xproto.StackMode.Below
-        c.send(window, "_NET_RESTACK_WINDOW", [PAGER, 0, above])
+        _restack(c, window, above)
     elif action == "restore":
-        _state(c, window, REMOVE, "MAXIMIZED_VERT", "MAXIMIZED_HORZ")
-        _state(c, window, REMOVE, "FULLSCREEN")
-        c.send(window, ACTIVE, [PAGER, 0, 0])
+        restore(c, window)
     elif action == "maximise":
         _state(c, window, ADD, "MAXIMIZED_VERT", "MAXIMIZED_HORZ")
     elif action == "fullscreen":
         _state(c, window, ADD, "FULLSCREEN")
     else:
         raise wrong("action", action, "is not known", f"use one of: {', '.join(ACTIONS)}")
+
+
+def _restack(c: XConnection, window: int, above: int) -> None:
+    if c.atom(RESTACK) in c.numbers(c.root, "_NET_SUPPORTED"):
+        c.send(window, RESTACK, [PAGER, 0, above])
+    else:
+        # As the program itself would ask; xfwm4 gives what it raises the keyboard, too.
+        c.core.ConfigureWindow(window, xproto.ConfigWindow.StackMode, [above])
+
+
+def restore(c: XConnection, window: int) -> None:
+    """Have a window be neither maximised, nor full screen, nor minimised, and in front."""
+    _state(c, window, REMOVE, "MAXIMIZED_VERT", "MAXIMIZED_HORZ")
+    _state(c, window, REMOVE, "FULLSCREEN")
+    c.send(window, ACTIVE, [PAGER, 0, 0])
 
 
 def _state(c: XConnection, window: int, change: int, *names: str) -> None:
