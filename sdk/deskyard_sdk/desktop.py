@@ -41,7 +41,7 @@ class AsyncWindows:
         """Ask a window to close."""
         await self.do(id, "close")
 
-    async def tile(self, *ids: str | int, arrangement: str = "columns") -> "list[tuple[str, tuple[int, ...]]]":
+    async def tile(self, *ids: str | int, arrangement: str = "columns") -> Sequence[tuple[str, tuple[int, ...]]]:
         """Put windows side by side in the work area: in `columns`, `rows` or a `grid`, the first with the keyboard.
 
         Returns the place that each was given: left, top, width and height of its content.
@@ -115,6 +115,14 @@ class AsyncDesktop:
     async def open(self, target: str, wait: str = "window", within: float = 60) -> Launched:
         """Open a file or an address with what the desktop opens it with."""
         return await self._launched({"open": target}, wait, within)
+
+    async def launch_command(self, command: Command, wait: str = "window", within: float = 60) -> Launched:
+        """Start a command and wait for its window, as `launch` does: text is for a login shell, a list is a program.
+
+        It takes the scopes `act` and `shell`. Its output goes nowhere: `processes.start` is for that.
+        """
+        given = command if isinstance(command, str) else list(command)
+        return await self._launched({"command": given}, wait, within)
 
     async def _launched(self, asked: dict[str, Any], wait: str, within: float) -> Launched:
         asked |= {"wait": wait, "within_ms": int(within * 1000)}

@@ -281,6 +281,7 @@ class Desktop:
     run = waits(AsyncDesktop.run)
     applications = waits(AsyncDesktop.applications)
     launch = waits(AsyncDesktop.launch)
+    launch_command = waits(AsyncDesktop.launch_command)
     open = waits(AsyncDesktop.open)
     act = waits(AsyncDesktop.act)
     screen = waits(AsyncDesktop.screen)

@@ -68,8 +68,8 @@ export class Desktop {
   accessibilityFocus(asked: { node: string; within_ms?: number; signal?: AbortSignal }): Promise<any>;
   /** List what the menu has. */
   listApplications(asked?: { signal?: AbortSignal }): Promise<any>;
-  /** Start an application, or open a file or address, and wait for its window. */
-  launch(asked?: { application?: string; targets?: Array<string>; open?: string; wait?: string; within_ms?: number; signal?: AbortSignal }): Promise<any>;
+  /** Start an application or a command, or open a file or address, and wait for its window. */
+  launch(asked?: { application?: string; targets?: Array<string>; open?: string; command?: string | Array<string>; wait?: string; within_ms?: number; signal?: AbortSignal }): Promise<any>;
   /** The browser of programs, and its pages. */
   describeDevtools(asked?: { signal?: AbortSignal }): Promise<any>;
   /** Start the browser of programs unless it runs. */

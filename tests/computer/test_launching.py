@@ -79,6 +79,23 @@ def test_a_file_is_opened_by_what_the_desktop_has_for_it(desk: Service, home: Pa
     assert "note.txt" in launch(desk, open=str(home / "note.txt"))["window"]["title"]
 
 
+def test_a_command_is_launched_and_its_window_awaited(desk: Service, home: Path) -> None:
+    (home / "list.txt").write_text("Milk")
+    answer = launch(desk, command=["mousepad", "--disable-server", str(home / "list.txt")])
+    assert "list.txt" in answer["window"]["title"] and answer["untrusted"] == ["title", "class", "instance"]
+    assert os.getsid(answer["window"]["pid"]) == answer["pid"]
+    note = desk.notes.entries[-1]
+    assert (note["kind"], note["scope"], note["ok"]) == ("launch", "shell", True)
+    assert "list.txt" not in str(note) and len(note["command_sha256"]) == 64
+
+
+def test_a_command_wants_the_scope_of_processes(desk: Service) -> None:
+    headers = {"x-deskyard-session": "s1", "x-deskyard-scopes": "see,act,files"}
+    answer = desk.client.post("/v1/launch", json={"command": "xterm"}, headers=headers)
+    assert (answer.status_code, answer.json()["value"]) == (403, "shell")
+    assert desk.notes.entries == []
+
+
 def test_what_shows_no_window_is_said_to(desk: Service) -> None:
     late = desk.client.post("/v1/launch", json={"application": "still.desktop", "within_ms": 100})
     assert (late.status_code, late.json()["error"]) == (408, "launch")
@@ -92,6 +109,9 @@ def test_what_shows_no_window_is_said_to(desk: Service) -> None:
         ({"application": "failing"}, 409, "launch"), ({"application": "missing"}, 409, "application"),
         ({"application": "nothing"}, 404, "application"), ({"application": "hidden"}, 404, "application"),
         ({}, 400, "application"), ({"open": "x", "application": "editor"}, 400, "open"),
+        ({"command": []}, 400, "command"), ({"command": ["no-such-program"]}, 409, "command"),
+        ({"command": ["false"]}, 409, "launch"), ({"command": ["a"], "open": "x"}, 400, "command"),
+        ({"command": ["true"], "targets": ["x"]}, 400, "targets"),
         ({"open": "/no/such/file"}, 404, "open"), ({"open": "--help"}, 400, "open"), ({"open": 5}, 400, "open"),
         ({"application": "editor", "targets": ["-x"]}, 400, "targets[0]"),
         ({"application": "editor", "wait": 5}, 400, "wait"),
@@ -150,6 +170,8 @@ def test_the_sdk_lists_launches_and_opens(desk: Service, home: Path) -> None:
         done = desktop.launch("editor", "~/letter.txt", wait="ready", within=100)
         assert done.window and "letter.txt" in done.window.title and done.pid
         assert desktop.launch("failing", wait="nothing").window is None
+        other = desktop.launch_command(["mousepad", "--disable-server", str(home / "letter.txt")], within=100)
+        assert other.window and other.window.id != done.window.id
         with pytest.raises(DesktopError) as refused:
             desktop.open("/no/such/file")
         assert (refused.value.field, refused.value.status) == ("open", 404)

@@ -1,4 +1,4 @@
-"""Launching as a part of the service: applications by their desktop files, files and addresses by what opens them."""
+"""Launching as a part of the service: applications, commands, and files and addresses by what opens them."""
 
 import asyncio
 import contextlib
@@ -14,17 +14,20 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from deskyard.computer.caller import caller
-from deskyard.computer.display.events import READY, Wait
+from deskyard.computer.caller import Caller, caller
+from deskyard.computer.claims import digest
+from deskyard.computer.display.events import READY, UNTRUSTED, Wait
 from deskyard.computer.display.part import Display
 from deskyard.computer.fields import Fields, body, query, wrong
 from deskyard.computer.launch.applications import Application, folders, installed
 from deskyard.computer.problem import Problem
-from deskyard.wire.computer import ACT, SEE
+from deskyard.computer.work.process_forms import argv_of
+from deskyard.wire.computer import ACT, SEE, SHELL
 
 MOST_TARGETS = 50
 MOST_WITHIN_MS = 600_000
 ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\0\s]+")
+APPLICATION, OPEN, COMMAND = "application", "open", "command"
 NOTHING, WINDOW, TAKES_KEYS = AWAITED = ("nothing", "window", "ready")
 # What a program that was there already does for one that asks it.
 CAME_FORWARD = ("window.appeared", "window.focus")
@@ -69,25 +72,38 @@ class Launch:
         who = caller(request)
         who.require(ACT)
         fields = await body(request)
-        argv = await self._argv(fields)
+        field, argv = await self._order(who, fields)
         awaited = fields.choice("wait", AWAITED, WINDOW)
         seconds = fields.integer("within_ms", 1, MOST_WITHIN_MS, 60_000) / 1000
         fields.done()
         self._display.drive.check()
         after = self._display.log.last
         note = {"kind": "launch", "session": who.session, "scope": ACT, "program": argv[0], "arguments": len(argv) - 1}
-        process = await self._started(argv, note)
+        if field == COMMAND:
+            note |= {"scope": SHELL, "command_sha256": digest("\0".join(argv))}
+        process = await self._started(argv, note, field)
         answer: dict[str, Any] = {"ok": True, "pid": process.pid, "window": None, "event": after}
         if awaited != NOTHING:
             answer["window"] = await self._window(process, after, seconds, awaited)
+            answer["untrusted"] = list(UNTRUSTED)
         return JSONResponse(answer)
 
-    async def _argv(self, fields: Fields) -> list[str]:
-        if fields.given("open"):
-            if fields.given("application"):
-                raise wrong("open", None, "stands beside application", "give application with its targets, or open")
+    async def _order(self, who: Caller, fields: Fields) -> tuple[str, list[str]]:
+        """The field that says what is started, and its program with arguments."""
+        given = [field for field in (APPLICATION, OPEN, COMMAND) if fields.given(field)]
+        if len(given) > 1:
+            remedy = "give application with its targets, open or command"
+            raise wrong(given[1], None, f"stands beside {given[0]}", remedy)
+        if given == [COMMAND]:
+            # It is a process like any other, only that its window is awaited.
+            who.require(SHELL)
+            return COMMAND, list(argv_of(fields.take(COMMAND)))
+        if given == [OPEN]:
             # The desktop's own choice of programs, which a person sets in its settings.
-            return ["xdg-open", self._target(fields.take("open"), "open")]
+            return OPEN, ["xdg-open", self._target(fields.take(OPEN), OPEN)]
+        return APPLICATION, await self._argv(fields)
+
+    async def _argv(self, fields: Fields) -> list[str]:
         id = fields.text("application")
         given = fields.list("targets", MOST_TARGETS, [])
         targets = tuple(self._target(target, f"targets[{index}]") for index, target in enumerate(given))
@@ -111,16 +127,16 @@ class Launch:
                 return str(path)
         raise wrong(field, value, "is neither a file nor an address", "give an absolute path, or such as https://...")
 
-    async def _started(self, argv: list[str], note: dict[str, Any]) -> asyncio.subprocess.Process:
+    async def _started(self, argv: list[str], note: dict[str, Any], field: str) -> asyncio.subprocess.Process:
         null = asyncio.subprocess.DEVNULL
         try:
             process = await asyncio.create_subprocess_exec(
                 *argv, stdin=null, stdout=null, stderr=null, cwd=self._home, start_new_session=True
             )
         except (OSError, ValueError) as error:
-            self._display.sink.note(note | {"ok": False, "error": "application"})
+            self._display.sink.note(note | {"ok": False, "error": field})
             reason = f"does not start: {error}"
-            raise Problem(HTTPStatus.CONFLICT, "application", argv[0], reason, "install the program") from error
+            raise Problem(HTTPStatus.CONFLICT, field, argv[0], reason, "install the program") from error
         self._display.sink.note(note | {"ok": True, "pid": process.pid})
         return process
 

@@ -7,7 +7,9 @@ from typing import Any
 
 from deskyard.computer.fields import Fields, wrong
 from deskyard.computer.work.output import Piece
-from deskyard.computer.work.process import Process, Size
+from deskyard.computer.work.process import SHELL, Process, Size
+
+MOST_ARGUMENTS = 4096
 
 
 def described(piece: Piece) -> dict[str, Any]:
@@ -44,3 +46,14 @@ def data_of(text: object) -> bytes:
         return base64.b64decode(text if isinstance(text, str) else "!", validate=True)
     except (binascii.Error, ValueError):
         raise wrong("data", None, "is not base64") from None
+
+
+def argv_of(command: Any) -> tuple[str, ...]:
+    """A command from a request: text is for a login shell, a list is a program with its arguments."""
+    if isinstance(command, str) and command:
+        command = [*SHELL, command]
+    if not isinstance(command, list) or not command or not all(isinstance(part, str) for part in command):
+        raise wrong("command", command, "must be text for a shell, or a list of texts")
+    if len(command) > MOST_ARGUMENTS or not command[0] or any("\0" in part for part in command):
+        raise wrong("command", None, f"has an empty name, a NUL, or more than {MOST_ARGUMENTS} arguments")
+    return tuple(command)

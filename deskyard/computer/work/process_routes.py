@@ -19,13 +19,12 @@ from deskyard.computer.streams import ALIVE, ALIVE_SECONDS, event, last_id, or_s
 from deskyard.computer.work.attach import Attachment
 from deskyard.computer.work.output import Reader
 from deskyard.computer.work.paths import resolve
-from deskyard.computer.work.process import SHELL, Order, Process, Size
-from deskyard.computer.work.process_forms import described, ending, signal_number, size
+from deskyard.computer.work.process import Order, Process, Size
+from deskyard.computer.work.process_forms import argv_of, described, ending, signal_number, size
 from deskyard.computer.work.processes import Processes
 from deskyard.wire.computer import SHELL as SHELL_SCOPE
 
 MOST_SECONDS = 3600
-MOST_ARGUMENTS = 4096
 MOST_INPUT = 16 << 20
 
 
@@ -136,7 +135,7 @@ class ProcessRoutes:
         return self._processes.find(request.path_params["number"])
 
     def _order(self, fields: Fields, stdin: bool, terminal: Size | None = None) -> Order:
-        argv, tag = _argv(fields.take("command", None)), fields.take("tag", None)
+        argv, tag = argv_of(fields.take("command", None)), fields.take("tag", None)
         if tag is not None and not isinstance(tag, str):
             raise wrong("tag", tag, "must be text")
         cwd = resolve(self._home, fields.text("cwd", "~"), "cwd")
@@ -192,16 +191,6 @@ def _size(value: Any) -> Size | None:
     if not isinstance(value, dict):
         raise wrong("terminal", value, "must be true, or columns and rows")
     return size(Fields(value))
-
-
-def _argv(command: Any) -> tuple[str, ...]:
-    if isinstance(command, str) and command:
-        command = [*SHELL, command]
-    if not isinstance(command, list) or not command or not all(isinstance(part, str) for part in command):
-        raise wrong("command", command, "must be text for a shell, or a list of texts")
-    if len(command) > MOST_ARGUMENTS or not command[0] or any("\0" in part for part in command):
-        raise wrong("command", None, f"has an empty name, a NUL, or more than {MOST_ARGUMENTS} arguments")
-    return tuple(command)
 
 
 async def _asked(request: Request) -> Fields:

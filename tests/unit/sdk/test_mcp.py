@@ -38,7 +38,10 @@ def url(door: Door) -> Iterator[str]:
     ("scopes", "listed"),
     [
         (["see"], {"screenshot", "windows", "wait", "events", "clipboard", "elements", "applications"}),
-        (["act"], {"act", "click", "type", "key", "scroll", "window", "set_clipboard", "use_element", "launch"}),
+        (
+            ["act"],
+            {"act", "click", "type", "key", "scroll", "window", "tile", "set_clipboard", "use_element", "launch"},
+        ),
         (["files"], {"list_files", "read_file", "write_file"}),
         (["shell"], {"run", "start", "processes", "process"}),
     ],
@@ -99,7 +102,7 @@ def test_tools_say_whether_they_change_anything(url: str) -> None:
         looking = {"screenshot", "windows", "wait", "events", "clipboard", "elements", "applications"}
         looking |= {"list_files", "read_file", "processes"}
         assert {name for name, only in hints.items() if only} == looking
-        assert len(hints) == len(listed) == 23
+        assert len(hints) == len(listed) == 24
         assert all(tool.description for tool in listed)
 
     talk_within(f"{url}/bare", use)
