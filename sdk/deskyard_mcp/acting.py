@@ -35,6 +35,7 @@ ACTION = {
         "key": {"type": "string", "description": "of down and up, instead of a button"},
         "ms": {"type": "integer", "description": "of hold and wait"},
         "text": {"type": "string", "description": "of type and paste"},
+        "read_back": {"type": "boolean", "description": "of type: say whether the field has the text then"},
         "event": {"type": "string", "description": "of wait: what is waited for, with match, within_ms, quiet_ms"},
     },
 }

@@ -30,9 +30,9 @@ def key(keys: str, count: int = 1) -> Action:
     return {"type": "key", "keys": keys, "count": count}
 
 
-def type_text(text: str) -> Action:
-    """Type a text."""
-    return {"type": "type", "text": text}
+def type_text(text: str, read_back: bool = False) -> Action:
+    """Type a text; with `read_back` its result says whether it stands there: `same`, `different` or `unknown`."""
+    return {"type": "type", "text": text} | ({"read_back": True} if read_back else {})
 
 
 def paste(text: str) -> Action:

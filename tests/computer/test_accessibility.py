@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from deskyard_sdk import Desktop, DesktopError, actions
 
-from tests.computer.desktop import PATIENCE, Person, Service, XServer
+from tests.computer.desktop import PATIENCE, Person, Recorder, Service, XServer
 from tests.support.mcp_client import Tools, talk_within
 from tests.support.requirements import need_programs
 
@@ -116,6 +116,35 @@ def test_a_text_is_set_and_read_back(service: Service, editor: Editor) -> None:
     assert (answer["text"], answer["untrusted"]) == (written, ["text"])
     assert find(service, role="text", states=["multi line"])[0]["text"] == written
     assert written not in str(service.notes.entries[-1])
+
+
+def test_typed_text_is_read_back_from_its_program(service: Service, editor: Editor) -> None:
+    service.wait("app.ready", match={"id": editor.window["id"]})
+    answer = service.did(
+        {"type": "type", "text": "Grüße, 世界\nzweite", "read_back": True},
+        {"type": "key", "keys": "shift+Left"}, {"type": "type", "text": "E!", "read_back": True},
+        {"type": "type", "text": "."},
+    )  # fmt: skip
+    read = [result.get("read_back") for result in answer["results"]]
+    assert read == ["same", None, "same", None]
+    (text,) = find(service, role="text", window=editor.window["id"])
+    assert text["text"] == "Grüße, 世界\nzweitE!."
+
+
+def test_what_no_program_tells_of_is_not_said_to_be_typed(service: Service, recorder: Recorder) -> None:
+    answer = service.did({"type": "type", "text": "secret", "read_back": True})
+    assert answer["results"][0]["read_back"] == "unknown"
+    recorder.until(lambda: recorder.text == "secret", "the text")
+
+
+def test_who_may_not_see_has_nothing_read_back(service: Service, recorder: Recorder) -> None:
+    headers = {"x-deskyard-session": "s1", "x-deskyard-scopes": "act,files,shell"}
+    asked = {"actions": [{"type": "type", "text": "a", "read_back": True}]}
+    answer = service.client.post("/v1/act", json=asked, headers=headers)
+    assert (answer.status_code, answer.json()["value"]) == (403, "see")
+    del asked["actions"][0]["read_back"]
+    assert service.client.post("/v1/act", json=asked, headers=headers).status_code == 200
+    recorder.until(lambda: recorder.text == "a", "one letter")
 
 
 def test_the_focus_goes_where_it_is_put(service: Service, editor: Editor) -> None:

@@ -15,6 +15,7 @@ from deskyard.computer.accessibility import nodes
 from deskyard.computer.accessibility.bus import Bus, Late, Reference, Refused, reference
 from deskyard.computer.accessibility.readiness import Readiness
 from deskyard.computer.accessibility.search import Search, Sought, Window
+from deskyard.computer.accessibility.texts import Texts
 from deskyard.computer.caller import caller
 from deskyard.computer.claims import digest
 from deskyard.computer.display.events import READY
@@ -38,6 +39,7 @@ class Accessibility:
         self._display = display
         self.bus = Bus(session)
         display.log.conditions[READY] = Readiness(self.bus, display.log, display.windows).wait
+        display.read_back.texts = Texts(self.bus, display.window)
 
     def routes(self) -> Sequence[BaseRoute]:
         """The paths of accessibility."""

@@ -24,6 +24,7 @@ from deskyard.computer.display.acting.actions import Tools, read
 from deskyard.computer.display.acting.batch import Outcome, Runner, Stderr
 from deskyard.computer.display.acting.drive import Drive
 from deskyard.computer.display.acting.hands import Hands
+from deskyard.computer.display.acting.read_back import ReadBack
 from deskyard.computer.display.clipboard_routes import ClipboardRoutes
 from deskyard.computer.display.events import SETTLED, Armed, Log, Wait, read_wait
 from deskyard.computer.display.eyes import Eyes, Picture
@@ -70,7 +71,9 @@ class Display:
         hands = Hands(display, self.drive)
         spaces = Spaces(lambda: hands.line.get().size(), self._window_of(hands.line), self._shots)
         self.sink = Claiming(sink or Stderr())
-        self._runner = Runner(Tools(hands, spaces, self._paste, self._await_event), self.eyes, self.sink)
+        self.read_back = ReadBack()
+        tools = Tools(hands, spaces, self._paste, self._await_event, self.read_back)
+        self._runner = Runner(tools, self.eyes, self.sink)
         self._seeing = ThreadPoolExecutor(2, "eyes")
         self._watcher: Watcher | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -97,7 +100,7 @@ class Display:
 
     @contextlib.asynccontextmanager
     async def _running(self) -> AsyncIterator[None]:
-        self._loop = asyncio.get_running_loop()
+        self._loop = self.read_back.loop = asyncio.get_running_loop()
         self._watcher = watcher = Watcher(self._display, self.log, self.drive)
         watcher.start()
         try:
@@ -127,8 +130,9 @@ class Display:
         picture = wanted_of(fields, "return")
         wait = read_wait_of(fields)
         fields.done()
-        if picture is not None:
+        if picture is not None or any(action.reads for action in actions):
             who.require(SEE)
+        if picture is not None:
             await self._with_eyes(self._require_seen, picture)
         armed = self.log.arm(wait) if wait else None
         gone = threading.Event()

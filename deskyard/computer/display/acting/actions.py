@@ -6,6 +6,7 @@ from typing import Any
 
 from deskyard.computer.display.acting.hands import BUTTONS, Hands
 from deskyard.computer.display.acting.keysyms import is_typed, of_combination, of_key
+from deskyard.computer.display.acting.read_back import ReadBack
 from deskyard.computer.display.spaces import Point, Spaces, point_of, space_of
 from deskyard.computer.fields import Fields, whole, wrong
 
@@ -26,6 +27,7 @@ class Tools:
     spaces: Spaces
     paste: Callable[[str, tuple[int, ...]], None]
     await_event: Callable[[Any], dict[str, Any]]
+    read_back: ReadBack
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Action:
     points: tuple[Point, ...]
     do: Callable[[Tools], dict[str, Any] | None]
     text: str = ""
+    reads: bool = False  # it tells something of the screen
 
 
 def read(fields: Fields, read_wait: Callable[[Fields], Any]) -> list[Action]:
@@ -188,13 +191,16 @@ def _text(fields: Fields) -> str:
 
 def _type(fields: Fields) -> Action:
     text = _text(fields)
-    where = fields.at("text")
+    where, reads = fields.at("text"), fields.flag("read_back", False)
 
     def do(tools: Tools) -> dict[str, Any]:
+        # It takes longer than to type a word, so that nothing is asked unless it is wanted.
+        field = tools.read_back.before(tools.hands.reader()) if reads else None
         tools.hands.type(text, where)
-        return {"characters": len(text)}
+        read = {"read_back": tools.read_back.outcome(field, text)} if reads else {}
+        return {"characters": len(text), **read}
 
-    return Action("type", fields.path, (), do, text)
+    return Action("type", fields.path, (), do, text, reads)
 
 
 def _paste(fields: Fields) -> Action:

@@ -76,6 +76,10 @@ class Hands:
         self._front = windows.front(self.line.get(), self._front)
         return self._front
 
+    def reader(self) -> int:
+        """The window whose program gets what is typed now, or 0."""
+        return windows.reader(self.line.get())
+
     def move(self, at: tuple[int, int]) -> None:
         """Move the pointer."""
         connection = self.line.get()
