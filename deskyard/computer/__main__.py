@@ -30,6 +30,7 @@ def parts() -> tuple[list[Part], Privacy]:
     streaming = Streaming(name)
     recordings = Recordings(streaming)
     display = Display(name, sink=recordings.noting(Stderr()))
+    work.tells(display.log)
     recordings.hears(display.log, display.privacy)
     accessibility = Accessibility(display, os.environ.get("DBUS_SESSION_BUS_ADDRESS", ""))
     launch, devtools = Launch(display), Devtools(display)

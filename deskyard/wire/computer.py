@@ -8,6 +8,8 @@ SCOPES = (SEE, ACT, FILES, SHELL)
 
 # What a person who drives wants: the gateway tells the service, which tells programs by these events.
 PRIVACY_ON, PRIVACY_OFF = "privacy.on", "privacy.off"
+# What a desktop's events tell of its work, to who may use processes and files.
+PROCESS_ENDED, PROCESS_OUTPUT, FILE_CHANGED = "process.ended", "process.output", "file.changed"
 PRIVACY_PATH, WAIT_PATH = "/v1/privacy", "/v1/wait"
 
 # Who listens there as root halts all that the agent runs, or lets it go on: a line of JSON each way. It is not the

@@ -20,6 +20,7 @@ Event = Annotated[
         "window.appeared", "window.closed", "window.title", "window.focus", "window.moved", "dialog.appeared",
         "clipboard.changed", "person.took", "person.left", "privacy.on", "privacy.off", "screen.resized",
         "screen.settled", "region.changed", "app.ready",
+        "process.ended", "process.output", "file.changed",
     ],
     Field(description="screen.settled: nothing was drawn for a while; app.ready: a window takes keys"),
 ]  # fmt: skip

@@ -89,6 +89,20 @@ class AsyncFiles:
         async for event in self._door.events("/v1/files/events", {"path": path, "recursive": recursive}):
             yield Change(event.get("kind", "watching"), event["path"] if "kind" in event else "")
 
+    async def add_watch(self, path: str, recursive: bool = False) -> str:
+        """Have the changes in a directory told as events `file.changed`, whose `watch` is the id that is returned."""
+        asked = {"path": path, "recursive": recursive}
+        return str((await self._door.json("POST", "/v1/files/watches", json=asked))["id"])
+
+    async def watches(self) -> "dict[str, str]":
+        """The directories whose changes are told as events, by the ids of their watches."""
+        found = (await self._door.json("GET", "/v1/files/watches"))["watches"]
+        return {str(watch["id"]): str(watch["path"]) for watch in found}
+
+    async def remove_watch(self, id: str) -> None:
+        """Have a directory's changes be events no longer."""
+        await self._door.json("DELETE", f"/v1/files/watches/{id}")
+
     async def _put(
         self,
         path: str,

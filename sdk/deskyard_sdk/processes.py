@@ -135,9 +135,15 @@ class AsyncProcesses:
         stdin: bool = False,
         terminal: tuple[int, int] | None = None,
         tag: str | None = None,
+        tell_output: bool = False,
     ) -> AsyncProcess:
-        """Start a process, with a terminal of so many columns and rows if that is given."""
+        """Start a process, with a terminal of so many columns and rows if that is given.
+
+        Its end is the event `process.ended`; with `tell_output` what it says is told as `process.output`, in short.
+        """
         asked = {**_order(command, cwd, environment), "stdin": stdin} | ({"tag": tag} if tag else {})
+        if tell_output:
+            asked["tell_output"] = True
         if terminal:
             asked["terminal"] = {"columns": terminal[0], "rows": terminal[1]}
         return AsyncProcess(self._door, known(ProcessInfo, await self._door.json("POST", "/v1/processes", json=asked)))

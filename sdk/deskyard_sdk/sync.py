@@ -124,6 +124,9 @@ class Files:
     move = waits(AsyncFiles.move)
     remove = waits(AsyncFiles.remove)
     watch = yields(AsyncFiles.watch)
+    add_watch = waits(AsyncFiles.add_watch)
+    watches = waits(AsyncFiles.watches)
+    remove_watch = waits(AsyncFiles.remove_watch)
 
 
 class Process:

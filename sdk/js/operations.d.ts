@@ -116,10 +116,16 @@ export class Desktop {
   moveFile(asked: { source: string; destination: string; overwrite?: boolean; signal?: AbortSignal }): Promise<any>;
   /** The changes in a directory, as they happen. */
   watchFiles(asked: { path: string; recursive?: boolean; signal?: AbortSignal }): AsyncGenerator<DesktopEvent, void, void>;
+  /** List the directories whose changes are told as events. */
+  listFileWatches(asked?: { signal?: AbortSignal }): Promise<any>;
+  /** Have the changes in a directory told as events. */
+  addFileWatch(asked: { path: string; recursive?: boolean; signal?: AbortSignal }): Promise<any>;
+  /** Have a directory's changes be events no longer. */
+  removeFileWatch(asked: { id: string; signal?: AbortSignal }): Promise<void>;
   /** List the processes that run, and those that ended lately. */
   listProcesses(asked?: { signal?: AbortSignal }): Promise<any>;
   /** Start a process. */
-  startProcess(asked: { command: string | Array<string>; cwd?: string; environment?: Record<string, unknown>; stdin?: boolean; terminal?: unknown; tag?: string; signal?: AbortSignal }): Promise<any>;
+  startProcess(asked: { command: string | Array<string>; cwd?: string; environment?: Record<string, unknown>; stdin?: boolean; terminal?: unknown; tag?: string; tell_output?: boolean; signal?: AbortSignal }): Promise<any>;
   /** Run a command to its end. */
   run(asked: { command: string | Array<string>; cwd?: string; environment?: Record<string, unknown>; stdin?: string; timeout?: number; encoding?: string; signal?: AbortSignal }): Promise<any>;
   /** A process as it is now. */

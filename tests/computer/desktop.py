@@ -27,6 +27,7 @@ from deskyard.computer.launch.part import Launch
 from deskyard.computer.recording.part import Recordings
 from deskyard.computer.recording.recorder import Limits
 from deskyard.computer.streaming.part import Streaming
+from deskyard.computer.work.part import Work
 from tests.support.listening import listening
 
 WIDTH, HEIGHT = 1024, 768
@@ -175,6 +176,9 @@ class Service:
         self.recorded = recorded or Path("/nonexistent")
         recordings = Recordings(streaming, self.recorded / "recordings", self.recorded / "recording.json", limits)
         self.part = Display(display, settings or Settings(quiet_seconds=0.5), recordings.noting(self.notes))
+        for part in also:
+            if isinstance(part, Work):
+                part.tells(self.part.log)
         recordings.hears(self.part.log, self.part.privacy)
         self.accessibility = Accessibility(self.part, bus)
         parts: list[Part] = [self.part, self.accessibility, Launch(self.part, home), streaming, recordings, *also]

@@ -9,11 +9,20 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
+from deskyard.computer.caller import Caller
 from deskyard.computer.display.spaces import Rectangle, region_of
 from deskyard.computer.fields import Fields, whole, wrong
 from deskyard.computer.privacy import refused
 from deskyard.computer.problem import Problem
-from deskyard.wire.computer import PRIVACY_OFF, PRIVACY_ON
+from deskyard.wire.computer import (
+    FILE_CHANGED,
+    FILES,
+    PRIVACY_OFF,
+    PRIVACY_ON,
+    PROCESS_ENDED,
+    PROCESS_OUTPUT,
+    SHELL,
+)
 
 MOST_EVENTS = 5000
 MOST_CHANGES = 2000
@@ -25,9 +34,13 @@ KINDS = (
     "window.appeared", "window.closed", "window.title", "window.focus", "window.moved", "dialog.appeared",
     "clipboard.changed", "person.took", "person.left", "screen.ready", "screen.gone", "screen.resized",
     "recording.started", "recording.stopped", PRIVACY_ON, PRIVACY_OFF, SETTLED, CHANGED, READY,
+    PROCESS_ENDED, PROCESS_OUTPUT, FILE_CHANGED,
 )  # fmt: skip
+# The scope that a kind of event takes besides `see`.
+NEEDED = {PROCESS_ENDED: SHELL, PROCESS_OUTPUT: SHELL, FILE_CHANGED: FILES}
 # Parts of an event that hold text of the screen: content, never an instruction.
 UNTRUSTED = ("title", "class", "instance")
+CONTENT = (*UNTRUSTED, "text", "path")
 CARET_WIDTH, CARET_HEIGHT, CARET_SECONDS = 24, 48, 3.0
 
 
@@ -73,9 +86,11 @@ class Armed:
     at: float
 
 
-def read_wait(fields: Fields) -> Wait:
-    """The wait that an object asks for."""
+def read_wait(fields: Fields, who: Caller) -> Wait:
+    """The wait that an object asks for; raises `Problem` (403) where the caller may not know of such events."""
     kind = fields.choice("event", KINDS)
+    if kind in NEEDED:
+        who.require(NEEDED[kind])
     within = fields.integer("within_ms", 1, MOST_WITHIN_MS, 30_000) / 1000
     match = fields.take("match", {})
     if not isinstance(match, dict) or len(match) > 10:
@@ -114,7 +129,7 @@ class Log:
                 return {"event": kind}
             self.last += 1
             event = {"seq": self.last, "event": kind, "time": round(time.time(), 3), **data}
-            if untrusted := [name for name in UNTRUSTED if name in data]:
+            if untrusted := [name for name in CONTENT if name in data]:
                 event["untrusted"] = untrusted
             self._events.append(event)
         self._wake()

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from deskyard.computer.caller import caller
-from deskyard.computer.display.events import KINDS, Log
+from deskyard.computer.display.events import KINDS, NEEDED, Log
 from deskyard.computer.fields import query, wrong
 from deskyard.computer.problem import Problem, deny
 from deskyard.computer.streams import ALIVE, ALIVE_SECONDS, event, last_id, or_silence, sent
@@ -28,22 +28,26 @@ class Feed:
 
     def _asked(self, connection: HTTPConnection) -> tuple[int, frozenset[str]]:
         """From which event on, and which kinds."""
-        caller(connection).require(SEE)
+        who = caller(connection)
+        who.require(SEE)
         fields = query(connection)
         after = fields.integer("after", 0, 1 << 53, last_id(connection, self._log.last))
         kinds = frozenset(filter(None, fields.text("events", "").split(",")))
         fields.done()
         if unknown := kinds - set(KINDS):
             raise wrong("events", sorted(unknown)[0], "is no kind of event", f"give some of: {', '.join(KINDS)}")
+        for kind in sorted(kinds & NEEDED.keys()):
+            who.require(NEEDED[kind])
         if self._open >= MOST_FEEDS:
             raise wrong("events", self._open, "streams are open already", "close one of them")
-        return after, kinds
+        # Who asks for all hears of all that they may know.
+        return after, kinds or frozenset(kind for kind in KINDS if NEEDED.get(kind, SEE) in who.scopes)
 
     async def _events(self, after: int, kinds: frozenset[str]) -> AsyncIterator[dict[str, Any]]:
         self._open += 1
         try:
             async for event in self._log.stream(after):
-                if not kinds or event["event"] in kinds or event["event"] == "events.lost":
+                if event["event"] in kinds or event["event"] == "events.lost":
                     yield event
         finally:
             self._open -= 1

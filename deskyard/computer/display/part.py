@@ -126,9 +126,9 @@ class Display:
         fields = await body(request)
         said = json.dumps(fields.peek("actions"), sort_keys=True)
         id = fields.text("id", "", 100)
-        actions = read(fields, read_wait)
+        actions = read(fields, lambda inner: read_wait(inner, who))
         picture = wanted_of(fields, "return")
-        wait = read_wait_of(fields)
+        wait = read_wait_of(fields, who)
         fields.done()
         if picture is not None or any(action.reads for action in actions):
             who.require(SEE)
@@ -245,9 +245,10 @@ class Display:
         return {"event": asyncio.run_coroutine_threadsafe(self.log.wait(self.log.arm(wait)), self._loop).result()}
 
     async def _wait(self, request: Request) -> Response:
-        caller(request).require(SEE)
+        who = caller(request)
+        who.require(SEE)
         fields = await body(request)
-        wait = read_wait(fields)
+        wait = read_wait(fields, who)
         fields.done()
         return JSONResponse(await self.log.wait(self.log.arm(wait)))
 
@@ -294,12 +295,12 @@ def wanted_of(fields: Fields, name: str) -> Wanted | None:
     return found
 
 
-def read_wait_of(fields: Fields) -> Wait | None:
+def read_wait_of(fields: Fields, who: Caller) -> Wait | None:
     """Read from a request the wait that follows the actions; None if there is none."""
     if not fields.given("wait"):
         return None
     inner = fields.inner("wait")
-    found = read_wait(inner)
+    found = read_wait(inner, who)
     inner.done()
     return found
 

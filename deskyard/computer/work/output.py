@@ -39,6 +39,8 @@ class Output:
         self.ended = False
         # Called when readers have caught up so far that more may be said.
         self.on_room: Callable[[], None] = lambda: None
+        # Called when more was said, and at the end.
+        self.on_news: Callable[[], None] = lambda: None
         self._pieces: collections.deque[Piece] = collections.deque()
         self._readers: set[Reader] = set()
 
@@ -91,6 +93,7 @@ class Output:
     def _wake(self) -> None:
         for reader in self._readers:
             reader.woken.set()
+        self.on_news()
 
 
 class Reader:

@@ -10,6 +10,8 @@ from starlette.routing import BaseRoute
 from deskyard.computer.work.file_routes import FileRoutes
 from deskyard.computer.work.process_routes import ProcessRoutes
 from deskyard.computer.work.processes import Processes
+from deskyard.computer.work.standing_watches import StandingWatches
+from deskyard.computer.work.telling import Events, Telling
 from deskyard.computer.work.watches import Watches
 
 
@@ -18,12 +20,22 @@ class Work:
 
     def __init__(self, home: Path | None = None) -> None:
         self.home = home or Path.home()
-        self.processes = Processes()
+        self.telling = Telling()
+        self.processes = Processes(self.telling.follow)
         self.watches = Watches()
+        self._standing = StandingWatches(self.home, self.watches, self.telling)
 
     def routes(self) -> Sequence[BaseRoute]:
         """The paths about files and processes."""
-        return [*FileRoutes(self.home, self.watches).routes(), *ProcessRoutes(self.home, self.processes).routes()]
+        return [
+            *FileRoutes(self.home, self.watches).routes(),
+            *self._standing.routes(),
+            *ProcessRoutes(self.home, self.processes, self.telling).routes(),
+        ]
+
+    def tells(self, events: Events) -> None:
+        """Tell of processes that end, and of what else is asked for, among the desktop's events."""
+        self.telling.events = events
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Ends all processes and watches on the way out."""
@@ -35,4 +47,5 @@ class Work:
             yield
         finally:
             self.watches.stop_all()
+            await self._standing.ended()
             await self.processes.end_all()

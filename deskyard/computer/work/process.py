@@ -47,6 +47,7 @@ class Order:
     stdin: bool = False
     terminal: Size | None = None
     tag: str | None = None
+    tells_output: bool = False  # among the desktop's events
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from deskyard.computer.work.paths import resolve
 from deskyard.computer.work.process import Order, Process, Size
 from deskyard.computer.work.process_forms import argv_of, described, ending, signal_number, size
 from deskyard.computer.work.processes import Processes
+from deskyard.computer.work.telling import Telling
 from deskyard.wire.computer import SHELL as SHELL_SCOPE
 
 MOST_SECONDS = 3600
@@ -31,8 +32,9 @@ MOST_INPUT = 16 << 20
 class ProcessRoutes:
     """Answers what is asked about processes."""
 
-    def __init__(self, home: Path, processes: Processes) -> None:
+    def __init__(self, home: Path, processes: Processes, telling: Telling) -> None:
         self._home = home
+        self._telling = telling
         self._processes = processes
 
     def routes(self) -> list[BaseRoute]:
@@ -59,9 +61,11 @@ class ProcessRoutes:
     async def start(self, request: Request) -> Response:
         """Start a process, and answer at once."""
         fields = await _asked(request)
-        order = self._order(fields, stdin=fields.flag("stdin", False), terminal=_size(fields.take("terminal", None)))
+        stdin, terminal = fields.flag("stdin", False), _size(fields.take("terminal", None))
+        order = self._order(fields, stdin, terminal, fields.flag("tell_output", False))
         fields.done()
-        return JSONResponse(self._processes.start(order).described(), HTTPStatus.CREATED)
+        event = self._telling.last
+        return JSONResponse(self._processes.start(order).described() | {"event": event}, HTTPStatus.CREATED)
 
     async def run(self, request: Request) -> Response:
         """Run a command to its end, and answer with its output; the newest of it where that is much."""
@@ -134,14 +138,14 @@ class ProcessRoutes:
         caller(request).require(SHELL_SCOPE)
         return self._processes.find(request.path_params["number"])
 
-    def _order(self, fields: Fields, stdin: bool, terminal: Size | None = None) -> Order:
+    def _order(self, fields: Fields, stdin: bool, terminal: Size | None = None, tells_output: bool = False) -> Order:
         argv, tag = argv_of(fields.take("command", None)), fields.take("tag", None)
         if tag is not None and not isinstance(tag, str):
             raise wrong("tag", tag, "must be text")
         cwd = resolve(self._home, fields.text("cwd", "~"), "cwd")
         # Claimed as it is asked: a command that does not start is told by the answer's status.
         claim({"kind": "process", "scope": SHELL_SCOPE, "command_sha256": digest("\0".join(argv))})
-        return Order(argv, cwd, fields.names("environment"), stdin, terminal, tag)
+        return Order(argv, cwd, fields.names("environment"), stdin, terminal, tag, tells_output)
 
     async def _finished(self, process: Process, given: str | None, seconds: float) -> bool:
         """Feed a process and wait for its end; whether it had to be killed because it took too long."""

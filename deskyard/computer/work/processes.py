@@ -3,6 +3,7 @@
 import asyncio
 import collections
 import signal
+from collections.abc import Callable
 from http import HTTPStatus
 
 from deskyard.computer.problem import Problem
@@ -17,7 +18,8 @@ LAST_SECONDS = 2.0
 class Processes:
     """All processes by their number."""
 
-    def __init__(self) -> None:
+    def __init__(self, follow: Callable[[Process], None] = lambda process: None) -> None:
+        self._follow = follow
         self._all: collections.OrderedDict[str, Process] = collections.OrderedDict()
         self._started = 0
 
@@ -29,6 +31,8 @@ class Processes:
         self._started += 1
         process = Process(str(self._started), order)
         self._all[process.number] = process
+        # Nothing of it was read yet: that happens in the event loop.
+        self._follow(process)
         ended = [each for each in self._all.values() if each.end is not None]
         for each in ended[: max(0, len(ended) - MOST_ENDED)]:
             self._all.pop(each.number)

@@ -49,6 +49,7 @@ class Watch:
     def __init__(self, root: Path, recursive: bool) -> None:
         self.root = root
         self._recursive = recursive
+        self.is_kept = False  # it never gives way to a new one
         self._changes: collections.deque[Change] = collections.deque()
         self._directories: dict[int, str] = {}
         self._hidden_moves: set[int] = set()
@@ -191,7 +192,8 @@ class Watches:
             self.stop(name)
 
     def _forget(self) -> None:
-        name = min(self._open, key=lambda name: self._open[name].asked)
+        others = [name for name, watch in self._open.items() if not watch.is_kept]
+        name = min(others, key=lambda name: self._open[name].asked)
         if asyncio.get_running_loop().time() - self._open[name].asked < FORGOTTEN_SECONDS:
             reason = f"would be more than {MOST_WATCHES} at once"
             raise Problem(HTTPStatus.TOO_MANY_REQUESTS, "watcher", None, reason, "end one that is not needed")

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
 
+from deskyard.computer.caller import caller
 from deskyard.computer.display.events import Log, read_wait
 from deskyard.computer.display.feed import Feed
 from deskyard.computer.display.spaces import Rectangle
@@ -137,7 +138,7 @@ class Desk:
         if self.draws_before_a_wait:
             self.draw()
         self._waited.set()
-        armed = self.log.arm(read_wait(await body(request)))
+        armed = self.log.arm(read_wait(await body(request), caller(request)))
         self.waits.append(armed.wait.kind)
         return JSONResponse(await self.log.wait(armed))
 
