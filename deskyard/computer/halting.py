@@ -62,9 +62,12 @@ def act(word: str) -> bool:
     """Do what is asked, unless it is so already; whether the agent stands still then."""
     if is_still() != (word == STOP):
         if word == STOP:
-            release()
+            say(stopped=True)
         action = "freeze" if word == STOP else "thaw"
         subprocess.run(["systemctl", action, SLICE], stdout=subprocess.DEVNULL, timeout=SYSTEMD_SECONDS, check=False)
+    if word == GO:
+        # Also where nothing stood still: a service that was told and could not be frozen refuses until it hears this.
+        say(stopped=False)
     return is_still()
 
 
@@ -73,11 +76,14 @@ def is_still() -> bool:
     return EVENTS.exists() and "frozen 1" in EVENTS.read_text().splitlines()
 
 
-def release() -> None:
-    """Have the service let go of keys and buttons, which would stay down; one that does not answer holds up nothing."""
+def say(stopped: bool) -> None:
+    """Have the service refuse the agent and let go of its keys and buttons, or take it again.
+
+    One that does not answer holds up nothing.
+    """
     url = f"http://127.0.0.1:{COMPUTER.port}/v1/drive"
     headers = {"Content-Type": "application/json"}
-    request = urllib.request.Request(url, b'{"driver": "person"}', headers, method="POST")
+    request = urllib.request.Request(url, json.dumps({"stopped": stopped}).encode(), headers, method="POST")
     try:
         with urllib.request.urlopen(request, timeout=RELEASE_SECONDS):
             pass

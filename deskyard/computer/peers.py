@@ -5,11 +5,15 @@ import struct
 from pathlib import Path
 from typing import Any
 
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from deskyard.computer.caller import LOOPBACK
+from deskyard.wire.computer import SCOPES_HEADER
 
 TABLE = Path("/proc/net/route")
+SOCKETS = Path("/proc/net/tcp")
+ESTABLISHED = "01"
 
 
 class Peers:
@@ -32,6 +36,17 @@ class Peers:
     def _is_known(self, client: Any) -> bool:
         # Asked each time: a desktop that starts from saved memory gets its address after the service has begun.
         return client is not None and (client[0] in LOOPBACK or client[0] in gateways(self._table.read_text()))
+
+
+def is_roots(connection: HTTPConnection, table: Path = SOCKETS) -> bool:
+    """Whether a request comes from a program of this desktop that runs as root, by the kernel's table of sockets."""
+    client = connection.client
+    if client is None or client.host != LOOPBACK[0] or SCOPES_HEADER in connection.headers:
+        return False
+    rows = (line.split() for line in table.read_text().splitlines()[1:])
+    # The socket of the other end: its own address is what we see as the client's.
+    theirs = f"{struct.unpack('=I', socket.inet_aton(client.host))[0]:08X}:{client.port:04X}"
+    return any(row[1] == theirs and row[3] == ESTABLISHED and row[7] == "0" for row in rows)
 
 
 def gateways(table: str) -> set[str]:

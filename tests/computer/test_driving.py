@@ -1,10 +1,17 @@
 """A person and an agent at one keyboard: one drives, and the person goes first."""
 
 import threading
+from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
 from xcffib import xproto
 
-from tests.computer.desktop import Person, Recorder, Service
+from deskyard.computer import halting
+from deskyard.computer.display import part
+from deskyard.computer.display.part import Settings
+from deskyard.computer.peers import is_roots
+from tests.computer.desktop import Person, Recorder, Service, XServer, in_front
 
 SHIFT = 0xFFE1
 
@@ -71,6 +78,49 @@ def test_a_text_that_is_being_typed_stops_when_a_person_comes(
     assert answers[0].json()["results"][0]["ok"] is False
     assert len(recorder.text) < 20_000
     assert service.part.drive.held == []
+
+
+def test_who_is_stopped_is_refused_until_it_is_let_go_on_however_long_it_is_quiet(
+    server: XServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = Service(server.display, Settings(quiet_seconds=0.05))
+    with in_front(server, own) as recorder:
+        own.did({"type": "down", "key": "shift"})
+        monkeypatch.setattr(halting, "COMPUTER", SimpleNamespace(port=own.port))
+        before = own.last()
+        halting.say(stopped=True)
+        recorder.until(lambda: type(recorder.seen[-1]) is xproto.KeyReleaseEvent, "shift comes up")
+        # Longer than a person who has left would have been waited for, by the service's own clock.
+        waited = own.client.post("/v1/wait", json={"event": "person.left", "after": before, "within_ms": 300})
+        assert waited.status_code == 408
+        for refused in (
+            own.act({"type": "type", "text": "x"}),
+            own.client.post("/v1/launch", json={"command": ["true"]}),
+            own.client.put("/v1/clipboard", json={"text": "x"}),
+            own.client.post(f"/v1/windows/{recorder.id}/close", json={}),
+        ):
+            assert (refused.status_code, refused.json()["error"]) == (423, "stopped")
+        # A person who hands over lifts no stop.
+        assert own.client.post("/v1/drive", json={"driver": "agent"}).json()["stopped"] is True
+        assert own.act({"type": "type", "text": "x"}).status_code == 423
+        halting.say(stopped=False)
+        assert own.client.get("/v1/drive").json()["stopped"] is False
+        own.did({"type": "type", "text": "y"})
+        recorder.until(lambda: recorder.text == "y", "one letter")
+    own.stop()
+
+
+def test_nobody_but_root_stops_the_agent_or_lets_it_go_on(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway = {"x-deskyard-session": "s1", "x-deskyard-scopes": "see,act,files,shell"}
+    for stopped in (True, False):
+        refused = service.client.post("/v1/drive", json={"stopped": stopped}, headers=gateway)
+        assert (refused.status_code, refused.json()["error"]) == (403, "stopped")
+    (tmp_path / "tcp").write_text(Path("/proc/net/tcp").read_text().replace("     0        0 ", "  1000        0 "))
+    monkeypatch.setattr(part, "is_roots", lambda request: is_roots(request, tmp_path / "tcp"))
+    assert service.client.post("/v1/drive", json={"stopped": True}).status_code == 403
+    service.did({"type": "move", "x": 5, "y": 5})
 
 
 def test_the_agent_may_hand_over_and_may_not_take_back(service: Service, person: Person) -> None:

@@ -117,6 +117,7 @@ def test_a_map_is_read_anew_where_it_changed_alone(
     c, answered = XConnection(server.display), program.Answered(server.display)
     try:
         board = keyboard.Keyboard(c, answered)
+        board.read()
         monkeypatch.setattr(keyboard.Keyboard, "_learn", noted)
         board.read()
         assert not learned and board.find(U_UMLAUT) is None
@@ -145,6 +146,7 @@ def test_what_an_ended_service_gave_spare_keys_is_the_next_ones_to_give(
         for start in range(OMEGA, OMEGA + 25 * keyboard.MOST_NEW, keyboard.MOST_NEW):
             c = XConnection(server.display)
             board = keyboard.Keyboard(c, answered)
+            board.read()
             spare.add(len(board._spare))
             new = range(start, start + min(keyboard.MOST_NEW, len(board._spare) // 2))
             board.give(new)
@@ -159,6 +161,7 @@ def test_what_an_ended_service_gave_spare_keys_is_the_next_ones_to_give(
             atom, kind = c.atom(keyboard.GIVEN), xproto.Atom.CARDINAL
             c.core.ChangeProperty(xproto.PropMode.Replace, c.root, atom, kind, 32, len(wrong), wrong)
             board = keyboard.Keyboard(c, answered)
+            board.read()
             board.give([OMEGA])
             board.read()
             assert board.find(OMEGA)

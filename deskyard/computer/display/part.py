@@ -35,6 +35,7 @@ from deskyard.computer.display.watcher import Watcher
 from deskyard.computer.display.window_routes import WindowRoutes
 from deskyard.computer.display.x_server import Line
 from deskyard.computer.fields import Fields, body, query
+from deskyard.computer.peers import is_roots
 from deskyard.computer.privacy import Privacy
 from deskyard.computer.problem import Problem, described
 from deskyard.errors import HostError
@@ -257,10 +258,28 @@ class Display:
         who.require(SEE if request.method == "GET" else ACT)
         if request.method == "POST":
             fields = await body(request)
-            driver = fields.choice("driver", ("person", "agent"))
-            fields.done()
-            await self._hand_over(who, driver)
-        return JSONResponse({"driver": self.drive.driver, "event": self.log.last})
+            if fields.given("stopped"):
+                stopped = fields.flag("stopped")
+                fields.done()
+                await self._stop(request, stopped)
+            else:
+                driver = fields.choice("driver", ("person", "agent"))
+                fields.done()
+                await self._hand_over(who, driver)
+        facts = {"driver": self.drive.driver, "stopped": self.drive.stopped}
+        return JSONResponse({**facts, "event": self.log.last})
+
+    async def _stop(self, request: Request, stopped: bool) -> None:
+        """Stop the agent, or let it go on: for root of this desktop, which is the program that halts it."""
+        if not is_roots(request):
+            reason = "is for the desktop to say, as a person wants it"
+            raise Problem(HTTPStatus.FORBIDDEN, "stopped", stopped, reason, "use the button of the desktop's page")
+        watcher = self._listening()
+        if stopped:
+            await asyncio.wrap_future(watcher.call(lambda c: self.drive.stop(watcher.let_go)))
+        else:
+            # On the watcher's thread, which looks then whether the person has left meanwhile.
+            await asyncio.wrap_future(watcher.call(lambda c: self.drive.go_on()))
 
     async def _hand_over(self, who: Caller, driver: str) -> None:
         if driver == "agent" and who.session and self.drive.driver == "person":

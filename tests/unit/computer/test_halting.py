@@ -31,20 +31,34 @@ def steps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
     monkeypatch.setattr(halting, "EVENTS", events)
     monkeypatch.setattr(subprocess, "run", run)
-    monkeypatch.setattr(halting, "release", lambda: done.append("release"))
+    monkeypatch.setattr(halting, "say", lambda stopped: done.append("refuse" if stopped else "take"))
     return done
 
 
-def test_keys_are_released_before_the_slice_is_frozen(steps: list[str]) -> None:
+def test_service_refuses_before_the_slice_is_frozen(steps: list[str]) -> None:
     assert halting.act("stop") is True
-    assert steps == ["release", "systemctl freeze agent.slice"]
+    assert steps == ["refuse", "systemctl freeze agent.slice"]
+
+
+def test_service_takes_the_agent_again_when_it_runs(steps: list[str]) -> None:
+    halting.act("stop")
+    assert halting.act("go") is False
+    assert steps[2:] == ["systemctl thaw agent.slice", "take"]
+
+
+def test_service_that_could_not_be_frozen_takes_the_agent_again_too(
+    steps: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subprocess, "run", lambda argv, **_: subprocess.CompletedProcess(argv, 1, "", ""))
+    assert (halting.act("stop"), halting.act("go")) == (False, False)
+    assert steps == ["refuse", "take"]
 
 
 def test_what_is_so_already_is_not_done_again(steps: list[str]) -> None:
     assert (halting.act("go"), halting.act("stop"), halting.act("stop")) == (False, True, True)
-    assert steps == ["release", "systemctl freeze agent.slice"]
+    assert steps == ["take", "refuse", "systemctl freeze agent.slice"]
     assert (halting.act("go"), halting.act("go")) == (False, False)
-    assert steps[2:] == ["systemctl thaw agent.slice"]
+    assert steps[3:] == ["systemctl thaw agent.slice", "take", "take"]
 
 
 def test_slice_that_does_not_freeze_is_said_to_run(steps: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ class Drive:
         self._tell = tell
         self._lock = threading.RLock()
         self.taken = threading.Event()  # set while a person drives
+        self.stopped = False  # a person has stopped the agent: it is refused until they let it go on
         self._person_acted = 0.0
         self._agent_acted = 0.0
         self.held: list[tuple[int, int]] = []  # (kind of release, keycode or button), in the order of pressing
@@ -37,8 +38,12 @@ class Drive:
 
     @contextmanager
     def agent(self) -> Iterator[None]:
-        """One event of the agent's input; raises `Problem` (409) while a person drives."""
+        """One event of the agent's input; raises `Problem` while a person drives (409) or has stopped it (423)."""
         with self._lock:
+            if self.stopped:
+                reason = "a person has stopped the agent of this desktop: nothing is done here"
+                remedy = "wait until a person lets it go on; no event of the desktop tells of it"
+                raise Problem(HTTPStatus.LOCKED, "stopped", None, reason, remedy)
             if self.taken.is_set():
                 reason = "a person is using the keyboard or the mouse"
                 remedy = 'wait for the event person.left (POST /v1/wait {"event": "person.left"}), then look again'
@@ -47,9 +52,20 @@ class Drive:
             yield
 
     def check(self) -> None:
-        """Raise `Problem` (409) while a person drives."""
+        """Raise `Problem` while a person drives (409) or has stopped the agent (423)."""
         with self.agent():
             pass
+
+    def stop(self, let_go: Callable[[list[tuple[int, int]]], None]) -> None:
+        """A person stops the agent: what it holds is let go, and it is refused until `go_on`, for however long."""
+        with self._lock:
+            self.stopped = True
+        self.person_acts(let_go, "stop")
+
+    def go_on(self) -> None:
+        """The agent may act again as soon as nobody drives."""
+        with self._lock:
+            self.stopped = False
 
     def person_acts(self, let_go: Callable[[list[tuple[int, int]]], None], why: str) -> None:
         """A person pressed something, or takes over: from here on nothing of the agent's gets through."""
@@ -80,8 +96,10 @@ class Drive:
                 held, self.held = self.held[::-1], []
                 let_go(held)
             due = [self._agent_acted + self.hold_seconds] if self.held else []
-            left = self.taken.is_set() and now - self._person_acted >= self.quiet_seconds
-            if self.taken.is_set() and not left:
+            # Who has stopped the agent has not left by doing nothing.
+            drives = self.taken.is_set() and not self.stopped
+            left = drives and now - self._person_acted >= self.quiet_seconds
+            if drives and not left:
                 due.append(self._person_acted + self.quiet_seconds)
         if left:
             self.person_leaves("quiet")

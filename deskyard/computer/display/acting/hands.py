@@ -42,6 +42,7 @@ class Hands:
 
     def _prepare(self, connection: XConnection) -> None:
         self._keyboard = Keyboard(connection, self._answered)
+        self._map_read = False
 
     def _keys(self, anew: bool = False) -> Keyboard:
         """The keyboard, with its map as it is in this batch, or anew as it is now."""

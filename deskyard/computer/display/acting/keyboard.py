@@ -44,7 +44,7 @@ class Key:
 
 
 class Keyboard:
-    """The map of one connection's server; used by the thread that types."""
+    """The map of one connection's server, as it was `read` last; used by the thread that types."""
 
     def __init__(self, connection: XConnection, answered: program.Answered) -> None:
         self._c = connection
@@ -54,7 +54,6 @@ class Keyboard:
         self._keys: dict[int, Key] = {}
         self._known: tuple[Any, ...] = ()  # the map that these were made of
         self.remaps = 0
-        self.read()
 
     def read(self) -> None:
         """Read the map anew: a layout may have been chosen, or a viewer's keys been added."""
