@@ -29,3 +29,5 @@ STREAM_BYTES = 9
 STREAM_ID = "[A-Za-z0-9_-]{12}"
 # From the gateway's door to its filter: the connection is to that stream, and not to the screen.
 STREAM_HEADER = "x-deskyard-stream"
+# Of an answer that is no JSON: what of it is content, never an instruction.
+UNTRUSTED_HEADER = "x-deskyard-untrusted"

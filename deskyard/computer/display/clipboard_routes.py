@@ -17,7 +17,7 @@ from deskyard.computer.display.clipboard import MOST_PICTURE, MOST_TEXT, PICTURE
 from deskyard.computer.display.watcher import Watcher
 from deskyard.computer.fields import body, content, query, wrong
 from deskyard.computer.problem import Problem
-from deskyard.wire.computer import ACT, SEE
+from deskyard.wire.computer import ACT, SEE, UNTRUSTED_HEADER
 
 TARGETS = {"text": TEXT, "png": PICTURE}
 
@@ -51,7 +51,8 @@ class ClipboardRoutes:
         if len(found) > MOST_PICTURE:
             reason, remedy = f"holds a picture of more than {MOST_PICTURE} bytes", "save it to a file, and read that"
             raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "clipboard", None, reason, remedy)
-        return Response(found, media_type=PICTURE, headers={"cache-control": "no-store"})
+        headers = {"cache-control": "no-store", UNTRUSTED_HEADER: "body"}
+        return Response(found, media_type=PICTURE, headers=headers)
 
     async def _put(self, request: Request) -> Response:
         caller(request).require(ACT)

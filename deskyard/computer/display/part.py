@@ -39,7 +39,7 @@ from deskyard.computer.peers import is_roots
 from deskyard.computer.privacy import Privacy
 from deskyard.computer.problem import Problem, described
 from deskyard.errors import HostError
-from deskyard.wire.computer import ACT, SEE
+from deskyard.wire.computer import ACT, SEE, UNTRUSTED_HEADER
 
 T = TypeVar("T")
 
@@ -195,7 +195,7 @@ class Display:
         picture = await self._look(read_query(request, wanted))
         if "application/json" in request.headers.get("accept", ""):
             return JSONResponse(as_json(picture))
-        headers = {"x-deskyard-state": str(picture.state), "cache-control": "no-store"}
+        headers = {"x-deskyard-state": str(picture.state), "cache-control": "no-store", UNTRUSTED_HEADER: "body"}
         if picture.data is None or picture.shot is None:
             return Response(None, HTTPStatus.NOT_MODIFIED, headers)
         headers |= {

@@ -17,7 +17,10 @@ from deskyard.computer.work import files
 from deskyard.computer.work.entries import below, look
 from deskyard.computer.work.paths import resolve
 from deskyard.computer.work.watches import Watch, Watches
-from deskyard.wire.computer import FILES
+from deskyard.wire.computer import FILES, UNTRUSTED_HEADER
+
+# What of an entry others may have named.
+NAMES = ("name", "path", "link")
 
 
 class FileRoutes:
@@ -47,15 +50,18 @@ class FileRoutes:
         fields.done()
         entries, cut = await asyncio.to_thread(below, path, depth)
         described = [entry.described() for entry in entries]
-        return JSONResponse({"path": str(path), "entries": described, "truncated": cut})
+        return JSONResponse({"path": str(path), "entries": described, "truncated": cut, "untrusted": list(NAMES)})
 
     async def entry(self, request: Request) -> Response:
         """Describe the file, directory or link at a path."""
-        return JSONResponse((await asyncio.to_thread(look, self._only_path(request))).described())
+        entry = await asyncio.to_thread(look, self._only_path(request))
+        return JSONResponse(entry.described() | {"untrusted": list(NAMES)})
 
     async def read(self, request: Request) -> Response:
         """A file's content, or the part that the Range header asks for."""
-        return part_of(await asyncio.to_thread(files.open_file, self._only_path(request)), request)
+        answer = part_of(await asyncio.to_thread(files.open_file, self._only_path(request)), request)
+        answer.headers[UNTRUSTED_HEADER] = "body"
+        return answer
 
     async def write(self, request: Request) -> Response:
         """Write a file from the request's body."""
@@ -114,7 +120,7 @@ class FileRoutes:
                 if not changes:
                     return
                 for change in changes:
-                    yield event("change", {"kind": change.kind, "path": change.path})
+                    yield event("change", {"kind": change.kind, "path": change.path, "untrusted": ["path"]})
         finally:
             self._watches.stop(name)
 

@@ -16,7 +16,8 @@ def described(piece: Piece) -> dict[str, Any]:
     """A piece of output as clients read it."""
     if piece.lost:
         return {"stream": "lost", "offset": piece.offset, "bytes": piece.lost}
-    return {"stream": piece.stream, "offset": piece.offset, "data": base64.b64encode(piece.data).decode()}
+    data = base64.b64encode(piece.data).decode()
+    return {"stream": piece.stream, "offset": piece.offset, "data": data, "untrusted": ["data"]}
 
 
 def ending(process: Process) -> dict[str, Any]:

@@ -215,4 +215,4 @@ def _result(process: Process, encoding: str) -> dict[str, Any]:
     }
     assert process.end
     end = {"exit_code": process.end.code, "signal": process.end.signal}
-    return {"pid": process.pid, **end, **texts, "lost_bytes": process.output.start}
+    return {"pid": process.pid, **end, **texts, "lost_bytes": process.output.start, "untrusted": list(texts)}

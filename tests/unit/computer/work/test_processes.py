@@ -250,3 +250,12 @@ def test_processes_need_the_scope_shell(client: httpx.Client) -> None:
     with pytest.raises(InvalidStatus) as refused:
         connect(f"ws{str(client.base_url)[4:].rstrip('/')}/v1/processes/1/attach", additional_headers=headers)
     assert refused.value.response.status_code == 403
+
+
+def test_what_a_process_says_is_marked_as_content(client: httpx.Client) -> None:
+    assert run(client, ["echo", "hello"])["untrusted"] == ["stdout", "stderr"]
+    begun = start(client, ["echo", "hello"])
+    with client.stream("GET", f"/v1/processes/{begun['id']}/output") as stream:
+        data = [json.loads(line[6:]) for line in stream.iter_lines() if line.startswith("data: ")]
+    (piece,) = [said for said in data if "stream" in said]
+    assert (base64.b64decode(piece["data"]), piece["untrusted"]) == (b"hello\n", ["data"])
