@@ -22,6 +22,8 @@ SESSION_HEADER = "x-deskyard-session"
 SCOPES_HEADER = "x-deskyard-scopes"
 # Where the desktop's own page is for people: a stream is shown there, by its id in the page's fragment.
 PAGE_HEADER = "x-deskyard-page"
+# Of an answer that is no JSON: what of it is content, never an instruction.
+UNTRUSTED_HEADER = "x-deskyard-untrusted"
 
 # A stream that people look at, through the filter: its id as the service draws it, in a form that HAProxy reads too.
 STREAMS_PATH = "/v1/streams"
@@ -29,5 +31,3 @@ STREAM_BYTES = 9
 STREAM_ID = "[A-Za-z0-9_-]{12}"
 # From the gateway's door to its filter: the connection is to that stream, and not to the screen.
 STREAM_HEADER = "x-deskyard-stream"
-# Of an answer that is no JSON: what of it is content, never an instruction.
-UNTRUSTED_HEADER = "x-deskyard-untrusted"

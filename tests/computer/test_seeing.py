@@ -7,6 +7,9 @@ import pytest
 import xcffib
 from PIL import Image
 
+from deskyard.computer.display.pictures import size_of, wanted
+from deskyard.computer.display.spaces import Rectangle
+from deskyard.computer.fields import Fields
 from tests.computer.desktop import HEIGHT, WIDTH, Recorder, Service
 
 JSON = {"accept": "application/json"}
@@ -60,6 +63,32 @@ def test_the_server_is_asked_for_an_extension_once(
 def test_a_picture_fits_what_a_model_takes(service: Service) -> None:
     shot = service.client.get("/v1/screen?max=512&region=0,0,1024,512", headers=JSON).json()
     assert (shot["size"], shot["scale"], shot["region"]) == ([512, 256], 0.5, [0, 0, 1024, 512])
+
+
+@pytest.mark.parametrize(
+    ("limit", "screen", "size"),
+    [
+        ("anthropic-1568", (1024, 768), (1024, 768)), ("anthropic-1568", (1920, 1080), (1456, 819)),
+        ("anthropic-1568", (3840, 1080), (1568, 441)), ("anthropic-1568", (1280, 1280), (1092, 1092)),
+        ("gemini-1440", (1440, 900), (1440, 900)), ("gemini-1440", (1920, 1200), (1440, 900)),
+        ("gemini-1440", (1920, 1080), (1440, 810)), ("gemini-1440", (1600, 1600), (1138, 1138)),
+    ],
+)  # fmt: skip
+def test_a_named_limit_is_kept_on_a_screen_of_any_size(
+    limit: str, screen: tuple[int, int], size: tuple[int, int]
+) -> None:
+    asked = wanted(Fields({"max": limit}))
+    assert size_of(Rectangle(0, 0, *screen), asked) == size
+    assert size[0] * size[1] <= asked.pixels and max(size) <= asked.side
+
+
+def test_a_picture_is_taken_within_a_named_limit(service: Service) -> None:
+    taken = service.client.get("/v1/screen?max=anthropic-1568", headers={"accept": "application/json"}).json()
+    assert taken["size"] == [1024, 768]
+    asked = {"return": {"max": "gemini-1440", "format": "jpeg"}}
+    assert service.did({"type": "move", "x": 5, "y": 5}, **asked)["picture"]["size"] == [1024, 768]
+    refused = service.client.get("/v1/screen?max=openai-1")
+    assert (refused.status_code, refused.json()["error"]) == (400, "max")
 
 
 def test_the_pointer_is_painted_in(service: Service, recorder: Recorder) -> None:

@@ -13,8 +13,9 @@ from deskyard.computer.display.spaces import Rectangle, region_of, window_id
 from deskyard.computer.fields import Fields, wrong
 
 FORMATS = ("png", "jpeg", "webp")
-# The long side, and the number of pixels, that a vendor's model takes without scaling it once more.
-LIMITS = {"anthropic-1568": (1568, 1_192_464)}
+# The long side, and the number of pixels, that a vendor's model takes without scaling it once more, or is said to be
+# best with (https://ai.google.dev/gemini-api/docs/computer-use: 1440 x 900).
+LIMITS = {"anthropic-1568": (1568, 1_192_464), "gemini-1440": (1440, 1440 * 900)}
 MOST_SIDE = 16384
 BAND = 64  # lines of a PNG that are packed at a time
 
