@@ -483,7 +483,8 @@ def test_a_line_of_the_audit_that_was_changed_or_left_out_is_found(mission: Lab,
     assert owner.get("/api/audit/verify").json()["ok"]
     exported = list(lines(owner))
     assert chain.verify(exported).entries == exported[-1]["number"] >= 3, "whoever keeps a copy can check it"
-    assert list(lines(owner, 2)) == exported[2:]
+    # To export it is a line of its own.
+    assert list(lines(owner, 2))[: len(exported) - 2] == exported[2:]
     last = owner.get("/api/audit?limit=1").json()["items"][0]
     mission.link.execute("update audit_entry set actor = 'somebody' where number = %s", [last["number"]])
     assert owner.get("/api/audit/verify").json()["problem"] == f"line {last['number']} was changed"

@@ -313,14 +313,6 @@ async def fleet(_request: Request, stand_in: "StandIn", body: Any) -> Response:
     return JSONResponse({"count": len(found), "desktops": names, "operations": [] if body["dryRun"] else ["op-0"]})
 
 
-async def keys(request: Request, stand_in: "StandIn", _body: Any) -> Response:
-    if stand_in.estate.role != "admin":
-        return problem(403, "scope", "admin", "person:Ada may not see keys", "ask an admin for a role or key that may")
-    key: Thing = {"id": "key-1", "name": "ci", "scopes": ["desktops:read", "desktops:write"], "workspaces": ["team-01"]}
-    key |= {"createdAt": ago(days=20), "expiresAt": ago(days=-70), "lastUsedAt": ago(hours=1), "revokedAt": None}
-    return page(request, [key])
-
-
 def person(name: str, role: str, **known: Any) -> Thing:
     """A person whom the host made."""
     fresh: Thing = {"id": name.lower(), "name": name, "role": role, "workspaces": None, "byRule": False, "rule": None}
@@ -336,23 +328,6 @@ async def people(request: Request, stand_in: "StandIn", _body: Any) -> Response:
     cas = person("Cas", "viewer", workspaces=["team-01", "team-02"], invitedUntil=ago(minutes=-20))
     dee = person("Dee", "operator", account="offered", grantedAt=None)
     return page(request, [ada, bea, cas, dee] if role == "admin" else [ada])
-
-
-async def sessions(request: Request, _stand_in: "StandIn", _body: Any) -> Response:
-    found = {
-        "id": "s-1",
-        "person": "Ada",
-        "createdAt": ago(hours=3),
-        "seenAt": ago(seconds=5),
-        "agent": "Chromium",
-        "current": True,
-    }
-    other = {**found, "id": "s-2", "agent": "Firefox", "current": False}
-    return page(request, [found, other])
-
-
-async def gone(_request: Request, _stand_in: "StandIn", _body: Any) -> Response:
-    return Response(status_code=204)
 
 
 async def audit(request: Request, _stand_in: "StandIn", _body: Any) -> Response:
@@ -372,13 +347,6 @@ async def audit(request: Request, _stand_in: "StandIn", _body: Any) -> Response:
 
 
 RULE: Thing = {"title": "A desktop is broken", "unit": "", "nextStep": "./inv desktop.health says what is wrong"}
-
-
-async def alerts(request: Request, _stand_in: "StandIn", _body: Any) -> Response:
-    alert: Thing = {"id": "al-1", "rule": "desktop.broken", "object": "team-02.desk-7", "workspaceId": "team-02"}
-    alert |= {"text": "is in state error (QEMU ended)", "number": 0, "openedAt": ago(minutes=4), "closedAt": None}
-    alert |= {"acknowledgedAt": None, "acknowledgedBy": None, "silencedUntil": None}
-    return page(request, [RULE | alert])
 
 
 def changed_since(request: Request, stand_in: "StandIn") -> Response | None:
@@ -404,11 +372,6 @@ async def alert_rules(request: Request, stand_in: "StandIn", _body: Any) -> Resp
             slow | changed | {"kind": "desktop.not-ready", "enabled": True, "number": 15},
         ],
     )
-
-
-async def webhooks(request: Request, _stand_in: "StandIn", _body: Any) -> Response:
-    hook = {"id": "wh-1", "url": "https://hooks.example.org/deskyard", "actor": "person:Ada", "createdAt": ago(days=1)}
-    return page(request, [hook, {**hook, "id": "wh-2", "url": "mailto:ann@example.org"}])
 
 
 async def usage(_request: Request, stand_in: "StandIn", _body: Any) -> Response:
@@ -447,11 +410,6 @@ async def prices(request: Request, stand_in: "StandIn", _body: Any) -> Response:
     return page(request, [price | {"changedAt": stand_in.estate.changed_at}])
 
 
-async def verify(_request: Request, _stand_in: "StandIn", _body: Any) -> Response:
-    head = hashlib.sha256(b"240").hexdigest()
-    return JSONResponse({"ok": True, "entries": 240, "head": head, "problem": None})
-
-
 ROUTES = (
     ("GET", "/api/me", me),
     ("POST", "/api/enrol/options", enrol_options),
@@ -484,20 +442,13 @@ ROUTES = (
     ("GET", "/api/conversations/{id}/messages", messages),
     ("POST", "/api/conversations/{id}/interrupt", interrupt),
     ("POST", "/api/fleet/actions", fleet),
-    ("GET", "/api/keys", keys),
-    ("DELETE", "/api/keys/{id}", gone),
     ("GET", "/api/people", people),
-    ("GET", "/api/sessions", sessions),
-    ("DELETE", "/api/sessions/{id}", gone),
-    ("GET", "/api/alerts", alerts),
     ("GET", "/api/alert-rules", alert_rules),
     ("PUT", "/api/alert-rules", alert_rules),
-    ("GET", "/api/webhooks", webhooks),
     ("GET", "/api/usage", usage),
     ("GET", "/api/budgets", budgets),
     ("PUT", "/api/budgets/{id}", budgets),
     ("GET", "/api/prices", prices),
     ("PUT", "/api/prices", prices),
     ("GET", "/api/audit", audit),
-    ("GET", "/api/audit/verify", verify),
 )

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 Thing = dict[str, Any]
+HOOK = "https://hooks.example.org/deskyard"
 STATES = ("ready", "ready", "ready", "ready", "stopped", "booting", "error")
 TIERS = (
     {"name": "free", "vcpus": 1, "memoryGib": 2, "diskGib": 20, "homeGib": 10},
@@ -99,6 +100,11 @@ def reading(workspace_id: str, read_at: str | None = None, problem: Thing | None
     return {"workspaceId": workspace_id, "readAt": read_at, "problem": problem}
 
 
+def hook(id: str, url: str) -> Thing:
+    """Somebody who is told of alerts."""
+    return {"id": id, "url": url, "actor": "person:Ada", "createdAt": ago(days=1)}
+
+
 @dataclass
 class Estate:
     """Everything by its id, the events so far, and a queue for each browser that listens."""
@@ -124,6 +130,13 @@ class Estate:
     # By desktop, and as of when they are known.
     moments: dict[str, list[Thing]] = field(default_factory=dict)
     moments_read_at: str | None = None
+    # What was said of the alert that the page lists, who is told of alerts, and what was revoked or ended.
+    said_of_alert: Thing = field(default_factory=dict)
+    hooks: list[Thing] = field(default_factory=lambda: [hook("wh-1", HOOK), hook("wh-2", "mailto:ann@example.org")])
+    revoked_at: str | None = None
+    ended: set[str] = field(default_factory=set)
+    # What is wrong with the audit, if anything is.
+    audit_problem: str | None = None
     # Of each quota, rule of alerts and price.
     changed_at: str = field(default_factory=lambda: ago(days=2))
     logs: dict[str, list[Thing]] = field(default_factory=dict)

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from tests.web import calls, rules, upkeep
+from tests.web import administration, calls, rules, upkeep
 from tests.web.estate import Estate
 from tests.web.passkeys import Passkeys
 
@@ -68,7 +68,7 @@ class StandIn:
     def app(self) -> Starlette:
         routes = [
             Route(path, self._guarded(handler), methods=[method])
-            for method, path, handler in (*upkeep.ROUTES, *calls.ROUTES, *rules.ROUTES)
+            for method, path, handler in (*administration.ROUTES, *upkeep.ROUTES, *calls.ROUTES, *rules.ROUTES)
         ]
         routes += [Route("/api/events", self._guarded(events)), Route("/{path:path}", self._page)]
         app = Starlette(routes=routes, middleware=[Middleware(BaseHTTPMiddleware, dispatch=self._with_headers)])
