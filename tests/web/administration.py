@@ -73,7 +73,13 @@ async def revoke(_request: Request, stand_in: "StandIn", _body: Any) -> Response
 
 
 async def sessions(request: Request, stand_in: "StandIn", _body: Any) -> Response:
-    found = {"id": "s-1", "person": "Ada", "createdAt": ago(hours=3), "seenAt": ago(seconds=5), "agent": "Chromium"}
+    found: Thing = {
+        "id": "s-1",
+        "person": "Ada",
+        "createdAt": ago(hours=3),
+        "seenAt": ago(seconds=5),
+        "agent": "Chromium",
+    }
     found["current"] = True
     every = [found, {**found, "id": "s-2", "agent": "Firefox", "current": False}]
     return page(request, [each for each in every if each["id"] not in stand_in.estate.ended])

@@ -76,7 +76,7 @@ async def known(link: Link, who: Caller, once: Repeat) -> str | None:
 
 
 async def before(link: Link, who: Caller, once: Repeat) -> Row | None:
-    """What is kept of the same request before; raises a 422 if that was another one with the same name."""
+    """The row that is kept of the same request before; raises a 422 for another one with the same name."""
     if once.key is None:
         return None
     # Two of the same at the same time: the second waits here for the first.

@@ -108,7 +108,7 @@ class Observer:
             plan = declaration.read(name).plan
             with self._pool.connection() as link:
                 sight.close_unseen(link, name)
-            told: list[events.Event] = []
+            begun: list[events.Event] = []
 
             def checked(silence: str) -> None:
                 self._write_state(plan)
@@ -121,7 +121,7 @@ class Observer:
                 with self._pool.connection() as link, link.transaction():
                     sight.hold(link, name)
                     # They may have been given up since they were told of.
-                    for event in told:
+                    for event in begun:
                         write_event(link, event)
                     sight.regain(link, name)
                 self._looked.add(name)
@@ -129,7 +129,7 @@ class Observer:
             # Machines are watched before their gateway answers, which may take longer than anybody is taken to watch.
             for event in events.follow(name, end, checked, ask, seen):
                 if name not in self._looked:
-                    told.append(event)
+                    begun.append(event)
                 self._write_state(plan, event)
         except (DeskyardError, psycopg.Error) as error:
             why = str(error).splitlines()[0]

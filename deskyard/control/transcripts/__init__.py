@@ -1,1 +1,1 @@
-"""What was said with agents, to be kept elsewhere: a conversation, or all of a workspace."""
+"""Conversations written down to be kept elsewhere: one, or all of a workspace."""
