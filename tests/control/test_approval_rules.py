@@ -8,11 +8,14 @@ from typing import Any
 
 import httpx
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 from psycopg.types.json import Jsonb
 
 from deskyard.control.approvals import follow
 from deskyard.control.approvals.rules import REMOVE, SET, Rule
 from deskyard.control.approvals.target import KIND
+from deskyard.control.opening import seal
+from deskyard.control.opening.target import SESSION, session_target
 from tests.control.lab import Lab
 from tests.control.people import Person, enrolled
 from tests.control.test_approvals import ID, TICKET, aim, forged
@@ -126,6 +129,22 @@ def test_whoever_asked_does_not_answer(team: Team) -> None:
         done = forged(team.mission, signed, "once", actor="person:eve")
         assert (done["state"], done["problem"]["value"]) == ("failed", "person:ada"), kind
     assert team.mission.effects("lab.first") == []
+    assert team.answer(team.eve).json()["state"] == "done"
+
+
+def test_whoever_signed_for_a_link_does_not_answer_whoever_the_request_names(team: Team) -> None:
+    team.rule()
+    pair = ec.generate_private_key(seal.CURVE)
+    values = {"mode": "drive", "scopes": None, "seal_to": seal.written(pair.public_key())}
+    signed = team.ada.signed(SESSION, session_target("lab.first", values))["intent"]
+    # By a taken web process, which has a link made in the name of somebody else.
+    query = """insert into operation (id, kind, workspace_id, desktop_id, input, proof, actor, created_at)
+        values ('op_link', %s, 'lab', 'lab.first', %s, %s, 'person:eve', now())"""
+    team.mission.link.execute(query, [SESSION, Jsonb(values), Jsonb(signed)])
+    assert team.mission.state("op_link", "done", "failed")["state"] == "done"
+    # The desktop tries again.
+    team.mission.link.execute("update approval set last_at = now()")
+    assert team.answer(team.ada).status_code == 403
     assert team.answer(team.eve).json()["state"] == "done"
 
 

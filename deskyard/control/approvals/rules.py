@@ -23,7 +23,8 @@ CHANGES = f"""select workspace_id, actor, wanted, at from approval_rule_change w
 ROLE = """select role from person where name = %s and disabled_at is null
     and (workspaces is null or %s = any(workspaces))"""
 # Of a ticket: who had given its desktop's agent something to do, or a link to use it.
-ASKERS = f"""select distinct o.actor from approval a join operation o on o.desktop_id = a.desktop_id
+ASKERS = f"""select distinct coalesce(o.asker, o.actor) as actor
+    from approval a join operation o on o.desktop_id = a.desktop_id
     where a.id = %s and o.created_at <= a.last_at and (
       (o.kind = 'desktop.chat' and o.started_at is not null
         and (o.ended_at is null or o.ended_at >= a.since - interval '{TURN_LASTS}'))

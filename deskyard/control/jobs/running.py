@@ -25,7 +25,7 @@ from deskyard.control.jobs.claim import Claim
 from deskyard.control.jobs.conversation import Turn
 from deskyard.control.jobs.standby import Standby
 from deskyard.control.opening import seal
-from deskyard.control.opening.target import session_target
+from deskyard.control.opening.target import SESSION, session_target
 from deskyard.control.people.intent import Intent
 from deskyard.control.people.passkeys import Passkeys
 from deskyard.control.retention import policy
@@ -71,6 +71,9 @@ class Runner:
         try:
             with lend() as link, link.transaction():
                 actor = leave.require(link, held, self.passkeys)
+                if held.kind == SESSION:
+                    # Whoever has a link answers no ticket of its desktop: that is not to be the request's word alone.
+                    link.execute("update operation set asker = %s where id = %s", [actor, held.id])
                 waits = held.kind in OPERATIONS and waiting.hold(link, held, actor)
             if waits:
                 return

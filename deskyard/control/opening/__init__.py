@@ -1,1 +1,1 @@
-"""What opens a desktop or its keys to somebody: what is signed for it, and the seal of a link that is given out."""
+"""Links to desktops: the line that is signed for one, and the seal that lets who asked alone read it."""

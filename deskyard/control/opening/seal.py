@@ -27,7 +27,7 @@ REMEDY = "send the raw public key of a fresh ECDH pair on P-256, in base64url"
 
 
 def fingerprint(key: str) -> str:
-    """What a person signs of a key: 128 bits of its hash, for which nobody finds another key."""
+    """The part of a key that a person signs: 128 bits of its hash, for which nobody finds another key."""
     return hashlib.sha256(base64url_to_bytes(key)).hexdigest()[:SHOWN]
 
 
@@ -45,7 +45,7 @@ def recipient(key: str) -> ec.EllipticCurvePublicKey:
 
 
 def sealed(secret: Any, key: str, target: str) -> dict[str, str]:
-    """What the holder of the key alone can read, of an operation whose `target` was signed."""
+    """A secret that the holder of the key alone can read, of an operation whose `target` was signed."""
     own = ec.generate_private_key(CURVE)
     point = written(own.public_key())
     box = _cipher(own, key, point, key, target).encrypt(NONCE, json.dumps(secret).encode(), None)

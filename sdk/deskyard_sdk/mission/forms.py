@@ -21,7 +21,7 @@ class Given(TypedDict):
 
 
 class Consent(TypedDict):
-    """What an operation waits for: others than who asked, by the rule of its workspace."""
+    """The consent that an operation waits for: of others than who asked, by the rule of its workspace."""
 
     strength: Literal["worker"]
     asker: str

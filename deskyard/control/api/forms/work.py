@@ -12,7 +12,7 @@ OperationState = Literal["queued", "running", "waiting", "done", "failed", "canc
 
 
 class Consent(Form):
-    """What an operation waits for: others than who asked, by the rule of its workspace."""
+    """The consent that an operation waits for: of others than who asked, by the rule of its workspace."""
 
     strength: Literal["worker"] = Field("worker", description="Who enforces the answer.")
     asker: str = Field(description="Who signed that it is done.")

@@ -1,7 +1,7 @@
 -- The kinds of operations of a workspace that wait until others agree, as many as its rule says.
 alter table approval_rule add column operations text[] not null default '{}';
 
--- Of what waits: who asked, by the signature that the worker checked; what, in the line that was signed; until when.
+-- Who asked, by the signature that the worker checked, of what waits and of links. Of what waits: what, in the line that was signed; until when.
 alter table operation
   add column asker text,
   add column asked text,
