@@ -31,6 +31,7 @@ PICTURES = {
     "conversation": "/conversations/talk",
     "operations": "/operations",
     "operation": "/operations/OPERATION",
+    "waiting": "/operations/op-waits",
     "workspaces": "/workspaces",
     "workspace": "/workspaces/team-01",
     "upkeep": "/workspaces/team-01",
