@@ -8,16 +8,15 @@ from typing import Any
 
 import httpx
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec
 from psycopg.types.json import Jsonb
 
 from deskyard.control.approvals import follow
 from deskyard.control.approvals.rules import REMOVE, SET, Rule
 from deskyard.control.approvals.target import KIND
-from deskyard.control.opening import seal
-from deskyard.control.opening.target import SESSION, session_target
+from deskyard.control.opening.target import SESSION
 from tests.control.lab import Lab
 from tests.control.people import Person, enrolled
+from tests.control.tab import Tab
 from tests.control.test_approvals import ID, TICKET, aim, forged
 
 PATH = f"/api/approvals/{ID}/decide"
@@ -134,9 +133,9 @@ def test_whoever_asked_does_not_answer(team: Team) -> None:
 
 def test_whoever_signed_for_a_link_does_not_answer_whoever_the_request_names(team: Team) -> None:
     team.rule()
-    pair = ec.generate_private_key(seal.CURVE)
-    values = {"mode": "drive", "scopes": None, "seal_to": seal.written(pair.public_key())}
-    signed = team.ada.signed(SESSION, session_target("lab.first", values))["intent"]
+    tab = Tab()
+    values = {"mode": "drive", "scopes": None, "seal_to": tab.key}
+    signed = team.ada.signed(SESSION, tab.target())["intent"]
     # By a taken web process, which has a link made in the name of somebody else.
     query = """insert into operation (id, kind, workspace_id, desktop_id, input, proof, actor, created_at)
         values ('op_link', %s, 'lab', 'lab.first', %s, %s, 'person:eve', now())"""

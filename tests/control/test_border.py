@@ -15,18 +15,17 @@ import httpx
 import psycopg
 import pytest
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.asymmetric import ec
 from psycopg.types.json import Jsonb
 from webauthn.helpers import base64url_to_bytes
 
-from deskyard.control.opening import seal
-from deskyard.control.opening.target import SESSION, session_target
+from deskyard.control.opening.target import SESSION
 from deskyard.control.people import enrolment
 from deskyard.control.recorder import chain
 from deskyard.control.store.cluster import IDENTITY, LINK, RECORDER, ROLES, WEB, WORKER
 from tests.control.authenticator import Authenticator
 from tests.control.lab import ACCOUNTS, ORIGIN, TREE, WAIT_SECONDS, Lab, lab_elsewhere
 from tests.control.people import Person, enrolled, link_token
+from tests.control.tab import Tab
 from tests.support import postgres
 
 RUN_SECONDS = 2 * WAIT_SECONDS
@@ -251,23 +250,21 @@ print(json.dumps([states, values]))
 
 def test_the_web_process_gets_no_link_that_opens_a_desktop(mission: Lab, taken: Callable[..., str]) -> None:
     mission.declare("lab", "first")
-    own, kept = (ec.generate_private_key(seal.CURVE) for _ in range(2))
-    how = {"mode": "drive", "seal_to": seal.written(kept.public_key())}
-    target = session_target("lab.first", how)
+    own, page = Tab(), Tab()
     with mission.client() as client:
         ada = enrolled(mission, client, "ada", "operator")
         # A person opens a desktop while the process is taken, and has not read the answer yet.
-        wanted = {"mode": "drive", "sealTo": how["seal_to"], **ada.signed(SESSION, target)}
+        wanted = page.wanted(**ada.signed(SESSION, page.target()))
         id = ada.call("POST", "/api/desktops/lab.first/session", wanted).json()["id"]
     mission.state(id, "done")
     row = mission.link.execute("select proof::text as proof from operation where id = %s", [id]).fetchone()
     assert row is not None
-    given = {"url": mission.url(WEB), "key": seal.written(own.public_key()), "proof": row["proof"]}
+    given = {"url": mission.url(WEB), "key": own.key, "proof": row["proof"]}
     states, values = json.loads(taken(WANTS_LINKS.format(**given, seconds=WAIT_SECONDS)))
     assert (states, len(values)) == (["failed"], 1), "what it wants by itself is refused"
     with pytest.raises(InvalidTag):
-        seal.opened(values[0]["sealed"], own, target)
-    assert seal.opened(values[0]["sealed"], kept, target)["link"], "the person's page opens what it carries"
+        own.opens(values[0]["sealed"], page.target())
+    assert page.opens(values[0]["sealed"], page.target())["link"], "the person's page opens what it carries"
 
 
 @pytest.mark.parametrize("role", OTHER_ROLES)

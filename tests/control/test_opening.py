@@ -2,43 +2,24 @@
 
 import secrets
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 import psycopg
 import pytest
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.asymmetric import ec
 from psycopg.types.json import Jsonb
 
-from deskyard.control.opening import seal
-from deskyard.control.opening.target import SESSION, create_target, session_target
+from deskyard.control.opening.target import SESSION, create_target
 from deskyard.control.people.intent import CREATE
 from deskyard.control.store.cluster import WEB
 from tests.control.lab import Lab
 from tests.control.people import Person, enrolled
+from tests.control.tab import Tab
 
 PATH = "/api/desktops/lab.first/session"
 LINK = {"link": "https://lab.localhost/#ticket", "expiresAt": 1}
 OWN_PROOF: dict[str, Any] = {"intent": {}, "credential": {}}
-
-
-@dataclass
-class Tab:
-    """A page in a browser: its pair of keys, of which the private half stays there."""
-
-    own: ec.EllipticCurvePrivateKey = field(default_factory=lambda: ec.generate_private_key(seal.CURVE))
-
-    @property
-    def key(self) -> str:
-        return seal.written(self.own.public_key())
-
-    def wanted(self, **how: Any) -> dict[str, Any]:
-        return {"mode": "drive", "sealTo": self.key, **how}
-
-    def target(self, mode: str = "drive", desktop: str = "lab.first") -> str:
-        return session_target(desktop, {"mode": mode, "seal_to": self.key})
 
 
 @pytest.fixture
@@ -87,7 +68,7 @@ def test_a_person_opens_what_the_passkey_signed_and_reads_the_link_alone(
     assert "Open a desktop" in asked["text"] and "lab.first drive for key" in asked["text"]
     found = opened(person, tab)
     assert (found["state"], set(found["result"])) == ("done", {"sealed"})
-    assert seal.opened(found["result"]["sealed"], tab.own, tab.target()) == LINK
+    assert tab.opens(found["result"]["sealed"], tab.target()) == LINK
     again = person.call("GET", f"/api/operations/{found['id']}").json()
     assert again["result"] == {"shown": "once, to whoever asked"}
 
@@ -98,10 +79,10 @@ def test_who_carries_a_link_to_a_person_cannot_use_it(mission: Lab, person: Pers
     mission.state(id, "done")
     (carried,) = links(mission)
     assert "ticket" not in str(carried)
-    for own, target in ((Tab().own, tab.target()), (tab.own, tab.target(desktop="lab.second"))):
+    for page, target in ((Tab(), tab.target()), (tab, tab.target(desktop="lab.second"))):
         with pytest.raises(InvalidTag):
-            seal.opened(carried["sealed"], own, target)
-    assert seal.opened(carried["sealed"], tab.own, tab.target()) == LINK, "it is the link, for whoever has the key"
+            page.opens(carried["sealed"], target)
+    assert tab.opens(carried["sealed"], tab.target()) == LINK, "it is the link, for whoever has the key"
 
 
 @pytest.mark.parametrize("proof", [None, {}, OWN_PROOF, {"key": "000000000000", "proof": "0" * 64, "intent": {}}])
@@ -172,7 +153,7 @@ def test_a_key_opens_what_it_may_and_its_proof_opens_nothing_else(mission: Lab, 
     with mission.client(mission.key("read", "desktops:write")) as client:
         assert _by_key(mission, client, {"mode": "agent"}) == LINK
         kept = _by_key(mission, client, tab.wanted(mode="agent"))
-        assert seal.opened(kept["sealed"], tab.own, tab.target("agent")) == LINK
+        assert tab.opens(kept["sealed"], tab.target("agent")) == LINK
     with mission.client(mission.key("read")) as client:
         assert client.post(PATH, json={}).status_code == 403
     row = mission.link.execute("select proof from operation where kind = %s limit 1", [SESSION]).fetchone()

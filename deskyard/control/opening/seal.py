@@ -48,18 +48,8 @@ def sealed(secret: Any, key: str, target: str) -> dict[str, str]:
     """A secret that the holder of the key alone can read, of an operation whose `target` was signed."""
     own = ec.generate_private_key(CURVE)
     point = written(own.public_key())
-    box = _cipher(own, key, point, key, target).encrypt(NONCE, json.dumps(secret).encode(), None)
-    return {"key": point, "box": bytes_to_base64url(box)}
-
-
-def opened(found: dict[str, str], own: ec.EllipticCurvePrivateKey, target: str) -> Any:
-    """The secret, by who has the private key; raises `InvalidTag` for what was sealed to another, or for another."""
-    cipher = _cipher(own, found["key"], found["key"], written(own.public_key()), target)
-    return json.loads(cipher.decrypt(NONCE, base64url_to_bytes(found["box"]), None))
-
-
-def _cipher(own: ec.EllipticCurvePrivateKey, other: str, fresh: str, kept: str, target: str) -> AESGCM:
-    """The cipher of both ends: they have the same secret, and bind it to both keys and to what was signed."""
-    info = PURPOSE + base64url_to_bytes(fresh) + base64url_to_bytes(kept) + target.encode()
-    shared = own.exchange(ec.ECDH(), recipient(other))
-    return AESGCM(HKDF(hashes.SHA256(), KEY_BYTES, salt=None, info=info).derive(shared))
+    # Bound to both keys, and to what was signed.
+    info = PURPOSE + base64url_to_bytes(point) + base64url_to_bytes(key) + target.encode()
+    shared = own.exchange(ec.ECDH(), recipient(key))
+    cipher = AESGCM(HKDF(hashes.SHA256(), KEY_BYTES, salt=None, info=info).derive(shared))
+    return {"key": point, "box": bytes_to_base64url(cipher.encrypt(NONCE, json.dumps(secret).encode(), None))}
