@@ -201,6 +201,14 @@ class AsyncDesktop:
         """Put a text into the clipboard."""
         await self._door.json("PUT", "/v1/clipboard", json={"text": text})
 
+    async def clipboard_picture(self) -> bytes:
+        """The clipboard's picture as PNG; raises `DesktopError` (404) where it holds none."""
+        return await self._door.bytes("GET", "/v1/clipboard", params={"format": "png"})
+
+    async def set_clipboard_picture(self, png: bytes) -> None:
+        """Put a picture, a PNG of 15 MiB at most, into the clipboard."""
+        await self._door.json("PUT", "/v1/clipboard", content=png, headers={"Content-Type": "image/png"})
+
 
 def _as_query(value: Any) -> str:
     if isinstance(value, bool):

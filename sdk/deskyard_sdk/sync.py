@@ -293,3 +293,5 @@ class Desktop:
     last_event = waits(AsyncDesktop.last_event)
     clipboard = waits(AsyncDesktop.clipboard)
     set_clipboard = waits(AsyncDesktop.set_clipboard)
+    clipboard_picture = waits(AsyncDesktop.clipboard_picture)
+    set_clipboard_picture = waits(AsyncDesktop.set_clipboard_picture)

@@ -97,7 +97,10 @@ export class Desktop {
     const [address, left] = this.#address(operation, asked);
     const headers = { Accept: accept, ...this.#bearer() };
     const request = { method: operation.method, headers, signal };
-    if (operation.body === "json") {
+    if (operation.picture && content !== undefined) {
+      headers["Content-Type"] = operation.picture;
+      request.body = content;
+    } else if (operation.body === "json") {
       headers["Content-Type"] = "application/json";
       request.body = JSON.stringify(left);
     } else if (operation.body === "binary") {
@@ -113,7 +116,9 @@ export class Desktop {
 
   async _answer(operation, asked) {
     const response = await this.#ask(operation, asked, operation.answer === "json" ? "application/json" : "*/*");
-    if (operation.answer === "json") return response.json();
+    // The clipboard's picture comes where its text would.
+    if (operation.answer === "json" && !response.headers.get("content-type")?.startsWith("image/")) return response.json();
+    if (operation.answer === "json") return new Uint8Array(await response.arrayBuffer());
     if (operation.answer === "binary") return new Uint8Array(await response.arrayBuffer());
     await response.body?.cancel();
   }

@@ -22,6 +22,8 @@ export function operations(document) {
         path,
         query: named("query"),
         body: request ? BODY[Object.keys(request)[0]] : "none",
+        // A picture in place of the JSON.
+        ...(request?.["image/png"] && { picture: "image/png" }),
         answer: socket ? "socket" : content ? ANSWER[Object.keys(content)[0]] : "none",
         protocols: operation.protocols ?? [],
         parameters,
@@ -38,11 +40,12 @@ function type(schema) {
   return { string: "string", integer: "number", number: "number", boolean: "boolean", object: "Record<string, unknown>" }[schema?.type] ?? "unknown";
 }
 
-function signature({ name, summary, answer, body, parameters, schema }) {
+function signature({ name, summary, answer, body, picture, parameters, schema }) {
   const fields = parameters.map((parameter) => [parameter.name, parameter.required, type(parameter.schema)]);
   for (const [field, value] of Object.entries(schema?.properties ?? {})) {
-    fields.push([field, schema.required?.includes(field), type(value)]);
+    fields.push([field, !picture && schema.required?.includes(field), type(value)]);
   }
+  if (picture) fields.push(["content", false, "Uint8Array"]);
   if (body === "binary") fields.push(["content", true, "Uint8Array | string"]);
   const needed = fields.some(([, required]) => required);
   const asked = fields.map(([field, required, kind]) => `${field}${required ? "" : "?"}: ${kind}`).join("; ");
@@ -57,8 +60,8 @@ function signature({ name, summary, answer, body, parameters, schema }) {
 }
 
 export function code(found) {
-  const rows = found.map(({ name, method, path, query, body, answer, protocols }) =>
-    `  ${name}: ${JSON.stringify({ method, path, query, body, answer, protocols })},`);
+  const rows = found.map(({ name, method, path, query, body, picture, answer, protocols }) =>
+    `  ${name}: ${JSON.stringify({ method, path, query, body, picture, answer, protocols })},`);
   return `${HEAD}\nexport const OPERATIONS = {\n${rows.join("\n")}\n};\n`;
 }
 

@@ -40,10 +40,10 @@ export class Desktop {
   tileWindows(asked: { windows: Array<number>; arrangement?: string; signal?: AbortSignal }): Promise<any>;
   /** Focus, move, resize, minimise, maximise, restore, raise, lower or close a window, or fill the screen with it. */
   doWithWindow(asked: { id: string; action: string; x?: number; y?: number; width?: number; height?: number; signal?: AbortSignal }): Promise<any>;
-  /** Read the clipboard's text. */
-  getClipboard(asked?: { signal?: AbortSignal }): Promise<any>;
-  /** Put a text on the clipboard. */
-  setClipboard(asked: { text: string; signal?: AbortSignal }): Promise<any>;
+  /** Read the clipboard's text, or its picture with format=png (an answer of image/png). */
+  getClipboard(asked?: { format?: string; signal?: AbortSignal }): Promise<any>;
+  /** Put a text on the clipboard, or a picture as image/png. */
+  setClipboard(asked?: { text?: string; content?: Uint8Array; signal?: AbortSignal }): Promise<any>;
   /** Say who drives: a person or the agent. */
   getDrive(asked?: { signal?: AbortSignal }): Promise<any>;
   /** Hand the drive over. */

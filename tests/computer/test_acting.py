@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import os
+import signal
 import socket
 import threading
 from typing import Any
@@ -10,8 +12,11 @@ import httpx
 import pytest
 import xcffib.xproto as xproto
 
+from deskyard.computer.display import part
+from deskyard.computer.display.part import Settings
 from deskyard.wire.actions import HEADER, unpack
 from tests.computer.desktop import Recorder, Service, XServer, in_front
+from tests.support.requirements import need_programs
 
 SHIFT_MASK, CONTROL_MASK = 1, 4
 
@@ -107,6 +112,61 @@ def test_typed_text_arrives_as_it_was_meant(service: Service, recorder: Recorder
     service.did({"type": "type", "text": text})
     recorder.until(lambda: len(recorder.text) >= len(text), "the text")
     assert recorder.text == text
+
+
+def test_the_buttons_for_back_and_forward_are_pressed(service: Service, recorder: Recorder) -> None:
+    service.did({"type": "click", **inside(recorder, x=4, y=5, button="back")}, {"type": "click", "button": "forward"})
+    recorder.until(lambda: recorder.buttons() == [(8, 4, 5), (9, 4, 5)], "two buttons")
+
+
+def test_keys_are_held_for_as_long_as_is_said(service: Service, recorder: Recorder) -> None:
+    service.did({"type": "hold", "keys": "ctrl+a", "ms": 120})
+
+    def keys() -> list[Any]:
+        return [e for e in recorder.seen if isinstance(e, xproto.KeyPressEvent | xproto.KeyReleaseEvent)]
+
+    recorder.until(lambda: len(keys()) == 4, "two keys, down and up")
+    assert [type(event) is xproto.KeyReleaseEvent for event in keys()] == [False, False, True, True]
+    assert [event.detail for event in keys()[2:]] == [event.detail for event in keys()[1::-1]]
+    # By the server's own clock, in milliseconds.
+    assert keys()[2].time - keys()[1].time >= 119
+
+
+def test_a_text_is_pasted_by_the_clipboard(service: Service, server: XServer) -> None:
+    need_programs("mousepad", "/usr/libexec/at-spi-bus-launcher")
+    before = service.last()
+    process = server.start("mousepad", "--disable-server")
+    window = service.wait("window.appeared", match={"class": "mousepad"}, after=before)
+    service.wait("app.ready", match={"id": window["id"]})
+    service.did({"type": "paste", "text": "Grüße, 世界\nzweite"})
+    asked = {"role": "text", "window": window["id"]}
+    (text,) = service.client.post("/v1/accessibility/find", json=asked).json()["nodes"]
+    assert text["text"] == "Grüße, 世界\nzweite"
+    before = service.last()
+    os.killpg(process.pid, signal.SIGKILL)
+    service.wait("window.closed", match={"id": window["id"]}, after=before)
+
+
+def test_a_paste_that_no_program_takes_is_said_to_be_in_vain(
+    service: Service, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(part, "PASTE_SECONDS", 0.05)
+    answer = service.act({"type": "paste", "text": "nobody wants it"})
+    assert (answer.status_code, answer.json()["error"]) == (409, "paste")
+
+
+def test_what_is_held_is_let_go_after_a_while_without_an_action_in_the_opposite_order(server: XServer) -> None:
+    own = Service(server.display, Settings(hold_seconds=0.2))
+    with in_front(server, own) as recorder:
+        own.did({"type": "down", "key": "ctrl"}, {"type": "down", "key": "shift"})
+
+        def up() -> list[Any]:
+            return [e.detail for e in recorder.seen if type(e) is xproto.KeyReleaseEvent]
+
+        recorder.until(lambda: len(up()) == 2, "both come up")
+        down = [e.detail for e in recorder.seen if type(e) is xproto.KeyPressEvent]
+        assert up() == down[::-1] and own.part.drive.held == []
+    own.stop()
 
 
 def test_a_batch_stops_at_the_first_failure_and_lets_go(service: Service, recorder: Recorder) -> None:

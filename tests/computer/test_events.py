@@ -5,14 +5,19 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
 import httpx
 import pytest
+import xcffib.xproto as xproto
+from deskyard_sdk import Desktop, DesktopError
 from PIL import Image
 from websockets.sync.client import connect
 
 from deskyard.computer.display.events import Log
 from deskyard.computer.display.pictures import png
+from deskyard.computer.display.spaces import Rectangle
+from deskyard.computer.display.x_server import XConnection
 from deskyard.host.places import tree
 from tests.computer.desktop import ALL, PATIENCE, Recorder, Service, XServer
 from tests.support.requirements import need_programs
@@ -195,6 +200,98 @@ def test_a_picture_in_the_clipboard_is_read_and_put(service: Service, server: XS
     assert (answer.headers["content-type"], answer.content) == ("image/png", large)
     copy.kill()
     copy.wait()
+
+
+def test_the_sdk_puts_and_reads_a_picture_in_the_clipboard(service: Service) -> None:
+    drawn = png(Image.frombytes("RGB", (40, 16), bytes(range(48)) * 40))
+    with Desktop.connect(service.url) as desktop:
+        before = desktop.last_event()
+        desktop.set_clipboard_picture(drawn)
+        desktop.wait_for("clipboard.changed", match={"by": "agent"}, after=before)
+        assert desktop.clipboard_picture() == drawn
+        desktop.set_clipboard("no picture")
+        with pytest.raises(DesktopError, match="holds no picture"):
+            desktop.clipboard_picture()
+        with pytest.raises(DesktopError, match="is no PNG picture"):
+            desktop.set_clipboard_picture(b"GIF89a")
+
+
+def test_the_javascript_client_puts_and_reads_a_picture_in_the_clipboard(service: Service) -> None:
+    need_programs("node")
+    drawn = png(Image.frombytes("RGB", (40, 16), bytes(range(48)) * 40))
+    program = (
+        f"import {{ Desktop }} from {json.dumps(str(tree() / 'sdk/js/desktop.js'))};"
+        f"const desktop = await Desktop.connect({json.dumps(service.url)});"
+        f"await desktop.setClipboard({{ content: new Uint8Array({list(drawn)}) }});"
+        "const found = await desktop.getClipboard({ format: 'png' });"
+        "await desktop.setClipboard({ text: 'text' });"
+        "console.log(JSON.stringify([Array.from(found), (await desktop.getClipboard()).text]));"
+        "desktop.close();"
+    )
+    done = subprocess.run(
+        ["node", "--input-type=module", "-e", program], capture_output=True, text=True, timeout=PATIENCE, check=True
+    )
+    assert json.loads(done.stdout) == [list(drawn), "text"]
+
+
+def test_a_caret_that_blinks_leaves_the_screen_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    log, now = Log(), [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    caret, letter = Rectangle(50, 60, 2, 20), Rectangle(300, 60, 2, 20)
+    for _ in range(4):
+        log.drew([caret])
+        now[0] += 0.5
+    # It was seen to come again: from the second time on it counts for nothing.
+    assert (log.changes, log.drawn(caret)) == (1, 100.0)
+    log.drew([letter])
+    log.drew([Rectangle(50, 60, 200, 100)])
+    assert log.changes == 3
+    now[0] += 10
+    log.drew([caret])
+    assert log.changes == 4, "after so long it is no caret"
+
+
+def test_the_screen_is_settled_in_a_region_while_it_moves_elsewhere(service: Service, recorder: Recorder) -> None:
+    over = threading.Event()
+    x, y, *_ = next(entry["geometry"] for entry in service.windows() if entry["id"] == recorder.id)
+
+    def draw() -> None:
+        while not over.wait(0.02):
+            recorder.c.core.ClearArea(False, recorder.id, 0, 0, 200, 200)
+            recorder.c.settle()
+
+    drawing = threading.Thread(target=draw)
+    service.wait("screen.settled", quiet_ms=100)
+    drawing.start()
+    try:
+        service.wait("region.changed", region=[x, y, 200, 200])
+        busy = {"event": "screen.settled", "quiet_ms": 200, "within_ms": 600}
+        assert service.client.post("/v1/wait", json={**busy, "region": [0, 0, 1024, 768]}).status_code == 408
+        assert service.client.post("/v1/wait", json={**busy, "region": [x + 250, y + 220, 50, 50]}).status_code == 200
+    finally:
+        over.set()
+        drawing.join(10)
+
+
+def test_a_dialog_is_told_to_have_appeared(service: Service, recorder: Recorder) -> None:
+    before = service.last()
+    dialog = Recorder(service.part.eyes.line.display)
+    told = service.wait("window.appeared", match={"id": dialog.id}, after=before)
+    dialog.close()
+    service.wait("window.closed", match={"id": told["id"]}, after=before)
+    assert not [event for event in service.part.log.since(before)[0] if event["event"] == "dialog.appeared"]
+    c = XConnection(service.part.eyes.line.display)
+    window = c.x.generate_id()
+    c.core.CreateWindow(0, window, c.root, 200, 200, 200, 100, 0, 1, 0, 0, [])
+    of = c.atom("WM_TRANSIENT_FOR")
+    c.core.ChangeProperty(0, window, of, xproto.Atom.WINDOW, 32, 1, [recorder.id])
+    c.core.MapWindow(window)
+    c.settle()
+    appeared = service.wait("dialog.appeared", match={"id": window}, after=before)
+    assert appeared["transient_for"] == recorder.id
+    before = service.last()
+    c.close()
+    service.wait("window.closed", match={"id": window}, after=before)
 
 
 def test_a_clipboard_without_a_picture_is_said_to_be(service: Service) -> None:
