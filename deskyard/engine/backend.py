@@ -172,6 +172,9 @@ class Machines(Protocol):
     def take_room(self, domain: str) -> None:
         """Count on a machine that is about to start; raises `NoRoom` if there is none for it now."""
 
+    def require_room_again(self, domain: str) -> None:
+        """Raise `SiteError` unless a machine that is `io-error` has room to write on, with some left for others."""
+
     def start(self, domain: str) -> None:
         """Let it run, from its memory if that was kept; then its clock is right. Fine if it runs."""
 

@@ -1,4 +1,4 @@
-"""Looks after desktops: backups by schedule, updates and restarts in their window, a free disk, news of trouble."""
+"""Looks after desktops: backups by schedule, updates and restarts in their window, room, news of trouble."""
 
 import json
 import subprocess
@@ -17,7 +17,7 @@ from deskyard.host.lock import alone
 from deskyard.host.places import places
 from deskyard.host.progress import say
 from deskyard.host.secret_file import write_secret
-from deskyard.life import health, power
+from deskyard.life import halted, health, power
 from deskyard.life.backup.scheduled import Outcome, Scheduled
 from deskyard.life.power import Machine
 from deskyard.model.care import Care
@@ -67,6 +67,8 @@ def run(name: str, desktop: str | None = None, how: How = How()) -> dict[str, An
     wanted = plan.desktops if desktop is None else (plan.desktop(desktop),)
     with alone(f"care-{plan.site}-{plan.name}"):
         history, scheduled = _History(plan), Scheduled(plan, _now())
+        # First: of what is halted no backup is made, and behind a gateway that is halted nothing answers.
+        stood = halted.go_on(plan, machines, desktop, dry_run=how.dry_run)
         reports = []
         for planned in wanted:
             # Before an update, which it may be needed for.
@@ -76,15 +78,16 @@ def run(name: str, desktop: str | None = None, how: How = How()) -> dict[str, An
             report = _Visit(plan, planned.name, care, how, history).make(state)
             reports.append(_with_backup(report, kept))
     found: dict[str, Any] = {"workspace": name, "desktops": [asdict(report) for report in reports]}
-    found["trouble"] = any(report.trouble for report in reports)
+    found["halted"] = [asdict(row) for row in stood]
+    found["trouble"] = any(report.trouble for report in reports) or any(row.trouble for row in stood)
     if found["trouble"] and care.hook and not how.dry_run:
         found["hook"] = _tell(care.hook, found)
     return found
 
 
 def text(found: dict[str, Any]) -> str:
-    """A line for each desktop, and one for each thing that waits or is wrong."""
-    lines = []
+    """A line for each machine that was halted and each desktop, and one for each thing that waits or is wrong."""
+    lines = [halted.line(found["workspace"], row) for row in found["halted"]]
     for row in found["desktops"]:
         said = [row["state"]]
         said += [f"updated: {' '.join(row['updated'])}"] if row["updated"] else []

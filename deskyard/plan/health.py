@@ -42,9 +42,7 @@ def power(state: str, desired: str, target: str) -> Finding:
     if state == "running":
         return Finding("power", "ok", "running")
     if state == "io-error":
-        return Finding(
-            "power", "failed", "halted: its host has no room", f"make room, then ./inv desktop.resume {target}"
-        )
+        return Finding("power", "failed", "halted: its host has no room", f"make room, then ./inv care.run {target}")
     return Finding("power", "failed", state, f"./inv desktop.start {target}")
 
 

@@ -10,9 +10,17 @@ from typing import Any
 
 from deskyard.errors import HostError
 
+# What is kept of a disk for machines that write: a tenth of a small one, and so many bytes of a large one.
+SPARE_SHARE, MOST_SPARE = 10, 8 << 30
+
 
 class NoRoom(HostError):
     """A machine cannot start: the memory or space that it needs is others' until one of them stops or goes."""
+
+
+def spare(disk_bytes: int) -> int:
+    """The bytes of a disk of this size that are kept for machines that write."""
+    return min(disk_bytes // SPARE_SHARE, MOST_SPARE)
 
 
 class Power(StrEnum):

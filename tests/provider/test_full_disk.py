@@ -11,8 +11,10 @@ import pytest
 
 from deskyard.errors import SiteError
 from deskyard.host.deadline import Deadline
+from deskyard.life import halted
+from deskyard.life.halted import Halted
 from deskyard.plan import health
-from deskyard.plan.power import Stage
+from deskyard.plan.power import Power, Stage
 from deskyard.plan.snapshot import Snapshot
 from deskyard.site.libvirt import daemon, moves, power, snapshots
 from deskyard.site.libvirt.backup.backups import LibvirtBackups
@@ -147,7 +149,26 @@ def _write_on_without_room() -> tuple[int, str]:
     return witness.last(NEIGHBOUR, "f"), state
 
 
-def test_it_goes_on_once_there_is_room_and_has_lost_nothing(own: OwnHypervisor) -> None:
+def test_neither_care_nor_anybody_lets_it_go_on_without_room_or_against_a_wish(own: OwnHypervisor) -> None:
+    rows, states = own.call(_care_in_vain)
+    assert [row.went_on for row in rows] == [False]
+    assert "MiB too few" in rows[0].trouble
+    assert states == ["io-error", "io-error"]
+
+
+def _care_in_vain() -> tuple[list[Halted], list[str]]:
+    """What is said of it while the disk is full, and while a person wants it paused; how it is after each."""
+    plan, machines, states = witness.plan(), LibvirtMachines(witness.plan()), list[str]()
+    rows = halted.go_on(plan, machines, None)
+    states.append(machines.states()[WRITER]["state"])
+    machines.want(WRITER, Power.PAUSED)
+    rows += halted.go_on(plan, machines, None)
+    states.append(machines.states()[WRITER]["state"])
+    machines.want(WRITER, Power.RUNNING)
+    return rows, states
+
+
+def test_care_lets_it_go_on_once_there_is_room_and_it_has_lost_nothing(own: OwnHypervisor) -> None:
     halted_at, heard, whole, faults = own.call(_make_room_and_go_on)
     last = max(number for _, number in heard)
     assert last > halted_at
@@ -162,7 +183,7 @@ def _make_room_and_go_on() -> tuple[int, list[tuple[str, int]], list[tuple[list[
     FILE.unlink()
     subprocess.run(["mount", "-o", f"remount,size={ROOM}", FILE.parent], check=True, timeout=60)
     with witness.adapted():
-        machines.start(WRITER)
+        assert halted.go_on(witness.plan(), machines, None) == [Halted("dev1", went_on=True)]
         witness.await_more(WRITER)
         machines.shut_down(WRITER, force=False)
     disks = witness.disks(WRITER)

@@ -1,5 +1,6 @@
 """The power of a desktop on the peer, without an engine: what it is wanted to be, and what moves it."""
 
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,10 @@ from typing import Any
 import pytest
 
 from deskyard.errors import SiteError
+from deskyard.life import halted
+from deskyard.life.halted import Halted
 from deskyard.plan.power import Load, Power, Stage
+from deskyard.plan.workspace import WorkspacePlan
 from deskyard.site.files import read_site
 from deskyard.site.proxmox.life import power
 from deskyard.site.proxmox.machines import ClusterMachines
@@ -25,6 +29,7 @@ class Desk:
     """A desktop that runs, is protected, and has a tag of somebody else."""
 
     rack: Rack
+    plan: WorkspacePlan
     machines: ClusterMachines
     domain: str
 
@@ -57,7 +62,8 @@ def desk(peer: Peer, root: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert declared.on_cluster is not None
     start(rack, declared.on_cluster.desktops["dev1"])
     root.ask("PUT", f"{rack.node_path(NAME, 'dev1')}/config", protection=1, tags=f"{OWN};theirs", onboot=1)
-    return Desk(rack, ClusterMachines(declared.plan, read_site(SITE)), declared.plan.desktop("dev1").machine.domain)
+    machines = ClusterMachines(declared.plan, read_site(SITE))
+    return Desk(rack, declared.plan, machines, declared.plan.desktop("dev1").machine.domain)
 
 
 def test_what_it_takes_is_what_the_cluster_counts_while_it_runs(desk: Desk) -> None:
@@ -195,6 +201,29 @@ def test_memory_that_cannot_be_saved_is_an_error_that_names_who_can_help(desk: D
         desk.machines.pause(desk.domain, to_disk=True)
     # Who takes back what was wanted does not hide that error.
     desk.machines.want(desk.domain, Power.RUNNING)
+
+
+def test_a_halted_one_goes_on_once_a_tenth_of_its_storage_is_free(desk: Desk) -> None:
+    fake, store = desk.rack.peer.fake, desk.rack.peer.fake.storages["local-lvm"]
+    desk.vm.config["scsi0"] = f"local-lvm:vm-{desk.vm.vmid}-disk-0,size=4G"
+    desk.vm.qmpstatus, fake.halted[desk.vm.vmid] = "io-error", time.time() - 3600
+    store.update(total=10 << 30, avail=1023 << 20)
+    with watched(desk.rack.peer) as calls:
+        (waiting,) = halted.go_on(desk.plan, desk.machines, "dev1")
+    assert re.match(r"was halted: 1023 MiB are free on pve\d, 1 MiB too few: 1024 are kept", waiting.trouble)
+    assert ([call for call in calls if call.writes], desk.state) == ([], "io-error")
+    store["avail"] = 1 << 30
+    assert halted.go_on(desk.plan, desk.machines, "dev1") == [Halted("dev1", went_on=True)]
+    assert desk.state == "running"
+    assert abs(fake.clocks[desk.vm.vmid]) <= 2
+
+
+def test_one_that_a_person_paused_stays_so_on_a_storage_with_room(desk: Desk) -> None:
+    desk.machines.want(desk.domain, Power.PAUSED)
+    for state in ("paused", "io-error"):
+        desk.vm.qmpstatus = state
+        assert halted.go_on(desk.plan, desk.machines, "dev1") == []
+        assert desk.state == state
 
 
 def test_one_that_is_off_has_no_memory_to_keep(desk: Desk) -> None:

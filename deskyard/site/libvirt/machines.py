@@ -72,6 +72,11 @@ class LibvirtMachines:
             if not machine.isActive():
                 memory.take(machine)
 
+    def require_room_again(self, domain: str) -> None:
+        """Raise `SiteError` unless a machine was halted for want of room, and there is some again."""
+        with daemon.machine(domain) as machine:
+            power.require_room_again(machine)
+
     def start(self, domain: str) -> None:
         """Let a machine run, with a clock that is right, and with disks of one moment."""
         with daemon.machine(domain) as machine:

@@ -71,6 +71,16 @@ def start(machine: Any, seconds: float = AGENT_SECONDS) -> None:
         go_on(machine, seconds)
 
 
+def require_room_again(machine: Any) -> None:
+    """Raise `SiteError` unless it was halted for want of room, and its host has some again."""
+    for disk, error in machine.diskErrors().items():
+        if error == libvirt.VIR_DOMAIN_DISK_ERROR_UNSPEC:
+            reason = f"its disk {disk} met an error that is no want of room"
+            remedy = "see the log of its host's kernel, then run ./inv desktop.resume"
+            raise SiteError("machine", machine.name(), reason, remedy)
+    storage.require_room()
+
+
 def go_on(machine: Any, seconds: float = AGENT_SECONDS) -> None:
     """Set the clock of a guest that goes on from kept memory, once its agent answers."""
     agent.wait(machine, seconds)

@@ -12,14 +12,13 @@ import libvirt
 
 from deskyard.errors import SiteError
 from deskyard.host.lock import alone
+from deskyard.plan.power import spare
 from deskyard.site.libvirt import documents
 from deskyard.site.libvirt.link import POOL, POOL_PATH, gone_is_fine
 from deskyard.site.resource.cancellation import CANCELLATION
 
 CHUNK = 1 << 18
 LOOKUPS = 20
-# What is kept for machines that write: a tenth of a small disk, and so many bytes of a large one.
-SPARE_SHARE, MOST_SPARE = 10, 8 * documents.GIB
 MARKER, DISK = ".complete", ".qcow2"
 # What lies beside a system disk, DOMAIN.WORD.qcow2: the next one, and the one before.
 BESIDE = ("next", "before")
@@ -54,10 +53,10 @@ def require_room(needed: int = 0) -> None:
     """
     there = next(folder for folder in (Path(POOL_PATH), *Path(POOL_PATH).parents) if folder.exists())
     disk = shutil.disk_usage(there)
-    spare = min(disk.total // SPARE_SHARE, MOST_SPARE)
-    short = needed + spare - disk.free
+    kept = spare(disk.total)
+    short = needed + kept - disk.free
     if short > 0:
-        reason = f"{disk.free >> 20} MiB are free, {short >> 20} MiB too few: {spare >> 20} are kept for machines"
+        reason = f"{disk.free >> 20} MiB are free, {short >> 20} MiB too few: {kept >> 20} are kept for machines"
         raise SiteError("storage", POOL_PATH, reason, "delete snapshots or images that are not needed, or add a disk")
 
 

@@ -101,6 +101,10 @@ class ClusterMachines:
     def take_room(self, domain: str) -> None:
         """None is looked for: machines were placed where the full sizes of all fit, whether they run or not."""
 
+    def require_room_again(self, domain: str) -> None:
+        """Raise `SiteError` unless the storage of its disk has room again. What halted it the API does not say."""
+        self._power(domain).require_room_again()
+
     def start(self, domain: str) -> None:
         """Let it run, from its memory if that was kept; then its clock is right."""
         power = self._power(domain)

@@ -19,7 +19,8 @@ def run(
 ) -> None:
     """Back desktops up that are due; update and restart them in their window; free their disks; code 1 on trouble.
 
-    What is declared as `backup` and `care` decides: it updates during no task, and its hook learns of trouble.
+    Machines that a full host halted go on first, once it has room. What is declared as `backup` and `care` decides: it
+    updates during no task, and its hook learns of trouble.
     """
     from deskyard.life import care
 

@@ -45,13 +45,17 @@ class Disk:
 
 
 class Machines:
-    """Machines that do at once what they are asked; `deaf` hear no shutdown, and for those `too_large` memory lacks."""
+    """Machines that do at once what they are asked; `deaf` hear no shutdown, and for those `too_large` memory lacks.
+
+    The host's disk has `disk_room` for so many machines that were halted.
+    """
 
     def __init__(self) -> None:
         self.now = dict.fromkeys((GATEWAY, DEV1, DEV2), "running")
         self.wanted = dict.fromkeys(self.now, Power.RUNNING)
         self.deaf: set[str] = set()
         self.too_large: set[str] = set()
+        self.disk_room = 0
         self.kept: list[Snapshot] = []
         self.act: Callable[[str], None] = lambda _: None
         self.disk = Disk(lambda what: self.act(what))
@@ -74,6 +78,11 @@ class Machines:
     def take_room(self, domain: str) -> None:
         if domain in self.too_large and self.now[domain] in ("stopped", "saved"):
             raise NoRoom("memory", "4096 MiB", f"100 MiB are free for {domain}", "stop others")
+
+    def require_room_again(self, domain: str) -> None:
+        if self.disk_room == 0:
+            raise SiteError("storage", "/pool", "10 MiB are free, 90 MiB too few", "delete snapshots")
+        self.disk_room -= 1
 
     def start(self, domain: str) -> None:
         self._move(domain, "running")

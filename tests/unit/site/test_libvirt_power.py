@@ -1,8 +1,11 @@
 """A domain stops, starts and pauses as it is wanted; libvirt's own test driver answers."""
 
+import shutil
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from types import SimpleNamespace
 
+import libvirt
 import pytest
 
 from deskyard.errors import SiteError
@@ -90,6 +93,35 @@ def test_memory_on_disk_goes_before_the_process_that_has_it_too_goes_on(
     goes_on(domain)
     assert there == []
     assert power.state(domain) == ("running" if goes_on is power.start else "stopped")
+
+
+@pytest.mark.parametrize(
+    ("error", "free", "refusal"),
+    [
+        (libvirt.VIR_DOMAIN_DISK_ERROR_NO_SPACE, 20, None),
+        (libvirt.VIR_DOMAIN_DISK_ERROR_NO_SPACE, 19, "1 MiB too few"),
+        (libvirt.VIR_DOMAIN_DISK_ERROR_UNSPEC, 20, "its disk vda met an error that is no want of room"),
+    ],
+)
+def test_halted_domain_may_go_on_once_the_share_is_free_that_new_disks_need(
+    domain: Domain, monkeypatch: pytest.MonkeyPatch, error: int, free: int, refusal: str | None
+) -> None:
+    disk = SimpleNamespace(total=200 << 20, free=free << 20)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: disk)
+    monkeypatch.setattr(domain, "diskErrors", lambda: {"vda": error}, raising=False)
+    with pytest.raises(SiteError, match=refusal) if refusal else nullcontext():
+        power.require_room_again(domain)
+    assert (domain.shifts, power.state(domain)) == ([], "running")
+
+
+def test_halted_domain_goes_on_with_its_clock_set(domain: Domain, monkeypatch: pytest.MonkeyPatch) -> None:
+    domain.suspend()
+    monkeypatch.setattr(
+        domain, "state", lambda: [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_IOERROR], raising=False
+    )
+    power.start(domain)
+    assert domain.machine.state()[0] == libvirt.VIR_DOMAIN_RUNNING
+    assert len(domain.shifts) == 1
 
 
 def test_what_is_off_cannot_be_paused(domain: Domain) -> None:

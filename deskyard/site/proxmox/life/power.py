@@ -12,12 +12,12 @@ from typing import Any
 from deskyard.errors import SiteError
 from deskyard.host.vm.agent_answer import understood
 from deskyard.host.vm.clock import set_clock, shifted
-from deskyard.plan.power import Power
+from deskyard.plan.power import Power, spare
 from deskyard.plan.proxmox.power_tag import power_of, with_power
 from deskyard.plan.proxmox.view import tags_of
 from deskyard.site.proxmox.agent import ClusterAgent
-from deskyard.site.proxmox.client import ApiError
-from deskyard.site.proxmox.machine import ClusterMachine
+from deskyard.site.proxmox.client import ApiError, quoted
+from deskyard.site.proxmox.machine import DISK, ClusterMachine
 from deskyard.site.proxmox.task import wait_task
 
 START_SECONDS, STOP_SECONDS, SAVE_SECONDS = 600.0, 300.0, 1800.0
@@ -86,6 +86,16 @@ class MachinePower(ClusterMachine):
         if state in ("paused", "io-error"):
             self._task("resume", START_SECONDS)
         return before not in ("stopped", "running")
+
+    def require_room_again(self) -> None:
+        """Raise `SiteError` unless the storage of its disk has room, and some is left for others."""
+        storage = str(self.client.get(f"{self._path}/config").get(DISK, "")).partition(":")[0]
+        said = self.client.get(f"nodes/{self.node}/storage/{quoted(storage)}/status")
+        free, kept = int(said.get("avail") or 0), spare(int(said.get("total") or 0))
+        if free < kept:
+            short = f"{kept - free >> 20} MiB too few: {kept >> 20} are kept for machines"
+            reason = f"{free >> 20} MiB are free on {self.node}, {short}"
+            raise SiteError("storage", storage, reason, "delete snapshots or backups that lie there, or add space")
 
     def set_clock(self, pause: Callable[[float], None] = time.sleep) -> None:
         """Set the guest's clock by its agent: the API has no call for it."""
