@@ -1,13 +1,27 @@
 """Tiers: hard caps of a desktop."""
 
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from deskyard.model.base import Declaration
 from deskyard.model.care import BackupSchedule
 from deskyard.model.idle import Idle
+
+
+class DiskBurst(Declaration):
+    """The work that each disk may do above its caps for some seconds, after a time below them."""
+
+    iops: int | None = Field(None, ge=10, le=1_000_000, description="Reads, and writes, per second.")
+    mib_per_second: int | None = Field(None, ge=1, le=100_000, description="MiB read, and written, per second.")
+    seconds: int = Field(1, ge=1, le=3600, description="For so long at a time; on a cluster 1.")
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if self.iops is None and self.mib_per_second is None:
+            raise ValueError("raises no cap -> write iops or mib_per_second, or leave disk_burst out")
+        return self
 
 
 class Tier(Declaration):
@@ -24,6 +38,7 @@ class Tier(Declaration):
     disk_mib_per_second: int | None = Field(
         None, ge=1, le=100_000, description="MiB read, and written, of each disk per second."
     )
+    disk_burst: DiskBurst | None = Field(None, description="More of each disk for some seconds; no more if left out.")
     network_mib_per_second: int | None = Field(None, ge=1, le=100_000, description="MiB sent, and got, per second.")
     cpu_percent: int | None = Field(
         None,
@@ -38,6 +53,15 @@ class Tier(Declaration):
         None,
         description="How often care.run backs its desktops up; by hand alone if left out. never: nor before one goes.",
     )
+
+    @model_validator(mode="after")
+    def _burst_is_above_its_caps(self) -> Self:
+        for name in ("iops", "mib_per_second") if self.disk_burst else ():
+            burst, cap = getattr(self.disk_burst, name), getattr(self, f"disk_{name}")
+            if burst is not None and (cap is None or burst <= cap):
+                is_what = "there is no such cap" if cap is None else f"is no more than disk_{name}, {cap}"
+                raise ValueError(f"disk_burst.{name}: {is_what} -> write a cap disk_{name} below it, or leave it out")
+        return self
 
 
 TIERS = MappingProxyType(

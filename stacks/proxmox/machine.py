@@ -137,11 +137,18 @@ def _vm(plan: VmPlan, management_key: str) -> pve.VmLegacyArgs:
 def _speed(plan: VmPlan) -> pve.VmLegacyDiskSpeedArgs | None:
     if not (plan.disk_iops or plan.disk_mib_per_second):
         return None
+    # Zeros lift a cap of before: of one that is not named the provider keeps what was.
+    iops, mib, burst = plan.disk_iops or 0, plan.disk_mib_per_second or 0, plan.disk_burst
+    burst_iops, burst_mib = (burst.iops or 0, burst.mib_per_second or 0) if burst else (0, 0)
     return pve.VmLegacyDiskSpeedArgs(
-        iops_read=plan.disk_iops,
-        iops_write=plan.disk_iops,
-        read=plan.disk_mib_per_second,
-        write=plan.disk_mib_per_second,
+        iops_read=iops,
+        iops_write=iops,
+        read=mib,
+        write=mib,
+        iops_read_burstable=burst_iops,
+        iops_write_burstable=burst_iops,
+        read_burstable=burst_mib,
+        write_burstable=burst_mib,
     )
 
 

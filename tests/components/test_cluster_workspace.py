@@ -23,7 +23,14 @@ VM = "proxmoxve:index/vmLegacy:VmLegacy"
 def drawn(recorder: Recorder, **changes: Any) -> tuple[WorkspacePlan, ClusterPlan]:
     """Declare a workspace with two desktops of two tiers, one with caps of its own."""
     site = rack(operator_group="operators")
-    fast = {"vcpus": 2, "memory_mib": 4096, "disk_gib": 20, "disk_iops": 500, "network_mib_per_second": 50}
+    fast: dict[str, Any] = {
+        "vcpus": 2,
+        "memory_mib": 4096,
+        "disk_gib": 20,
+        "disk_iops": 500,
+        "network_mib_per_second": 50,
+    }
+    fast["disk_burst"] = {"iops": 2000}
     site = type(site).check({**site.model_dump(mode="json"), "tiers": {"fast": fast}}, "rack.yaml")
     desktops = [{"name": "dev1"}, {"name": "dev2", "tier": "fast"}]
     plan, on_cluster = PaperCluster().plan(workspace("lab", desktops=desktops, **changes), site)
@@ -58,7 +65,13 @@ def test_machines_never_exceed_their_tier(recorder: Recorder) -> None:
         assert found["memory"]["dedicated"] == wanted.memory_mib
         assert [disk["size"] for disk in found["disks"]] == [wanted.disk_gib]
     fast = machines["lab-desktop-dev2-machine"]
-    assert fast["disks"][0]["speed"]["iopsRead"] == 500
+    assert fast["disks"][0]["speed"] == {
+        "iopsRead": 500,
+        "iopsWrite": 500,
+        "iopsReadBurstable": 2000,
+        "iopsWriteBurstable": 2000,
+        **dict.fromkeys(("read", "write", "readBurstable", "writeBurstable"), 0),
+    }
     assert fast["networkDevices"][0]["rateLimit"] == 50
 
 

@@ -9,7 +9,7 @@ import pulumi
 import pytest
 
 from deskyard.model.site import Site
-from deskyard.model.tier import Tier
+from deskyard.model.tier import DiskBurst, Tier
 from deskyard.model.workspace import Workspace as Declaration
 from deskyard.plan.workspace import WorkspacePlan, plan_workspace
 from deskyard.site.libvirt.kinds import resources
@@ -101,7 +101,8 @@ def test_each_desktop_has_home_on_a_volume_of_its_own_that_begins_blank(graph: R
 
 def test_desktop_has_the_caps_of_its_tier_and_the_gateway_none(recorder: Recorder) -> None:
     network = {"network_mib_per_second": 7, "cpu_percent": 50}
-    capped = Tier(vcpus=2, memory_mib=4096, disk_gib=20, disk_iops=500, disk_mib_per_second=20, **network)
+    disk = {"disk_iops": 500, "disk_mib_per_second": 20, "disk_burst": DiskBurst(mib_per_second=80, seconds=30)}
+    capped = Tier(vcpus=2, memory_mib=4096, disk_gib=20, **disk, **network)
     site = Site(tiers={"capped": capped})
     values = {"network": "10.80.7.0/24", "desktops": [{"name": "dev1", "tier": "capped"}, {"name": "dev2"}]}
     plan = plan_workspace(Declaration.check({"name": "lab", **values}, "test"), site, "kvm")
@@ -117,6 +118,15 @@ def test_desktop_has_the_caps_of_its_tier_and_the_gateway_none(recorder: Recorde
         "lab-desktop-dev2-machine": (None, None),
     }
     domains = recorder.of_type("Domain")
+    bursts = {
+        name: {cap: value for cap, value in domain.items() if cap.startswith("disk_burst")}
+        for name, domain in domains.items()
+    }
+    assert bursts == {
+        "lab-gateway-machine": {},
+        "lab-desktop-dev1-machine": {"disk_burst_mib_per_second": 80, "disk_burst_seconds": 30},
+        "lab-desktop-dev2-machine": {},
+    }
     assert {name: domain.get("cpu_percent") for name, domain in domains.items()} == {
         "lab-gateway-machine": None,
         "lab-desktop-dev1-machine": 50,

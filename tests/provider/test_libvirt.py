@@ -129,12 +129,19 @@ def test_caps_of_a_disk_are_held_by_qemu_and_change_in_place(bench: Bench, runs:
         power.want(machine, Power.OFF)
         machine.destroy()
     live = libvirt.VIR_DOMAIN_AFFECT_LIVE if runs else libvirt.VIR_DOMAIN_AFFECT_CONFIG
-    for iops, mib in ((500, 20), (None, 5), (None, None)):
-        wanted: Any = {**state, "disk_iops": iops, "disk_mib_per_second": mib}
+    names = ("disk_iops", "disk_mib_per_second", "disk_burst_iops", "disk_burst_mib_per_second", "disk_burst_seconds")
+    plain, burst = (500, 20, None, None, None), (500, 20, 900, 40, 30)
+    for caps in (plain, burst, (None, 20, None, 30, 5), (500, 20, 800, None, 1), plain, burst, (None,) * 5):
+        iops, mib, burst_iops, burst_mib, seconds = caps
+        wanted: Any = {**state, **dict(zip(names, caps, strict=True))}
         state = {**wanted, **DomainKind().update(bench.link, PREFIX, seen(DomainKind(), bench, state), wanted)}
         limits = machine.blockIoTune("vda", live)
         assert {limits["read_iops_sec"], limits["write_iops_sec"]} == {iops or 0}
         assert {limits["read_bytes_sec"], limits["write_bytes_sec"]} == {(mib or 0) << 20}
+        assert {limits["read_iops_sec_max"], limits["write_iops_sec_max"]} == {burst_iops or 0}
+        assert {limits["read_bytes_sec_max"], limits["write_bytes_sec_max"]} == {(burst_mib or 0) << 20}
+        for kind in [kind for kind, most in (("iops", burst_iops), ("bytes", burst_mib)) if most]:
+            assert limits[f"read_{kind}_sec_max_length"] == limits[f"write_{kind}_sec_max_length"] == seconds
         assert drift(DomainKind(), bench, state) == []
     assert bool(machine.isActive()) is runs
 

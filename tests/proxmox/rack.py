@@ -66,7 +66,9 @@ class Rack:
         for place, name, value in stand_ins():
             monkeypatch.setattr(place, name, value)
 
-    def site(self, certificate: dict[str, str] | None = None, **changes: Any) -> None:
+    def site(
+        self, certificate: dict[str, str] | None = None, tiers: dict[str, Any] | None = None, **changes: Any
+    ) -> None:
         """Write the site's file; `changes` are those of the cluster."""
         cluster = {
             "endpoint": self.peer.endpoint,
@@ -83,7 +85,7 @@ class Rack:
             **changes,
         }
         values = {"name": SITE, "backend": "proxmox", "domain": "desks.example.org", "certificate": certificate}
-        text = yaml.safe_dump({**values, "proxmox": cluster})
+        text = yaml.safe_dump({**values, "proxmox": cluster, "tiers": tiers or {}})
         (self.stacks / "sites" / f"{SITE}.yaml").write_text(text)
 
     def let_guests_in(self, monkeypatch: pytest.MonkeyPatch) -> None:

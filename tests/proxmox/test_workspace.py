@@ -139,6 +139,41 @@ def test_what_is_changed_by_hand_is_reported_and_mended(bench: Bench) -> None:
     assert changed(stack.preview()) == []
 
 
+def test_caps_of_a_disk_are_given_read_back_mended_and_lifted_while_the_desktop_runs(bench: Bench) -> None:
+    bench.up()
+    rack = bench.rack
+    capped = {"vcpus": 2, "memory_mib": 4096, "disk_gib": 20, "disk_iops": 500, "disk_mib_per_second": 50}
+    path = f"{rack.node_path(NAME, 'dev1')}/config"
+
+    def limits() -> dict[str, str]:
+        options = dict(part.split("=") for part in rack.root.ask("GET", path)["scsi0"].split(",")[1:])
+        return {name: value for name, value in options.items() if name.startswith(("iops_", "mbps_"))}
+
+    rack.site(tiers={"quick": {**capped, "disk_burst": {"iops": 2000, "mib_per_second": 200}}})
+    stack = rack.up(NAME, "dev1:quick", "dev2")
+    plain = {"iops_rd": "500", "iops_wr": "500", "mbps_rd": "50", "mbps_wr": "50"}
+    burst = {**plain, "iops_rd_max": "2000", "iops_wr_max": "2000", "mbps_rd_max": "200", "mbps_wr_max": "200"}
+    assert limits() == burst
+    assert changed(stack.preview()) == []
+
+    disk = rack.root.ask("GET", path)["scsi0"]
+    rack.root.ask("PUT", path, scsi0=disk.replace("iops_rd_max=2000", "iops_rd_max=9000"))
+    assert {change["name"] for change in status.status(NAME, drift=True)["drift"]} == {"lab-desktop-dev1-machine"}
+    rack.up(NAME, "dev1:quick", "dev2")
+    assert limits() == burst
+
+    rack.site(tiers={"quick": capped})
+    rack.up(NAME, "dev1:quick", "dev2")
+    assert limits() == plain
+    assert changed(stack.preview()) == []
+
+    rack.site(tiers={"quick": {**capped, "disk_iops": None}})
+    rack.up(NAME, "dev1:quick", "dev2")
+    assert limits() == {"mbps_rd": "50", "mbps_wr": "50"}
+    assert changed(stack.preview()) == []
+    assert [call for call in rack.peer.fake.calls if call.path.endswith(("/reboot", "/shutdown", "/stop"))] == []
+
+
 def test_a_machine_that_the_state_does_not_know_is_never_touched(bench: Bench) -> None:
     bench.up()
     rack = bench.rack

@@ -7,7 +7,7 @@ from typing import Any
 from deskyard.model.proxmox import Cluster
 from deskyard.model.quotas import Quotas
 from deskyard.model.site import Site
-from deskyard.model.tier import Tier
+from deskyard.model.tier import DiskBurst, Tier
 from deskyard.model.workspace import Desktop, Workspace
 from deskyard.plan import quota
 from deskyard.plan.names import SEAT_SUFFIX
@@ -52,6 +52,7 @@ class VmPlan:
     firewall: FirewallPlan
     disk_iops: int | None
     disk_mib_per_second: int | None
+    disk_burst: DiskBurst | None = None
     cpu_percent: int | None = None
     power: Power = Power.RUNNING
 
@@ -274,6 +275,7 @@ class _Maker:
             firewall=firewall,
             disk_iops=tier.disk_iops if tier else None,
             disk_mib_per_second=tier.disk_mib_per_second if tier else None,
+            disk_burst=tier.disk_burst if tier else None,
             cpu_percent=tier.cpu_percent if tier else None,
             power=power_of(seen.tags) if seen else Power.RUNNING,
         )

@@ -111,15 +111,26 @@ def interface(nic: Mapping[str, Any]) -> str:
     return _text(_interface(nic))
 
 
-def disk_limits(iops: int | None, mib_per_second: int | None) -> dict[str, int]:
+def disk_limits(
+    *,
+    disk_iops: int | None = None,
+    disk_mib_per_second: int | None = None,
+    disk_burst_iops: int | None = None,
+    disk_burst_mib_per_second: int | None = None,
+    disk_burst_seconds: int | None = None,
+) -> dict[str, int]:
     """The limits of a disk per second, reading and writing each, in libvirt's words; 0 is no limit. QEMU holds it."""
-    bytes_per_second = (mib_per_second or 0) * MIB
-    return {
-        "read_bytes_sec": bytes_per_second,
-        "write_bytes_sec": bytes_per_second,
-        "read_iops_sec": iops or 0,
-        "write_iops_sec": iops or 0,
-    }
+    limits = {}
+    for name, cap, burst in (
+        ("bytes_sec", (disk_mib_per_second or 0) * MIB, (disk_burst_mib_per_second or 0) * MIB),
+        ("iops_sec", disk_iops or 0, disk_burst_iops or 0),
+    ):
+        for way in ("read", "write"):
+            limits[f"{way}_{name}"] = cap
+            limits[f"{way}_{name}_max"] = burst
+            # QEMU refuses a length without a burst.
+            limits[f"{way}_{name}_max_length"] = (disk_burst_seconds or 1) if burst else 0
+    return limits
 
 
 def domain(
@@ -131,19 +142,20 @@ def domain(
     accelerator: str,
     disk: str,
     home: str | None = None,
-    disk_iops: int | None = None,
-    disk_mib_per_second: int | None = None,
     cpu_percent: int | None = None,
     seed: str,
     interfaces: Sequence[Mapping[str, Any]],
     console_log: str,
+    **disk_caps: int | None,
 ) -> str:
     """A machine without display or balloon: serial console into a bounded log, guest agent, random numbers.
+
+    `disk_caps` are those of `disk_limits`.
 
     libvirt writes the exact machine type in place of `q35` when it defines the domain, so it stays fixed.
     """
     kvm = accelerator == "kvm"
-    limits = disk_limits(disk_iops, disk_mib_per_second)
+    limits = disk_limits(**disk_caps)
     timers = ({"name": "rtc", "tickpolicy": "catchup"}, {"name": "hpet", "present": "no"})
     machine_type = _element("type", {"arch": "x86_64", "machine": "q35"}, text="hvm")
     return _text(

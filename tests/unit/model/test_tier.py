@@ -7,7 +7,7 @@ import pytest
 from deskyard.errors import ConfigError
 from deskyard.model.care import BackupSchedule
 from deskyard.model.site import Site
-from deskyard.model.tier import TIERS, Tier
+from deskyard.model.tier import TIERS, DiskBurst, Tier
 from tests.support.paper_cluster import PaperCluster, rack, workspace
 
 WHOLE: dict[str, Any] = {"vcpus": 2, "memory_mib": 4096, "disk_gib": 20}
@@ -42,6 +42,50 @@ def test_the_machine_on_the_cluster_has_its_tier_and_no_more(tier: str) -> None:
 @pytest.mark.parametrize("cap", ["disk_iops", "disk_mib_per_second", "network_mib_per_second", "cpu_percent"])
 def test_a_site_of_either_backend_may_cap(cap: str) -> None:
     assert getattr(Site.check({"tiers": {"steady": {**WHOLE, cap: 20}}}, "local.yaml").tiers["steady"], cap) == 20
+
+
+CAPPED = {**WHOLE, "disk_iops": 100, "disk_mib_per_second": 10}
+
+
+@pytest.mark.parametrize(
+    "burst", [{"iops": 500}, {"mib_per_second": 11, "seconds": 30}, {"iops": 101, "mib_per_second": 50}]
+)
+def test_disks_may_burst_above_their_caps(burst: dict[str, int]) -> None:
+    found = Tier.check({**CAPPED, "disk_burst": burst}, "site.yaml").disk_burst
+    assert found is not None
+    assert found.model_dump(exclude_unset=True) == burst
+
+
+@pytest.mark.parametrize(
+    ("burst", "tier", "said"),
+    [
+        ({}, CAPPED, "raises no cap"),
+        ({"seconds": 5}, CAPPED, "raises no cap"),
+        ({"iops": 100}, CAPPED, "is no more than disk_iops, 100"),
+        ({"mib_per_second": 9}, CAPPED, "is no more than disk_mib_per_second, 10"),
+        ({"iops": 500}, {**WHOLE, "disk_mib_per_second": 10}, "disk_burst.iops: there is no such cap"),
+        ({"mib_per_second": 500}, {**WHOLE, "disk_iops": 100}, "disk_burst.mib_per_second: there is no such cap"),
+        ({"iops": 500, "seconds": 0}, CAPPED, "disk_burst.seconds"),
+        ({"iops": 500, "minutes": 1}, CAPPED, "disk_burst.minutes"),
+    ],
+)
+def test_a_burst_that_raises_no_cap_is_refused(burst: dict[str, int], tier: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Tier.check({**tier, "disk_burst": burst}, "site.yaml")
+
+
+def test_a_burst_on_a_cluster_lasts_a_second_and_is_in_the_plan() -> None:
+    def declared(**burst: int) -> Site:
+        tiers = {"quick": {**CAPPED, "disk_burst": {"iops": 500, **burst}}}
+        return Site.check({**rack().model_dump(mode="json"), "tiers": tiers}, "rack.yaml")
+
+    _, on_cluster = PaperCluster().plan(workspace("lab", desktops=[{"name": "dev1", "tier": "quick"}]), declared())
+    assert on_cluster.desktops["dev1"].disk_burst == DiskBurst(iops=500)
+    assert on_cluster.gateway.disk_burst is None
+    with pytest.raises(ConfigError, match=r"tiers.quick.disk_burst.seconds: on a cluster a burst lasts a second"):
+        declared(seconds=30)
+    local = Site.check({"tiers": {"quick": {**CAPPED, "disk_burst": {"iops": 500, "seconds": 30}}}}, "local.yaml")
+    assert local.tiers["quick"].disk_burst == DiskBurst(iops=500, seconds=30)
 
 
 def test_a_desktop_is_backed_up_as_it_says_itself_else_as_its_tier_does() -> None:

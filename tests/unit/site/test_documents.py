@@ -164,3 +164,43 @@ def test_disks_have_the_caps_of_their_tier_and_the_seed_none(
     )
     disks = ElementTree.fromstring(xml).findall("./devices/disk")
     assert [{limit.tag: limit.text for limit in disk.iterfind("iotune/*")} for disk in disks] == [limits, {}, limits]
+
+
+@pytest.mark.parametrize(
+    ("burst", "limits"),
+    [
+        ({}, set()),
+        ({"disk_burst_iops": 900, "disk_burst_seconds": 1}, {("iops_sec_max", "900"), ("iops_sec_max_length", "1")}),
+        (
+            {"disk_burst_iops": 900, "disk_burst_mib_per_second": 2, "disk_burst_seconds": 30},
+            {
+                ("iops_sec_max", "900"),
+                ("iops_sec_max_length", "30"),
+                ("bytes_sec_max", "2097152"),
+                ("bytes_sec_max_length", "30"),
+            },
+        ),
+    ],
+)
+def test_bursts_of_a_disk_are_read_as_they_were_written(burst: dict[str, Any], limits: set[tuple[str, str]]) -> None:
+    given: dict[str, Any] = {"name": "lab-dev1", "uuid": UUID, "vcpus": 1, "memory_mib": 512, "accelerator": "tcg"}
+    given |= {"disk": "/d", "seed": "/s", "console_log": "/l", "interfaces": [], "home": "/h"}
+    xml = documents.domain(**given, disk_iops=100, disk_mib_per_second=1, **burst)
+    for disk in ElementTree.fromstring(xml).iterfind("./devices/disk[iotune]"):
+        written = {(limit.tag, limit.text) for limit in disk.iterfind("iotune/*") if "max" in limit.tag}
+        assert written == {(f"{way}_{name}", value) for name, value in limits for way in ("read", "write")}
+    found = domain._hardware(xml, {})
+    assert {cap: found[cap] for cap in domain.DISK_CAPS if "burst" in cap and found[cap] is not None} == burst
+
+
+def test_length_that_libvirt_keeps_of_a_burst_that_was_lifted_is_no_drift() -> None:
+    limits = "<iotune><read_iops_sec>9</read_iops_sec><read_iops_sec_max_length>1</read_iops_sec_max_length></iotune>"
+    root = ElementTree.fromstring(f"<domain><devices><disk>{limits}</disk></devices></domain>")
+    assert domain._disk_caps(root)["disk_burst_seconds"] is None
+
+
+def test_burst_of_one_way_alone_is_drift() -> None:
+    limits = "<iotune><read_iops_sec_max>900</read_iops_sec_max></iotune>"
+    root = ElementTree.fromstring(f"<domain><devices><disk>{limits}</disk></devices></domain>")
+    found = domain._disk_caps(root)
+    assert (found["disk_burst_iops"], found["disk_burst_seconds"]) == (None, None)

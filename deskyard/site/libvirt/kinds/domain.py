@@ -20,7 +20,13 @@ from deskyard.site.resource.cancellation import CANCELLATION
 from deskyard.site.resource.kind import Kind
 from deskyard.site.resource.values import Values
 
-DISK_CAPS = ("disk_iops", "disk_mib_per_second")
+DISK_CAPS = (
+    "disk_iops",
+    "disk_mib_per_second",
+    "disk_burst_iops",
+    "disk_burst_mib_per_second",
+    "disk_burst_seconds",
+)
 
 
 class DomainKind(Kind[DomainInputs]):
@@ -138,12 +144,11 @@ def _document(inputs: DomainInputs) -> str:
         accelerator=inputs["accelerator"],
         disk=inputs["disk"],
         home=inputs.get("home"),
-        disk_iops=inputs.get("disk_iops"),
-        disk_mib_per_second=inputs.get("disk_mib_per_second"),
         cpu_percent=inputs.get("cpu_percent"),
         seed=inputs["seed"],
         interfaces=inputs["interfaces"],
         console_log=documents.console_log(inputs["name"]),
+        **_caps(inputs),
     )
 
 
@@ -198,13 +203,18 @@ def _disk_caps(root: ElementTree.Element) -> Values:
     """The caps of its disks as the inputs have them; all have the same, reading and writing."""
     written = [disk for disk in root.iterfind("./devices/disk") if disk.find("readonly") is None]
     limits = [{limit.tag: int(limit.text or 0) for limit in disk.iterfind("./iotune/*")} for disk in written]
-    both = {
-        name: min((caps.get(f"{way}_{name}", 0) for caps in limits for way in ("read", "write")), default=0)
-        for name in ("bytes_sec", "iops_sec")
-    }
+
+    def least(name: str, unsaid: int = 0) -> int:
+        return min((caps.get(f"{way}_{name}", unsaid) for caps in limits for way in ("read", "write")), default=0)
+
+    bursts = [name for name in ("bytes_sec_max", "iops_sec_max") if least(name)]
     return {
-        "disk_iops": both["iops_sec"] or None,
-        "disk_mib_per_second": both["bytes_sec"] // documents.MIB or None,
+        "disk_iops": least("iops_sec") or None,
+        "disk_mib_per_second": least("bytes_sec") // documents.MIB or None,
+        "disk_burst_iops": least("iops_sec_max") or None,
+        "disk_burst_mib_per_second": least("bytes_sec_max") // documents.MIB or None,
+        # libvirt keeps the length of a burst that was lifted, as 1, and QEMU's is 1 where none is said.
+        "disk_burst_seconds": min((least(f"{name}_length", 1) for name in bursts), default=None),
     }
 
 
@@ -224,7 +234,12 @@ def _throttle(machine: Any, inputs: DomainInputs) -> None:
 
 
 def _limits(inputs: DomainInputs) -> dict[str, int]:
-    return documents.disk_limits(inputs.get("disk_iops"), inputs.get("disk_mib_per_second"))
+    return documents.disk_limits(**_caps(inputs))
+
+
+def _caps(inputs: DomainInputs) -> Values:
+    given: Values = dict(inputs)
+    return {cap: given.get(cap) for cap in DISK_CAPS}
 
 
 def _replace_home(devices: ElementTree.Element, inputs: DomainInputs) -> None:

@@ -73,6 +73,9 @@ class _IfAny(TypedDict, total=False):
     # Pulumi sends no empty values.
     disk_iops: int | None
     disk_mib_per_second: int | None
+    disk_burst_iops: int | None
+    disk_burst_mib_per_second: int | None
+    disk_burst_seconds: int | None
     cpu_percent: int | None
     warm: WarmInputs | None
 

@@ -46,6 +46,7 @@ def hardware(
     machine: MachinePlan, accelerator: str, caps: Tier | None, first_boot: FirstBoot, template: str | None
 ) -> dict[str, Any]:
     """The machine itself without its disks and NICs; `caps` are those of its disks and processors."""
+    burst = caps.disk_burst if caps else None
     return {
         "name": machine.domain,
         "machine_uuid": machine.uuid,
@@ -54,6 +55,9 @@ def hardware(
         "accelerator": accelerator,
         "disk_iops": caps.disk_iops if caps else None,
         "disk_mib_per_second": caps.disk_mib_per_second if caps else None,
+        "disk_burst_iops": burst.iops if burst else None,
+        "disk_burst_mib_per_second": burst.mib_per_second if burst else None,
+        "disk_burst_seconds": burst.seconds if burst else None,
         "cpu_percent": caps.cpu_percent if caps else None,
         "warm": {"template": template, **identity(first_boot)} if template else None,
     }

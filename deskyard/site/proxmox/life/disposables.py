@@ -226,6 +226,13 @@ def _disk(vm: VmPlan, value: str) -> str:
         "mbps_rd": vm.disk_mib_per_second,
         "mbps_wr": vm.disk_mib_per_second,
     }
+    if vm.disk_burst is not None:
+        caps |= {
+            "iops_rd_max": vm.disk_burst.iops,
+            "iops_wr_max": vm.disk_burst.iops,
+            "mbps_rd_max": vm.disk_burst.mib_per_second,
+            "mbps_wr_max": vm.disk_burst.mib_per_second,
+        }
     own = {"discard": "on", **{name: str(cap) for name, cap in caps.items() if cap is not None}}
     volume, *options = value.split(",")
     kept = [option for option in options if option.partition("=")[0] not in own]

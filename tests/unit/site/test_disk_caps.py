@@ -1,0 +1,46 @@
+"""Caps of disks change in a domain that runs and in its definition, libvirt's own test driver answers; and at seats."""
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+from xml.etree import ElementTree
+
+import libvirt
+import pytest
+
+from deskyard.model.tier import DiskBurst
+from deskyard.site.libvirt.kinds import domain as kind
+from deskyard.site.proxmox.life import disposables
+from tests.unit.site.driver import Domain, running
+
+
+@pytest.fixture
+def domain(monkeypatch: pytest.MonkeyPatch) -> Iterator[Domain]:
+    """A running domain of its own."""
+    with running(monkeypatch) as found:
+        yield found
+
+
+def test_burst_is_given_changed_and_lifted_at_once_and_for_later(domain: Domain) -> None:
+    none: dict[str, Any] = dict.fromkeys(kind.DISK_CAPS)
+    # The driver, unlike QEMU, refuses a cap without a burst.
+    both = dict(zip(kind.DISK_CAPS, (500, 20, 900, 40, 30), strict=True))
+    shorter = {**none, "disk_mib_per_second": 20, "disk_burst_mib_per_second": 30, "disk_burst_seconds": 5}
+    for caps in (both, shorter, both, none):
+        kind._throttle(domain, caps)  # type: ignore[arg-type]
+        for scope in (0, libvirt.VIR_DOMAIN_XML_INACTIVE):
+            assert kind._disk_caps(ElementTree.fromstring(domain.XMLDesc(scope))) == caps
+
+
+def test_burst_of_a_tier_changes_in_place() -> None:
+    assert not kind.DomainKind.replaces & set(kind.DISK_CAPS)
+
+
+@pytest.mark.parametrize(
+    ("burst", "written"),
+    [(None, ""), (DiskBurst(iops=900), ",iops_rd_max=900,iops_wr_max=900")],
+)
+def test_machine_at_a_seat_of_a_cluster_has_the_burst_of_its_tier(burst: DiskBurst | None, written: str) -> None:
+    planned: Any = SimpleNamespace(disk_iops=100, disk_mib_per_second=None, disk_burst=burst)
+    disk = disposables._disk(planned, "local-lvm:vm-100-disk-0,size=4G,iops_rd=7")
+    assert disk == f"local-lvm:vm-100-disk-0,size=4G,discard=on,iops_rd=100,iops_wr=100{written}"
