@@ -166,6 +166,12 @@ class Machines(Protocol):
     def loads(self, domains: Sequence[str]) -> dict[str, Load]:
         """Processor time and memory that each of these machines takes; those that do not run are left out."""
 
+    def disk_sizes(self, domain: str) -> dict[str, int]:
+        """The sizes of its disks, GiB, by what lies on them: `/`, and `/home` where that has one of its own."""
+
+    def held(self, domain: str) -> dict[str, int]:
+        """The bytes that its guest's file systems hold, by `/` and `/home`; raises `SiteError` unless it tells."""
+
     def want(self, domain: str, power: Power) -> None:
         """Keep with the machine what it is wanted to be, and whether it starts with its host; moves nothing."""
 

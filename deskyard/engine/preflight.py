@@ -165,9 +165,10 @@ def _other_workspaces(declared: Declared) -> None:
 
 
 def _quotas(declared: Declared) -> None:
-    """Check the quotas of all workspaces of the site that are declared here; one with mistakes cannot be counted."""
+    """Check the quotas of the workspace, and of all of its site that are declared here without mistakes."""
     if declared.site.quotas == Quotas():
         return
+    quota.require_own(f"site {declared.site.name}: quotas", declared.site.quotas, declared.plan)
     asked = quota.totals([declared.plan, *(other.plan for other in _neighbours(declared))])
     quota.require(f"site {declared.site.name}: quotas", declared.site.quotas, asked, declared.workspace.name)
 

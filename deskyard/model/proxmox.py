@@ -139,7 +139,7 @@ class Cluster(Declaration):
     uplink: Uplink = Field(description="The gateways' way in and out.")
     zone: Zone = Field(description="The SDN zone of the workspaces.")
     vm_ids: Range = Field(default_factory=Range, description="VM ids that Deskyard may take.")
-    quotas: Quotas = Field(default_factory=Quotas, description="The most that all workspaces together may ask for.")
+    quotas: Quotas = Field(default_factory=Quotas, description="The most that workspaces may ask for.")
     operator_group: str | None = Field(
         None,
         pattern=r"^[A-Za-z0-9._-]{1,64}$",

@@ -116,7 +116,7 @@ class Site(Declaration):
     tiers: dict[str, Tier] = Field(default_factory=dict, description="Further tiers of this site.")
     quotas: Quotas = Field(
         default_factory=Quotas,
-        description="The most that all workspaces together may ask for, on backend libvirt; a cluster has its own.",
+        description="The most that workspaces may ask for, on backend libvirt; a cluster has its own.",
     )
 
     @field_validator("backups", mode="before")

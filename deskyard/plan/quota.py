@@ -1,4 +1,4 @@
-"""Quotas: what all workspaces of a site ask for together, against what the site grants. Pure."""
+"""Quotas: what workspaces of a site ask for, together and each, against what the site grants. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -38,6 +38,16 @@ def require(field: str, quotas: Quotas, asked: Mapping[str, int], workspace: str
             reason = f"would be {total} with workspace {workspace}; the site grants {limit}"
             remedy = "declare less, destroy a workspace, or raise the quota in the site's file"
             raise ConfigError(f"{field}.{name}", limit, reason, remedy)
+
+
+def require_own(field: str, quotas: Quotas, plan: WorkspacePlan) -> None:
+    """Raise `ConfigError` for the first thing of which a workspace asks for more than the site grants each."""
+    for name, total in totals([plan]).items():
+        limit = getattr(quotas.each_workspace, name)
+        if limit is not None and total > limit:
+            reason = f"workspace {plan.name} asks for {total}; the site grants each workspace {limit}"
+            remedy = "declare fewer desktops or smaller tiers, or raise it in the site's file"
+            raise ConfigError(f"{field}.each_workspace.{name}", limit, reason, remedy)
 
 
 def gib(mib: int) -> int:

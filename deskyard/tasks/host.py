@@ -31,11 +31,14 @@ def configure(_: Context, site: str = "local", check: bool = False) -> None:
 
 @command(default=True, help={"json": "print JSON"})
 def show(_: Context, json: bool = False) -> None:
-    """Show what this machine has: programs, memory, disk, and how guests really boot."""
+    """Show what this machine has: programs, memory, disk, how guests really boot, and which caps it cannot hold."""
     from deskyard.host.facts import host_state
     from deskyard.host.vm.accelerator import accelerator
+    from deskyard.site.libvirt.limits import caps
 
-    state, guests = host_state(), accelerator("auto")
+    state, guests, lacking, untried = host_state(), accelerator("auto"), caps.not_held(), caps.not_tried()
+    caps_lines = [f"cannot hold   {cap}: {reason} -> {caps.REMEDIES[cap]}" for cap, reason in lacking.items()]
+    caps_lines += [f"not tried     {cap}: only root can" for cap in untried]
     lines = [
         f"services      {'systemd' if state.systemd else 'none: own libvirtd in a network namespace'}",
         f"guests boot   {BOOTS[guests]}{', though /dev/kvm is there' if guests == 'tcg' and state.kvm_device else ''}",
@@ -43,8 +46,10 @@ def show(_: Context, json: bool = False) -> None:
         f"memory        {state.memory_available_gib} GiB available",
         f"disk          {state.disk_free_gib} GiB free in /var/lib",
         f"missing       {', '.join(state.missing) or 'nothing'}",
+        *(caps_lines or ["caps          all of a tier can be held"]),
     ]
-    show_state({**asdict(state), "accelerator": guests}, as_json=json, text="\n".join(lines))
+    said = {"accelerator": guests, "caps_not_held": lacking, "caps_not_tried": untried}
+    show_state({**asdict(state), **said}, as_json=json, text="\n".join(lines))
 
 
 ns = Collection("host")

@@ -26,7 +26,7 @@ from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.site.files import read_site
 from deskyard.site.proxmox import retry
 from deskyard.site.ssh_link import SshLink
-from deskyard.workspace import readiness, turn
+from deskyard.workspace import readiness, smaller, turn
 from deskyard.workspace.seats import Seats
 from deskyard.workspace.status import when_up
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 def preview(name: str) -> dict[str, Any]:
     """Preview what `up` would change: counts by operation, and each step."""
     declared = _checked(name)
-    steps = WorkspaceStack(name).preview()
+    steps = _steps(declared, WorkspaceStack(name).preview)
     counts = Counter(change.operation for change in steps)
     return {
         "workspace": declared.workspace.name,
@@ -72,7 +72,7 @@ def up(
                 raise SiteError("workspace", name, "is stopped", f"run ./inv workspace.start {name}, then this again")
             backend.clear(name, stack.on_cluster)
             _release(declared, stack, remove)
-            steps = _again(backend, stack, stack.changes)
+            steps = _steps(declared, lambda: _again(backend, stack, stack.changes))
             _guard_data(name, steps, remove)
             backend.guard(declared, stack.on_cluster, steps)
             keys = key_delivery.wanted(declared, stack)
@@ -146,6 +146,16 @@ def _checked(name: str) -> Declared:
     declared = declaration.read(name)
     backend_of(declared.site).check(declared)
     return declared
+
+
+def _steps(declared: Declared, work: Callable[[], list[Change]]) -> list[Change]:
+    """The steps of the engine; where it refuses since a tier has smaller disks now, what would have to be freed."""
+    try:
+        return work()
+    except SiteError:
+        # Looked at then alone: it asks each machine.
+        smaller.require_none(declared.plan, machines_of(declared.plan))
+        raise
 
 
 def _look_after_seats(declared: Declared) -> None:

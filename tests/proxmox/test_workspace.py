@@ -139,6 +139,22 @@ def test_what_is_changed_by_hand_is_reported_and_mended(bench: Bench) -> None:
     assert changed(stack.preview()) == []
 
 
+def test_a_tier_with_a_smaller_disk_is_refused_with_what_would_have_to_be_freed(bench: Bench) -> None:
+    bench.up()
+    rack = bench.rack
+    rack.up(NAME, "dev1:pro", "dev2")
+    rack.declare(NAME, *DESKTOPS)
+    with watched(rack.peer) as calls, pytest.raises(ConfigError) as caught:
+        workspace.preview(NAME)
+    assert (caught.value.value, caught.value.reason) == (
+        "free",
+        "the disk of / has 40 GiB, the tier 20: no disk shrinks",
+    )
+    assert f"./inv backup.run {NAME}/dev1" in caught.value.remedy
+    # The agent of the guest is asked what it holds, and nothing is changed.
+    assert {call.path.rpartition("/")[2] for call in calls if call.writes} <= {"exec"}
+
+
 def test_caps_of_a_disk_are_given_read_back_mended_and_lifted_while_the_desktop_runs(bench: Bench) -> None:
     bench.up()
     rack = bench.rack

@@ -12,6 +12,8 @@ MAX_BYTES = 65_536
 # A key of this kind is 51 bytes that start with its name; nothing else is written into known_hosts.
 ED25519 = re.compile(r"AAAAC3NzaC1lZDI1NTE5AAAAI[A-Za-z0-9+/]{43}")
 HOST_KEY = "/etc/ssh/ssh_host_ed25519_key.pub"
+# A guest's program by which it says what its file systems hold.
+HELD = ("/bin/df", "--block-size=1", "--output=target,used", "/", "/home")
 PAUSE_SECONDS = 2.0
 
 
@@ -39,3 +41,12 @@ def ed25519_key(text: str, machine: str) -> str:
         reason = "the guest has no ed25519 SSH host key"
         raise SiteError("machine", machine, reason, "rebuild the image; its first boot makes the key")
     return f"{words[0]} {words[1]}"
+
+
+def held(code: int, output: str, machine: str) -> dict[str, int]:
+    """The bytes that file systems hold, by where they are, in what a guest's `HELD` says."""
+    if code != 0:
+        raise SiteError("machine", machine, f"does not say what it holds: exit code {code}", "see what runs in it")
+    with understood(machine):
+        rows = [line.split() for line in output.splitlines()[1:]]
+        return {target: int(used) for target, used in rows if target in HELD}

@@ -179,10 +179,11 @@ def _spare_needs(plan: WorkspacePlan) -> list[Need]:
 
 
 def _check_quotas(plan: WorkspacePlan, site: Site, view: ClusterView) -> None:
-    """Raise `ConfigError` if all workspaces together would have more than the site grants."""
+    """Raise `ConfigError` if the workspace, or all together, would have more than the site grants."""
     if site.cluster.quotas == Quotas():
         # Nothing is bounded: the machines of the whole cluster need not be counted.
         return
+    quota.require_own(f"site {site.name}: proxmox.quotas", site.cluster.quotas, plan)
     mine = {machine.vm_id for machine in view.machines_of(site.name, plan.name)}
     others = [machine for machine in view.of_site(site.name) if not machine.template and machine.vm_id not in mine]
     desktops = [machine for machine in others if not _is_gateway(machine)]

@@ -39,7 +39,8 @@ def _caps() -> Iterator[Finding]:
     for cap, reason in lacking.items():
         yield warning("caps", f"{cap} cannot be held: {reason}", "a tier with it is refused here", caps.REMEDIES[cap])
     if not lacking:
-        yield ok("caps", "every cap of a tier can be held")
+        untried = "".join(f"; {cap}: only root can try" for cap in caps.not_tried())
+        yield ok("caps", f"every cap of a tier can be held{untried}")
 
 
 def _storage() -> Iterator[Finding]:

@@ -9,12 +9,14 @@ from xml.etree import ElementTree
 
 import libvirt
 
+from deskyard.host.vm.agent_answer import HELD, held
 from deskyard.plan.power import Load, Power
 from deskyard.plan.snapshot import Snapshot
 from deskyard.plan.workspace import WorkspacePlan
-from deskyard.site.libvirt import agent, daemon, moves, power, snapshots
+from deskyard.site.libvirt import agent, daemon, moves, power, snapshots, storage
 from deskyard.site.libvirt.backup import swap
 from deskyard.site.libvirt.backup.backups import LibvirtBackups
+from deskyard.site.libvirt.documents import GIB
 from deskyard.site.libvirt.limits import memory
 from deskyard.site.libvirt.system_disk import LibvirtSystemDisk
 
@@ -60,6 +62,18 @@ class LibvirtMachines:
         """The load of each of these machines; those that do not run are left out."""
         with daemon.connection() as link:
             return loads(link, domains)
+
+    def disk_sizes(self, domain: str) -> dict[str, int]:
+        """The sizes of its disks, GiB, by what lies on them."""
+        with daemon.connection() as link:
+            named = {"/": f"{domain}{storage.DISK}", "/home": f"{domain}.home{storage.DISK}"}
+            found = {mount: storage.lookup(link, name) for mount, name in named.items()}
+            return {mount: volume.info()[1] // GIB for mount, volume in found.items() if volume is not None}
+
+    def held(self, domain: str) -> dict[str, int]:
+        """The bytes that its guest's file systems hold, told by its agent."""
+        with daemon.machine(domain) as machine:
+            return held(*agent.execute(machine, HELD), machine.name())
 
     def want(self, domain: str, wanted: Power) -> None:
         """Keep with a machine what it is wanted to be."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from deskyard.errors import SiteError
+from deskyard.host.vm.agent_answer import HELD, held
 from deskyard.model.site import Site
 from deskyard.plan.power import Load, Power
 from deskyard.plan.proxmox.power_tag import power_of
@@ -18,10 +19,11 @@ from deskyard.site.proxmox import listing, sdn, templates
 from deskyard.site.proxmox.agent import ClusterAgent
 from deskyard.site.proxmox.client import Client, connect
 from deskyard.site.proxmox.each import ask_each
+from deskyard.site.proxmox.kinds.disk_size import disk_size_gib
 from deskyard.site.proxmox.life import sight
 from deskyard.site.proxmox.life.power import MachinePower, state_of
 from deskyard.site.proxmox.life.snapshots import MachineSnapshots
-from deskyard.site.proxmox.machine import is_running, vm_path
+from deskyard.site.proxmox.machine import DISK, is_running, vm_path
 from deskyard.site.proxmox.moves import ClusterMoves
 from deskyard.site.proxmox.wiring import wired
 
@@ -91,6 +93,17 @@ class ClusterMachines:
         rows = {row.get("vmid"): row for row in self._client.get("cluster/resources", type="vm")}
         mine = {domain: rows.get(machine.vm_id, {}) for domain, machine in self._found.items() if domain in domains}
         return {domain: _load(row) for domain, row in mine.items() if row.get("status") == "running"}
+
+    def disk_sizes(self, domain: str) -> dict[str, int]:
+        """The size of its disk, GiB: everything lies on that."""
+        machine = self._machine(domain)
+        return {"/": disk_size_gib(self._client.get(f"{vm_path(machine.node, machine.vm_id)}/config"), DISK)}
+
+    def held(self, domain: str) -> dict[str, int]:
+        """The bytes that its guest's file systems hold, told by its agent."""
+        machine = self._machine(domain)
+        agent = ClusterAgent(self._client, machine.node, machine.vm_id)
+        return held(*agent.execute(HELD), agent.name)
 
     def want(self, domain: str, power: Power) -> None:
         """Keep with the machine what it is wanted to be; if its memory is on disk, as soon as it has left it."""

@@ -94,6 +94,33 @@ def test_quotas_count_all_workspaces_of_the_site(
     preflight._quotas(declared)
 
 
+@pytest.mark.parametrize(
+    ("quotas", "reason"),
+    [
+        (
+            {"desktops": 1},
+            "quotas.each_workspace.desktops = 1: workspace lab asks for 2; the site grants each workspace 1",
+        ),
+        ({"vcpus": 2}, "asks for 3"),
+        ({"memory_gib": 8}, "asks for 9"),
+        ({"disk_gib": 63}, "asks for 64"),
+    ],
+)
+def test_a_workspace_that_asks_for_more_than_each_may_is_refused_whatever_others_have(
+    declared: Declared, tmp_path: Path, quotas: dict[str, int], reason: str
+) -> None:
+    granted = Quotas.check({"each_workspace": quotas}, "local.yaml")
+    limited = replace(declared, site=declared.site.model_copy(update={"quotas": granted}))
+    for number in (2, 3):
+        _stack(tmp_path, f"other{number}", f"10.80.{number}.0/24", 18555 + number)
+    preflight._quotas(limited)
+    dev1 = declared.plan.desktops[0]
+    dev2 = replace(dev1, name="dev2")
+    with pytest.raises(ConfigError, match=reason) as caught:
+        preflight._quotas(replace(limited, plan=replace(declared.plan, desktops=(dev1, dev2))))
+    assert caught.value.remedy.startswith("declare fewer desktops")
+
+
 def test_a_broken_file_of_another_workspace_does_not_matter(declared: Declared, tmp_path: Path) -> None:
     (tmp_path / "Pulumi.other.yaml").write_text("config: 7\n")
     preflight._other_workspaces(declared)

@@ -198,6 +198,8 @@ def test_all_machines_of_a_workspace_in_a_simple_zone_are_on_one_node() -> None:
         (PaperCluster(), {"quotas": {"vcpus": 4}}, ConfigError, "would be 5"),
         (PaperCluster(), {"quotas": {"memory_gib": 8}}, ConfigError, "would be 9"),
         (PaperCluster(), {"quotas": {"disk_gib": 43}}, ConfigError, "would be 44"),
+        (PaperCluster(), {"quotas": {"each_workspace": {"desktops": 1}}}, ConfigError, "workspace research asks for 2"),
+        (PaperCluster(), {"quotas": {"each_workspace": {"memory_gib": 8}}}, ConfigError, "each_workspace.memory_gib"),
     ],
 )
 def test_what_finds_no_place_is_refused_with_the_reason(
@@ -214,6 +216,15 @@ def test_quotas_count_what_others_have_and_nothing_of_oneself_twice() -> None:
     cluster.plan(workspace("one", "a", "b", "c"), site)
     with pytest.raises(ConfigError, match="would be 4"):
         cluster.plan(workspace("two", "a", "b"), site)
+
+
+def test_quotas_of_each_workspace_leave_others_out() -> None:
+    cluster, site = PaperCluster(), rack(quotas={"each_workspace": {"desktops": 2}})
+    _, plan = cluster.plan(workspace("one", "a", "b"), site)
+    cluster.make(plan)
+    cluster.plan(workspace("two", "a", "b"), site)
+    with pytest.raises(ConfigError, match="workspace two asks for 3"):
+        cluster.plan(workspace("two", "a", "b", "c"), site)
 
 
 def test_a_view_is_read_from_the_answers_of_the_cluster() -> None:

@@ -259,3 +259,29 @@ def test_a_vlan_zone_that_learns_addresses_is_told_with_the_command_and_another_
 def test_the_program_that_compiles_rules_is_told_with_what_it_lets_pass(seen: Callable[[], Facts], start: str) -> None:
     found = {finding.name: finding.what for finding in judge(seen(), site())}
     assert found["firewall_backend"].startswith(start)
+
+
+def own_tier(**sizes: Any) -> Site:
+    tier = {"vcpus": 2, "memory_mib": 4096, "disk_gib": 20, **sizes}
+    return Site.check({**site_values("https://192.0.2.2:8006"), "tiers": {"own": tier}}, "site.yaml")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        ({"home_gib": 30}, "home_gib of tier own cannot be held"),
+        ({"vcpus": 17}, "no node has the 17 CPUs and 4096 MiB of tier own"),
+        ({"memory_mib": 65 * 1024}, "no node has the 2 CPUs and 66560 MiB of tier own"),
+        ({"cpu_percent": 50, "network_mib_per_second": 3, "disk_iops": 500}, None),
+    ],
+)
+def test_caps_of_a_tier_that_a_cluster_cannot_hold_are_named(sizes: dict[str, int], said: str | None) -> None:
+    found = [finding for finding in judge(facts(), own_tier(**sizes)) if finding.name == "caps"]
+    assert [finding.what for finding in found if finding.state == "warning"] == ([said] if said else [])
+    assert "the API lets nobody try" in found[-1].what
+
+
+def test_node_must_have_both_processors_and_memory_of_a_tier() -> None:
+    rows = tuple({**row, **more} for row, more in zip(RESOURCES, ({"maxcpu": 1}, {"maxmem": GIB}), strict=True))
+    found = [finding.what for finding in judge(facts(rows), own_tier()) if finding.name == "caps"]
+    assert found[0] == "no node has the 2 CPUs and 4096 MiB of tier own"

@@ -1,12 +1,16 @@
 """An image is dropped with its last overlay, and never while the list of disks is in doubt."""
 
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import libvirt
 import pytest
 
-from deskyard.site.libvirt import storage
+from deskyard.site.libvirt import daemon, storage
+from deskyard.site.libvirt.machines import LibvirtMachines
+from tests.desktop.lab import planned
 
 
 class Volume:
@@ -105,3 +109,18 @@ def test_disk_of_a_removed_template_is_kept_while_a_machine_needs_it(folder: Pat
     own.delete()
     drop(*image(folder), disk)
     assert names(folder) == set()
+
+
+@pytest.mark.parametrize("home", [True, False])
+def test_sizes_of_a_machines_disks_are_those_of_its_volumes(monkeypatch: pytest.MonkeyPatch, home: bool) -> None:
+    plan = planned("dev1")
+    domain = plan.desktops[0].machine.domain
+    volumes = {f"{domain}.qcow2": 20, **({f"{domain}.home.qcow2": 10} if home else {})}
+
+    def lookup(_: Any, name: str) -> Any:
+        size = volumes.get(name)
+        return None if size is None else SimpleNamespace(info=lambda: (0, size << 30, 1))
+
+    monkeypatch.setattr(storage, "lookup", lookup)
+    monkeypatch.setattr(daemon, "connection", lambda: nullcontext(None))
+    assert LibvirtMachines(plan).disk_sizes(domain) == {"/": 20, **({"/home": 10} if home else {})}

@@ -209,6 +209,22 @@ def room(facts: Facts, site: Site) -> Iterator[Finding]:
     yield from _quotas(facts, cluster, disks)
 
 
+def caps(facts: Facts, site: Site) -> Iterator[Finding]:
+    """Every tier of the site's own fits on a node, and the cluster holds what it caps."""
+    up = [row for row in facts.resources if row.get("type") == "node" and row.get("node") in facts.nodes]
+    for name, tier in site.tiers.items():
+        if "home_gib" in tier.model_fields_set:
+            mend = "leave home_gib out, and add it to disk_gib"
+            what = f"home_gib of tier {name} cannot be held"
+            yield warning("caps", what, "on a cluster /home is on the system's disk, which disk_gib bounds", mend)
+        wanted = {"maxcpu": tier.vcpus, "maxmem": tier.memory_mib * MIB}
+        if up and not any(all(int(row.get(key) or 0) >= value for key, value in wanted.items()) for row in up):
+            what = f"no node has the {tier.vcpus} CPUs and {tier.memory_mib} MiB of tier {name}"
+            yield warning("caps", what, "no desktop of it finds a place", "choose smaller tiers, or add a node")
+    how = "processor time by cpulimit, the network by rate, disks by QEMU; the API lets nobody try"
+    yield ok("caps", f"other caps of a tier are Proxmox VE's own: {how}")
+
+
 def _quotas(facts: Facts, cluster: Cluster, disks: Mapping[str, Row]) -> Iterator[Finding]:
     up = [row for row in facts.resources if row.get("type") == "node" and row.get("node") in facts.nodes]
     shared = cluster.storages.disks in facts.estate.shared

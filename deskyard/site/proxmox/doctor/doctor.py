@@ -29,6 +29,7 @@ CHECKS: tuple[Check, ...] = (
     checks.ids,
     checks.tags,
     checks.room,
+    checks.caps,
 )
 
 
