@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from PIL import Image, ImageColor
@@ -22,14 +21,14 @@ from deskyard.image import warm
 from deskyard.image.check.first_frame import Wallpaper, wallpaper
 from deskyard.image.store.store import require
 from deskyard.lab.desktop_bench import NAME, bare_boot, own_stacks
-from deskyard.lab.quantile import quantile
+from deskyard.lab.quantile import Row, judged, quantile, row
 from deskyard.life.pool import filling, making, pool
 from deskyard.plan.image.image import read_image
 from deskyard.plan.pool.seat import Claim
 from deskyard.plan.workspace import IMAGES, DesktopPlan
 from deskyard.site.libvirt import daemon
 from deskyard.site.ssh_link import SshLink
-from deskyard.workspace import workspace
+from deskyard.workspace import readiness, workspace
 from deskyard.workspace.seats import Seats
 
 ROUTES, FRAME, IDENTITY = "all routes answer", "a drawn frame through the gateway", "an identity of its own, over SSH"
@@ -37,23 +36,6 @@ BARE, COLD, WARM, CLAIM = "bare boot of the same disk -> SSH", "cold", "warm", "
 # Measured, not judged: of eight emulated desktops at once each answers slowly.
 FRAME_SECONDS, SSH_SECONDS, HOUR = 900.0, 600.0, 3600.0
 PAUSE_SECONDS = 0.1
-
-
-@dataclass(frozen=True)
-class Row:
-    """A wait in seconds: the middle one, the 95th of a hundred, the longest; `ratio` is of the middle to the bare boot.
-
-    `aim` is what was wanted of it, and `met` whether that was so; of most rows nothing is.
-    """
-
-    name: str
-    p50: float
-    p95: float
-    most: float
-    ratio: float
-    count: int
-    aim: str = ""
-    met: bool | None = None
 
 
 def measure(rounds: int, at_once: int) -> list[Row]:
@@ -70,7 +52,9 @@ def measure(rounds: int, at_once: int) -> list[Row]:
         for _ in range(rounds):
             _add(waits, WARM, _start(declared, seats, first))
         for _ in range(rounds):
-            waits.setdefault(CLAIM, []).append(_claim())
+            claimed, waited = _claim(declared)
+            waits.setdefault(CLAIM, []).append(claimed)
+            _add(waits, CLAIM, waited)
         together, memory = _together(declared, seats)
         for waited in together:
             _add(waits, f"{at_once} {WARM} at once", waited)
@@ -80,39 +64,17 @@ def measure(rounds: int, at_once: int) -> list[Row]:
 def rows(waits: Mapping[str, Sequence[float]], at_once: int, came: int, memory_mib: Sequence[int]) -> list[Row]:
     """The waits as rows; the last row is the memory of each desktop that idles, MiB instead of seconds."""
     (bare,) = waits[BARE]
-    found = [_row(name, measured, bare) for name, measured in waits.items()]
+    found = [row(name, measured, bare) for name, measured in waits.items()]
     cold, quick = waits.get(f"{COLD} -> {FRAME}"), waits.get(f"{WARM} -> {FRAME}")
     if cold and quick:
         times = quantile(cold, 0.5) / quantile(quick, 0.5)
         found.append(Row(f"{WARM} is so many times as fast", times, times, times, times, 1, ">= 25", times >= 25))
     if CLAIM in waits:
-        found = [_with_aim(row, "<= 1 s", row.most <= 1) if row.name == CLAIM else row for row in found]
+        found = [judged(each, "s", 1) if each.name == CLAIM else each for each in found]
     found.append(Row(f"came up of {at_once} at once", came, came, came, came / at_once, 1, "all", came == at_once))
     if memory_mib:
-        found.append(_row("memory of a desktop that idles, MiB", memory_mib, 1.0))
+        found.append(row("memory of a desktop that idles, MiB", memory_mib, 1.0))
     return found
-
-
-def text(found: Sequence[Row]) -> str:
-    """The rows as a table."""
-    head = f"{'ratio':>9}  {'p50':>9}  {'p95':>9}  {'max':>9}"
-    lines = [
-        f"{row.ratio:9.3f}  {row.p50:9.2f}  {row.p95:9.2f}  {row.most:9.2f}  {row.name}{_aim(row)}" for row in found
-    ]
-    return "\n".join([head, *lines])
-
-
-def _aim(row: Row) -> str:
-    return f"  (aim {row.aim}: {'met' if row.met else 'NOT met'})" if row.aim else ""
-
-
-def _row(name: str, measured: Sequence[float], bare: float) -> Row:
-    middle = quantile(measured, 0.5)
-    return Row(name, middle, quantile(measured, 0.95), max(measured), middle / bare, len(measured))
-
-
-def _with_aim(row: Row, aim: str, met: bool) -> Row:
-    return Row(row.name, row.p50, row.p95, row.most, row.ratio, row.count, aim, met)
 
 
 def _declaration(seats: int) -> str:
@@ -187,14 +149,18 @@ def _sdk() -> Any:
     return importlib.import_module("deskyard_sdk")
 
 
-def _claim() -> float:
-    """The time of a claim, of a desktop that was made ahead; it is released."""
+def _claim(declared: Declared) -> tuple[float, dict[str, float]]:
+    """The time of a claim of a desktop that was made ahead, and how long all took from there; it is released."""
     filling.fill(NAME)
     began = time.monotonic()
     found = pool.claim(NAME, None, None, int(HOUR))
-    waited = time.monotonic() - began
-    pool.release(found["target"])
-    return waited
+    claimed = time.monotonic() - began
+    try:
+        seat = declared.plan.seat(found["name"])
+        readiness.wait(declared.plan, desktops=[seat])
+        return claimed, {ROUTES: time.monotonic() - began, **_seen(declared, seat, began)}
+    finally:
+        pool.release(found["target"])
 
 
 def _together(declared: Declared, seats: Seats) -> tuple[list[dict[str, float]], list[int]]:

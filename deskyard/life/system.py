@@ -1,6 +1,7 @@
 """Gives a desktop another system disk, of a newer image or of the same one; /home, machine-id and keys stay."""
 
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -72,13 +73,13 @@ def upgrade(target: str, *, again: bool = False, packages: bool = False, dry_run
         was = exchange.look(declared, image)
         if dry_run:
             return _report(machine, was.image, wanted, was)
-        exchange.do(image, was)
+        times = exchange.do(image, was)
     if packages and was.packages:
         _install(machine, was.packages)
     elif was.packages:
         say(f"    its owner had installed: {' '.join(was.packages)}")
         say("    --packages installs them again; changed files of /etc are in /home/.deskyard/before/etc.tar.gz")
-    return _report(machine, was.image, wanted, was)
+    return {**_report(machine, was.image, wanted, was), **times}
 
 
 def roll_back(target: str) -> dict[str, Any]:
@@ -171,12 +172,16 @@ class _Exchange:
         kept = tuple(map(str, noted["kept"]))
         return Was(str(self.disk.image()), key, frozenset(self._failing()), added, kept, *mine)
 
-    def do(self, image: ImageSource, was: Was) -> None:
-        """Exchange the disk, and take the one of before back if the desktop is not as well with the new one."""
+    def do(self, image: ImageSource, was: Was) -> dict[str, float]:
+        """Exchange the disk, and take the one of before back if the desktop is not as well with the new one.
+
+        Returns the seconds in which its routes did not answer, and those of the swap itself.
+        """
         machine, after = self._machine, f"{image.name}-{image.digest}"
         self.disk.forget()
         self._journal.write(Entry(was.image, after, "staged"))
         self.disk.stage(image, machine.plan.desktop(machine.name).machine.disk_gib)
+        begin = time.monotonic()
         try:
             machine.machines.shut_down(machine.domain, force=False)
         except SiteError:
@@ -184,13 +189,16 @@ class _Exchange:
             self.disk.forget()
             self._journal.close()
             raise
+        off = time.monotonic()
         self.disk.swap()
+        swapped = time.monotonic()
         self._journal.write(Entry(was.image, after, "swapped"))
         try:
             machine.machines.start(machine.domain)
             readiness.wait(machine.plan, desktops=[machine.plan.desktop(machine.name)])
             if was.kept:
                 self._bring(was.kept)
+            answers = time.monotonic()
             self._require_as_before(was)
         except (SiteError, CommandError) as error:
             say(f"    {after}: {error.reason.splitlines()[0]}")
@@ -198,6 +206,7 @@ class _Exchange:
             reason = f"was not well with {after}, and has its system of before again: {error.reason.splitlines()[0]}"
             raise SiteError("desktop", self._target, reason, "see what is wrong with the image") from error
         self._journal.close()
+        return {"down_seconds": round(answers - begin, 3), "swap_seconds": round(swapped - off, 4)}
 
     def back(self) -> None:
         """Start with the disk of before, if it is kept; the journal is closed then."""

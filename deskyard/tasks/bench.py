@@ -37,7 +37,7 @@ def desktop(_: Context, clean: bool = False, json: bool = False) -> None:
         "target": "WORKSPACE/DESKTOP that nobody works on: measure its own life instead",
         "reinstall": "with a target: exchange its system disk, too, and take the one of before back",
         "backup": "with a target: make backups of it and go back to one, too",
-        "rounds": "how often each start is measured",
+        "rounds": "how often each is measured",
         "at_once": "how many desktops start at once at the end",
         "json": "print JSON",
     }
@@ -52,18 +52,15 @@ def life(
     json: bool = False,
 ) -> None:
     """Measure how desktops start, cold, warm, claimed and at once, in a workspace of its own; or one desktop's life."""
-    if target:
-        from deskyard.lab import life_bench
-
-        figures = life_bench.measure(target, reinstall=reinstall, backups=backup)
-        lines = [f"{figure.ratio:9.3f} x  {figure.seconds:9.2f} s  {figure.name}" for figure in figures]
-        show([asdict(figure) for figure in figures], as_json=json, text="\n".join(lines))
-        return
-    from deskyard.lab import start_bench
+    from deskyard.lab import life_bench, start_bench
+    from deskyard.lab.quantile import table
 
     _require(("rounds", rounds, 100), ("at-once", at_once, 100))
-    rows = start_bench.measure(rounds, at_once)
-    show([asdict(row) for row in rows], as_json=json, text=start_bench.text(rows))
+    if target:
+        rows = life_bench.measure(target, rounds, reinstall=reinstall, backups=backup)
+    else:
+        rows = start_bench.measure(rounds, at_once)
+    show([asdict(row) for row in rows], as_json=json, text=table(rows))
 
 
 @command(help={"json": "print JSON"})

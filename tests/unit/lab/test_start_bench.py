@@ -1,14 +1,17 @@
 """The arithmetic of `bench.life`, and that it makes nothing where an image is missing."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from deskyard.errors import ConfigError
+from deskyard.errors import ConfigError, SiteError
 from deskyard.lab import start_bench
-from deskyard.lab.quantile import quantile
-from deskyard.lab.start_bench import BARE, CLAIM, COLD, FRAME, WARM, rows
+from deskyard.lab.quantile import quantile, table
+from deskyard.lab.start_bench import BARE, CLAIM, COLD, FRAME, IDENTITY, ROUTES, WARM, rows
+from deskyard.life.pool import filling, pool
 from deskyard.model.workspace import Workspace
+from deskyard.workspace import readiness
 from tests.support.inv import inv
 
 
@@ -52,7 +55,36 @@ def test_waits_are_ratios_of_the_bare_boot_of_the_same_run() -> None:
 def test_aims_are_told_met_or_not(cold: float, quick: float, claim: float, came: int, met: bool) -> None:
     found = measured(cold, quick, claim, came)
     assert [row.met for row in found.values() if row.aim] == [met] * 3
-    assert start_bench.text(list(found.values())).count("NOT met") == (0 if met else 3)
+    assert table(list(found.values())).count("NOT met") == (0 if met else 3)
+
+
+def test_claim_is_measured_to_its_routes_its_screen_and_its_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    seat, happened = SimpleNamespace(name="s1"), list[str]()
+
+    def fail(*_: Any) -> dict[str, float]:
+        raise SiteError("screen", None, "no frame", "look")
+
+    declared: Any = SimpleNamespace(plan=SimpleNamespace(seat=lambda _: seat))
+    monkeypatch.setattr(filling, "fill", lambda _: happened.append("fill"))
+    monkeypatch.setattr(pool, "claim", lambda *_: {"name": "s1", "target": "bench/s1"})
+    monkeypatch.setattr(pool, "release", happened.append)
+    monkeypatch.setattr(readiness, "wait", lambda _, desktops: happened.append(desktops[0].name))
+    monkeypatch.setattr(start_bench, "_seen", lambda *_: {FRAME: 5.0, IDENTITY: 6.0})
+    claimed, waited = start_bench._claim(declared)
+    assert happened == ["fill", "s1", "bench/s1"]
+    assert 0 <= claimed <= waited.pop(ROUTES)
+    assert waited == {FRAME: 5.0, IDENTITY: 6.0}
+    # What fails leaves no desktop claimed.
+    monkeypatch.setattr(start_bench, "_seen", fail)
+    with pytest.raises(SiteError):
+        start_bench._claim(declared)
+    assert happened[-1] == "bench/s1" and len(happened) == 6
+
+
+def test_claim_alone_is_judged_and_what_follows_it_is_not() -> None:
+    waits = {BARE: [20.0], CLAIM: [0.5], f"{CLAIM} -> {ROUTES}": [4.0], f"{CLAIM} -> {FRAME}": [9.0]}
+    found = {row.name: row for row in rows(waits, 8, 8, [])}
+    assert (found[CLAIM].met, found[f"{CLAIM} -> {FRAME}"].aim, found[f"{CLAIM} -> {ROUTES}"].ratio) == (True, "", 0.2)
 
 
 def test_nothing_is_made_where_an_image_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
