@@ -11,13 +11,13 @@ from typing import Any
 
 from deskyard.declaration import declaration
 from deskyard.desktop import program
-from deskyard.errors import CommandError, SiteError
+from deskyard.errors import CommandError, HostError, SiteError
 from deskyard.guest import care as guest_care
 from deskyard.host.lock import alone
 from deskyard.host.places import places
 from deskyard.host.progress import say
 from deskyard.host.secret_file import write_secret
-from deskyard.life import halted, health, power
+from deskyard.life import halted, health, power, snapshot
 from deskyard.life.backup.scheduled import Outcome, Scheduled
 from deskyard.life.power import Machine
 from deskyard.model.care import Care
@@ -53,6 +53,7 @@ class Report:
     freed_mib: int = 0
     restarted: bool = False
     backup: str = ""
+    expired: list[str] = field(default_factory=list)
     waits: list[str] = field(default_factory=list)
     trouble: list[str] = field(default_factory=list)
 
@@ -76,7 +77,8 @@ def run(name: str, desktop: str | None = None, how: How = How()) -> dict[str, An
             # Each anew: to care for those before it took its time.
             state = machines.states().get(planned.machine.domain, health.ABSENT)
             report = _Visit(plan, planned.name, care, how, history).make(state)
-            reports.append(_with_backup(report, kept))
+            report = _with_backup(report, kept)
+            reports.append(_without_expired(report, Machine(plan, planned.name, machines), state, how))
     found: dict[str, Any] = {"workspace": name, "desktops": [asdict(report) for report in reports]}
     found["halted"] = [asdict(row) for row in stood]
     found["trouble"] = any(report.trouble for report in reports) or any(row.trouble for row in stood)
@@ -94,6 +96,7 @@ def text(found: dict[str, Any]) -> str:
         said += [f"freed {row['freed_mib']} MiB"] if row["freed_mib"] else []
         said += ["restarted"] if row["restarted"] else []
         said += [f"backed up: {row['backup']}"] if row["backup"] else []
+        said += [f"snapshots that had expired are deleted: {' '.join(row['expired'])}"] if row["expired"] else []
         lines.append(f"{found['workspace']}/{row['desktop']}  {', '.join(said)}")
         lines += [f"  waits: {wait}" for wait in row["waits"]]
         lines += [f"  trouble: {trouble}" for trouble in row["trouble"]]
@@ -113,6 +116,25 @@ def _with_backup(report: Report, done: Outcome) -> Report:
     report.trouble += [done.trouble] if done.trouble else []
     if done.made and report.state == NOTHING_DUE:
         report.state = Report.state
+    return report
+
+
+def _without_expired(report: Report, machine: Machine, state: Mapping[str, Any], how: How) -> Report:
+    """Delete its snapshots that have expired, at any time; of one that is paused none is touched."""
+    if state["state"] not in ("running", "stopped"):
+        return report
+    try:
+        over = [found.name for found in snapshot.expired(machine)]
+        if how.dry_run:
+            report.waits += [f"snapshot {name}: it has expired, and would be deleted" for name in over]
+        elif over:
+            report.expired = snapshot.expire(machine)
+            report.state = Report.state if report.state == NOTHING_DUE else report.state
+    except (SiteError, HostError) as error:
+        if error.field == "lock":
+            report.waits.append("expired snapshots: another task is at work there")
+        else:
+            report.trouble.append(printable(f"snapshots: {error.reason.splitlines()[0]} -> {error.remedy}"))
     return report
 
 

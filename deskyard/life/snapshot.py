@@ -21,8 +21,8 @@ def create(target: str, wanted: Snapshot) -> dict[str, Any]:
     """
     machine = power.opened(target)
     with machine.alone():
-        present = _expire(machine)
-        plan.check(wanted, present, target)
+        _delete_expired(machine)
+        plan.check(wanted, machine.machines.snapshots(machine.domain), target)
         machine.machines.take_snapshot(machine.domain, wanted)
     return listing(target)
 
@@ -49,6 +49,34 @@ def restore(target: str, name: str, *, wait: bool = True) -> dict[str, Any]:
     return machine.state()
 
 
+def would_restore(target: str, name: str) -> dict[str, Any]:
+    """What `restore` would do, and lose; nothing is touched."""
+    machine = power.opened(target)
+    present = machine.machines.snapshots(machine.domain)
+    found = plan.find(name, present, target)
+    later = [snapshot.name for snapshot in present if snapshot.made > found.made]
+    runs = machine.machines.desired()[machine.domain] is Power.RUNNING
+    return {**machine.state(), "snapshot": asdict(found), "taken_after": later, "would_run": runs}
+
+
+def would_text(found: dict[str, Any]) -> str:
+    """What a restore would do, in a line for people."""
+    row, after = found["snapshot"], ", ".join(found["taken_after"])
+    goes = f"would go back to {row['name']} of {minute(row['made'])}, and {'run' if found['would_run'] else 'be off'}"
+    return f"{power.text(found)}  {goes}; lost is what changed since, unless it is in: {after or 'no snapshot'}"
+
+
+def expired(machine: Machine) -> list[Snapshot]:
+    """The snapshots of a machine that need not be kept any more."""
+    return [snapshot for snapshot in machine.machines.snapshots(machine.domain) if snapshot.is_over(time.time())]
+
+
+def expire(machine: Machine) -> list[str]:
+    """Delete those that have expired; a `HostError` if another task is at work there."""
+    with machine.alone(at_once=True):
+        return _delete_expired(machine)
+
+
 def delete(target: str, name: str) -> dict[str, Any]:
     """Delete a snapshot of a desktop."""
     machine = power.opened(target)
@@ -69,11 +97,9 @@ def text(found: dict[str, Any]) -> str:
     return "\n".join(lines) or f"{found['desktop']} has no snapshots"
 
 
-def _expire(machine: Machine) -> list[Snapshot]:
-    """Delete what has expired; returns what is left."""
-    present = machine.machines.snapshots(machine.domain)
-    over = [snapshot for snapshot in present if snapshot.is_over(time.time())]
-    for snapshot in over:
-        machine.machines.delete_snapshot(machine.domain, snapshot.name)
-        say(f"    {snapshot.name} had expired and is deleted")
-    return [snapshot for snapshot in present if snapshot not in over]
+def _delete_expired(machine: Machine) -> list[str]:
+    over = [snapshot.name for snapshot in expired(machine)]
+    for name in over:
+        machine.machines.delete_snapshot(machine.domain, name)
+        say(f"    {machine.name}: snapshot {name} had expired and is deleted")
+    return over

@@ -103,18 +103,27 @@ def kept(target: str) -> dict[str, Any]:
     return {"desktop": target, "image": disk.image(), "kept": disk.has_kept(), "broken_off": entry is not None}
 
 
-def migrate_home(target: str, *, backup: bool = True) -> dict[str, Any]:
+def migrate_home(target: str, *, backup: bool = True, dry_run: bool = False) -> dict[str, Any]:
     """Take /home of a desktop that was made without a volume for it to its volume, by a restart.
 
-    With `backup` one is made and proved first; raises `SiteError`, with nothing touched, if that cannot be.
+    With `backup` one is made and proved first; raises `SiteError`, with nothing touched, if that cannot be. `dry_run`
+    only says what would be done.
     """
     machine = power.behind_gateway(target)
     # Where system disks are not replaced, none has a volume beside it.
     machine.machines.system(machine.domain)
     if _ask(machine, {"do": "look"})["home"]:
         return {"desktop": target, "home": "on its volume already"}
+    without = f"./inv desktop.migrate-home {target} --no-backup"
+    if dry_run:
+        notice = final.notice(machine.plan.name, [machine.name], without, backup=backup)
+        return {
+            "desktop": target,
+            "home": "on its system disk; a restart would move it",
+            "notice": notice,
+        }
     if backup:
-        final.keep(machine.plan.name, [machine.name], f"./inv desktop.migrate-home {target} --no-backup")
+        final.keep(machine.plan.name, [machine.name], without)
     files = [
         {"path": path, "mode": mode, "text": (tree() / ROLE / name).read_text()}
         for name, (path, mode) in HOME_FILES.items()

@@ -212,15 +212,17 @@ def system_(_: Context, target: str, json: bool = False) -> None:
     help={
         "target": TARGET,
         "backup": "make a backup first, and verify it (--no-backup: do not)",
+        "dry_run": "say what would be done; touch nothing",
         "json": "print JSON",
     },
 )
-def migrate_home(_: Context, target: str, backup: bool = True, json: bool = False) -> None:
+def migrate_home(_: Context, target: str, backup: bool = True, dry_run: bool = False, json: bool = False) -> None:
     """Take /home of a desktop that was made without a volume for it to its volume; restarts it, loses nothing."""
     from deskyard.life import system
 
-    done = system.migrate_home(target, backup=backup)
-    show(done, as_json=json, text=f"{target}: /home is {done['home']}")
+    done = system.migrate_home(target, backup=backup, dry_run=dry_run)
+    lines = [f"{target}: /home is {done['home']}", *(f"  {line}" for line in done.get("notice", []))]
+    show(done, as_json=json, text="\n".join(lines))
 
 
 @command(

@@ -141,9 +141,12 @@ def start(_: Context, name: str, wait: bool = True, json: bool = False) -> None:
         "yes": "do not ask",
         "backup": "make a last backup of each desktop, and verify it, before anything is touched (--no-backup: do not)",
         "dry_run": "say what would be backed up, what stays and what is lost; touch nothing",
+        "json": "print JSON",
     }
 )
-def destroy(_: Context, name: str, yes: bool = False, backup: bool = True, dry_run: bool = False) -> None:
+def destroy(
+    _: Context, name: str, yes: bool = False, backup: bool = True, dry_run: bool = False, json: bool = False
+) -> None:
     """Delete a workspace with all its desktops AND THEIR DATA; the declaration stays, and so do backups.
 
     A last backup of each desktop is made and verified before; without one nothing is deleted.
@@ -152,20 +155,22 @@ def destroy(_: Context, name: str, yes: bool = False, backup: bool = True, dry_r
     from deskyard.life.backup import final
     from deskyard.workspace import workspace
 
-    for line in backups.survivors(name):
-        say(f"    {line}")
-    for line in workspace.remnants(name):
-        say(f"    goes too: {line}")
     going, without = final.going(name), f"./inv workspace.destroy {name} --no-backup"
-    for line in final.notice(name, going, without, backup=backup):
+    stays, goes_too = backups.survivors(name), workspace.remnants(name)
+    for line in [*stays, *(f"goes too: {line}" for line in goes_too)]:
         say(f"    {line}")
+    notice = final.notice(name, going, without, backup=backup)
+    for line in notice:
+        say(f"    {line}")
+    done = {"workspace": name, "desktops": going, "stays": stays, "goes_too": goes_too, "notice": notice}
     if dry_run:
+        show({**done, "destroyed": False, "last_backups": {}}, as_json=json, text="nothing was touched")
         return
     if not yes:
         _confirm(name)
-    if backup:
-        final.keep(name, going, without)
+    kept = final.keep(name, going, without) if backup else {}
     workspace.destroy(name)
+    show({**done, "destroyed": True, "last_backups": kept}, as_json=json, text=f"workspace {name} is destroyed")
 
 
 def _confirm(name: str) -> None:

@@ -50,21 +50,23 @@ def notice(name: str, desktops: Sequence[str], without: str, *, backup: bool) ->
     return lines
 
 
-def keep(name: str, desktops: Sequence[str], without: str) -> None:
-    """Make a backup of each of these desktops and prove it; raises `SiteError` for the first that fails.
+def keep(name: str, desktops: Sequence[str], without: str) -> dict[str, str]:
+    """Make a backup of each of these desktops and prove it, and return its id; raises `SiteError` if one fails.
 
     One that is declared never to be backed up is left out.
     """
-    wanted = _wanted(name, desktops, without)
+    wanted, kept = _wanted(name, desktops, without), dict[str, str]()
     if not wanted:
-        return
+        return kept
     vault, machines = _checked(name, wanted, without)
     for machine in machines:
         with _or_without(machine.target, without):
             restoration.settle(machine)
-            made = vault.make(machine, machine.target)["backup"]["id"]
+            made = str(vault.make(machine, machine.target)["backup"]["id"])
             restoration.prove_backup(machine, made)
+        kept[machine.name] = made
         say(f"    {machine.name}: its last backup is {made}, verified, in {vault.location}")
+    return kept
 
 
 def _wanted(name: str, desktops: Sequence[str], without: str) -> list[str]:

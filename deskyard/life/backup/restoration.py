@@ -79,6 +79,17 @@ def restore(target: str, name: str, *, force: bool = False, wait: bool = True) -
     return machine.state()
 
 
+def would_restore(target: str, name: str) -> dict[str, Any]:
+    """What `restore` would do, and lose; raises the errors that can be known before. Nothing is touched."""
+    machine = power.opened(target)
+    vault = vault_of(machine.plan.site, machine.plan.name)
+    found = plan.find(name, vault.present(machine.name), target)
+    _require_no_memory(machine.machines.states()[machine.domain]["state"], target)
+    snapshots = [snapshot.name for snapshot in machine.machines.snapshots(machine.domain)]
+    runs = machine.machines.desired()[machine.domain] is Power.RUNNING
+    return {**machine.state(), "backup": asdict(found), "snapshots": snapshots, "would_run": runs}
+
+
 def _require_no_memory(state: str, target: str) -> None:
     if state not in ("running", "stopped"):
         reason = f"is {state}: its memory belongs to the disks that it has now"

@@ -29,6 +29,14 @@ def line(row: dict[str, Any]) -> str:
     return f"{row['id']}  {minute(row['made'])}  {'running' if row['running'] else 'off'}  {what}  {verdict}"
 
 
+def would_text(found: dict[str, Any]) -> str:
+    """What a restore would do, in two lines for people."""
+    row, snapshots = found["machines"][0], " ".join(found["snapshots"])
+    after = "run" if found["would_run"] else "be off"
+    lost = "what changed since" + (f", and on libvirt its snapshots: {snapshots}" if snapshots else "")
+    return f"{row['name']} would go back to this backup, and {after}; lost is {lost}\n{line(found['backup'])}"
+
+
 def survivor(desktop: str, newest: Backup | None, location: str) -> str:
     """The backup that stays of a desktop, in a line."""
     if newest is None:

@@ -39,6 +39,7 @@ def verify(_: Context, target: str, backup: str = "latest", json: bool = False) 
         "target": TARGET,
         "name": "id of the backup, or latest",
         "yes": "do not ask: what changed since the backup is lost, and so are its snapshots",
+        "dry_run": "say what would be done and lost; touch nothing",
         "force": "pull the plug of a desktop that does not shut down",
         "wait": "wait until its routes answer (--no-wait: do not)",
         "json": JSON,
@@ -49,14 +50,19 @@ def restore(
     target: str,
     name: str,
     yes: bool = False,
+    dry_run: bool = False,
     force: bool = False,
     wait: bool = True,
     json: bool = False,
 ) -> None:
     """Take a desktop back to a backup; WHAT CHANGED SINCE IS LOST, and on libvirt its snapshots are, too."""
     from deskyard.life import power
-    from deskyard.life.backup import restoration
+    from deskyard.life.backup import restoration, shown
 
+    if dry_run:
+        found = restoration.would_restore(target, name)
+        show(found, as_json=json, text=shown.would_text(found))
+        return
     if not yes:
         lost = f"This takes {target} back to the backup {name}: what changed since and its snapshots are lost."
         remedy = f"add --yes: ./inv backup.restore {target} {name} --yes"

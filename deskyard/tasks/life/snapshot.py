@@ -14,7 +14,7 @@ TARGET, NAME, JSON = "WORKSPACE/DESKTOP", "name of the snapshot", "print JSON"
         "target": TARGET,
         "name": "name of the new snapshot",
         "text": "a line that says what it is for",
-        "expires": "delete it at the next snapshot after so long: 12h, 7d (default: keep it)",
+        "expires": "delete it after so long, at the next care.run or snapshot: 12h, 7d (default: keep it)",
         "json": JSON,
     }
 )
@@ -43,14 +43,27 @@ def list_(_: Context, target: str, json: bool = False) -> None:
         "target": TARGET,
         "name": NAME,
         "yes": "do not ask: what changed since the snapshot is lost",
+        "dry_run": "say what would be done and lost; touch nothing",
         "wait": "wait until its routes answer (--no-wait: do not)",
         "json": JSON,
     }
 )
-def restore(_: Context, target: str, name: str, yes: bool = False, wait: bool = True, json: bool = False) -> None:
+def restore(
+    _: Context,
+    target: str,
+    name: str,
+    yes: bool = False,
+    dry_run: bool = False,
+    wait: bool = True,
+    json: bool = False,
+) -> None:
     """Bring a desktop back to a snapshot; WHAT CHANGED SINCE IS LOST unless a snapshot holds it."""
     from deskyard.life import power, snapshot
 
+    if dry_run:
+        found = snapshot.would_restore(target, name)
+        show(found, as_json=json, text=snapshot.would_text(found))
+        return
     if not yes:
         _confirm(
             "snapshot.restore", target, name, f"This brings {target} back to {name!r}: what changed since is lost."

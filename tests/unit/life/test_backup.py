@@ -9,11 +9,12 @@ import pytest
 from deskyard.declaration import declaration
 from deskyard.errors import CommandError, ConfigError, HostError, SiteError
 from deskyard.life import power
-from deskyard.life.backup import backup, restoration, retention
+from deskyard.life.backup import backup, restoration, retention, shown
 from deskyard.life.backup.repository import repository_of
 from deskyard.plan.power import Power
+from deskyard.plan.snapshot import Snapshot
 from tests.unit.life.desk import TARGET, Desk
-from tests.unit.life.machines import DEV1, PLAN
+from tests.unit.life.machines import DEV1, PLAN, Machines
 
 
 def listed() -> list[tuple[str, bool]]:
@@ -123,6 +124,23 @@ def test_desktop_goes_back_to_a_backup(desk: Desk, waits: list[Any]) -> None:
     done = restoration.restore(TARGET, made["id"])
     assert (desk.text(), waits) == ("first", [["dev1"]])
     assert done["machines"] == [{"name": "dev1", "state": "running", "desired": Power.RUNNING}]
+
+
+def test_dry_run_of_a_restore_says_what_is_lost_and_touches_nothing(desk: Desk, machines: Machines) -> None:
+    made = backup.run(TARGET)["backup"]["id"]
+    machines.kept = [Snapshot("before")]
+    desk.write("second")
+    found = restoration.would_restore(TARGET, "latest")
+    assert (found["backup"]["id"], found["snapshots"], found["would_run"]) == (made, ["before"], True)
+    said = shown.would_text(found)
+    assert "dev1 would go back to this backup, and run; lost is what changed since, and on libvirt its" in said
+    assert f"{made} " in said and "not verified" in said
+    assert (machines.moves, desk.text()) == ([], "second")
+    with pytest.raises(ConfigError):
+        restoration.would_restore(TARGET, "19990101-000000")
+    machines.now[DEV1] = "saved"
+    with pytest.raises(SiteError, match="is saved: its memory belongs"):
+        restoration.would_restore(TARGET, "latest")
 
 
 def test_restore_that_fails_leaves_the_desktop_as_it_was(desk: Desk, waits: list[Any]) -> None:

@@ -16,7 +16,9 @@ from deskyard.life import care, health
 from deskyard.life.care import How
 from deskyard.model.care import Care
 from deskyard.plan.power import Power
-from tests.unit.life.machines import DEV1, Machines
+from deskyard.plan.snapshot import Snapshot
+from deskyard.workspace import turn
+from tests.unit.life.machines import DEV1, PLAN, Machines
 
 OPEN, CLOSED = "2026-11-25T04:00+00:00", "2026-11-25T12:00+00:00"
 
@@ -211,3 +213,52 @@ def test_history_that_cannot_be_read_makes_everything_due(guests: Guests, tmp_pa
     (file,) = tmp_path.rglob("care.json")
     file.write_text("{")
     assert rows(care.run("lab", how=How(only_due=True)))["dev1"]["updated"] == ["openssl"]
+
+
+def over(machines: Machines) -> list[Snapshot]:
+    machines.kept = [Snapshot("old", expires=1), Snapshot("kept", expires=4_000_000_000), Snapshot("forever")]
+    return machines.kept
+
+
+def test_snapshots_that_have_expired_are_deleted_at_any_run(machines: Machines, guests: Guests, clock: Clock) -> None:
+    care.run("lab", "dev1", How(only_due=True))
+    clock.now += timedelta(hours=8)
+    over(machines)
+    found = care.run("lab", "dev1", How(only_due=True))
+    assert [left.name for left in machines.kept] == ["kept", "forever"]
+    assert (rows(found)["dev1"]["expired"], rows(found)["dev1"]["state"]) == (["old"], "cared for")
+    assert "snapshots that had expired are deleted: old" in care.text(found)
+    again = rows(care.run("lab", "dev1", How(only_due=True)))["dev1"]
+    assert (again["expired"], again["state"]) == ([], "nothing is due")
+
+
+def test_dry_run_and_a_paused_desktop_keep_what_has_expired(machines: Machines, guests: Guests) -> None:
+    kept = over(machines)
+    waits = rows(care.run("lab", how=How(dry_run=True)))["dev1"]["waits"]
+    assert "snapshot old: it has expired, and would be deleted" in waits
+    machines.now[DEV1], machines.wanted[DEV1] = "paused", Power.PAUSED
+    assert rows(care.run("lab", "dev1"))["dev1"]["expired"] == []
+    assert machines.kept == kept
+
+
+def test_snapshots_of_a_desktop_that_is_off_expire_too(machines: Machines, guests: Guests) -> None:
+    over(machines)
+    machines.now[DEV1], machines.wanted[DEV1] = "stopped", Power.OFF
+    found = rows(care.run("lab", "dev1"))["dev1"]
+    assert (found["expired"], found["state"], found["trouble"]) == (["old"], "stopped: left alone", [])
+
+
+def test_snapshots_at_which_another_task_works_wait_and_what_fails_is_trouble(
+    machines: Machines, guests: Guests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = over(machines)
+    with turn.of(PLAN, "dev1"):
+        found = rows(care.run("lab", "dev1", How(only_due=True)))["dev1"]
+    assert "expired snapshots: another task is at work there" in found["waits"]
+
+    def fail(*_: str) -> None:
+        raise SiteError("machine", DEV1, "is locked\nfor a while", "wait")
+
+    monkeypatch.setattr(machines, "delete_snapshot", fail)
+    assert rows(care.run("lab", "dev1"))["dev1"]["trouble"] == ["snapshots: is locked -> wait"]
+    assert machines.kept == kept

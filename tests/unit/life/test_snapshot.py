@@ -1,13 +1,16 @@
 """Snapshots of a desktop: what is refused comes first, what has expired goes, and it runs again as it was wanted."""
 
+import json
 from collections.abc import Sequence
 
 import pytest
+from invoke import Context, Exit
 
 from deskyard.errors import ConfigError
 from deskyard.life import power, snapshot
 from deskyard.plan.power import Power
 from deskyard.plan.snapshot import MOST, Snapshot
+from deskyard.tasks.life import snapshot as tasks
 from tests.unit.life.machines import DEV1, Machines
 
 
@@ -59,3 +62,27 @@ def test_snapshot_that_is_not_there_moves_nothing(machines: Machines) -> None:
         with pytest.raises(ConfigError, match="has no such snapshot"):
             do("lab/dev1", "before")
     assert machines.moves == []
+
+
+def test_dry_run_of_a_restore_says_what_is_lost_and_touches_nothing(machines: Machines) -> None:
+    for name in ("before", "later"):
+        snapshot.create("lab/dev1", Snapshot(name))
+    found = snapshot.would_restore("lab/dev1", "before")
+    assert (found["snapshot"]["name"], found["taken_after"], found["would_run"]) == ("before", ["later"], True)
+    assert "would go back to before of" in snapshot.would_text(found)
+    assert "unless it is in: later" in snapshot.would_text(found)
+    power.stop("lab/dev1")
+    moves = list(machines.moves)
+    assert "and be off; lost" in snapshot.would_text(snapshot.would_restore("lab/dev1", "later"))
+    with pytest.raises(ConfigError, match="has no such snapshot"):
+        snapshot.would_restore("lab/dev1", "never")
+    assert machines.moves == moves
+
+
+def test_task_with_dry_run_neither_asks_nor_restores(machines: Machines, capsys: pytest.CaptureFixture[str]) -> None:
+    snapshot.create("lab/dev1", Snapshot("before"))
+    tasks.restore(Context(), "lab/dev1", "before", dry_run=True, json=True)
+    assert json.loads(capsys.readouterr().out)["snapshot"]["name"] == "before"
+    assert machines.moves == []
+    with pytest.raises(Exit):
+        tasks.restore(Context(), "lab/dev1", "before")

@@ -323,6 +323,22 @@ def test_home_stays_where_it_is_without_a_backup_unless_none_is_wanted(
     assert "on its volume" in system.migrate_home(TARGET, backup=False)["home"]
 
 
+@pytest.mark.parametrize("backup", [True, False])
+def test_dry_run_of_the_move_of_home_says_what_would_be_and_touches_nothing(
+    machines: Machines, guest: Guest, kept: list[Any], monkeypatch: pytest.MonkeyPatch, backup: bool
+) -> None:
+    def notice(name: str, desktops: Sequence[str], without: str, *, backup: bool) -> list[str]:
+        return [f"{name} {' '.join(desktops)} {backup} {without}"]
+
+    monkeypatch.setattr(final, "notice", notice)
+    assert system.migrate_home(TARGET, dry_run=True)["home"] == "on its volume already"
+    guest.home = False
+    done = system.migrate_home(TARGET, backup=backup, dry_run=True)
+    assert "a restart would move it" in done["home"]
+    assert done["notice"] == [f"lab dev1 {backup} ./inv desktop.migrate-home lab/dev1 --no-backup"]
+    assert (machines.moves, kept, {request["do"] for request in guest.asked}) == ([], [], {"look"})
+
+
 def test_home_stays_where_it_is_where_no_disk_can_be_replaced(
     machines: Machines, guest: Guest, kept: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,6 @@
 """workspace.destroy and workspace.up --remove back up what goes, say what is lost, and stop if that fails."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,10 +26,11 @@ class Leaving:
             raise SiteError("last backup", "lab/dev1", "it is paused", f"resume it; or without a backup: {without}")
         return ["what becomes of it"] if desktops else []
 
-    def keep(self, _: str, desktops: Sequence[str], without: str) -> None:
+    def keep(self, _: str, desktops: Sequence[str], without: str) -> dict[str, str]:
         self.done.append(("keep", *desktops))
         if self.fault == "later":
             raise SiteError("last backup", "lab/dev1", "did not boot", f"look; or without a backup: {without}")
+        return dict.fromkeys(desktops, "b1")
 
 
 @pytest.fixture
@@ -76,6 +78,19 @@ def test_what_would_be_is_said_and_nothing_done(leaving: Leaving, capsys: pytest
     assert leaving.done == [("say", "dev1", True)]
     said = capsys.readouterr().err
     assert "dev1: no backup" in said and "what becomes of it" in said
+
+
+@pytest.mark.parametrize(
+    ("how", "destroyed", "kept"),
+    [({"yes": True}, True, {"dev1": "b1"}), ({"yes": True, "backup": False}, True, {}), ({"dry_run": True}, False, {})],
+)
+def test_what_was_done_is_told_as_json(
+    leaving: Leaving, capsys: pytest.CaptureFixture[str], how: dict[str, bool], destroyed: bool, kept: dict[str, str]
+) -> None:
+    tasks.destroy(Context(), "lab", json=True, **how)
+    found = json.loads(capsys.readouterr().out)
+    assert (found["destroyed"], found["last_backups"], found["desktops"]) == (destroyed, kept, ["dev1"])
+    assert (found["stays"], found["notice"]) == (["dev1: no backup"], ["what becomes of it"])
 
 
 def test_nothing_is_backed_up_before_it_was_confirmed(leaving: Leaving) -> None:
