@@ -186,6 +186,18 @@ def test_stopped_machine_with_saved_memory_and_a_snapshot_is_removed(bench: Benc
     assert PREFIX not in [domain.name() for domain in bench.link.listAllDomains()]
 
 
+def test_machine_with_a_checkpoint_of_a_backup_tool_is_removed(bench: Bench) -> None:
+    bench.machine()
+    machine = bench.link.lookupByName(PREFIX)
+    disk = "<disks><disk name='vda' checkpoint='bitmap'/></disks>"
+    machine.checkpointCreateXML(f"<domaincheckpoint><name>theirs</name>{disk}</domaincheckpoint>", 0)
+    machine.destroy()
+    with pytest.raises(libvirt.libvirtError, match="checkpoint"):
+        machine.undefine()
+    bench.clean()
+    assert PREFIX not in [domain.name() for domain in bench.link.listAllDomains()]
+
+
 def test_a_machine_whose_network_was_restarted_is_plugged_in_again(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -165,6 +165,18 @@ def test_domain_is_forgotten_with_all_that_is_kept_of_it(domain: Domain, kept: s
     assert NAME not in [found.name() for found in domain.connect().listAllDomains()]
 
 
+@pytest.mark.parametrize("checkpoints", [["theirs"], []])
+def test_checkpoints_of_a_backup_tool_are_forgotten_only_where_some_are(
+    domain: Domain, monkeypatch: pytest.MonkeyPatch, checkpoints: list[str]
+) -> None:
+    # The driver, unlike QEMU's, knows no such flag: on a real one it is tests/provider/test_libvirt.py.
+    given: list[int] = []
+    monkeypatch.setattr(domain, "listAllCheckpoints", lambda: checkpoints, raising=False)
+    monkeypatch.setattr(domain, "undefineFlags", given.append, raising=False)
+    power.forget(domain)
+    assert bool(given[0] & libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA) is bool(checkpoints)
+
+
 @pytest.mark.parametrize(("wanted", "drift"), [(Power.RUNNING, ["running"]), (Power.OFF, []), (Power.PAUSED, [])])
 def test_domain_that_is_off_is_drift_only_if_it_is_wanted_to_run(
     domain: Domain, wanted: Power, drift: list[str]
