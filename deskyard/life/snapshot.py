@@ -35,16 +35,25 @@ def listing(target: str) -> dict[str, Any]:
 
 
 def restore(target: str, name: str, *, wait: bool = True) -> dict[str, Any]:
-    """Bring a desktop back to a snapshot, and wait until its routes answer if it is wanted to run."""
+    """Bring a desktop back to a snapshot, and wait until its routes answer if it is wanted to run.
+
+    One that is wanted off or paused is so again, though it went on from its memory.
+    """
     machine = power.opened(target)
+    machines, domain = machine.machines, machine.domain
     with machine.alone():
-        plan.find(name, machine.machines.snapshots(machine.domain), target)
-        machine.machines.restore_snapshot(machine.domain, name)
-        runs = machine.machines.desired()[machine.domain] is Power.RUNNING
-        if runs:
-            machine.machines.start(machine.domain)
+        plan.find(name, machines.snapshots(domain), target)
+        machines.restore_snapshot(domain, name)
+        wanted = machines.desired()[domain]
+        if wanted is Power.RUNNING:
+            machines.start(domain)
+        elif machines.states()[domain]["state"] == "running":
+            if wanted is Power.OFF:
+                machines.shut_down(domain, force=False)
+            else:
+                machines.pause(domain, to_disk=False)
     machine.say_what_is_old()
-    if runs and wait:
+    if wanted is Power.RUNNING and wait:
         readiness.wait(machine.plan, desktops=[machine.plan.desktop(machine.name)])
     return machine.state()
 
@@ -55,14 +64,16 @@ def would_restore(target: str, name: str) -> dict[str, Any]:
     present = machine.machines.snapshots(machine.domain)
     found = plan.find(name, present, target)
     later = [snapshot.name for snapshot in present if snapshot.made > found.made]
-    runs = machine.machines.desired()[machine.domain] is Power.RUNNING
-    return {**machine.state(), "snapshot": asdict(found), "taken_after": later, "would_run": runs}
+    # Without memory there is nothing to pause.
+    wanted = machine.machines.desired()[machine.domain]
+    wanted = Power.OFF if wanted is Power.PAUSED and not found.memory else wanted
+    return {**machine.state(), "snapshot": asdict(found), "taken_after": later, "would_be": wanted}
 
 
 def would_text(found: dict[str, Any]) -> str:
     """What a restore would do, in a line for people."""
     row, after = found["snapshot"], ", ".join(found["taken_after"])
-    goes = f"would go back to {row['name']} of {minute(row['made'])}, and {'run' if found['would_run'] else 'be off'}"
+    goes = f"would go back to {row['name']} of {minute(row['made'])}, and be {found['would_be']}"
     return f"{power.text(found)}  {goes}; lost is what changed since, unless it is in: {after or 'no snapshot'}"
 
 

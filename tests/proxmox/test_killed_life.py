@@ -132,7 +132,7 @@ TASKS: dict[str, tuple[Sequence[Callable[[], Any]], Callable[[], Any], int]] = {
     "resume from disk": ((save,), start, 2),
     "snapshot with memory": ((), take, 1),
     "snapshot of the disk": ((stop,), take, 1),
-    # Wanted as it was then: the cluster takes the tag of then back, and what is wanted now is written behind that.
+    # Wanted as then: the cluster takes the tag of then back, and who is killed there has lost another wish.
     "back to a snapshot": ((take,), restore, 1),
     "delete a snapshot": ((take,), delete, 1),
 }

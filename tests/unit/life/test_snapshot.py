@@ -57,6 +57,19 @@ def test_restored_desktop_stays_off_if_it_is_wanted_off(machines: Machines, wait
     assert waits == []
 
 
+@pytest.mark.parametrize(("wanted", "state"), [(Power.OFF, "stopped"), (Power.PAUSED, "paused")])
+def test_desktop_that_is_wanted_off_or_paused_is_so_again_though_its_memory_came_back(
+    machines: Machines, waits: list[Sequence[str] | None], wanted: Power, state: str
+) -> None:
+    snapshot.create("lab/dev1", Snapshot("before"))
+    assert machines.kept[0].memory
+    power.stop("lab/dev1")
+    machines.want(DEV1, wanted)
+    assert snapshot.would_restore("lab/dev1", "before")["would_be"] == wanted
+    snapshot.restore("lab/dev1", "before")
+    assert (machines.now[DEV1], machines.wanted[DEV1], waits) == (state, wanted, [])
+
+
 def test_snapshot_that_is_not_there_moves_nothing(machines: Machines) -> None:
     for do in (snapshot.restore, snapshot.delete):
         with pytest.raises(ConfigError, match="has no such snapshot"):
@@ -68,7 +81,7 @@ def test_dry_run_of_a_restore_says_what_is_lost_and_touches_nothing(machines: Ma
     for name in ("before", "later"):
         snapshot.create("lab/dev1", Snapshot(name))
     found = snapshot.would_restore("lab/dev1", "before")
-    assert (found["snapshot"]["name"], found["taken_after"], found["would_run"]) == ("before", ["later"], True)
+    assert (found["snapshot"]["name"], found["taken_after"], found["would_be"]) == ("before", ["later"], Power.RUNNING)
     assert "would go back to before of" in snapshot.would_text(found)
     assert "unless it is in: later" in snapshot.would_text(found)
     power.stop("lab/dev1")
