@@ -59,7 +59,7 @@ def restore(target: str, name: str, *, wait: bool = True) -> dict[str, Any]:
 
 
 def would_restore(target: str, name: str) -> dict[str, Any]:
-    """What `restore` would do, and lose; nothing is touched."""
+    """The outcome that `restore` would have; nothing is touched."""
     machine = power.opened(target)
     present = machine.machines.snapshots(machine.domain)
     found = plan.find(name, present, target)
@@ -71,7 +71,7 @@ def would_restore(target: str, name: str) -> dict[str, Any]:
 
 
 def would_text(found: dict[str, Any]) -> str:
-    """What a restore would do, in a line for people."""
+    """The outcome of a restore that was not done, in a line for people."""
     row, after = found["snapshot"], ", ".join(found["taken_after"])
     goes = f"would go back to {row['name']} of {minute(row['made'])}, and be {found['would_be']}"
     return f"{power.text(found)}  {goes}; lost is what changed since, unless it is in: {after or 'no snapshot'}"

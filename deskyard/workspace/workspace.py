@@ -5,7 +5,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from typing import Any, TypeVar
 
@@ -153,8 +153,9 @@ def _steps(declared: Declared, work: Callable[[], list[Change]]) -> list[Change]
     try:
         return work()
     except SiteError:
-        # Looked at then alone: it asks each machine.
-        smaller.require_none(declared.plan, machines_of(declared.plan))
+        # Looked at then alone, since each machine is asked; if that fails, the engine's error is the one to show.
+        with suppress(SiteError):
+            smaller.require_none(declared.plan, machines_of(declared.plan))
         raise
 
 

@@ -80,7 +80,7 @@ def restore(target: str, name: str, *, force: bool = False, wait: bool = True) -
 
 
 def would_restore(target: str, name: str) -> dict[str, Any]:
-    """What `restore` would do, and lose; raises the errors that can be known before. Nothing is touched."""
+    """The outcome that `restore` would have; raises `SiteError` for a desktop whose memory is kept. Touches nothing."""
     machine = power.opened(target)
     vault = vault_of(machine.plan.site, machine.plan.name)
     found = plan.find(name, vault.present(machine.name), target)

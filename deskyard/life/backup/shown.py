@@ -30,7 +30,7 @@ def line(row: dict[str, Any]) -> str:
 
 
 def would_text(found: dict[str, Any]) -> str:
-    """What a restore would do, in two lines for people."""
+    """The outcome of a restore that was not done, in two lines for people."""
     row, snapshots = found["machines"][0], " ".join(found["snapshots"])
     after = "run" if found["would_run"] else "be off"
     lost = "what changed since" + (f", and on libvirt its snapshots: {snapshots}" if snapshots else "")

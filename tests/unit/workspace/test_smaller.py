@@ -93,6 +93,19 @@ def test_refusal_of_the_engine_is_explained_only_where_a_disk_would_shrink(
     assert workspace._steps(declared, list) == []
 
 
+def test_hypervisor_that_cannot_be_asked_hides_no_error_of_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> Any:
+        raise SiteError("workspace", "lab", "the engine's own", "mend the cause")
+
+    def silent(*_: Any) -> Any:
+        raise SiteError("site", "local", "does not answer", "run ./inv site.up")
+
+    monkeypatch.setattr(workspace, "machines_of", silent)
+    declared: Any = SimpleNamespace(plan=PLAN)
+    with pytest.raises(SiteError, match="the engine's own"):
+        workspace._steps(declared, fail)
+
+
 def test_what_a_guest_holds_is_read_from_its_df() -> None:
     table = "Mounted on          Used\n/             3221225472\n/home         1048576\n"
     assert held(0, table, "dev1") == {"/": 3 * GIB, "/home": 1 << 20}
