@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 RESOURCES = ("deskyard:libvirt:", "deskyard:proxmox:", "proxmoxve:")
 VM = "proxmoxve:index/vmLegacy:VmLegacy"
-# What holds a desktop's data: a disk on libvirt, the machine with its disk on a cluster.
-DATA = frozenset({"deskyard:libvirt:Volume", VM})
+# What holds a desktop's data: disks on libvirt, the machine with its disk and the volume of /home on a cluster.
+DATA = frozenset({"deskyard:libvirt:Volume", "deskyard:proxmox:Home", VM})
 MACHINES = frozenset({"deskyard:libvirt:Domain", VM})
 DESKTOP, GATEWAY = "deskyard:workspace:Desktop", "deskyard:workspace:Gateway"
 # What a component adds to its own name for each of its resources: "disk", "machine", "own-net0".

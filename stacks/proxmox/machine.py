@@ -1,4 +1,7 @@
-"""A machine of a cluster: a linked clone that stands still, its firewall, then its power. Decides nothing."""
+"""A machine of a cluster: a linked clone that stands still, its firewall, its volume of /home, then its power.
+
+Decides nothing.
+"""
 
 import pulumi
 import pulumi_proxmoxve as pve
@@ -8,7 +11,7 @@ from deskyard.plan.account import MANAGER
 from deskyard.plan.proxmox.firewall import RulePlan
 from deskyard.plan.proxmox.workspace import NicPlan, VmPlan
 from deskyard.plan.workspace import GATEWAY
-from deskyard.site.proxmox.kinds.resources import Power
+from deskyard.site.proxmox.kinds.resources import Home, Power
 from deskyard.site.proxmox.machine import CPU, DISK, OS_TYPE
 
 # What a later image or cloud-init must never change or replace, and what `Power` sees to. Nobody declares `startup`:
@@ -54,10 +57,37 @@ class Machine:
             opts=pulumi.ResourceOptions.merge(
                 opts,
                 pulumi.ResourceOptions(
-                    depends_on=self._firewall(opts), protect=desktop, delete_before_replace=True, replace_with=[self.vm]
+                    depends_on=[*self._firewall(opts), *self._home(opts)],
+                    protect=desktop,
+                    delete_before_replace=True,
+                    replace_with=[self.vm],
                 ),
             ),
         )
+
+    def _home(self, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+        """The volume of /home, if it has one: as protected as its machine, with which it goes."""
+        plan = self._plan
+        if plan.machine.home_gib is None:
+            return []
+        own = pulumi.ResourceOptions(
+            protect=True, deleted_with=self.vm, replace_with=[self.vm], delete_before_replace=True
+        )
+        return [
+            Home(
+                f"{self._name}-home",
+                site=plan.owner.site,
+                node=plan.node,
+                vm_id=self.vm.vm_id,
+                storage=plan.storage,
+                size_gib=plan.machine.home_gib,
+                disk_iops=plan.disk_iops,
+                disk_mib_per_second=plan.disk_mib_per_second,
+                disk_burst_iops=plan.disk_burst.iops if plan.disk_burst else None,
+                disk_burst_mib_per_second=plan.disk_burst.mib_per_second if plan.disk_burst else None,
+                opts=pulumi.ResourceOptions.merge(opts, own),
+            )
+        ]
 
     def _firewall(self, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
         """Goes with its machine, and comes again with a new one."""

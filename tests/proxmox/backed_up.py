@@ -15,8 +15,11 @@ from tests.support.pve import Client, Peer
 
 NAME, TARGET, STORAGE = "lab", "lab/dev1", "safe"
 TRIAL, RESTORE = "dev1-trial.", "dev1-restore."
-# As the stack's machines have them (stacks/proxmox/machine.py, _disk and _initialization).
+# As the stack's machines have them (stacks/proxmox/machine.py, _disk and _initialization; kinds/home.py).
 DISK = "local-lvm:4,discard=on,iops_rd=500"
+SEED = "local-lvm:cloudinit"
+HOME = "local-lvm:2,discard=on,serial=home,backup=1,iops_rd=500"
+DISKS = ("scsi0", "scsi1")
 
 
 class Desk:
@@ -56,9 +59,10 @@ class Desk:
 
     @property
     def holds(self) -> str | None:
-        """The archive that its disk was restored from; None of a disk that it always had."""
-        volume = str(self.vm.config["scsi0"]).partition(",")[0]
-        return (self.fake._qm_volume(volume) or {}).get("archive")
+        """The archive that both its disks were restored from; None of disks that it always had."""
+        volumes = (str(self.vm.config[disk]).partition(",")[0] for disk in DISKS)
+        (held,) = {(self.fake._qm_volume(volume) or {}).get("archive") for volume in volumes}
+        return held
 
     def ids(self) -> list[str]:
         """The backups that are listed."""
@@ -69,10 +73,12 @@ class Desk:
         return [vm for vm in self.fake.vms if vm.name.startswith(kind)]
 
     def config(self) -> dict[str, Any]:
-        """Its configuration without the name of its volume, which is chosen by the cluster."""
+        """Its configuration without the names of its volumes, which are chosen by the cluster."""
         found = dict(self.vm.config)
-        volume, _, options = found["scsi0"].partition(",")
-        return {**found, "scsi0": f"{volume.partition(':')[0]},{options}"}
+        for disk in DISKS:
+            volume, _, options = found[disk].partition(",")
+            found[disk] = f"{volume.partition(':')[0]},{options}"
+        return found
 
     @contextmanager
     def wrong(self, fault: str) -> Iterator[None]:
@@ -94,7 +100,7 @@ def desk_on(peer: Peer, root: Client, folder: Path, monkeypatch: pytest.MonkeyPa
     rack.declare(NAME, "dev1")
     declared = rack.plan(NAME)
     assert declared.on_cluster is not None
-    start(rack, declared.on_cluster.desktops["dev1"], scsi0=DISK, ide2="local-lvm:cloudinit", protection="1")
+    start(rack, declared.on_cluster.desktops["dev1"], scsi0=DISK, scsi1=HOME, ide2=SEED, protection="1")
     peer.fake.answerer = desk = Desk(rack)
     peer.fake.calls.clear()
     yield desk

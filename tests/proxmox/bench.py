@@ -90,8 +90,9 @@ class Bench:
         assert {vm.vmid for vm in fake.vms if not vm.template} == ids
         assert {vm_id for vm_id, conf in fake._fw()["guests"].items() if any(conf.values())} == ids
         volumes = [volume for store in fake.storages.values() for volume in store["volumes"].values()]
-        # The disk, and the drive of cloud-init.
-        assert sorted(volume["vmid"] for volume in volumes if volume.get("vmid") in ids) == sorted([*ids, *ids])
+        # The disk, the drive of cloud-init, and of a desktop the volume of /home.
+        own = [*ids, *ids, *(vm.vmid for name, vm in found.items() if name != "gateway")]
+        assert sorted(volume["vmid"] for volume in volumes if volume.get("vmid") in ids) == sorted(own)
         assert [vnet["alias"] for vnet in fake.sdn["vnets"].values()] == [f"deskyard.{SITE}.{NAME}"]
         assert fake.sdn == fake.sdn_running
         assert self.run("preview")["steps"] == []

@@ -282,7 +282,7 @@ def test_a_trial_for_which_there_is_no_room_is_refused_early_and_says_nothing_of
     verified = restoration.verify(TARGET)["backup"]
     desk.fake.storages["local-lvm"]["avail"] = (4 << 30) - 1
     desk.fake.calls.clear()
-    with pytest.raises(SiteError, match=r"4095 MiB are free on .*; the disk of a backup takes 4096"):
+    with pytest.raises(SiteError, match=r"4095 MiB are free on .*; the disks of a backup take 6144"):
         restoration.verify(TARGET)
     assert desk.fake.calls.writes() == []
     assert backup.listing(TARGET)["backups"] == [verified]

@@ -27,7 +27,7 @@ def up(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     bench.rack._grant()
 
 
-def test_an_exchanged_disk_is_no_drift(up: Bench) -> None:
+def test_exchanged_disks_are_no_drift(up: Bench) -> None:
     rack = up.rack
     archive = ClusterArchive(connect(read_site(SITE)), SITE, NAME)
     made = archive.make(Backup("20260101-000000", "dev1", 1, running=True, nonce="n"))
@@ -37,8 +37,9 @@ def test_an_exchanged_disk_is_no_drift(up: Bench) -> None:
         with staged.swap():
             assert rack.root.finish("POST", f"{rack.node_path(NAME, 'dev1')}/status/start") == "OK"
     after = dict(rack.machines(NAME)["dev1"].config)
-    volume = str(after.pop("scsi0")).partition(",")[0]
-    assert (rack.peer.fake._qm_volume(volume) or {})["archive"] == made.manifest
-    assert after == {key: value for key, value in before.items() if key != "scsi0"}
+    for disk in ("scsi0", "scsi1"):
+        volume = str(after.pop(disk)).partition(",")[0]
+        assert (rack.peer.fake._qm_volume(volume) or {})["archive"] == made.manifest
+    assert after == {key: value for key, value in before.items() if key not in ("scsi0", "scsi1")}
     archive.drop([made])
     up.settled("dev1", "dev2")

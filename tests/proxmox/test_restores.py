@@ -19,10 +19,11 @@ from deskyard.plan.power import Power
 from deskyard.plan.proxmox.view import trial_pool_of
 from deskyard.site.proxmox.client import Answer
 from deskyard.site.proxmox.client import Client as Api
+from deskyard.site.proxmox.kinds.disk_size import size_of
 from deskyard.site.proxmox.life import copies, exchange
 from deskyard.site.proxmox.life.copies import words_of, written
 from tests.proxmox import test_contract
-from tests.proxmox.backed_up import NAME, RESTORE, STORAGE, TARGET, Desk, desk_on
+from tests.proxmox.backed_up import DISKS, NAME, RESTORE, STORAGE, TARGET, Desk, desk_on
 from tests.proxmox.rack import SITE
 from tests.support.pve import Client, Peer
 from tests.support.pve.asking import NODE, machine, refused
@@ -122,8 +123,8 @@ def test_a_desktop_goes_back_as_the_machine_that_it_is(
     # The one that it had before was there until the desktop was asked with the other.
     holds, copies, config = seen[0]
     assert (holds, copies) == (made["manifest"], 1)
-    (kept,) = [str(value) for key, value in config.items() if key.startswith("unused")]
-    assert desk.fake._qm_volume(kept) is None
+    kept = [str(value) for key, value in config.items() if key.startswith("unused")]
+    assert [desk.fake._qm_volume(volume) for volume in kept] == [None, None]
     assert "it is restored beside the desktop first" in capsys.readouterr().err
     calls = [replace(call, path=call.path.replace("backup/", "backup%2F")) for call in desk.fake.calls]
     assert sorted(set(test_contract._faults(calls, published))) == []
@@ -135,9 +136,26 @@ def test_a_desktop_goes_back_as_the_machine_that_it_is(
 
 def test_a_disk_that_has_grown_since_stays_as_large(desk: Desk) -> None:
     path = desk.rack.node_path(NAME, "dev1")
-    assert desk.rack.root.finish("PUT", f"{path}/resize", disk="scsi0", size="8G") == "OK"
+    for disk, size in (("scsi0", "8G"), ("scsi1", "3G")):
+        assert desk.rack.root.finish("PUT", f"{path}/resize", disk=disk, size=size) == "OK"
     restoration.restore(TARGET, "latest")
     assert desk.vm.config["scsi0"].endswith(",discard=on,iops_rd=500,size=8G")
+    assert desk.vm.config["scsi1"].endswith(",backup=1,discard=on,iops_rd=500,serial=home,size=3G")
+
+
+def test_one_of_before_without_a_volume_of_home_goes_back_to_its_own_backups_alone(desk: Desk) -> None:
+    home = desk.vm.config.pop("scsi1")
+    with pytest.raises(SiteError, match="has the disks scsi0, scsi1, and the desktop has scsi0"):
+        restoration.restore(TARGET, "latest")
+    assert desk.copies(RESTORE) == []
+    desk.volumes.clear()
+    backup.run(TARGET)
+    restoration.restore(TARGET, "latest")
+    assert (desk.fake._qm_volume(str(desk.vm.config["scsi0"]).partition(",")[0]) or {})["archive"]
+    desk.vm.config["scsi1"] = home
+    with pytest.raises(SiteError, match="has the disks scsi0, and the desktop has scsi0, scsi1"):
+        restoration.restore(TARGET, "latest")
+    assert desk.copies(RESTORE) == []
 
 
 def test_one_that_is_not_well_with_it_is_as_it_was_before(desk: Desk) -> None:
@@ -175,14 +193,20 @@ def test_what_cannot_be_is_refused_before_anything_is_touched(desk: Desk) -> Non
 
     free = desk.fake.storages["local-lvm"]["avail"]
     desk.fake.storages["local-lvm"]["avail"] = 1 << 30
-    refuses(r"1024 MiB are free on .*; the disk of a backup takes ")
+    needed = sum(size_of(desk.vm.config[disk]) for disk in DISKS) >> 20
+    refuses(rf"1024 MiB are free on .*; the disks of a backup take {needed}")
     desk.fake.storages["local-lvm"]["avail"] = free
     assert root.finish("POST", f"{path}/snapshot", snapname="before") == "OK"
-    refuses("has snapshots, which lie in the disk that would go: before")
+    refuses("has snapshots, which lie in the disks that would go: before")
     assert root.finish("DELETE", f"{path}/snapshot/before") == "OK"
-    desk.vm.config["scsi1"] = "local-lvm:vm-1-disk-9,size=1G"
-    refuses("has the disks scsi0, scsi1")
-    del desk.vm.config["scsi1"]
+    home = desk.vm.config["scsi1"]
+    desk.vm.config["scsi2"] = "local-lvm:vm-1-disk-9,size=1G"
+    refuses("has the disks scsi0, scsi1, scsi2")
+    del desk.vm.config["scsi2"]
+    # Somebody's disk in the place of /home is not exchanged.
+    desk.vm.config["scsi1"] = home.replace("serial=home", "serial=work")
+    refuses("has the disks scsi0, scsi1; only scsi0 and a volume of /home")
+    desk.vm.config["scsi1"] = home
     assert root.finish("POST", f"{path}/status/suspend") == "OK"
     refuses("is paused")
 
@@ -231,7 +255,9 @@ def test_a_restore_that_is_killed_is_ended_by_the_next(desk: Desk, monkeypatch: 
             restoration.restore(TARGET, "latest")
         # Whatever is under way, it has a disk to start from; and this is all that is needed.
         assert desk.fake.missing_disks(desk.vm) == []
-        assert "scsi0" in desk.vm.config
+        assert {"scsi0", "scsi1"} <= desk.vm.config.keys()
+        # Of one moment: the restored ones, or those of before.
+        assert desk.holds in (None, made["manifest"])
         kill.at(0, heard=True)
         restoration.restore(TARGET, "latest")
         settled(desk, before, left)

@@ -68,6 +68,7 @@ def test_machine_at_a_seat_is_guarded_before_its_first_start_and_waits(lab: Cour
     vm, planned = lab.vm("s1"), lab.declared.on_cluster
     assert planned is not None
     assert (vm.status, vm.vmid, vm.node) == ("running", planned.seats["s1"].vm_id, planned.seats["s1"].node)
+    assert {"serial=home", "size=10G", "backup=1"} <= set(lab.config("s1")["scsi1"].split(","))
     words = seat_words.read(lab.config("s1"), "s1")
     assert words is not None and (words.state, words.by) == (State.WAITING, "")
     assert "deskyard-seat.waiting" in lab.config("s1")["tags"] and not int(lab.config("s1")["onboot"])
@@ -162,7 +163,7 @@ def test_two_that_make_a_machine_at_one_seat_under_two_ids_start_none(lab: Court
     vm, fake = planned.seats["s1"], lab.rack.peer.fake
 
     def twin(call: Any) -> None:
-        if call.path.endswith(f"/qemu/{vm.vm_id}/config") and call.method == "PUT":
+        if call.path.endswith(f"/qemu/{vm.vm_id}/config") and call.method == "POST":
             fake.faults.on_call = None
             other = copy.deepcopy(next(machine for machine in fake.vms if machine.vmid == vm.template))
             other.vmid, other.template = 20_500, False

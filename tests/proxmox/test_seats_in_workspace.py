@@ -17,7 +17,7 @@ from tests.proxmox.rack import DIGESTS, SITE, changed
 from tests.proxmox.seats_on_peer import Court
 
 # What differs between any two machines, and what only one that is kept, or one at a seat, has.
-OWN = re.compile(r"digest|smbios1|vmgenid|meta|name|description|tags|ipconfig0|net0|scsi0|ide2|protection|onboot")
+OWN = re.compile(r"digest|smbios1|vmgenid|meta|name|description|tags|ipconfig0|net0|scsi[01]|ide2|protection|onboot")
 
 
 def test_machine_at_a_seat_is_as_the_engine_makes_them_no_drift_and_gone_with_the_workspace(
@@ -41,6 +41,7 @@ def test_machine_at_a_seat_is_as_the_engine_makes_them_no_drift_and_gone_with_th
     ] * 2
     # It also writes what is so if nothing is said.
     assert set(mine["scsi0"].split(",")[1:]) <= set(theirs["scsi0"].split(",")[1:])
+    assert mine["scsi1"].partition(",")[2] == theirs["scsi1"].partition(",")[2] != ""
     ours, planned = rack.peer.fake._fw()["guests"][lab.vm("s1").vmid], lab.declared
     assert ours["options"] == rack.peer.fake._fw()["guests"][rack.machines(NAME)["dev1"].vmid]["options"]
     assert backend_of(planned.site).underlay(planned).findings() == []

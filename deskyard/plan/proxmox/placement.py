@@ -15,7 +15,7 @@ DISK_PART = 0.25
 
 @dataclass(frozen=True)
 class Need:
-    """A machine that wants a place."""
+    """A machine that wants a place; `disk_gib` is what all its disks have."""
 
     owner: Owner
     image: str

@@ -99,6 +99,8 @@ class ClusterView:
     templates: Mapping[str, Mapping[str, int]] | None = None
     # Id -> bridges of its NICs, in their order; of those machines alone that were asked for it.
     wires: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    # Ids of machines that have run without a volume of /home, among those that were asked.
+    homeless: frozenset[int] = frozenset()
 
     @cached_property
     def _marks(self) -> dict[str, SeenMachine]:

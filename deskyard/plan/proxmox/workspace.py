@@ -1,7 +1,7 @@
 """The Plan of a workspace on a cluster: what the Plan of every backend leaves open. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from deskyard.model.proxmox import Cluster
@@ -14,6 +14,7 @@ from deskyard.plan.names import SEAT_SUFFIX
 from deskyard.plan.power import Power
 from deskyard.plan.proxmox.claims import Claims, claim
 from deskyard.plan.proxmox.firewall import FirewallPlan, desktop_firewall, gateway_firewall
+from deskyard.plan.proxmox.home_tag import home_of, with_home
 from deskyard.plan.proxmox.placement import Need, place
 from deskyard.plan.proxmox.power_tag import power_of, with_power
 from deskyard.plan.proxmox.seat_words import seat_owner
@@ -37,7 +38,8 @@ class NicPlan:
 class VmPlan:
     """A machine of the cluster.
 
-    `power` is what it is wanted to be, as it shows itself: that is kept with the machine, and nowhere declared.
+    `power` is what it is wanted to be, as it shows itself: that is kept with the machine, and nowhere declared. So is
+    whether a desktop of before has no volume of /home: it is planned without.
     """
 
     owner: Owner
@@ -59,7 +61,7 @@ class VmPlan:
     @property
     def tags(self) -> tuple[str, ...]:
         """In the order in which the cluster keeps them."""
-        return with_power(("deskyard", self.owner.tag), self.power)
+        return with_home(with_power(("deskyard", self.owner.tag), self.power), self.machine.home_gib)
 
     @property
     def cpu_limit(self) -> float:
@@ -156,26 +158,18 @@ def _door(cluster: Cluster, claims: Claims) -> Door:
 
 
 def _needs(plan: WorkspacePlan) -> list[Need]:
-    needs = [
-        Need(Owner(plan.site, plan.name, name), machine.image, machine.vcpus, machine.memory_mib, machine.disk_gib)
-        for name, machine in plan.machines().items()
-    ]
+    needs = [_need(Owner(plan.site, plan.name, name), machine) for name, machine in plan.machines().items()]
     # The big ones first: what is small still fits afterwards.
     return sorted(needs, key=lambda need: (need.owner.machine != GATEWAY, -need.memory_mib, need.owner.machine))
 
 
 def _spare_needs(plan: WorkspacePlan) -> list[Need]:
     """Of the machines at seats, which are made one after another; without a place for one the others go on."""
-    return [
-        Need(
-            seat_owner(plan.site, plan.name, seat.name),
-            seat.machine.image,
-            seat.machine.vcpus,
-            seat.machine.memory_mib,
-            seat.machine.disk_gib,
-        )
-        for seat in plan.seats
-    ]
+    return [_need(seat_owner(plan.site, plan.name, seat.name), seat.machine) for seat in plan.seats]
+
+
+def _need(owner: Owner, machine: MachinePlan) -> Need:
+    return Need(owner, machine.image, machine.vcpus, machine.memory_mib, machine.disk_gib + (machine.home_gib or 0))
 
 
 def _check_quotas(plan: WorkspacePlan, site: Site, view: ClusterView) -> None:
@@ -189,6 +183,7 @@ def _check_quotas(plan: WorkspacePlan, site: Site, view: ClusterView) -> None:
     desktops = [machine for machine in others if not _is_gateway(machine)]
     # A machine may be made at each seat at any time.
     own = [*plan.machines().values(), *(seat.machine for seat in plan.seats)]
+    homes = [*(home_of(machine.tags) for machine in others), *(machine.home_gib for machine in own)]
     counted: list[SeenMachine | MachinePlan] = [*others, *own]
     sizes = [(machine.vcpus, machine.memory_mib, machine.disk_gib) for machine in counted]
     vcpus, memory_mib, disk_gib = (sum(column) for column in zip(*sizes, strict=True))
@@ -196,7 +191,7 @@ def _check_quotas(plan: WorkspacePlan, site: Site, view: ClusterView) -> None:
         "desktops": len(desktops) + len(plan.desktops) + len(plan.seats),
         "vcpus": vcpus,
         "memory_gib": quota.gib(memory_mib),
-        "disk_gib": disk_gib,
+        "disk_gib": disk_gib + sum(home or 0 for home in homes),
     }
     quota.require(f"site {site.name}: proxmox.quotas", site.cluster.quotas, asked, plan.name)
 
@@ -269,7 +264,7 @@ class _Maker:
             node=node,
             template=template,
             template_node=template_node,
-            machine=machine,
+            machine=replace(machine, home_gib=None) if seen and seen.vm_id in self.view.homeless else machine,
             storage=self.cluster.storages.disks,
             nics=nics,
             resolvers=settings.resolvers if name == GATEWAY else (settings.workspace_address,),

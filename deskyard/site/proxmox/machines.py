@@ -21,6 +21,7 @@ from deskyard.site.proxmox.client import Client, connect
 from deskyard.site.proxmox.each import ask_each
 from deskyard.site.proxmox.kinds.disk_size import disk_size_gib
 from deskyard.site.proxmox.life import sight
+from deskyard.site.proxmox.life.home import with_homeless
 from deskyard.site.proxmox.life.power import MachinePower, state_of
 from deskyard.site.proxmox.life.snapshots import MachineSnapshots
 from deskyard.site.proxmox.machine import DISK, is_running, vm_path
@@ -31,7 +32,7 @@ from deskyard.site.proxmox.wiring import wired
 def look(
     client: Client, digests: Mapping[str, Sequence[str]], site: str = "", workspace: str | None = None
 ) -> ClusterView:
-    """The cluster as it shows itself now, with what tells the network of a workspace if one is named.
+    """The cluster as it shows itself now; of a workspace that is named its network too, and who has no volume of /home.
 
     `digests` are those that a template of an image may have, the best first.
     """
@@ -42,7 +43,7 @@ def look(
         by_digest = (templates.by_node(published, image, digest) for digest in wanted)
         found[image] = next((nodes for nodes in by_digest if nodes), {})
     view = read_view(rows, vnets, found)
-    return view if workspace is None else wired(client, view, site, workspace)
+    return view if workspace is None else with_homeless(client, wired(client, view, site, workspace), site, workspace)
 
 
 def runs(site: Site, workspace: str, machine: str) -> bool:

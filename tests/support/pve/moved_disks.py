@@ -1,9 +1,9 @@
 """Disks that go from machine to machine, and one that takes the place of another.
 
 Read in qemu-server e6352be6: PVE/API2/Qemu.pm (move_vm_disk with `target-vmid`, update_vm_api), PVE/QemuServer.pm
-(vmconfig_apply_pending, vmconfig_register_unused_drive, write_vm_config); in pve-guest-common 4a8f6cbf:
-PVE/AbstractConfig.pm (add_unused_volume); in pve-storage 0c56bad8: rename_volume of each plugin. Nothing here looks at
-`protection`, and neither do those.
+(vmconfig_apply_pending, vmconfig_hotplug_pending, vmconfig_update_disk, vmconfig_register_unused_drive,
+write_vm_config); in pve-guest-common 4a8f6cbf: PVE/AbstractConfig.pm (add_unused_volume); in pve-storage 0c56bad8:
+rename_volume of each plugin. `protection` forbids to take a disk out or to delete one, not to move or exchange it.
 """
 
 import re
@@ -32,15 +32,30 @@ class MovedDiskApi:
     _qm_volume: Callable[[str], Values | None]
     _qm_free_name: Callable[..., str]
     _volume_name: Callable[..., tuple[str, str]]
+    _qm_free: Callable[[str], None]
+    _qm_check_protection: Callable[[Any, str], None]
     _check_lock: Callable[[Any], None]
 
     def _routes_moved_disks(self) -> Routes:
         return [("POST", "/nodes/{node}/qemu/{vmid}/move_disk", self._move_disk)]
 
     async def _apply_config(self, vm: Any, user: str, changes: Values) -> None:
-        """PUT and POST .../config: a disk whose place another one takes stays as unused; one that is used is not."""
-        before = {key: split_drive(vm.config[key])[0] for key in changes if DRIVE_KEY.match(key) and key in vm.config}
+        """PUT and POST .../config: a disk whose place another one takes, or that is taken out, stays as unused.
+
+        One that is used is not among those. Only what is wrong is refused before any disk is made.
+        """
+        if changes.get("digest") not in (None, "", vm.digest()):
+            raise PveError(500, "checksum mismatch (file change by other user?)")
+        gone = [key for key in str(changes.get("delete") or "").split(",") if key in vm.config]
+        for key in [key for key in gone if DRIVE_KEY.match(key)]:
+            self._qm_check_protection(vm, f"can't remove drive '{key}'")
+        for key in [key for key in gone if UNUSED.fullmatch(key)]:
+            self._qm_check_protection(vm, f"can't remove unused disk '{vm.config[key]}'")
+            self._qm_free(str(vm.config[key]))
+        touched = [key for key in (*changes, *gone) if DRIVE_KEY.match(key) and key in vm.config]
+        before = {key: split_drive(vm.config[key])[0] for key in touched}
         await super()._apply_config(vm, user, changes)  # type: ignore[misc]
+        _hotplug(vm)
         used = {volume for _, volume, _ in drives_of(vm.config)}
         for key, volume in before.items():
             known = self._qm_volume(volume)
@@ -117,6 +132,16 @@ class MovedDiskApi:
         renamed = f"{base}/{free}" if base else free
         store["volumes"][renamed] = {**known, "vmid": vmid}
         return f"{sid}:{renamed}"
+
+
+def _hotplug(vm: Any) -> None:
+    """Disks of SCSI come, change their caps and go while a machine runs: the one that it started from, too."""
+    for key in [key for key in vm.pending if re.fullmatch(r"scsi\d+|unused\d+", key)]:
+        value = vm.pending.pop(key)
+        if value is None:
+            vm.config.pop(key, None)
+        else:
+            vm.config[key] = value
 
 
 def _add_unused(config: Values, volume: str) -> None:

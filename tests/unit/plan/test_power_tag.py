@@ -12,7 +12,7 @@ from deskyard.plan.proxmox.workspace import VmPlan
 from deskyard.site.proxmox import templates
 from tests.support.paper_cluster import PaperCluster, workspace
 
-OWN = ("deskyard", "deskyard.rack.lab.dev1")
+OWN = ("deskyard", "deskyard-home.10", "deskyard.rack.lab.dev1")
 
 
 def planned(cluster: PaperCluster) -> VmPlan:
@@ -35,7 +35,7 @@ def test_what_is_wanted_is_read_back_and_no_other_tag_is_touched(power: Power) -
 
 
 def test_one_wish_takes_the_place_of_another() -> None:
-    assert with_power((*OWN, POWER_TAGS[Power.OFF]), Power.PAUSED) == (OWN[0], POWER_TAGS[Power.PAUSED], OWN[1])
+    assert with_power((*OWN, POWER_TAGS[Power.OFF]), Power.PAUSED) == (*OWN[:2], POWER_TAGS[Power.PAUSED], OWN[2])
 
 
 @pytest.mark.parametrize("tags", [(), OWN, ("deskyard-power",), ("deskyard-power.offline",), ("deskyard.power.off",)])

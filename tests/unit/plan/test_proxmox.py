@@ -197,7 +197,7 @@ def test_all_machines_of_a_workspace_in_a_simple_zone_are_on_one_node() -> None:
         (PaperCluster(), {"quotas": {"desktops": 1}}, ConfigError, "would be 2"),
         (PaperCluster(), {"quotas": {"vcpus": 4}}, ConfigError, "would be 5"),
         (PaperCluster(), {"quotas": {"memory_gib": 8}}, ConfigError, "would be 9"),
-        (PaperCluster(), {"quotas": {"disk_gib": 43}}, ConfigError, "would be 44"),
+        (PaperCluster(), {"quotas": {"disk_gib": 63}}, ConfigError, "would be 64"),
         (PaperCluster(), {"quotas": {"each_workspace": {"desktops": 1}}}, ConfigError, "workspace research asks for 2"),
         (PaperCluster(), {"quotas": {"each_workspace": {"memory_gib": 8}}}, ConfigError, "each_workspace.memory_gib"),
     ],

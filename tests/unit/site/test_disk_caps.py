@@ -10,6 +10,7 @@ import pytest
 
 from deskyard.model.tier import DiskBurst
 from deskyard.site.libvirt.kinds import domain as kind
+from deskyard.site.proxmox.kinds import drive
 from deskyard.site.proxmox.life import disposables
 from tests.unit.site.driver import Domain, running
 
@@ -40,7 +41,12 @@ def test_burst_of_a_tier_changes_in_place() -> None:
     ("burst", "written"),
     [(None, ""), (DiskBurst(iops=900), ",iops_rd_max=900,iops_wr_max=900")],
 )
-def test_machine_at_a_seat_of_a_cluster_has_the_burst_of_its_tier(burst: DiskBurst | None, written: str) -> None:
-    planned: Any = SimpleNamespace(disk_iops=100, disk_mib_per_second=None, disk_burst=burst)
-    disk = disposables._disk(planned, "local-lvm:vm-100-disk-0,size=4G,iops_rd=7")
-    assert disk == f"local-lvm:vm-100-disk-0,size=4G,discard=on,iops_rd=100,iops_wr=100{written}"
+def test_disks_at_a_seat_of_a_cluster_have_the_burst_of_its_tier(burst: DiskBurst | None, written: str) -> None:
+    machine = SimpleNamespace(home_gib=8)
+    planned: Any = SimpleNamespace(
+        disk_iops=100, disk_mib_per_second=None, disk_burst=burst, storage="local-lvm", machine=machine
+    )
+    system, home = disposables._disks(planned, "local-lvm:vm-100-disk-0,size=4G,iops_rd=7").values()
+    assert system == f"local-lvm:vm-100-disk-0,discard=on,iops_rd=100,iops_wr=100{written}"
+    assert home.startswith("local-lvm:8,") and home.endswith(f",iops_rd=100,iops_wr=100{written}")
+    assert drive.caps_of(drive.options_of(home)) == drive.Caps.of(100, None, burst)

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 from deskyard.site.files import read_site
 from deskyard.site.proxmox.client import Client, connect
 from deskyard.site.proxmox.kinds.gateway_settings import ClusterGatewaySettingsKind
+from deskyard.site.proxmox.kinds.home import HomeKind
 from deskyard.site.proxmox.kinds.network import AppliedNetworkKind
 from deskyard.site.proxmox.kinds.power import PowerKind
 from deskyard.site.resource.kind import Backend, Kind
@@ -14,6 +15,7 @@ class ClusterBackend(Backend):
     """Keeps a client per site; each resource names its site."""
 
     kinds: ClassVar[dict[str, Kind[Any]]] = {
+        "Home": HomeKind(),
         "Power": PowerKind(),
         "AppliedNetwork": AppliedNetworkKind(),
         "GatewaySettings": ClusterGatewaySettingsKind(),

@@ -21,6 +21,40 @@ class AppliedNetwork(pulumi.CustomResource):
         super().__init__(f"{PREFIX}AppliedNetwork", resource_name, inputs, opts)
 
 
+class Home(pulumi.CustomResource):
+    """The volume of /home of a machine, made in `storage`."""
+
+    volume: pulumi.Output[str]
+
+    def __init__(
+        self,
+        resource_name: str,
+        *,
+        site: str,
+        node: pulumi.Input[str],
+        vm_id: pulumi.Input[int],
+        storage: str,
+        size_gib: int,
+        disk_iops: int | None,
+        disk_mib_per_second: int | None,
+        disk_burst_iops: int | None,
+        disk_burst_mib_per_second: int | None,
+        opts: pulumi.ResourceOptions,
+    ) -> None:
+        inputs = {
+            "site": site,
+            "node": node,
+            "vm_id": vm_id,
+            "storage": storage,
+            "size_gib": size_gib,
+            "disk_iops": disk_iops,
+            "disk_mib_per_second": disk_mib_per_second,
+            "disk_burst_iops": disk_burst_iops,
+            "disk_burst_mib_per_second": disk_burst_mib_per_second,
+        }
+        super().__init__(f"{PREFIX}Home", resource_name, {**inputs, "attached": None, "volume": None}, opts)
+
+
 class Power(pulumi.CustomResource):
     """A machine that runs with a disk of this size, protected from removal if it holds data."""
 

@@ -24,6 +24,7 @@ from deskyard.plan.proxmox.view import ClusterView, SeenMachine, read_view, tags
 from deskyard.site.proxmox.agent import ClusterAgent
 from deskyard.site.proxmox.client import ApiError, Client, quoted
 from deskyard.site.proxmox.kinds.disk_size import size_of
+from deskyard.site.proxmox.life.home import HOME_DISK
 from deskyard.site.proxmox.life.power import MachinePower
 from deskyard.site.proxmox.life.record import this_host
 from deskyard.site.proxmox.machine import DISK, ClusterMachine, ensure_pool, vm_path
@@ -148,17 +149,18 @@ def view_of(client: Client) -> ClusterView:
 
 
 def require_room(client: Client, machine: SeenMachine, node: str) -> str:
-    """The storage of the desktop's disk; raises `SiteError` if that disk has no room there once more.
+    """The storage of the desktop's system disk; raises `SiteError` if its disks have no room there once more.
 
-    Its whole size counts: what a disk will take of a thin pool nobody can tell, and one that is full halts all of it.
+    Their whole sizes count: what a disk will take of a thin pool nobody can tell, and one that is full halts all of it.
     """
-    disk = str(client.get(f"{vm_path(machine.node, machine.vm_id)}/config").get(DISK, ""))
-    storage, needed = disk.partition(":")[0], size_of(disk)
+    config = client.get(f"{vm_path(machine.node, machine.vm_id)}/config")
+    drives = [str(config.get(disk, "")) for disk in (DISK, HOME_DISK)]
+    storage, needed = drives[0].partition(":")[0], sum(map(size_of, drives))
     if not storage:
         raise SiteError("machine", f"{machine.vm_id} on {machine.node}", f"has no {DISK}", "give it back its disk")
     free = int(client.get(f"nodes/{node}/storage/{quoted(storage)}/status").get("avail") or 0)
     if free < needed:
-        reason = f"{free >> 20} MiB are free on {node}; the disk of a backup takes {needed >> 20}"
+        reason = f"{free >> 20} MiB are free on {node}; the disks of a backup take {needed >> 20}"
         remedy = "delete snapshots or backups that lie there, or add space, then run it again; nothing was touched"
         raise SiteError("storage", storage, reason, remedy)
     return storage

@@ -25,13 +25,16 @@ from deskyard.site.management_key import public_key
 from deskyard.site.proxmox import listing
 from deskyard.site.proxmox.client import Client
 from deskyard.site.proxmox.kinds.disk_size import disk_size_gib
+from deskyard.site.proxmox.kinds.drive import Caps, capped, drive_of, options_of, volume_of
+from deskyard.site.proxmox.life import home
+from deskyard.site.proxmox.life.home import HOME_DISK
 from deskyard.site.proxmox.life.power import MachinePower
 from deskyard.site.proxmox.life.record import ClusterRecord
 from deskyard.site.proxmox.machine import CPU, DISK, OS_TYPE, vm_path
 from deskyard.site.proxmox.task import finish, running, wait_task
 from deskyard.site.proxmox.underlay import seen_machine
 
-CLONE_SECONDS, REMOVE_SECONDS, RESIZE_SECONDS = 600.0, 600.0, 600.0
+CLONE_SECONDS, CONFIG_SECONDS, REMOVE_SECONDS, RESIZE_SECONDS = 600.0, 600.0, 600.0, 600.0
 SEED = "ide2"
 
 
@@ -137,9 +140,9 @@ class ClusterDisposables:
             **_hardware(vm),
             **{f"net{number}": _nic(nic) for number, nic in enumerate(vm.nics)},
             **_first_boot(vm, public_key(self._site)),
-            DISK: _disk(vm, str(config[DISK])),
+            **_disks(vm, str(config[DISK])),
         }
-        self._client.put(f"{path}/config", **options, digest=config["digest"])
+        finish(self._client, self._client.post(f"{path}/config", **options, digest=config["digest"]), CONFIG_SECONDS)
         if disk_size_gib(config, DISK) < vm.machine.disk_gib:
             upid = self._client.put(f"{path}/resize", disk=DISK, size=f"{vm.machine.disk_gib}G")
             finish(self._client, upid, RESIZE_SECONDS)
@@ -218,25 +221,13 @@ def _first_boot(vm: VmPlan, key: str) -> dict[str, object]:
     }
 
 
-def _disk(vm: VmPlan, value: str) -> str:
-    """The disk with the caps of its tier."""
-    caps = {
-        "iops_rd": vm.disk_iops,
-        "iops_wr": vm.disk_iops,
-        "mbps_rd": vm.disk_mib_per_second,
-        "mbps_wr": vm.disk_mib_per_second,
-    }
-    if vm.disk_burst is not None:
-        caps |= {
-            "iops_rd_max": vm.disk_burst.iops,
-            "iops_wr_max": vm.disk_burst.iops,
-            "mbps_rd_max": vm.disk_burst.mib_per_second,
-            "mbps_wr_max": vm.disk_burst.mib_per_second,
-        }
-    own = {"discard": "on", **{name: str(cap) for name, cap in caps.items() if cap is not None}}
-    volume, *options = value.split(",")
-    kept = [option for option in options if option.partition("=")[0] not in own]
-    return ",".join([volume, *kept, *(f"{name}={given}" for name, given in own.items())])
+def _disks(vm: VmPlan, system: str) -> dict[str, str]:
+    """Both disks with the caps of its tier: the one that was cloned, and a blank one for /home."""
+    caps = Caps.of(vm.disk_iops, vm.disk_mib_per_second, vm.disk_burst)
+    drives = {DISK: drive_of(volume_of(system), capped({**options_of(system), "discard": "on"}, caps))}
+    if vm.machine.home_gib is not None:
+        drives[HOME_DISK] = drive_of(f"{vm.storage}:{vm.machine.home_gib}", home.options({}, caps))
+    return drives
 
 
 def _rule(rule: RulePlan) -> dict[str, Any]:

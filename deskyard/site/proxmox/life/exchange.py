@@ -1,16 +1,16 @@
-"""Takes a desktop of a cluster back to a backup: that is restored beside it, and its disk takes the desktop's place.
+"""Takes a desktop of a cluster back to a backup: that is restored beside it, and its disks take the desktop's places.
 
 Read in qemu-server e6352be6 (PVE/API2/Qemu.pm: move_vm_disk, update_vm_api, resize_vm; PVE/QemuServer.pm:
 vmconfig_apply_pending, vmconfig_register_unused_drive, write_vm_config) and pve-storage 0c56bad8 (rename_volume,
 volume_has_feature). Not run on a real cluster.
 
 The desktop stays the machine that it is: its id, addresses, UUID, tags, rules and sizes are those of now. The restored
-disk is moved to it as an unused one while it runs. Then a single write of its configuration exchanges the two: Proxmox
-VE keeps the one that was there as unused, so at each moment the desktop has a disk to start from. That one goes only
-when the desktop has booted with the other and was found well. `protection` forbids none of it, and stays.
+disks are moved to it as unused ones while it runs. Then a single write of its configuration exchanges them all: Proxmox
+VE keeps those that were there as unused, so at each moment the desktop has disks of one moment to start from. Those go
+only when the desktop has booted with the others and was found well. `protection` forbids none of it, and stays.
 
 How far it has come is seen in the two configurations. What these cannot tell is in the description of the copy: which
-disk was there before, under which key the restored one came, and that the desktop was found well with it.
+disks were there before, under which keys the restored ones came, and that the desktop was found well with them.
 """
 
 import contextlib
@@ -28,8 +28,10 @@ from deskyard.plan.proxmox.backup_note import Keeper
 from deskyard.plan.proxmox.view import SeenMachine, tags_of
 from deskyard.site.proxmox.client import ApiError, Client
 from deskyard.site.proxmox.kinds.disk_size import size_of
+from deskyard.site.proxmox.kinds.drive import drive_of, options_of, volume_of
 from deskyard.site.proxmox.life import copies
 from deskyard.site.proxmox.life.copies import RESTORE, Copy, answering
+from deskyard.site.proxmox.life.home import HOME_DISK, has_home
 from deskyard.site.proxmox.life.power import MachinePower
 from deskyard.site.proxmox.life.record import ABSENT, this_host
 from deskyard.site.proxmox.life.snapshots import MachineSnapshots
@@ -41,31 +43,53 @@ MOVE_SECONDS = 600.0
 # Of a configuration (PVE/QemuServer/Drive.pm).
 MOST_UNUSED = 256
 _DISK = re.compile(r"(ide|sata|scsi|virtio|efidisk|tpmstate)\d+")
-# What follows from the volume, and is not to be set.
-_OF_VOLUME = ("size=", "format=", "file=")
+# All that a desktop may have; one of before has the first alone.
+_EXCHANGED = (DISK, HOME_DISK)
+
+
+@dataclass(frozen=True)
+class Swapped:
+    """One disk of an exchange: the drive of before, under which key the restored one comes, and its volume then."""
+
+    old: str
+    key: str
+    new: str = ""
 
 
 @dataclass(frozen=True)
 class Journal:
-    """The copy's record of an exchange: by whom and until when, the drive of before, where the restored one went."""
+    """The copy's record of an exchange: by whom and until when, its disks, and that the desktop is well with them."""
 
     until: int
     host: str
-    old: str
-    key: str
-    new: str = ""
+    disks: Mapping[str, Swapped]
     proved: str = ""
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "Journal":
         """The one in a configuration."""
         words = copies.words_of(config)
-        rest = {name: words.get(name, "") for name in ("host", "old", "key", "new", "proved")}
-        return cls(copies.until_of(config), **rest)
+        found = {
+            disk: Swapped(*(words.get(f"{name}{_mark(disk)}", "") for name in ("old", "key", "new")))
+            for disk in _EXCHANGED
+            if f"old{_mark(disk)}" in words
+        }
+        return cls(copies.until_of(config), words.get("host", ""), found, words.get("proved", ""))
+
+    def words(self) -> dict[str, object]:
+        """As the copy has it."""
+        held = {
+            f"{name}{_mark(disk)}": value for disk, one in self.disks.items() for name, value in asdict(one).items()
+        }
+        return {"until": self.until, "host": self.host, **held, "proved": self.proved}
+
+    def with_new(self, disk: str, volume: str) -> "Journal":
+        """The journal once the restored disk has come."""
+        return replace(self, disks={**self.disks, disk: replace(self.disks[disk], new=volume)})
 
 
 class Exchange:
-    """A desktop, and the copy beside it that holds the disk which is to take the place of its own."""
+    """A desktop, and the copy beside it that holds the disks which are to take the places of its own."""
 
     def __init__(self, copy: Copy, vm_id: int) -> None:
         self._copy, self._client, self._vm_id = copy, copy.client, vm_id
@@ -73,10 +97,10 @@ class Exchange:
 
     @contextlib.contextmanager
     def swap(self) -> Iterator[None]:
-        """Give the desktop the restored disk while it is off; if the block fails, it is off and has its own again."""
+        """Give the desktop the restored disks while it is off; if the block fails, it is off and has its own again."""
         journal = self._journal()
         try:
-            self._set(_drive(journal.new, journal.old))
+            self._set({disk: drive_of(one.new, options_of(one.old)) for disk, one in journal.disks.items()})
             yield
             self._write(replace(journal, proved="1"))
         except BaseException:
@@ -89,19 +113,23 @@ class Exchange:
         yield TriedGuest(answering(self._client, self._copy.node, self._vm_id).execute)
 
     def move_in(self) -> None:
-        """Let the desktop have the restored disk, no smaller than its own, as one that it does not use."""
+        """Let the desktop have the restored disks, no smaller than its own, as such that it does not use."""
         config, journal = self._copy.config(), self._journal()
-        if disks(config) != [DISK]:
-            reason = f"has the disks {', '.join(disks(config)) or 'none'}, and the desktop has {DISK}"
-            raise SiteError("backup", journal.key, reason, "restore it by the cluster, to a free id: docs/proxmox.md")
-        if size_of(str(config[DISK])) < size_of(journal.old):
-            size = size_of(journal.old)
-            finish(self._client, self._client.put(f"{self._copy.path}/resize", disk=DISK, size=size))
-        self._move(self._copy.vm_id, DISK, self._vm_id, journal.key)
-        self._write(replace(journal, new=str(self._desktop()[journal.key])))
+        if disks(config) != sorted(journal.disks):
+            have, there = ", ".join(disks(config)) or "none", ", ".join(sorted(journal.disks))
+            reason = f"has the disks {have}, and the desktop has {there}"
+            raise SiteError(
+                "backup", self._copy.name, reason, "restore it by the cluster, to a free id: docs/proxmox.md"
+            )
+        for disk, one in journal.disks.items():
+            if size_of(str(config[disk])) < (size := size_of(one.old)):
+                finish(self._client, self._client.put(f"{self._copy.path}/resize", disk=disk, size=size))
+            self._move(self._copy.vm_id, disk, self._vm_id, one.key)
+            journal = journal.with_new(disk, str(self._desktop()[one.key]))
+            self._write(journal)
 
     def mend(self) -> None:
-        """Bring one that broke off to its end: a desktop that is well with the restored disk keeps it."""
+        """Bring one that broke off to its end: a desktop that is well with the restored disks keeps them."""
         self._wait_for_moves()
         journal = self._journal()
         if self._has_old(journal):
@@ -121,7 +149,7 @@ class Exchange:
         self.settle()
 
     def settle(self) -> None:
-        """Take away what the desktop does not use of the two disks, and the copy; it keeps the one that it has."""
+        """Take away what the desktop does not use of all the disks, and the copy; it keeps those that it has."""
         self._wait_for_moves()
         try:
             config = self._copy.config()
@@ -134,16 +162,17 @@ class Exchange:
             return
         journal, mine = Journal.of(config), self._desktop()
         spare = _unused(mine)
+        swapped = journal.disks.values()
         if self._has_old(journal):
-            left = [key for key, volume in spare.items() if volume == journal.new]
-            left += [key for key in spare if key == journal.key and not journal.new]
+            left = [key for key, volume in spare.items() if volume in {one.new for one in swapped}]
+            left += [one.key for one in swapped if one.key in spare and not one.new]
         elif journal.proved:
-            left = [key for key, volume in spare.items() if volume == _volume(journal.old)]
+            left = [key for key, volume in spare.items() if volume in {volume_of(one.old) for one in swapped}]
         else:
-            reason = "has the restored disk, and nobody has seen whether it is well"
+            reason = "has the restored disks, and nobody has seen whether it is well"
             raise SiteError("machine", self._vm_id, reason, "run backup.restore again: it looks, and ends this one")
         for key in left:
-            self._move(self._vm_id, key, self._copy.vm_id, free_key(self._copy.config()))
+            self._move(self._vm_id, key, self._copy.vm_id, next(free_keys(self._copy.config())))
         self._copy.remove()
 
     def _is_well(self) -> bool:
@@ -158,14 +187,16 @@ class Exchange:
     def _back(self, journal: Journal) -> None:
         self._power.pull_plug()
         if not self._has_old(journal):
-            self._set(journal.old)
+            drives = {disk: drive_of(volume_of(one.old), options_of(one.old)) for disk, one in journal.disks.items()}
+            self._set(drives)
 
     def _has_old(self, journal: Journal) -> bool:
-        return _volume(str(self._desktop().get(DISK, ""))) == _volume(journal.old)
-
-    def _set(self, drive: str) -> None:
+        """Whether all are those of before: they change in one write."""
         config = self._desktop()
-        self._client.put(f"{self._path}/config", **{DISK: _drive(_volume(drive), drive)}, digest=config["digest"])
+        return all(volume_of(str(config.get(disk, ""))) == volume_of(one.old) for disk, one in journal.disks.items())
+
+    def _set(self, drives: Mapping[str, str]) -> None:
+        self._client.put(f"{self._path}/config", **drives, digest=self._desktop()["digest"])
 
     def _move(self, source: int, key: str, target: int, target_key: str) -> None:
         to = {"target-vmid": target, "target-disk": target_key}
@@ -186,7 +217,7 @@ class Exchange:
         return Journal.of(self._copy.config())
 
     def _write(self, journal: Journal) -> None:
-        self._client.put(f"{self._copy.path}/config", description=copies.written(asdict(journal)))
+        self._client.put(f"{self._copy.path}/config", description=copies.written(journal.words()))
 
 
 @contextlib.contextmanager
@@ -196,9 +227,10 @@ def staged(client: Client, owner: Keeper, machine: SeenMachine, backup: Backup) 
     storage = copies.require_room(client, machine, machine.node)
     copy = copies.new_copy(client, owner, backup.desktop, RESTORE, machine.node)
     exchange = Exchange(copy, machine.vm_id)
-    journal = Journal(copies.latest_end(), this_host(), str(config[DISK]), free_key(config))
+    swapped = map(Swapped, (str(config[disk]) for disk in disks(config)), free_keys(config))
+    journal = Journal(copies.latest_end(), this_host(), dict(zip(disks(config), swapped, strict=True)))
     try:
-        copy.make(machine, backup, storage, copies.written(asdict(journal)))
+        copy.make(machine, backup, storage, copies.written(journal.words()))
         exchange.move_in()
         yield exchange
     except BaseException:
@@ -220,20 +252,20 @@ def disks(config: Mapping[str, Any]) -> list[str]:
     return sorted(key for key in config if _DISK.fullmatch(key) and "media=cdrom" not in str(config[key]))
 
 
-def free_key(config: Mapping[str, Any]) -> str:
-    """A key under which a machine may have one more disk that it does not use."""
-    return next(key for number in range(MOST_UNUSED) if (key := f"unused{number}") not in config)
+def free_keys(config: Mapping[str, Any]) -> Iterator[str]:
+    """The keys under which a machine may have further disks that it does not use."""
+    return (key for number in range(MOST_UNUSED) if (key := f"unused{number}") not in config)
 
 
 def _exchangeable(client: Client, machine: SeenMachine) -> Mapping[str, Any]:
-    """The configuration of a desktop whose disk can be exchanged; raises `SiteError` if it cannot."""
+    """The configuration of a desktop whose disks can be exchanged; raises `SiteError` if they cannot."""
     name = f"{machine.vm_id} on {machine.node}"
     config: Mapping[str, Any] = client.get(f"{vm_path(machine.node, machine.vm_id)}/config")
-    if disks(config) != [DISK]:
-        reason = f"has the disks {', '.join(disks(config)) or 'none'}; only {DISK} alone is exchanged"
+    if disks(config) != [DISK] and (disks(config) != [DISK, HOME_DISK] or not has_home(config)):
+        reason = f"has the disks {', '.join(disks(config)) or 'none'}; only {DISK} and a volume of /home are exchanged"
         raise SiteError("machine", name, reason, "restore it by the cluster, to a free id: docs/proxmox.md says how")
     if found := MachineSnapshots(client, machine.node, machine.vm_id).listed():
-        reason = f"has snapshots, which lie in the disk that would go: {', '.join(shot.name for shot in found)}"
+        reason = f"has snapshots, which lie in the disks that would go: {', '.join(shot.name for shot in found)}"
         raise SiteError("machine", name, reason, "delete them: ./inv snapshot.delete")
     return config
 
@@ -242,10 +274,6 @@ def _unused(config: Mapping[str, Any]) -> dict[str, str]:
     return {key: str(value) for key, value in config.items() if re.fullmatch(r"unused\d+", key)}
 
 
-def _volume(drive: str) -> str:
-    return drive.partition(",")[0].removeprefix("file=")
-
-
-def _drive(volume: str, like: str) -> str:
-    """The drive of a volume, with the options of another one."""
-    return ",".join([volume, *(part for part in like.split(",")[1:] if not part.startswith(_OF_VOLUME))])
+def _mark(disk: str) -> str:
+    """What tells the words of a disk: the system's had none when it was the only one."""
+    return "" if disk == DISK else f"-{disk}"

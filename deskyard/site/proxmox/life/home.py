@@ -1,0 +1,66 @@
+"""The volume of /home of a desktop of a cluster: its second disk, which role `home_volume` finds by its serial number.
+
+Read in qemu-server e6352be6 (PVE/API2/Qemu.pm: update_vm_api, create_disks; PVE/QemuServer/Drive.pm; PVE/VZDump/
+QemuServer.pm) and util-linux (misc-utils/lsblk-properties.c: a disk's SERIAL is udev's ID_SCSI_SERIAL, which is that of
+the drive). Not run on a real cluster. A volume has the id of its machine in its name, and goes with that: it outlives
+the system disk, not the machine. `protection` forbids to take it out, and vzdump takes it along (`backup`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from deskyard.errors import SiteError
+from deskyard.plan.account import HOME_SERIAL
+from deskyard.plan.names import SEAT_SUFFIX
+from deskyard.plan.proxmox.home_tag import home_of
+from deskyard.plan.proxmox.view import ClusterView, SeenMachine, pool_of
+from deskyard.plan.workspace import GATEWAY
+from deskyard.site.proxmox.client import Client
+from deskyard.site.proxmox.each import ask_each
+from deskyard.site.proxmox.kinds.drive import Caps, capped, options_of
+from deskyard.site.proxmox.machine import vm_path
+
+HOME_DISK = "scsi1"
+_OWN = {"discard": "on", "serial": HOME_SERIAL, "backup": "1"}
+
+
+def has_home(config: Mapping[str, Any]) -> bool:
+    """Whether a machine has a volume of /home."""
+    return options_of(str(config.get(HOME_DISK, ""))).get("serial") == HOME_SERIAL
+
+
+def options(held: Mapping[str, str], caps: Caps) -> dict[str, str]:
+    """The options of its drive: those that it has, with ours and the caps of its tier."""
+    return capped({**held, **_OWN}, caps)
+
+
+def with_homeless(client: Client, view: ClusterView, site: str, workspace: str) -> ClusterView:
+    """The view with the desktops of a workspace that were made without a volume of /home.
+
+    Their tags do not tell of one, so their configurations are asked. A machine is protected before its first start:
+    what is not protected has never run, and gets its volume yet.
+    """
+    untold = [machine for machine in view.machines_of(site, workspace) if _is_untold(machine, site, workspace)]
+    found = {
+        machine.vm_id
+        for machine, homeless in ask_each(untold, lambda machine: _is_homeless(client, machine))
+        if homeless
+    }
+    return replace(view, homeless=frozenset(found))
+
+
+def _is_untold(machine: SeenMachine, site: str, workspace: str) -> bool:
+    start = f"{pool_of(site, workspace)}."
+    names = [tag.removeprefix(start) for tag in machine.tags if tag.startswith(start)]
+    name = names[0] if names else machine.name.removesuffix(f".{workspace}")
+    return not machine.template and home_of(machine.tags) is None and name != GATEWAY and not name.endswith(SEAT_SUFFIX)
+
+
+def _is_homeless(client: Client, machine: SeenMachine) -> bool:
+    try:
+        config = client.get(f"{vm_path(machine.node, machine.vm_id)}/config")
+    except SiteError:
+        # Its node is away: nothing is to change there.
+        return True
+    return bool(int(config.get("protection") or 0)) and not has_home(config)

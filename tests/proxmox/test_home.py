@@ -1,0 +1,238 @@
+"""The volume of /home of a desktop of a cluster: made before its first start, grown, put back, never lost.
+
+The peer makes, changes and takes out disks as qemu-server e6352be6 does (`tests/support/pve/moved_disks.py`).
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deskyard.errors import SiteError
+from deskyard.plan.proxmox import workspace as cluster_plan
+from deskyard.plan.proxmox.workspace import VmPlan
+from deskyard.site.files import read_site
+from deskyard.site.proxmox.client import connect
+from deskyard.site.proxmox.kinds.home import HomeKind
+from tests.proxmox.backed_up import DISK, SEED
+from tests.proxmox.bench import NAME, Bench
+from tests.proxmox.rack import SITE, Rack, changed, watched
+from tests.proxmox.started_gateway import start
+from tests.support.pve import Client, Peer
+from tests.support.pve.asking import refused
+
+KIND = HomeKind()
+
+
+class Place:
+    """A desktop without a volume of /home, as the engine has made it by then, and what the engine asks for it."""
+
+    def __init__(self, rack: Rack, vm: VmPlan) -> None:
+        self.rack, self.planned = rack, vm
+        self.client = connect(read_site(SITE))
+        self.inputs: dict[str, Any] = {
+            "site": SITE,
+            "node": vm.node,
+            "vm_id": vm.vm_id,
+            "storage": "local-lvm",
+            "size_gib": 2,
+        }
+        self.state: dict[str, Any] = {}
+
+    def link(self, _: str) -> Any:
+        """The API, as the backend finds it."""
+        return self.client
+
+    def create(self, **changes: Any) -> str:
+        """Create the resource; its volume."""
+        self.inputs |= changes
+        _, outputs = KIND.create(self.link, self.inputs)  # type: ignore[arg-type]
+        self.state = {**self.inputs, **outputs}
+        return str(outputs["volume"])
+
+    def read(self) -> dict[str, Any] | None:
+        """Look again."""
+        return KIND.read(self.link, f"{self.planned.vm_id}/scsi1", self.state)
+
+    def update(self, **changes: Any) -> None:
+        """Update the resource after a look."""
+        seen = self.read()
+        assert seen is not None
+        self.inputs |= changes
+        outputs = KIND.update(self.link, "", seen, self.inputs)  # type: ignore[arg-type]
+        self.state = {**self.inputs, **outputs}
+
+    @property
+    def vm(self) -> Any:
+        """What the peer holds of it."""
+        return self.rack.peer.fake.vm(self.planned.vm_id)
+
+    @property
+    def path(self) -> str:
+        """Where the API has it."""
+        return f"/nodes/{self.planned.node}/qemu/{self.planned.vm_id}"
+
+    def drive(self) -> set[str]:
+        """The options of the volume, and its name."""
+        return set(str(self.vm.config["scsi1"]).split(","))
+
+    def volumes(self) -> list[str]:
+        """Its volumes."""
+        stores = self.rack.peer.fake.storages.values()
+        held = [name for store in stores for name, row in store["volumes"].items() if row.get("vmid") == self.vm.vmid]
+        return sorted(held)
+
+
+@pytest.fixture
+def place(peer: Peer, root: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    rack = Rack(peer, root, tmp_path, monkeypatch)
+    rack.declare(NAME, "dev1")
+    planned = rack.plan(NAME).on_cluster
+    assert planned is not None
+    vm = planned.desktops["dev1"]
+    start(rack, replace(vm, machine=replace(vm.machine, home_gib=None)), scsi0=DISK, ide2=SEED)
+    yield Place(rack, vm)
+
+
+def test_it_is_a_disk_of_its_own_that_the_guest_finds_and_a_backup_takes_along(place: Place) -> None:
+    before = place.volumes()
+    volume = place.create(disk_iops=500)
+    assert {volume, "serial=home", "backup=1", "discard=on", "size=2G", "iops_rd=500", "iops_wr=500"} == place.drive()
+    assert len(place.volumes()) == len(before) + 1
+    assert place.read() == {**place.state, "attached": True}
+    # Whoever lost the state finds the same one.
+    with watched(place.rack.peer) as calls:
+        assert place.create() == volume
+    assert [call for call in calls if call.writes] == []
+
+
+def test_it_grows_while_its_machine_runs_and_never_shrinks(place: Place) -> None:
+    volume = place.create()
+    place.update(size_gib=3, disk_iops=100)
+    assert (place.vm.status, {volume, "size=3G", "iops_rd=100"} <= place.drive()) == ("running", True)
+    (wrong,) = KIND.check({"size_gib": 3}, {"size_gib": 2})
+    assert wrong[0] == "size_gib"
+    assert "cannot shrink" in wrong[1]
+    # What somebody gave it more is kept, a cap that was taken away is not.
+    place.rack.root.finish("PUT", f"{place.path}/resize", disk="scsi1", size="5G")
+    place.rack.root.ask("PUT", f"{place.path}/config", scsi1=f"{volume},serial=home,discard=on,cache=writeback")
+    seen = place.read()
+    assert seen is not None
+    assert (seen["size_gib"], "disk_iops" in seen) == (3, False)
+    place.update()
+    assert {volume, "size=5G", "iops_rd=100", "cache=writeback", "backup=1"} <= place.drive()
+    del place.inputs["disk_iops"]
+    place.update()
+    assert not [option for option in place.drive() if option.startswith("iops")]
+
+
+def test_one_that_was_taken_out_is_put_back_and_none_is_made_in_its_place(place: Place) -> None:
+    volume = place.create()
+    held = place.volumes()
+    place.rack.root.ask("PUT", f"{place.path}/config", delete="scsi1")
+    assert volume in [place.vm.config[key] for key in place.vm.config if key.startswith("unused")]
+    seen = place.read()
+    assert seen is not None
+    assert KIND.stale(seen) == ["attached"]
+    place.update()
+    assert {volume, "serial=home"} <= place.drive()
+    assert place.volumes() == held
+    assert not [key for key in place.vm.config if key.startswith("unused")]
+
+
+def test_one_that_is_gone_is_told_to_be_and_a_disk_of_somebody_stays_where_it_is(place: Place) -> None:
+    place.create()
+    place.rack.root.ask("PUT", f"{place.path}/config", delete="scsi1")
+    place.rack.root.ask("PUT", f"{place.path}/config", delete="unused0")
+    assert place.read() is None
+    place.rack.root.ask("PUT", f"{place.path}/config", scsi1="local-lvm:1,serial=work")
+    with pytest.raises(SiteError, match="has a disk of somebody at scsi1"):
+        place.create()
+    assert "serial=work" in place.drive()
+
+
+def test_protection_keeps_it_in_its_machine(place: Place) -> None:
+    volume = place.create()
+    place.rack.root.ask("PUT", f"{place.path}/config", protection=1)
+    for wanted in ("scsi1", "scsi0"):
+        answer = place.rack.root.put(f"{place.path}/config", data={"delete": wanted})
+        refused(answer, 500, f"can't remove drive '{wanted}' - protection mode enabled")
+    with pytest.raises(SiteError, match="protection mode enabled"):
+        KIND.delete(place.link, "", place.state)
+    assert volume in place.drive()
+    place.rack.root.ask("PUT", f"{place.path}/config", protection=0)
+    KIND.delete(place.link, "", place.state)
+    assert volume in place.vm.config.values()
+    assert place.rack.root.finish("POST", f"{place.path}/status/stop") == "OK"
+    assert place.rack.root.finish("DELETE", place.path, purge=1) == "OK"
+    assert volume.partition(":")[2] not in place.rack.peer.fake.storages["local-lvm"]["volumes"]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_one_whose_making_nobody_heard_of_is_made_once(place: Place, when: str) -> None:
+    fake, before = place.rack.peer.fake, len(place.volumes())
+
+    def cut(call: Any) -> None:
+        if call.writes and call.path.endswith("/config"):
+            fake.faults.on_call = None
+            fake.faults.cuts[call.number] = when
+
+    fake.faults.on_call = cut
+    # The task goes on behind the call whose answer is missing.
+    fake.faults.slow_tasks["qmconfig"] = 0.3
+    with pytest.raises(SiteError):
+        place.create()
+    place.create()
+    assert len(place.volumes()) == before + 1
+
+
+def test_a_desktop_of_before_is_planned_without_one_and_whoever_has_one_keeps_it(place: Place) -> None:
+    def planned() -> VmPlan:
+        found = place.rack.plan(NAME).on_cluster
+        assert found is not None
+        return found.desktops["dev1"]
+
+    # It has never run: it is not protected yet.
+    assert planned().machine.home_gib == 10
+    place.rack.root.ask("PUT", f"{place.path}/config", protection=1)
+    assert (planned().machine.home_gib, planned().tags) == (None, ("deskyard", place.planned.owner.tag))
+    place.create()
+    with watched(place.rack.peer) as untold:
+        assert "deskyard-home.10" in planned().tags
+    # Its tag tells the same with a question less.
+    place.rack.root.ask("PUT", f"{place.path}/config", tags=";".join(planned().tags))
+    with watched(place.rack.peer) as told:
+        assert planned().machine.home_gib == 10
+    assert len(untold) == len(told) + 1
+
+
+def test_a_workspace_of_before_has_nothing_to_change_and_grows_as_before(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.empty()
+    rack = bench.rack
+    made = cluster_plan._Maker._vm
+
+    def of_before(maker: Any, name: str, machine: Any, *rest: Any) -> VmPlan:
+        return made(maker, name, replace(machine, home_gib=None), *rest)
+
+    with monkeypatch.context() as earlier:
+        earlier.setattr(cluster_plan._Maker, "_vm", of_before)
+        rack.up(NAME, "dev1")
+    stack = rack.declare(NAME, "dev1")
+    with watched(rack.peer) as calls:
+        assert changed(stack.preview()) == []
+    assert [call for call in calls if call.writes] == []
+    # One that comes now has one; the other stays without.
+    rack.up(NAME, "dev1:pro", "dev2")
+    assert {name: "scsi1" in vm.config for name, vm in rack.machines(NAME).items()} == {
+        "gateway": False,
+        "dev1": False,
+        "dev2": True,
+    }
+    assert "size=40G" in rack.machines(NAME)["dev1"].config["scsi0"]
+    assert changed(stack.preview()) == []
+    bench.run("destroy")
+    bench.gone()
