@@ -98,9 +98,9 @@ class ProxmoxBackend:
         return ClusterDisposables(connect(self._site), self._site.name, workspace, planned)
 
     def remnants(self, workspace: str, *, settled: bool = False) -> list[Remnant]:
-        """The machines in which backups were restored."""
+        """The machines in which backups were restored, or that carried a desktop's disks."""
         client = connect(self._site)
-        if settled and self._site.cluster.storages.backups is not None:
+        if settled:
             remnants.wait_for_tasks(client)
         return remnants.remnants(client, Keeper(self._site.name, workspace))
 

@@ -91,6 +91,7 @@ def roll_back(target: str) -> dict[str, Any]:
         if not exchange.disk.has_kept():
             reason = "no system disk of before is kept"
             raise SiteError("desktop", target, reason, "one is kept from desktop.upgrade to the next one")
+        exchange.require_no_snapshots()
         exchange.back()
     return _report(machine, now, str(exchange.disk.image()))
 
@@ -149,8 +150,17 @@ class _Exchange:
         entry = self._journal.read()
         if entry is None:
             return
+        if self.disk.has_kept():
+            self.require_no_snapshots()
         say(f"    an exchange from {entry.before} to {entry.after} broke off ({entry.step}): back to {entry.before}")
         self.back()
+
+    def require_no_snapshots(self) -> None:
+        """Raise `SiteError` for a desktop with snapshots: they lie in the disk that would go."""
+        if snapshots := self._machine.machines.snapshots(self._machine.domain):
+            names = ", ".join(snapshot.name for snapshot in snapshots)
+            reason = f"has snapshots, which lie in the disk that would go: {names}"
+            raise SiteError("desktop", self._target, reason, "delete them: ./inv snapshot.delete")
 
     def look(self, declared: Declared, image: ImageSource) -> Was:
         """How it is before; raises an error for what would lose something, before anything is touched."""
@@ -158,11 +168,7 @@ class _Exchange:
         state = machine.machines.states()[machine.domain]
         if (state["state"], state["desired"]) != ("running", Power.RUNNING):
             raise SiteError("desktop", self._target, f"is {state['state']}", f"run ./inv desktop.start {self._target}")
-        snapshots = machine.machines.snapshots(machine.domain)
-        if snapshots:
-            names = ", ".join(snapshot.name for snapshot in snapshots)
-            reason = f"has snapshots, which lie in the disk that would go: {names}"
-            raise SiteError("desktop", self._target, reason, "delete them: ./inv snapshot.delete")
+        self.require_no_snapshots()
         if not _ask(machine, {"do": "look"})["home"]:
             reason = "its /home is on the system disk, and would be lost"
             raise SiteError("desktop", self._target, reason, f"run ./inv desktop.migrate-home {self._target} first")

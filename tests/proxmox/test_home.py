@@ -11,17 +11,18 @@ from typing import Any
 import pytest
 
 from deskyard.errors import SiteError
-from deskyard.plan.proxmox import workspace as cluster_plan
+from deskyard.plan.proxmox.home_tag import home_of
 from deskyard.plan.proxmox.workspace import VmPlan
 from deskyard.site.files import read_site
 from deskyard.site.proxmox.client import connect
 from deskyard.site.proxmox.kinds.home import HomeKind
 from tests.proxmox.backed_up import DISK, SEED
-from tests.proxmox.bench import NAME, Bench
-from tests.proxmox.rack import SITE, Rack, changed, watched
+from tests.proxmox.bench import NAME
+from tests.proxmox.rack import SITE, Rack, watched
 from tests.proxmox.started_gateway import start
 from tests.support.pve import Client, Peer
 from tests.support.pve.asking import refused
+from tests.support.pve.faults import When
 
 KIND = HomeKind()
 
@@ -171,7 +172,7 @@ def test_protection_keeps_it_in_its_machine(place: Place) -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_one_whose_making_nobody_heard_of_is_made_once(place: Place, when: str) -> None:
+def test_one_whose_making_nobody_heard_of_is_made_once(place: Place, when: When) -> None:
     fake, before = place.rack.peer.fake, len(place.volumes())
 
     def cut(call: Any) -> None:
@@ -197,42 +198,13 @@ def test_a_desktop_of_before_is_planned_without_one_and_whoever_has_one_keeps_it
     # It has never run: it is not protected yet.
     assert planned().machine.home_gib == 10
     place.rack.root.ask("PUT", f"{place.path}/config", protection=1)
-    assert (planned().machine.home_gib, planned().tags) == (None, ("deskyard", place.planned.owner.tag))
+    assert planned().machine.home_gib is None
+    assert home_of(planned().tags) is None
     place.create()
-    with watched(place.rack.peer) as untold:
+    with watched(place.rack.peer) as asked:
         assert "deskyard-home.10" in planned().tags
     # Its tag tells the same with a question less.
     place.rack.root.ask("PUT", f"{place.path}/config", tags=";".join(planned().tags))
-    with watched(place.rack.peer) as told:
+    with watched(place.rack.peer) as tagged:
         assert planned().machine.home_gib == 10
-    assert len(untold) == len(told) + 1
-
-
-def test_a_workspace_of_before_has_nothing_to_change_and_grows_as_before(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bench.empty()
-    rack = bench.rack
-    made = cluster_plan._Maker._vm
-
-    def of_before(maker: Any, name: str, machine: Any, *rest: Any) -> VmPlan:
-        return made(maker, name, replace(machine, home_gib=None), *rest)
-
-    with monkeypatch.context() as earlier:
-        earlier.setattr(cluster_plan._Maker, "_vm", of_before)
-        rack.up(NAME, "dev1")
-    stack = rack.declare(NAME, "dev1")
-    with watched(rack.peer) as calls:
-        assert changed(stack.preview()) == []
-    assert [call for call in calls if call.writes] == []
-    # One that comes now has one; the other stays without.
-    rack.up(NAME, "dev1:pro", "dev2")
-    assert {name: "scsi1" in vm.config for name, vm in rack.machines(NAME).items()} == {
-        "gateway": False,
-        "dev1": False,
-        "dev2": True,
-    }
-    assert "size=40G" in rack.machines(NAME)["dev1"].config["scsi0"]
-    assert changed(stack.preview()) == []
-    bench.run("destroy")
-    bench.gone()
+    assert len(asked) == len(tagged) + 1

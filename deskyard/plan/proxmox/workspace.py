@@ -18,6 +18,7 @@ from deskyard.plan.proxmox.home_tag import home_of, with_home
 from deskyard.plan.proxmox.placement import Need, place
 from deskyard.plan.proxmox.power_tag import power_of, with_power
 from deskyard.plan.proxmox.seat_words import seat_owner
+from deskyard.plan.proxmox.system_tag import Systems, image_of_template
 from deskyard.plan.proxmox.view import WORKSPACE_POOLS, ClusterView, Owner, SeenMachine, pool_of, template_for
 from deskyard.plan.workspace import GATEWAY, HTTPS, DesktopPlan, Door, MachinePlan, WorkspacePlan, plan_workspace
 
@@ -38,8 +39,8 @@ class NicPlan:
 class VmPlan:
     """A machine of the cluster.
 
-    `power` is what it is wanted to be, as it shows itself: that is kept with the machine, and nowhere declared. So is
-    whether a desktop of before has no volume of /home: it is planned without.
+    `power` is what it is wanted to be, and `systems` of which image it is, as it shows itself: that is kept with the
+    machine, and nowhere declared. So is that a desktop of before has no volume of /home: it is planned without.
     """
 
     owner: Owner
@@ -57,11 +58,13 @@ class VmPlan:
     disk_burst: DiskBurst | None = None
     cpu_percent: int | None = None
     power: Power = Power.RUNNING
+    systems: Systems = field(default_factory=Systems)
 
     @property
     def tags(self) -> tuple[str, ...]:
         """In the order in which the cluster keeps them."""
-        return with_home(with_power(("deskyard", self.owner.tag), self.power), self.machine.home_gib)
+        own = with_power(("deskyard", self.owner.tag), self.power)
+        return self.systems.among(with_home(own, self.machine.home_gib))
 
     @property
     def cpu_limit(self) -> float:
@@ -274,4 +277,12 @@ class _Maker:
             disk_burst=tier.disk_burst if tier else None,
             cpu_percent=tier.cpu_percent if tier else None,
             power=power_of(seen.tags) if seen else Power.RUNNING,
+            systems=Systems() if name == GATEWAY else self._systems(seen, owner, template),
         )
+
+    def _systems(self, seen: SeenMachine | None, owner: Owner, template: int) -> Systems:
+        """Read what the machine says of its system; of one that is not whole yet, what it is cloned from."""
+        if seen is not None and owner.tag in seen.tags:
+            return Systems.of(seen.tags)
+        held = next((machine.tags for machine in self.view.machines if machine.vm_id == template), ())
+        return Systems(image_of_template(held))

@@ -10,6 +10,7 @@ from deskyard.errors import SiteError
 from deskyard.host.vm.agent_answer import HELD, held
 from deskyard.model.site import Site
 from deskyard.plan.power import Load, Power
+from deskyard.plan.proxmox.backup_note import Keeper
 from deskyard.plan.proxmox.power_tag import power_of
 from deskyard.plan.proxmox.seat_words import seat_owner
 from deskyard.plan.proxmox.view import ClusterView, Owner, SeenMachine, read_view, tags_of
@@ -21,9 +22,10 @@ from deskyard.site.proxmox.client import Client, connect
 from deskyard.site.proxmox.each import ask_each
 from deskyard.site.proxmox.kinds.disk_size import disk_size_gib
 from deskyard.site.proxmox.life import sight
-from deskyard.site.proxmox.life.home import with_homeless
+from deskyard.site.proxmox.life.home import has_home, with_homeless
 from deskyard.site.proxmox.life.power import MachinePower, state_of
 from deskyard.site.proxmox.life.snapshots import MachineSnapshots
+from deskyard.site.proxmox.life.system_disk import ClusterSystemDisk
 from deskyard.site.proxmox.machine import DISK, is_running, vm_path
 from deskyard.site.proxmox.moves import ClusterMoves
 from deskyard.site.proxmox.wiring import wired
@@ -177,11 +179,14 @@ class ClusterMachines:
         """Delete a snapshot of a machine; the others stay whole."""
         self._snapshots(domain).delete(name)
 
-    def system(self, domain: str) -> NoReturn:
-        """A machine here has /home on its system disk, which is not replaced."""
-        reason = "on a cluster a desktop has /home on its system disk, which is not exchanged"
-        remedy = "keep it up to date from inside, or declare a new desktop and move what it needs"
-        raise SiteError("machine", domain, reason, remedy)
+    def system(self, domain: str) -> ClusterSystemDisk:
+        """The system disk of a machine; raises `SiteError` for one that has /home on it."""
+        machine, owner = self._machine(domain), self._owners[domain]
+        if not has_home(self._client.get(f"{vm_path(machine.node, machine.vm_id)}/config")):
+            reason = "was made with /home on its system disk, which is not exchanged"
+            remedy = "keep it up to date from inside, or declare a new desktop and move what it needs"
+            raise SiteError("machine", domain, reason, remedy)
+        return ClusterSystemDisk(self._client, Keeper(owner.site, owner.workspace), owner.machine, machine)
 
     def backups(self, domain: str) -> NoReturn:
         """None: a cluster keeps whole machines in a storage of its own (life.backups), and reads out no disk."""

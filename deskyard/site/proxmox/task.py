@@ -24,11 +24,13 @@ class Done:
 
 
 def node_of(upid: str) -> str:
-    """The node that runs a task: `UPID:node:pid:...`."""
-    parts = upid.split(":")
-    if len(parts) < 8 or parts[0] != "UPID":
-        raise SiteError("task", upid, "is no name of a task", "look at the cluster's version with ./inv site.check")
-    return parts[1]
+    """The node that runs a task: `UPID:node:pid:pstart:starttime:type:id:user:`."""
+    return _parts(upid)[1]
+
+
+def kind_of(upid: str) -> str:
+    """The type of a task."""
+    return _parts(upid)[5]
 
 
 def running(client: Client, node: str, *, kind: str | None = None, vmid: int | None = None) -> list[str]:
@@ -88,6 +90,13 @@ def _verdict(client: Client, upid: str, path: str, ending: str) -> Done:
     if ending.startswith("WARNINGS"):
         return Done(upid, f"{ending}\n{tail}")
     raise SiteError("task", upid, f"{ending}\n{tail}", "mend what the log names, then run the command again")
+
+
+def _parts(upid: str) -> list[str]:
+    parts = upid.split(":")
+    if len(parts) < 8 or parts[0] != "UPID":
+        raise SiteError("task", upid, "is no name of a task", "look at the cluster's version with ./inv site.check")
+    return parts
 
 
 def _pass_on(client: Client, path: str, start: int, follow: Callable[[str], None]) -> int:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deskyard.model.proxmox import Cluster
+from deskyard.plan.proxmox.system_tag import DIGEST_TAG, IMAGE_TAG
 from deskyard.plan.proxmox.view import tags_of
 from deskyard.site.proxmox.estate import read_estate
 
@@ -16,7 +17,7 @@ OURS = "deskyard-image"
 DRAFT = "deskyard-draft"
 # A draft that has no tags yet.
 _BEGUN = re.compile(r"draft-(?P<by>[0-9a-z]+)-(?P<image>.+)-(?P<digest>[0-9a-z]+)")
-_IMAGE, _DIGEST, _MOMENT, _BY = "image-", "digest-", "made-", "by-"
+_MOMENT, _BY = "made-", "by-"
 
 
 @dataclass(frozen=True, order=True)
@@ -45,7 +46,7 @@ class Template:
 
 def tags(image: str, digest: str, *, made: int, by: str = "", draft: bool = False) -> str:
     """The tags of a template, as Proxmox VE keeps them: sorted, separated by semicolons."""
-    names = {OURS, _IMAGE + image, _DIGEST + digest, f"{_MOMENT}{made}"}
+    names = {OURS, IMAGE_TAG + image, DIGEST_TAG + digest, f"{_MOMENT}{made}"}
     names |= {DRAFT, _BY + by} if draft else set()
     return ";".join(sorted(names))
 
@@ -98,7 +99,7 @@ def _read(row: Mapping[str, Any]) -> Template | None:
         return Template(
             str(row["node"]), int(row["vmid"]), begun["image"], begun["digest"], True, False, 0, begun["by"]
         )
-    image, digest = _after(_IMAGE, names), _after(_DIGEST, names)
+    image, digest = _after(IMAGE_TAG, names), _after(DIGEST_TAG, names)
     if OURS not in names or image is None or digest is None:
         return None
     moment = _after(_MOMENT, names) or ""

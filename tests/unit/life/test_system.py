@@ -12,7 +12,7 @@ from deskyard.errors import SiteError
 from deskyard.image.store import store
 from deskyard.life import health, power, system
 from deskyard.life.backup import final
-from deskyard.life.journal import Journal
+from deskyard.life.journal import Entry, Journal
 from deskyard.plan.image.source import ImageSource
 from deskyard.plan.power import Power
 from deskyard.plan.snapshot import Snapshot
@@ -356,3 +356,16 @@ def test_home_stays_where_it_is_without_a_volume(machines: Machines, guest: Gues
     guest.home = False
     with pytest.raises(SiteError, match="has no volume for /home"):
         system.migrate_home(TARGET)
+
+
+def test_snapshots_that_lie_in_the_system_that_would_go_keep_it(machines: Machines, guest: Guest) -> None:
+    system.upgrade(TARGET)
+    _with_snapshot(machines, guest)
+    with pytest.raises(SiteError, match="has snapshots, which lie in the disk that would go"):
+        system.roll_back(TARGET)
+    # Taken behind a task that was killed, too: nothing is shut down for it.
+    journal(machines).write(Entry("desktop-old", "desktop-new", "swapped"))
+    machines.moves.clear()
+    with pytest.raises(SiteError, match="has snapshots, which lie in the disk that would go"):
+        system.upgrade(TARGET)
+    assert (machines.disk.now, machines.now[DEV1], machines.moves) == ("desktop-new", "running", [])

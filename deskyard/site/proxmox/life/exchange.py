@@ -25,11 +25,13 @@ from deskyard.host.vm.tried_guest import TriedGuest
 from deskyard.plan.backup import Backup
 from deskyard.plan.power import Power
 from deskyard.plan.proxmox.backup_note import Keeper
+from deskyard.plan.proxmox.system_tag import Systems
 from deskyard.plan.proxmox.view import SeenMachine, tags_of
 from deskyard.site.proxmox.client import ApiError, Client
 from deskyard.site.proxmox.kinds.disk_size import size_of
 from deskyard.site.proxmox.kinds.drive import drive_of, options_of, volume_of
-from deskyard.site.proxmox.life import copies
+from deskyard.site.proxmox.life import carrier, copies
+from deskyard.site.proxmox.life.carrier import MOVE, MOVE_SECONDS
 from deskyard.site.proxmox.life.copies import RESTORE, Copy, answering
 from deskyard.site.proxmox.life.home import HOME_DISK, has_home
 from deskyard.site.proxmox.life.power import MachinePower
@@ -38,8 +40,6 @@ from deskyard.site.proxmox.life.snapshots import MachineSnapshots
 from deskyard.site.proxmox.machine import DISK, vm_path
 from deskyard.site.proxmox.task import finish, running, wait_task
 
-MOVE = "qmmove"
-MOVE_SECONDS = 600.0
 # Of a configuration (PVE/QemuServer/Drive.pm).
 MOST_UNUSED = 256
 _DISK = re.compile(r"(ide|sata|scsi|virtio|efidisk|tpmstate)\d+")
@@ -63,6 +63,8 @@ class Journal:
     until: int
     host: str
     disks: Mapping[str, Swapped]
+    # The image of its system; of the restored one nobody knows it.
+    system: str = ""
     proved: str = ""
 
     @classmethod
@@ -74,14 +76,17 @@ class Journal:
             for disk in _EXCHANGED
             if f"old{_mark(disk)}" in words
         }
-        return cls(copies.until_of(config), words.get("host", ""), found, words.get("proved", ""))
+        rest = (words.get(name, "") for name in ("system", "proved"))
+        return cls(copies.until_of(config), words.get("host", ""), found, *rest)
 
     def words(self) -> dict[str, object]:
         """As the copy has it."""
         held = {
-            f"{name}{_mark(disk)}": value for disk, one in self.disks.items() for name, value in asdict(one).items()
+            f"{name}{_mark(disk)}": value
+            for disk, swapped in self.disks.items()
+            for name, value in asdict(swapped).items()
         }
-        return {"until": self.until, "host": self.host, **held, "proved": self.proved}
+        return {"until": self.until, "host": self.host, **held, "system": self.system, "proved": self.proved}
 
     def with_new(self, disk: str, volume: str) -> "Journal":
         """The journal once the restored disk has come."""
@@ -100,7 +105,8 @@ class Exchange:
         """Give the desktop the restored disks while it is off; if the block fails, it is off and has its own again."""
         journal = self._journal()
         try:
-            self._set({disk: drive_of(one.new, options_of(one.old)) for disk, one in journal.disks.items()})
+            drives = {disk: drive_of(swapped.new, options_of(swapped.old)) for disk, swapped in journal.disks.items()}
+            self._set(drives, None)
             yield
             self._write(replace(journal, proved="1"))
         except BaseException:
@@ -121,11 +127,11 @@ class Exchange:
             raise SiteError(
                 "backup", self._copy.name, reason, "restore it by the cluster, to a free id: docs/proxmox.md"
             )
-        for disk, one in journal.disks.items():
-            if size_of(str(config[disk])) < (size := size_of(one.old)):
+        for disk, swapped in journal.disks.items():
+            if size_of(str(config[disk])) < (size := size_of(swapped.old)):
                 finish(self._client, self._client.put(f"{self._copy.path}/resize", disk=disk, size=size))
-            self._move(self._copy.vm_id, disk, self._vm_id, one.key)
-            journal = journal.with_new(disk, str(self._desktop()[one.key]))
+            self._move(self._copy.vm_id, disk, self._vm_id, swapped.key)
+            journal = journal.with_new(disk, str(self._desktop()[swapped.key]))
             self._write(journal)
 
     def mend(self) -> None:
@@ -162,12 +168,14 @@ class Exchange:
             return
         journal, mine = Journal.of(config), self._desktop()
         spare = _unused(mine)
-        swapped = journal.disks.values()
+        all_swapped = journal.disks.values()
         if self._has_old(journal):
-            left = [key for key, volume in spare.items() if volume in {one.new for one in swapped}]
-            left += [one.key for one in swapped if one.key in spare and not one.new]
+            left = [key for key, volume in spare.items() if volume in {swapped.new for swapped in all_swapped}]
+            left += [swapped.key for swapped in all_swapped if swapped.key in spare and not swapped.new]
         elif journal.proved:
-            left = [key for key, volume in spare.items() if volume in {volume_of(one.old) for one in swapped}]
+            left = [
+                key for key, volume in spare.items() if volume in {volume_of(swapped.old) for swapped in all_swapped}
+            ]
         else:
             reason = "has the restored disks, and nobody has seen whether it is well"
             raise SiteError("machine", self._vm_id, reason, "run backup.restore again: it looks, and ends this one")
@@ -187,21 +195,27 @@ class Exchange:
     def _back(self, journal: Journal) -> None:
         self._power.pull_plug()
         if not self._has_old(journal):
-            drives = {disk: drive_of(volume_of(one.old), options_of(one.old)) for disk, one in journal.disks.items()}
-            self._set(drives)
+            drives = {
+                disk: drive_of(volume_of(swapped.old), options_of(swapped.old))
+                for disk, swapped in journal.disks.items()
+            }
+            self._set(drives, journal.system or None)
 
     def _has_old(self, journal: Journal) -> bool:
         """Whether all are those of before: they change in one write."""
         config = self._desktop()
-        return all(volume_of(str(config.get(disk, ""))) == volume_of(one.old) for disk, one in journal.disks.items())
+        return all(
+            volume_of(str(config.get(disk, ""))) == volume_of(swapped.old) for disk, swapped in journal.disks.items()
+        )
 
-    def _set(self, drives: Mapping[str, str]) -> None:
-        self._client.put(f"{self._path}/config", **drives, digest=self._desktop()["digest"])
+    def _set(self, drives: Mapping[str, str], image: str | None) -> None:
+        config = self._desktop()
+        held = tags_of(config)
+        tags = ";".join(replace(Systems.of(held), image=image).among(held))
+        self._client.put(f"{self._path}/config", **drives, tags=tags, digest=config["digest"])
 
     def _move(self, source: int, key: str, target: int, target_key: str) -> None:
-        to = {"target-vmid": target, "target-disk": target_key}
-        upid = self._client.post(f"{vm_path(self._copy.node, source)}/move_disk", disk=key, **to)
-        wait_task(self._client, upid, MOVE_SECONDS)
+        carrier.move(self._client, self._copy.node, source, key, target, target_key)
 
     def _wait_for_moves(self) -> None:
         """A task goes on although who began it has died."""
@@ -228,7 +242,8 @@ def staged(client: Client, owner: Keeper, machine: SeenMachine, backup: Backup) 
     copy = copies.new_copy(client, owner, backup.desktop, RESTORE, machine.node)
     exchange = Exchange(copy, machine.vm_id)
     swapped = map(Swapped, (str(config[disk]) for disk in disks(config)), free_keys(config))
-    journal = Journal(copies.latest_end(), this_host(), dict(zip(disks(config), swapped, strict=True)))
+    exchanged, system = dict(zip(disks(config), swapped, strict=True)), Systems.of(tags_of(config)).image or ""
+    journal = Journal(copies.latest_end(), this_host(), exchanged, system)
     try:
         copy.make(machine, backup, storage, copies.written(journal.words()))
         exchange.move_in()
@@ -275,5 +290,5 @@ def _unused(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _mark(disk: str) -> str:
-    """What tells the words of a disk: the system's had none when it was the only one."""
+    """Tell the words of a disk from those of others: the system's had none when it was the only one."""
     return "" if disk == DISK else f"-{disk}"
