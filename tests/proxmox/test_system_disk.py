@@ -312,6 +312,12 @@ def test_what_a_killed_task_left_beside_it_goes_with_the_desktop(place: Place, m
         (left,) = remnants.remnants(client, OWNER)
         assert (left.desktop, "carry a disk" in left.what) == ("dev1", True)
         assert remnants.remnants(client, Keeper(SITE, "other")) == []
+        # Where its id is another machine's by now, that stays.
+        (vm,) = [vm for vm in place.fake.vms if vm.vmid not in held]
+        name, vm.config["name"] = vm.config["name"], "somebodys"
+        left.remove()
+        assert vm in place.fake.vms
+        vm.config["name"] = name
         left.remove()
         assert {vm.vmid for vm in place.fake.vms} == held
 

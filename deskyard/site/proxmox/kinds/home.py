@@ -5,6 +5,7 @@ out by hand is still the machine's, unused, and is put back.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, fields
 from typing import Any, ClassVar
 
@@ -83,7 +84,8 @@ class HomeKind(Kind[HomeInputs]):
         path = vm_path(node, inputs["vm_id"])
         for upid in running(client, node, kind=CONFIG, vmid=inputs["vm_id"]):
             # What an interrupted run began goes on; how it ends is seen in what is there.
-            finish(client, upid, DISK_SECONDS)
+            with suppress(SiteError):
+                finish(client, upid, DISK_SECONDS)
         config = client.get(f"{path}/config")
         there = str(config.get(HOME_DISK, ""))
         held = options_of(there)

@@ -37,15 +37,13 @@ class Carrier(ClusterMachine):
     desktop: str
 
     @property
-    def path(self) -> str:
-        """Where the API has it."""
-        return self._path
-
-    @property
     def _given(self) -> dict[str, object]:
         words = {"until": int(time.time()) + WORK_SECONDS, "host": this_host()}
-        name = f"{self.desktop}{_SUFFIX}.{self.owner.workspace}"
-        return {"name": name, "pool": trial_pool_of(self.owner.site), "description": written(words)}
+        return {"name": self._name, "pool": trial_pool_of(self.owner.site), "description": written(words)}
+
+    @property
+    def _name(self) -> str:
+        return f"{self.desktop}{_SUFFIX}.{self.owner.workspace}"
 
     def config(self) -> Mapping[str, Any]:
         """Its configuration."""
@@ -84,9 +82,10 @@ class Carrier(ClusterMachine):
             raise SiteError("desktop", self.desktop, reason, remedy)
 
     def remove(self) -> None:
-        """Remove it with the disks that it has; fine if it is gone."""
+        """Remove it with the disks that it has; nothing if it is gone, or its id is another machine's by now."""
         try:
-            wait_task(self.client, self.client.delete(self._path, purge=True), REMOVE_SECONDS)
+            if self.config().get("name") == self._name:
+                wait_task(self.client, self.client.delete(self._path, purge=True), REMOVE_SECONDS)
         except ApiError as error:
             if not ABSENT.search(error.reason):
                 raise
