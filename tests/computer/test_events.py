@@ -276,9 +276,9 @@ def test_the_screen_is_settled_in_a_region_while_it_moves_elsewhere(service: Ser
 def test_a_dialog_is_told_to_have_appeared(service: Service, recorder: Recorder) -> None:
     before = service.last()
     dialog = Recorder(service.part.eyes.line.display)
-    told = service.wait("window.appeared", match={"id": dialog.id}, after=before)
+    shown = service.wait("window.appeared", match={"id": dialog.id}, after=before)
     dialog.close()
-    service.wait("window.closed", match={"id": told["id"]}, after=before)
+    service.wait("window.closed", match={"id": shown["id"]}, after=before)
     assert not [event for event in service.part.log.since(before)[0] if event["event"] == "dialog.appeared"]
     c = XConnection(service.part.eyes.line.display)
     window = c.x.generate_id()

@@ -157,7 +157,7 @@ def test_each_pixel_of_a_grid_is_of_one_window(count: int) -> None:
     found = parts(Rectangle(3, 5, 1021, 763), count, "grid")
     assert len(found) == count
     assert sum(part.width * part.height for part in found) == 1021 * 763
-    assert not any(one.meets(other) for one in found for other in found if one is not other)
+    assert not any(part.meets(other) for part in found for other in found if part is not other)
 
 
 @pytest.mark.parametrize("state", ["normal", "maximise", "fullscreen", "minimise"])

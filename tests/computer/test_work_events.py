@@ -1,4 +1,4 @@
-"""Processes and files among the desktop's events: told once, bounded, and to who may use them alone."""
+"""Processes and files among the desktop's events: heard once, bounded, and to who may use them alone."""
 
 import json
 from collections.abc import Iterator
@@ -57,20 +57,20 @@ def test_what_a_process_says_is_an_event_where_it_was_started_so(service: Servic
     ended = service.wait("process.ended", match={"process": loud["id"]}, after=loud["event"])
     assert said["seq"] < ended["seq"] and complaint["seq"] < ended["seq"]
     service.wait("process.ended", match={"process": still["id"]}, after=still["event"])
-    told = service.part.log.since(loud["event"])[0]
-    assert not [event for event in told if event["event"] == "process.output" and event["process"] == still["id"]]
+    heard = service.part.log.since(loud["event"])[0]
+    assert not [event for event in heard if event["event"] == "process.output" and event["process"] == still["id"]]
 
 
 def test_much_output_is_told_in_few_events_and_what_is_left_out_is_counted(service: Service) -> None:
     begun = start(service, "head -c 300000 /dev/zero | tr '\\0' x; echo end", tell_output=True)
     service.wait("process.ended", match={"process": begun["id"]}, after=begun["event"])
-    told = [
+    heard = [
         event for event in service.part.log.since(begun["event"])[0]
         if event["event"] == "process.output" and event["process"] == begun["id"]
     ]  # fmt: skip
-    assert told[-1]["text"].endswith("xend\n") and all(len(event["text"]) <= 2000 for event in told)
-    assert sum(len(event["text"]) + event["lost_bytes"] for event in told) == 300_004
-    assert len(told) <= 20
+    assert heard[-1]["text"].endswith("xend\n") and all(len(event["text"]) <= 2000 for event in heard)
+    assert sum(len(event["text"]) + event["lost_bytes"] for event in heard) == 300_004
+    assert len(heard) <= 20
 
 
 def test_a_batch_waits_for_a_process_to_end(service: Service) -> None:
@@ -98,8 +98,8 @@ def test_many_changes_are_told_in_few_events(service: Service, folder: Path) -> 
         (folder / f"{number}.txt").touch()
     service.wait("file.changed", match={"watch": watch["id"], "kind": "lost"}, after=watch["event"])
     service.client.delete(f"/v1/files/watches/{watch['id']}")
-    told = [event for event in service.part.log.since(watch["event"])[0] if event["event"] == "file.changed"]
-    assert 20 < len(told) < 200
+    heard = [event for event in service.part.log.since(watch["event"])[0] if event["event"] == "file.changed"]
+    assert 20 < len(heard) < 200
 
 
 def test_a_watch_that_is_ended_tells_nothing_more(service: Service, folder: Path) -> None:

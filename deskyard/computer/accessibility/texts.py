@@ -46,7 +46,7 @@ class Texts:
         return Field(at.id, text, start, end, "multi line" in node["states"])
 
     async def text(self, id: str) -> str | None:
-        """What stands in a field now; None where it is gone, or became one for a password."""
+        """The text in a field now; None where it is gone, or became one for a password."""
         at = reference(id, "node")
         try:
             (role,) = await self._bus.call(at, "Accessible", "GetRole", ASK_SECONDS)

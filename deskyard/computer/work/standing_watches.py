@@ -26,7 +26,7 @@ class StandingWatches:
         self._home = home
         self._watches = watches
         self._telling = telling
-        self._told: dict[str, tuple[asyncio.Task[None], Path, bool]] = {}
+        self._standing: dict[str, tuple[asyncio.Task[None], Path, bool]] = {}
 
     def routes(self) -> list[BaseRoute]:
         """All of them."""
@@ -38,40 +38,40 @@ class StandingWatches:
 
     async def ended(self) -> None:
         """Return when nothing is told any more: the watches are over."""
-        if self._told:
-            await asyncio.wait([task for task, *_ in self._told.values()])
+        if self._standing:
+            await asyncio.wait([task for task, *_ in self._standing.values()])
 
     async def _list(self, request: Request) -> Response:
         caller(request).require(FILES)
         query(request).done()
-        return JSONResponse({"watches": [self._described(id) for id in self._told]})
+        return JSONResponse({"watches": [self._described(id) for id in self._standing]})
 
     async def _start(self, request: Request) -> Response:
         caller(request).require(FILES)
         fields = await body(request)
         path, recursive = resolve(self._home, fields.text("path")), fields.flag("recursive", False)
         fields.done()
-        if len(self._told) >= MOST_STANDING:
+        if len(self._standing) >= MOST_STANDING:
             reason, remedy = f"would be more than {MOST_STANDING} at once", "end one that is not needed"
             raise Problem(HTTPStatus.TOO_MANY_REQUESTS, "watch", None, reason, remedy)
         event = self._telling.last
         id, watch = self._watches.start(path, recursive)
         watch.is_kept = True
         task = asyncio.create_task(self._telling.watch(id, watch))
-        self._told[id] = (task, path, recursive)
-        task.add_done_callback(lambda _: self._told.pop(id, None))
+        self._standing[id] = (task, path, recursive)
+        task.add_done_callback(lambda _: self._standing.pop(id, None))
         return JSONResponse(self._described(id) | {"event": event}, HTTPStatus.CREATED)
 
     async def _stop(self, request: Request) -> Response:
         caller(request).require(FILES)
         id = request.path_params["id"]
-        if id not in self._told:
+        if id not in self._standing:
             raise Problem(HTTPStatus.NOT_FOUND, "watch", id, "does not exist", "take an id of GET /v1/files/watches")
-        task = self._told[id][0]
+        task = self._standing[id][0]
         self._watches.stop(id)
         await asyncio.wait([task])
         return Response(status_code=HTTPStatus.NO_CONTENT)
 
     def _described(self, id: str) -> dict[str, object]:
-        _, path, recursive = self._told[id]
+        _, path, recursive = self._standing[id]
         return {"id": id, "path": str(path), "recursive": recursive}

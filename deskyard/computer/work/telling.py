@@ -56,7 +56,7 @@ def _bounded(changes: list[Change]) -> Iterator[Change]:
 
 
 class Following:
-    """What of a process is told already."""
+    """The part of a process that was said in events already."""
 
     def __init__(self, events: Events, process: Process) -> None:
         self._events = events
