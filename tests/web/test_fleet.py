@@ -167,6 +167,8 @@ def test_a_hypervisor_that_is_gone_is_a_banner_on_every_page_until_it_answers(br
     browser.open("/")
     browser.find("#row-team-01\\.desk-1")
     assert not browser.all("[aria-label='Hypervisor of local']")
+    # Of one whose declaration is wrong it says nothing.
+    estate.change_workspace("team-02", unseenSince=ago(minutes=9), problem={"reason": "is wrong"})
     estate.change_workspace("team-01", state="unknown", unseenSince=ago(minutes=3), unseenWhy="qemu is not there")
     estate.change("team-01.desk-1", state="unknown")
     browser.sees("The hypervisor of local does not answer, for 3 min: how the desktops of team-01 are is not known.")
