@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from deskyard.plan.backup import Backup
+from deskyard.plan.proxmox.system_tag import Systems
+from deskyard.plan.proxmox.view import tags_of
 from deskyard.site.files import read_site
 from deskyard.site.proxmox.client import connect
 from deskyard.site.proxmox.life.backups import ClusterArchive
@@ -40,6 +42,9 @@ def test_exchanged_disks_are_no_drift(up: Bench) -> None:
     for disk in ("scsi0", "scsi1"):
         volume = str(after.pop(disk)).partition(",")[0]
         assert (rack.peer.fake._qm_volume(volume) or {})["archive"] == made.manifest
+    # Of what was restored nobody knows the image.
+    assert Systems.of(tags_of(before)).image == "desktop-desktop0digest"
+    before["tags"] = ";".join(Systems().among(tags_of(before)))
     assert after == {key: value for key, value in before.items() if key not in ("scsi0", "scsi1")}
     archive.drop([made])
     up.settled("dev1", "dev2")
