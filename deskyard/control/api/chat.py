@@ -115,7 +115,7 @@ async def messages(
     await require(link, who, id)
     start = rows.place(after, 1)
     number = int(start[0]) if start is not None and start[0].isdigit() else 0
-    query = "select * from message where conversation_id = %s and number > %s order by number"
+    query = f"{rows.MESSAGE} where conversation_id = %s and number > %s order by number"
     found, last = await rows.part(link, query, [id, number], limit)
     return Page(
         items=[rows.message(record) for record in found],

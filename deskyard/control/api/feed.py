@@ -278,7 +278,7 @@ FORMS: dict[str, tuple[str, Callable[[Row], BaseModel] | None]] = {
     "workspace": (f"{rows.WORKSPACE} where w.id = any(%s)", rows.workspace),
     "approval": (f"{rows.APPROVAL} where a.id = any(%s)", rows.approval),
     "alert": ("select * from alert where id = any(%s)", alert),
-    "message": ("select * from message where id = any(%s)", rows.message),
+    "message": (f"{rows.MESSAGE} where id = any(%s)", rows.message),
 }
 
 

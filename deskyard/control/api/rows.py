@@ -63,6 +63,12 @@ from workspace w
 CONVERSATION = """
 select c.*, (select count(*) from message m where m.conversation_id = c.id) as messages from conversation c
 """
+# Without what its words are found by, which may be as long as its text.
+MESSAGE = """
+select id, conversation_id, number, role, author, text, state, at, operation_id, problem, tools, more_tools, questions,
+  claimed_input, claimed_output, claimed_cached
+from message
+"""
 # What ends by the clock has ended, whether or not its gateway said so.
 APPROVAL = """
 select a.* from (

@@ -36,7 +36,7 @@ async def answer(
 
 async def _taken(link: Link, who: Caller, id: str, message: str, question: str, chosen: Chosen) -> Question:
     conversation = await require(link, who, id)
-    query = "select * from message where id = %s and conversation_id = %s"
+    query = f"{rows.MESSAGE} where id = %s and conversation_id = %s"
     found = await rows.row(link, query, [message, id])
     shown = next((each for each in rows.questions(found) if each.id == question), None) if found else None
     if shown is None:

@@ -20,7 +20,7 @@ async def each(pool: Any, conversation: Conversation) -> AsyncIterator[Message]:
 
     Each part is read with a connection that is given back before it is sent: a slow reader keeps none from others.
     """
-    query = "select * from message where conversation_id = %s and number > %s order by number limit %s"
+    query = f"{rows.MESSAGE} where conversation_id = %s and number > %s order by number limit %s"
     number, left = 0, conversation.messages
     while left > 0:
         async with pool.connection() as link:
