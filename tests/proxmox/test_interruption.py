@@ -121,6 +121,15 @@ def test_what_was_killed_at_a_call_of_chance_goes_on(bench: Bench, random_seed: 
 
 
 @pytest.mark.deep
+@pytest.mark.parametrize("done", [False, True])
+def test_killed_while_a_volume_of_home_is_made_it_is_made_once(bench: Bench, done: bool) -> None:
+    def strikes(point: Point, call: Call) -> bool:
+        return call.method == "POST" and call.path.endswith("/config") and point.done == done
+
+    survives(bench, OPERATIONS["create"], strikes)
+
+
+@pytest.mark.deep
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_every_call_may_be_the_last(
     bench: Bench, random_seed: int, name: str, capfd: pytest.CaptureFixture[str]
