@@ -17,7 +17,8 @@ from deskyard.site.proxmox.machine import CPU, DISK, OS_TYPE
 # What a later image or cloud-init must never change or replace, and what `Power` sees to. Nobody declares `startup`:
 # to set or delete it takes Sys.Modify on `/`, beyond VM.Config.Options (qemu-server, PVE/API2/Qemu.pm,
 # check_vm_modify_config_perm), and machines of earlier versions may hold it.
-OF_ITS_OWN = ["started", "protection", "disks[0].size", "startup"]
+# Of disks: their sizes and caps are `Power`'s.
+OF_ITS_OWN = ["started", "protection", "disks", "startup"]
 OF_A_DESKTOP = [*OF_ITS_OWN, "clone", "initialization"]
 # More than one try would take a machine that another client has just made under the same id for our own:
 # the provider believes that "already exists" at a second try means that the first one worked.
@@ -42,7 +43,7 @@ class Machine:
                     depends_on=after,
                     protect=desktop,
                     delete_before_replace=True,
-                    ignore_changes=_ignored(plan, OF_A_DESKTOP if desktop else OF_ITS_OWN),
+                    ignore_changes=OF_A_DESKTOP if desktop else OF_ITS_OWN,
                 ),
             ),
         )
@@ -54,6 +55,10 @@ class Machine:
             protected=desktop,
             disk=DISK,
             disk_gib=plan.machine.disk_gib,
+            disk_iops=plan.disk_iops,
+            disk_mib_per_second=plan.disk_mib_per_second,
+            disk_burst_iops=plan.disk_burst.iops if plan.disk_burst else None,
+            disk_burst_mib_per_second=plan.disk_burst.mib_per_second if plan.disk_burst else None,
             opts=pulumi.ResourceOptions.merge(
                 opts,
                 pulumi.ResourceOptions(
@@ -131,11 +136,6 @@ class Machine:
         return [*sets, rules, options]
 
 
-def _ignored(plan: VmPlan, own: list[str]) -> list[str]:
-    """Where nothing is limited, the provider reads nothing but wants zeros."""
-    return own if _speed(plan) else [*own, "disks[0].speed"]
-
-
 def _vm(plan: VmPlan, management_key: str) -> pve.VmLegacyArgs:
     machine = plan.machine
     return pve.VmLegacyArgs(
@@ -164,28 +164,8 @@ def _vm(plan: VmPlan, management_key: str) -> pve.VmLegacyArgs:
     )
 
 
-def _speed(plan: VmPlan) -> pve.VmLegacyDiskSpeedArgs | None:
-    if not (plan.disk_iops or plan.disk_mib_per_second):
-        return None
-    # Zeros lift a cap of before: of one that is not named the provider keeps what was.
-    iops, mib, burst = plan.disk_iops or 0, plan.disk_mib_per_second or 0, plan.disk_burst
-    burst_iops, burst_mib = (burst.iops or 0, burst.mib_per_second or 0) if burst else (0, 0)
-    return pve.VmLegacyDiskSpeedArgs(
-        iops_read=iops,
-        iops_write=iops,
-        read=mib,
-        write=mib,
-        iops_read_burstable=burst_iops,
-        iops_write_burstable=burst_iops,
-        read_burstable=burst_mib,
-        write_burstable=burst_mib,
-    )
-
-
 def _disk(plan: VmPlan) -> pve.VmLegacyDiskArgs:
-    return pve.VmLegacyDiskArgs(
-        interface=DISK, datastore_id=plan.storage, size=plan.machine.disk_gib, discard="on", speed=_speed(plan)
-    )
+    return pve.VmLegacyDiskArgs(interface=DISK, datastore_id=plan.storage, size=plan.machine.disk_gib, discard="on")
 
 
 def _nic(nic: NicPlan) -> pve.VmLegacyNetworkDeviceArgs:

@@ -6,6 +6,7 @@ One sample is sent by all callers in turn, the mightiest last: what the others c
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any
 
 import httpx
@@ -133,7 +134,9 @@ def _send(case: Case, callers: Sequence[Caller], found: Sample) -> None:
             # No client can send it.
             continue
         found.sent += 1
-        asked = CONFORMS + (TAKES if who.may_everything else [])
+        # What is too large is refused whatever stands in it, which the check does not count as refused.
+        is_judged = who.may_everything and answer.status_code != HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        asked = CONFORMS + (TAKES if is_judged else [])
         if (case.operation.label, answer.status_code) in NOT_READY:
             asked = asked[1:]
         found.answers.setdefault((who.name, case.operation.label), set()).add(answer.status_code)

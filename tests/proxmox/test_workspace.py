@@ -176,7 +176,7 @@ def test_caps_of_a_disk_are_given_read_back_mended_and_lifted_while_the_desktop_
 
     disk = rack.root.ask("GET", path)["scsi0"]
     rack.root.ask("PUT", path, scsi0=disk.replace("iops_rd_max=2000", "iops_rd_max=9000"))
-    assert {change["name"] for change in status.status(NAME, drift=True)["drift"]} == {"lab-desktop-dev1-machine"}
+    assert {change["name"] for change in status.status(NAME, drift=True)["drift"]} == {"lab-desktop-dev1-power"}
     rack.up(NAME, "dev1:quick", "dev2")
     assert limits() == burst
 
@@ -188,6 +188,11 @@ def test_caps_of_a_disk_are_given_read_back_mended_and_lifted_while_the_desktop_
     rack.site(tiers={"quick": {**capped, "disk_iops": None}})
     rack.up(NAME, "dev1:quick", "dev2")
     assert limits() == {"mbps_rd": "50", "mbps_wr": "50"}
+    assert changed(stack.preview()) == []
+
+    rack.site(tiers={"quick": {**capped, "disk_iops": None, "disk_mib_per_second": None}})
+    rack.up(NAME, "dev1:quick", "dev2")
+    assert limits() == {}
     assert changed(stack.preview()) == []
     assert [call for call in rack.peer.fake.calls if call.path.endswith(("/reboot", "/shutdown", "/stop"))] == []
 

@@ -5,7 +5,8 @@ and are not set.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 from deskyard.model.tier import DiskBurst
 
@@ -20,6 +21,16 @@ class Caps:
     disk_mib_per_second: int | None = None
     disk_burst_iops: int | None = None
     disk_burst_mib_per_second: int | None = None
+
+    @staticmethod
+    def wanted(inputs: Mapping[str, Any]) -> "Caps":
+        """The caps among the inputs of a resource."""
+        return Caps(**{field.name: inputs.get(field.name) for field in fields(Caps)})
+
+    def among(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of a resource with these caps in place of those that it had."""
+        others = {name: value for name, value in state.items() if name not in _OPTIONS}
+        return others | {name: cap for name, cap in asdict(self).items() if cap is not None}
 
     @staticmethod
     def of(iops: int | None, mib_per_second: int | None, burst: DiskBurst | None) -> "Caps":

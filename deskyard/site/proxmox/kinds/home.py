@@ -6,7 +6,6 @@ out by hand is still the machine's, unused, and is put back.
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, fields
 from typing import Any, ClassVar
 
 from deskyard.errors import SiteError
@@ -21,7 +20,6 @@ from deskyard.site.resource.kind import Kind
 from deskyard.site.resource.values import Values
 
 CONFIG, DISK_SECONDS = "qmconfig", 600.0
-CAPS = tuple(field.name for field in fields(Caps))
 
 
 class HomeKind(Kind[HomeInputs]):
@@ -54,10 +52,8 @@ class HomeKind(Kind[HomeInputs]):
         if not has_home(config):
             return {**state, "node": node, "attached": False} if state["volume"] in _volumes(config) else None
         drive = str(config[HOME_DISK])
-        caps = asdict(caps_of(options_of(drive)))
         return {
-            **{name: value for name, value in state.items() if name not in CAPS},
-            **{name: cap for name, cap in caps.items() if cap is not None},
+            **caps_of(options_of(drive)).among(state),
             "node": node,
             # Somebody may have given it more: that is kept.
             "size_gib": min(state["size_gib"], disk_size_gib(config, HOME_DISK)),
@@ -90,7 +86,7 @@ class HomeKind(Kind[HomeInputs]):
         there = str(config.get(HOME_DISK, ""))
         held = options_of(there)
         volume = volume_of(there) if has_home(config) else _free_volume(config, inputs["vm_id"], own)
-        wanted = options(held, Caps(**{name: inputs.get(name) for name in CAPS}))  # type: ignore[arg-type]
+        wanted = options(held, Caps.wanted(inputs))
         if volume is None or volume != volume_of(there) or wanted != held:
             given = drive_of(volume or f"{inputs['storage']}:{inputs['size_gib']}", wanted)
             finish(client, client.post(f"{path}/config", **{HOME_DISK: given}, digest=config["digest"]), DISK_SECONDS)

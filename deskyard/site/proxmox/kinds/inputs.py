@@ -26,7 +26,7 @@ class HomeInputs(TypedDict):
 
 
 class PowerInputs(TypedDict):
-    """A machine that is to run with a disk of this size, protected from removal if it holds data."""
+    """A machine that is to run with a disk of this size and the caps of its tier; protected if it holds data."""
 
     site: str
     node: str
@@ -34,3 +34,7 @@ class PowerInputs(TypedDict):
     protected: bool
     disk: str
     disk_gib: int
+    disk_iops: NotRequired[int]
+    disk_mib_per_second: NotRequired[int]
+    disk_burst_iops: NotRequired[int]
+    disk_burst_mib_per_second: NotRequired[int]

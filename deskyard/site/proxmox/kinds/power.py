@@ -1,11 +1,13 @@
-"""Turns a machine on that is wanted to run, once everything that guards it is in place, and grows its disk.
+"""Turns a machine on that is wanted to run, once everything that guards it is in place; grows its disk, and caps it.
 
 Pulumi's provider can only start a machine while it makes it: its firewall would come later. It grows no disk of a
-machine that runs. `protection` is set here as well, just before the first start: a machine without it has never run and
-holds nothing.
+machine that runs, and where it changes one it takes out those that it did not declare (bpg/terraform-provider-proxmox,
+disk.go), such as the volume of /home. `protection` is set here as well, just before the first start: a machine without
+it has never run and holds nothing.
 """
 
 import uuid
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from deskyard.plan.power import Power
@@ -13,10 +15,11 @@ from deskyard.plan.proxmox.power_tag import power_of
 from deskyard.plan.proxmox.view import tags_of
 from deskyard.site.proxmox.client import Client
 from deskyard.site.proxmox.kinds.disk_size import disk_size_gib
+from deskyard.site.proxmox.kinds.drive import Caps, capped, caps_of, drive_of, options_of, volume_of
 from deskyard.site.proxmox.kinds.inputs import PowerInputs
 from deskyard.site.proxmox.life.power import MachinePower
 from deskyard.site.proxmox.machine import node_of, vm_path
-from deskyard.site.proxmox.task import wait_task
+from deskyard.site.proxmox.task import finish, wait_task
 from deskyard.site.resource.cancellation import CANCELLATION
 from deskyard.site.resource.kind import Kind
 from deskyard.site.resource.values import Values
@@ -61,7 +64,8 @@ class PowerKind(Kind[PowerInputs]):
         guarded = protection or not state["protected"]
         # Somebody may have given it more: that is kept.
         disk_gib = min(state["disk_gib"], disk_size_gib(config, state["disk"]))
-        return {**state, "node": node, "disk_gib": disk_gib, "running": running, "guarded": guarded}
+        seen = caps_of(options_of(str(config[state["disk"]]))).among(state)
+        return {**seen, "node": node, "disk_gib": disk_gib, "running": running, "guarded": guarded}
 
     def update(self, link: Any, identity: str, state: Values, inputs: PowerInputs) -> Values:
         """Start it again, if it is wanted to run."""
@@ -83,9 +87,20 @@ class PowerKind(Kind[PowerInputs]):
         if disk_size_gib(config, inputs["disk"]) < inputs["disk_gib"]:
             upid = client.put(f"{path}/resize", disk=inputs["disk"], size=f"{inputs['disk_gib']}G")
             wait_task(client, upid, RESIZE_SECONDS)
+        _cap(client, path, inputs, config)
         if power_of(tags_of(config)) is Power.RUNNING and power.let_run():
             power.set_clock(CANCELLATION.pause)
         return {"running": True, "guarded": True}
+
+
+def _cap(client: Client, path: str, inputs: PowerInputs, config: Mapping[str, Any]) -> None:
+    """Give its disk the caps of its tier, also while it runs."""
+    drive = str(config[inputs["disk"]])
+    held = options_of(drive)
+    wanted = capped(held, Caps.wanted(inputs))
+    if wanted != held:
+        given = {inputs["disk"]: drive_of(volume_of(drive), wanted)}
+        finish(client, client.post(f"{path}/config", **given, digest=config["digest"]), RESIZE_SECONDS)
 
 
 def stop(client: Client, node: str, vm_id: int) -> None:

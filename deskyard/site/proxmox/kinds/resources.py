@@ -56,7 +56,7 @@ class Home(pulumi.CustomResource):
 
 
 class Power(pulumi.CustomResource):
-    """A machine that runs with a disk of this size, protected from removal if it holds data."""
+    """A machine that runs with a disk of this size and these caps, protected from removal if it holds data."""
 
     start: pulumi.Output[str]
 
@@ -70,6 +70,10 @@ class Power(pulumi.CustomResource):
         protected: bool,
         disk: str,
         disk_gib: int,
+        disk_iops: int | None,
+        disk_mib_per_second: int | None,
+        disk_burst_iops: int | None,
+        disk_burst_mib_per_second: int | None,
         opts: pulumi.ResourceOptions,
     ) -> None:
         inputs = {
@@ -79,6 +83,10 @@ class Power(pulumi.CustomResource):
             "protected": protected,
             "disk": disk,
             "disk_gib": disk_gib,
+            "disk_iops": disk_iops,
+            "disk_mib_per_second": disk_mib_per_second,
+            "disk_burst_iops": disk_burst_iops,
+            "disk_burst_mib_per_second": disk_burst_mib_per_second,
         }
         outputs = {"running": None, "guarded": None, "start": None}
         super().__init__(f"{PREFIX}Power", resource_name, {**inputs, **outputs}, opts)
