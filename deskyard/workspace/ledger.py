@@ -51,6 +51,14 @@ class Ledger:
                 os.close(folder)
         return True
 
+    def stamp(self) -> tuple[int, int, int]:
+        """Stands for the lines that there are: another one, if any was added or left out."""
+        try:
+            found = self._file.stat()
+        except FileNotFoundError:
+            return 0, 0, 0
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
     def tidy(self) -> None:
         """Leave out what is of machines that are gone."""
         with self.alone():

@@ -33,6 +33,10 @@ class _BusyError(Exception):
     """Somebody is at work there."""
 
 
+class HadError(Exception):
+    """A claimer whose name stands for one claim alone has a machine already."""
+
+
 class Seats:
     """The seats of one workspace, and the machines at them."""
 
@@ -41,15 +45,25 @@ class Seats:
         self.ledger: Record = disposables.record() or Ledger(site, workspace)
 
     @contextmanager
-    def hold(self, seat: str) -> Iterator[None]:
-        """Make a machine at a seat, hold it for a task, or remove it: a `HostError` if another does."""
-        with alone(f"seat-{self.site}-{self.workspace}.{seat}", at_once=True):
+    def hold(self, seat: str, *, at_once: bool = True) -> Iterator[None]:
+        """Make a machine at a seat, hold it for a task, or remove it: a `HostError` if another does, or it waits."""
+        with alone(f"seat-{self.site}-{self.workspace}.{seat}", at_once=at_once):
             yield
 
-    def begin(self, declared: Declared, seat: DesktopPlan, claim: Claim | None) -> Entry:
-        """Note that a machine is made at a free seat; raises `SiteError` if one is there."""
+    def of(self, claimer: str) -> Seated | None:
+        """The machine that a claimer has, or that is made for them."""
+        return _of(claimer, self.ledger.machines())
+
+    def begin(self, declared: Declared, seat: DesktopPlan, claim: Claim | None, *, once: bool = False) -> Entry:
+        """Note that a machine is made at a free seat; raises `SiteError` if one is there.
+
+        With `once` it raises `HadError` if the claimer has one, wherever.
+        """
         with self.ledger.alone():
-            if seat.name in self.ledger.machines():
+            there = self.ledger.machines()
+            if once and claim is not None and _of(claim.by, there) is not None:
+                raise HadError
+            if seat.name in there:
                 raise SiteError("seat", f"{self.workspace}/{seat.name}", "is taken", "see ./inv pool.list")
             wiring, image = seat_plan.wiring(declared.plan, seat), image_of(declared, seat.name)
             entry = Entry(Event.BEGUN, seat.name, secrets.token_hex(8), time.time(), claim, wiring, image)
@@ -62,11 +76,16 @@ class Seats:
             self.disposables.mark(begun.seat, words(begun.machine, begun.claim))
             self._note(Entry(Event.READY, begun.seat, begun.machine, time.time()))
 
-    def take(self, declared: Declared, among: Collection[str], claim: Claim) -> Seated | None:
-        """Give the machine that waited longest to one claimer for ever; None if none waits that is as declared."""
+    def take(self, declared: Declared, among: Collection[str], claim: Claim, *, once: bool = False) -> Seated | None:
+        """Give the machine that waited longest to one claimer for ever; None if none waits that is as declared.
+
+        With `once` it raises `HadError` if the claimer has one already.
+        """
         with self.ledger.alone():
-            machines = self.ledger.machines().values()
-            waiting = [seated for seated in machines if seated.state is State.WAITING and seated.seat in among]
+            machines = self.ledger.machines()
+            if once and _of(claim.by, machines) is not None:
+                raise HadError
+            waiting = [seated for seated in machines.values() if seated.state is State.WAITING and seated.seat in among]
             marks = self.disposables.marks() if waiting else {}
             for seated in sorted(waiting, key=lambda seated: seated.since):
                 if marks.get(seated.seat) != words(seated.number, None) or self._spent(declared, seated, marks):
@@ -214,6 +233,10 @@ def _dated(declared: Declared, seated: Seated) -> str | None:
     """Why one that waits is made anew though it could be given: to look for its image takes as long as a claim."""
     newer = seated.state is State.WAITING and seated.image != image_of(declared, seated.seat)
     return "its image is another one by now" if newer else None
+
+
+def _of(claimer: str, machines: Mapping[str, Seated]) -> Seated | None:
+    return next((each for each in machines.values() if each.claim is not None and each.claim.by == claimer), None)
 
 
 def words(number: str, claim: Claim | None) -> dict[str, str]:

@@ -13,6 +13,15 @@ from deskyard.plan.pool.seat import State
 from deskyard.plan.power import Power
 
 
+def tidy(workspace: str) -> list[str]:
+    """Remove what had its time, and where a pool is declared fill it again; the seats at which machines were made."""
+    declared, seats = opened(workspace)
+    if declared.workspace.pool is not None:
+        return list(fill(workspace)["made"])
+    seats.sweep(declared)
+    return []
+
+
 def fill(workspace: str) -> dict[str, Any]:
     """Remove what had its time, then make as many as are to wait, as far as there are free seats."""
     declared, seats = opened(workspace)

@@ -34,13 +34,15 @@ def make(
     *,
     routes: bool,
     cold: bool = False,
+    once: bool = False,
 ) -> None:
     """Make the machine of a free seat, to wait or for a claim; it lets us in, and with `routes` these answer.
 
-    Whoever calls holds the seat. What fails, or is interrupted, leaves nothing. With `cold` it boots, template or not.
+    Whoever calls holds the seat. What fails, or is interrupted, leaves nothing. With `cold` it boots, template or not;
+    with `once` it is not made for a claimer who has one.
     """
     seats.disposables.require_room(seat)
-    begun = seats.begin(declared, seat, claim)
+    begun = seats.begin(declared, seat, claim, once=once)
     try:
         with turn.of(declared.plan, seat.name):
             # An `up` that it waited for may have made the network another one.

@@ -65,14 +65,41 @@ def drain(workspace: str) -> dict[str, Any]:
 def release(target: str) -> dict[str, Any]:
     """Remove the disposable desktop WORKSPACE/NAME with all its data; its seat is free for another."""
     workspace, _, name = target.partition("/")
-    declared = declaration.read(workspace)
-    disposables = backend_of(declared.site).disposables(workspace)
-    seats = None if disposables is None else Seats(declared.site.name, workspace, disposables)
+    declared, seats = _seats(workspace)
     if seats is None or name not in {*seats.ledger.machines(), *seats.disposables.there()}:
         raise ConfigError("desktop", target, "is no disposable desktop that is there", "see ./inv pool.list")
     with seats.hold(name), turn.of(declared.plan, name):
         seats.remove(name)
     return {"workspace": workspace, "released": name}
+
+
+def end(target: str, machine: str) -> bool:
+    """Remove this machine at the seat WORKSPACE/NAME with all its data, as soon as nobody is at work there.
+
+    False if it is gone: nothing is there by now, or another. What a killed task left of it is removed.
+    """
+    workspace, _, name = target.partition("/")
+    declared, seats = _seats(workspace)
+    if seats is None or not _is_left(seats, name, machine):
+        return False
+    with seats.hold(name, at_once=False), turn.of(declared.plan, name):
+        # Whoever was waited for may have removed it, and somebody else have another there.
+        is_left = _is_left(seats, name, machine)
+        if is_left:
+            seats.remove(name)
+    return is_left
+
+
+def _seats(workspace: str) -> tuple[Declared, Seats | None]:
+    """A workspace and its seats, if there can be any: their machines may be there though none is declared any more."""
+    declared = declaration.read(workspace)
+    disposables = backend_of(declared.site).disposables(workspace)
+    return declared, None if disposables is None else Seats(declared.site.name, workspace, disposables)
+
+
+def _is_left(seats: Seats, name: str, machine: str) -> bool:
+    seated = seats.ledger.machines().get(name)
+    return name in seats.disposables.there() if seated is None else seated.number == machine
 
 
 def listed(workspace: str) -> dict[str, Any]:

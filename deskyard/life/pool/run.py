@@ -3,7 +3,7 @@
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from deskyard.plan.power import Stage
 from deskyard.plan.workspace import DesktopPlan
 from deskyard.site.ssh_link import SshLink
 from deskyard.workspace import turn
-from deskyard.workspace.seats import Seats
+from deskyard.workspace.seats import HadError, Seats, words
 
 # As `timeout` of coreutils and shells say it.
 TIMEOUT = 124
@@ -50,13 +50,38 @@ def desktop(wanted: Wanted) -> Iterator[dict[str, Any]]:
     seats.sweep(declared)
     claim = Claim(actor(), time.time() + wanted.seconds, run=wanted.remove)
     with ExitStack() as held:
-        name = _seized(held, seats, declared, among, claim, routes=not wanted.command)
+        name = _seized(held, seats, declared, among, _Wish(claim, routes=not wanted.command))
         try:
             yield pool.facts(declared, seats.ledger.machines()[name])
         finally:
             if wanted.remove:
                 with turn.of(declared.plan, name):
                     seats.remove(name)
+
+
+def begin(wanted: Wanted, claimer: str) -> dict[str, Any]:
+    """The desktop of a claimer whose name stands for one claim alone: however often they ask, it is the same one.
+
+    Whoever asks again finds what was claimed or is being made for them; what a killed task half made is made anew.
+    """
+    declared, seats = pool.opened(wanted.workspace)
+    among = pool.candidates(declared, wanted.image, wanted.tier)
+    wish = _Wish(Claim(claimer, time.time() + wanted.seconds), once=True)
+    while True:
+        seats.sweep(declared)
+        had = seats.of(claimer)
+        if had is None:
+            with suppress(HadError), ExitStack() as held:
+                name = _seized(held, seats, declared, among, wish)
+                return pool.facts(declared, seats.ledger.machines()[name])
+        elif had.state is State.CLAIMED:
+            # Who was killed behind the line of the ledger had not given the machine its own word.
+            seats.disposables.mark(had.seat, words(had.number, had.claim))
+            return pool.facts(declared, had)
+        else:
+            with seats.hold(had.seat, at_once=False), turn.of(declared.plan, had.seat):
+                if seats.of(claimer) == had:
+                    seats.remove(had.seat)
 
 
 def run(workspace: str, name: str, command: str, seconds: float) -> int:
@@ -86,27 +111,37 @@ def wait(workspace: str, name: str, seconds: float) -> None:
                 return
 
 
-def _seized(
-    held: ExitStack, seats: Seats, declared: Declared, among: list[DesktopPlan], claim: Claim, *, routes: bool
-) -> str:
+@dataclass(frozen=True)
+class _Wish:
+    """A claim, whether the routes of what is made for it have to answer, and whether its claimer gets no second one."""
+
+    claim: Claim
+    routes: bool = True
+    once: bool = False
+
+
+def _seized(held: ExitStack, seats: Seats, declared: Declared, among: list[DesktopPlan], wish: _Wish) -> str:
     """The seat at which there is a desktop for this claim; one that waits is taken before another is made.
 
     If the claim is that of a running task, the seat is held by it until its end.
     """
-    there = seats.ledger.machines()
-    waits = {name for name, seated in there.items() if seated.state is State.WAITING}
-    for seat in sorted(among, key=lambda seat: seat.name not in waits):
-        with ExitStack() as trying:
-            try:
-                trying.enter_context(seats.hold(seat.name))
-            except HostError:
-                continue
-            if seats.take(declared, {seat.name}, claim) is None:
-                if seat.name in seats.ledger.machines():
+    for at_once in (True, False):
+        there = seats.ledger.machines()
+        waits = {name for name, seated in there.items() if seated.state is State.WAITING}
+        # Whoever only looks at a seat, or clears it, holds it for a moment: that alone is waited for.
+        open_now = [seat for seat in among if at_once or seat.name in waits or seat.name not in there]
+        for seat in sorted(open_now, key=lambda seat: seat.name not in waits):
+            with ExitStack() as trying:
+                try:
+                    trying.enter_context(seats.hold(seat.name, at_once=at_once))
+                except HostError:
                     continue
-                make(seats, declared, seat, claim, routes=routes)
-            if claim.run:
-                held.push(trying.pop_all())
-            return seat.name
+                if seats.take(declared, {seat.name}, wish.claim, once=wish.once) is None:
+                    if seat.name in seats.ledger.machines():
+                        continue
+                    make(seats, declared, seat, wish.claim, routes=wish.routes, once=wish.once)
+                if wish.claim.run:
+                    held.push(trying.pop_all())
+                return seat.name
     reason = f"all {len(among)} that fit are taken"
     raise SiteError("seat", declared.workspace.name, reason, "release one (pool.list), or declare more")

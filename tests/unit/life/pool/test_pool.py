@@ -1,8 +1,10 @@
 """Desktops for a task: made where nobody else is, given once, run in, and gone at the end whatever happens."""
 
 import os
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +17,7 @@ from deskyard.desktop import customise_delivery, key_delivery
 from deskyard.engine import stack_secrets
 from deskyard.errors import ConfigError, HostError, SiteError
 from deskyard.life.pool import filling, making, pool, run
-from deskyard.plan.pool.seat import State
+from deskyard.plan.pool.seat import Claim, Entry, Event, State
 from deskyard.plan.power import Power
 from deskyard.plan.warm import BOOTS
 from deskyard.site.ssh_link import SshLink
@@ -318,3 +320,118 @@ def test_listed_seats_say_who_has_what(bench: Bench) -> None:
     assert pool.listed("lab")["pool"] == {"size": 2, "max_age": "1d"}
     bench.declared = declared(0, pool=None, desktops=[{"name": "other", "lifetime": "task"}])
     assert "not declared any more" in pool.text(pool.listed("lab"))
+
+
+def begun(bench: Bench, claimer: str = "key:ci op_1", **keys: Any) -> dict[str, Any]:
+    return run.begin(bench.wanted(remove=False, command=False, **keys), claimer)
+
+
+def test_claimer_whose_name_stands_for_one_claim_gets_one_that_waits_and_no_second(bench: Bench) -> None:
+    filling.fill("lab")
+    first = begun(bench)
+    assert (first["name"], first["by"]) == ("s1", "key:ci op_1")
+    again = begun(bench, seconds=9_000)
+    assert (again["machine"], again["until"]) == (first["machine"], first["until"])
+    assert begun(bench, "key:ci op_2")["name"] == "s2"
+    assert [name for name, state in bench.states().items() if state is State.CLAIMED] == ["s1", "s2"]
+
+
+def test_claimer_gets_the_one_that_an_attempt_before_has_claimed_and_its_own_word_is_made_up_for(bench: Bench) -> None:
+    filling.fill("lab")
+    marked = bench.disposables.mark
+
+    def killed(seat: str, words: Any) -> None:
+        raise KeyboardInterrupt
+
+    bench.disposables.mark = killed  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        begun(bench)
+    bench.disposables.mark = marked  # type: ignore[method-assign]
+    assert begun(bench)["name"] == "s1"
+    assert bench.disposables.marks()["s1"]["by"] == "key:ci op_1"
+    assert bench.states() == {"s1": State.CLAIMED, "s2": State.WAITING}
+
+
+def test_what_a_killed_attempt_has_half_made_is_made_anew(bench: Bench) -> None:
+    bench.declared = declared(1, 1)
+    plan = bench.declared.plan
+    bench.seats.begin(bench.declared, plan.seat("s1"), Claim("key:ci op_1", 4e9))
+    number = bench.seats.ledger.machines()["s1"].number
+    found = begun(bench)
+    assert found["name"] == "s1" and found["machine"] != number
+
+
+def test_attempt_waits_for_the_one_before_that_still_makes_the_machine(bench: Bench) -> None:
+    bench.declared = declared(2, 2)
+    makes, ends = threading.Event(), threading.Event()
+
+    def make(_: str) -> None:
+        makes.set()
+        assert ends.wait(20)
+
+    bench.fails = make
+    with ThreadPoolExecutor(2) as pool_of_threads:
+        first = pool_of_threads.submit(begun, bench)
+        assert makes.wait(20)
+        second = pool_of_threads.submit(begun, bench)
+        ends.set()
+        assert first.result(20)["machine"] == second.result(20)["machine"]
+    assert bench.states() == {"s1": State.CLAIMED}
+
+
+def test_attempt_that_lost_the_race_has_the_desktop_of_the_other(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    filling.fill("lab")
+    looked = Seats.of
+    # The other claims between the look and the claim.
+    monkeypatch.setattr(Seats, "of", lambda *_: (monkeypatch.setattr(Seats, "of", looked), begun(bench))[0])
+    assert begun(bench)["name"] == "s1"
+    assert bench.states() == {"s1": State.CLAIMED, "s2": State.WAITING}
+
+
+def test_whoever_only_looks_at_the_last_free_seat_keeps_nobody_from_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.declared = declared(1, 1)
+    held, waits = Seats.hold, threading.Event()
+
+    def hold(seats: Seats, seat: str, *, at_once: bool = True) -> Any:
+        if not at_once:
+            waits.set()
+        return held(seats, seat, at_once=at_once)
+
+    monkeypatch.setattr(Seats, "hold", hold)
+    with ThreadPoolExecutor(1) as looking:
+        with bench.seats.hold("s1"):
+            asked = looking.submit(begun, bench)
+            assert waits.wait(20)
+            assert bench.states() == {}
+        assert asked.result(20)["name"] == "s1"
+
+
+def test_machine_is_ended_by_its_number_and_no_other_in_its_place(bench: Bench) -> None:
+    first = begun(bench)
+    assert pool.end("lab/s1", first["machine"]) is True
+    assert pool.end("lab/s1", first["machine"]) is False
+    assert begun(bench, "key:ci op_2")["name"] == "s1"
+    assert pool.end("lab/s1", first["machine"]) is False
+    assert bench.states() == {"s1": State.CLAIMED}
+
+
+def test_what_a_killed_end_has_left_is_removed(bench: Bench) -> None:
+    found = begun(bench)
+    seated = bench.seats.ledger.machines()["s1"]
+    bench.seats.ledger.note(Entry(Event.GONE, "s1", seated.number, time.time()))
+    assert bench.disposables.there() == {"s1"}
+    assert pool.end("lab/s1", found["machine"]) is True
+    assert bench.disposables.there() == set()
+
+
+def test_what_is_over_goes_and_the_pool_is_filled_where_there_is_one(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(bench, seconds=60)
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 61)
+    assert filling.tidy("lab") == ["s1", "s2"]
+    bench.declared = declared(3, pool=None)
+    assert filling.tidy("lab") == []
