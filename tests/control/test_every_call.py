@@ -65,6 +65,8 @@ def furnish(mission: Lab) -> None:
         f"insert into traffic values ('lab', 'lab.first', current_date, '{MARK}.test', 1, 1, 1)",
         f"insert into moment values ('lab', 'lab.first', 'door', '{MARK}', now(), 'drives', '{MARK}', '{MARK}', 1)",
         f"insert into retention (subject, days, actor) values ('workspace:lab', 9, '{MARK}')",
+        "insert into seat (id, workspace_id, name, tier, image, address, state, machine, claimed_by)"
+        f" values ('lab.s1', 'lab', 's1', 'free', 'desktop', '10.0.0.3', 'claimed', '0a', '{MARK}')",
         "insert into approval_rule (workspace_id, persons, roles, people, keys, actor)"
         f" values ('lab', 1, '{{}}', '{{}}', '{{}}', '{MARK}')",
     ):
@@ -77,6 +79,7 @@ def known(document: dict[str, object]) -> dict[str, dict[str, str]]:
     assert isinstance(paths, dict)
     return {
         path: {name: KNOWN[path.split("/")[2]] for name in ("id", "workspace", "subject") if f"{{{name}}}" in path}
+        | ({"seat": "s1"} if "{seat}" in path else {})
         for path in paths
         if len(path.split("/")) > 2 and path.split("/")[2] in KNOWN
     }

@@ -34,6 +34,7 @@ from deskyard.control.people.passkeys import Passkeys
 from deskyard.control.questions import calls as questions
 from deskyard.control.quotas import calls as quotas
 from deskyard.control.retention import calls as retention
+from deskyard.control.tasks import calls as tasks
 from deskyard.control.transcripts import calls as transcripts
 from deskyard.control.upkeep import calls as upkeep
 from deskyard.errors import DeskyardError
@@ -46,6 +47,7 @@ ABOUT = (
 TAGS = {
     "desktops": "Desktops, and what is done with them.",
     "workspaces": "Workspaces, and the same for many desktops at once.",
+    "tasks": "Desktops for a task: there in seconds, and gone with all their data.",
     "upkeep": "What keeps a workspace well: looks, isolation, snapshots, backups, allowed names.",
     "operations": "Long work, from the request to its end.",
     "conversations": "What was said with agents, and how long that is kept.",
@@ -82,6 +84,7 @@ ROOMS: tuple[Any, ...] = (
     desktops,
     timeline,
     upkeep,
+    tasks,
     workspaces,
     operations,
     consent,

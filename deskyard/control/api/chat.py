@@ -51,6 +51,11 @@ async def store(link: Link, who: Caller, once: Repeat, desktop: str, said: Said,
         if found["desktop_id"] != desktop:
             remedy = "leave it out for a new one"
             raise Problem(HTTPStatus.CONFLICT, "conversationId", conversation, "is of another desktop", remedy)
+        # At a seat there is another desktop for each task: whoever had the one before spoke with another agent.
+        query = "select 1 from desktop where id = %s and lifetime = 'task' and there_since > %s"
+        if await rows.row(link, query, [desktop, found["created_at"]]):
+            remedy = "leave it out for a new one"
+            raise Problem(HTTPStatus.CONFLICT, "conversationId", conversation, "is of a desktop that is gone", remedy)
     message, operation = f"ms_{secrets.token_hex(8)}", f"op_{secrets.token_hex(8)}"
     query = """insert into message (id, conversation_id, role, author, text, state, operation_id)
         values (%s, %s, 'person', %s, %s, 'queued', %s)"""

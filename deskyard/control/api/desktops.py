@@ -83,6 +83,8 @@ async def create(asked: Asked, who: Writer, wanted: NewDesktop) -> Operation:
         await require_workspace(link, who, wanted.workspace_id)
         if await rows.row(link, "select 1 from desktop where id = %s and gone_at is null", [id]):
             raise Problem(HTTPStatus.CONFLICT, "name", wanted.name, "is the name of a desktop there", "choose another")
+        if await rows.row(link, "select 1 from seat where id = %s", [id]):
+            raise Problem(HTTPStatus.CONFLICT, "name", wanted.name, "is the name of a seat there", "choose another")
         if wanted.first_task is not None:
             who.require(CHAT)
         await quotas.require(link, who, wanted.workspace_id, wanted.tier)
@@ -146,7 +148,7 @@ async def destroy(
     """Take a desktop out of the declaration and delete it with all its data."""
 
     async def make() -> Wanted:
-        found = await require(asked.link, who, id)
+        found = await require_kept(asked.link, who, id)
         proof = await proof_of(asked.link, who, "desktop.destroy", id, leave.intent if leave else None)
         return Wanted("desktop.destroy", found["workspace_id"], id, proof=proof)
 
@@ -198,6 +200,20 @@ async def require(link: Link, who: Caller, id: str) -> Row:
     return found
 
 
+async def require_kept(link: Link, who: Caller, id: str) -> Row:
+    """The same for a desktop that is kept; raises a 409 for one that is for a task."""
+    found = await require(link, who, id)
+    if found["lifetime"] != "kept":
+        raise for_a_task(found)
+    return found
+
+
+def for_a_task(found: Row) -> Problem:
+    """The refusal of what is done to desktops that are kept alone."""
+    remedy = f"release it: DELETE /api/workspaces/{found['workspace_id']}/tasks/{found['name']}"
+    return Problem(HTTPStatus.CONFLICT, "desktop", found["id"], "is for a task: it is never kept or changed", remedy)
+
+
 async def require_workspace(link: Link, who: Caller, name: str) -> Row:
     """The row of a workspace that the caller may see; raises a 404 for none."""
     found = await rows.row(link, f"{rows.WORKSPACE} where w.id = %s and w.gone_at is null", [name])
@@ -208,7 +224,7 @@ async def require_workspace(link: Link, who: Caller, name: str) -> Row:
 
 async def _power(asked: Asked, who: Caller, verb: str, id: str, values: dict[str, Any]) -> Operation:
     async def make() -> Wanted:
-        found = await require(asked.link, who, id)
+        found = await require_kept(asked.link, who, id)
         kind = f"desktop.{verb}"
         return Wanted(kind, found["workspace_id"], id, values, lane=lane(kind, id))
 

@@ -14,6 +14,7 @@ from deskyard.control.api.problem import Problem, unknown
 from deskyard.control.people.intent import is_signed
 from deskyard.control.people.scopes import CHAT, READ, WRITE
 from deskyard.control.quotas import admission as quotas
+from deskyard.control.tasks.target import BEGIN
 
 router = APIRouter(prefix="/api/operations", tags=["operations"])
 Reader = Annotated[Caller, Depends(may(READ))]
@@ -115,6 +116,8 @@ async def retry(asked: Asked, who: Reader, id: str) -> Operation:
     async def make() -> Wanted:
         if found["kind"] == "desktop.create":
             await quotas.require_again(asked.link, who, found["desktop_id"], found["input"]["tier"])
+        if found["kind"] == BEGIN:
+            await quotas.require(asked.link, who, found["workspace_id"], found["input"]["counts"])
         return Wanted(found["kind"], found["workspace_id"], found["desktop_id"], found["input"], lane=found["lane"])
 
     return await asked.admitted(who, make)

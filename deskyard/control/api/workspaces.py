@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Response
 from deskyard.control.api import rows
 from deskyard.control.api.admission import Asked, Once, Repeat, Wanted, admit, known
 from deskyard.control.api.caller import Caller, Connection, may
-from deskyard.control.api.desktops import require_workspace, where
+from deskyard.control.api.desktops import for_a_task, require_workspace, where
 from deskyard.control.api.forms.base import Page
 from deskyard.control.api.forms.desktops import FleetAction, FleetAnswer, Workspace
 from deskyard.control.api.forms.work import Operation
@@ -57,8 +57,11 @@ async def act(asked: Asked, who: Writer, id: str, verb: str) -> Operation:
 async def fleet(response: Response, link: Connection, who: Writer, once: Once, wanted: FleetAction) -> FleetAnswer:
     """Do the same with all desktops of a selection, if they are as many as the caller saw."""
     condition, values = where(who, wanted.selector)
-    query = f"select d.id, d.workspace_id from desktop d where {condition} order by d.id"
+    query = f"select d.id, d.workspace_id, d.name, d.lifetime from desktop d where {condition} order by d.id"
     found = await rows.rows(link, query, values)
+    for record in found:
+        if record["lifetime"] != "kept":
+            raise for_a_task(record)
     ids = [record["id"] for record in found]
     if wanted.dry_run:
         response.status_code = HTTPStatus.OK

@@ -15,6 +15,7 @@ from deskyard.control.people.passkeys import Passkeys, credential_id
 from deskyard.control.people.scopes import ADMIN, DECIDE, DESTROY, ROLES, WRITE, bounded
 from deskyard.control.retention import policy
 from deskyard.control.store.connection import Link, Row
+from deskyard.control.tasks.target import BEGIN, RELEASE, release_target
 from deskyard.control.upkeep.signed import ALLOW, RESTORE, RULED, allow_target, restore_target
 from deskyard.errors import ConfigError
 
@@ -24,6 +25,7 @@ SCOPES |= {
     policy.SET: ADMIN,
     policy.REMOVE: ADMIN,
     RESTORE: DESTROY,
+    RELEASE: DESTROY,
     ALLOW: DECIDE,
     SESSION: WRITE,
     CREATE: WRITE,
@@ -89,6 +91,8 @@ def _target(link: Link, held: Claim) -> str:
         return policy.Policy.of(held.workspace, held.input).target
     if held.kind == RESTORE:
         return restore_target(held.desktop, held.input)
+    if held.kind == RELEASE:
+        return release_target(held.desktop, held.input)
     if held.kind == ALLOW:
         return allow_target(held.workspace, held.input)
     if held.kind == SESSION:
@@ -123,9 +127,10 @@ def _by_key(link: Link, held: Claim, proof: dict[str, Any], intent: Intent) -> s
     row = link.execute(query, [str(proof["key"])]).fetchone()
     if row is None or not hmac.compare_digest(prove(bytes(row["secret"]), intent.canonical), str(proof.get("proof"))):
         raise ConfigError("proof", proof["key"], "is not that of this key", UNSIGNED)
-    if SCOPES[held.kind] not in bounded(row["scopes"], row["workspaces"]) or not _is_within(held, row):
+    signer = f"key:{row['name']}:{proof['key']}"
+    if _scope(link, held, signer) not in bounded(row["scopes"], row["workspaces"]) or not _is_within(held, row):
         raise ConfigError("proof", proof["key"], "is of a key that may not do this", UNSIGNED)
-    return f"key:{row['name']}:{proof['key']}"
+    return signer
 
 
 def _by_passkey(link: Link, held: Claim, proof: dict[str, Any], intent: Intent, passkeys: Passkeys) -> str:
@@ -136,9 +141,20 @@ def _by_passkey(link: Link, held: Claim, proof: dict[str, Any], intent: Intent, 
     if row is None:
         raise ConfigError("passkey", None, "is of nobody here", UNSIGNED)
     passkeys.verify(credential, intent.challenge, bytes(row["public_key"]))
-    if SCOPES[held.kind] not in bounded(ROLES[row["role"]], row["workspaces"]) or not _is_within(held, row):
+    signer = f"person:{row['name']}"
+    scope = _scope(link, held, signer)
+    if scope not in bounded(ROLES[row["role"]], row["workspaces"]) or not _is_within(held, row):
         raise ConfigError("passkey", None, f"is of a {row['role']}, who may not do this", "ask an operator")
-    return f"person:{row['name']}"
+    return signer
+
+
+def _scope(link: Link, held: Claim, signer: str) -> str:
+    """The scope that an operation needs: whoever began a desktop for a task ends it by the one that began it."""
+    query = """select 1 from operation where kind = %s and state = 'done' and desktop_id = %s and actor = %s
+        and result ->> 'machine' = %s"""
+    values = [BEGIN, held.desktop, signer, held.input.get("machine")]
+    is_own = held.kind == RELEASE and link.execute(query, values).fetchone() is not None
+    return WRITE if is_own else SCOPES[held.kind]
 
 
 def _is_within(held: Claim, row: Row) -> bool:

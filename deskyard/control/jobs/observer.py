@@ -12,24 +12,25 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
-from deskyard.agent import task
 from deskyard.control.halting.stops import hearing_stops
 from deskyard.control.link import question
 from deskyard.control.store.connection import Link, attend
 from deskyard.control.store.pool import pool
-from deskyard.control.store.upsert import upsert
+from deskyard.control.store.upsert import put
+from deskyard.control.tasks import seen as seats
+from deskyard.control.tasks.seen import agent_of
 from deskyard.control.watch import sight
 from deskyard.control.watch.usage import FOLLOWED
 from deskyard.declaration import declaration
 from deskyard.declaration.declaration import Declared
 from deskyard.engine.backend import machines_of
-from deskyard.errors import ConfigError, DeskyardError
-from deskyard.host.places import tree
+from deskyard.errors import DeskyardError
 from deskyard.life import events
 from deskyard.model.tier import Tier
 from deskyard.plan.power import Stage
-from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
+from deskyard.plan.workspace import WorkspacePlan
 from deskyard.workspace import readiness
+from deskyard.workspace.ledger import Ledger
 
 # Declarations are files of people: they are looked at that often, machines tell of themselves.
 LOOK_SECONDS = 2.0
@@ -45,6 +46,9 @@ class Observer:
         self._url, self._ask = url, ask
         self._pool = pool(url)
         self._seen: dict[str, tuple[float, int]] = {}
+        # The workspaces with seats, and the lines of their ledgers that were read; of a cluster's there is no file.
+        self._seated: dict[str, Declared] = {}
+        self._ledgers: dict[str, tuple[int, int, int]] = {}
         self._followers: dict[str, tuple[threading.Thread, events.End]] = {}
         # Whose machines were seen by the one who follows them now.
         self._looked: set[str] = set()
@@ -76,6 +80,7 @@ class Observer:
                 self._seen[name] = stamp
                 # Whoever follows knows the declaration of before.
                 self._end_follower(name)
+            self._look_at_seats(link, name)
             if name not in self._followers or not self._followers[name][0].is_alive():
                 end = events.End()
                 thread = threading.Thread(target=self._follow, args=(name, end), daemon=True)
@@ -90,6 +95,7 @@ class Observer:
         go_on(link, seen)
         for name in self._followers.keys() - set(names):
             self._end_follower(name)
+            self._forget_seats(name)
             del self._followers[name], self._seen[name]
 
     def _end_follower(self, name: str) -> None:
@@ -98,14 +104,43 @@ class Observer:
 
     def _read(self, link: Link, name: str) -> None:
         try:
-            write_declared(link, declaration.read(name))
+            declared = declaration.read(name)
+            write_declared(link, declared)
         except DeskyardError as error:
             write_problem(link, name, error)
+            return
+        self._forget_seats(name)
+        if declared.plan.seats:
+            self._seated[name] = declared
+        else:
+            seats.write(link, name, seats.nothing())
+
+    def _forget_seats(self, name: str) -> None:
+        self._seated.pop(name, None)
+        self._ledgers.pop(name, None)
+
+    def _look_at_seats(self, link: Link, name: str) -> None:
+        """Read who has which seat where the file that says so has changed; on a cluster who follows it asks."""
+        declared = self._seated.get(name)
+        if declared is None or declared.on_cluster is not None:
+            return
+        stamp = Ledger(declared.site.name, name).stamp()
+        if self._ledgers.get(name) != stamp:
+            seats.write(link, name, seats.read(declared))
+            self._ledgers[name] = stamp
+
+    def _ask_for_seats(self, declared: Declared) -> None:
+        """Read who has which seat, and which of the machines there run."""
+        if declared.plan.seats:
+            found = seats.read(declared, machines=True)
+            with self._pool.connection() as link:
+                seats.write(link, declared.plan.name, found)
 
     def _follow(self, name: str, end: events.End) -> None:
         """Write down what happens in a workspace, until it cannot be asked; then the next look begins anew."""
         try:
-            plan = declaration.read(name).plan
+            declared = declaration.read(name)
+            plan = declared.plan
             with self._pool.connection() as link:
                 sight.close_unseen(link, name)
             begun: list[events.Event] = []
@@ -114,6 +149,7 @@ class Observer:
                 self._write_state(plan)
                 with self._pool.connection() as link:
                     write_silence(link, name, silence)
+                self._ask_for_seats(declared)
 
             ask = hearing_stops(self._pool.connection, self._ask or readiness.ask)
 
@@ -124,6 +160,7 @@ class Observer:
                     for event in begun:
                         write_event(link, event)
                     sight.regain(link, name)
+                self._ask_for_seats(declared)
                 self._looked.add(name)
 
             # Machines are watched before their gateway answers, which may take longer than anybody is taken to watch.
@@ -161,7 +198,7 @@ def write_declared(link: Link, declared: Declared) -> None:
         "keys": sorted(workspace.keys or {}),
     }
     with link.transaction():
-        _upsert(link, "workspace", {**values, "problem": None, "gone_at": None})
+        put(link, "workspace", {**values, "problem": None, "gone_at": None})
         link.execute("update workspace set seen_at = now() where id = %s", [plan.name])
         images = {desktop.name: desktop.image or workspace.image for desktop in workspace.desktops}
         for desktop in plan.desktops:
@@ -172,13 +209,18 @@ def write_declared(link: Link, declared: Declared) -> None:
                 "tier": desktop.tier,
                 "image": images[desktop.name],
                 "address": desktop.address,
-                "agent": _agent(desktop, images[desktop.name]),
+                "agent": agent_of(desktop, images[desktop.name]),
                 "routes": list(desktop.routes),
+                "lifetime": "kept",
+                "machine": None,
+                "until": None,
                 "gone_at": None,
             }
-            _upsert(link, "desktop", row)
+            put(link, "desktop", row)
         names = [desktop.name for desktop in plan.desktops]
-        query = "update desktop set gone_at = now() where workspace_id = %s and gone_at is null and not name = any(%s)"
+        # One for a task is there as long as somebody has it.
+        query = """update desktop set gone_at = now()
+            where workspace_id = %s and gone_at is null and lifetime = 'kept' and not name = any(%s)"""
         link.execute(query, [plan.name, names])
 
 
@@ -193,7 +235,7 @@ def write_event(link: Link, event: events.Event) -> None:
     """Write down how far a desktop is."""
     link.execute(
         """update desktop set state = %s, detail = %s, state_at = to_timestamp(%s), generation = generation + 1
-        where id = %s and (state, detail) is distinct from (%s, %s)""",
+        where id = %s and gone_at is null and (state, detail) is distinct from (%s, %s)""",
         [
             *(event.state, event.detail, event.at, f"{event.workspace}.{event.desktop}"),
             *(event.state, event.detail),
@@ -266,13 +308,6 @@ def write_state(link: Link, plan: WorkspacePlan, wanted: Mapping[str, str], even
         link.execute("update workspace set state = %s, seen_at = now() where id = %s", [state, plan.name])
 
 
-def _agent(desktop: DesktopPlan, image: str) -> str | None:
-    # An image whose declaration is wrong is told of where it is needed.
-    with contextlib.suppress(ConfigError):
-        return task.kind_of(desktop.agent, image, tree())
-    return None
-
-
 def _size(name: str, tier: Tier) -> dict[str, Any]:
     return {
         "name": name,
@@ -281,14 +316,6 @@ def _size(name: str, tier: Tier) -> dict[str, Any]:
         "disk_gib": tier.disk_gib,
         "home_gib": tier.home_gib,
     }
-
-
-def _upsert(link: Link, table: str, values: dict[str, Any]) -> None:
-    """Insert a row, or change it where it differs: what stays the same is no event."""
-    new = ", ".join(f"excluded.{name}" for name in values)
-    old = ", ".join(f"{table}.{name}" for name in values)
-    query = f"{upsert(table, list(values))} where ({old}) is distinct from ({new})"
-    link.execute(query.encode(), list(values.values()))
 
 
 def _stamp(name: str) -> tuple[float, int]:

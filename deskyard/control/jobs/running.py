@@ -30,6 +30,7 @@ from deskyard.control.people.intent import Intent
 from deskyard.control.people.passkeys import Passkeys
 from deskyard.control.retention import policy
 from deskyard.control.store.pool import Lend
+from deskyard.control.tasks import jobs as tasks
 from deskyard.control.upkeep import brought, closing
 from deskyard.errors import DeskyardError
 from deskyard.host.command import end_group
@@ -91,7 +92,8 @@ class Runner:
             self._end(lend, held, turn, "failed", error.as_dict())
         else:
             with lend() as link, link.transaction():
-                if claims.finish(link, held, "done", result=brought.shown(held, result)):
+                if claims.finish(link, held, "done", result=tasks.shown(held, brought.shown(held, result))):
+                    tasks.keep(link, held, result)
                     halting.keep(link, held, result)
                     closing.keep(link, held)
                     brought.keep(link, held, result)
@@ -125,7 +127,7 @@ class Runner:
             values = dict(held.input) | brought.asked(link, held)
             values |= {"text": turn.begin(link)} if turn is not None else {}
         wanted: dict[str, Any] = {"kind": held.kind, "workspace": held.workspace, "desktop": held.desktop}
-        wanted |= {"input": values, "actor": actor, "attempt": held.attempt}
+        wanted |= {"input": values, "actor": actor, "attempt": held.attempt, "operation": held.id}
         if held.kind == DECIDE:
             # What was signed, whatever is known of the ticket by now: the child compares it with what the gateway says.
             wanted["target"] = Intent.parsed((held.proof or {}).get("intent")).target

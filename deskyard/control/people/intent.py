@@ -14,6 +14,7 @@ CREATE = "desktop.create"
 # What takes data away, reveals it or opens the network; each needs a signature or the proof of a key.
 SIGNED = {
     "desktop.destroy": "Destroy desktop {target} and all its data, with no way back but a backup",
+    "task.release": "End a desktop for a task, and lose all its data (desktop, machine): {target}",
     "desktop.session": "Open a desktop (desktop, how, for which key of a browser): {target}",
     "desktop.create": "Make a desktop that gets keys of its workspace (desktop, keys): {target}",
     "snapshot.restore": "Put a desktop back to a snapshot, and lose what changed since (desktop, snapshot): {target}",

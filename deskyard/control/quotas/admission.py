@@ -23,20 +23,25 @@ SIZE = """
   (coalesce((t ->> 'disk_gib')::bigint, 0) + coalesce((t ->> 'home_gib')::bigint, 0)) as disk_gib,
   coalesce((select micros_per_hour * 24 from tier_price p where p.tier = x.tier order by since desc limit 1),
     0)::bigint as micros_per_day"""
-# What subjects have: what is declared, and what is about to be; a desktop is also that of whoever wanted it last.
+# What subjects have: what is declared or claimed, and what is about to be; a desktop is also that of whoever wanted it.
 USED = f"""
 with held as (
-  select d.id, d.workspace_id, d.tier from desktop d where d.gone_at is null
+  select d.id, d.workspace_id, d.tier, d.lifetime = 'task' as is_task, d.claimed_by_operation as begun_by
+    from desktop d where d.gone_at is null
   union all
-  select distinct on (o.desktop_id) o.desktop_id, o.workspace_id, o.input ->> 'tier' from operation o
+  select o.id, o.workspace_id, o.input ->> 'counts', true, o.id from operation o
+    where o.kind = 'task.begin' and o.state in ('queued', 'running')
+    and not exists (select from desktop d where d.claimed_by_operation = o.id and d.gone_at is null)
+  union all
+  (select distinct on (o.desktop_id) o.desktop_id, o.workspace_id, o.input ->> 'tier', false, null from operation o
     where o.kind = 'desktop.create'
     and ((o.state in ('queued', 'running', 'waiting')
         and not exists (select from desktop d where d.id = o.desktop_id and d.gone_at is null))
       or (o.state = 'done' and recent(o.ended_at, '1 minute')
-        and not exists (select from desktop d where d.id = o.desktop_id)))),
+        and not exists (select from desktop d where d.id = o.desktop_id))))),
 owned as (
   select x.*, (select case when o.actor like 'key:%%' then 'key:' || substring(o.actor from '[^:]*$') else o.actor end
-      from operation o where o.kind = 'desktop.create' and o.desktop_id = x.id
+      from operation o where o.id = x.begun_by or not x.is_task and o.kind = 'desktop.create' and o.desktop_id = x.id
       and o.state not in ('failed', 'cancelled') order by o.created_at desc limit 1) as maker, {SIZE}
   from held x {TIER})
 select s as subject, count(o.id) as desktops, coalesce(sum(o.vcpus), 0)::bigint as vcpus,

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, StrictInt
 from deskyard.control.api import rows
 from deskyard.control.api.admission import Asked, Wanted
 from deskyard.control.api.caller import Caller, may
-from deskyard.control.api.desktops import require, require_workspace
+from deskyard.control.api.desktops import require_kept, require_workspace
 from deskyard.control.api.forms.base import Form
 from deskyard.control.api.forms.signing import SignedIntent
 from deskyard.control.api.forms.work import Operation
@@ -57,7 +57,7 @@ async def take_snapshot(asked: Asked, who: Writer, id: str, wanted: NewSnapshot)
     """Take a snapshot of a desktop: with its memory while it runs, of its disk alone while it is off."""
 
     async def make() -> Wanted:
-        found = await require(asked.link, who, id)
+        found = await require_kept(asked.link, who, id)
         return Wanted("snapshot.create", found["workspace_id"], id, wanted.model_dump())
 
     return await asked.admitted(who, make)
@@ -75,7 +75,7 @@ async def restore_snapshot(
     values = {"name": name}
 
     async def make() -> Wanted:
-        found = await require(asked.link, who, id)
+        found = await require_kept(asked.link, who, id)
         if not NAME.fullmatch(name):
             remedy = "see the snapshots of POST /api/workspaces/ID/look"
             raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "name", name, "is no name of a snapshot", remedy)
@@ -91,7 +91,7 @@ async def back_up(asked: Asked, who: Writer, id: str) -> Operation:
     """Make a backup of a desktop, of all its disks as of one moment; it counts once the host has verified it."""
 
     async def make() -> Wanted:
-        found = await require(asked.link, who, id)
+        found = await require_kept(asked.link, who, id)
         return Wanted("backup.run", found["workspace_id"], id)
 
     return await asked.admitted(who, make)

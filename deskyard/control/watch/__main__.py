@@ -12,6 +12,7 @@ from deskyard.control.link import question
 from deskyard.control.retention.forget import forget
 from deskyard.control.store.connection import Link, attend
 from deskyard.control.store.pool import pool
+from deskyard.control.tasks import tidying
 from deskyard.control.watch import alerts, budgets, idle, looks, webhooks
 from deskyard.control.watch.mail import Mailer
 from deskyard.control.watch.rules import Eye
@@ -92,6 +93,7 @@ def look_once(link: Link, eye: Eye, sight: Sight) -> None:
     spent_now = cache(lambda: budgets.spent_this_month(link))
     alerts.settle(link, eye.look(link, spent_now))
     looks.ask_for_due(link)
+    tidying.ask_for_due(link)
     budgets.ask_for_closing(link, spent_now)
 
 

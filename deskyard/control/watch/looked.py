@@ -52,7 +52,7 @@ def _unsaved(link: Link, numbers: dict[str, int]) -> list[Finding]:
             from desktop d left join look using (workspace_id) left join listed on listed.id = d.id
                 -- What was made before the look, and is not in it, was deleted.
                 left join done on done.id = d.id and (look.started_at is null or done.made > look.started_at)
-            where gone_at is null)
+            where gone_at is null and lifetime = 'kept')
         select *, floor(extract(epoch from now() - coalesce(made, there_since)) / 86400)::bigint as days from known
         where there_since < now() - make_interval(days => %s) and (made is not null or as_of > there_since)"""
     findings = []

@@ -25,6 +25,7 @@ from deskyard_sdk.mission.forms import (
     News,
     Operation,
     Question,
+    Seat,
     Sent,
     Workspace,
 )
@@ -250,6 +251,38 @@ class AsyncMissionControl:
     async def act(self, workspace: str, verb: str) -> Operation:
         """Bring a workspace to what is declared (`up`), or `start` or `stop` all its machines."""
         return await self._long(f"/workspaces/{workspace}/{verb}")
+
+    # -- desktops for a task
+
+    async def begin_task(
+        self,
+        workspace: str,
+        tier: str | None = None,
+        image: str | None = None,
+        for_: str = "8h",
+        request: str | None = None,
+    ) -> Operation:
+        """Get a desktop for a task, in seconds where one waits; the result of the operation names it (`desktop`).
+
+        It is used as any other is, and goes with all its data by `release_task`, or when the time `for_` is over. The
+        same `request`, a name of your own, is the same operation for a day, and the same desktop.
+        """
+        wanted = {"tier": tier, "image": image, "for": for_}
+        return cast(Operation, await self._post(f"/workspaces/{workspace}/tasks", wanted, request))
+
+    async def tasks(self, workspace: str) -> AsyncGenerator[Seat, None]:
+        """Each seat for such desktops: free, or how far the desktop there is, who has it and until when."""
+        async for seat in self._each(f"/workspaces/{workspace}/tasks"):
+            yield cast(Seat, seat)
+
+    async def release_task(self, id: str, machine: str | None = None) -> Operation:
+        """End a desktop for a task, WORKSPACE.SEAT, with all its data; with `machine` that alone, and none after it.
+
+        A key with the scope desktops:write ends its own; those of others need desktops:destroy.
+        """
+        workspace, _, seat = id.partition(".")
+        params = {"machine": machine} if machine is not None else {}
+        return cast(Operation, await self._ask("DELETE", f"/workspaces/{workspace}/tasks/{seat}", params=params))
 
     # -- what keeps a workspace well
 
@@ -598,9 +631,9 @@ class AsyncMissionControl:
     async def _long(self, path: str, body: Mapping[str, Any] | None = None) -> Operation:
         return cast(Operation, await self._post(path, body))
 
-    async def _post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+    async def _post(self, path: str, body: Mapping[str, Any] | None = None, request: str | None = None) -> Any:
         """Want something once: whether a request that was cut arrived, its key tells Mission Control."""
-        headers = {"Idempotency-Key": str(uuid.uuid4())}
+        headers = {"Idempotency-Key": request or str(uuid.uuid4())}
         try:
             return await self._ask("POST", path, json=body, headers=headers)
         except DesktopError as error:

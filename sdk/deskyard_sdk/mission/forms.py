@@ -76,6 +76,9 @@ class DesktopState(TypedDict):
     wanted: str | None
     routes: list[str]
     agent: Literal["openclaw", "acp", "none"] | None
+    lifetime: Literal["kept", "task"]
+    until: str | None
+    machine: str | None
     generation: int
     operation: Operation | None
     lastChatAt: str | None
@@ -102,6 +105,22 @@ class Workspace(TypedDict):
     silentSince: str | None
     unseenSince: str | None
     unseenWhy: str
+
+
+class Seat(TypedDict):
+    """A seat for desktops that are for a task: free, or how far the desktop there is, and who has it until when."""
+
+    id: str
+    name: str
+    tier: str
+    image: str
+    address: str
+    state: Literal["free", "making", "waiting", "claimed"]
+    since: str | None
+    machine: str | None
+    claimedBy: str | None
+    operationId: str | None
+    until: str | None
 
 
 class Sent(TypedDict):

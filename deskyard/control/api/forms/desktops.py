@@ -44,6 +44,11 @@ class Desktop(Form):
         None,
         description="Who answers what is said to it: OpenClaw, a program that speaks ACP, or nobody; null: unknown.",
     )
+    lifetime: Literal["kept", "task"] = Field(
+        "kept", description="Kept until it is destroyed, or for a task: then it is released, or goes at `until`."
+    )
+    until: datetime | None = Field(None, description="When a desktop for a task goes.")
+    machine: str | None = Field(None, description="Of one for a task: the next at the same seat has another.")
     generation: int
     operation: Operation | None = Field(description="What runs or waits for it.")
     last_chat_at: datetime | None
