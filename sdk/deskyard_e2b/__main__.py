@@ -18,6 +18,8 @@ from deskyard_e2b.keeping import Keeping
 from deskyard_e2b.naming import Choice
 
 PORT = 3000
+# As Mission Control takes it.
+MOST_TASK_SECONDS = 999_999
 URL, CA = "DESKYARD_MISSION_CONTROL", "DESKYARD_CA"
 KEY_HINT = "dyk_...   # ./inv control.key NAME --scopes read,desktops:write,desktops:destroy"
 
@@ -44,7 +46,11 @@ def read(argv: Sequence[str], environment: Mapping[str, str]) -> Settings:
     if bool(options.certificate) != bool(options.certificate_key):
         raise DesktopError("--certificate", "", "needs its private key", "give both, or none: --certificate-key")
     listening = web.Listening(options.host, options.port, options.certificate, options.certificate_key)
-    choice = Choice(options.workspace, options.tier, options.image)
+    if options.task_seconds is not None and not 1 <= options.task_seconds <= MOST_TASK_SECONDS:
+        raise DesktopError(
+            "--task-seconds", str(options.task_seconds), "is not in range", f"give 1 to {MOST_TASK_SECONDS}"
+        )
+    choice = Choice(options.workspace, options.tier, options.image, options.task_seconds)
     state = Path(options.state).expanduser()
     return Settings(options.mission_control, options.ca, state, listening, choice, options.at_timeout, options.json)
 
@@ -66,6 +72,7 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     add("--workspace", help="of a sandbox whose template names none (default: the only one that the key sees)")
     add("--tier", default="free", help="the same of its tier (default: free)")
     add("--image", help="the image of new desktops (default: the workspace's)")
+    add("--task-seconds", type=int, metavar="N", help="desktops for a task, which go after so long at the latest")
     add("--at-timeout", choices=ENDINGS, default=STOP, help="what is done at the end of a sandbox (default: stop)")
     add("--json", action="store_true", help="print JSON")
     return parser

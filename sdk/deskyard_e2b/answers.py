@@ -32,9 +32,11 @@ def listed(desktop: DesktopState, kept: Kept | None, tier: Mapping[str, Any]) ->
     """E2B's `ListedSandbox`."""
     started = kept.started if kept and kept.made else _seconds(desktop["stateAt"])
     ends = kept.ends if kept and kept.made else None
+    if ends is None and (until := desktop.get("until")):
+        ends = _seconds(until)
     return {
         "templateID": kept.template if kept else f"{desktop['workspaceId']}/{desktop['tier']}",
-        "sandboxID": sandbox_of(desktop["id"]),
+        "sandboxID": sandbox_of(desktop["id"], desktop.get("machine")),
         "clientID": CLIENT,
         "startedAt": _written(datetime.fromtimestamp(started, UTC)),
         "endAt": _written(NEVER if ends is None else datetime.fromtimestamp(ends, UTC)),
@@ -49,8 +51,24 @@ def listed(desktop: DesktopState, kept: Kept | None, tier: Mapping[str, Any]) ->
 
 def detailed(desktop: DesktopState, kept: Kept | None, tier: Mapping[str, Any], kills: bool) -> dict[str, Any]:
     """E2B's `SandboxDetail`."""
-    ending = "kill" if kills and kept and kept.made and not kept.pauses else "pause"
+    ending = "kill" if is_task(desktop) or (kills and kept and kept.made and not kept.pauses) else "pause"
     return {**listed(desktop, kept, tier), "lifecycle": {"autoResume": False, "onTimeout": ending}}
+
+
+def is_task(desktop: DesktopState) -> bool:
+    """Whether it is a desktop for a task, which is never stopped, only ended."""
+    return desktop.get("machine") is not None
+
+
+def longest(desktop: DesktopState) -> float:
+    """The Unix time until which a sandbox may last."""
+    until = desktop.get("until")
+    return NEVER.timestamp() if until is None else _seconds(until)
+
+
+def is_over(desktop: DesktopState) -> bool:
+    """Whether nothing is left of a sandbox but its place: one for a task that does not run goes on no more."""
+    return is_task(desktop) and desktop["state"] in RESTING
 
 
 def state(desktop: DesktopState) -> str:

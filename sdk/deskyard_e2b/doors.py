@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from deskyard_sdk import DesktopError
 from deskyard_sdk.door import Door, open_door
 
+from deskyard_e2b.answers import unknown
 from deskyard_e2b.keyring import Caller
+from deskyard_e2b.naming import machine_of
 
 # What a gateway lets pass at once (deskyard/gateway/machine/layout.py): by a session, and to a desktop.
 AT_ONCE, MOST_DOORS = 4, 8
@@ -60,7 +62,7 @@ class Ways:
     async def door(self, sandbox: str, desktop: str, caller: Caller) -> AsyncIterator[Door]:
         """A door for a request, opened where none is free."""
         way = self._ways.setdefault(sandbox, {}).setdefault(caller.owner, Way())
-        carrying = await self._free(way, desktop, caller)
+        carrying = await self._free(way, sandbox, desktop, caller)
         try:
             yield carrying.door
         except asyncio.CancelledError:
@@ -105,7 +107,7 @@ class Ways:
         for sandbox in {*self._ways, *self._passing}:
             await self.cut(sandbox)
 
-    async def _free(self, way: Way, desktop: str, caller: Caller) -> Carrying:
+    async def _free(self, way: Way, sandbox: str, desktop: str, caller: Caller) -> Carrying:
         async with way.opening:
             carrying = way.free()
             if carrying is None:
@@ -115,8 +117,22 @@ class Ways:
                 if len(way.doors) >= MOST_DOORS:
                     reason = f"has {AT_ONCE * MOST_DOORS} requests under way"
                     raise DesktopError("sandbox", desktop, reason, "wait until one of them ends", 429)
-                carrying = Carrying(await self._opens(caller, desktop))
+                carrying = Carrying(await self._opened(sandbox, desktop, caller))
                 way.doors.append(carrying)
             # Before another may look.
             carrying.now += 1
             return carrying
+
+    async def _opened(self, sandbox: str, desktop: str, caller: Caller) -> Door:
+        door, machine = await self._opens(caller, desktop), machine_of(sandbox)
+        if machine is None:
+            return door
+        try:
+            # Behind it: a machine that is there still was there all the time, since none comes again.
+            found = await caller.mission.desktop(desktop)
+            if found.get("machine") != machine:
+                raise unknown(sandbox)
+        except BaseException:
+            await door.close()
+            raise
+        return door

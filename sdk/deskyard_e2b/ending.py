@@ -11,7 +11,7 @@ from deskyard_sdk import DesktopError
 from deskyard_e2b.answers import state
 from deskyard_e2b.keeping import Kept
 from deskyard_e2b.keyring import Caller, Keyring
-from deskyard_e2b.naming import desktop_id
+from deskyard_e2b.naming import desktop_id, machine_of
 from deskyard_e2b.sandboxes import Sandboxes
 
 STOP, DESTROY, NOTHING = "stop", "destroy", "nothing"
@@ -78,12 +78,13 @@ class Ending:
     async def _end(self, caller: Caller, sandbox: Kept) -> None:
         self._again.pop(sandbox.id, None)
         try:
-            if self.action == DESTROY and not sandbox.pauses:
+            is_task = machine_of(sandbox.id) is not None
+            if is_task or (self.action == DESTROY and not sandbox.pauses):
                 try:
                     await self.sandboxes.kill(caller, sandbox.id)
                     return
                 except DesktopError as error:
-                    if error.status != 403:
+                    if error.status != 403 or is_task:
                         raise
                     log.warning("%s is stopped, since the key may not destroy it", sandbox.id)
             await self._stop(caller, sandbox)

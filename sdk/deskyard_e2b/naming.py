@@ -13,6 +13,8 @@ PLAIN = ("base", "desktop")
 LABEL = r"[a-z](?:[a-z0-9-]{0,30}[a-z0-9])?"
 BETWEEN = re.compile(rf"({LABEL})--({LABEL})")
 COUNTED = re.compile(r"([1-9][0-9]?)-([a-z0-9-]+)")
+# Of a desktop for a task: the next at its seat is another sandbox.
+NUMBERED = re.compile(r"0([0-9a-f]{1,40})-(.+)")
 TEMPLATE = re.compile(rf"({LABEL})(?:/([A-Za-z0-9_.-]{{1,40}}))?")
 
 
@@ -29,6 +31,7 @@ def sandbox_id(workspace: str, desktop: str) -> str:
 def desktop_id(sandbox: str) -> str | None:
     """The desktop that a sandbox is, `WORKSPACE.DESKTOP`; None for what is no such name."""
     workspace, desktop = "", ""
+    sandbox = match[2] if (match := NUMBERED.fullmatch(sandbox)) else sandbox
     if match := COUNTED.fullmatch(sandbox):
         length = int(match[1])
         workspace, desktop = match[2][:length], match[2][length + 1 :]
@@ -40,10 +43,17 @@ def desktop_id(sandbox: str) -> str | None:
     return f"{workspace}.{desktop}" if sandbox_id(workspace, desktop) == sandbox else None
 
 
-def sandbox_of(desktop: str) -> str:
-    """The same the other way: of `WORKSPACE.DESKTOP`."""
+def machine_of(sandbox: str) -> str | None:
+    """The machine that a sandbox is, if it is a desktop for a task."""
+    match = NUMBERED.fullmatch(sandbox)
+    return match[1] if match else None
+
+
+def sandbox_of(desktop: str, machine: str | None = None) -> str:
+    """The same the other way: of `WORKSPACE.DESKTOP`, and the machine of one for a task."""
     workspace, _, name = desktop.partition(".")
-    return sandbox_id(workspace, name)
+    id = sandbox_id(workspace, name)
+    return id if machine is None else f"0{machine}-{id}"
 
 
 def fresh_name(owner: bytes, idempotency: str | None) -> str:
@@ -55,11 +65,15 @@ def fresh_name(owner: bytes, idempotency: str | None) -> str:
 
 @dataclass(frozen=True)
 class Choice:
-    """The workspace, tier and image of a new desktop, where its template does not say."""
+    """The workspace, tier and image of a new desktop, where its template does not say.
+
+    With `task_seconds` it is a desktop for a task, which goes after so long at the latest.
+    """
 
     workspace: str | None = None
     tier: str = "free"
     image: str | None = None
+    task_seconds: int | None = None
 
 
 def chosen(template: str, default: Choice, workspaces: Collection[str]) -> tuple[str, str]:

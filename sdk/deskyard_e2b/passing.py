@@ -21,7 +21,7 @@ from deskyard_e2b import answers, environment
 from deskyard_e2b.doors import SIGN_SECONDS, Ways
 from deskyard_e2b.keeping import Keeping, Kept
 from deskyard_e2b.keyring import Caller, Keyring
-from deskyard_e2b.naming import desktop_id
+from deskyard_e2b.naming import desktop_id, machine_of
 
 SANDBOX, PORT, TOKEN = "e2b-sandbox-id", "e2b-sandbox-port", "x-access-token"
 ENVD_PORT = "49983"
@@ -191,7 +191,7 @@ class DataPlane:
             found = await caller.mission.desktop(desktop)
         except DesktopError as unknown:
             return _gone(kept.id) if unknown.status == 404 else error
-        if answers.state(found) == "paused":
+        if answers.state(found) == "paused" or found.get("machine") != machine_of(kept.id):
             return _gone(kept.id)
         reason = f"runs, but its port is not open ({error.reason})"
         return DesktopError("sandbox", kept.id, reason, "look at the desktop in Mission Control", 502)

@@ -15,6 +15,7 @@ from deskyard.tasks.front import command
         "tier": "the same of its tier (default: free)",
         "image": "image of new desktops (default: the workspace's)",
         "at-timeout": "what is done at the end of a sandbox's time: stop (default), destroy, nothing",
+        "task-seconds": "sandboxes are desktops for a task, which go after so many seconds at the latest",
         "json": "print JSON",
     }
 )
@@ -28,6 +29,7 @@ def serve(
     tier: str = "",
     image: str = "",
     at_timeout: str = "",
+    task_seconds: str = "",
     json: bool = False,
 ) -> None:
     """Answer E2B's unmodified clients with the desktops of Mission Control, until ended; prints what they need."""
@@ -37,6 +39,7 @@ def serve(
 
     served = {"port": port, "host": host, "certificate": certificate, "certificate-key": certificate_key}
     chosen = {"workspace": workspace, "tier": tier, "image": image, "at-timeout": at_timeout}
+    chosen |= {"task-seconds": task_seconds}
     e2b.serve({**served, **chosen}, state(Folder()), json)
 
 

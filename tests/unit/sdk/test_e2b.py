@@ -35,6 +35,19 @@ def test_each_desktop_is_a_sandbox_and_leads_back(workspace: str, desktop: str) 
     assert naming.sandbox_of(f"{workspace}.{desktop}") == sandbox
 
 
+@pytest.mark.parametrize("workspace", ["lab", "my--place"])
+def test_each_machine_of_a_seat_is_a_sandbox_of_its_own_and_leads_back(workspace: str) -> None:
+    sandbox = naming.sandbox_of(f"{workspace}.task1", "0a1b2c3d4e5f6071")
+    assert naming.desktop_id(sandbox) == f"{workspace}.task1"
+    assert naming.machine_of(sandbox) == "0a1b2c3d4e5f6071"
+    assert naming.machine_of(naming.sandbox_of(f"{workspace}.task1")) is None
+
+
+@pytest.mark.parametrize("numbered", ["0a1b-", "0-lab--x", "0A1B-lab--x", "00-00-lab--x"])
+def test_what_is_no_name_of_a_machine_leads_nowhere(numbered: str) -> None:
+    assert naming.desktop_id(numbered) is None
+
+
 @pytest.mark.parametrize(
     "wrong", ["", "lab", "lab.reader", "lab--", "--x", "Lab--x", "3-lab-x", "9-a--b-c", "lab--x/../y"]
 )
@@ -157,6 +170,7 @@ def test_variables_are_added_where_a_process_has_no_others() -> None:
     ("argv", "said"),
     [
         ([], "--mission-control"),
+        (["--mission-control=x", "--task-seconds=0"], "--task-seconds"),
         (["--mission-control=x", "--certificate=a"], "private key"),
     ],
 )
