@@ -76,13 +76,16 @@ def release(target: str) -> dict[str, Any]:
 def end(target: str, machine: str) -> bool:
     """Remove this machine at the seat WORKSPACE/NAME with all its data, as soon as nobody is at work there.
 
-    False if it is gone: nothing is there by now, or another. What a killed task left of it is removed.
+    False if it is gone: nothing is there by now, or another. What a killed task left of it is removed. A running task
+    that has it is not waited for: a `HostError`.
     """
     workspace, _, name = target.partition("/")
     declared, seats = _seats(workspace)
     if seats is None or not _is_left(seats, name, machine):
         return False
-    with seats.hold(name, at_once=False), turn.of(declared.plan, name):
+    there = seats.ledger.machines().get(name)
+    runs = there is not None and there.claim is not None and there.claim.run
+    with seats.hold(name, at_once=runs), turn.of(declared.plan, name):
         # Whoever was waited for may have removed it, and somebody else have another there.
         is_left = _is_left(seats, name, machine)
         if is_left:

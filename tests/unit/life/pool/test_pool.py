@@ -417,6 +417,12 @@ def test_machine_is_ended_by_its_number_and_no_other_in_its_place(bench: Bench) 
     assert bench.states() == {"s1": State.CLAIMED}
 
 
+def test_end_of_what_a_running_task_has_is_refused_and_not_waited_for(bench: Bench) -> None:
+    with run.desktop(bench.wanted()) as found, pytest.raises(HostError, match="another task holds it"):
+        pool.end(found["target"], found["machine"])
+    assert bench.states() == {}
+
+
 def test_what_a_killed_end_has_left_is_removed(bench: Bench) -> None:
     found = begun(bench)
     seated = bench.seats.ledger.machines()["s1"]
