@@ -129,7 +129,8 @@ def _without_expired(report: Report, machine: Machine, state: Mapping[str, Any],
             report.waits += [f"snapshot {name}: it has expired, and would be deleted" for name in over]
         elif over:
             report.expired = snapshot.expire(machine)
-            report.state = Report.state if report.state == NOTHING_DUE else report.state
+            if report.state == NOTHING_DUE:
+                report.state = Report.state
     except (SiteError, HostError) as error:
         if error.field == "lock":
             report.waits.append("expired snapshots: another task is at work there")

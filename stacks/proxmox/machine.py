@@ -11,6 +11,7 @@ from deskyard.plan.account import MANAGER
 from deskyard.plan.proxmox.firewall import RulePlan
 from deskyard.plan.proxmox.workspace import NicPlan, VmPlan
 from deskyard.plan.workspace import GATEWAY
+from deskyard.site.proxmox.kinds.drive import Caps
 from deskyard.site.proxmox.kinds.resources import Home, Power
 from deskyard.site.proxmox.machine import CPU, DISK, OS_TYPE
 
@@ -34,6 +35,7 @@ class Machine:
     ) -> None:
         desktop = plan.owner.machine != GATEWAY
         self._name, self._plan = name, plan
+        self._caps = Caps.of(plan.disk_iops, plan.disk_mib_per_second, plan.disk_burst)
         self.vm = pve.VmLegacy(
             f"{name}-machine",
             _vm(plan, management_key),
@@ -55,10 +57,7 @@ class Machine:
             protected=desktop,
             disk=DISK,
             disk_gib=plan.machine.disk_gib,
-            disk_iops=plan.disk_iops,
-            disk_mib_per_second=plan.disk_mib_per_second,
-            disk_burst_iops=plan.disk_burst.iops if plan.disk_burst else None,
-            disk_burst_mib_per_second=plan.disk_burst.mib_per_second if plan.disk_burst else None,
+            caps=self._caps,
             opts=pulumi.ResourceOptions.merge(
                 opts,
                 pulumi.ResourceOptions(
@@ -86,10 +85,7 @@ class Machine:
                 vm_id=self.vm.vm_id,
                 storage=plan.storage,
                 size_gib=plan.machine.home_gib,
-                disk_iops=plan.disk_iops,
-                disk_mib_per_second=plan.disk_mib_per_second,
-                disk_burst_iops=plan.disk_burst.iops if plan.disk_burst else None,
-                disk_burst_mib_per_second=plan.disk_burst.mib_per_second if plan.disk_burst else None,
+                caps=self._caps,
                 opts=pulumi.ResourceOptions.merge(opts, own),
             )
         ]

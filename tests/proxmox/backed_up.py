@@ -9,7 +9,8 @@ import pytest
 
 from deskyard.life.backup import backup
 from deskyard.plan.backup import READ_NONCE
-from tests.proxmox.rack import Rack
+from deskyard.plan.proxmox.view import trial_pool_of
+from tests.proxmox.rack import SITE, Rack
 from tests.proxmox.started_gateway import start
 from tests.support.pve import Client, Peer
 
@@ -105,3 +106,16 @@ def desk_on(peer: Peer, root: Client, folder: Path, monkeypatch: pytest.MonkeyPa
     peer.fake.calls.clear()
     yield desk
     peer.fake.answerer = None
+
+
+@contextmanager
+def desk_with_trials(folder: Path) -> Iterator[tuple[Desk, pytest.MonkeyPatch]]:
+    """A desk on a cluster of its own, which has the pool in which backups are tried out."""
+    with (
+        pytest.MonkeyPatch.context() as monkeypatch,
+        Peer(folder, nodes=2) as peer,
+        peer.client() as root,
+        desk_on(peer, root, folder, monkeypatch) as desk,
+    ):
+        root.ask("POST", "/pools", poolid=trial_pool_of(SITE))
+        yield desk, monkeypatch

@@ -6,7 +6,6 @@ The cluster goes on with what it was told before the client died, as Proxmox VE 
 import random
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,14 +15,11 @@ from deskyard.host.deadline import Deadline
 from deskyard.life import power, snapshot
 from deskyard.life.backup import backup, restoration, retention
 from deskyard.plan.power import Power
-from deskyard.plan.proxmox.view import trial_pool_of
 from deskyard.plan.snapshot import Snapshot
 from deskyard.site.proxmox.life.power import DATE
-from tests.proxmox.backed_up import TARGET, Desk, desk_on
+from tests.proxmox.backed_up import TARGET, Desk, desk_with_trials
 from tests.proxmox.bench import OF_CHANCE
-from tests.proxmox.rack import SITE
 from tests.proxmox.test_restores import Kill, Killed
-from tests.support.pve import Peer
 from tests.support.pve.memory import Memory
 from tests.support.pve.power import PIDS_OF_CLOCKS
 
@@ -79,14 +75,7 @@ class Place:
 @pytest.fixture(scope="module")
 def kept_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """One cluster for all."""
-    folder: Path = tmp_path_factory.mktemp("desk")
-    with (
-        pytest.MonkeyPatch.context() as monkeypatch,
-        Peer(folder, nodes=2) as peer,
-        peer.client() as root,
-        desk_on(peer, root, folder, monkeypatch) as desk,
-    ):
-        root.ask("POST", "/pools", poolid=trial_pool_of(SITE))
+    with desk_with_trials(tmp_path_factory.mktemp("desk")) as (desk, _):
         yield Place(desk)
 
 

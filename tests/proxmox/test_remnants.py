@@ -5,7 +5,6 @@ In the engine's place stands what its provider asks of the cluster for the deskt
 
 import random
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,15 +14,14 @@ from deskyard.engine.leftovers import StateIds
 from deskyard.errors import HostError, SiteError
 from deskyard.life.backup import backup, restoration
 from deskyard.plan.names import domain
-from deskyard.plan.proxmox.view import pool_of, trial_pool_of
+from deskyard.plan.proxmox.view import pool_of
 from deskyard.site.files import read_site
 from deskyard.site.proxmox.life import copies
 from deskyard.site.proxmox.life.copies import words_of, written
 from deskyard.workspace import turn, workspace
-from tests.proxmox.backed_up import NAME, RESTORE, TARGET, TRIAL, Desk, desk_on
+from tests.proxmox.backed_up import NAME, RESTORE, TARGET, TRIAL, Desk, desk_with_trials
 from tests.proxmox.rack import SITE
 from tests.proxmox.test_restores import Kill, Killed, left_on
-from tests.support.pve import Peer
 from tests.support.pve.memory import Memory
 
 SAMPLE = 2
@@ -82,14 +80,7 @@ class Place:
 @pytest.fixture(scope="module")
 def kept_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """One cluster for all."""
-    folder: Path = tmp_path_factory.mktemp("desk")
-    with (
-        pytest.MonkeyPatch.context() as monkeypatch,
-        Peer(folder, nodes=2) as peer,
-        peer.client() as root,
-        desk_on(peer, root, folder, monkeypatch) as desk,
-    ):
-        root.ask("POST", "/pools", poolid=trial_pool_of(SITE))
+    with desk_with_trials(tmp_path_factory.mktemp("desk")) as (desk, monkeypatch):
         yield Place(desk, monkeypatch)
 
 

@@ -18,6 +18,7 @@ from deskyard.lab.computer import figures
 from deskyard.lab.computer.calls import milliseconds
 from deskyard.lab.computer.figures import Figure
 from deskyard.lab.computer.screen import Screen
+from deskyard.lab.computer.viewers import Reader, SocketLine
 
 EVENTS, TAKES = 200, 5
 HEAR_SECONDS = 30.0
@@ -63,9 +64,8 @@ def _takes(on: Screen) -> Iterator[float]:
         return False
 
     with _events(on) as line, socket.socket(socket.AF_UNIX) as person:
-        person.settimeout(HEAR_SECONDS)
         person.connect(str(on.rfb))
-        _greet(person)
+        Reader(SocketLine(person)).greet()
         for _ in range(TAKES):
 
             def take() -> None:
@@ -76,22 +76,6 @@ def _takes(on: Screen) -> Iterator[float]:
 
             yield milliseconds(take)
             _until(line, "person.left")
-
-
-def _greet(person: socket.socket) -> None:
-    def take(size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            data += person.recv(size - len(data))
-        return data
-
-    take(12)
-    person.sendall(b"RFB 003.008\n")
-    take(2)
-    person.sendall(b"\x01")
-    take(4)
-    person.sendall(b"\x01")
-    take(struct.unpack(">20xI", take(24))[0])
 
 
 @contextmanager

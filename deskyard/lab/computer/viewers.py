@@ -93,36 +93,61 @@ class Looked:
     processor: float
 
 
+class Reader:
+    """The bytes of a line, taken as many at a time as a message has; counts all that came."""
+
+    def __init__(self, line: Line) -> None:
+        self.line = line
+        self.received = 0
+        self._held = bytearray()
+
+    def take(self, size: int) -> bytes:
+        """The next bytes; raises `TimeoutError` if they do not come, `EOFError` at the end."""
+        while len(self._held) < size:
+            data = self.line.receive(HEAR_SECONDS)
+            self.received += len(data)
+            self._held += data
+        taken = bytes(self._held[:size])
+        del self._held[:size]
+        return taken
+
+    def greet(self) -> tuple[int, int]:
+        """Shake hands as a viewer among others, without a password; the width and height that are shown."""
+        self.take(len(VERSION))
+        self.line.send(VERSION)
+        self.take(self.take(1)[0])
+        self.line.send(NO_SECURITY)
+        self.take(4)
+        self.line.send(b"\x01")
+        width, height, name = struct.unpack(">HH16xI", self.take(24))
+        self.take(name)
+        return width, height
+
+
 class Viewer:
     """One viewer with its own thread; counts the updates that came, and their bytes."""
 
     def __init__(self, line: Line) -> None:
         self._line = line
-        self._held = bytearray()
+        self._reader = Reader(line)
+        self._take = self._reader.take
         self._is_over = threading.Event()
         self.updates = 0
-        self.received = 0
-        self._width, self._height = self._greet()
+        self._width, self._height = self._reader.greet()
         self._line.send(PIXELS + ENCODINGS)
         self._thread = threading.Thread(target=self._look, daemon=True)
         self._thread.start()
+
+    @property
+    def received(self) -> int:
+        """The bytes that came."""
+        return self._reader.received
 
     def close(self) -> None:
         """Stop looking."""
         self._is_over.set()
         self._line.close()
         self._thread.join(HEAR_SECONDS)
-
-    def _greet(self) -> tuple[int, int]:
-        self._take(len(VERSION))
-        self._line.send(VERSION)
-        self._take(self._take(1)[0])
-        self._line.send(NO_SECURITY)
-        self._take(4)
-        self._line.send(b"\x01")
-        width, height, name = struct.unpack(">HH16xI", self._take(24))
-        self._take(name)
-        return width, height
 
     def _look(self) -> None:
         with contextlib.suppress(EOFError, OSError):
@@ -174,15 +199,6 @@ class Viewer:
             if byte < 0x80:
                 break
         return size
-
-    def _take(self, size: int) -> bytes:
-        while len(self._held) < size:
-            data = self._line.receive(HEAR_SECONDS)
-            self.received += len(data)
-            self._held += data
-        taken = bytes(self._held[:size])
-        del self._held[:size]
-        return taken
 
 
 def looked(open_line: Callable[[], Line], count: int, seconds: float, spent: Callable[[], float]) -> Looked:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from deskyard.errors import SiteError
 from deskyard.site.proxmox.client import Client
-from deskyard.site.proxmox.kinds.disk_size import disk_size_gib
+from deskyard.site.proxmox.kinds.disk_size import disk_size_gib, refuse_smaller
 from deskyard.site.proxmox.kinds.drive import Caps, caps_of, drive_of, options_of, volume_of
 from deskyard.site.proxmox.kinds.inputs import HomeInputs
 from deskyard.site.proxmox.life.home import HOME_DISK, has_home, options
@@ -32,11 +32,8 @@ class HomeKind(Kind[HomeInputs]):
     computed: ClassVar[tuple[str, ...]] = ("attached", "volume")
 
     def check(self, old: Values, new: Values) -> list[tuple[str, str]]:
-        """A disk never shrinks: what lies at its end would be lost."""
-        before, wanted = old.get("size_gib"), new.get("size_gib")
-        if isinstance(before, int) and isinstance(wanted, int) and wanted < before:
-            return [("size_gib", f"a disk of {before} GiB cannot shrink to {wanted} GiB -> choose a larger tier")]
-        return []
+        """A disk never shrinks."""
+        return refuse_smaller(old, new, "size_gib")
 
     def create(self, link: Any, inputs: HomeInputs) -> tuple[str, Values]:
         """Make it, or keep the one that is there."""

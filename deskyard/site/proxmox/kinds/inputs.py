@@ -1,6 +1,6 @@
 """Inputs of the kinds of a cluster, as plain values: `resources.py` sends the same names."""
 
-from typing import NotRequired, TypedDict
+from typing import TypedDict
 
 
 class AppliedNetworkInputs(TypedDict):
@@ -11,7 +11,16 @@ class AppliedNetworkInputs(TypedDict):
     digest: str
 
 
-class HomeInputs(TypedDict):
+class DiskCaps(TypedDict, total=False):
+    """The caps of a tier, as far as it has them: the fields of `drive.Caps`."""
+
+    disk_iops: int
+    disk_mib_per_second: int
+    disk_burst_iops: int
+    disk_burst_mib_per_second: int
+
+
+class HomeInputs(DiskCaps):
     """A machine that is to have a volume of /home of this size, made in `storage`, with the caps of its tier."""
 
     site: str
@@ -19,13 +28,9 @@ class HomeInputs(TypedDict):
     vm_id: int
     storage: str
     size_gib: int
-    disk_iops: NotRequired[int]
-    disk_mib_per_second: NotRequired[int]
-    disk_burst_iops: NotRequired[int]
-    disk_burst_mib_per_second: NotRequired[int]
 
 
-class PowerInputs(TypedDict):
+class PowerInputs(DiskCaps):
     """A machine that is to run with a disk of this size and the caps of its tier; protected if it holds data."""
 
     site: str
@@ -34,7 +39,3 @@ class PowerInputs(TypedDict):
     protected: bool
     disk: str
     disk_gib: int
-    disk_iops: NotRequired[int]
-    disk_mib_per_second: NotRequired[int]
-    disk_burst_iops: NotRequired[int]
-    disk_burst_mib_per_second: NotRequired[int]

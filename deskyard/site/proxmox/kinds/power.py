@@ -14,7 +14,7 @@ from deskyard.plan.power import Power
 from deskyard.plan.proxmox.power_tag import power_of
 from deskyard.plan.proxmox.view import tags_of
 from deskyard.site.proxmox.client import Client
-from deskyard.site.proxmox.kinds.disk_size import disk_size_gib
+from deskyard.site.proxmox.kinds.disk_size import disk_size_gib, refuse_smaller
 from deskyard.site.proxmox.kinds.drive import Caps, capped, caps_of, drive_of, options_of, volume_of
 from deskyard.site.proxmox.kinds.inputs import PowerInputs
 from deskyard.site.proxmox.life.power import MachinePower
@@ -39,11 +39,8 @@ class PowerKind(Kind[PowerInputs]):
     computed: ClassVar[tuple[str, ...]] = ("running", "guarded", "start")
 
     def check(self, old: Values, new: Values) -> list[tuple[str, str]]:
-        """A disk never shrinks: what lies at its end would be lost."""
-        before, wanted = old.get("disk_gib"), new.get("disk_gib")
-        if isinstance(before, int) and isinstance(wanted, int) and wanted < before:
-            return [("disk_gib", f"a disk of {before} GiB cannot shrink to {wanted} GiB -> choose a larger tier")]
-        return []
+        """A disk never shrinks."""
+        return refuse_smaller(old, new, "disk_gib")
 
     def create(self, link: Any, inputs: PowerInputs) -> tuple[str, Values]:
         """Protect it, and start it if it is wanted to run; fine if it runs."""

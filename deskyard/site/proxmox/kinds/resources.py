@@ -1,9 +1,11 @@
 """Our own resources on a cluster, typed for programs."""
 
+from dataclasses import asdict
 from typing import Unpack
 
 import pulumi
 
+from deskyard.site.proxmox.kinds.drive import Caps
 from deskyard.site.resource import resources
 
 PREFIX = "deskyard:proxmox:"
@@ -35,10 +37,7 @@ class Home(pulumi.CustomResource):
         vm_id: pulumi.Input[int],
         storage: str,
         size_gib: int,
-        disk_iops: int | None,
-        disk_mib_per_second: int | None,
-        disk_burst_iops: int | None,
-        disk_burst_mib_per_second: int | None,
+        caps: Caps,
         opts: pulumi.ResourceOptions,
     ) -> None:
         inputs = {
@@ -47,10 +46,7 @@ class Home(pulumi.CustomResource):
             "vm_id": vm_id,
             "storage": storage,
             "size_gib": size_gib,
-            "disk_iops": disk_iops,
-            "disk_mib_per_second": disk_mib_per_second,
-            "disk_burst_iops": disk_burst_iops,
-            "disk_burst_mib_per_second": disk_burst_mib_per_second,
+            **asdict(caps),
         }
         super().__init__(f"{PREFIX}Home", resource_name, {**inputs, "attached": None, "volume": None}, opts)
 
@@ -70,10 +66,7 @@ class Power(pulumi.CustomResource):
         protected: bool,
         disk: str,
         disk_gib: int,
-        disk_iops: int | None,
-        disk_mib_per_second: int | None,
-        disk_burst_iops: int | None,
-        disk_burst_mib_per_second: int | None,
+        caps: Caps,
         opts: pulumi.ResourceOptions,
     ) -> None:
         inputs = {
@@ -83,10 +76,7 @@ class Power(pulumi.CustomResource):
             "protected": protected,
             "disk": disk,
             "disk_gib": disk_gib,
-            "disk_iops": disk_iops,
-            "disk_mib_per_second": disk_mib_per_second,
-            "disk_burst_iops": disk_burst_iops,
-            "disk_burst_mib_per_second": disk_burst_mib_per_second,
+            **asdict(caps),
         }
         outputs = {"running": None, "guarded": None, "start": None}
         super().__init__(f"{PREFIX}Power", resource_name, {**inputs, **outputs}, opts)
