@@ -9,6 +9,7 @@ from pathlib import Path
 from deskyard.lab.changed_tests import imported
 from tests.computer.desktop import Service, XServer
 from tests.support.screen_model import Model
+from tests.support.sources import parsed
 from tests.support.vendor_api import served
 
 TREE = Path(__file__).resolve().parents[2]
@@ -50,6 +51,6 @@ def test_the_model_is_told_what_was_refused(service: Service, server: XServer) -
 
 
 def test_the_agent_never_sleeps() -> None:
-    module = ast.parse(LOOP.read_text())
+    module = parsed(LOOP)
     assert not {"time", "asyncio"} & imported(module)
     assert "sleep" not in {node.attr for node in ast.walk(module) if isinstance(node, ast.Attribute)}

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import struct
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +14,9 @@ from PIL import Image, ImageChops, ImageStat
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from deskyard.computer.display.x_server import XConnection
 from deskyard.computer.streaming.part import MOST_STREAMS
+from deskyard.computer.streaming.studio import Studio
 from deskyard.wire.computer import PAGE_HEADER, SEE
 from tests.computer.desktop import HEIGHT, WIDTH, Recorder, Service
 from tests.computer.rfb_witness import witness
@@ -282,6 +285,33 @@ def test_pixels_come_in_the_order_that_was_asked_for(service: Service, recorder:
         viewer.line.send(struct.pack(">BxxxBBBBHHHBBBxxx", 0, 32, 24, big, 1, 255, 255, 255, *shifts) + ASK_ALL)
         viewer.update()
         assert viewer.pixels[:4][colours] == b"\x11\x22\x33"
+
+
+def test_stream_begins_while_the_thread_of_the_last_one_ends(
+    service: Service, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paint(recorder, 0x335577)
+    first = made(service, window=recorder.id)
+    asked, close, calls = threading.Event(), XConnection.close, []
+
+    def call(studio: Studio, function: Any) -> Any:
+        calls.append(future := original(studio, function))
+        if len(calls) == 2:  # after the end of the first one
+            asked.set()
+        return future
+
+    def closed_late(c: XConnection) -> None:
+        if threading.current_thread().name == "studio":
+            assert asked.wait(60)
+        close(c)
+
+    original = Studio._call
+    monkeypatch.setattr(Studio, "_call", call)
+    monkeypatch.setattr(XConnection, "close", closed_late)
+    assert service.client.delete(first["path"]).status_code == 200
+    viewer = Plain(service, made(service, window=recorder.id))
+    viewer.line.send(ASK_ALL)
+    assert viewer.update() == [(0, 0, 400, 300)] and viewer.pixels[:3] == b"\x77\x55\x33"
 
 
 def test_stream_that_nobody_looks_at_makes_room(service: Service) -> None:

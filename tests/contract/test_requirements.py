@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.requirements import missing, need_programs
+from tests.support.sources import parsed
 
 TREE = Path(__file__).resolve().parents[2]
 # Suites that judge whatever machine they are run on, and Molecule's, which `./inv check.molecule` runs.
@@ -15,7 +16,7 @@ MARKS = ("skip", "importorskip", "mark.skip", "mark.skipif", "mark.xfail")
 
 def skips(path: Path) -> list[str]:
     """The places where a file leaves tests out by itself."""
-    found = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)]
+    found = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.Attribute)]
     marks = {f"pytest.{mark}" for mark in MARKS}
     return [f"{path.relative_to(TREE)}:{node.lineno}" for node in found if ast.unparse(node) in marks]
 

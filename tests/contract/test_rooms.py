@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from deskyard.lab.changed_tests import imported
+from tests.support.sources import parsed
 
 TREE = Path(__file__).resolve().parents[2]
 
@@ -51,8 +52,7 @@ def modules() -> Mapping[str, ast.Module]:
     """Every module of the tree's own packages, by its dotted name; read once for all tests."""
     paths = (path for package in ("deskyard", "stacks") for path in sorted((TREE / package).rglob("*.py")))
     return {
-        ".".join(path.relative_to(TREE).with_suffix("").parts).removesuffix(".__init__"): ast.parse(path.read_text())
-        for path in paths
+        ".".join(path.relative_to(TREE).with_suffix("").parts).removesuffix(".__init__"): parsed(path) for path in paths
     }
 
 
@@ -119,7 +119,7 @@ def test_an_import_that_goes_up_is_seen() -> None:
     assert not is_allowed("guest", "errors")
     assert is_allowed("gateway", "wire")
     assert is_allowed("tasks", "model")
-    tree = ast.parse("def late() -> None:\n    from deskyard.workspace import workspace\n")
+    tree = parsed("def late() -> None:\n    from deskyard.workspace import workspace\n")
     assert {room(name) for name in imported(tree)} == {"workspace"}
 
 
@@ -129,7 +129,7 @@ def test_every_room_says_its_job_in_a_sentence() -> None:
         str(folder.relative_to(TREE))
         for folder in folders
         if folder != TREE / "stacks/workspace"
-        if not (file := folder / "__init__.py").is_file() or not ast.get_docstring(ast.parse(file.read_text()))
+        if not (file := folder / "__init__.py").is_file() or not ast.get_docstring(parsed(file))
     ]
     assert silent == []
 

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.sources import parsed
+
 TREE = Path(__file__).resolve().parents[2]
 # The bounded wait of all tasks.
 DEADLINE = "deskyard/host/deadline.py"
@@ -55,7 +57,7 @@ REASONS = {
 
 def sleeps(text: str) -> bool:
     """Whether a module names a sleep, called or handed on; in what it is itself, or in a program that it holds."""
-    return any(_is_sleep(node) for node in ast.walk(ast.parse(text)))
+    return any(_is_sleep(node) for node in ast.walk(parsed(text)))
 
 
 def _is_sleep(node: ast.AST) -> bool:

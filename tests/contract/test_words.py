@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.sources import parsed
+
 # Files, each with lines and what is wrong there.
 Found = dict[str, list[tuple[int, str]]]
 TREE = Path(__file__).resolve().parents[2]
@@ -45,13 +47,13 @@ def names(tree: ast.AST) -> Iterator[tuple[int, str]]:
 def forbidden(text: str) -> list[tuple[int, str]]:
     """The names of a module that say nothing, with their lines."""
     # Most modules have none of the words in their text: they need no tree.
-    tree = ast.parse(text if ANYWHERE.search(text) else "")
+    tree = parsed(text if ANYWHERE.search(text) else "")
     return [(line, name) for line, name in names(tree) if name.strip("_").lower() in FORBIDDEN]
 
 
 def vague(text: str) -> list[tuple[int, str]]:
     """The first lines of a module's docstrings that begin with "What", with their lines."""
-    tree = ast.parse(text if SOMEWHERE.search(text) else "")
+    tree = parsed(text if SOMEWHERE.search(text) else "")
     found = []
     for node in ast.walk(tree):
         # Those of attributes count, too: they stand below what they are about.

@@ -96,33 +96,42 @@ class Studio:
             thread.join(10)
 
     def _run(self) -> None:
+        """Serve until there is nothing to do; only then, all being closed, may another thread begin."""
+        while self._serve():
+            with self._lock:
+                if self._calls.empty():
+                    self._thread = None
+                    return
+
+    def _serve(self) -> bool:
+        """Work on a connection; whether it ended because there are no streams any more."""
         c: XConnection | None = None
-        reason = SCREEN_GONE
+        lost = SCREEN_GONE
         try:
             c = XConnection(self._display)
             self._begin(c)
-            if self._work(c):
-                return
-            reason = STOPPED
+            lost = "" if self._work(c) else STOPPED
         except (ScreenGone, *REFUSED):
             pass
         finally:
             self._pixels.close()
             if c is not None:
                 c.close()
-            self._lost(reason)
+            if lost:
+                self._lose_all(lost)
+        return not lost
 
-    def _lost(self, reason: str) -> None:
+    def _lose_all(self, reason: str) -> None:
         with self._lock:
             self._thread = None
             while not self._calls.empty():
                 self._calls.get()[1].set_exception(gone(self._display))
-        for stream in self._streams:
-            stream.end(reason)
-        self._streams = []
-        self._follows_pointer = False
+            for stream in self._streams:
+                stream.end(reason)
+            self._streams = []
 
     def _begin(self, c: XConnection) -> None:
+        self._follows_pointer = False
         c.extension(xcffib.damage).QueryVersion(1, 1).reply()
         c.extension(xcffib.xfixes).QueryVersion(5, 0).reply()
         c.extension(xcffib.composite).QueryVersion(0, 4).reply()
@@ -138,10 +147,8 @@ class Studio:
             self._take_calls(c)
             self._follow_pointer(c)
             wait = self._take_frames(c)
-            with self._lock:
-                if not self._streams and self._calls.empty():
-                    self._thread = None
-                    return True
+            if not self._streams and self._calls.empty():
+                return True
             c.x.flush()
             if not self._take_events(c) and self._calls.empty():
                 ready = select.select([c.x.get_file_descriptor(), self._wake_out], [], [], wait)[0]

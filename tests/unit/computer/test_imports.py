@@ -10,6 +10,7 @@ import yaml
 
 from deskyard.image.build import program
 from deskyard.lab.changed_tests import imported
+from tests.support.sources import parsed
 
 TREE = Path(__file__).resolve().parents[3]
 ALLOWED = {"deskyard.errors", "deskyard.wire", "deskyard.computer"}
@@ -27,7 +28,7 @@ PACKAGES = {
 
 def modules() -> dict[str, ast.Module]:
     found = sorted((TREE / "deskyard/computer").rglob("*.py"))
-    return {str(path.relative_to(TREE)): ast.parse(path.read_text()) for path in found}
+    return {str(path.relative_to(TREE)): parsed(path) for path in found}
 
 
 def test_program_starts_with_nothing_but_what_is_carried(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import yaml
 
 from deskyard.image.build import gateway_bundle, program
 from deskyard.lab.changed_tests import imported
+from tests.support.sources import parsed
 
 TREE = Path(__file__).resolve().parents[3]
 ALLOWED = {"deskyard.errors", "deskyard.wire", "deskyard.gateway"}
@@ -27,7 +28,7 @@ def carried() -> Iterator[Path]:
 
 def modules(bundle: Path) -> dict[str, ast.Module]:
     found = sorted(bundle.rglob("*.py"))
-    return {str(path.relative_to(bundle)): ast.parse(path.read_text()) for path in found}
+    return {str(path.relative_to(bundle)): parsed(path) for path in found}
 
 
 def test_what_the_gateway_imports_is_carried(carried: Path) -> None:

@@ -1,6 +1,5 @@
 """The MCP server on a desktop's files and processes: what a session's scopes allow, and what it is started with."""
 
-import ast
 import sys
 from collections.abc import Iterator
 from importlib import metadata
@@ -15,6 +14,7 @@ from mcp_types import ElicitRequestParams, ElicitResult
 from deskyard.computer.work.part import Work
 from deskyard.lab.changed_tests import imported
 from tests.support.mcp_client import Tools, talk_within
+from tests.support.sources import parsed
 from tests.unit.computer.serving import home_of, served
 from tests.unit.sdk.test_sdk import TICKET, Door
 
@@ -242,7 +242,7 @@ def test_a_secrets_file_is_its_owners_alone(tmp_path: Path, mode: int, content: 
 )
 def test_a_package_for_programs_stands_on_nothing_of_ours_but_the_sdk(package: str, known: set[str] | None) -> None:
     modules = list((SDK / package).rglob("*.py"))
-    roots = {name.split(".")[0] for path in modules for name in imported(ast.parse(path.read_text()))}
+    roots = {name.split(".")[0] for path in modules for name in imported(parsed(path))}
     others = known or {"deskyard_sdk", "mcp", "mcp_types", "pydantic", "starlette", "uvicorn"}
     assert modules
     assert roots <= {package, *others, *sys.stdlib_module_names}

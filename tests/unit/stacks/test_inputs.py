@@ -3,6 +3,7 @@
 import ast
 import inspect
 import textwrap
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from deskyard.site.libvirt.kinds import inputs as libvirt_inputs
 from deskyard.site.libvirt.kinds import resources as libvirt_resources
 from deskyard.site.proxmox.kinds import inputs as proxmox_inputs
 from deskyard.site.proxmox.kinds import resources as proxmox_resources
+from tests.support.sources import parsed
 
 PAIRS = [
     (libvirt_resources.Network, libvirt_inputs.NetworkInputs),
@@ -19,19 +21,29 @@ PAIRS = [
     (libvirt_resources.Seed, libvirt_inputs.SeedInputs),
     (libvirt_resources.Domain, libvirt_inputs.DomainInputs),
     (proxmox_resources.AppliedNetwork, proxmox_inputs.AppliedNetworkInputs),
+    (proxmox_resources.Home, proxmox_inputs.HomeInputs),
     (proxmox_resources.Power, proxmox_inputs.PowerInputs),
 ]
 
 
 def sent(resource: type) -> set[str]:
-    """The names in the dictionary `inputs` of a resource's constructor."""
+    """The names in the dictionary `inputs` of a resource's constructor; `**asdict(x)` stands for the fields of x."""
     source = textwrap.dedent(inspect.getsource(resource.__init__))  # type: ignore[misc]
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
-            (target,) = node.targets
-            if isinstance(target, ast.Name) and target.id == "inputs":
-                return {key.value for key in node.value.keys if isinstance(key, ast.Constant)}  # type: ignore[misc]
+    for node in ast.walk(parsed(source)):
+        match node:
+            case ast.Assign([ast.Name("inputs")], ast.Dict(keys, values)):
+                return {name for pair in zip(keys, values, strict=True) for name in _named(resource, *pair)}
     raise AssertionError(f"{resource} has no inputs")
+
+
+def _named(resource: type, key: ast.expr | None, value: ast.expr) -> set[str]:
+    match key, value:
+        case ast.Constant(str(name)), _:
+            return {name}
+        case None, ast.Call(ast.Name("asdict"), [ast.Name(argument)]):
+            kind = inspect.signature(resource.__init__).parameters[argument].annotation  # type: ignore[misc]
+            return {field.name for field in fields(kind)}
+    raise AssertionError(f"{resource} has an input that is not understood: {ast.unparse(value)}")
 
 
 @pytest.mark.parametrize(("resource", "inputs"), PAIRS, ids=[resource.__name__ for resource, _ in PAIRS])
