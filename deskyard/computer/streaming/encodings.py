@@ -24,6 +24,7 @@ TILE = 64  # of ZRLE, in pixels
 SMALLEST_JPEG = 256  # pixels: below that its head is larger than what it saves
 SMALLEST_PACKED = 12  # bytes: Tight sends less as it is
 MOST_COLOURS = 256  # of a palette
+SMALLEST_CUT = 64  # pixels in either direction: each JPEG has some 600 bytes of tables
 
 
 @dataclass(frozen=True)
@@ -35,13 +36,16 @@ class Form:
     level: int | None = None
 
 
-def encoded(image: Image.Image, form: Form) -> bytes:
-    """The data of a rectangle; in ZRLE without its length, and without zlib's header, which a connection has once."""
+def encoded(image: Image.Image, place: Rectangle, form: Form) -> list[tuple[Rectangle, bytes]]:
+    """The picture of a place as rectangles and their data.
+
+    In ZRLE the data is without its length, and without zlib's header, which a connection has once.
+    """
     if form.encoding == TIGHT:
-        return _tight(image, form.level)
+        return [(part, _tight(cut, colours, form.level)) for cut, part, colours in _cuts(image, place)]
     if form.encoding == ZRLE:
-        return _packed(b"".join(_tiles(image, form.order.replace("X", ""))), -15)
-    return image.tobytes("raw", form.order)
+        return [(place, _packed(b"".join(_tiles(image, form.order.replace("X", ""))), -15))]
+    return [(place, image.tobytes("raw", form.order))]
 
 
 def rectangle(part: Rectangle, encoding: int, data: bytes) -> bytes:
@@ -49,8 +53,32 @@ def rectangle(part: Rectangle, encoding: int, data: bytes) -> bytes:
     return struct.pack(">HHHHi", part.x, part.y, part.width, part.height, encoding) + data
 
 
-def _tight(image: Image.Image, level: int | None) -> bytes:
+def _cuts(image: Image.Image, place: Rectangle) -> list[tuple[Image.Image, Rectangle, list[bytes]]]:
+    """A picture in halves of halves, so that a photograph or the pointer makes no JPEG of the text around it.
+
+    Each with its place and its colours, if they are few; where neither half has few the halves stay together.
+    """
     colours = _colours(image)
+    longest = max(image.size)
+    if colours or longest < 2 * SMALLEST_CUT:
+        return [(image, place, colours)]
+    halves = [
+        _cuts(image.crop(half), Rectangle(place.x + half[0], place.y + half[1], half[2] - half[0], half[3] - half[1]))
+        for half in _halves(*image.size, longest // 2 // SMALLEST_CUT * SMALLEST_CUT)
+    ]
+    if all(len(half) == 1 and not half[0][2] for half in halves):
+        return [(image, place, [])]
+    return halves[0] + halves[1]
+
+
+def _halves(width: int, height: int, middle: int) -> list[tuple[int, int, int, int]]:
+    """Both sides of the middle of the longer direction."""
+    if width >= height:
+        return [(0, 0, middle, height), (middle, 0, width, height)]
+    return [(0, 0, width, middle), (0, middle, width, height)]
+
+
+def _tight(image: Image.Image, colours: list[bytes], level: int | None) -> bytes:
     if len(colours) == 1:
         return b"\x80" + colours[0]
     if colours and (data := _indexes(image, colours, nearly=level is not None)) is not None:

@@ -97,7 +97,7 @@ class Stream:
             number, whole = self.frame.number, self.frame.size
             images = self.frame.since(since, size)
         self.budget.spend(sum(part.width * part.height for part, _ in images))
-        return Update(number, whole, [(part, encoded(image, form)) for part, image in images])
+        return Update(number, whole, [cut for part, image in images for cut in encoded(image, part, form)])
 
     def described(self) -> dict[str, Any]:
         """The stream as it stands in answers."""

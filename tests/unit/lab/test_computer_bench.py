@@ -89,9 +89,10 @@ def serve(line: socket.socket, updates: list[bytes]) -> None:
 def test_viewer_counts_each_update_whatever_its_encoding() -> None:
     forms = [(kind, Form(TIGHT, "BGRX", level)) for kind in ("fill", "two", "few", "noise") for level in (6, None)]
     forms.append(("noise", Form(RAW)))
+    cuts = [(form, encoded(picture(kind), Rectangle(0, 0, *SIZE), form)) for kind, form in forms]
     updates = [
-        rfb.updates(1) + rectangle(Rectangle(0, 0, *SIZE), form.encoding, encoded(picture(kind), form))
-        for kind, form in forms
+        rfb.updates(len(found)) + b"".join(rectangle(part, form.encoding, data) for part, data in found)
+        for form, found in cuts
     ]
     near, far = socket.socketpair()
     with near, far:

@@ -41,8 +41,14 @@ open(sys.argv[-1], "w").write(f"{{len(frames)}} {{' '.join(sys.argv)}}")
 
 def update(*parts: tuple[Rectangle, Image.Image], form: Form = FORM) -> bytes:
     """An update as the recorder writes it."""
-    pieces = [rectangle(part, form.encoding, encoded(image, form)) for part, image in parts]
+    cuts = [cut for place, image in parts for cut in encoded(image, place, form)]
+    pieces = [rectangle(part, form.encoding, data) for part, data in cuts]
     return rfb.updates(len(pieces)) + b"".join(pieces)
+
+
+def packed(picture: Image.Image, form: Form = FORM) -> int:
+    """How many bytes a picture takes."""
+    return len(update((Rectangle(0, 0, *picture.size), picture), form=form))
 
 
 def record(folder: Path) -> None:
@@ -120,18 +126,58 @@ def test_few_colours_come_out_as_they_went_in_and_take_few_bytes(
     exactly = colours != "mixed" or form is EXACT
     assert all(worst <= (0 if exactly else 4) for _, worst in differs)  # type: ignore[misc]
     if size[0] * size[1] > 1000:
-        packed = len(encoded(picture, form))
-        assert packed < size[0] * size[1] * (0.3 if colours == "two" else 1.2 if exactly and colours != "mixed" else 3)
+        assert packed(picture, form) < size[0] * size[1] * (
+            0.3 if colours == "two" else 1.2 if exactly and colours != "mixed" else 3
+        )
+
+
+def written(size: tuple[int, int]) -> Image.Image:
+    """Text on white."""
+    text = Image.new("RGB", size, "white")
+    pen = ImageDraw.Draw(text)
+    for line in range(0, size[1], 13):
+        pen.text((0, line), "The quick brown fox jumps over the lazy dog. " * 4, fill="black")
+    return text
+
+
+def jpeg(picture: Image.Image) -> int:
+    """How many bytes a picture takes as JPEG."""
+    out = io.BytesIO()
+    picture.save(out, "JPEG", quality=QUALITIES[6])
+    return out.tell()
 
 
 def test_text_takes_less_as_a_palette_than_as_jpeg() -> None:
-    text = Image.new("RGB", (320, 200), "white")
-    pen = ImageDraw.Draw(text)
-    for line in range(0, 200, 13):
-        pen.text((0, line), "The quick brown fox jumps over the lazy dog", fill=(20, 30, 40))
-    out = io.BytesIO()
-    text.save(out, "JPEG", quality=QUALITIES[6])
-    assert len(encoded(text, FORM)) * 3 < out.tell()
+    text = written((320, 200))
+    assert packed(text) * 3 < jpeg(text)
+
+
+@pytest.mark.parametrize("form", [FORM, EXACT], ids=["jpeg", "exact"])
+@pytest.mark.parametrize("place", [(0, 0), (500, 330), (610, 7)], ids=str)
+def test_photograph_leaves_the_text_around_it_sharp(tmp_path: Path, form: Form, place: tuple[int, int]) -> None:
+    picture = written((640, 400))
+    grey = Image.linear_gradient("L").resize((30, 60))
+    picture.paste(Image.merge("RGB", (grey, grey.rotate(90), grey.rotate(180))), place)
+    segment = Segment(tmp_path, "1", picture.size, time.time())
+    segment.frame(update((Rectangle(0, 0, *picture.size), picture), form=form))
+    segment.close()
+    (content,) = pictures(load(tmp_path), picture.size, 5, None)
+    found = Image.frombytes("RGB", picture.size, content)
+    differs = ImageChops.difference(found, picture)
+    # Only in the squares that the photograph touches, but for what a palette may be off by.
+    for top in range(0, picture.height, 64):
+        for left in range(0, picture.width, 64):
+            beside = left + 64 <= place[0] or left >= place[0] + 30 or top + 64 <= place[1] or top >= place[1] + 60
+            square = differs.crop((left, top, left + 64, top + 64))
+            worst = max(most for _, most in square.getextrema())  # type: ignore[misc]
+            assert worst <= (0 if form is EXACT else 4 if beside else 255), (left, top)
+    assert packed(picture) * 5 < jpeg(picture)
+
+
+def test_photograph_stays_whole() -> None:
+    shades = [Image.linear_gradient("L").resize((640, 400)).rotate(turn) for turn in (0, 90, 180)]
+    picture = Image.merge("RGB", [ImageChops.add(shade, Image.effect_noise((640, 400), 60)) for shade in shades])
+    assert packed(picture) < jpeg(picture) + 50
 
 
 def test_video_has_each_state_and_no_long_stillness(recording: Path) -> None:
