@@ -38,3 +38,9 @@ def caller(connection: HTTPConnection) -> Caller:
         return Caller("", frozenset(SCOPES))
     reason = "does not say which session asks"
     raise Problem(HTTPStatus.UNAUTHORIZED, "session", None, reason, "ask through the workspace's gateway")
+
+
+def is_gateway(request: HTTPConnection) -> bool:
+    """Whether it is the gateway itself: what it passes on has scopes, and who else comes is of this desktop."""
+    client = request.client
+    return SCOPES_HEADER not in request.headers and client is not None and client.host not in LOOPBACK

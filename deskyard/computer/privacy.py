@@ -12,22 +12,22 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, Protocol
 
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from deskyard.computer.caller import LOOPBACK, caller
+from deskyard.computer.caller import caller, is_gateway
 from deskyard.computer.fields import body
 from deskyard.computer.problem import Problem, deny, described
-from deskyard.wire.computer import PRIVACY_OFF, PRIVACY_ON, PRIVACY_PATH, SCOPES_HEADER, SEE
+from deskyard.wire.computer import PRIVACY_OFF, PRIVACY_ON, PRIVACY_PATH, SEE
 
 MOST_SECONDS = 60
 CLOSED = 4423  # why a WebSocket is closed
 LAST_WORDS_SECONDS = 2.0
 # Below /v1/. Files and processes are no part of the screen; waits and events leave out what happens on it.
-OPEN = ("privacy", "drive", "wait", "events", "files", "processes")
+OPEN = ("privacy", "sessions", "drive", "wait", "events", "files", "processes")
 REASON = "a person at this desktop wants privacy: nothing of the screen is shown, and nothing done on it"
 REMEDY = f'wait for the event {PRIVACY_OFF} (POST /v1/wait {{"event": "{PRIVACY_OFF}"}}), then look again'
 
@@ -74,7 +74,7 @@ class Privacy:
         return JSONResponse({"on": self.is_on})
 
     async def _put(self, request: Request) -> Response:
-        if not _is_gateway(request):
+        if not is_gateway(request):
             reason = "is for the gateway to say, as the person who drives wants it"
             raise Problem(HTTPStatus.FORBIDDEN, "privacy", None, reason, "use the button of the desktop's page")
         fields = await body(request)
@@ -112,12 +112,6 @@ class Privacy:
         self._events.tell(PRIVACY_OFF, {"by": why})
         for listener in self._heard:
             listener(False)
-
-
-def _is_gateway(request: HTTPConnection) -> bool:
-    """Whether it is the gateway itself: what it passes on has scopes, and who else comes is of this desktop."""
-    client = request.client
-    return SCOPES_HEADER not in request.headers and client is not None and client.host not in LOOPBACK
 
 
 class Gate:

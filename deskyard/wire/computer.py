@@ -11,6 +11,9 @@ PRIVACY_ON, PRIVACY_OFF = "privacy.on", "privacy.off"
 # What a desktop's events tell of its work, to who may use processes and files.
 PROCESS_ENDED, PROCESS_OUTPUT, FILE_CHANGED = "process.ended", "process.output", "file.changed"
 PRIVACY_PATH, WAIT_PATH = "/v1/privacy", "/v1/wait"
+# The gateway tells the service there which sessions are over: what they hold down is let go. So many at once.
+SESSIONS_PATH = "/v1/sessions"
+MOST_ENDED = 500
 
 # Who listens there as root halts all that the agent runs, or lets it go on: a line of JSON each way. It is not the
 # service, which stands still with the agent.

@@ -26,6 +26,7 @@ from deskyard.computer.display.acting.drive import Drive
 from deskyard.computer.display.acting.hands import Hands
 from deskyard.computer.display.acting.read_back import ReadBack
 from deskyard.computer.display.clipboard_routes import ClipboardRoutes
+from deskyard.computer.display.endings import Endings
 from deskyard.computer.display.events import SETTLED, Armed, Log, Wait, read_wait
 from deskyard.computer.display.eyes import Eyes, Picture
 from deskyard.computer.display.feed import Feed
@@ -89,6 +90,7 @@ class Display:
             Route("/v1/screen", self._screen, methods=["GET"]),
             *WindowRoutes(self).routes(),
             *ClipboardRoutes(self._listening, self.drive).routes(),
+            *Endings(self._listening, self.drive).routes(),
             Route("/v1/drive", self._drive_route, methods=["GET", "POST"]),
             Route("/v1/wait", self._wait, methods=["POST"]),
             Route("/v1/events", self._feed.sse, methods=["GET"]),

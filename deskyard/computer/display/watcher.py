@@ -15,7 +15,7 @@ import xcffib.xinput as xinput
 import xcffib.xproto as xproto
 
 from deskyard.computer.display import windows
-from deskyard.computer.display.acting.drive import Drive, fake
+from deskyard.computer.display.acting.drive import Drive, Release, lift
 from deskyard.computer.display.clipboard import Clipboard
 from deskyard.computer.display.events import Log
 from deskyard.computer.display.spaces import Rectangle
@@ -181,11 +181,10 @@ class Watcher:
         if event.sourceid not in self._agents:
             self._drive.person_acts(self.let_go, PERSONS[type(event)])
 
-    def let_go(self, held: list[tuple[int, int]]) -> None:
+    def let_go(self, releases: list[Release]) -> None:
         """Let go of what the agent held, on this thread's connection."""
         if self._c is not None:
-            for kind, detail in held:
-                fake(self._c, kind, detail)
+            lift(self._c, releases)
 
     def _take_calls(self, c: XConnection) -> None:
         while not self._calls.empty():

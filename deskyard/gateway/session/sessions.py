@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import secrets
 import time
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -17,7 +18,7 @@ from deskyard.gateway.machine.clock import Clock
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.session import tokens
 from deskyard.gateway.session.audit import Audit
-from deskyard.gateway.session.grants import ASK_AGAIN, check_grant, check_scopes, why_not
+from deskyard.gateway.session.grants import AGENT, ASK_AGAIN, check_grant, check_scopes, why_not
 from deskyard.gateway.session.pace import Pace
 from deskyard.gateway.session.proxy import Proxy
 from deskyard.gateway.session.refusal import Refusal
@@ -25,6 +26,7 @@ from deskyard.gateway.session.shutter import Shutter
 from deskyard.gateway.session.signing import Ring
 from deskyard.gateway.session.store import Session, Store, ticket_hash
 from deskyard.gateway.session.streams import Streams
+from deskyard.wire.computer import MOST_ENDED
 from deskyard.wire.gateway_settings import Settings
 from deskyard.wire.routes import COMPUTER, DESKTOP
 
@@ -33,6 +35,8 @@ TICKET_SECONDS = 600
 NEW_WORKER_SECONDS = 30.0
 # What of a connection's end is no refusal.
 ENDS_BY_ITSELF = ("closed", "the desktop does not answer")
+# A desktop is told for so long that a session is over: by then it has let go what nobody uses.
+TELL_SECONDS = 120.0
 LOOK_SECONDS = 5.0  # a clock that was set, a worker that nobody told of
 
 
@@ -258,6 +262,15 @@ class Sessions:
         places = self.settings.program_places
         return {name: places[name] for name in self.streams.private if name in places}
 
+    def ended(self) -> dict[str, tuple[str, int, list[str]]]:
+        """Where the service of each desktop is told whose keys and buttons to let go: sessions that ended lately."""
+        now = self._clock()
+        found = defaultdict[str, list[str]](list)
+        for session in self._store.ended(AGENT, now - TELL_SECONDS, now):
+            found[session.desktop].append(session.id)
+        places = self.settings.program_places
+        return {desktop: (*place, found[desktop][:MOST_ENDED]) for desktop, place in places.items()}
+
     def use_keys(self, request: dict[str, Any]) -> dict[str, Any]:
         """Sign with the key that was just published."""
         self._keys.reload()
@@ -321,7 +334,9 @@ class Sessions:
         now = self._clock()
         settled = await self._sync_workers(now)
         async with self._closing:
-            for session in self._store.to_close(now):
+            over = self._store.to_close(now)
+            self._tell_ended(over)
+            for session in over:
                 ended = await self._end(session)
                 settled = settled and ended
                 if ended and session.revoked is None:
@@ -372,10 +387,17 @@ class Sessions:
     def _mark_revoked(self, ids: list[str], actor: str, reason: str) -> list[Session]:
         now = self._clock()
         ended = self._store.revoke(ids, now)
+        self._tell_ended(ended)
         self._hasten(now)
         for session in ended:
             self._note("revoke", session, result="revoked", by=actor, reason=reason)
         return ended
+
+    def _tell_ended(self, sessions: Sequence[Session]) -> None:
+        """Have the desktops of these do nothing more for programs among them, before HAProxy takes its time."""
+        if any(session.mode == AGENT for session in sessions):
+            with contextlib.suppress(GatewayError):  # a full disk keeps no session's sockets open
+                self.streams.line.ended_changed()
 
     async def _revoke(self, ids: list[str], actor: str, reason: str) -> list[dict[str, Any]]:
         ended = self._mark_revoked(ids, actor, reason)

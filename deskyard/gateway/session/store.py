@@ -269,6 +269,12 @@ class Store:
         ended = f"redeemed is not null and closed is null and (revoked is not null or {ENDS} <= ?)"
         return self._many(ended, "", now)
 
+    def ended(self, mode: str, since: float, now: float) -> list[Session]:
+        """Redeemed ones of this mode that ended since then, the last first."""
+        end = f"coalesce(revoked, {ENDS})"
+        ended = f"mode = ? and redeemed is not null and {end} > ? and {end} <= ?"
+        return self._many(ended, f"order by {end} desc", mode, since, now)
+
     def revoke(self, ids: list[str], now: float) -> list[Session]:
         """Mark as revoked; those that were not, and not over, before."""
         fresh: list[Session] = []

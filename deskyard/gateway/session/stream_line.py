@@ -1,5 +1,5 @@
 """The session service's end of the line to the filter of VNC connections: may it, where to, who drives, who waits,
-whose agent is stopped."""
+whose agent is stopped, which programs' sessions are over."""
 
 import asyncio
 import json
@@ -41,7 +41,7 @@ class StreamLine:
             return
         self._writers.add(writer)
         try:
-            self._write(writer, {**self._driving(), **self._awaited(), **self._halted()})
+            self._write(writer, {**self._driving(), **self._awaited(), **self._halted(), **self._ended()})
             while line := await reader.readline():
                 self._hear(writer, json.loads(line))
         except (OSError, ValueError, KeyError, TypeError, GatewayError) as error:
@@ -97,6 +97,13 @@ class StreamLine:
     def halts_changed(self) -> None:
         """Say whose agents are stopped."""
         self._tell(self._halted())
+
+    def ended_changed(self) -> None:
+        """Say which sessions of programs are over."""
+        self._tell(self._ended())
+
+    def _ended(self) -> dict[str, Any]:
+        return {"ended": self._sessions.ended()}
 
     def _halted(self) -> dict[str, Any]:
         return {"halted": self._sessions.halts.places()}

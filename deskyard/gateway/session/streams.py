@@ -52,6 +52,9 @@ class FilterLine(Protocol):
     def halts_changed(self) -> None:
         """Let the filter know which agents are stopped."""
 
+    def ended_changed(self) -> None:
+        """Let the filter know which sessions of programs are over."""
+
 
 class NoLine:
     """Nobody filters: there is nothing to close and nobody to tell."""
@@ -70,6 +73,9 @@ class NoLine:
         """Nothing."""
 
     def halts_changed(self) -> None:
+        """Nothing."""
+
+    def ended_changed(self) -> None:
         """Nothing."""
 
 

@@ -4,18 +4,12 @@ The door refuses programs by itself. This is for what asks inside the desktop, a
 service believes it for some seconds only, so that no privacy outlives its gateway.
 """
 
-import asyncio
-import json
-
 from deskyard.gateway.view.criers import Criers
+from deskyard.gateway.view.word import Where, put
 from deskyard.wire.computer import PRIVACY_PATH
 
 AGAIN_SECONDS = 5.0
 BELIEVED_SECONDS = 20
-ANSWER_SECONDS = 2.0
-MOST_ANSWER = 4096
-
-Where = tuple[str, int]
 
 
 class Heralds:
@@ -39,17 +33,5 @@ class Heralds:
 
 
 async def say(where: Where, *, on: bool) -> bool:
-    """One word to a service; whether it was taken. A desktop that is frozen, older or hostile holds up nobody."""
-    body = json.dumps({"on": on, "seconds": BELIEVED_SECONDS})
-    head = f"PUT {PRIVACY_PATH} HTTP/1.1\r\nHost: {where[0]}:{where[1]}\r\nConnection: close\r\n"
-    head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    try:
-        async with asyncio.timeout(ANSWER_SECONDS):
-            reader, writer = await asyncio.open_connection(*where, limit=MOST_ANSWER)
-            try:
-                writer.write(f"{head}{body}".encode())
-                return (await reader.readuntil(b"\r\n")).split(b" ")[1:2] == [b"200"]
-            finally:
-                writer.close()
-    except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-        return False
+    """One word to a service; whether it was taken."""
+    return await put(where, PRIVACY_PATH, {"on": on, "seconds": BELIEVED_SECONDS})

@@ -44,6 +44,9 @@ class Connections(Protocol):
     def halt(self, halted: dict[str, tuple[str, int, bool]]) -> None:
         """Have these desktops halt what their agents run (true), or let them go on (false)."""
 
+    def let_go(self, ended: dict[str, tuple[str, int, tuple[str, ...]]]) -> None:
+        """Have the services of these desktops let go what these sessions hold, which are over."""
+
 
 class ViewLink:
     """A line to the session service, made again whenever it breaks."""
@@ -147,6 +150,9 @@ class ViewLink:
         if "halted" in message:
             halted = message["halted"].items()
             self._view.halt({desktop: (address, port, stops) for desktop, (address, port, stops) in halted})
+        if "ended" in message:
+            ended = message["ended"].items()
+            self._view.let_go({desktop: (address, port, tuple(ids)) for desktop, (address, port, ids) in ended})
         if "close" in message:
             self._view.close(message["close"])
 

@@ -16,6 +16,7 @@ from collections import defaultdict
 from deskyard.gateway.machine import systemd
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.view.budget import Flood
+from deskyard.gateway.view.endings import Endings
 from deskyard.gateway.view.halters import Halters
 from deskyard.gateway.view.heralds import Heralds
 from deskyard.gateway.view.link import Refused, ViewLink
@@ -47,6 +48,7 @@ class View:
         self._heralds = Heralds()
         self._lookouts = Lookouts(self._link.looked)
         self._halters = Halters(self._link.halted)
+        self._endings = Endings()
 
     async def run(self, port: int) -> None:
         """Serve on loopback until told to stop."""
@@ -76,6 +78,10 @@ class View:
     def halt(self, halted: dict[str, tuple[str, int, bool]]) -> None:
         """Have these desktops halt what their agents run (true), or let them go on (false)."""
         self._halters.send(halted)
+
+    def let_go(self, ended: dict[str, tuple[str, int, tuple[str, ...]]]) -> None:
+        """Have the services of these desktops let go what these sessions hold, which are over."""
+        self._endings.send(ended)
 
     async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

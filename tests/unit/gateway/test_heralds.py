@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from deskyard.gateway.view import heralds
+from deskyard.gateway.view import heralds, word
 from deskyard.gateway.view.heralds import Heralds, say
 
 Heard = list[bool]
@@ -89,7 +89,7 @@ def test_last_word_is_what_is_so_however_fast_it_changed(monkeypatch: pytest.Mon
 
 
 def test_desktop_that_says_nothing_or_no_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heralds, "ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(word, "ANSWER_SECONDS", 0.05)
 
     async def silent(desktop: Desktop, where: tuple[str, int]) -> None:
         desktop.answers.clear()

@@ -61,6 +61,9 @@ class Desk:
     def halts_changed(self) -> None:
         raise AssertionError("nobody stops an agent here")
 
+    def ended_changed(self) -> None:
+        raise AssertionError("no program comes here")
+
     def drivers_changed(self) -> None:
         self.notices += 1
 

@@ -13,8 +13,9 @@ from deskyard.errors import GatewayError
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.session import signing
 from deskyard.gateway.session.audit import Audit
-from deskyard.gateway.session.sessions import LOOK_SECONDS, NEW_WORKER_SECONDS, Sessions
+from deskyard.gateway.session.sessions import LOOK_SECONDS, NEW_WORKER_SECONDS, TELL_SECONDS, Sessions
 from deskyard.gateway.session.store import Session, Store, ticket_hash
+from deskyard.gateway.session.streams import NoLine
 from tests.unit.gateway.support import parsed
 from tests.unit.gateway.test_store import NOW, session
 
@@ -233,3 +234,52 @@ def test_link_that_the_clock_jumped_over_has_expired(desk: Desk) -> None:
 def lines(desk: Desk) -> list[dict[str, Any]]:
     """The gateway's audit."""
     return [json.loads(line) for line in desk.audit.read_text().splitlines()]
+
+
+def test_programs_that_ended_lately_are_listed_for_their_desktop_and_nobody_else(desk: Desk) -> None:
+    places = desk.sessions.settings.program_places
+    assert {desktop: ended[2] for desktop, ended in desk.sessions.ended().items()} == {
+        desktop: [] for desktop in places
+    }
+    desktop = next(iter(places))
+    program = {"mode": "agent", "desktop": desktop}
+    desk.join("A", **program)
+    desk.join("B", **program, expires=NOW + 60)
+    desk.join("C", **program)
+    desk.join("D", desktop=desktop)
+    desk.store.add(session(id="E" * 24, **program), ticket_hash("E"))
+    asyncio.run(desk.sessions.revoke(None, None, True, "tester"))
+    assert {letter[0] for letter in desk.sessions.ended()[desktop][2]} == {"A", "B", "C"}
+    assert desk.sessions.ended()[desktop][:2] == places[desktop]
+    desk.now += TELL_SECONDS
+    assert desk.sessions.ended()[desktop][2] == []
+
+
+def test_program_whose_time_is_over_is_listed_the_last_first_and_before_its_sockets_are_closed(desk: Desk) -> None:
+    desktop = next(iter(desk.sessions.settings.program_places))
+    desk.join("A", mode="agent", desktop=desktop, expires=NOW + 60)
+    desk.join("B", mode="agent", desktop=desktop, expires=NOW + 61)
+    desk.join("C", mode="agent", desktop=desktop)
+    seen: list[list[str]] = []
+    line = NoLine()
+    line.ended_changed = lambda: seen.append(desk.sessions.ended()[desktop][2])  # type: ignore[method-assign]
+    desk.sessions.streams.line = line
+    desk.rest()
+    assert seen == []
+    desk.now += 61
+    desk.proxy.deaf = True
+    desk.rest()
+    assert seen == [["B" * 24, "A" * 24]]
+
+
+def test_disk_without_room_keeps_no_sockets_open_where_nobody_can_be_told(desk: Desk) -> None:
+    def full() -> None:
+        raise GatewayError("disk", None, "is full", "make room")
+
+    desktop = next(iter(desk.sessions.settings.program_places))
+    desk.join("A", mode="agent", desktop=desktop)
+    line = NoLine()
+    line.ended_changed = full  # type: ignore[method-assign]
+    desk.sessions.streams.line = line
+    asyncio.run(desk.sessions.revoke("A" * 24, None, False, "tester"))
+    assert desk.proxy.refused == ["A" * 24]

@@ -91,8 +91,7 @@ class Runner:
     def _do(self, caller: Caller, actions: list[Action], gone: threading.Event) -> Outcome:
         hands = self.tools.hands
         hands.gone = gone.is_set
-        hands.drive.check()
-        hands.begin()
+        hands.begin(caller.session)
         check_places(actions, self.tools.spaces)
         outcome = Outcome()
         before = self._frame()
@@ -115,7 +114,7 @@ class Runner:
             if outcome.problem:
                 break
         if outcome.problem or gone.is_set():
-            hands.release_all()
+            hands.release_own()
         self._sink.note(
             {"kind": BATCH, "session": caller.session, "frame_before": before, "frame_after": self._frame()}
         )

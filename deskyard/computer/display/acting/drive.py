@@ -1,9 +1,13 @@
-"""One driver: while a person uses keyboard or mouse, the agent's input is refused, and what it holds is let go."""
+"""One driver: while a person uses keyboard or mouse, the agent's input is refused, and what it holds is let go.
+
+Each session of the gateway holds its own, which goes with it.
+"""
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -13,6 +17,19 @@ from deskyard.computer.display.x_server import XConnection
 from deskyard.computer.problem import Problem
 
 KEY_PRESS, KEY_RELEASE, BUTTON_PRESS, BUTTON_RELEASE, MOTION = 2, 3, 4, 5, 6
+MOST_ENDED = 1000
+
+Release = tuple[int, int]  # the kind of the event that lets go, and the keycode or button
+LetGo = Callable[[list[Release]], None]
+
+
+@dataclass(frozen=True)
+class Hold:
+    """A key or button that a session has down; programs of the desktop itself are the session ""."""
+
+    release: Release
+    session: str
+    since: float
 
 
 class Drive:
@@ -28,17 +45,36 @@ class Drive:
         self.taken = threading.Event()  # set while a person drives
         self.stopped = False  # a person has stopped the agent: it is refused until they let it go on
         self._person_acted = 0.0
-        self._agent_acted = 0.0
-        self.held: list[tuple[int, int]] = []  # (kind of release, keycode or button), in the order of pressing
+        self._session = ""  # whose batch is being done
+        self._ended: dict[str, None] = {}  # sessions that are over, the newest last
+        self._acted: dict[str, float] = {}  # when each session that holds something last acted
+        self.held: list[Hold] = []  # in the order of pressing
 
     @property
     def driver(self) -> str:
         """`person` or `agent`."""
         return "person" if self.taken.is_set() else "agent"
 
+    def begin(self, session: str) -> None:
+        """Act for this session from here on; raises `Problem` where it may not."""
+        with self._lock:
+            self._session = session
+        with self.agent():
+            pass
+
     @contextmanager
     def agent(self) -> Iterator[None]:
-        """One event of the agent's input; raises `Problem` while a person drives (409) or has stopped it (423)."""
+        """One event of the input of the session whose batch is being done; raises `Problem` where it may not act."""
+        with self._lock:
+            self.check()
+            if self._session in self._ended:
+                reason = "is over: nothing more is done for it"
+                raise Problem(HTTPStatus.UNAUTHORIZED, "session", None, reason, "ask for a new link")
+            self._acted[self._session] = time.monotonic()
+            yield
+
+    def check(self) -> None:
+        """Raise `Problem` while a person drives (409) or has stopped the agent (423)."""
         with self._lock:
             if self.stopped:
                 reason = "a person has stopped the agent of this desktop: nothing is done here"
@@ -48,15 +84,8 @@ class Drive:
                 reason = "a person is using the keyboard or the mouse"
                 remedy = 'wait for the event person.left (POST /v1/wait {"event": "person.left"}), then look again'
                 raise Problem(HTTPStatus.CONFLICT, "driver", "person", reason, remedy)
-            self._agent_acted = time.monotonic()
-            yield
 
-    def check(self) -> None:
-        """Raise `Problem` while a person drives (409) or has stopped the agent (423)."""
-        with self.agent():
-            pass
-
-    def stop(self, let_go: Callable[[list[tuple[int, int]]], None]) -> None:
+    def stop(self, let_go: LetGo) -> None:
         """A person stops the agent: what it holds is let go, and it is refused until `go_on`, for however long."""
         with self._lock:
             self.stopped = True
@@ -67,16 +96,14 @@ class Drive:
         with self._lock:
             self.stopped = False
 
-    def person_acts(self, let_go: Callable[[list[tuple[int, int]]], None], why: str) -> None:
+    def person_acts(self, let_go: LetGo, why: str) -> None:
         """A person pressed something, or takes over: from here on nothing of the agent's gets through."""
         with self._lock:
             self._person_acted = time.monotonic()
             if self.taken.is_set():
                 return
             self.taken.set()
-            held, self.held = self.held[::-1], []
-            if held:
-                let_go(held)
+            self._drop(lambda hold: True, let_go)
         self._tell("person.took", {"by": why})
 
     def person_leaves(self, why: str) -> None:
@@ -87,15 +114,13 @@ class Drive:
             self.taken.clear()
         self._tell("person.left", {"by": why})
 
-    def tick(self, let_go: Callable[[list[tuple[int, int]]], None]) -> float:
+    def tick(self, let_go: LetGo) -> float:
         """Do what is due, and say in how many seconds to come again."""
         now = time.monotonic()
         with self._lock:
-            stale = self.held and now - self._agent_acted >= self.hold_seconds
-            if stale:
-                held, self.held = self.held[::-1], []
-                let_go(held)
-            due = [self._agent_acted + self.hold_seconds] if self.held else []
+            self._drop(lambda hold: now - self._acted[hold.session] >= self.hold_seconds, let_go)
+            self._acted = {hold.session: self._acted[hold.session] for hold in self.held}
+            due = [acted + self.hold_seconds for acted in self._acted.values()]
             # Who has stopped the agent has not left by doing nothing.
             drives = self.taken.is_set() and not self.stopped
             left = drives and now - self._person_acted >= self.quiet_seconds
@@ -108,23 +133,61 @@ class Drive:
     def press(self, c: XConnection, kind: int, detail: int) -> None:
         """Press a key or button for the agent, and remember that it is down."""
         with self.agent():
-            self.held.append((kind + 1, detail))
+            self.held.append(Hold((kind + 1, detail), self._session, time.monotonic()))
             fake(c, kind, detail)
 
     def release(self, c: XConnection, kind: int, detail: int) -> None:
-        """Let a key or button of the agent's go; nothing happens if it is not down any more."""
-        with self._lock:
-            if (kind, detail) in self.held:
-                self.held.remove((kind, detail))
-                fake(c, kind, detail)
+        """Let a key or button of the agent's go; nothing happens if it is not down any more.
 
-    def release_all(self, c: XConnection) -> int:
-        """Let go of all that the agent holds; returns how much that was."""
+        What is down for another session, too, stays down for that one.
+        """
         with self._lock:
-            held, self.held = self.held[::-1], []
-            for kind, detail in held:
-                fake(c, kind, detail)
-            return len(held)
+            down = [hold for hold in self.held if hold.release == (kind, detail)]
+            if down:
+                hold = next((hold for hold in down if hold.session == self._session), down[0])
+                self.held.remove(hold)
+                if all(other.session == hold.session for other in down):
+                    fake(c, kind, detail)
+
+    def release_own(self, c: XConnection) -> None:
+        """Let go of all that the session holds whose batch is being done."""
+        self._drop(lambda hold: hold.session == self._session, lambda releases: lift(c, releases))
+
+    def release_all(self, c: XConnection) -> None:
+        """Let go of all that agents hold."""
+        self._drop(lambda hold: True, lambda releases: lift(c, releases))
+
+    def end(self, sessions: Collection[str], seconds: float, let_go: LetGo) -> int:
+        """Let go of what these sessions hold, and do nothing more for them; so many seconds ago all lost their door.
+
+        Returns how many keys and buttons came up.
+        """
+        with self._lock:
+            self._ended |= dict.fromkeys(sessions)
+            for session in list(self._ended)[:-MOST_ENDED]:
+                del self._ended[session]
+            lost = time.monotonic() - seconds
+            return self._drop(
+                lambda hold: hold.session in self._ended or (bool(hold.session) and hold.since < lost), let_go
+            )
+
+    def _drop(self, chosen: Callable[[Hold], bool], let_go: LetGo) -> int:
+        """Forget these holds, and let go what no other session holds, the last pressed first; how much that was."""
+        with self._lock:
+            dropped = [hold for hold in self.held if chosen(hold)]
+            if not dropped:
+                return 0
+            self.held = [hold for hold in self.held if not chosen(hold)]
+            still = {hold.release for hold in self.held}
+            releases = [hold.release for hold in reversed(dropped) if hold.release not in still]
+            let_go(releases)
+            return len(releases)
+
+
+def lift(c: XConnection, releases: list[Release]) -> None:
+    """Let these keys and buttons go."""
+    for kind, detail in releases:
+        fake(c, kind, detail)
 
 
 def fake(c: XConnection, kind: int, detail: int, root: int = 0, at: tuple[int, int] = (0, 0)) -> None:

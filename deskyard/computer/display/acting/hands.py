@@ -58,8 +58,9 @@ class Hands:
         self.line.close()
         self._answered.line.close()
 
-    def begin(self) -> None:
-        """Get ready for a batch: a connection, and nothing known of before it."""
+    def begin(self, session: str) -> None:
+        """Get ready for a batch of this session: a connection, and nothing known of before it."""
+        self.drive.begin(session)
         connection = self.line.get()
         self._patience = PATIENCE_SECONDS
         self._map_read = False
@@ -217,9 +218,10 @@ class Hands:
                 self.drive.check()
         self._still_wanted()
 
-    def release_all(self) -> int:
-        """Let go of everything."""
-        return self.drive.release_all(self.line.get()) if self.drive.held else 0
+    def release_own(self) -> None:
+        """Let go of all that the batch's session holds."""
+        if self.drive.held:
+            self.drive.release_own(self.line.get())
 
     def _still_wanted(self) -> None:
         if self.gone():
