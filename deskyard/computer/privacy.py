@@ -13,11 +13,12 @@ from http import HTTPStatus
 from typing import Any, Protocol
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
+from deskyard.computer.answers.answered import Answered
+from deskyard.computer.answers.screen import Private
 from deskyard.computer.caller import caller, is_gateway
 from deskyard.computer.fields import body
 from deskyard.computer.problem import Problem, deny, described
@@ -69,11 +70,11 @@ class Privacy:
         """Its path."""
         return [Route(PRIVACY_PATH, self._get, methods=["GET"]), Route(PRIVACY_PATH, self._put, methods=["PUT"])]
 
-    async def _get(self, request: Request) -> Response:
+    async def _get(self, request: Request) -> Answered[Private]:
         caller(request).require(SEE)
-        return JSONResponse({"on": self.is_on})
+        return Answered({"on": self.is_on})
 
-    async def _put(self, request: Request) -> Response:
+    async def _put(self, request: Request) -> Answered[Private]:
         if not is_gateway(request):
             reason = "is for the gateway to say, as the person who drives wants it"
             raise Problem(HTTPStatus.FORBIDDEN, "privacy", None, reason, "use the button of the desktop's page")
@@ -82,7 +83,7 @@ class Privacy:
         seconds = fields.integer("seconds", 1, MOST_SECONDS, MOST_SECONDS)
         fields.done()
         await (self.begin(seconds) if on else self.end("off"))
-        return JSONResponse({"on": self.is_on})
+        return Answered({"on": self.is_on})
 
     async def begin(self, seconds: float) -> None:
         """Hide the screen for so long, or for so long from now on."""
@@ -187,4 +188,4 @@ async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "websocket":
         await deny(WebSocket(scope, receive, send), refused())
     else:
-        await JSONResponse(described(refused()), int(HTTPStatus.LOCKED))(scope, receive, send)
+        await Answered(described(refused()), int(HTTPStatus.LOCKED))(scope, receive, send)

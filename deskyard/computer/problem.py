@@ -3,9 +3,10 @@
 from http import HTTPStatus
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.websockets import WebSocket
 
+from deskyard.computer.answers.answered import Answered, Refusal
 from deskyard.errors import DeskyardError
 
 CLOSED, MOST_REASON = 4000, 123
@@ -36,11 +37,11 @@ async def close(websocket: WebSocket, problem: Problem) -> None:
     await websocket.close(CLOSED + problem.status, reason[:MOST_REASON].decode(errors="ignore"))
 
 
-def _answered(problem: Problem) -> JSONResponse:
-    return JSONResponse(described(problem), int(problem.status))
+def _answered(problem: Problem) -> Answered[Refusal]:
+    return Answered(described(problem), int(problem.status))
 
 
-def described(problem: Problem) -> dict[str, str]:
+def described(problem: Problem) -> Refusal:
     """A problem as the body of an answer."""
     parts = problem.as_dict()
-    return {"error": parts.pop("field"), **parts}
+    return {"error": parts["field"], "value": parts["value"], "reason": parts["reason"], "remedy": parts["remedy"]}

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from starlette.requests import HTTPConnection
@@ -45,7 +45,7 @@ async def _awaited(next_one: Callable[[], Awaitable[T]]) -> T:
     return await next_one()
 
 
-def event(kind: str | None, data: dict[str, Any], number: int | None = None) -> bytes:
+def event(kind: str | None, data: Mapping[str, Any], number: int | None = None) -> bytes:
     """A server-sent event; without a kind it is a `message`."""
     lines = ("" if number is None else f"id: {number}\n") + ("" if kind is None else f"event: {kind}\n")
     return f"{lines}data: {json.dumps(data)}\n\n".encode()

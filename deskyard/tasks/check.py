@@ -83,16 +83,18 @@ def roles(_: Context, write: bool = False) -> None:
     print("role pages are up to date")
 
 
-@command(help={"write": "promise what was added, too"})
+@command(help={"write": "promise what was added, and write what a desktop answers, too"})
 def api(_: Context, write: bool = False) -> None:
-    """Compare Mission Control's API with what its clients were promised: nothing of that may be taken away."""
-    from deskyard.lab import api_changes
+    """Compare the APIs with their documents: Mission Control's keeps what was promised, a desktop's is as it says."""
+    from deskyard.lab import api_changes, desktop_api
 
-    if write and api_changes.write(tree()):
-        print(f"written: {api_changes.PROMISED}")
-        return
+    if write:
+        for place, written in ((api_changes.PROMISED, api_changes.write), (desktop_api.PLACE, desktop_api.write)):
+            if written(tree()):
+                print(f"written: {place}")
     api_changes.require(tree())
-    print("nothing that was promised is taken away")
+    desktop_api.require(tree())
+    print("nothing that was promised is taken away, and a desktop answers as its document says")
 
 
 @command()

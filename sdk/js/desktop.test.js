@@ -8,7 +8,8 @@ import { code, operations, types } from "./generate.js";
 import { OPERATIONS } from "./operations.js";
 
 const read = (name) => readFileSync(new URL(name, import.meta.url), "utf8");
-const found = operations(JSON.parse(read("../openapi.json")));
+const document = JSON.parse(read("../openapi.json"));
+const found = operations(document);
 let server, base, asked, answer;
 
 before(async () => {
@@ -29,7 +30,7 @@ test.beforeEach(() => {
 
 test("what is generated is what the document says", () => {
   assert.equal(read("operations.js"), code(found));
-  assert.equal(read("operations.d.ts"), types(found));
+  assert.equal(read("operations.d.ts"), types(found, document));
 });
 
 test("each operation of the document is a method, which asks for its path", async () => {

@@ -28,6 +28,7 @@ from deskyard.computer.recording.part import Recordings
 from deskyard.computer.recording.recorder import Limits
 from deskyard.computer.streaming.part import Streaming
 from deskyard.computer.work.part import Work
+from tests.support.answers_described import DOCUMENT, JSON, Described
 from tests.support.listening import listening
 
 WIDTH, HEIGHT = 1024, 768
@@ -36,6 +37,16 @@ PATIENCE = 60.0
 KEPT_SECONDS = 120
 ALL = "see,act,files,shell"
 PERSONS_KEY = 0xFFE1  # Shift: it writes nothing
+ANSWERS = Described(DOCUMENT)
+
+
+def as_described(answer: httpx.Response) -> None:
+    """Fail for an answer of the service that its OpenAPI document does not describe."""
+    media_type = answer.headers.get("content-type", "").partition(";")[0]
+    body = answer.read() if media_type == JSON else b""
+    request = answer.request
+    objection = ANSWERS.objection(request.method, request.url.path, answer.status_code, media_type, body)
+    assert objection == "", f"{objection}: {body[:500]!r}"
 
 
 @dataclass
@@ -197,7 +208,8 @@ class Service:
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._listening]})
         self._thread.start()
         self.url = f"http://127.0.0.1:{self.port}"
-        self.client = httpx.Client(base_url=self.url, timeout=PATIENCE)
+        hooks = {"response": [as_described]}
+        self.client = httpx.Client(base_url=self.url, timeout=PATIENCE, event_hooks=hooks)
         # The socket listens from the start: the first answer comes when the display is there.
         assert self.client.get("/healthz").text == "ok\n"
 

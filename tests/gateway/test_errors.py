@@ -9,6 +9,7 @@ import pytest
 
 from tests.gateway.conftest import run_gateway
 from tests.gateway.support import Gateway
+from tests.support.answers_described import DOCUMENT, Described
 
 
 def redeem_from(gateway: Gateway, fields: dict[str, str]) -> int:
@@ -53,6 +54,22 @@ def test_program_gets_json_with_a_remedy(gateway: Gateway) -> None:
         answer, data = gateway.request("POST", path, body, {"Cookie": cookie, **origin})
         assert answer.status in (400, 401)
         assert set(json.loads(data)) == {"error", "message", "remedy"}
+
+
+def test_door_refuses_programs_as_the_document_of_their_desktop_says(gateway: Gateway) -> None:
+    described, path = Described(DOCUMENT), "/d/d1/computer"
+    id, bearer = gateway.program()
+
+    def refused(headers: dict[str, str]) -> int:
+        answer, data = gateway.request("GET", f"{path}/v1/windows", headers=headers)
+        media_type = (answer.getheader("Content-Type") or "").partition(";")[0]
+        assert described.objection("GET", "/v1/windows", answer.status, media_type, data) == ""
+        return answer.status
+
+    assert refused({}) == 401
+    assert refused({"Authorization": "Bearer x"}) == 401
+    gateway.revoke(id)
+    assert refused(bearer) == 401
 
 
 def test_desktop_that_does_not_run_is_told_from_a_gateway_that_is_down(own_gateway: Gateway) -> None:

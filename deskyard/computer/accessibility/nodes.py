@@ -3,9 +3,11 @@
 import asyncio
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import cast
 
 from deskyard.computer.accessibility.bus import Bus, Reference, Refused
+from deskyard.computer.answers import screen as answers
+from deskyard.computer.answers.screen import Details
 from deskyard.computer.display.spaces import Rectangle
 
 # By their numbers in the protocol, which programs send.
@@ -52,19 +54,19 @@ class Node:
     states: frozenset[str]
     children: int
     place: Rectangle | None
-    details: dict[str, Any] = field(default_factory=dict)
+    details: Details = field(default_factory=Details)
 
-    def described(self) -> dict[str, Any]:
+    def described(self) -> answers.Node:
         """The node as it stands in answers."""
-        return {
+        found: answers.Node = {
             "id": self.at.id,
             "role": self.role,
             "name": self.name,
             "description": self.description,
             "states": [state for state in STATES if state in self.states],
             "rectangle": self.place.as_list() if self.place else None,
-            **self.details,
         }
+        return {**found, **self.details}
 
 
 async def read(bus: Bus, at: Reference, seconds: float, details: bool = False) -> Node:
@@ -124,15 +126,16 @@ async def _place(bus: Bus, at: Reference, seconds: float) -> Rectangle | None:
     return found if found.width > 0 and found.height > 0 and found.x > NOWHERE else None
 
 
-async def _details(bus: Bus, node: Node, seconds: float) -> dict[str, Any]:
+async def _details(bus: Bus, node: Node, seconds: float) -> Details:
     kinds = await interfaces(bus, node.at, seconds)
-    details: dict[str, Any] = {"actions": await actions(bus, node.at, seconds) if "Action" in kinds else []}
+    details: Details = {"actions": await actions(bus, node.at, seconds) if "Action" in kinds else []}
     if "EditableText" in kinds or ("Text" in kinds and "editable" in node.states):
         details["text"] = await text(bus, node.at, seconds)
     if "Value" in kinds:
         found = await bus.properties(node.at, "Value", seconds)
         names = {"value": "CurrentValue", "minimum": "MinimumValue", "maximum": "MaximumValue"}
-        details |= {name: found[theirs] for name, theirs in names.items() if math.isfinite(found.get(theirs, math.nan))}
+        values = {name: found[theirs] for name, theirs in names.items() if math.isfinite(found.get(theirs, math.nan))}
+        details |= cast(Details, values)
     return details
 
 

@@ -2,20 +2,20 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
-from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from deskyard.computer.accessibility import nodes
 from deskyard.computer.accessibility.bus import Bus, Late, Reference, Refused, reference
 from deskyard.computer.accessibility.readiness import Readiness
-from deskyard.computer.accessibility.search import Search, Sought, Window
+from deskyard.computer.accessibility.search import Found, Search, Sought, Window
 from deskyard.computer.accessibility.texts import Texts
+from deskyard.computer.answers.answered import Answered
+from deskyard.computer.answers.screen import Did, Nodes, Used
 from deskyard.computer.caller import caller
 from deskyard.computer.claims import digest
 from deskyard.computer.display.events import READY
@@ -60,7 +60,7 @@ class Accessibility:
         async with self.bus.running():
             yield
 
-    async def _tree(self, request: Request) -> Response:
+    async def _tree(self, request: Request) -> Answered[Nodes]:
         caller(request).require(SEE)
         fields = query(request)
         sought = await self._sought(fields)
@@ -70,7 +70,7 @@ class Accessibility:
         fields.done()
         return await self._answered(search.tree(sought, depth, details))
 
-    async def _find(self, request: Request) -> Response:
+    async def _find(self, request: Request) -> Answered[Nodes]:
         caller(request).require(SEE)
         fields = await body(request)
         sought = await self._sought(fields, looks_for=True)
@@ -110,17 +110,17 @@ class Accessibility:
         facts = await self._display.window(window_id(fields.take("window"), where), where)
         return Window(facts["pid"], facts["title"])
 
-    async def _answered(self, searching: Any) -> Response:
+    async def _answered(self, searching: Awaitable[Found]) -> Answered[Nodes]:
         try:
             found = await searching
         except Refused as error:
             raise _gone("node", error) from error
         except Late:
             raise _late("accessibility", None) from None
-        return JSONResponse(found.described() | {"event": self._display.log.last})
+        return Answered(found.described(self._display.log.last))
 
-    async def _invoke(self, request: Request) -> Response:
-        async def do(at: Reference, fields: Fields, seconds: float) -> dict[str, Any]:
+    async def _invoke(self, request: Request) -> Answered[Used]:
+        async def do(at: Reference, fields: Fields, seconds: float) -> Did:
             asked = fields.text("action") if fields.given("action") else None
             fields.done()
             names = await nodes.actions(self.bus, at, seconds) if await self._has(at, "Action", seconds) else []
@@ -131,8 +131,8 @@ class Accessibility:
 
         return await self._used(request, "invoke", do)
 
-    async def _set(self, request: Request) -> Response:
-        async def do(at: Reference, fields: Fields, seconds: float) -> dict[str, Any]:
+    async def _set(self, request: Request) -> Answered[Used]:
+        async def do(at: Reference, fields: Fields, seconds: float) -> Did:
             if fields.has("value"):
                 value = fields.number("value", -BIGGEST, BIGGEST)
                 fields.done()
@@ -143,13 +143,13 @@ class Accessibility:
 
         return await self._used(request, "set", do)
 
-    async def _set_value(self, at: Reference, value: float, seconds: float) -> dict[str, Any]:
+    async def _set_value(self, at: Reference, value: float, seconds: float) -> Did:
         if not await self._has(at, "Value", seconds):
             raise Problem(HTTPStatus.CONFLICT, "value", at.id, "is of a node without one", "use keys or actions")
         await self.bus.set(at, "Value", "CurrentValue", value, seconds)
         return {"value": (await self.bus.properties(at, "Value", seconds)).get("CurrentValue")}
 
-    async def _set_text(self, at: Reference, text: str, seconds: float) -> dict[str, Any]:
+    async def _set_text(self, at: Reference, text: str, seconds: float) -> Did:
         if not await self._has(at, "EditableText", seconds):
             reason = "is of a node whose program lets no other write into it"
             remedy = "focus the node, then act: key ctrl+a, and type"
@@ -160,8 +160,8 @@ class Accessibility:
         _must(done, "text", None)
         return {"text": await nodes.text(self.bus, at, seconds), "untrusted": ["text"]}
 
-    async def _focus(self, request: Request) -> Response:
-        async def do(at: Reference, fields: Fields, seconds: float) -> dict[str, Any]:
+    async def _focus(self, request: Request) -> Answered[Used]:
+        async def do(at: Reference, fields: Fields, seconds: float) -> Did:
             fields.done()
             (done,) = await self.bus.call(at, "Component", "GrabFocus", seconds)
             _must(done, "node", at.id)
@@ -172,7 +172,9 @@ class Accessibility:
     async def _has(self, at: Reference, interface: str, seconds: float) -> bool:
         return interface in await nodes.interfaces(self.bus, at, seconds)
 
-    async def _used(self, request: Request, kind: str, do: Any) -> Response:
+    async def _used(
+        self, request: Request, kind: str, do: Callable[[Reference, Fields, float], Awaitable[Did]]
+    ) -> Answered[Used]:
         """Do something with the node that a request names, unless a person drives; all of it is recorded."""
         who = caller(request)
         who.require(ACT)
@@ -197,7 +199,7 @@ class Accessibility:
             self._display.sink.note(note | {"ok": False, "error": "gone"})
             raise _gone(at.id, error) from error
         self._display.sink.note(note | {"ok": True})
-        return JSONResponse({"ok": True, **answer, "event": event})
+        return Answered({"ok": True, **answer, "event": event})
 
 
 def _index(names: list[str], asked: str | None) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 
 from deskyard.computer.accessibility.bus import Bus, Late, Reference, Refused, reference
 from deskyard.computer.accessibility.search import ROOT, Search, Sought, Window
+from deskyard.computer.answers.screen import ListedWindow, Node
 from deskyard.computer.display.events import READY, Log, Wait, matches
 from deskyard.computer.display.spaces import Rectangle
 
@@ -28,7 +29,7 @@ BLANK = ("", "about:blank")
 class Readiness:
     """Tells of windows that take keys, to whom waits for it."""
 
-    def __init__(self, bus: Bus, log: Log, windows: Callable[[], Awaitable[list[dict[str, Any]]]]) -> None:
+    def __init__(self, bus: Bus, log: Log, windows: Callable[[], Awaitable[list[ListedWindow]]]) -> None:
         self._bus = bus
         self._log = log
         self._windows = windows
@@ -52,7 +53,7 @@ class Readiness:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(news.wait(), left if state else LOOK_AGAIN_SECONDS)
 
-    async def _state(self, window: dict[str, Any], began: float) -> "State | None":
+    async def _state(self, window: ListedWindow, began: float) -> "State | None":
         """The state of a window that seems to take keys; None while it does not seem so."""
         place = Window(window["pid"], window["title"])
         try:
@@ -71,11 +72,11 @@ class Readiness:
             return State(window["id"], True, tuple(names), tuple(node["id"] for node in focused))
         return None
 
-    def _quiet(self, window: dict[str, Any], began: float) -> float:
+    def _quiet(self, window: ListedWindow, began: float) -> float:
         """The seconds since a window was last drawn, or looked for."""
         return time.monotonic() - max(began, self._log.drawn(Rectangle(*window["geometry"])))
 
-    async def _find(self, sought: Sought) -> list[dict[str, Any]]:
+    async def _find(self, sought: Sought) -> list[Node]:
         return (await Search(self._bus, ASK_SECONDS, 20).find(sought, False)).nodes
 
     async def _is_known(self, place: Window) -> bool:
@@ -93,7 +94,7 @@ class Readiness:
         application = Reference(roots[0].owner, ROOT.path)
         return await self._bus.property(application, "Application", "ToolkitName", ASK_SECONDS) in BROWSERS
 
-    async def _is_loaded(self, document: dict[str, Any], window: dict[str, Any]) -> bool:
+    async def _is_loaded(self, document: Node, window: ListedWindow) -> bool:
         if "busy" in document["states"]:
             return False
         at = reference(document["id"], "node")
@@ -113,7 +114,7 @@ class State:
     focused: tuple[str, ...] = ()
 
 
-def _suits(window: dict[str, Any], wait: Wait) -> bool:
+def _suits(window: ListedWindow, wait: Wait) -> bool:
     if not wait.match:
         return bool(window["focused"])
     return all(matches(window.get(name), value) for name, value in wait.match.items())

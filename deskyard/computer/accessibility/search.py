@@ -13,6 +13,7 @@ from typing import Any
 from deskyard.computer.accessibility import nodes
 from deskyard.computer.accessibility.bus import Bus, Late, Reference, Refused
 from deskyard.computer.accessibility.nodes import Node
+from deskyard.computer.answers import screen as answers
 
 ROOT = Reference("org.a11y.atspi.Registry", "/org/a11y/atspi/accessible/root")
 AT_ONCE = 64  # nodes that are asked for side by side
@@ -62,15 +63,19 @@ class Sought:
 class Found:
     """The result of a walk or a search: nodes, why some may be missing, and the programs that did not answer."""
 
-    nodes: list[dict[str, Any]] = field(default_factory=list)
+    nodes: list[answers.Node] = field(default_factory=list)
     truncated: set[str] = field(default_factory=set)
     silent: list[str] = field(default_factory=list)
 
-    def described(self) -> dict[str, Any]:
-        """As it stands in answers."""
-        untrusted = ["name", "description", "text", "silent"]
-        cut = sorted(self.truncated)
-        return {"nodes": self.nodes, "truncated": cut, "silent": self.silent, "untrusted": untrusted}
+    def described(self, event: int) -> answers.Nodes:
+        """As it stands in answers, with the number of the last event."""
+        return {
+            "nodes": self.nodes,
+            "truncated": sorted(self.truncated),
+            "silent": self.silent,
+            "untrusted": ["name", "description", "text", "silent"],
+            "event": event,
+        }
 
 
 class Search:
@@ -139,8 +144,8 @@ class Search:
         self.found.nodes = [tree for tree in trees if tree is not None]
         return self.found
 
-    async def _tree(self, root: Reference, sought: Sought, depth: int, details: bool) -> dict[str, Any] | None:
-        top: list[dict[str, Any]] = []
+    async def _tree(self, root: Reference, sought: Sought, depth: int, details: bool) -> answers.Node | None:
+        top: list[answers.Node] = []
         level = [(root, top)]
         count = 0
         for at_depth in range(depth + 1):
@@ -149,7 +154,7 @@ class Search:
                 level = level[: self._most - count]
             count += len(level)
             read = await self._read([at for at, _ in level], details)
-            below: list[tuple[Reference, list[dict[str, Any]]]] = []
+            below: list[tuple[Reference, list[answers.Node]]] = []
             for node, (_, into) in zip(read, level, strict=True):
                 # An application, which is in no state, is shown for its windows.
                 if node and (sought.hidden or not at_depth or "showing" in node.states):

@@ -1,11 +1,11 @@
 """The field that gets what is typed, and what stands in it, for who reads back what was typed."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from deskyard.computer.accessibility import nodes
 from deskyard.computer.accessibility.bus import Bus, Late, Reference, Refused, reference
 from deskyard.computer.accessibility.search import Search, Sought, Window
+from deskyard.computer.answers import screen as answers
 from deskyard.computer.display.acting.read_back import ASK_SECONDS, Field
 from deskyard.computer.problem import Problem
 
@@ -17,7 +17,7 @@ PASSWORD = "password text"
 class Texts:
     """Reads the fields of the programs that are on the bus; passwords are never asked for."""
 
-    def __init__(self, bus: Bus, window: Callable[[int, str], Awaitable[dict[str, Any]]]) -> None:
+    def __init__(self, bus: Bus, window: Callable[[int, str], Awaitable[answers.Window]]) -> None:
         self._bus = bus
         self._window = window
 
@@ -34,7 +34,7 @@ class Texts:
         except (Refused, Late, Problem):
             return None
 
-    async def _field(self, node: dict[str, Any]) -> Field | None:
+    async def _field(self, node: answers.Node) -> Field | None:
         at = reference(node["id"], "node")
         text = await self._read(at)
         if text is None:

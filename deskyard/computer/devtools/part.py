@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
+from deskyard.computer.answers import screen as answers
+from deskyard.computer.answers.answered import Answered
 from deskyard.computer.caller import Caller, caller
 from deskyard.computer.devtools.browser import Browser, ask
 from deskyard.computer.devtools.relay import Relay
@@ -60,15 +61,15 @@ class Devtools:
         yield
         await self._browser.close()
 
-    async def _describe(self, request: Request) -> Response:
+    async def _describe(self, request: Request) -> Answered[answers.Browser]:
         caller(request).require(SEE)
         query(request).done()
         connection = await self._browser.running()
         if connection is None:
-            return JSONResponse({"running": False, "path": PLACE})
-        return JSONResponse(await _described(connection))
+            return Answered({"running": False, "path": PLACE})
+        return Answered(await _described(connection))
 
-    async def _start(self, request: Request) -> Response:
+    async def _start(self, request: Request) -> Answered[answers.Browser]:
         who = _allowed(request)
         fields = await body(request)
         seconds = fields.integer("within_ms", 1, MOST_WITHIN_MS, int(START_SECONDS * 1000)) / 1000
@@ -76,16 +77,16 @@ class Devtools:
         self._display.drive.check()
         connection = await self._browser.started(seconds)
         self._display.sink.note({"kind": "devtools.start", "session": who.session, "scope": ACT})
-        return JSONResponse(await _described(connection))
+        return Answered(await _described(connection))
 
-    async def _end(self, request: Request) -> Response:
+    async def _end(self, request: Request) -> Answered[answers.Ended]:
         who = _allowed(request)
         query(request).done()
         self._display.drive.check()
         ended = await self._browser.end()
         if ended:
             self._display.sink.note({"kind": "devtools.end", "session": who.session, "scope": ACT})
-        return JSONResponse({"ok": True, "ended": ended})
+        return Answered({"ok": True, "ended": ended})
 
     async def _whole(self, socket: WebSocket) -> None:
         await self._serve(socket, lambda: self._browser.started(START_SECONDS))
@@ -135,17 +136,17 @@ def _allowed(connection: HTTPConnection) -> Caller:
     return who
 
 
-async def _described(connection: "ClientConnection") -> dict[str, Any]:
+async def _described(connection: "ClientConnection") -> answers.Browser:
     """The browser and its pages as they stand in answers; the connection is closed."""
     try:
         version = await ask(connection, "Browser.getVersion")
         targets = (await ask(connection, "Target.getTargets")).get("targetInfos", [])
     finally:
         await connection.close()
-    pages = [
+    pages: list[answers.Page] = [
         {"id": page["targetId"], "title": page["title"], "url": page["url"], "path": f"{PLACE}/page/{page['targetId']}"}
         for page in targets
         if page["type"] == "page"
     ]
-    facts = {"running": True, "path": PLACE, "browser": version.get("product", ""), "pages": pages}
-    return {**facts, "untrusted": ["title", "url"]}
+    name = str(version.get("product", ""))
+    return {"running": True, "path": PLACE, "browser": name, "pages": pages, "untrusted": ["title", "url"]}

@@ -7,9 +7,11 @@ from http import HTTPStatus
 
 from PIL import Image
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
+from deskyard.computer.answers.answered import Answered, Done
+from deskyard.computer.answers.screen import ClipboardText
 from deskyard.computer.caller import caller
 from deskyard.computer.claims import claim, digest
 from deskyard.computer.display.acting.drive import Drive
@@ -36,7 +38,7 @@ class ClipboardRoutes:
             Route("/v1/clipboard", self._put, methods=["PUT"]),
         ]
 
-    async def _get(self, request: Request) -> Response:
+    async def _get(self, request: Request) -> Answered[ClipboardText] | Response:
         caller(request).require(SEE)
         fields = query(request)
         format = fields.choice("format", tuple(TARGETS), "text")
@@ -45,7 +47,7 @@ class ClipboardRoutes:
         asked = await asyncio.wrap_future(watcher.call(lambda c: watcher.clipboard.read(c, TARGETS[format])))
         found: bytes = await asyncio.wrap_future(asked)
         if format == "text":
-            return JSONResponse({"text": found[:MOST_TEXT].decode("utf-8", "replace"), "untrusted": ["text"]})
+            return Answered({"text": found[:MOST_TEXT].decode("utf-8", "replace"), "untrusted": ["text"]})
         if not found:
             raise Problem(HTTPStatus.NOT_FOUND, "clipboard", None, "holds no picture", "ask for its text")
         if len(found) > MOST_PICTURE:
@@ -54,7 +56,7 @@ class ClipboardRoutes:
         headers = {"cache-control": "no-store", UNTRUSTED_HEADER: "body"}
         return Response(found, media_type=PICTURE, headers=headers)
 
-    async def _put(self, request: Request) -> Response:
+    async def _put(self, request: Request) -> Answered[Done]:
         caller(request).require(ACT)
         watcher = self._watcher()
         if request.headers.get("content-type", "").partition(";")[0].strip() == PICTURE:
@@ -63,14 +65,14 @@ class ClipboardRoutes:
             self._drive.check()
             await asyncio.wrap_future(watcher.call(lambda c: watcher.clipboard.put_picture(c, png)))
             claim({"kind": "clipboard.picture", "scope": ACT})
-            return JSONResponse({"ok": True})
+            return Answered({"ok": True})
         fields = await body(request)
         text = fields.text("text", most=MOST_TEXT // 4)
         fields.done()
         self._drive.check()
         await asyncio.wrap_future(watcher.call(lambda c: watcher.clipboard.put(c, text)))
         claim({"kind": "clipboard.text", "scope": ACT, "text_sha256": digest(text)})
-        return JSONResponse({"ok": True})
+        return Answered({"ok": True})
 
 
 def _must_be_png(data: bytes) -> None:

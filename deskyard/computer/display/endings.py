@@ -9,9 +9,10 @@ from collections.abc import Callable
 from http import HTTPStatus
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from deskyard.computer.answers.answered import Answered
+from deskyard.computer.answers.screen import LetGo
 from deskyard.computer.caller import is_gateway
 from deskyard.computer.display.acting.drive import Drive
 from deskyard.computer.display.watcher import Watcher
@@ -35,7 +36,7 @@ class Endings:
         """Its path."""
         return [Route(SESSIONS_PATH, self._put, methods=["PUT"])]
 
-    async def _put(self, request: Request) -> Response:
+    async def _put(self, request: Request) -> Answered[LetGo]:
         if not is_gateway(request):
             reason = "is for the gateway to say, as it ends them"
             raise Problem(HTTPStatus.FORBIDDEN, "sessions", None, reason, "let keys and buttons go by an action (up)")
@@ -54,4 +55,4 @@ class Endings:
                 c.settle()  # what is answered is done
             return count
 
-        return JSONResponse({"let_go": await asyncio.wrap_future(watcher.call(end))})
+        return Answered({"let_go": await asyncio.wrap_future(watcher.call(end))})

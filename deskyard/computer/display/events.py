@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -122,7 +122,7 @@ class Log:
         # Waits that are no events of their own: they are over when something is so.
         self.conditions: dict[str, Callable[[Wait], Awaitable[dict[str, Any]]]] = {}
 
-    def tell(self, kind: str, data: dict[str, Any]) -> dict[str, Any]:
+    def tell(self, kind: str, data: Mapping[str, Any]) -> dict[str, Any]:
         """Add an event, and return it; while a person wants privacy, it may be forgotten at once."""
         with self._lock:
             if self.hidden and kind not in TOLD_IN_PRIVATE:

@@ -14,9 +14,11 @@ from http import HTTPStatus
 from typing import Any, TypeVar
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
+from deskyard.computer.answers.answered import Answered, Happened
+from deskyard.computer.answers.screen import Acted, Driving, Effect, ListedWindow, Pictured, Unchanged, Window
 from deskyard.computer.caller import Caller, caller
 from deskyard.computer.claims import Claiming, Sink
 from deskyard.computer.display import windows
@@ -123,7 +125,7 @@ class Display:
     def _window_of(line: Line) -> Callable[[int, str], Rectangle]:
         return lambda window, field: windows.place(line.get(), window, field)
 
-    async def _act(self, request: Request) -> Response:
+    async def _act(self, request: Request) -> Answered[Acted]:
         who = caller(request)
         who.require(ACT)
         fields = await body(request)
@@ -147,32 +149,35 @@ class Display:
         finally:
             watch.cancel()
 
-    async def _answered(self, outcome: Outcome, armed: Armed | None, picture: Wanted | None, id: str) -> Response:
-        answer: dict[str, Any] = {
+    async def _answered(
+        self, outcome: Outcome, armed: Armed | None, picture: Wanted | None, id: str
+    ) -> Answered[Acted]:
+        answer: Acted = {
             "results": outcome.results,
             "ok": outcome.problem is None,
             "driver": self.drive.driver,
+            "event": self.log.last,
         }
         status = HTTPStatus.OK
         if id:
             answer["id"] = id
         if outcome.problem:
             status = outcome.problem.status
-            answer |= described(outcome.problem)
+            answer = {**answer, **described(outcome.problem)}
         elif armed:
             try:
                 answer["wait"] = await self.log.wait(self.log.arm(armed.wait) if armed.wait.kind == SETTLED else armed)
             except Problem as problem:
                 # The actions are done: only the wait was in vain, and a client must not send them again.
-                answer |= {"ok": False, "wait": described(problem)}
+                answer["ok"], answer["wait"] = False, described(problem)
         if picture is not None:
             try:
                 answer["picture"] = as_json(await self._look(picture))
             except Problem as problem:
                 # As above: a window that is closed by them cannot be seen any more.
-                answer |= {"ok": False, "picture": None, "unseen": described(problem)}
+                answer["ok"], answer["picture"], answer["unseen"] = False, None, described(problem)
         answer["event"] = self.log.last
-        return JSONResponse(answer, int(status))
+        return Answered(answer, int(status))
 
     async def _look(self, asked: Wanted) -> Picture:
         return await self._with_eyes(lambda: self.eyes.picture(asked, self._place(asked)))
@@ -192,11 +197,11 @@ class Display:
         with self.desk.lock:
             return windows.place(self.desk.get(), asked.window, "window")
 
-    async def _screen(self, request: Request) -> Response:
+    async def _screen(self, request: Request) -> Answered[Pictured | Unchanged] | Response:
         caller(request).require(SEE)
         picture = await self._look(read_query(request, wanted))
         if "application/json" in request.headers.get("accept", ""):
-            return JSONResponse(as_json(picture))
+            return Answered(as_json(picture))
         headers = {"x-deskyard-state": str(picture.state), "cache-control": "no-store", UNTRUSTED_HEADER: "body"}
         if picture.data is None or picture.shot is None:
             return Response(None, HTTPStatus.NOT_MODIFIED, headers)
@@ -208,22 +213,25 @@ class Display:
         }
         return Response(picture.data, headers=headers, media_type=f"image/{picture.format}")
 
-    async def windows(self) -> list[dict[str, Any]]:
+    async def windows(self) -> list[ListedWindow]:
         """The windows as they stand in answers, the topmost last."""
 
-        def listed() -> list[dict[str, Any]]:
+        def listed() -> list[ListedWindow]:
             with self.desk.lock:
                 return windows.all_windows(self.desk.get())
 
         return await asyncio.to_thread(listed)
 
-    async def window(self, window: int, field: str) -> dict[str, Any]:
+    async def window(self, window: int, field: str) -> Window:
         """A window as it stands in answers; raises `Problem` (404) if there is none."""
 
-        def described_window() -> dict[str, Any]:
+        def described_window() -> Window:
             with self.desk.lock:
                 windows.place(self.desk.get(), window, field)
-                return windows.described(self.desk.get(), window) or {}
+                found = windows.described(self.desk.get(), window)
+            if found is None:
+                raise windows.unmanaged(field, window)
+            return found
 
         return await asyncio.to_thread(described_window)
 
@@ -243,19 +251,19 @@ class Display:
             remedy = "focus a field that takes text, or give the program's own keys (keys: ctrl+shift+v)"
             raise Problem(HTTPStatus.CONFLICT, "paste", None, reason, remedy) from None
 
-    def _await_event(self, wait: Wait) -> dict[str, Any]:
+    def _await_event(self, wait: Wait) -> Effect:
         assert self._loop is not None
         return {"event": asyncio.run_coroutine_threadsafe(self.log.wait(self.log.arm(wait)), self._loop).result()}
 
-    async def _wait(self, request: Request) -> Response:
+    async def _wait(self, request: Request) -> Answered[Happened]:
         who = caller(request)
         who.require(SEE)
         fields = await body(request)
         wait = read_wait(fields, who)
         fields.done()
-        return JSONResponse(await self.log.wait(self.log.arm(wait)))
+        return Answered(await self.log.wait(self.log.arm(wait)))
 
-    async def _drive_route(self, request: Request) -> Response:
+    async def _drive_route(self, request: Request) -> Answered[Driving]:
         who = caller(request)
         who.require(SEE if request.method == "GET" else ACT)
         if request.method == "POST":
@@ -268,8 +276,7 @@ class Display:
                 driver = fields.choice("driver", ("person", "agent"))
                 fields.done()
                 await self._hand_over(who, driver)
-        facts = {"driver": self.drive.driver, "stopped": self.drive.stopped}
-        return JSONResponse({**facts, "event": self.log.last})
+        return Answered({"driver": self.drive.driver, "stopped": self.drive.stopped, "event": self.log.last})
 
     async def _stop(self, request: Request, stopped: bool) -> None:
         """Stop the agent, or let it go on: for root of this desktop, which is the program that halts it."""
@@ -326,7 +333,7 @@ def read_wait_of(fields: Fields, who: Caller) -> Wait | None:
     return found
 
 
-def as_json(picture: Picture) -> dict[str, Any]:
+def as_json(picture: Picture) -> Pictured | Unchanged:
     """A picture as it stands in an answer."""
     if picture.data is None or picture.shot is None:
         return {"state": picture.state, "changed": False}

@@ -7,11 +7,11 @@ import select
 import time
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
 
 import xcffib
 import xcffib.xproto as xproto
 
+from deskyard.computer.answers.screen import Placed
 from deskyard.computer.display import windows
 from deskyard.computer.display.spaces import Rectangle, window_id
 from deskyard.computer.display.x_server import XConnection
@@ -69,7 +69,7 @@ def _divided(start: int, length: int, count: int) -> list[tuple[int, int]]:
     return [(edge, following - edge) for edge, following in itertools.pairwise(edges)]
 
 
-def tile(display: str, tiling: Tiling) -> list[dict[str, Any]]:
+def tile(display: str, tiling: Tiling) -> list[Placed]:
     """Arrange the windows, the first with the keyboard; returns the place that each was given.
 
     On a connection of its own: it waits for the window manager.
@@ -81,7 +81,7 @@ def tile(display: str, tiling: Tiling) -> list[dict[str, Any]]:
         c.close()
 
 
-def _tile(c: XConnection, tiling: Tiling) -> list[dict[str, Any]]:
+def _tile(c: XConnection, tiling: Tiling) -> list[Placed]:
     managed = windows.listed(c)
     for index, window in enumerate(tiling.windows):
         if window not in managed:
@@ -94,7 +94,7 @@ def _tile(c: XConnection, tiling: Tiling) -> list[dict[str, Any]]:
         c.core.ChangeWindowAttributes(window, xproto.CW.EventMask, [xproto.EventMask.PropertyChange])
         windows.restore(c, window)
     _until_free(c, tiling.windows)
-    placed = []
+    placed: list[Placed] = []
     for window, cell in zip(tiling.windows, cells, strict=True):
         content = _content(c, window, cell)
         windows.put(c, window, content)

@@ -1,12 +1,13 @@
 """The paths of windows: what there is, what is done with one, and several side by side."""
 
 import asyncio
-from typing import Any, Protocol
+from typing import Protocol
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from deskyard.computer.answers.answered import Answered, DoneAfter
+from deskyard.computer.answers.screen import ListedWindow, Tiled, Windows
 from deskyard.computer.caller import caller
 from deskyard.computer.claims import Sink
 from deskyard.computer.display import tiling, windows
@@ -29,7 +30,7 @@ class Screen(Protocol):
     def sink(self) -> Sink:
         """Where the record of what was done goes."""
 
-    async def windows(self) -> list[dict[str, Any]]:
+    async def windows(self) -> list[ListedWindow]:
         """The windows as they stand in answers, the topmost last."""
 
 
@@ -47,13 +48,13 @@ class WindowRoutes:
             Route("/v1/windows/{id}/{action}", self._act, methods=["POST"]),
         ]
 
-    async def _list(self, request: Request) -> Response:
+    async def _list(self, request: Request) -> Answered[Windows]:
         caller(request).require(SEE)
         query(request).done()
         found = await self._screen.windows()
-        return JSONResponse({"windows": found, "untrusted": list(UNTRUSTED), "event": self._screen.log.last})
+        return Answered({"windows": found, "untrusted": list(UNTRUSTED), "event": self._screen.log.last})
 
-    async def _act(self, request: Request) -> Response:
+    async def _act(self, request: Request) -> Answered[DoneAfter]:
         who = caller(request)
         who.require(ACT)
         window = window_id(request.path_params["id"], "id")
@@ -71,9 +72,9 @@ class WindowRoutes:
         event = self._screen.log.last
         await asyncio.to_thread(act)
         self._screen.sink.note(note)
-        return JSONResponse({"ok": True, "event": event})
+        return Answered({"ok": True, "event": event})
 
-    async def _tile(self, request: Request) -> Response:
+    async def _tile(self, request: Request) -> Answered[Tiled]:
         who = caller(request)
         who.require(ACT)
         fields = await body(request)
@@ -87,4 +88,4 @@ class WindowRoutes:
             raise gone(self._screen.desk.display) from error
         for window in asked.windows:
             self._screen.sink.note({"kind": "window.tile", "session": who.session, "scope": ACT, "window": window})
-        return JSONResponse({"ok": True, "windows": placed, "event": event})
+        return Answered({"ok": True, "windows": placed, "event": event})

@@ -1,10 +1,10 @@
 """The windows that the window manager has: what they are, and what can be done with them."""
 
 from http import HTTPStatus
-from typing import Any
 
 import xcffib.xproto as xproto
 
+from deskyard.computer.answers.screen import ListedWindow, Window
 from deskyard.computer.display.spaces import Rectangle
 from deskyard.computer.display.x_server import REFUSED, XConnection
 from deskyard.computer.fields import Fields, wrong
@@ -100,7 +100,7 @@ def states(c: XConnection, window: int) -> list[str]:
     return [c.name(atom).removeprefix("_NET_WM_STATE_").lower() for atom in c.numbers(window, "_NET_WM_STATE")]
 
 
-def described(c: XConnection, window: int) -> dict[str, Any] | None:
+def described(c: XConnection, window: int) -> Window | None:
     """A window as it stands in answers; None if it is gone."""
     where = geometry(c, window)
     if where is None:
@@ -123,7 +123,7 @@ def described(c: XConnection, window: int) -> dict[str, Any] | None:
     }
 
 
-def all_windows(c: XConnection) -> list[dict[str, Any]]:
+def all_windows(c: XConnection) -> list[ListedWindow]:
     """All windows, the topmost last, each with its place in the stack and whether it is in front."""
     active = focused(c)
     found = [entry for window in listed(c) if (entry := described(c, window)) is not None]

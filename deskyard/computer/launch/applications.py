@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from deskyard.computer.answers import screen as answers
+
 GROUP = "Desktop Entry"
 TERMINAL = ("x-terminal-emulator", "-e")
 MOST_FILE = 1 << 20
@@ -22,10 +24,12 @@ class Application:
     categories: tuple[str, ...]
     types: tuple[str, ...]
 
-    def described(self) -> dict[str, object]:
+    def described(self) -> answers.Application:
         """As it stands in answers."""
-        names = {"id": self.id, "name": self.name, "comment": self.comment}
-        return {**names, "categories": list(self.categories), "types": list(self.types)}
+        return {
+            "id": self.id, "name": self.name, "comment": self.comment,
+            "categories": list(self.categories), "types": list(self.types),
+        }  # fmt: skip
 
     def argv(self, targets: tuple[str, ...]) -> list[str]:
         """The program and its arguments for these files and addresses."""

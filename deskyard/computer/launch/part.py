@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from deskyard.computer.answers.answered import Answered
+from deskyard.computer.answers.screen import Applications, Launched, Window
 from deskyard.computer.caller import Caller, caller
 from deskyard.computer.claims import digest
 from deskyard.computer.display.events import READY, UNTRUSTED, Wait
@@ -61,14 +62,14 @@ class Launch:
     async def _installed(self) -> dict[str, Application]:
         return await asyncio.to_thread(installed, folders(os.environ, self._home))
 
-    async def _applications(self, request: Request) -> Response:
+    async def _applications(self, request: Request) -> Answered[Applications]:
         caller(request).require(SEE)
         query(request).done()
         found = await self._installed()
         listed = [application.described() for application in found.values()]
-        return JSONResponse({"applications": listed, "untrusted": ["name", "comment"]})
+        return Answered({"applications": listed, "untrusted": ["name", "comment"]})
 
-    async def _launch(self, request: Request) -> Response:
+    async def _launch(self, request: Request) -> Answered[Launched]:
         who = caller(request)
         who.require(ACT)
         fields = await body(request)
@@ -82,11 +83,11 @@ class Launch:
         if field == COMMAND:
             note |= {"scope": SHELL, "command_sha256": digest("\0".join(argv))}
         process = await self._started(argv, note, field)
-        answer: dict[str, Any] = {"ok": True, "pid": process.pid, "window": None, "event": after}
+        answer: Launched = {"ok": True, "pid": process.pid, "window": None, "event": after}
         if awaited != NOTHING:
             answer["window"] = await self._window(process, after, seconds, awaited)
             answer["untrusted"] = list(UNTRUSTED)
-        return JSONResponse(answer)
+        return Answered(answer)
 
     async def _order(self, who: Caller, fields: Fields) -> tuple[str, list[str]]:
         """The field that says what is started, and its program with arguments."""
@@ -140,9 +141,7 @@ class Launch:
         self._display.sink.note(note | {"ok": True, "pid": process.pid})
         return process
 
-    async def _window(
-        self, process: asyncio.subprocess.Process, after: int, seconds: float, awaited: str
-    ) -> dict[str, Any]:
+    async def _window(self, process: asyncio.subprocess.Process, after: int, seconds: float, awaited: str) -> Window:
         """The window that came of it, and takes keys if that is asked."""
         ended = asyncio.create_task(process.wait())
         self._watching.add(ended)

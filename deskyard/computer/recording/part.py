@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from deskyard.computer.answers import screen as answers
+from deskyard.computer.answers.answered import Answered, Done
 from deskyard.computer.caller import caller
 from deskyard.computer.claims import Sink, claim, digest
 from deskyard.computer.display.events import Log
@@ -92,19 +94,25 @@ class Recordings:
         if self._log:
             self._log.tell(kind, data)
 
-    async def _list(self, request: Request) -> Response:
+    async def _list(self, request: Request) -> Answered[answers.Recordings]:
         caller(request).require(SEE)
         after, most = read_query(request, _page)
         bounds = self._declared.recording
-        answer: dict[str, Any] = {"state": self._recorder.state}
+        entries = self._shelf.entries()
+        found = [entry.described(is_open) for entry, is_open in entries if int(entry.id) > after]
+        answer: answers.Recordings = {
+            "state": self._recorder.state,
+            "bytes": self._shelf.total,
+            "count": len(entries),
+            "recordings": found[:most],
+        }
         if self._recorder.reason:
             answer["reason"] = self._recorder.reason
         if bounds:
-            answer |= {"keep_seconds": bounds.keep_seconds, "size_bytes": bounds.size_bytes}
-        entries = self._shelf.entries()
-        found = [entry.described(is_open) for entry, is_open in entries if int(entry.id) > after]
-        answer |= {"bytes": self._shelf.total, "count": len(entries), "recordings": found[:most]}
-        return JSONResponse(answer | ({"event": self._log.last} if self._log else {}))
+            answer["keep_seconds"], answer["size_bytes"] = bounds.keep_seconds, bounds.size_bytes
+        if self._log:
+            answer["event"] = self._log.last
+        return Answered(answer)
 
     def _entry(self, request: Request) -> tuple[Entry, bool]:
         id = request.path_params["id"]
@@ -115,9 +123,9 @@ class Recordings:
         reason = "is no recording: it never was one, or has been removed"
         raise Problem(HTTPStatus.NOT_FOUND, "recording", id, reason, "see GET /v1/recordings")
 
-    async def _describe(self, request: Request) -> Response:
+    async def _describe(self, request: Request) -> Answered[answers.Recording]:
         caller(request).require(SEE)
-        return JSONResponse(Entry.described(*self._entry(request)))
+        return Answered(Entry.described(*self._entry(request)))
 
     async def _frames(self, request: Request) -> Response:
         return await self._content(request, FRAMES)
@@ -134,7 +142,7 @@ class Recordings:
         path = self._shelf.folder / f"{entry.id}{kind}"
         return part_of(await asyncio.to_thread(files.open_file, path), request, MEDIA_TYPES[kind])
 
-    async def _remove(self, request: Request) -> Response:
+    async def _remove(self, request: Request) -> Answered[Done]:
         # Who may remove any file could remove these as well.
         caller(request).require(FILES)
         entry, is_open = self._entry(request)
@@ -143,7 +151,7 @@ class Recordings:
             raise Problem(HTTPStatus.CONFLICT, "recording", entry.id, reason, "wait until the next one has begun")
         await self._recorder.on_disk(self._shelf.remove, entry.id)
         claim({"kind": "recording.remove", "scope": FILES, "path_sha256": digest(str(self._shelf.folder / entry.id))})
-        return JSONResponse({"ok": True})
+        return Answered({"ok": True})
 
 
 def _page(fields: Fields) -> tuple[int, int]:

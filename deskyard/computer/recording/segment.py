@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from deskyard.computer.answers.screen import Recording
 from deskyard.computer.recording import fbs
 
 FRAMES, ACTIONS, ABOUT = ".fbs", ".jsonl", ".json"
@@ -31,9 +32,12 @@ class Entry:
     frames: int
     actions: int
 
-    def described(self, is_open: bool) -> dict[str, Any]:
+    def described(self, is_open: bool) -> Recording:
         """The segment as it stands in answers."""
-        return {**asdict(self), "size": list(self.size), "seconds": round(self.end - self.begin, 3), "open": is_open}
+        return {
+            "id": self.id, "begin": self.begin, "end": self.end, "bytes": self.bytes, "size": list(self.size),
+            "frames": self.frames, "actions": self.actions, "seconds": round(self.end - self.begin, 3), "open": is_open,
+        }  # fmt: skip
 
 
 class Segment:

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
-from typing import Any
 
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
+from deskyard.computer.answers import screen as answers
+from deskyard.computer.answers.answered import Answered, Done
 from deskyard.computer.caller import caller
 from deskyard.computer.display.part import read_query
 from deskyard.computer.display.spaces import region_of, window_id
@@ -85,18 +85,18 @@ class Streaming:
             raise Problem(HTTPStatus.NOT_FOUND, "stream", id, "is no stream", "see GET /v1/streams")
         return stream
 
-    async def _list(self, request: Request) -> Response:
+    async def _list(self, request: Request) -> Answered[answers.Streams]:
         caller(request).require(SEE)
         read_query(request, lambda fields: None)
         found = [_described(request, stream) for stream in self._alive().values()]
-        return JSONResponse({"streams": found, "most": MOST_STREAMS})
+        return Answered({"streams": found, "most": MOST_STREAMS})
 
-    async def _describe(self, request: Request) -> Response:
+    async def _describe(self, request: Request) -> Answered[answers.Stream]:
         stream = self._stream(request)
         read_query(request, lambda fields: None)
-        return JSONResponse(_described(request, stream))
+        return Answered(_described(request, stream))
 
-    async def _create(self, request: Request) -> Response:
+    async def _create(self, request: Request) -> Answered[answers.Stream]:
         caller(request).require(SEE)
         fields = await body(request)
         about, scene = _asked(fields)
@@ -109,7 +109,7 @@ class Streaming:
         except BaseException:
             self._streams.pop(stream.id, None)
             raise
-        return JSONResponse(_described(request, stream))
+        return Answered(_described(request, stream))
 
     async def screen(self, between: float) -> Stream:
         """A stream of the whole screen for the service itself, in no list; raises `Problem` where there is none.
@@ -129,7 +129,7 @@ class Streaming:
         stream.end(reason)
         await asyncio.wrap_future(self._studio.remove(stream, reason))
 
-    def _stream_of(self, about: dict[str, Any], scene: Scene, between: float = 0.0) -> Stream:
+    def _stream_of(self, about: answers.Shown, scene: Scene, between: float = 0.0) -> Stream:
         loop = asyncio.get_running_loop()
         return Stream(secrets.token_urlsafe(STREAM_BYTES), about, scene, self._budget, self._packing, loop, between)
 
@@ -160,10 +160,10 @@ class Streaming:
         self._alive()
         await asyncio.wrap_future(self._studio.remove(stream, reason))
 
-    async def _delete(self, request: Request) -> Response:
+    async def _delete(self, request: Request) -> Answered[Done]:
         stream = self._stream(request)
         await self._end(stream, DELETED)
-        return JSONResponse({"ok": True})
+        return Answered({"ok": True})
 
     async def _look(self, socket: WebSocket) -> None:
         try:
@@ -178,13 +178,16 @@ class Streaming:
         await Viewer(socket, stream).serve()
 
 
-def _described(request: Request, stream: Stream) -> dict[str, Any]:
+def _described(request: Request, stream: Stream) -> answers.Stream:
     """The stream as it stands in answers, with its link for people where the gateway says what their page is."""
     page = request.headers.get(PAGE_HEADER)
-    return {**stream.described(), **({"link": f"{page}#stream={stream.id}"} if page else {})}
+    found = stream.described()
+    if page:
+        found["link"] = f"{page}#stream={stream.id}"
+    return found
 
 
-def _asked(fields: Fields) -> tuple[dict[str, Any], Scene]:
+def _asked(fields: Fields) -> tuple[answers.Shown, Scene]:
     """Read from a request what to stream: a window, a region, or the screen where neither is given."""
     given = [name for name in ("screen", "region", "window") if fields.given(name)]
     if len(given) > 1:

@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any
 
+from deskyard.computer.answers import screen as answers
 from deskyard.computer.display.spaces import Rectangle
 from deskyard.computer.streaming.budget import Budget
 from deskyard.computer.streaming.encodings import Form, encoded
@@ -30,7 +31,7 @@ class Stream:
     """Scene and frame belong to the studio's thread, all else to the event loop."""
 
     id: str
-    about: dict[str, Any]  # what it shows, as it stands in answers
+    about: answers.Shown  # what it shows, as it stands in answers
     scene: Scene
     budget: Budget
     packing: Executor
@@ -99,10 +100,11 @@ class Stream:
         self.budget.spend(sum(part.width * part.height for part, _ in images))
         return Update(number, whole, [cut for part, image in images for cut in encoded(image, part, form)])
 
-    def described(self) -> dict[str, Any]:
+    def described(self) -> answers.Stream:
         """The stream as it stands in answers."""
         width, height = self.frame.size
-        return {
-            "id": self.id, "path": f"{STREAMS_PATH}/{self.id}", **self.about,
+        found: answers.Stream = {
+            "id": self.id, "path": f"{STREAMS_PATH}/{self.id}", "kind": self.about["kind"],
             "size": [width, height], "viewers": self.viewers,
         }  # fmt: skip
+        return {**found, **self.about}

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
+from deskyard.computer.answers import work as answers
 from deskyard.computer.work.paths import refusals
 
 FILE = "file"
@@ -33,10 +33,13 @@ class Entry:
     modified: datetime
     link: str | None
 
-    def described(self) -> dict[str, Any]:
+    def described(self) -> answers.Entry:
         """The entry as an answer shows it."""
-        mode = f"{self.mode:04o}"
-        return {**vars(self), "mode": mode, "modified": self.modified.isoformat(timespec="microseconds")}
+        return {
+            "name": self.name, "path": self.path, "type": self.type, "size": self.size, "mode": f"{self.mode:04o}",
+            "permissions": self.permissions, "owner": self.owner, "group": self.group,
+            "modified": self.modified.isoformat(timespec="microseconds"), "link": self.link,
+        }  # fmt: skip
 
 
 def look(path: Path) -> Entry:

@@ -6,9 +6,11 @@ from http import HTTPStatus
 from pathlib import Path
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
+from deskyard.computer.answers import work as answers
+from deskyard.computer.answers.answered import Answered
 from deskyard.computer.caller import caller
 from deskyard.computer.claims import claim, digest
 from deskyard.computer.fields import Fields, body, query, wrong
@@ -43,19 +45,19 @@ class FileRoutes:
             Route("/v1/files/events", self.watch, methods=["GET"]),
         ]
 
-    async def list(self, request: Request) -> Response:
+    async def list(self, request: Request) -> Answered[answers.Entries]:
         """List a directory, down to a depth."""
         fields = _query(request)
         path, depth = resolve(self._home, fields.text("path", "~")), fields.integer("depth", 1, files.DEEPEST, 1)
         fields.done()
         entries, cut = await asyncio.to_thread(below, path, depth)
         described = [entry.described() for entry in entries]
-        return JSONResponse({"path": str(path), "entries": described, "truncated": cut, "untrusted": list(NAMES)})
+        return Answered({"path": str(path), "entries": described, "truncated": cut, "untrusted": list(NAMES)})
 
-    async def entry(self, request: Request) -> Response:
+    async def entry(self, request: Request) -> Answered[answers.MarkedEntry]:
         """Describe the file, directory or link at a path."""
         entry = await asyncio.to_thread(look, self._only_path(request))
-        return JSONResponse(entry.described() | {"untrusted": list(NAMES)})
+        return Answered({**entry.described(), "untrusted": list(NAMES)})
 
     async def read(self, request: Request) -> Response:
         """A file's content, or the part that the Range header asks for."""
@@ -63,7 +65,7 @@ class FileRoutes:
         answer.headers[UNTRUSTED_HEADER] = "body"
         return answer
 
-    async def write(self, request: Request) -> Response:
+    async def write(self, request: Request) -> Answered[answers.Entry]:
         """Write a file from the request's body."""
         fields = _query(request)
         path, mode = resolve(self._home, fields.text("path")), _mode(fields)
@@ -71,18 +73,18 @@ class FileRoutes:
         fields.done()
         entry = await files.write(path, request.stream(), mode, parents, overwrite)
         _claim("write", path)
-        return JSONResponse(entry.described())
+        return Answered(entry.described())
 
-    async def make_directory(self, request: Request) -> Response:
+    async def make_directory(self, request: Request) -> Answered[answers.Entry]:
         """Make a directory."""
         fields = await _asked(request)
         path, parents = resolve(self._home, fields.text("path")), fields.flag("parents", True)
         fields.done()
         entry = await asyncio.to_thread(files.make_directory, path, parents)
         _claim("directory", path)
-        return JSONResponse(entry.described(), HTTPStatus.CREATED)
+        return Answered(entry.described(), HTTPStatus.CREATED)
 
-    async def move(self, request: Request) -> Response:
+    async def move(self, request: Request) -> Answered[answers.Entry]:
         """Move a file or directory."""
         fields = await _asked(request)
         source = resolve(self._home, fields.text("source"), "source")
@@ -92,7 +94,7 @@ class FileRoutes:
         entry = await asyncio.to_thread(files.move, source, destination, overwrite)
         _claim("move", source)
         _claim("moved", destination)
-        return JSONResponse(entry.described())
+        return Answered(entry.described())
 
     async def remove(self, request: Request) -> Response:
         """Remove what stands at a path."""

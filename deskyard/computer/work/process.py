@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
 
+from deskyard.computer.answers import work as answers
 from deskyard.computer.problem import Problem
 from deskyard.computer.work.output import PATIENCE_SECONDS, Output
 
@@ -87,7 +87,7 @@ class Process:
             os.set_blocking(descriptor, False)
             self._loop.add_reader(descriptor, self._read, descriptor)
 
-    def described(self) -> dict[str, Any]:
+    def described(self) -> answers.Process:
         """The process as an answer shows it."""
         return {
             "id": self.number,

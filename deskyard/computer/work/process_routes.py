@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
+from deskyard.computer.answers import work as answers
+from deskyard.computer.answers.answered import Answered
 from deskyard.computer.caller import caller
 from deskyard.computer.claims import claim, digest
 from deskyard.computer.fields import Fields, body, query, wrong
@@ -53,21 +55,21 @@ class ProcessRoutes:
             WebSocketRoute(f"{process}/attach", Attachment(self._processes).serve),
         ]
 
-    async def list(self, request: Request) -> Response:
+    async def list(self, request: Request) -> Answered[answers.Processes]:
         """The processes that run, and those that ended lately."""
         caller(request).require(SHELL_SCOPE)
-        return JSONResponse({"processes": [process.described() for process in self._processes.all()]})
+        return Answered({"processes": [process.described() for process in self._processes.all()]})
 
-    async def start(self, request: Request) -> Response:
+    async def start(self, request: Request) -> Answered[answers.StartedProcess]:
         """Start a process, and answer at once."""
         fields = await _asked(request)
         stdin, terminal = fields.flag("stdin", False), _size(fields.take("terminal", None))
         order = self._order(fields, stdin, terminal, fields.flag("tell_output", False))
         fields.done()
         event = self._telling.last
-        return JSONResponse(self._processes.start(order).described() | {"event": event}, HTTPStatus.CREATED)
+        return Answered({**self._processes.start(order).described(), "event": event}, HTTPStatus.CREATED)
 
-    async def run(self, request: Request) -> Response:
+    async def run(self, request: Request) -> Answered[answers.Ran]:
         """Run a command to its end, and answer with its output; the newest of it where that is much."""
         fields = await _asked(request)
         seconds, encoding = fields.number("timeout", 0.001, MOST_SECONDS, 60), fields.text("encoding", "text")
@@ -82,18 +84,18 @@ class ProcessRoutes:
         late = await self._finished(process, given, seconds)
         # It has been told all of it: nobody asks again.
         self._processes.forget(process)
-        return JSONResponse(_result(process, encoding) | {"timed_out": late})
+        return Answered(_result(process, encoding, late))
 
-    async def show(self, request: Request) -> Response:
+    async def show(self, request: Request) -> Answered[answers.Process]:
         """A process."""
-        return JSONResponse(self._found(request).described())
+        return Answered(self._found(request).described())
 
-    async def remove(self, request: Request) -> Response:
+    async def remove(self, request: Request) -> Answered[answers.Process]:
         """Kill a process with its group, and forget it."""
         process = self._found(request)
         await self._processes.end(process)
         self._processes.forget(process)
-        return JSONResponse(process.described())
+        return Answered(process.described())
 
     async def output(self, request: Request) -> Response:
         """Send the output of a process as server-sent events, from a position on, and at last how it ended."""
@@ -103,7 +105,7 @@ class ProcessRoutes:
         fields.done()
         return sent(_events(process, process.output.read_from(offset)))
 
-    async def stdin(self, request: Request) -> Response:
+    async def stdin(self, request: Request) -> Answered[answers.Taken]:
         """Give a process the request's body as input; `close=true` ends its input after that."""
         process = self._found(request)
         fields = query(request)
@@ -118,7 +120,7 @@ class ProcessRoutes:
             await process.write(chunk)
         if close:
             process.close_input()
-        return JSONResponse({"bytes": taken})
+        return Answered({"bytes": taken})
 
     async def signal(self, request: Request) -> Response:
         """Send a process, with its group, a signal."""
@@ -202,7 +204,7 @@ async def _asked(request: Request) -> Fields:
     return await body(request)
 
 
-def _result(process: Process, encoding: str) -> dict[str, Any]:
+def _result(process: Process, encoding: str, timed_out: bool) -> answers.Ran:
     """The whole output of a process that has ended."""
     said = {"stdout": bytearray(), "stderr": bytearray()}
     position = process.output.start
@@ -214,5 +216,8 @@ def _result(process: Process, encoding: str) -> dict[str, Any]:
         for name, data in said.items()
     }
     assert process.end
-    end = {"exit_code": process.end.code, "signal": process.end.signal}
-    return {"pid": process.pid, **end, **texts, "lost_bytes": process.output.start, "untrusted": list(texts)}
+    return {
+        "pid": process.pid, "exit_code": process.end.code, "signal": process.end.signal, "timed_out": timed_out,
+        "stdout": texts["stdout"], "stderr": texts["stderr"], "lost_bytes": process.output.start,
+        "untrusted": list(texts),
+    }  # fmt: skip

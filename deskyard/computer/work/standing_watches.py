@@ -5,9 +5,11 @@ from http import HTTPStatus
 from pathlib import Path
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from deskyard.computer.answers import work as answers
+from deskyard.computer.answers.answered import Answered
 from deskyard.computer.caller import caller
 from deskyard.computer.fields import body, query
 from deskyard.computer.problem import Problem
@@ -41,12 +43,12 @@ class StandingWatches:
         if self._standing:
             await asyncio.wait([task for task, *_ in self._standing.values()])
 
-    async def _list(self, request: Request) -> Response:
+    async def _list(self, request: Request) -> Answered[answers.Watches]:
         caller(request).require(FILES)
         query(request).done()
-        return JSONResponse({"watches": [self._described(id) for id in self._standing]})
+        return Answered({"watches": [self._described(id) for id in self._standing]})
 
-    async def _start(self, request: Request) -> Response:
+    async def _start(self, request: Request) -> Answered[answers.StartedWatch]:
         caller(request).require(FILES)
         fields = await body(request)
         path, recursive = resolve(self._home, fields.text("path")), fields.flag("recursive", False)
@@ -60,7 +62,7 @@ class StandingWatches:
         task = asyncio.create_task(self._telling.watch(id, watch))
         self._standing[id] = (task, path, recursive)
         task.add_done_callback(lambda _: self._standing.pop(id, None))
-        return JSONResponse(self._described(id) | {"event": event}, HTTPStatus.CREATED)
+        return Answered({**self._described(id), "event": event}, HTTPStatus.CREATED)
 
     async def _stop(self, request: Request) -> Response:
         caller(request).require(FILES)
@@ -72,6 +74,6 @@ class StandingWatches:
         await asyncio.wait([task])
         return Response(status_code=HTTPStatus.NO_CONTENT)
 
-    def _described(self, id: str) -> dict[str, object]:
+    def _described(self, id: str) -> answers.Watch:
         _, path, recursive = self._standing[id]
         return {"id": id, "path": str(path), "recursive": recursive}

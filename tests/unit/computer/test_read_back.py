@@ -3,12 +3,13 @@
 import asyncio
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from deskyard.computer.accessibility.bus import Bus, Refused
 from deskyard.computer.accessibility.texts import Texts
+from deskyard.computer.answers.screen import Window
 from deskyard.computer.display.acting import read_back
 from deskyard.computer.display.acting.read_back import Field, ReadBack
 
@@ -110,8 +111,8 @@ class Played(Bus):
         return 99
 
 
-async def of_window(window: int, field: str) -> dict[str, Any]:
-    return {"pid": 99, "title": "Sign in"}
+async def of_window(window: int, field: str) -> Window:
+    return cast(Window, {"pid": 99, "title": "Sign in"})
 
 
 def test_a_password_is_never_asked_for() -> None:

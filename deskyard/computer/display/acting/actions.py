@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from deskyard.computer.answers.screen import Effect
 from deskyard.computer.display.acting.hands import BUTTONS, Hands
 from deskyard.computer.display.acting.keysyms import is_typed, of_combination, of_key
 from deskyard.computer.display.acting.read_back import ReadBack
@@ -26,7 +27,7 @@ class Tools:
     hands: Hands
     spaces: Spaces
     paste: Callable[[str, tuple[int, ...]], None]
-    await_event: Callable[[Any], dict[str, Any]]
+    await_event: Callable[[Any], Effect]
     read_back: ReadBack
 
 
@@ -37,7 +38,7 @@ class Action:
     kind: str
     path: str
     points: tuple[Point, ...]
-    do: Callable[[Tools], dict[str, Any] | None]
+    do: Callable[[Tools], Effect | None]
     text: str = ""
     reads: bool = False  # it tells something of the screen
 
@@ -193,12 +194,14 @@ def _type(fields: Fields) -> Action:
     text = _text(fields)
     where, reads = fields.at("text"), fields.flag("read_back", False)
 
-    def do(tools: Tools) -> dict[str, Any]:
+    def do(tools: Tools) -> Effect:
         # It takes longer than to type a word, so that nothing is asked unless it is wanted.
         field = tools.read_back.before(tools.hands.reader()) if reads else None
         tools.hands.type(text, where)
-        read = {"read_back": tools.read_back.outcome(field, text)} if reads else {}
-        return {"characters": len(text), **read}
+        did: Effect = {"characters": len(text)}
+        if reads:
+            did["read_back"] = tools.read_back.outcome(field, text)
+        return did
 
     return Action("type", fields.path, (), do, text, reads)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
+from deskyard.computer.answers.screen import Effect, Result
 from deskyard.computer.caller import Caller
 from deskyard.computer.claims import BATCH, Sink, digest
 from deskyard.computer.display.acting.actions import Action, Tools, check_places
@@ -35,7 +36,7 @@ class Stderr:
 class Outcome:
     """The outcome of a batch: a result for each action done, and the problem that ended it early, if any."""
 
-    results: list[dict[str, Any]] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)
     problem: Problem | None = None
 
 
@@ -96,17 +97,17 @@ class Runner:
         outcome = Outcome()
         before = self._frame()
         for index, action in enumerate(actions):
-            result: dict[str, Any] = {"action": index, "type": action.kind}
+            result: Result = {"action": index, "type": action.kind, "ok": False}
             front = (0, "")
             try:
                 if gone.is_set():
                     raise Problem(HTTPStatus.CONFLICT, "connection", None, "the caller is gone", "send the batch again")
-                did = action.do(self.tools) or {}
+                did = action.do(self.tools)
                 front = hands.window()
-                result |= {"ok": True, **did}
+                result = {**result, "ok": True, **(did or Effect())}
             except Exception as error:
                 outcome.problem = self._failed(action, error)
-                result |= {"ok": False, **described(outcome.problem)}
+                result = {**result, **described(outcome.problem)}
                 with contextlib.suppress(Problem, *REFUSED):
                     front = hands.window()
             outcome.results.append(result)
@@ -135,7 +136,7 @@ class Runner:
         except Problem:
             return ""
 
-    def _note(self, caller: Caller, action: Action, result: dict[str, Any], front: tuple[int, str], frame: str) -> None:
+    def _note(self, caller: Caller, action: Action, result: Result, front: tuple[int, str], frame: str) -> None:
         entry: dict[str, Any] = {"kind": action.kind, "session": caller.session, "scope": "act", "ok": result["ok"]}
         if action.points:
             entry["at"] = [[point.x, point.y, point.space] for point in action.points[:2]]
