@@ -1,7 +1,7 @@
 """Grants, lists and revokes access to desktops: asks the gateway's session service over SSH."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,9 @@ from deskyard.errors import ConfigError
 from deskyard.model import duration
 from deskyard.wire import session_requests
 from deskyard.wire.session_requests import DEFAULT_MODE, DEFAULT_TTL
+from deskyard.wire.stages import Stage
 
+TELL_SECONDS = 15.0
 FOLLOW_SECONDS = 2.0
 FOLLOW_AT_ONCE = 1000
 
@@ -61,6 +63,12 @@ def tell_waking(name: str, desktop: str, state: str) -> None:
     """Tell the pages that wait for a desktop what came of that; of a gateway from before they hear nothing."""
     link, request = gateway_program.require(name), session_requests.waking(desktop, state)
     gateway_program.ask_socket(link, session_requests.SOCKET, request, lambda: None)
+
+
+def tell_stages(name: str, stages: Mapping[str, tuple[Stage, float]]) -> None:
+    """Tell the pages that wait for desktops where their host has them, and since when; nobody waits long for that."""
+    link, request = gateway_program.require(name), session_requests.stages(stages)
+    gateway_program.ask_socket(link, session_requests.SOCKET, request, lambda: None, TELL_SECONDS)
 
 
 def revoke(name: str, *, session: str | None = None, desktop: str | None = None, everything: bool = False) -> Any:

@@ -31,15 +31,17 @@ def ask_service(link: SshLink, request: dict[str, Any], arguments: list[str]) ->
     return ask_socket(link, session_requests.SOCKET, request, lambda: ask(link, arguments))
 
 
-def ask_socket(link: SshLink, path: str, request: dict[str, Any], otherwise: Callable[[], Any]) -> Any:
+def ask_socket(
+    link: SshLink, path: str, request: dict[str, Any], otherwise: Callable[[], Any], seconds: float = ASK_SECONDS
+) -> Any:
     """Ask a service of the gateway on its private socket, where no program has to start for it.
 
     If it cannot be asked so, `otherwise` gives the answer: a gateway from before has no socat, and of a service that is
     down its program says what to do.
     """
-    argv = ["sudo", "socat", f"-t{ASK_SECONDS:.0f}", "-", f"UNIX-CONNECT:/{path}"]
+    argv = ["sudo", "socat", f"-t{seconds:.0f}", "-", f"UNIX-CONNECT:/{path}"]
     text = json.dumps(request) + "\n"
-    answer = link.run(GATEWAY, argv, stdin=text, timeout=ASK_SECONDS, check=False, kept=True)
+    answer = link.run(GATEWAY, argv, stdin=text, timeout=seconds, check=False, kept=True)
     if answer.code != 0 or not answer.stdout:
         return otherwise()
     document = understood(link.workspace, answer.stdout)

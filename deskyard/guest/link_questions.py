@@ -29,12 +29,15 @@ ACTOR = "mission-control"
 SOURCE = r"mission\.[0-9a-f]{16}"
 NAME = r"[a-z](?:[a-z0-9-]{0,30}[a-z0-9])?"
 NUMBER, HASH = r"[1-9][0-9]{0,17}", r"[0-9a-f]{64}"
+# Where the host has a desktop, and since when.
+STAGE = f"{NAME}=(?:provisioning|booting|stopping|stopped|paused|error|io-error)@{NUMBER}"
 # Each word as a pattern.
 QUESTIONS = (
     ("status",),
     ("status", f"{NAME}(?:,{NAME})*"),
     ("list",),
     ("waking", NAME, "(?:starts|no-room|failed)"),
+    ("stages", f"{STAGE}(?:,{STAGE})*"),
     ("chat",),
     ("asks", "--json", "--follow"),
     ("audit", "--verify"),
@@ -72,6 +75,10 @@ def requests(words: list[str]) -> list[tuple[str, dict[str, Any]]]:
         return [(SERVICE, {"command": "list"})]
     if words[0] == "waking":
         return [(SERVICE, {"command": "waking", "desktop": words[1], "state": words[2]})]
+    if words[0] == "stages":
+        each = (re.split("[=@]", stage) for stage in words[1].split(","))
+        stages = {desktop: {"state": state, "at": int(at)} for desktop, state, at in each}
+        return [(SERVICE, {"command": "stages", "desktops": stages})]
     if words[0] == "anchor":
         line = {"source": words[2], "number": int(words[4]), "head": words[6], "actor": words[8]}
         return [(SERVICE, {"command": "anchor", **line})]

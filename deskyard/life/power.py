@@ -1,20 +1,22 @@
 """Stops, starts, pauses and resumes desktops; what a machine is wanted to be is kept with it."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from deskyard.access import access
 from deskyard.declaration import declaration
 from deskyard.engine.backend import Machines, backend_of, machines_of
-from deskyard.errors import ConfigError, SiteError
+from deskyard.errors import ConfigError, DeskyardError, SiteError
 from deskyard.host.at_once import at_once
 from deskyard.host.progress import say
 from deskyard.life import asleep
 from deskyard.life.pool import pool
 from deskyard.plan.names import domain as domain_of
-from deskyard.plan.power import NoRoom, Power
+from deskyard.plan.power import NoRoom, Power, stage_of
 from deskyard.plan.workspace import GATEWAY, WorkspacePlan
 from deskyard.site.files import read_site
 from deskyard.site.ssh_link import SshLink
@@ -59,15 +61,27 @@ class Machine:
             asleep.forget(self.plan, self.name)
             before = self.machines.desired()[self.domain]
             self.machines.want(self.domain, power)
+            if power is Power.OFF:
+                # A guest may take minutes.
+                self._tell_gateway()
             try:
                 work()
             except SiteError:
                 # What was to run and does not is drift, which `workspace.up` mends.
                 if power is not Power.RUNNING:
                     self.machines.want(self.domain, before)
+                    self._tell_gateway()
                 raise
-        say(f"    {self.name}: {self.machines.states()[self.domain]['state']}")
+        say(f"    {self.name}: {self._tell_gateway()}")
         return True
+
+    def _tell_gateway(self) -> str:
+        """Let the pages that wait for a desktop know where it is, as a courtesy; the state of its machine."""
+        machine = self.machines.states()[self.domain]
+        if self.name != GATEWAY and SshLink(self.plan.site, self.plan.name).pinned(GATEWAY):
+            with suppress(DeskyardError):
+                access.tell_stages(self.plan.name, {self.name: (stage_of(machine), time.time())})
+        return str(machine["state"])
 
     def say_what_is_old(self) -> None:
         """Say what one that went back in time lacks."""

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from deskyard.errors import HostError
+from deskyard.wire.stages import Stage
 
 # What is kept of a disk for machines that write: a tenth of a small one, and so many bytes of a large one.
 SPARE_SHARE, MOST_SPARE = 10, 8 << 30
@@ -29,19 +30,6 @@ class Power(StrEnum):
     RUNNING = "running"
     OFF = "off"
     PAUSED = "paused"
-
-
-class Stage(StrEnum):
-    """Where a desktop is; only what answers on all its routes is ready."""
-
-    PROVISIONING = "provisioning"
-    BOOTING = "booting"
-    READY = "ready"
-    STOPPING = "stopping"
-    STOPPED = "stopped"
-    PAUSED = "paused"
-    ERROR = "error"
-    IO_ERROR = "io-error"
 
 
 # Nobody who waits for anything else gets it from one of these without a person.

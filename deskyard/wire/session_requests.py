@@ -1,6 +1,6 @@
 """Requests to a gateway's session service on its private line."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 DEFAULT_MODE, DEFAULT_HOURS = "drive", 8
@@ -43,6 +43,14 @@ def agent(action: str, desktop: str | None, actor: str) -> dict[str, Any]:
 def waking(desktop: str, state: str) -> dict[str, Any]:
     """Tell the pages that wait for a desktop what its host made of that: one of `WAKINGS`."""
     return {"command": "waking", "desktop": desktop, "state": state}
+
+
+def stages(desktops: Mapping[str, tuple[str, float]]) -> dict[str, Any]:
+    """Tell where the host has desktops, one of `deskyard.wire.stages.OF_HOST` each, and since which Unix time."""
+    return {
+        "command": "stages",
+        "desktops": {name: {"state": state, "at": at} for name, (state, at) in desktops.items()},
+    }
 
 
 def listed(text: str | None) -> list[str] | None:

@@ -15,9 +15,10 @@ from deskyard.errors import ConfigError, DeskyardError, SiteError
 from deskyard.host.deadline import Deadline
 from deskyard.host.places import places
 from deskyard.host.progress import say
-from deskyard.plan.power import Power, Stage
+from deskyard.plan.power import Power
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.site.ssh_link import GATEWAY, SshLink
+from deskyard.wire.stages import Stage
 
 # Whoever answers there stays for the next question; the gateway's units name it.
 STATUS_SOCKET = "run/deskyard-status/status.sock"

@@ -16,7 +16,7 @@ from deskyard.control.jobs.observer import Observer, write_event, write_state
 from deskyard.control.store.cluster import ROLE_CONNECTIONS, WORKER
 from deskyard.declaration import declaration
 from deskyard.life.events import Ask, End, Event
-from deskyard.plan.power import Stage
+from deskyard.wire.stages import Stage
 from tests.control.lab import WAIT_SECONDS, Lab
 
 # More than a role of the database may have connections.
@@ -222,3 +222,37 @@ def test_a_workspace_is_watched_before_its_gateway_answers(mission: Lab, monkeyp
         ended.set()
         thread.join(WAIT_SECONDS)
     assert not thread.is_alive()
+
+
+@pytest.mark.usefixtures("declared")
+def test_a_gateway_is_told_where_its_host_has_desktops_and_again_while_it_answers(
+    mission: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observer_module, "machines_of", lambda _: SimpleNamespace(desired=dict))
+    ended, heard = threading.Event(), queue.Queue[tuple[str, dict[str, tuple[Stage, float]]]]()
+
+    def follow(
+        name: str, end: End, checked: Callable[[str], None], _ask: Ask, watched: Callable[[], None]
+    ) -> Iterator[Event]:
+        end.wakes(ended.set)
+        watched()
+        yield Event(name, "first", Stage.IO_ERROR, 7.0, "vda: the host has no room")
+        yield Event(name, "second", Stage.READY, 8.0, "desktop")
+        found.append(heard.get(timeout=WAIT_SECONDS))
+        checked("its machine does not run")
+        assert heard.empty()
+        checked("")
+        found.append(heard.get(timeout=WAIT_SECONDS))
+        ended.set()
+
+    monkeypatch.setattr("deskyard.life.events.follow", follow)
+    found: list[tuple[str, dict[str, tuple[Stage, float]]]] = []
+    observer = Observer(mission.url(WORKER), tell=lambda name, stages: heard.put((name, dict(stages))))
+    thread = threading.Thread(target=observer.run)
+    thread.start()
+    try:
+        assert ended.wait(WAIT_SECONDS)
+    finally:
+        observer.stop()
+        thread.join(WAIT_SECONDS)
+    assert found[:2] == [("lab", {"first": (Stage.IO_ERROR, 7.0)})] * 2

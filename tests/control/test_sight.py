@@ -19,7 +19,7 @@ from deskyard.control.watch.sight import Sight
 from deskyard.errors import SiteError
 from deskyard.host.deadline import Deadline
 from deskyard.life.events import Ask, End, Event
-from deskyard.plan.power import Stage
+from deskyard.wire.stages import Stage
 from tests.control.lab import WAIT_SECONDS, Lab
 from tests.control.watching import look, opened
 

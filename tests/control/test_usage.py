@@ -12,7 +12,7 @@ from deskyard.control.store.cluster import WORKER
 from deskyard.control.store.connection import connect
 from deskyard.control.watch.sight import close_unseen
 from deskyard.life.events import Event
-from deskyard.plan.power import Stage
+from deskyard.wire.stages import Stage
 from tests.control.lab import Lab
 
 HOUR = 3_600_000_000

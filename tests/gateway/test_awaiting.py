@@ -1,6 +1,7 @@
 """Who opens the page of a desktop that does not answer sees how far it is; who may drive it is heard to want it."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -12,6 +13,7 @@ from deskyard.errors import GatewayError
 from deskyard.gateway.awaiting.awaiting import PAGES_PER_SESSION
 from deskyard.gateway.session import line
 from deskyard.wire import session_requests
+from deskyard.wire.stages import OF_HOST
 from tests.gateway.conftest import run_gateway
 from tests.gateway.desktops import FakeDesktops
 from tests.gateway.support import Gateway, Opened, wait_for
@@ -95,24 +97,37 @@ def is_told(state: str, news: dict[str, Any]) -> bool:
     return bool(news["waking"] == state)
 
 
+def answering(news: dict[str, Any]) -> dict[str, bool] | None:
+    """Which routes a page is shown as ready; None before anybody has looked."""
+    routes = news["routes"]
+    return routes and {name: route["state"] == "ready" for name, route in routes.items()}
+
+
+def is_in(state: str, news: dict[str, Any]) -> bool:
+    """Whether a page was told that its desktop is there."""
+    return bool(news["state"] == state)
+
+
 def noted(gateway: Gateway, id: str) -> list[dict[str, Any]]:
     return [line for line in gateway.audit() if line["event"] == "want" and line.get("session") == id]
 
 
 def test_who_waits_sees_each_stage_until_the_desktop_answers(door: Gateway) -> None:
     person = Person(door, actor="ann")
-    seen = person.sees(lambda news: news["answering"])
-    assert (seen["answering"], seen["wanted"], person.listed()) == (OFF, False, None)
+    seen = person.sees(answering)
+    assert (answering(seen), seen["wanted"], person.listed()) == (OFF, False, None)
     assert person.wants() == 200
-    assert person.sees(lambda news: news["wanted"])["answering"] == OFF
+    assert answering(person.sees(lambda news: news["wanted"])) == OFF
     assert person.listed() in range(60)
     assert person.sees(lambda news: news["heard"])["wanted"]
     switch_on(door, "terminal")
-    assert person.sees(lambda news: news["answering"] != OFF)["answering"] == {"desktop": False, "terminal": True}
+    seen = person.sees(lambda news: answering(news) != OFF)
+    assert (answering(seen), seen["state"]) == ({"desktop": False, "terminal": True}, "booting")
     switch_off(door)
     switch_on(door)
-    seen = person.sees(lambda news: news["answering"] == ON)
-    assert (seen["wanted"], person.listed()) == (False, None)
+    seen = person.sees(lambda news: answering(news) == ON)
+    assert (seen["wanted"], person.listed(), seen["state"]) == (False, None, "ready")
+    assert seen["since"] == max(route["since"] for route in seen["routes"].values())
     assert seen["usual_seconds"] >= 0
     (line,) = noted(door, person.id)
     assert (line["actor"], line["desktop"], line["result"]) == ("ann", "d1", "wanted")
@@ -130,9 +145,25 @@ def test_who_waits_sees_what_the_host_made_of_it(door: Gateway) -> None:
             line.ask(door.layout.admin_socket, {**session_requests.waking("d1", "starts"), **wrong})
 
 
+def test_who_waits_sees_where_the_host_has_its_desktop_and_since_when(door: Gateway) -> None:
+    person, tell = Person(door), partial(line.ask, door.layout.admin_socket)
+    at = int(time.time()) - 60
+    for state in OF_HOST:
+        assert tell(session_requests.stages({"d1": (state, at), "d9": (state, at)})) == {"news": ["d1"]}
+        assert tell(session_requests.stages({"d1": (state, at)})) == {"news": []}
+        seen = person.sees(partial(is_in, state))
+        assert (seen["since"], answering(seen) in (None, OFF)) == (at, True)
+    for wrong in ({"state": "ready"}, {"state": "asleep"}, {"at": "noon"}, {"at": 0}, {"at": True}, {"at": None}):
+        with pytest.raises(GatewayError):
+            tell({"command": "stages", "desktops": {"d1": {"state": "stopped", "at": at, **wrong}}})
+    for rubbish in (None, ["d1"], {"d1": "stopped"}, {"d1": {"state": "stopped"}}):
+        with pytest.raises(GatewayError):
+            tell({"command": "stages", "desktops": rubbish})
+
+
 def test_who_only_watches_sees_how_far_it_is_and_wants_nothing(door: Gateway) -> None:
     watching = Person(door, mode="view")
-    assert watching.sees(lambda news: news["answering"])["answering"] == {"desktop": False}
+    assert answering(watching.sees(answering)) == {"desktop": False}
     assert (watching.wants(), watching.listed(), noted(door, watching.id)) == (403, None, [])
     driving = Person(door)
     assert driving.wants() == 200
@@ -169,7 +200,7 @@ def test_nobody_else_wants_it(door: Gateway) -> None:
 
 def test_session_that_is_revoked_waits_no_longer_and_wants_nothing(door: Gateway) -> None:
     person, other = Person(door), Person(door)
-    person.sees(lambda news: news["answering"])
+    person.sees(answering)
     assert person.wants() == 200
     other.sees(lambda news: news["wanted"])
     door.revoke(person.id)
@@ -195,7 +226,7 @@ def test_flood_of_pages_and_wants_is_one_want_and_leaves_room_for_others(door: G
 
 def test_page_that_waits_long_is_kept_though_nothing_changes(door: Gateway) -> None:
     person = Person(door)
-    person.sees(lambda news: news["answering"])
+    person.sees(answering)
     # Longer than the door's patience.
     still = [person.page.read_until(b"\n\n") for _ in range(3)]
     assert all(b": still here" in line for line in still)

@@ -515,6 +515,30 @@ def test_page_of_a_sleeping_desktop_asks_for_it_shows_each_stage_and_connects_by
     wait_for("the end of the want", lambda: not wanted(viewed, granted["id"]))
 
 
+def test_page_says_in_words_where_its_machine_is_and_since_when(
+    browser: Any, viewed: Gateway, asleep: Callable[[], None]
+) -> None:
+    at = int(time.time()) - 3600
+    granted = viewed.grant("d2", mode="view")
+    browser.get(granted["url"])
+    wait_for("the stages", lambda: is_shown(browser, "waiting"))
+    assert not is_shown(browser, "state")
+    moment = "return new Date(arguments[0] * 1000).toLocaleString([], {dateStyle: 'medium', timeStyle: 'short'})"
+    since = browser.execute_script(moment, at)
+    for state, said in (
+        ("stopping", "it shuts down."),
+        ("stopped", "it is off."),
+        ("io-error", "its host has no room"),
+    ):
+        line.ask(viewed.layout.admin_socket, session_requests.stages({"d2": (state, at)}))
+        wait_for("the state", partial(says, browser, "state", said), 30)
+        assert text(browser, "state").startswith(f"Since {since}: ")
+        assert text(browser, "waiting-title") == "The desktop does not run"
+    line.ask(viewed.layout.admin_socket, session_requests.stages({"d2": ("booting", at)}))
+    wait_for("the start", partial(is_titled, browser, "The desktop is starting"), 30)
+    assert not is_shown(browser, "state")
+
+
 def test_page_that_was_left_open_wants_the_desktop_when_somebody_comes_back_to_it(
     browser: Any, viewed: Gateway, asleep: Callable[[], None]
 ) -> None:
@@ -558,6 +582,11 @@ def is_shown(browser: Any, id: str) -> bool:
     """Whether the page has this part, and shows it; a link leads to the page by another."""
     script = "const part = document.getElementById(arguments[0]); return part !== null && part.checkVisibility()"
     return bool(browser.execute_script(script, id))
+
+
+def says(browser: Any, id: str, words: str) -> bool:
+    """Whether this part of the page is shown and says so."""
+    return is_shown(browser, id) and words in text(browser, id)
 
 
 def is_titled(browser: Any, title: str) -> bool:

@@ -14,7 +14,7 @@ from deskyard.host.deadline import Deadline
 from deskyard.life import halted
 from deskyard.life.halted import Halted
 from deskyard.plan import health
-from deskyard.plan.power import Power, Stage
+from deskyard.plan.power import Power
 from deskyard.plan.snapshot import Snapshot
 from deskyard.site.libvirt import daemon, moves, power, snapshots
 from deskyard.site.libvirt.backup.backups import LibvirtBackups
@@ -22,6 +22,7 @@ from deskyard.site.libvirt.link import POOL_PATH
 from deskyard.site.libvirt.machines import LibvirtMachines
 from deskyard.site.libvirt.system_disk import LibvirtSystemDisk
 from deskyard.site.libvirt.warm.disposables import LibvirtDisposables
+from deskyard.wire.stages import Stage
 from tests.provider import witness
 from tests.provider.own_hypervisor import OwnHypervisor
 

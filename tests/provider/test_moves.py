@@ -5,10 +5,11 @@ import time
 import pytest
 
 from deskyard.errors import SiteError
-from deskyard.plan.power import Power, Stage
+from deskyard.plan.power import Power
 from deskyard.site.libvirt import moves, power
 from deskyard.site.libvirt.machines import loads
 from deskyard.site.libvirt.moves import LibvirtMoves
+from deskyard.wire.stages import Stage
 from tests.provider.bench import PREFIX, Bench
 
 pytestmark = pytest.mark.vm

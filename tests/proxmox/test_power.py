@@ -11,11 +11,12 @@ import pytest
 from deskyard.errors import SiteError
 from deskyard.life import halted
 from deskyard.life.halted import Halted
-from deskyard.plan.power import Load, Power, Stage
+from deskyard.plan.power import Load, Power
 from deskyard.plan.workspace import WorkspacePlan
 from deskyard.site.files import read_site
 from deskyard.site.proxmox.life import power
 from deskyard.site.proxmox.machines import ClusterMachines
+from deskyard.wire.stages import Stage
 from tests.proxmox.rack import SITE, Rack, watched
 from tests.proxmox.started_gateway import SETTLING, Gateway, start
 from tests.support.pve import Client, Peer

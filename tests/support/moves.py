@@ -4,7 +4,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from deskyard.plan.power import Moved, Stage
+from deskyard.plan.power import Moved
+from deskyard.wire.stages import Stage
 
 
 class Moves:

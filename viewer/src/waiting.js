@@ -19,6 +19,15 @@ const WAKINGS = {
     text: "Its host has tried, and could not start it. Ask who gave you the link.",
   },
 };
+// Where its machine is, as its host says; that it starts, and which routes answer, has a stage of its own.
+const STATES = {
+  provisioning: "its machine is being made",
+  stopping: "it shuts down",
+  stopped: "it is off",
+  paused: "it is paused, with all that runs in it",
+  error: "its machine ended by itself. Ask who gave you the link",
+  "io-error": "its machine is halted, undamaged, mostly since its host has no room. Ask who gave you the link",
+};
 const part = (id) => document.getElementById(id);
 
 let mode = "view";
@@ -61,8 +70,8 @@ function want() {
 async function show(news) {
   latest = news;
   // Nothing before somebody has looked.
-  const routes = Object.entries(news.answering ?? {});
-  const there = routes.filter(([, answers]) => answers).map(([name]) => NAMES[name]);
+  const routes = Object.entries(news.routes ?? {});
+  const there = routes.filter(([, route]) => route.state === "ready").map(([name]) => NAMES[name]);
   const ready = there.length === routes.length;
   part("waiting").hidden = ready;
   if (!ready) {
@@ -77,7 +86,8 @@ async function show(news) {
 }
 
 function write(news, there) {
-  const starts = there.length > 0 || news.waking === "starts";
+  const state = STATES[news.state];
+  const starts = !state && (there.length > 0 || news.state === "booting" || news.waking === "starts");
   const asked = news.wanted || (mode === "drive" && wants);
   const waking = starts ? null : WAKINGS[news.waking];
   part("waiting-title").textContent = starts
@@ -85,6 +95,8 @@ function write(news, there) {
     : (waking?.title ?? (asked ? "The desktop is asked to start" : "The desktop does not run"));
   part("waking").hidden = !waking;
   part("waking").textContent = waking?.text;
+  part("state").hidden = !state;
+  part("state").textContent = `Since ${when(news.since)}: ${state}.`;
   const stages = { asked: news.wanted || starts, heard: news.heard || starts, starting: starts };
   for (const [name, done] of Object.entries(stages)) {
     part(`stage-${name}`).dataset.done = String(done);
@@ -95,4 +107,5 @@ function write(news, there) {
   part("usual").textContent = `The last start took ${took(news.usual_seconds)}.`;
 }
 
+const when = (since) => new Date(since * 1000).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
 const took = (seconds) => (seconds < 120 ? `${seconds} seconds` : `${Math.round(seconds / 60)} minutes`);

@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
+from deskyard.access import access
 from deskyard.control.halting.stops import hearing_stops
 from deskyard.control.link import question
 from deskyard.control.store.connection import Link, attend
@@ -26,9 +27,10 @@ from deskyard.declaration.declaration import Declared
 from deskyard.engine.backend import machines_of
 from deskyard.errors import DeskyardError
 from deskyard.life import events
+from deskyard.life.stage_news import StageNews, Tell
 from deskyard.model.tier import Tier
-from deskyard.plan.power import Stage
 from deskyard.plan.workspace import WorkspacePlan
+from deskyard.wire.stages import Stage
 from deskyard.workspace import readiness
 from deskyard.workspace.ledger import Ledger
 
@@ -40,10 +42,10 @@ log = logging.getLogger(__name__)
 
 
 class Observer:
-    """The observer that follows each declared workspace; `ask` asks gateways in place of the site's key."""
+    """The observer that follows each declared workspace; `ask` and `tell` reach gateways in place of the site's key."""
 
-    def __init__(self, url: str, ask: events.Ask | None = None) -> None:
-        self._url, self._ask = url, ask
+    def __init__(self, url: str, ask: events.Ask | None = None, tell: Tell = access.tell_stages) -> None:
+        self._url, self._ask, self._tell = url, ask, tell
         self._pool = pool(url)
         self._seen: dict[str, tuple[float, int]] = {}
         # The workspaces with seats, and the lines of their ledgers that were read; of a cluster's there is no file.
@@ -144,8 +146,11 @@ class Observer:
             with self._pool.connection() as link:
                 sight.close_unseen(link, name)
             begun: list[events.Event] = []
+            news = StageNews(name, self._tell)
 
             def checked(silence: str) -> None:
+                if not silence:
+                    news.again()
                 self._write_state(plan)
                 with self._pool.connection() as link:
                     write_silence(link, name, silence)
@@ -164,10 +169,12 @@ class Observer:
                 self._looked.add(name)
 
             # Machines are watched before their gateway answers, which may take longer than anybody is taken to watch.
-            for event in events.follow(name, end, checked, ask, seen):
-                if name not in self._looked:
-                    begun.append(event)
-                self._write_state(plan, event)
+            with news:
+                for event in events.follow(name, end, checked, ask, seen):
+                    if name not in self._looked:
+                        begun.append(event)
+                    self._write_state(plan, event)
+                    news.note(event)
         except (DeskyardError, psycopg.Error) as error:
             why = str(error).splitlines()[0]
             log.info("%s is not followed now: %s", name, why)
@@ -333,7 +340,7 @@ def main() -> None:
     options.add_argument("--link", type=Path, required=True, help="the socket of who asks gateways")
     chosen = options.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    observer = Observer(chosen.database, question.status(chosen.link))
+    observer = Observer(chosen.database, question.status(chosen.link), question.tell_stages(chosen.link))
     signal.signal(signal.SIGTERM, observer.stop)
     observer.run()
 

@@ -31,6 +31,8 @@ class Handler(socketserver.StreamRequestHandler):
                     answer = {"answer": self.server.asker.ask(name, ["list"])}
                 case {"workspace": str(name), "question": "waking", "desktop": str(desktop), "state": str(state)}:
                     answer = {"answer": self.server.asker.ask(name, ["waking", desktop, state])}
+                case {"workspace": str(name), "question": "stages", "stages": str(stages)}:
+                    answer = {"answer": self.server.asker.ask(name, ["stages", stages])}
                 case _:
                     return
         except DeskyardError as error:

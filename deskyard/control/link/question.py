@@ -14,6 +14,7 @@ from deskyard.access.gateway_program import Rubbish
 from deskyard.errors import DeskyardError, SiteError
 from deskyard.plan.printable import printable
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
+from deskyard.wire.stages import Stage
 from deskyard.workspace import readiness
 
 # More than it gives a gateway itself.
@@ -54,6 +55,16 @@ def tell_waking(link: Path) -> Callable[[str, str, str], None]:
 
     def tell(name: str, desktop: str, state: str) -> None:
         _asked(link, name, "waking", {"desktop": desktop, "state": state})
+
+    return tell
+
+
+def tell_stages(link: Path) -> Callable[[str, Mapping[str, tuple[Stage, float]]], None]:
+    """A function that tells a gateway where its host has desktops since when; raises `SiteError` if it cannot be."""
+
+    def tell(name: str, stages: Mapping[str, tuple[Stage, float]]) -> None:
+        words = ",".join(f"{desktop}={stage}@{int(at)}" for desktop, (stage, at) in stages.items())
+        _asked(link, name, "stages", {"stages": words})
 
     return tell
 

@@ -11,13 +11,15 @@ from http import HTTPStatus
 from typing import Any
 
 from deskyard.errors import GatewayError
+from deskyard.gateway.awaiting.stages import Stages
 from deskyard.gateway.page_news import Page, Pages
 from deskyard.gateway.session.refusal import Refusal
 from deskyard.gateway.session.store import Session
 from deskyard.gateway.session.streams import Note
 from deskyard.wire.gateway_settings import Settings
 from deskyard.wire.routes import ROUTES
-from deskyard.wire.session_requests import WAKINGS
+from deskyard.wire.session_requests import STARTS, WAKINGS
+from deskyard.wire.stages import Stage
 
 PAGES_PER_SESSION = 2
 PAGES = 150  # HAProxy carries a few more
@@ -55,7 +57,7 @@ class Awaiting:
         self._wants: dict[str, Want] = {}  # by session, while a page of it waits
         self._noted: dict[str, float] = {}  # session -> when its want was written down
         self._pages = Pages(PAGES_PER_SESSION, PAGES, self._waited_for)
-        self._answering: dict[str, dict[str, bool]] = {}  # desktop -> which of its routes answered the last look
+        self._stages = Stages(clock)
         self._waking: dict[str, str] = {}  # desktop -> what its host made of the wants, while there are some
         self._took: dict[str, int] = {}  # desktop -> seconds from a want to an answer, the last time
 
@@ -98,8 +100,20 @@ class Awaiting:
         wanted = bool(self._of(desktop))
         if wanted and self._waking.get(desktop) != waking:
             self._waking[desktop] = waking
+            if waking == STARTS:
+                self._stages.hear(desktop, Stage.BOOTING, self._clock())
             self._pages.tell({desktop})
         return {"wanted": wanted}
+
+    def hear_stages(self, stages: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
+        """Let those who wait know where their host has desktops; those of which that is news.
+
+        Of desktops that are not set up here yet, or not any more, nobody wants to know.
+        """
+        ours = {desktop.name for desktop in self._settings.desktops} & stages.keys()
+        news = [name for name in sorted(ours) if self._stages.hear(name, stages[name]["state"], stages[name]["at"])]
+        self._pages.tell(news)
+        return {"news": news}
 
     def awaited(self) -> dict[str, Places]:
         """The desktops that a page waits for, and where their routes listen."""
@@ -118,17 +132,15 @@ class Awaiting:
         found = {name: answering.get(name) is True for name in places}
         if all(found.values()):
             self._note_start(desktop)
-        if found != self._answering.get(desktop):
-            self._answering[desktop] = found
+        if self._stages.looked(desktop, found):
             self._pages.tell({desktop})
 
     def facts(self, session: Session) -> dict[str, Any]:
         """How far a session's desktop is, as its page shows it."""
         wants = self._of(session.desktop)
-        found = self._answering.get(session.desktop)
         return {
-            # None until somebody has looked.
-            "answering": found and {name: found[name] for name in session.routes if name in found},
+            # Of the routes None until somebody has looked.
+            **self._stages.of(session.desktop, session.routes),
             "wanted": bool(wants),
             "heard": any(want.heard for want in wants),
             # Of this want alone: what came of an earlier one is over.
@@ -147,7 +159,7 @@ class Awaiting:
         id, desktop = page.session.id, page.session.desktop
         if self._pages.of(id) == [page] and id in self._wants:
             want = self._wants.pop(id)
-            if any(self._answering.get(desktop, {}).values()):
+            if self._stages.answers(desktop):
                 self._took[desktop] = int(self._clock() - want.since)
             self._pages.tell({desktop})
         self._pages.leave(page)
@@ -158,9 +170,7 @@ class Awaiting:
         self._pages.sweep(alive)
 
     def _waited_for(self) -> None:
-        waiting = self._pages.desktops()
-        # What was seen when somebody waited before says nothing of today.
-        self._answering = {name: found for name, found in self._answering.items() if name in waiting}
+        self._stages.look_away(self._pages.desktops())
         self._awaited_changed()
 
     def _note_start(self, desktop: str) -> None:

@@ -82,6 +82,8 @@ async def _dispatch(sessions: Sessions, request: dict[str, Any]) -> Any:
             return sessions.halts.listing()
         case "waking":
             return sessions.awaiting.tell(request["desktop"], request["state"])
+        case "stages":
+            return sessions.awaiting.hear_stages(request["desktops"])
         case "ping":
             return {
                 "digest": sessions.settings.digest,

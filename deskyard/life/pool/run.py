@@ -17,9 +17,9 @@ from deskyard.life.pool import pool
 from deskyard.life.pool.making import make
 from deskyard.plan.account import AGENT
 from deskyard.plan.pool.seat import Claim, State
-from deskyard.plan.power import Stage
 from deskyard.plan.workspace import DesktopPlan
 from deskyard.site.ssh_link import SshLink
+from deskyard.wire.stages import Stage
 from deskyard.workspace import turn
 from deskyard.workspace.seats import HadError, Seats, words
 

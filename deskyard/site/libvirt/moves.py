@@ -11,8 +11,9 @@ from typing import Any
 import libvirt
 
 from deskyard.errors import SiteError
-from deskyard.plan.power import Moved, Power, Stage
+from deskyard.plan.power import Moved, Power
 from deskyard.site.libvirt import daemon, power
+from deskyard.wire.stages import Stage
 
 # By libvirt's event: the stage.
 LIFECYCLE: dict[int, Stage] = {

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from deskyard.host.deadline import Deadline
-from deskyard.plan.power import Moved, Stage, stage_of
+from deskyard.plan.power import Moved, stage_of
+from deskyard.wire.stages import Stage
 
 # A look is two calls for each machine: where that takes long, it is done less often.
 LOOK_SECONDS, PAUSE_PER_LOOK = 3.0, 3.0

@@ -13,6 +13,8 @@ import pytest
 from deskyard.access.gateway_program import Rubbish
 from deskyard.control.link import answers, question
 from deskyard.errors import ConfigError, SiteError
+from deskyard.guest.link_questions import understood
+from deskyard.wire.stages import Stage
 from tests.support.served import served
 
 PLAN: Any = SimpleNamespace(name="lab")
@@ -77,6 +79,17 @@ def test_pages_that_wait_are_told_what_came_of_it(link: Path, asker: Asker) -> N
     asker.answer = ConfigError("command", "waking", "is not known", "use deskyard-gateway")
     with pytest.raises(SiteError, match="is not known"):
         question.tell_waking(link)("lab", "first", "starts")
+
+
+def test_gateway_is_told_where_its_host_has_desktops(link: Path, asker: Asker) -> None:
+    asker.answer = {"news": ["first"]}
+    question.tell_stages(link)("lab", {"first": (Stage.IO_ERROR, 1764441700.9), "second": (Stage.STOPPED, 7.0)})
+    assert asker.asked == [("lab", ["stages", "first=io-error@1764441700,second=stopped@7"])]
+    assert understood(" ".join(asker.asked[0][1]))
+    # One that was set up before does not know it.
+    asker.answer = ConfigError("question", "stages", "is no question that this key may ask", "ask another")
+    with pytest.raises(SiteError, match="is no question"):
+        question.tell_stages(link)("lab", {"first": (Stage.STOPPED, 7.0)})
 
 
 def test_of_stopped_agents_it_is_believed_since_when(link: Path, asker: Asker) -> None:

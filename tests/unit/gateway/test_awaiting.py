@@ -38,6 +38,17 @@ def person(letter: str = "a", **changes: Any) -> Session:
     return session(id=letter * 24, **chosen)
 
 
+def answering(door: Door, session: Session) -> dict[str, bool] | None:
+    """Which routes a page is shown as ready; None before anybody has looked."""
+    routes = door.awaiting.facts(session)["routes"]
+    return routes and {name: route["state"] == "ready" for name, route in routes.items()}
+
+
+def hear(door: Door, state: str, at: float) -> list[str]:
+    """The host's word of the first desktop; of which desktops it is news."""
+    return door.awaiting.hear_stages({"d1": {"state": state, "at": at}})["news"]
+
+
 @pytest.fixture
 def door() -> Door:
     return Door()
@@ -88,14 +99,14 @@ def test_want_lasts_as_long_as_a_page_of_its_session_waits(door: Door) -> None:
     assert door.notes == [("want", "a")]
 
 
-@pytest.mark.parametrize(("answering", "took"), [({"desktop": True}, 40), (NONE, None)])
+@pytest.mark.parametrize(("found", "took"), [({"desktop": True}, 40), (NONE, None)])
 def test_page_that_was_answered_before_all_routes_were_tells_how_long_it_took(
-    door: Door, answering: dict[str, bool], took: int | None
+    door: Door, found: dict[str, bool], took: int | None
 ) -> None:
     page = door.awaiting.join(person())
     door.awaiting.want(person())
     door.clock.now += 40
-    door.awaiting.looked("d1", answering)
+    door.awaiting.looked("d1", found)
     door.awaiting.leave(page)
     assert door.awaiting.facts(person())["usual_seconds"] == took
 
@@ -107,7 +118,7 @@ def test_wants_end_when_all_routes_answer_and_not_before(door: Door) -> None:
         door.awaiting.want(somebody)
     door.clock.now += 30
     door.awaiting.looked("d1", {"desktop": True, "terminal": False})
-    assert door.awaiting.facts(ann)["answering"] == {"desktop": True, "terminal": False}
+    assert answering(door, ann) == {"desktop": True, "terminal": False}
     assert door.awaiting.wanted(ann.id) == 30
     door.awaiting.looked("d1", ALL)
     assert [door.awaiting.wanted(somebody.id) for somebody in (ann, bob, other)] == [None, None, 30]
@@ -151,6 +162,34 @@ def test_whoever_waits_hears_what_the_host_made_of_it_and_nobody_else_of_another
         door.awaiting.tell("d1", "sleeps")
 
 
+def test_page_hears_where_the_host_has_its_desktop_and_each_change_once(door: Door) -> None:
+    page, other = door.awaiting.join(person()), door.awaiting.join(person("b", desktop="research-2"))
+    at = int(door.clock.now)
+    assert [door.awaiting.facts(person())[name] for name in ("state", "since")] == [None, None]
+    for state in ("stopping", "stopped", "io-error"):
+        page.news.clear()
+        assert hear(door, state, at) == ["d1"]
+        assert hear(door, state, at) == []
+        assert [door.awaiting.facts(person())[name] for name in ("state", "since")] == [state, at]
+        assert page.news.is_set()
+    assert (door.awaiting.facts(other.session)["state"], other.news.is_set()) == (None, False)
+    assert door.awaiting.hear_stages({"elsewhere": {"state": "stopped", "at": at}}) == {"news": []}
+    with pytest.raises(GatewayError, match="is not the host's to say"):
+        hear(door, "ready", at)
+
+
+def test_host_that_starts_what_is_wanted_has_it_boot(door: Door) -> None:
+    door.awaiting.join(person())
+    hear(door, "stopped", door.clock.now)
+    door.awaiting.want(person())
+    door.clock.now += 5
+    door.awaiting.tell("d1", "no-room")
+    assert door.awaiting.facts(person())["state"] == "stopped"
+    door.awaiting.tell("d1", "starts")
+    facts = door.awaiting.facts(person())
+    assert (facts["state"], facts["since"]) == ("booting", int(door.clock.now))
+
+
 def test_page_of_a_session_that_is_over_is_woken_to_end(door: Door) -> None:
     ended, page = door.awaiting.join(person("a")), door.awaiting.join(person("b"))
     door.awaiting.sweep({"b" * 24})
@@ -167,7 +206,7 @@ def test_desktops_are_awaited_while_a_page_waits_with_the_routes_of_people(door:
     assert (door.changes, door.awaiting.awaited()) == (2, {})
     # What comes late of a look is of no use, and is not kept for whoever waits next.
     door.awaiting.looked("d1", ALL)
-    assert door.awaiting.facts(person())["answering"] is None
+    assert answering(door, person()) is None
 
 
 @pytest.mark.parametrize("said", [{}, {"desktop": 1, "terminal": "yes"}, {"desktop": True, "elsewhere": True}])
@@ -175,7 +214,7 @@ def test_route_answers_only_if_the_look_says_so(door: Door, said: dict[str, Any]
     door.awaiting.join(person())
     door.awaiting.want(person())
     door.awaiting.looked("d1", said)
-    assert door.awaiting.facts(person())["answering"] == {"desktop": said.get("desktop") is True, "terminal": False}
+    assert answering(door, person()) == {"desktop": said.get("desktop") is True, "terminal": False}
     assert door.awaiting.wanted("a" * 24) is not None
 
 
@@ -183,7 +222,7 @@ def test_who_watches_hears_of_no_route_that_is_not_theirs(door: Door) -> None:
     watching = person(mode="view", routes=("desktop",))
     door.awaiting.join(watching)
     door.awaiting.looked("d1", NONE)
-    assert door.awaiting.facts(watching)["answering"] == {"desktop": False}
+    assert answering(door, watching) == {"desktop": False}
 
 
 def test_pages_of_a_session_are_bounded(door: Door) -> None:

@@ -10,6 +10,7 @@ from deskyard.guest import link_questions
 from deskyard.guest.link_account import RIGHTS, key_line
 from deskyard.guest.link_questions import answer_of, refusal, requests, understood
 from deskyard.wire import session_requests
+from deskyard.wire.stages import OF_HOST, Stage
 from deskyard.workspace import readiness
 
 SOURCE, HEAD = "mission.0123456789abcdef", "a" * 64
@@ -21,6 +22,8 @@ ASKED = (
     "list",
     "waking dev1 starts",
     "waking dev1 no-room",
+    "stages dev1=io-error@1764441700",
+    "stages dev1=stopped@1764441700,dev-2=booting@1",
     "chat",
     "asks --json --follow",
     "audit --verify",
@@ -50,6 +53,14 @@ def test_each_question_is_understood(question: str) -> None:
         "waking dev1 running",
         "waking Dev1 starts",
         "waking dev1 starts|failed",
+        "stages",
+        "stages dev1=stopped",
+        "stages dev1=ready@1764441700",
+        "stages dev1=stopped@0",
+        "stages dev1=stopped@1764441700.5",
+        "stages dev1=stopped@9999999999999999999",
+        "stages dev1=stopped@1,",
+        "stages dev1=stopped@1;dev2=stopped@1",
         "revoke --all",
         "keys rotate",
         "decide 0a --once",
@@ -126,6 +137,8 @@ def test_services_are_asked_as_from_here() -> None:
     assert requests(["list"]) == [(service, session_requests.listing())]
     assert requests(ANCHOR.split()) == [(service, session_requests.anchor(SOURCE, 7, HEAD, "mission-control"))]
     assert requests(["waking", "dev1", "no-room"]) == [(service, session_requests.waking("dev1", "no-room"))]
+    stages = session_requests.stages({"dev1": ("paused", 7), "dev-2": ("io-error", 8)})
+    assert requests(["stages", "dev1=paused@7,dev-2=io-error@8"]) == [(service, stages)]
     assert requests(["status"]) == [(status, status_service.ASKED)]
     named = {**status_service.ASKED, "desktops": ["dev1", "dev2"]}
     assert requests(["status", "dev1,dev2"]) == [(status, named), (status, status_service.ASKED)]
@@ -135,6 +148,7 @@ def test_services_are_asked_as_from_here() -> None:
 def test_pages_that_wait_are_told_what_hosts_tell_them() -> None:
     for state in session_requests.WAKINGS:
         assert understood(f"waking dev1 {state}")
+    assert [state for state in Stage if understood(f"stages dev1={state}@1764441700")] == list(OF_HOST)
 
 
 STRANGE = {"error": {"field": "request", "value": None, "reason": "is no question", "remedy": "ask another"}}

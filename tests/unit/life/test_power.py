@@ -1,14 +1,31 @@
 """To stop, start and pause desktops: what is wanted is kept first, and a failure takes it back."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
+from deskyard.access import access
 from deskyard.errors import ConfigError, SiteError
 from deskyard.life import power
 from deskyard.plan.power import NoRoom, Power
-from tests.unit.life.machines import DEV1, DEV2, GATEWAY, Machines
+from deskyard.site.ssh_link import SshLink
+from deskyard.wire.stages import Stage
+from tests.unit.life.machines import DEV1, DEV2, GATEWAY, PLAN, Machines
+
+
+@pytest.fixture
+def heard(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """Where the gateway of workspace `lab`, which is set up, was told that desktops are."""
+    found: list[tuple[str, str]] = []
+
+    def tell(name: str, stages: Mapping[str, tuple[Stage, float]]) -> None:
+        assert name == "lab"
+        found.extend((desktop, stage) for desktop, (stage, _) in stages.items())
+
+    SshLink(PLAN.site, PLAN.name).pin("gateway", "ssh-ed25519 AAAA")
+    monkeypatch.setattr(access, "tell_stages", tell)
+    return found
 
 
 @pytest.mark.parametrize(
@@ -151,3 +168,43 @@ def test_without_room_for_its_gateway_nothing_of_a_workspace_starts(machines: Ma
     with pytest.raises(NoRoom):
         power.start_workspace("lab")
     assert set(machines.now.values()) == {"stopped"}
+
+
+def test_gateway_is_told_where_a_desktop_is_while_it_stops_and_when_it_stays(
+    machines: Machines, heard: list[tuple[str, str]]
+) -> None:
+    power.stop("lab/dev1")
+    power.start("lab/dev1", wait=False)
+    power.pause("lab/dev1")
+    assert heard == [("dev1", "stopping"), ("dev1", "stopped"), ("dev1", "booting"), ("dev1", "paused")]
+
+
+def test_gateway_is_told_that_a_desktop_goes_on_which_did_not_listen(
+    machines: Machines, heard: list[tuple[str, str]]
+) -> None:
+    machines.deaf.add(DEV1)
+    with pytest.raises(SiteError, match="did not shut down"):
+        power.stop("lab/dev1")
+    assert heard == [("dev1", "stopping"), ("dev1", "booting")]
+
+
+def test_gateway_that_cannot_be_told_keeps_nothing_from_being_moved(
+    machines: Machines, heard: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(*_: object) -> None:
+        raise SiteError("gateway", "lab", "did not answer", "see ./inv workspace.status lab")
+
+    monkeypatch.setattr(access, "tell_stages", silent)
+    power.stop("lab/dev1")
+    assert machines.now[DEV1] == "stopped"
+
+
+def test_gateway_is_told_nothing_of_itself_or_before_it_is_set_up(
+    machines: Machines, heard: list[tuple[str, str]]
+) -> None:
+    power.stop_workspace("lab")
+    assert "gateway" not in {desktop for desktop, _ in heard}
+    heard.clear()
+    SshLink(PLAN.site, PLAN.name).unpin("gateway")
+    power.start_workspace("lab", wait=False)
+    assert (heard, machines.now[DEV1]) == ([], "running")

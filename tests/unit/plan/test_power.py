@@ -2,7 +2,8 @@
 
 import pytest
 
-from deskyard.plan.power import Power, Stage, follows, stage_of
+from deskyard.plan.power import Power, follows, stage_of
+from deskyard.wire.stages import Stage
 
 
 @pytest.mark.parametrize(

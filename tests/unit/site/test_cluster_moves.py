@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from deskyard.plan.power import Power, Stage
+from deskyard.plan.power import Power
 from deskyard.site.proxmox.moves import LOOK_SECONDS, ClusterMoves
+from deskyard.wire.stages import Stage
 
 
 def states(**machines: str) -> dict[str, dict[str, Any]]:

@@ -6,9 +6,10 @@ import libvirt
 import pytest
 
 from deskyard.errors import SiteError
-from deskyard.plan.power import Moved, Power, Stage
+from deskyard.plan.power import Moved, Power
 from deskyard.site.libvirt import daemon, moves, power
 from deskyard.site.libvirt.moves import LibvirtMoves
+from deskyard.wire.stages import Stage
 from tests.unit.site.driver import NAME, Domain, running
 
 URI = "test:///default"

@@ -13,9 +13,10 @@ from deskyard.host.command import Result
 from deskyard.host.deadline import Deadline
 from deskyard.model.site import Site
 from deskyard.model.workspace import Workspace
-from deskyard.plan.power import Power, Stage
+from deskyard.plan.power import Power
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan, plan_workspace
 from deskyard.site.ssh_link import SshLink
+from deskyard.wire.stages import Stage
 from deskyard.workspace import readiness
 from tests.support.moves import Moves
 
