@@ -10,8 +10,9 @@ from deskyard.engine.backend import Machines, Moves
 from deskyard.errors import ConfigError, SiteError
 from deskyard.host.deadline import Deadline
 from deskyard.life import asleep, power
-from deskyard.plan.power import BROKEN, Moved, Stage, follows, stage_of
+from deskyard.plan.power import BROKEN, Moved, follows, stage_of
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
+from deskyard.wire.stages import Stage
 from deskyard.workspace import readiness
 
 # Machines tell of themselves, routes do not: those of whoever is ready are asked that often whether they still answer.
@@ -99,8 +100,8 @@ def now(workspace: str) -> list[Event]:
     return [watch.latest[desktop.machine.domain] for desktop in plan.desktops]
 
 
-def wait(target: str, state: str, seconds: float | None = None) -> Event:
-    """Wait until a desktop is in a state, by default as long as one may need to boot; its event.
+def wait(target: str, state: str, seconds: float | None = None) -> Iterator[Event]:
+    """Where a desktop is, then each change until it is in a state; by default as long as one may need to boot.
 
     Raises `SiteError` if it is not in time, or at once if it broke meanwhile.
     """
@@ -110,8 +111,9 @@ def wait(target: str, state: str, seconds: float | None = None) -> Event:
     limit = readiness.SECONDS[plan.accelerator] if seconds is None else seconds
     last: Event | None = None
     for last in _until(plan, machines, [plan.desktop(desktop)], Deadline(limit)):
+        yield last
         if last.state is wanted:
-            return last
+            return
         if last.state in BROKEN and wanted is not Stage.STOPPED:
             why = f" ({last.detail})" if last.detail else ""
             raise SiteError("desktop", target, f"{last.state}{why}", f"see ./inv workspace.status {name}")
@@ -144,11 +146,11 @@ def _until(
     with machines.moves() as moves:
         # Only then the first look: what happens between the two is heard.
         watch = _Watch(plan, desktops, moves)
-        yield from watch.look(machines)
-        while True:
+        found = watch.look(machines)
+        yield from (event for event in found if event.state is not Stage.BOOTING)
+        yield from watch.settle([event for event in found if event.state is Stage.BOOTING])
+        while not deadline.is_over:
             yield from watch.next(deadline.left)
-            if deadline.is_over:
-                return
 
 
 class _Watch:
@@ -168,8 +170,8 @@ class _Watch:
     def look(self, machines: Machines) -> list[Event]:
         """Each machine by its own state."""
         states, at = machines.states(), time.time()
-        told = [self._tell(domain, stage_of(states.get(domain)), at) for domain in self._desktops]
-        return [event for event in told if event is not None]
+        news = [self._tell(domain, stage_of(states.get(domain)), at) for domain in self._desktops]
+        return [event for event in news if event is not None]
 
     def next(self, seconds: float) -> list[Event]:
         """The next news, of a machine or of routes; nothing if there is none for so long."""
@@ -185,9 +187,9 @@ class _Watch:
 
     def settle(self, booting: list[Event]) -> list[Event]:
         """Those that were seen to run as they are: whoever listens is not told that a ready one boots."""
-        told = self.ask()
-        better = {event.desktop for event in told}
-        return [event for event in booting if event.desktop not in better] + told
+        news = self.ask()
+        better = {event.desktop for event in news}
+        return [event for event in booting if event.desktop not in better] + news
 
     def check(self) -> list[Event]:
         """The gateway, whether the routes of what is ready still answer; it is asked again before one is said not to.
@@ -203,8 +205,8 @@ class _Watch:
         self.silence = str(status.get("error") or "")
         if readiness.is_ready(status, ready):
             return []
-        told = self.next(AGAIN_SECONDS)
-        return told or self._ask(self._in(Stage.READY, Stage.BOOTING))
+        news = self.next(AGAIN_SECONDS)
+        return news or self._ask(self._in(Stage.READY, Stage.BOOTING))
 
     def _ask(self, desktops: list[DesktopPlan]) -> list[Event]:
         if not desktops:
@@ -213,12 +215,12 @@ class _Watch:
         status = self._status(self._plan, desktops)
         self.silence = str(status.get("error") or "")
         self._next_question = Deadline(readiness.pause_after(time.monotonic() - asked))
-        told = self._heard(list(iter(lambda: self._moves.next(0), None)))
-        moved = {event.desktop for event in told}
+        news = self._heard(list(iter(lambda: self._moves.next(0), None)))
+        moved = {event.desktop for event in news}
         for desktop in desktops:
             if desktop.name not in moved:
-                told += self._answered(desktop, status)
-        return told
+                news += self._answered(desktop, status)
+        return news
 
     def _answered(self, desktop: DesktopPlan, status: dict[str, Any]) -> list[Event]:
         answers = status["desktops"].get(desktop.name, {})
@@ -231,8 +233,8 @@ class _Watch:
 
     def _heard(self, moves: list[Moved]) -> list[Event]:
         mine = [move for move in moves if move.domain in self._desktops]
-        told = [self._tell(move.domain, move.stage, move.at, move.detail) for move in mine]
-        return [event for event in told if event is not None]
+        news = [self._tell(move.domain, move.stage, move.at, move.detail) for move in mine]
+        return [event for event in news if event is not None]
 
     def _tell(self, domain: str, stage: Stage, at: float, detail: str = "") -> Event | None:
         """The event, if it is one: the same again without any new detail is not."""

@@ -71,16 +71,16 @@ def resume(_: Context, target: str, wait: bool = True, json: bool = False) -> No
         "for_": "the state: ready (all its routes answer), provisioning, booting, stopping, stopped, paused, error, "
         "io-error",
         "timeout": "at most so long: 90s, 5m (default: as long as a desktop may need to boot)",
-        "json": "print JSON",
+        "json": "print a JSON object for each state, on a line of its own",
     }
 )
 def wait(_: Context, target: str, for_: str = "ready", timeout: str = "", json: bool = False) -> None:
-    """Wait until a desktop is in a state; exit code 1 if it is not in time, or breaks meanwhile."""
+    """Wait until a desktop is in a state, and say each on the way; exit code 1 if it is not in time, or breaks."""
     from deskyard.access import access
     from deskyard.life import events as desktop_events
 
-    found = desktop_events.wait(target, for_, access.seconds(timeout) if timeout else None)
-    show(desktop_events.plain(found), as_json=json, text=desktop_events.line(found))
+    for event in desktop_events.wait(target, for_, access.seconds(timeout) if timeout else None):
+        _say_event(event, as_json=json)
 
 
 @command(
@@ -93,6 +93,7 @@ def wait(_: Context, target: str, for_: str = "ready", timeout: str = "", json: 
 def events(_: Context, workspace: str, follow: bool = False, json: bool = False) -> None:
     """Say how far each desktop of a workspace is, and with --follow each change in the moment that it comes."""
     from deskyard.life import events as desktop_events
+    from deskyard.life.stage_news import StageNews
 
     if not follow:
         found = desktop_events.now(workspace)
@@ -103,8 +104,16 @@ def events(_: Context, workspace: str, follow: bool = False, json: bool = False)
             text=text,
         )
         return
-    for event in desktop_events.follow(workspace):
-        print(dumps(desktop_events.plain(event)) if json else desktop_events.line(event), flush=True)
+    with StageNews(workspace) as news:
+        for event in desktop_events.follow(workspace):
+            news.note(event)
+            _say_event(event, as_json=json)
+
+
+def _say_event(event: Any, *, as_json: bool) -> None:
+    from deskyard.life import events as desktop_events
+
+    print(dumps(desktop_events.plain(event)) if as_json else desktop_events.line(event), flush=True)
 
 
 @command(help={"target": TARGET, "json": "print JSON"})

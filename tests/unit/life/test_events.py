@@ -11,10 +11,11 @@ import pytest
 from deskyard.declaration import declaration
 from deskyard.errors import ConfigError, SiteError
 from deskyard.life import events, power
-from deskyard.plan.power import Power, Stage
+from deskyard.plan.power import Power
 from deskyard.plan.workspace import DesktopPlan
 from deskyard.site.libvirt.moves import LibvirtMoves
 from deskyard.site.proxmox.moves import ClusterMoves
+from deskyard.wire.stages import Stage
 from deskyard.workspace import readiness
 from tests.support.moves import Moves
 from tests.unit.life.machines import DEV1, DEV2, PLAN
@@ -27,12 +28,12 @@ class Lab:
 
     def __init__(self) -> None:
         self.now = {DEV1: "running", DEV2: "stopped"}
-        self.told = Moves()
+        self.pushed = Moves()
         self.answers: list[Any] = []
         self.asked = 0
 
     def moves(self) -> Moves:
-        return self.told
+        return self.pushed
 
     def states(self) -> dict[str, dict[str, Any]]:
         return {domain: {"state": state, "desired": Power.RUNNING} for domain, state in self.now.items()}
@@ -87,8 +88,12 @@ def test_gateway_is_not_asked_where_nothing_boots(lab: Lab) -> None:
 
 def test_desktop_is_ready_once_all_its_routes_answer(lab: Lab) -> None:
     lab.answers = [answering(), answering(ALL[0]), answering(*ALL, gateway=False), answering(*ALL)]
-    found = events.wait("lab/dev1", "ready", 60)
-    assert (found.state, found.detail, lab.asked) == (Stage.READY, ", ".join(ALL), 4)
+    *found, last = events.wait("lab/dev1", "ready", 60)
+    assert (last.state, last.detail, lab.asked) == (Stage.READY, ", ".join(ALL), 4)
+    # Each state on the way, with its time.
+    boots = [("dev1", Stage.BOOTING, detail) for detail in ("", ALL[0], ", ".join(ALL))]
+    assert seen(found) == boots
+    assert [event.at for event in [*found, last]] == sorted(event.at for event in [*found, last])
 
 
 def test_changes_are_told_each_once(lab: Lab) -> None:
@@ -105,7 +110,7 @@ def test_changes_are_told_each_once(lab: Lab) -> None:
         (Stage.IO_ERROR, ""),
         (Stage.PAUSED, ""),
     ):
-        lab.told.tell(DEV1, stage, detail)
+        lab.pushed.tell(DEV1, stage, detail)
     assert seen(next(follow) for _ in range(4)) == [
         ("dev1", Stage.STOPPING, ""),
         ("dev1", Stage.STOPPED, "plug pulled"),
@@ -174,40 +179,45 @@ def test_following_ends_as_soon_as_that_is_wanted(lab: Lab, kind: str) -> None:
 
 def test_what_stopped_while_the_gateway_answered_is_not_ready(lab: Lab) -> None:
     def late() -> dict[str, Any]:
-        lab.told.tell(DEV1, Stage.STOPPED)
+        lab.pushed.tell(DEV1, Stage.STOPPED)
         return answering(*ALL)
 
     lab.answers = [late]
     assert seen(events.now("lab"))[0] == ("dev1", Stage.STOPPED, "")
 
 
+def test_wait_for_what_is_ready_says_nothing_of_a_boot(lab: Lab) -> None:
+    lab.answers = [answering(*ALL)]
+    assert seen(events.wait("lab/dev1", "ready", 60)) == [("dev1", Stage.READY, ", ".join(ALL))]
+
+
 def test_wait_ends_with_the_move_and_takes_its_time(lab: Lab) -> None:
-    lab.told.tell(DEV2, Stage.BOOTING)
-    lab.told.tell(DEV1, Stage.STOPPED)
-    moved = lab.told.coming[-1]
-    assert events.wait("lab/dev1", "stopped", 60).at == moved.at
+    lab.pushed.tell(DEV2, Stage.BOOTING)
+    lab.pushed.tell(DEV1, Stage.STOPPED)
+    moved = lab.pushed.coming[-1]
+    assert list(events.wait("lab/dev1", "stopped", 60))[-1].at == moved.at
 
 
 @pytest.mark.parametrize("broken", [Stage.ERROR, Stage.IO_ERROR])
 def test_wait_ends_at_once_where_a_machine_breaks(lab: Lab, broken: Stage) -> None:
-    lab.told.tell(DEV1, broken, "why")
+    lab.pushed.tell(DEV1, broken, "why")
     with pytest.raises(SiteError, match=rf"{broken} \(why\)"):
-        events.wait("lab/dev1", "ready", 60)
-    lab.told.tell(DEV1, broken, "why")
-    lab.told.tell(DEV1, Stage.STOPPED)
-    assert events.wait("lab/dev1", "stopped", 60).state is Stage.STOPPED
+        list(events.wait("lab/dev1", "ready", 60))
+    lab.pushed.tell(DEV1, broken, "why")
+    lab.pushed.tell(DEV1, Stage.STOPPED)
+    assert list(events.wait("lab/dev1", "stopped", 60))[-1].state is Stage.STOPPED
 
 
 def test_wait_that_is_over_says_what_was_seen_last(lab: Lab) -> None:
     with pytest.raises(SiteError, match="not ready after 0 s, but booting"):
-        events.wait("lab/dev1", "ready", 0)
+        list(events.wait("lab/dev1", "ready", 0))
     assert lab.asked == 1
 
 
 @pytest.mark.parametrize(("target", "state"), [("lab/dev1", "awake"), ("lab", "ready"), ("lab/dev9", "ready")])
 def test_unknown_state_or_desktop_is_refused(lab: Lab, target: str, state: str) -> None:
     with pytest.raises(ConfigError):
-        events.wait(target, state)
+        list(events.wait(target, state))
     assert lab.asked == 0
 
 
