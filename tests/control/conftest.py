@@ -1,6 +1,7 @@
 """One Mission Control for all tests of the folder; each finds it empty."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import httpx
 import pytest
@@ -9,6 +10,7 @@ from deskyard.control.confinement import LATE
 from deskyard.control.store.cluster import WORKER
 from deskyard.control.store.connection import Link, connect
 from tests.control.lab import EVERYTHING, Lab, lab
+from tests.control.taken import confined
 from tests.support.requirements import need_root
 
 
@@ -47,3 +49,9 @@ def worker(mission: Lab) -> Iterator[Link]:
     """A connection as worker and watch have it."""
     with connect(mission.url(WORKER)) as link:
         yield link
+
+
+@pytest.fixture
+def taken(mission: Lab) -> Callable[..., str]:
+    """Runs a program where the web process runs, with its account or another's; what it prints."""
+    return partial(confined, mission)

@@ -10,7 +10,7 @@ from deskyard.control.recorder import chain
 from deskyard.control.store.connection import Link
 from deskyard.errors import DeskyardError
 
-# The action of a line that holds one of a gateway: the database lets the worker's role alone write it.
+# The action of a line that holds one of a gateway: the database lets the role of `link` alone write it.
 HEAD = "gateway.head"
 FIND_OUT = "./inv control.audit says what that means"
 # Lines that only hold what gateways wrote are anchored that often: else each anchor would be news for the next.

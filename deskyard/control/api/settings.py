@@ -110,9 +110,9 @@ async def keys(link: Connection, who: Admin, counted: Counted, part: rows.AskedP
 @router.delete("/keys/{id}", status_code=HTTPStatus.NO_CONTENT, tags=["keys"])
 async def revoke(link: Connection, who: Admin, id: str) -> None:
     """Revoke a key at once."""
-    query = "update api_key set revoked_at = coalesce(revoked_at, now()) where id = %s returning id"
-    if await rows.row(link, query, [id]) is None:
+    if await rows.row(link, "select id from api_key where id = %s", [id]) is None:
         raise unknown("key", id, "see GET /api/keys")
+    await link.execute("update api_key set revoked_at = now() where id = %s and revoked_at is null", [id])
     await note(link, who.actor, "key.revoke", id)
 
 

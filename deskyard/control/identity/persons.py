@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
+import psycopg
 from psycopg.types.json import Jsonb
 
 from deskyard.control.identity.declared import Declared, Rule
@@ -61,13 +62,19 @@ def _groups(claims: Mapping[str, Any], name: str) -> list[str]:
 
 def _linked(link: Link, who: tuple[str, str], mail: str | None) -> Row | None:
     """The person for whom the host offered this mail, linked from now on; the offer is used up."""
-    row = link.execute("delete from mail_offer where mail = %s returning person_id", [mail]).fetchone()
-    if row is None:
+    query = "select person.* from mail_offer join person on person.id = person_id where mail = %s"
+    person = link.execute(query, [mail]).fetchone()
+    if person is None:
         return None
-    person = link.execute("select * from person where id = %s", [row["person_id"]]).fetchone()
-    assert person is not None
-    _link(link, who, person)
-    return person
+    with link.transaction() as linking:
+        # While it is offered: the database lets no account stand for whom the host made otherwise.
+        _link(link, who, person)
+        query = "delete from mail_offer where mail = %s and person_id = %s returning mail"
+        if link.execute(query, [mail, person["id"]]).fetchone() is None:
+            # Another account used it up in this moment.
+            raise psycopg.Rollback(linking)
+        return person
+    return None
 
 
 def _made(link: Link, who: tuple[str, str], mail: str | None, rule: Rule | None) -> Row:

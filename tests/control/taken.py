@@ -1,0 +1,62 @@
+"""A process that was taken: a program with its account, its network and its connection to the database."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.control.lab import ACCOUNTS, TREE, WAIT_SECONDS, Lab, lab_elsewhere
+from tests.support import postgres
+
+PLACES = ["here", "elsewhere"]
+RUN_SECONDS = 2 * WAIT_SECONDS
+CONFINED = """
+import sys
+sys.path.insert(0, {tree!r})
+import psycopg, contextlib, json, socket, os, pathlib, encodings.idna
+from deskyard.control.confinement import confine
+from deskyard.errors import DeskyardError
+confine({account!r}, network={network}, namespace={namespace})
+{body}
+"""
+
+
+@contextmanager
+def placed(whole: Lab, place: str) -> Iterator[Lab]:
+    """A Mission Control whose database is in this place."""
+    if place == "here":
+        yield whole
+        return
+    with postgres.server() as server, lab_elsewhere(server) as found:
+        yield found
+
+
+def confined(mission: Lab, body: str, account: str = ACCOUNTS.web) -> str:
+    """Run a program where the web process runs, with its account or another's; what it prints."""
+    open_to_it = account == ACCOUNTS.identity
+    network = () if open_to_it else mission.network("taken")
+    namespace = next(iter(network), None)
+    text = CONFINED.format(tree=str(TREE), account=account, body=body, network=open_to_it, namespace=namespace)
+    done = subprocess.run(
+        [sys.executable, "-c", text],
+        capture_output=True,
+        text=True,
+        timeout=RUN_SECONDS,
+        check=False,
+        env={"PATH": ""},
+        pass_fds=network,
+    )
+    return done.stdout.strip() + done.stderr.strip().rpartition("\n")[2]
+
+
+def tried(url: str, statements: list[str]) -> str:
+    """A program that says which of these it may do; what follows it is within its connection."""
+    return f"""
+with psycopg.connect({url!r}, autocommit=True) as link:
+    for statement in {statements!r}:
+        try:
+            link.execute(statement)
+            print(statement)
+        except psycopg.errors.InsufficientPrivilege:
+            pass
+"""
