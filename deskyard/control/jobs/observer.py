@@ -205,6 +205,8 @@ def write_declared(link: Link, declared: Declared) -> None:
         "keys": sorted(workspace.keys or {}),
     }
     with link.transaction():
+        # As everywhere: desktops are locked before their workspace.
+        sight.hold(link, plan.name)
         put(link, "workspace", {**values, "problem": None, "gone_at": None})
         link.execute("update workspace set seen_at = now() where id = %s", [plan.name])
         images = {desktop.name: desktop.image or workspace.image for desktop in workspace.desktops}
@@ -298,10 +300,19 @@ def write_state(link: Link, plan: WorkspacePlan, wanted: Mapping[str, str], even
     A desktop that is seen to be ready is also seen to be wanted so: the former never comes first.
     """
     with link.transaction():
-        for desktop in plan.desktops:
-            power = wanted.get(desktop.machine.domain)
-            query = "update desktop set wanted = %s where id = %s and wanted is distinct from %s"
-            link.execute(query, [power, f"{plan.name}.{desktop.name}", power])
+        powers = {desktop.name: wanted.get(desktop.machine.domain) for desktop in plan.desktops}
+        values = {"workspace": plan.name, "powers": Jsonb(powers), "names": list(powers)}
+        # Those that change, in the order in which everybody locks them: the declaration's may be another.
+        link.execute(
+            """select 1 from desktop where workspace_id = %(workspace)s and (name = %(about)s
+                or (name = any(%(names)s) and wanted is distinct from %(powers)s ->> name)) order by id for update""",
+            {**values, "about": event.desktop if event is not None else None},
+        )
+        link.execute(
+            """update desktop set wanted = %(powers)s ->> name where workspace_id = %(workspace)s
+                and name = any(%(names)s) and wanted is distinct from %(powers)s ->> name""",
+            values,
+        )
         if event is not None:
             write_event(link, event)
         query = "select state from desktop where workspace_id = %s and gone_at is null"

@@ -1,0 +1,94 @@
+"""Who writes down how desktops and workspaces are takes locks in one order, so that nobody waits in a circle."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from deskyard.control.jobs.observer import write_declared, write_state
+from deskyard.control.store.cluster import WORKER
+from deskyard.control.store.connection import Link, connect
+from deskyard.control.watch import sight
+from deskyard.declaration import declaration
+from deskyard.declaration.declaration import Declared
+from deskyard.host.deadline import Deadline
+from deskyard.life.events import Event
+from deskyard.plan.power import Stage
+from tests.control.lab import WAIT_SECONDS, Lab
+
+# The later name comes first: the order of a declaration is its owner's.
+DECLARATION = """config:
+  deskyard:network: 10.80.1.0/24
+  deskyard:desktops:
+  - {name: second, tier: TIER}
+  - {name: first, tier: TIER}
+"""
+
+
+@pytest.fixture
+def declared(mission: Lab, worker: Link, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Declared:
+    """The declaration of a workspace that was written down when all its desktops were smaller."""
+    monkeypatch.setenv("DESKYARD_STACKS", str(tmp_path))
+    monkeypatch.setenv("DESKYARD_HOME", str(tmp_path / "home"))
+    path = tmp_path / "Pulumi.lab.yaml"
+    path.write_text(DECLARATION.replace("TIER", "free"))
+    write_declared(worker, declaration.read("lab"))
+    path.write_text(DECLARATION.replace("TIER", "pro"))
+    return declaration.read("lab")
+
+
+@contextmanager
+def writing(mission: Lab, holder: Link, lock: Callable[[], None], write: Callable[[Link], None]) -> Iterator[None]:
+    """Within the block somebody writes, and waits for what the holder has locked; in the end both go well."""
+    wrong: list[psycopg.Error] = []
+
+    def run() -> None:
+        try:
+            write(writer)
+        except psycopg.Error as error:
+            wrong.append(error)
+
+    def waits() -> bool:
+        row = mission.link.execute("select pg_blocking_pids(%s) as pids", [writer.info.backend_pid]).fetchone()
+        return row is not None and row["pids"] == [holder.info.backend_pid]
+
+    with connect(mission.url(WORKER)) as writer:
+        thread = threading.Thread(target=run)
+        try:
+            with holder.transaction():
+                lock()
+                thread.start()
+                assert Deadline(WAIT_SECONDS).wait_for(waits, 0.02), wrong
+                yield
+        finally:
+            thread.join(WAIT_SECONDS)
+    assert not thread.is_alive() and not wrong, wrong
+
+
+def test_a_declaration_is_written_down_while_its_state_is(mission: Lab, worker: Link, declared: Declared) -> None:
+    def lock() -> None:
+        sight.hold(worker, "lab")
+
+    with writing(mission, worker, lock, lambda link: write_declared(link, declared)):
+        # Who has the desktops comes to their workspace as well: the other has not locked it.
+        write_state(worker, declared.plan, {}, Event("lab", "first", Stage.READY, 1.0, "desktop"))
+    found = mission.link.execute("select tier, state from desktop where name = 'first'").fetchone()
+    assert found == {"tier": "pro", "state": "ready"}
+
+
+def test_states_are_written_down_while_who_watches_holds_the_first_desktop(
+    mission: Lab, worker: Link, declared: Declared
+) -> None:
+    powers = {desktop.machine.domain: "running" for desktop in declared.plan.desktops}
+
+    def lock() -> None:
+        worker.execute("select 1 from desktop where id = 'lab.first' for update")
+
+    with writing(mission, worker, lock, lambda link: write_state(link, declared.plan, powers)):
+        # As `hold` goes on, by name: the other has not locked the second before the first.
+        worker.execute("select 1 from desktop where id = 'lab.second' for update")
+    found = mission.link.execute("select wanted from desktop where workspace_id = 'lab'").fetchall()
+    assert [row["wanted"] for row in found] == ["running", "running"]
