@@ -18,6 +18,7 @@ from deskyard.control.api import rows
 from deskyard.control.api.caller import Caller, Link, Row
 from deskyard.control.api.problem import Problem
 from deskyard.control.api.watch.alerts import alert
+from deskyard.control.store.connection import AWAY
 from deskyard.host.deadline import Deadline
 
 HEARTBEAT_SECONDS = 15.0
@@ -118,7 +119,7 @@ class Feed:
                         waits = HEARTBEAT_SECONDS if await self._pass_on(link) else HELD_BACK_SECONDS
                         async for _ in link.notifies(timeout=waits, stop_after=1):
                             pass
-            except psycopg.Error as error:
+            except AWAY as error:
                 log.warning("no events from the database, which is asked again: %s", error)
             except Exception:
                 # Nobody waits for this task: were it over, every watcher would hear nothing for ever.

@@ -14,13 +14,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import psycopg
-
 from deskyard.control.identity.persons import person_of
 from deskyard.control.identity.provider import Provider
 from deskyard.control.identity.refusal import Away, Refusal, refused
 from deskyard.control.identity.standing import Standings
-from deskyard.control.store.connection import Link
+from deskyard.control.store.connection import AWAY, Link
 from deskyard.host.deadline import Deadline
 
 LIFE_SECONDS = 600.0
@@ -65,7 +63,7 @@ class SignIns:
         except Refusal as error:
             log.info("refused: %s", error.reason)
             return _problem(error)
-        except psycopg.Error as error:
+        except AWAY as error:
             log.warning("no database: %s", error)
             return _problem(Away("database", None, "does not answer", "try again"))
         except Exception:

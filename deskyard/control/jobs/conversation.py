@@ -15,6 +15,7 @@ from deskyard.errors import ConfigError
 from deskyard.host.deadline import Deadline
 
 PAUSE_SECONDS = 0.2
+INTERRUPT = "update message set state = 'interrupted' where operation_id = %s and state = 'streaming'"
 
 
 class Turn:
@@ -35,9 +36,7 @@ class Turn:
         if link.execute(query, [given["conversation"]]).fetchone() is None:
             remedy = "begin a new conversation"
             raise ConfigError("conversation", given["conversation"], "is deleted, as retention has it", remedy)
-        link.execute(
-            "update message set state = 'interrupted' where operation_id = %s and state = 'streaming'", [self._held.id]
-        )
+        link.execute(INTERRUPT, [self._held.id])
         # The same message, delivered anew, ends with the claim of its whole turn: that counts once.
         link.execute(
             """update message m set claimed_input = null, claimed_output = null, claimed_cached = null
@@ -94,6 +93,14 @@ class Turn:
         """The turn is over: `done`, `failed` or `interrupted`."""
         if self._text or self._tools.cards or self._questions.cards or self._claimed:
             self._keep(link, state)
+        self._close(link, state, problem)
+
+    def break_off(self, link: Link, problem: Mapping[str, str]) -> None:
+        """The turn failed by a mistake of ours: what was kept of the answer stays, and no more is written of it."""
+        link.execute(INTERRUPT, [self._held.id])
+        self._close(link, "failed", problem)
+
+    def _close(self, link: Link, state: str, problem: Mapping[str, str] | None) -> None:
         link.execute(
             "update message set state = %s, problem = %s where id = %s",
             [state, Jsonb(problem) if problem else None, self._held.input["message"]],

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any
 
+import psycopg
 from psycopg.types.json import Jsonb
 
 from deskyard.control.approvals import rules
@@ -29,6 +30,7 @@ from deskyard.control.opening.target import SESSION, session_target
 from deskyard.control.people.intent import Intent
 from deskyard.control.people.passkeys import Passkeys
 from deskyard.control.retention import policy
+from deskyard.control.store.connection import AWAY
 from deskyard.control.store.pool import Lend
 from deskyard.control.tasks import jobs as tasks
 from deskyard.control.upkeep import brought, closing
@@ -67,8 +69,21 @@ class Runner:
     lease: float = claims.LEASE_SECONDS
 
     def run(self, lend: Lend, held: Claim) -> None:
-        """Do it, and write its end down."""
+        """Do it, and write its end down; raises one of `AWAY` where the database was away meanwhile."""
         turn = Turn(held) if held.kind == CHAT else None
+        try:
+            self._run(lend, held, turn)
+        except AWAY:
+            raise
+        except psycopg.Error as error:
+            # Whoever tries it again meets the same: nobody does it five times for that.
+            log.exception("%s: the database refused a statement of its worker", held.id)
+            problem = _mistake(held, error)
+            with lend() as link, link.transaction():
+                if claims.finish(link, held, "failed", problem=problem) and turn is not None:
+                    turn.break_off(link, problem)
+
+    def _run(self, lend: Lend, held: Claim, turn: Turn | None) -> None:
         try:
             with lend() as link, link.transaction():
                 actor = leave.require(link, held, self.passkeys)
@@ -196,6 +211,12 @@ class Runner:
                 link.execute(query, [held.id, held.actor, Jsonb(secret), SECRET_SECONDS])
             return {"shown": "once, to whoever asked"}
         return dict(done.get("result") or {})
+
+
+def _mistake(held: Claim, error: psycopg.Error) -> dict[str, str]:
+    reason = f"the database refused what was to be written down: {error.diag.message_primary or error}"
+    remedy = "it is a mistake of this Deskyard: see the log of its worker; then retry it"
+    return DeskyardError("operation", held.kind, reason, remedy).as_dict()
 
 
 def _answer(process: "subprocess.Popen[str]", answer: Mapping[str, Any]) -> None:

@@ -9,7 +9,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import psycopg
 from psycopg.types.json import Jsonb
 
 from deskyard.control.jobs import claim as claims
@@ -20,7 +19,7 @@ from deskyard.control.jobs.slots import full, slots
 from deskyard.control.jobs.standby import Standby
 from deskyard.control.people.passkeys import Passkeys
 from deskyard.control.store.clock import Clock
-from deskyard.control.store.connection import Link, attend
+from deskyard.control.store.connection import AWAY, Link, attend
 from deskyard.control.store.pool import pool
 from deskyard.host.facts import total_memory_mib
 
@@ -83,7 +82,7 @@ class Worker:
     def _run(self, held: Claim) -> None:
         try:
             self._runner.run(self._pool.connection, held)
-        except psycopg.Error as error:
+        except AWAY as error:
             # Its lease runs out, and whoever claims it then goes on.
             log.warning("%s: the database went away: %s", held.id, error)
         except Exception:

@@ -9,6 +9,15 @@ import psycopg
 from psycopg.rows import dict_row
 
 AGAIN_SECONDS = 1.0
+# A wrong statement is as wrong a second later: its traceback fills no log.
+MISTAKEN_SECONDS = 10.0
+# The database, or the way to it, was away or busy: the same may go well later. Every other error is a wrong statement.
+AWAY = (
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    psycopg.errors.IdleInTransactionSessionTimeout,
+    psycopg.errors.ReadOnlySqlTransaction,
+)
 Row = dict[str, Any]
 Link = psycopg.Connection[Row]
 log = logging.getLogger(__name__)
@@ -20,11 +29,17 @@ def connect(url: str) -> Link:
 
 
 def attend(url: str, ended: threading.Event, work: Callable[[Link], None]) -> None:
-    """Work with a connection until the end; a database that went away is waited for, and the work begun anew."""
+    """Work with a connection until the end; a database that went away is waited for, and the work begun anew.
+
+    So it is after a statement that was refused, which is no fault of the database, and said to be none.
+    """
     while not ended.is_set():
         try:
             with connect(url) as link:
                 work(link)
-        except psycopg.Error as error:
+        except AWAY as error:
             log.warning("no database, which is asked again: %s", error)
             ended.wait(AGAIN_SECONDS)
+        except psycopg.Error:
+            log.exception("the database refused a statement, which is a mistake of this program; it begins anew")
+            ended.wait(MISTAKEN_SECONDS)
