@@ -226,9 +226,7 @@ def test_the_api_describes_itself_as_openapi_3_1(owner: httpx.Client) -> None:
     assert {"/api/desktops", "/api/desktops/{id}/chat", "/api/operations/{id}"} <= set(found["paths"])
 
 
-def test_lists_of_workspaces_keys_people_sessions_and_webhooks_go_on_where_they_were_cut(
-    mission: Lab, owner: httpx.Client
-) -> None:
+def test_lists_go_on_where_they_were_cut(mission: Lab, owner: httpx.Client) -> None:
     for number in range(7):
         mission.declare(f"w{number}", "first")
         mission.key("read")
@@ -239,18 +237,26 @@ def test_lists_of_workspaces_keys_people_sessions_and_webhooks_go_on_where_they_
             [f"se_{number}", bytes([number]), f"pe_person-{number}"],
         )
         owner.post("/api/webhooks", json={"url": f"https://hooks.example.org/{number}"})
+        owner.put(f"/api/quotas/workspace:w{number}", json={"desktops": number})
+        mission.link.execute(
+            "insert into approval_rule (workspace_id, persons, roles, people, keys, actor)"
+            " values (%s, 1, '{}', '{}', '{}', 'x')",
+            [f"w{number}"],
+        )
     # Of the same moment, too.
     mission.link.execute("update session set created_at = now() where id < 'se_4'")
-    for path in ("workspaces", "keys", "people", "sessions", "webhooks"):
+    named = {"quotas": "subject", "approval-rules": "workspaceId"}
+    for path in ("workspaces", "keys", "people", "sessions", "webhooks", *named):
+        id = named.get(path, "id")
         whole = owner.get(f"/api/{path}").json()
-        ids = [item["id"] for item in whole["items"]]
+        ids = [item[id] for item in whole["items"]]
         assert whole["nextCursor"] is None and len(ids) == len(set(ids)) == whole["total"] >= 7
         parts, after = [], None
         while True:
             params = {"limit": 3, **({"after": after} if after else {})}
             part = owner.get(f"/api/{path}", params=params).json()
             assert part["total"] == len(ids) and len(part["items"]) <= 3
-            parts += [item["id"] for item in part["items"]]
+            parts += [item[id] for item in part["items"]]
             if (after := part["nextCursor"]) is None:
                 break
             if len(parts) == 3 and path == "workspaces":

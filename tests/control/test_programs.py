@@ -292,3 +292,13 @@ async def _called(offered: set[tuple[str, str]]) -> set[tuple[str, str]]:
             else:
                 await found
     return seen
+
+
+def test_who_sets_a_quota_hears_of_all_in_however_many_parts(mission: Lab, control: MissionControl) -> None:
+    mission.declare("lab", "first")
+    query = """insert into quota (subject, desktops, actor)
+        select 'workspace:w' || n, 1, 'x' from generate_series(1, %s) n"""
+    mission.link.execute(query, [1003])
+    found = control.set_quota("workspace:lab", desktops=7)
+    assert len(found) == len({quota["subject"] for quota in found}) == 1004
+    assert control.quotas() == found

@@ -74,13 +74,15 @@ class NewApprovalRule(Form):
 
 
 @router.get("")
-async def listing(link: Connection, who: Annotated[Caller, Depends(may(APPROVALS))]) -> Page[ApprovalRule]:
+async def listing(
+    link: Connection, who: Annotated[Caller, Depends(may(APPROVALS))], part: rows.AskedPart
+) -> Page[ApprovalRule]:
     """List the rules of workspaces; where there is none, everybody answers who may at all, alone."""
-    query = "select * from approval_rule where %s::text[] is null or workspace_id = any(%s) order by workspace_id"
-    found = await rows.rows(link, query, [who.bounds, who.bounds])
+    source = "select * from approval_rule where %s::text[] is null or workspace_id = any(%s)"
+    found, going_on, total = await rows.cut(link, source, ["workspace_id"], [who.bounds, who.bounds], part)
     changes = await _changes(link, [row["workspace_id"] for row in found])
     items = [ApprovalRule(**row, changes=changes.get(row["workspace_id"], [])) for row in found]
-    return Page(items=items, total=len(items))
+    return Page(items=items, next_cursor=going_on, total=total)
 
 
 @router.post("", status_code=HTTPStatus.ACCEPTED)

@@ -61,7 +61,7 @@ class NewQuota(Form):
 
 
 @router.get("")
-async def listing(link: Connection, who: Annotated[Caller, Depends(may(READ))]) -> Page[Quota]:
+async def listing(link: Connection, who: Annotated[Caller, Depends(may(READ))], part: rows.AskedPart) -> Page[Quota]:
     """List quotas: an admin sees all, others their own and those of workspaces that they see."""
     condition, values = rows.conditions(
         (
@@ -69,7 +69,7 @@ async def listing(link: Connection, who: Annotated[Caller, Depends(may(READ))]) 
             ("(subject not like 'workspace:%%' or substr(subject, 11) = any(%s))", who.bounds),
         )
     )
-    return await _page(link, f"select * from quota where {condition} order by subject", values)
+    return await _page(link, f"select * from quota where {condition}", values, part)
 
 
 @router.put("/{subject}")
@@ -95,12 +95,12 @@ async def put(
                 micros_per_day = excluded.micros_per_day, actor = excluded.actor, changed_at = now()"""
         await link.execute(query, [subject, *values.values(), who.actor])
     await note(link, who.actor, "quota.set", subject, **values)
-    return await _page(link, "select * from quota order by subject", [])
+    return await _page(link, "select * from quota", [], rows.asked_part())
 
 
-async def _page(link: Link, query: str, values: list[object]) -> Page[Quota]:
-    found = await rows.rows(link, query, values)
+async def _page(link: Link, source: str, values: list[object], part: rows.Part) -> Page[Quota]:
+    found, going_on, total = await rows.cut(link, source, ["subject"], values, part)
     there = await admission.used(link, [row["subject"] for row in found]) if found else {}
     names = list(Amounts.model_fields)
     items = [Quota(**row, used=Amounts(**{name: there[row["subject"]][name] for name in names})) for row in found]
-    return Page(items=items, total=len(items))
+    return Page(items=items, next_cursor=going_on, total=total)

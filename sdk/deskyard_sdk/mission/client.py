@@ -617,11 +617,12 @@ class AsyncMissionControl:
             wanted["after"] = part["nextCursor"]
 
     async def _items(self, method: str, path: str, **what: Any) -> list[dict[str, Any]]:
-        """The items of a list, all of its parts."""
+        """The items of a list, all of its parts; what changes one answers with its first."""
         part = await self._ask(method, path, **what)
         items = list(part["items"])
+        listed = path if method == "GET" else "/" + path.split("/")[1]
         while part.get("nextCursor"):
-            part = await self._get(path, {"after": part["nextCursor"]})
+            part = await self._get(listed, {"after": part["nextCursor"]})
             items += part["items"]
         return items
 
