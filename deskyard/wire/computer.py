@@ -34,3 +34,7 @@ STREAM_BYTES = 9
 STREAM_ID = "[A-Za-z0-9_-]{12}"
 # From the gateway's door to its filter: the connection is to that stream, and not to the screen.
 STREAM_HEADER = "x-deskyard-stream"
+
+# What was recorded, which people read through the door: all that there is, or what one segment holds.
+RECORDINGS_PATH = "/v1/recordings"
+RECORDED = "/[0-9]{1,20}/(frames|actions)"

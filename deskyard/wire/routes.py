@@ -1,5 +1,6 @@
 """The routes: what a session may reach on a desktop. A new one is a row here, and the role that serves it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -23,3 +24,11 @@ DESKTOP = Route("desktop", "vnc", 6080, "/websockify", "binary", filtered=True, 
 TERMINAL = Route("terminal", "terminal", 7681, "/ws", "tty", refuses_other_protocols=True)
 COMPUTER = Route("computer", "computer", 6090, "/healthz", for_programs=True, awaited=False)
 ROUTES = {route.name: route for route in (DESKTOP, TERMINAL, COMPUTER)}
+# Beside the screen, who has that one may read what was recorded of it: its place at the door, and its backend there.
+RECORDINGS = "recordings"
+
+
+def backends_of(routes: Iterable[str]) -> tuple[str, ...]:
+    """The backends of a desktop that a session with these routes comes to, where the desktop has them."""
+    names = tuple(routes)
+    return (*names, RECORDINGS) if DESKTOP.name in names else names

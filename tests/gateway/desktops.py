@@ -30,6 +30,7 @@ class FakeDesktops:
         self.talk = talk or echo
         self.requests: list[str] = []
         self.answer: bytes | None = None  # instead of an upgrade
+        self.holds = False  # whether the connection stays open after that answer
         self._lines: list[socket.socket] = []
         self._listeners = [socket.create_server(address) for address in addresses]
         for listener in self._listeners:
@@ -68,8 +69,11 @@ class FakeDesktops:
                 left = re.search(rb"\r\ncontent-length: (\d+)\r\n", head.lower())
                 while left and len(head.partition(b"\r\n\r\n")[2]) < int(left[1]):
                     head += line.recv(4096)
-                if self.answer is not None:
-                    line.sendall(self.answer)
+                answer, holds = self.answer, self.holds
+                if answer is not None:
+                    line.sendall(answer)
+                    if holds:
+                        line.recv(1)
                     return
                 fields = dict(line.split(": ", 1) for line in head.decode().split("\r\n")[1:] if ": " in line)
                 lower = {name.lower(): value for name, value in fields.items()}

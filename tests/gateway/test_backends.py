@@ -7,7 +7,7 @@ import pytest
 from deskyard.gateway.config import render
 from deskyard.gateway.machine.layout import Layout
 from deskyard.wire.gateway_settings import Settings
-from deskyard.wire.routes import ROUTES
+from deskyard.wire.routes import RECORDINGS, ROUTES
 from tests.gateway.support import Gateway
 from tests.unit.gateway.support import parsed
 
@@ -28,10 +28,10 @@ def rules_of_desktops(text: str, settings: Settings) -> dict[str, dict[str, str]
 
 
 def ensure_alike(text: str, settings: Settings) -> None:
-    """Fail unless all desktops of the settings have every route, each with the same rules."""
+    """Fail unless all desktops of the settings have every route and their recordings, each with the same rules."""
     first, *others = rules_of_desktops(text, settings).values()
     assert others
-    assert set(first) == set(ROUTES)
+    assert set(first) == {*ROUTES, RECORDINGS}
     assert all(other == first for other in others)
 
 

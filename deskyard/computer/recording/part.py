@@ -29,7 +29,7 @@ from deskyard.computer.recording.shelf import Shelf
 from deskyard.computer.streaming.part import Streaming
 from deskyard.computer.work import files
 from deskyard.computer.work.file_routes import part_of
-from deskyard.wire.computer import FILES, SEE
+from deskyard.wire.computer import FILES, RECORDINGS_PATH, SEE
 
 FOLDER = ".local/share/deskyard/recordings"
 MOST_LISTED = 1000
@@ -65,11 +65,11 @@ class Recordings:
     def routes(self) -> Sequence[BaseRoute]:
         """The paths of what is recorded."""
         return [
-            Route("/v1/recordings", self._list, methods=["GET"]),
-            Route("/v1/recordings/{id}", self._describe, methods=["GET"]),
-            Route("/v1/recordings/{id}", self._remove, methods=["DELETE"]),
-            Route("/v1/recordings/{id}/frames", self._frames, methods=["GET"]),
-            Route("/v1/recordings/{id}/actions", self._actions, methods=["GET"]),
+            Route(RECORDINGS_PATH, self._list, methods=["GET"]),
+            Route(f"{RECORDINGS_PATH}/{{id}}", self._describe, methods=["GET"]),
+            Route(f"{RECORDINGS_PATH}/{{id}}", self._remove, methods=["DELETE"]),
+            Route(f"{RECORDINGS_PATH}/{{id}}/frames", self._frames, methods=["GET"]),
+            Route(f"{RECORDINGS_PATH}/{{id}}/actions", self._actions, methods=["GET"]),
         ]
 
     def running(self) -> AbstractAsyncContextManager[None]:

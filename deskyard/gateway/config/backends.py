@@ -12,6 +12,7 @@ from deskyard.gateway.machine import files
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.session.store import Store
 from deskyard.wire.gateway_settings import Settings
+from deskyard.wire.routes import backends_of
 
 SESSION_ID = re.compile(r"[A-Za-z0-9_-]{16,40}\Z")
 
@@ -22,7 +23,7 @@ def text(settings: Settings, layout: Layout) -> str:
     if layout.database.exists():
         for session in Store(layout.database, read_only=True).alive(time.time()):
             if SESSION_ID.match(session.id):
-                for route in session.routes:
+                for route in backends_of(session.routes):
                     servers.setdefault((session.desktop, route), []).append(session.id)
     return render.backends(settings, layout, servers)
 

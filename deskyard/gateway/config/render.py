@@ -16,7 +16,7 @@ from deskyard.wire import actions, computer
 from deskyard.wire.egress_list import NAME, WEB_PORTS, Entry
 from deskyard.wire.egress_rules import ASK_PAGE, exact, suffixes
 from deskyard.wire.gateway_settings import Desktop, Settings
-from deskyard.wire.routes import COMPUTER, DESKTOP, ROUTES
+from deskyard.wire.routes import COMPUTER, DESKTOP, RECORDINGS, ROUTES
 from deskyard.wire.talk import MOST_REQUEST
 
 LOG_GROUP = 5
@@ -128,6 +128,9 @@ def haproxy(settings: Settings, layout: Layout, kids: Sequence[str], bundle: Pat
         bundle=bundle,
         routes=tuple(ROUTES.values()),
         stream=f"{DESKTOP.place}/{computer.STREAM_ID}",
+        recordings=RECORDINGS,
+        recorded=computer.RECORDED,
+        screen=DESKTOP.name,
         people=[route for route in ROUTES.values() if not route.for_programs],
         programs=[route for route in ROUTES.values() if route.for_programs],
         action_line=MOST_LINE,
@@ -138,29 +141,35 @@ def haproxy(settings: Settings, layout: Layout, kids: Sequence[str], bundle: Pat
 
 
 def servers(settings: Settings, layout: Layout) -> dict[tuple[str, str], str]:
-    """Where HAProxy takes a session, by desktop and route: filtered ones to the filter, never to the desktop itself.
+    """Where HAProxy takes a session, by desktop and backend: filtered ones to the filter, never to the desktop itself.
 
     Always weight 0: no other session may ever fall through to it.
     """
     places = {
-        (desktop.name, route): (desktop, port)
+        (desktop.name, backend): (desktop, port)
         for desktop in settings.desktops
-        for route, port in desktop.routes.items()
+        for backend, port in _backends(desktop).items()
     }
     return {
-        (name, route): f"127.0.0.1:{layout.view_port} weight 0"
-        if ROUTES[route].filtered
+        (name, backend): f"127.0.0.1:{layout.view_port} weight 0"
+        if backend in ROUTES and ROUTES[backend].filtered
         else f"{desktop.address}:{port} weight 0 maxconn {layout.streams_per_session}"
-        for (name, route), (desktop, port) in places.items()
+        for (name, backend), (desktop, port) in places.items()
     }
+
+
+def _backends(desktop: Desktop) -> dict[str, int]:
+    """The backends of a desktop and the ports there: its routes, and its recordings where it has a service of them."""
+    has_both = {DESKTOP.name, COMPUTER.name} <= set(desktop.routes)
+    return {**desktop.routes, **({RECORDINGS: desktop.routes[COMPUTER.name]} if has_both else {})}
 
 
 def backends(settings: Settings, layout: Layout, sessions: Mapping[tuple[str, str], Sequence[str]]) -> str:
-    """The backends: one per desktop and route, with one server per session id."""
+    """The backends: one per desktop and route, and one of its recordings, with one server per session id."""
     lists = {
-        (desktop.name, route): list(sessions.get((desktop.name, route), ()))
+        (desktop.name, backend): list(sessions.get((desktop.name, backend), ()))
         for desktop in settings.desktops
-        for route in desktop.routes
+        for backend in _backends(desktop)
     }
     return _render(
         "backends.cfg.j2",
@@ -176,6 +185,12 @@ def backends(settings: Settings, layout: Layout, sessions: Mapping[tuple[str, st
         stream_header=computer.STREAM_HEADER,
         streams_path=computer.STREAMS_PATH,
         page_header=computer.PAGE_HEADER,
+        recordings=RECORDINGS,
+        recordings_path=computer.RECORDINGS_PATH,
+        session_header=computer.SESSION_HEADER,
+        scopes_header=computer.SCOPES_HEADER,
+        see=computer.SEE,
+        files=computer.FILES,
         wait_path=computer.WAIT_PATH,
         claims=actions.HEADER,
         most_claims=actions.MOST_HEADER,

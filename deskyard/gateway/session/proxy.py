@@ -11,7 +11,7 @@ from pathlib import Path
 
 from deskyard.errors import GatewayError
 from deskyard.gateway.session.store import Session
-from deskyard.wire.routes import COMPUTER
+from deskyard.wire.routes import COMPUTER, RECORDINGS, backends_of
 
 SECOND_SWEEP_SECONDS = 0.2
 ROUNDS = 20
@@ -28,7 +28,7 @@ def backend(desktop: str, route: str) -> str:
 
 
 class Proxy:
-    """A running HAProxy. `addresses` maps (desktop, route) to the address and options of a session's server there."""
+    """A running HAProxy. `addresses` maps (desktop, backend) to the address and options of a session's server there."""
 
     def __init__(self, socket: Path, revoked_file: Path, addresses: dict[tuple[str, str], str]) -> None:
         self._socket = socket
@@ -50,7 +50,7 @@ class Proxy:
         taken = True
         pids = workers if workers is not None else await self._workers_patiently()
         for pid in pids:
-            for route in session.routes:
+            for route in backends_of(session.routes):
                 address = self._addresses.get((session.desktop, route))
                 if address is None:
                     continue
@@ -78,7 +78,7 @@ class Proxy:
         # An old worker leaves with its last socket, and would keep us waiting for an answer.
         for pid in sorted(informed & set(await self.workers())):
             await self._close(pid, session, revoked)
-            for route in session.routes:
+            for route in backends_of(session.routes):
                 await self._tell(pid, f"del server {backend(session.desktop, route)}/{session.id}")
         return len(informed)
 
@@ -99,7 +99,8 @@ class Proxy:
         def remaining(listing: str) -> set[str]:
             # Who comes now is refused, or waits for the end: those who were there are cut.
             nonlocal there
-            open_now = set(streams_to(listing, backend(desktop, COMPUTER.name)))
+            hidden = (backend(desktop, name) for name in (COMPUTER.name, RECORDINGS))
+            open_now = {stream for name in hidden for stream in streams_to(listing, name)}
             there = open_now if there is None else there & open_now
             return there
 
@@ -122,7 +123,7 @@ class Proxy:
         """Close the session's sockets in one worker; false if it did not answer or still has some."""
         if revoked and await self._tell(pid, f"add acl {self._revoked_file} {session.id}") is None:
             return False
-        for route in session.routes:
+        for route in backends_of(session.routes):
             server = f"{backend(session.desktop, route)}/{session.id}"
             await self._tell(pid, f"set server {server} state maint")
             await self._tell(pid, f"shutdown sessions server {server}")

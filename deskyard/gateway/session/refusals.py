@@ -11,7 +11,7 @@ from typing import Any
 PERIOD_SECONDS = 60
 SOURCES = 100  # told apart in one period; more are counted together
 WHERE = re.compile(
-    r"/redeem|/d/(?P<desktop>[a-z][a-z0-9-]{0,31})/(?P<route>vnc|terminal|renew|drive|computer(?=/))(?:/[A-Za-z0-9/_.:-]*)?"
+    r"/redeem|/d/(?P<desktop>[a-z][a-z0-9-]{0,31})/(?P<route>vnc|terminal|recordings|renew|drive|computer(?=/))(?:/[A-Za-z0-9/_.:-]*)?"
 )
 LINE = re.compile(
     r"(?P<address>[0-9a-f.:]+):\d+ pid=\d+ method=(?P<method>[A-Z]+) path=(?P<path>\S+) status=(?P<status>\d+) "

@@ -53,10 +53,10 @@ def folder() -> Iterator[Path]:
 
 
 @asynccontextmanager
-async def played(master: Master, folder: Path) -> AsyncIterator[Proxy]:
+async def played(master: Master, folder: Path, also: dict[tuple[str, str], str] | None = None) -> AsyncIterator[Proxy]:
     server = await asyncio.start_unix_server(master, str(folder / "m.sock"))
     addresses = {("d1", "desktop"): "10.0.0.1:6080 weight 0", ("d1", "terminal"): "10.0.0.1:7681 weight 0"}
-    yield Proxy(folder / "m.sock", Path("/run/revoked.lst"), addresses)
+    yield Proxy(folder / "m.sock", Path("/run/revoked.lst"), {**addresses, **(also or {})})
     server.close()
 
 
@@ -122,6 +122,23 @@ def test_only_streams_of_the_session_are_found() -> None:
         streams_of(listing, ".*")
 
 
+def test_who_has_the_screen_has_a_server_for_the_recordings_and_loses_it_with_the_session(folder: Path) -> None:
+    master = Master()
+    place = {("d1", "recordings"): "10.0.0.1:6090 weight 0"}
+
+    async def body() -> None:
+        async with played(master, folder, place) as proxy:
+            await proxy.admit(session(routes=("terminal",)))
+            assert not [command for command in master.heard if "recordings" in command]
+            await proxy.admit(session(routes=("desktop",)))
+            await proxy.refuse(session(routes=("desktop",)), revoked=True)
+
+    asyncio.run(body())
+    assert f"@!8 add server be_d1_recordings/{ID} 10.0.0.1:6090 weight 0" in master.heard
+    assert f"@!8 shutdown sessions server be_d1_recordings/{ID}" in master.heard
+    assert f"@!8 del server be_d1_recordings/{ID}" in master.heard
+
+
 def test_session_of_another_desktop_is_given_nothing(folder: Path) -> None:
     master = Master()
     other: Session = session(desktop="d9")
@@ -142,7 +159,7 @@ def hidden(folder: Path, master: Master) -> bool:
     return asyncio.run(body())
 
 
-def test_programs_of_a_hidden_desktop_are_cut_and_nobody_else(folder: Path) -> None:
+def test_programs_of_a_hidden_desktop_and_who_looks_back_are_cut_and_nobody_else(folder: Path) -> None:
     master = Master(streams=2)
     master.private = "d1"
     master.sessions = (
@@ -150,11 +167,12 @@ def test_programs_of_a_hidden_desktop_are_cut_and_nobody_else(folder: Path) -> N
         f"0x2b: proto=tcpv4 src=1.2.3.4:6 fe=door be=be_d1_desktop srv={ID} ts=00\n"
         f"0x3c: proto=tcpv4 src=1.2.3.4:7 fe=door be=be_d10_computer srv={ID} ts=00\n"
         f"0x4d: proto=tcpv4 src=1.2.3.4:8 fe=door be=be_d1_computer srv=<none> ts=00\n"
+        f"0x5e: proto=tcpv4 src=1.2.3.4:9 fe=door be=be_d1_recordings srv={ID} ts=00\n"
     )
     assert hidden(folder, master)
     assert master.heard[0] == "@!8 add acl /run/private.lst d1"
     cut = [command for command in master.heard if "shutdown" in command]
-    assert set(cut) == {"@!8 shutdown session 0x1a", "@!8 shutdown session 0x4d"}
+    assert set(cut) == {f"@!8 shutdown session {stream}" for stream in ("0x1a", "0x4d", "0x5e")}
 
 
 @pytest.mark.parametrize(("word", "private"), [("", ""), ("", "d2"), ("show acl", "d1"), ("show sess", "d1")])

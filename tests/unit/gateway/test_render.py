@@ -1,6 +1,7 @@
 """Every generated file, whole, against golden files (`DESKYARD_GOLDEN=write` renews them)."""
 
 import os
+from dataclasses import replace
 from ipaddress import IPv4Network
 from pathlib import Path
 
@@ -13,7 +14,10 @@ from tests.unit.gateway.support import parsed
 
 GOLDEN = Path(__file__).parent / "golden"
 ALLOW = ("docs.example.org", "*.example.net", "git.example.org:22", "git.example.org", "pages.example.org:80")
-SESSIONS = {("d1", "desktop"): ["AAAAAAAAAAAAAAAAAAAAAAAA", "BBBBBBBBBBBBBBBBBBBBBBBB"]}
+SESSIONS = {
+    ("d1", "desktop"): ["AAAAAAAAAAAAAAAAAAAAAAAA", "BBBBBBBBBBBBBBBBBBBBBBBB"],
+    ("d1", "recordings"): ["AAAAAAAAAAAAAAAAAAAAAAAA"],
+}
 
 
 def rendered() -> dict[str, str]:
@@ -55,8 +59,19 @@ def test_every_server_of_a_session_weighs_nothing() -> None:
         for line in render.backends(parsed(), Layout(), SESSIONS).splitlines()
         if line.strip().startswith("server ")
     ]
-    assert len(servers) == 2
+    assert len(servers) == 3
     assert all(" weight 0" in line for line in servers)
+
+
+def test_recordings_are_reached_only_where_a_desktop_has_a_screen_and_the_service() -> None:
+    settings = parsed()
+    first, *others = settings.desktops
+    for routes, there in [({}, True), ({"computer": None}, False), ({"desktop": None}, False)]:
+        kept = {name: port for name, port in first.routes.items() if name not in routes}
+        changed = replace(settings, desktops=(replace(first, routes=kept), *others))
+        text = render.backends(changed, Layout(), {})
+        assert (f"backend be_{first.name}_recordings\n" in text) is there
+        assert ((first.name, "recordings") in render.servers(changed, Layout())) is there
 
 
 def test_nothing_is_forwarded_or_translated_without_egress() -> None:
