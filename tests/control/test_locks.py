@@ -16,7 +16,7 @@ from deskyard.declaration import declaration
 from deskyard.declaration.declaration import Declared
 from deskyard.host.deadline import Deadline
 from deskyard.life.events import Event
-from deskyard.plan.power import Stage
+from deskyard.wire.stages import Stage
 from tests.control.lab import WAIT_SECONDS, Lab
 
 # The later name comes first: the order of a declaration is its owner's.
