@@ -127,9 +127,9 @@ def _answers(route: Route) -> Iterator[Any]:
     from deskyard.computer.answers.answered import Answered
 
     said = get_type_hints(route.endpoint, include_extras=True)["return"]
-    for one in get_args(said) if get_origin(said) in (Union, types.UnionType) else (said,):
-        if get_origin(one) is Answered:
-            yield get_args(one)[0]
+    for answer in get_args(said) if get_origin(said) in (Union, types.UnionType) else (said,):
+        if get_origin(answer) is Answered:
+            yield get_args(answer)[0]
 
 
 class _Schemas:
@@ -152,7 +152,7 @@ class _Schemas:
         if origin is Literal:
             return {"enum": list(arguments)}
         if origin in (Union, types.UnionType):
-            return self._any_of([self.of(one) for one in arguments])
+            return self._any_of([self.of(member) for member in arguments])
         raise ConfigError("api", str(type_), "is no type of an answer", "use objects, lists, texts, numbers and flags")
 
     def _reference(self, name: str, type_: Any, schema: Any) -> Schema:

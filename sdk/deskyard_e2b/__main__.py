@@ -15,7 +15,7 @@ from deskyard_sdk.mission import AsyncMissionControl
 from deskyard_e2b import web
 from deskyard_e2b.ending import ENDINGS, STOP
 from deskyard_e2b.keeping import Keeping
-from deskyard_e2b.naming import Choice
+from deskyard_e2b.naming import DOMAIN, NOWHERE, Choice
 
 PORT = 3000
 # As Mission Control takes it.
@@ -35,6 +35,7 @@ class Settings:
     choice: Choice
     at_timeout: str
     as_json: bool
+    domain: str = NOWHERE
 
 
 def read(argv: Sequence[str], environment: Mapping[str, str]) -> Settings:
@@ -50,9 +51,14 @@ def read(argv: Sequence[str], environment: Mapping[str, str]) -> Settings:
         raise DesktopError(
             "--task-seconds", str(options.task_seconds), "is not in range", f"give 1 to {MOST_TASK_SECONDS}"
         )
+    domain = (options.domain or NOWHERE).lower()
+    if not DOMAIN.fullmatch(domain):
+        raise DesktopError("--domain", domain, "is no domain", "give such as e2b.example.com, or e2b.example.com:8443")
     choice = Choice(options.workspace, options.tier, options.image, options.task_seconds)
     state = Path(options.state).expanduser()
-    return Settings(options.mission_control, options.ca, state, listening, choice, options.at_timeout, options.json)
+    return Settings(
+        options.mission_control, options.ca, state, listening, choice, options.at_timeout, options.json, domain
+    )
 
 
 def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
@@ -68,6 +74,7 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     add("--port", type=int, default=PORT, help=f"0: a free one (default: {PORT})")
     add("--certificate", metavar="FILE", help="the chain, as PEM, to serve HTTPS")
     add("--certificate-key", metavar="FILE", help="its private key")
+    add("--domain", metavar="NAME", help="E2B_DOMAIN of clients: api.NAME and each PORT-SANDBOX.NAME lead here")
     add("--state", default=f"{home}/deskyard/e2b.sqlite", metavar="FILE", help="what is kept of sandboxes")
     add("--workspace", help="of a sandbox whose template names none (default: the only one that the key sees)")
     add("--tier", default="free", help="the same of its tier (default: free)")
@@ -78,9 +85,12 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     return parser
 
 
-def exports(url: str) -> str:
+def exports(url: str, domain: str = NOWHERE) -> str:
     """The `export` lines that point E2B's clients to this program, for a user's shell."""
-    return f"export E2B_API_URL={url}\nexport E2B_SANDBOX_URL={url}\nexport E2B_API_KEY={KEY_HINT}"
+    places = f"export E2B_API_URL={url}\nexport E2B_SANDBOX_URL={url}"
+    if domain != NOWHERE:
+        places = f"export E2B_DOMAIN={domain}"
+    return f"{places}\nexport E2B_API_KEY={KEY_HINT}"
 
 
 async def serve(settings: Settings) -> None:
@@ -95,12 +105,16 @@ async def serve(settings: Settings) -> None:
                 return await AsyncMissionControl.connect(settings.url, key, settings.ca)
 
             def ready() -> None:
-                said = {"url": url, "mission_control": settings.url, "at_timeout": settings.at_timeout}
-                print(
-                    json.dumps({**said, "state": str(settings.state)}) if settings.as_json else exports(url), flush=True
-                )
+                said = {
+                    "url": url,
+                    "domain": None if settings.domain == NOWHERE else settings.domain,
+                    "mission_control": settings.url,
+                    "at_timeout": settings.at_timeout,
+                }
+                as_json = json.dumps({**said, "state": str(settings.state)})
+                print(as_json if settings.as_json else exports(url, settings.domain), flush=True)
 
-            program = web.compose(keeping, opens, settings.choice, settings.at_timeout)
+            program = web.compose(keeping, opens, settings.choice, settings.at_timeout, domain=settings.domain)
             await web.server(program, settings.listening, ready).serve(sockets=[listening])
     finally:
         keeping.close()

@@ -21,10 +21,9 @@ STATUSES = {422: 400}
 MIB_OF_GIB = 1024
 
 
-def created(kept: Kept, token: str) -> dict[str, Any]:
+def created(kept: Kept, token: str, domain: str) -> dict[str, Any]:
     """E2B's `Sandbox`: what its clients need to reach it."""
-    # Without a domain a client would make up host names that lead to E2B; this one leads nowhere.
-    names = {"templateID": kept.template, "sandboxID": kept.id, "clientID": CLIENT, "domain": "deskyard.invalid"}
+    names = {"templateID": kept.template, "sandboxID": kept.id, "clientID": CLIENT, "domain": domain}
     return {**names, "envdVersion": ENVD_VERSION, "envdAccessToken": token}
 
 

@@ -15,6 +15,10 @@ BETWEEN = re.compile(rf"({LABEL})--({LABEL})")
 COUNTED = re.compile(r"([1-9][0-9]?)-([a-z0-9-]+)")
 # Of a desktop for a task: the next at its seat is another sandbox.
 NUMBERED = re.compile(r"0([0-9a-f]{1,40})-(.+)")
+# Without a domain a client would make up host names that lead to E2B; this one leads nowhere.
+NOWHERE = "deskyard.invalid"
+NAME = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+DOMAIN = re.compile(rf"(?:{NAME}\.)+{NAME}(?::[1-9][0-9]{{0,4}})?")
 TEMPLATE = re.compile(rf"({LABEL})(?:/([A-Za-z0-9_.-]{{1,40}}))?")
 
 
@@ -61,6 +65,13 @@ def fresh_name(owner: bytes, idempotency: str | None) -> str:
     if idempotency is None:
         return f"e2b-{secrets.token_hex(8)}"
     return f"e2b-{hashlib.sha256(owner + idempotency.encode()).hexdigest()[:16]}"
+
+
+def port_and_sandbox(host: str, domain: str) -> tuple[str, str] | None:
+    """The port and the sandbox that a host name below the domain means (`PORT-SANDBOX.DOMAIN`); None for another."""
+    name = host.lower().partition(":")[0]
+    port, _, sandbox = name.removesuffix(f".{domain.partition(':')[0]}").partition("-")
+    return (port, sandbox) if name.endswith(f".{domain.partition(':')[0]}") and port.isdecimal() and sandbox else None
 
 
 @dataclass(frozen=True)

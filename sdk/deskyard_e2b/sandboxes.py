@@ -14,7 +14,7 @@ from deskyard_e2b.answers import unknown
 from deskyard_e2b.doors import Ways
 from deskyard_e2b.keeping import Keeping, Kept, fresh_nonce, token_for
 from deskyard_e2b.keyring import Caller
-from deskyard_e2b.naming import Choice, chosen, desktop_id, fresh_name, machine_of, sandbox_id, sandbox_of
+from deskyard_e2b.naming import NOWHERE, Choice, chosen, desktop_id, fresh_name, machine_of, sandbox_id, sandbox_of
 from deskyard_e2b.wishes import Wanted
 
 Clock = Callable[[], float]
@@ -28,6 +28,7 @@ class Sandboxes:
     ways: Ways
     default: Choice = field(default_factory=Choice)
     kills: bool = False
+    domain: str = NOWHERE
     changed: Callable[[], None] = lambda: None
     clock: Clock = time.time
     _making: dict[str, asyncio.Task[Kept]] = field(default_factory=dict)
@@ -57,7 +58,7 @@ class Sandboxes:
             making.add_done_callback(lambda task: self._made(id, task))
         # Whoever asked may leave: it is made to the end all the same, and ends with its time.
         kept = await asyncio.shield(self._making[id])
-        return answers.created(kept, self._token(caller, kept))
+        return answers.created(kept, self._token(caller, kept), self.domain)
 
     async def connect(self, caller: Caller, id: str, seconds: int) -> tuple[bool, dict[str, Any]]:
         """A sandbox for this key, and whether it had to be started for that; its time is only made longer."""
@@ -74,7 +75,7 @@ class Sandboxes:
             if kept.ends is not None and not (is_paused or kept.ended):
                 ends = max(ends, kept.ends)
             self._last_until(id, ends)
-        return is_paused, answers.created(kept, self._token(caller, kept))
+        return is_paused, answers.created(kept, self._token(caller, kept), self.domain)
 
     async def detail(self, caller: Caller, id: str) -> dict[str, Any]:
         """The description of a sandbox."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import uvicorn
 from deskyard_sdk import DesktopError
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from deskyard_e2b.control import ControlPlane
@@ -19,8 +20,8 @@ from deskyard_e2b.doors import Ways
 from deskyard_e2b.ending import DESTROY, STOP, Ending
 from deskyard_e2b.keeping import Keeping
 from deskyard_e2b.keyring import Keyring, Opens
-from deskyard_e2b.naming import Choice
-from deskyard_e2b.passing import SANDBOX, DataPlane
+from deskyard_e2b.naming import NOWHERE, Choice, port_and_sandbox
+from deskyard_e2b.passing import PORT, SANDBOX, DataPlane
 from deskyard_e2b.sandboxes import Sandboxes
 
 GRACE_SECONDS = 2
@@ -40,12 +41,17 @@ class Program:
 
 
 def compose(
-    keeping: Keeping, opens: Opens, default: Choice | None = None, action: str = STOP, ways: Ways | None = None
+    keeping: Keeping,
+    opens: Opens,
+    default: Choice | None = None,
+    action: str = STOP,
+    ways: Ways | None = None,
+    domain: str = NOWHERE,
 ) -> Program:
     """Put the parts together; `opens` gives Mission Control by a key."""
     ways = ways or Ways()
     keyring = Keyring(opens)
-    sandboxes = Sandboxes(keeping, ways, default or Choice(), action == DESTROY)
+    sandboxes = Sandboxes(keeping, ways, default or Choice(), action == DESTROY, domain)
     ending = Ending(sandboxes, keyring, action)
     sandboxes.changed = keyring.heard = ending.look
 
@@ -61,18 +67,25 @@ def compose(
             await keyring.close()
 
     control = Starlette(routes=ControlPlane(sandboxes, keyring).routes(), lifespan=lifespan)
-    return Program(keeping, keyring, ways, ending, Planes(control, DataPlane(keeping, keyring, ways)))
+    return Program(keeping, keyring, ways, ending, Planes(control, DataPlane(keeping, keyring, ways), domain))
 
 
 @dataclass(frozen=True)
 class Planes:
-    """Takes a request to its plane: only those of a sandbox name it in a header."""
+    """Takes a request to its plane: only those of a sandbox name it, in a header or by their host."""
 
     control: ASGIApp
     data: ASGIApp
+    domain: str = NOWHERE
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
+        if scope["type"] == "http":
+            headers = Headers(scope=scope)
+            # Older clients say it by the host alone, and the header goes first where both are there.
+            if SANDBOX not in headers and (said := port_and_sandbox(headers.get("host", ""), self.domain)):
+                named = zip((PORT.encode(), SANDBOX.encode()), (each.encode() for each in said), strict=True)
+                scope = {**scope, "headers": [*scope["headers"], *named]}
         is_data = scope["type"] == "http" and any(name == SANDBOX.encode() for name, _ in scope["headers"])
         await (self.data if is_data else self.control)(scope, receive, send)
 

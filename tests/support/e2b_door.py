@@ -13,7 +13,7 @@ from deskyard_e2b import web
 from deskyard_e2b.ending import STOP
 from deskyard_e2b.keeping import Keeping
 from deskyard_e2b.keyring import Opens
-from deskyard_e2b.naming import Choice
+from deskyard_e2b.naming import NOWHERE, Choice
 from deskyard_sdk.mission import AsyncMissionControl, DesktopState
 from e2b import Sandbox
 
@@ -29,6 +29,9 @@ class Served:
     default: Choice = field(default_factory=Choice)
     action: str = STOP
     port: int = 0
+    certificate: str | None = None  # with its key, as files
+    key: str | None = None
+    domain: str = NOWHERE
     program: web.Program | None = None
     _server: web.Ready | None = None
     _thread: threading.Thread | None = None
@@ -36,11 +39,11 @@ class Served:
     @property
     def url(self) -> str:
         """Where it is."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self.certificate else 'http'}://127.0.0.1:{self.port}"
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        where = web.Listening(port=self.port)
+        where = web.Listening(port=self.port, certificate=self.certificate, key=self.key)
         listening = where.open()
         self.port = listening.getsockname()[1]
         ready = threading.Event()
@@ -48,7 +51,7 @@ class Served:
         async def serve() -> None:
             keeping = Keeping(self.state)
             try:
-                self.program = web.compose(keeping, self.opens, self.default, self.action)
+                self.program = web.compose(keeping, self.opens, self.default, self.action, domain=self.domain)
                 self._server = web.server(self.program, where, ready.set)
                 await self._server.serve(sockets=[listening])
             finally:

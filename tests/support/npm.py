@@ -13,10 +13,17 @@ def install(source: Path, folder: Path) -> None:
     subprocess.run(npm, cwd=folder, check=True, capture_output=True, timeout=600)
 
 
-def run(folder: Path, program: str, said: object) -> str:
+def run(folder: Path, program: str, said: object, environment: dict[str, str] | None = None) -> str:
     """What a program in such a folder printed, which must end well and hears `said` on its standard input as JSON."""
     done = subprocess.run(
-        ["node", program], cwd=folder, input=json.dumps(said), capture_output=True, text=True, timeout=120, check=False
+        ["node", program],
+        cwd=folder,
+        env=environment,
+        input=json.dumps(said),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == 0, f"{program}: {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout.strip()

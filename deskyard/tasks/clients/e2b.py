@@ -11,6 +11,7 @@ from deskyard.tasks.front import command
         "host": "address to listen on (default: 127.0.0.1); one that others reach needs a certificate",
         "certificate": "file of the certificate's chain, to serve HTTPS",
         "certificate-key": "file of its private key",
+        "domain": "E2B_DOMAIN of clients: api.NAME and each PORT-SANDBOX.NAME lead here, such as e2b.example.com:8443",
         "workspace": "workspace of a sandbox whose template names none (default: the only one that its key sees)",
         "tier": "the same of its tier (default: free)",
         "image": "image of new desktops (default: the workspace's)",
@@ -25,6 +26,7 @@ def serve(
     host: str = "",
     certificate: str = "",
     certificate_key: str = "",
+    domain: str = "",
     workspace: str = "",
     tier: str = "",
     image: str = "",
@@ -39,7 +41,7 @@ def serve(
 
     served = {"port": port, "host": host, "certificate": certificate, "certificate-key": certificate_key}
     chosen = {"workspace": workspace, "tier": tier, "image": image, "at-timeout": at_timeout}
-    chosen |= {"task-seconds": task_seconds}
+    chosen |= {"task-seconds": task_seconds, "domain": domain}
     e2b.serve({**served, **chosen}, state(Folder()), json)
 
 

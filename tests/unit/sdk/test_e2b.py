@@ -172,11 +172,45 @@ def test_variables_are_added_where_a_process_has_no_others() -> None:
         ([], "--mission-control"),
         (["--mission-control=x", "--task-seconds=0"], "--task-seconds"),
         (["--mission-control=x", "--certificate=a"], "private key"),
+        *(
+            (["--mission-control=x", f"--domain={wrong}"], "is no domain")
+            for wrong in ("local", "a..b", "a.b:0", "a.b/c")
+        ),
     ],
 )
 def test_a_command_line_that_is_not_whole_is_refused(argv: list[str], said: str) -> None:
     with pytest.raises(DesktopError, match=said):
         program.read(argv, {})
+
+
+def test_domain_stands_for_the_addresses_in_what_is_printed() -> None:
+    settings = program.read(["--mission-control=x", "--domain=E2B.Example.com:8443"], {})
+    assert settings.domain == "e2b.example.com:8443"
+    printed = program.exports("https://0.0.0.0:8443", settings.domain)
+    assert printed.splitlines()[0] == "export E2B_DOMAIN=e2b.example.com:8443"
+    assert "E2B_API_URL" not in printed and "E2B_SANDBOX_URL" not in printed
+    without = program.read(["--mission-control=x"], {})
+    assert program.exports("http://127.0.0.1:3000", without.domain) == program.exports("http://127.0.0.1:3000")
+
+
+@pytest.mark.parametrize(
+    ("host", "means"),
+    [
+        ("49983-lab--reader.e2b.example.com", ("49983", "lab--reader")),
+        ("49983-LAB--reader.E2B.example.com:8443", ("49983", "lab--reader")),
+        ("8000-0a1b-lab--task1.e2b.example.com", ("8000", "0a1b-lab--task1")),
+        ("api.e2b.example.com", None),
+        ("e2b.example.com", None),
+        ("49983-lab--reader.example.com", None),
+        ("49983-lab--reader.xe2b.example.com", None),
+        ("-lab.e2b.example.com", None),
+        ("49983-.e2b.example.com", None),
+        ("", None),
+    ],
+)
+def test_host_below_the_domain_means_a_port_of_a_sandbox(host: str, means: tuple[str, str] | None) -> None:
+    for domain in ("e2b.example.com", "e2b.example.com:8443"):
+        assert naming.port_and_sandbox(host, domain) == means
 
 
 def test_it_listens_where_others_reach_it_with_a_certificate_alone(tmp_path: Path) -> None:
