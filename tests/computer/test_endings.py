@@ -95,6 +95,17 @@ def test_key_that_two_sessions_hold_stays_down_for_the_other(
     assert down(recorder) == 0
 
 
+def test_up_of_a_session_that_holds_nothing_lets_go_what_another_holds(
+    service: Service, recorder: Recorder, gateway: httpx.Client
+) -> None:
+    holds(service, "k1", {"key": "ctrl"})
+    refused = act(service, "k2", {"type": "type", "text": "x"})
+    assert (refused.status_code, "let them go" in refused.json()["remedy"]) == (400, True)
+    assert act(service, "k2", {"type": "up", "key": "ctrl"}, {"type": "type", "text": "x"}).status_code == 200
+    recorder.until(lambda: recorder.text == "x", "the letter")
+    assert down(recorder) == 0
+
+
 def test_batch_that_fails_lets_go_what_its_own_session_holds(
     service: Service, recorder: Recorder, gateway: httpx.Client
 ) -> None:

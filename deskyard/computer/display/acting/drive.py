@@ -5,7 +5,7 @@ Each session of the gateway holds its own, which goes with it.
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -139,7 +139,8 @@ class Drive:
     def release(self, c: XConnection, kind: int, detail: int) -> None:
         """Let a key or button of the agent's go; nothing happens if it is not down any more.
 
-        What is down for another session, too, stays down for that one.
+        What this and another session hold stays down for the other; what another alone holds is let go, since nobody
+        could type beside it.
         """
         with self._lock:
             down = [hold for hold in self.held if hold.release == (kind, detail)]
@@ -157,13 +158,13 @@ class Drive:
         """Let go of all that agents hold."""
         self._drop(lambda hold: True, lambda releases: lift(c, releases))
 
-    def end(self, sessions: Collection[str], seconds: float, let_go: LetGo) -> int:
-        """Let go of what these sessions hold, and do nothing more for them; so many seconds ago all lost their door.
+    def end(self, sessions: Sequence[str], seconds: float, let_go: LetGo) -> int:
+        """Let go of what these sessions hold, the last of which ended first, and do nothing more for them.
 
-        Returns how many keys and buttons came up.
+        What was pressed more than so many seconds ago came through a gateway that is gone. Returns how many came up.
         """
         with self._lock:
-            self._ended |= dict.fromkeys(sessions)
+            self._ended |= dict.fromkeys(reversed(sessions))
             for session in list(self._ended)[:-MOST_ENDED]:
                 del self._ended[session]
             lost = time.monotonic() - seconds
