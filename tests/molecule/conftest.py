@@ -55,7 +55,9 @@ class Machine:
 
     def run(self, *argv: str) -> str:
         command = ["ip", "netns", "exec", self.namespace, *argv]
-        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     def connects(self, *where: str) -> dict[str, bool]:
         found: dict[str, bool] = json.loads(self.run("python3", "-c", CONNECT, *where))
