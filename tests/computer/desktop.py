@@ -168,7 +168,7 @@ class Person:
 
 
 class Service:
-    """The service itself, on a free port of loopback."""
+    """The service itself, on a free port of loopback if not told where."""
 
     def __init__(
         self,
@@ -180,6 +180,7 @@ class Service:
         on_display: Callable[[Display], Part] | None = None,
         recorded: Path | None = None,
         limits: Limits | None = None,
+        place: tuple[str, int] = ("127.0.0.1", 0),
     ) -> None:
         self.notes = Notes()
         streaming = Streaming(display)
@@ -203,11 +204,11 @@ class Service:
             timeout_keep_alive=KEPT_SECONDS,
         )
         self._server = uvicorn.Server(config)
-        self._listening = listening()
+        self._listening = listening(*place)
         self.port = self._listening.getsockname()[1]
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._listening]})
         self._thread.start()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"http://{place[0]}:{self.port}"
         hooks = {"response": [as_described]}
         self.client = httpx.Client(base_url=self.url, timeout=PATIENCE, event_hooks=hooks)
         # The socket listens from the start: the first answer comes when the display is there.

@@ -63,7 +63,10 @@ class FakeDesktops:
             try:
                 head = b""
                 while b"\r\n\r\n" not in head:
-                    head += line.recv(4096)
+                    part = line.recv(4096)
+                    if not part:
+                        return  # somebody only looked whether it answers
+                    head += part
                 self.requests.append(head.decode())
                 # A connection that is closed with something unread takes the answer back.
                 left = re.search(rb"\r\ncontent-length: (\d+)\r\n", head.lower())

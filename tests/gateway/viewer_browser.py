@@ -27,11 +27,11 @@ return Array.from(canvas.getContext("2d").getImageData(canvas.width / 2, canvas.
 
 
 @contextmanager
-def viewed_gateway(bundle: Path, talker: Talker) -> Iterator[Gateway]:
+def viewed_gateway(bundle: Path, talker: Talker, kind: type[Gateway] = Gateway) -> Iterator[Gateway]:
     """A gateway with the built viewer and desktops that can be looked at."""
     need_programs("npm", "node", "chromium", "chromedriver")
     gateway_bundle.build(bundle)
-    with run_gateway(Gateway(viewer=bundle / "assets", talk=talker, names=own_names())) as gateway:
+    with run_gateway(kind(viewer=bundle / "assets", talk=talker, names=own_names())) as gateway:
         talker.terminal_port = lambda: gateway.ports["terminal"]
         yield gateway
 

@@ -17,7 +17,8 @@ export class Ended extends Error {
   }
 }
 
-async function answered(place, body) {
+// What a place of this desktop answers; throws Ended where the session is over.
+export async function fetched(place, body) {
   const options = body ? { method: "POST", headers: { "Content-Type": "application/json" }, body } : {};
   const answer = await fetch(place, { cache: "no-store", ...options });
   if (answer.status === 401) {
@@ -27,7 +28,7 @@ async function answered(place, body) {
 }
 
 async function ask(place, body) {
-  const answer = await answered(place, body);
+  const answer = await fetched(place, body);
   if (!answer.ok) {
     throw new Error(`the gateway answers ${answer.status}`);
   }
@@ -42,7 +43,7 @@ export const drive = (action) => ask("drive", JSON.stringify({ action }));
 
 // What a person says to the agent, or that its turn is to end; throws an error that says why it is not so.
 export async function say(wish) {
-  const answer = await answered("say", JSON.stringify(wish)).catch((error) => {
+  const answer = await fetched("say", JSON.stringify(wish)).catch((error) => {
     throw error instanceof Ended ? error : new Error("The gateway does not answer. Send it again: it is stored once.");
   });
   const facts = await answer.json().catch(() => ({}));

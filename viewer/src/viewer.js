@@ -3,6 +3,7 @@ import { whoIs } from "./actors.js";
 import { follow as followChat, startChat } from "./chat.js";
 import { focusDesktop, setDriving, showDesktop } from "./desktop.js";
 import { Over, showPart, streamOfPage } from "./part.js";
+import { closeRecordings, followRecordings, lookForRecordings, startRecordings } from "./recordings.js";
 import { Ended, drive, follow, keepConnected, lookNow, session } from "./session.js";
 import { createSplitter } from "./splitter.js";
 import { showStop } from "./stopping.js";
@@ -49,6 +50,7 @@ function end(reason, message, remedy = NEW_LINK) {
   part("ended-message").textContent = "The desktop itself keeps running; nothing on it was lost.";
   part("ended-remedy").textContent = remedy;
   endWaiting();
+  closeRecordings();
   part("ended").hidden = false;
 }
 
@@ -115,6 +117,7 @@ function show(facts) {
   if (facts.routes.includes("desktop")) {
     showDriver(facts);
     showPrivacy(facts);
+    followRecordings(facts);
   }
 }
 
@@ -157,9 +160,11 @@ function run(facts) {
   prepareWaiting(facts.mode);
   if (hasDesktop) {
     const say = stateOfMain("desktop-state");
+    startRecordings(facts);
     const opened = () => {
       say("connected");
       lookNow();
+      lookForRecordings();
     };
     loops.push(keepConnected(() => showDesktop(part("desktop"), opened), say));
   } else {
