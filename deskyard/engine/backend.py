@@ -172,6 +172,12 @@ class Machines(Protocol):
     def held(self, domain: str) -> dict[str, int]:
         """The bytes that its guest's file systems hold, by `/` and `/home`; raises `SiteError` unless it tells."""
 
+    def promise_home(self, domain: str, size_gib: int) -> None:
+        """Have the next `workspace.up` make a volume of /home for a machine without; raises `SiteError` if none can be.
+
+        Where each desktop is given one unasked there is nothing to do.
+        """
+
     def want(self, domain: str, power: Power) -> None:
         """Keep with the machine what it is wanted to be, and whether it starts with its host; moves nothing."""
 

@@ -101,6 +101,24 @@ def move_home(files: list[dict[str, Any]]) -> dict[str, Any]:
     return {"installed": len(files)}
 
 
+def measure_home() -> dict[str, Any]:
+    """The bytes and files that /home holds itself, without what is mounted below it; what has several names is one."""
+    device, size, files = os.lstat("/home").st_dev, 0, set[int]()
+    for folder, folders, names in os.walk("/home"):
+        inner = []
+        for name in [*folders, *names]:
+            # It may be gone by now, or be a user's own mount, into which root does not see.
+            with suppress(OSError):
+                found = Path(folder, name).lstat()
+                if found.st_dev != device:
+                    continue
+                inner.append(name)
+                size += 0 if found.st_ino in files else found.st_blocks * 512
+                files.add(found.st_ino)
+        folders[:] = [name for name in folders if name in inner]
+    return {"bytes": size, "files": len(files)}
+
+
 def _place(path: Path, content: bytes, member: tarfile.TarInfo) -> None:
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     folder, draft = os.open(path.parent, FOLDER), f".{path.name}.new"
@@ -155,6 +173,7 @@ ACTIONS: dict[str, Callable[..., dict[str, Any]]] = {
     "note": note,
     "bring": bring,
     "install": install,
+    "measure_home": measure_home,
     "move_home": move_home,
 }
 

@@ -24,9 +24,11 @@ from deskyard.life.power import Machine
 from deskyard.plan.customisation import Customisation
 from deskyard.plan.image.source import ImageSource
 from deskyard.plan.power import Power
-from deskyard.workspace import readiness
+from deskyard.workspace import readiness, smaller
 
 NOTE_SECONDS, INSTALL_SECONDS = 300.0, 1800.0
+# For each so many bytes of a disk mke2fs makes room for a file (inode_ratio in Debian's mke2fs.conf).
+GIB, BYTES_PER_FILE = 1 << 30, 16384
 PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]*(:[a-z0-9]+)?")
 ROLE = "ansible/roles/home_volume/files"
 # Where role `home_volume` puts its files, and their modes.
@@ -107,22 +109,28 @@ def kept(target: str) -> dict[str, Any]:
 def migrate_home(target: str, *, backup: bool = True, dry_run: bool = False) -> dict[str, Any]:
     """Take /home of a desktop that was made without a volume for it to its volume, by a restart.
 
-    With `backup` one is made and proved first; raises `SiteError`, with nothing touched, if that cannot be. `dry_run`
-    only says what would be done.
+    If there is none yet, `workspace.up` is to make it first. With `backup` one is made and proved before the move.
+    Raises `SiteError`, with nothing touched, if that cannot be, or if the volume is too small. `dry_run` only says what
+    would be done.
     """
     machine = power.behind_gateway(target)
-    # Where system disks are not replaced, none has a volume beside it.
-    machine.machines.system(machine.domain)
     if _ask(machine, {"do": "look"})["home"]:
         return {"desktop": target, "home": "on its volume already"}
-    without = f"./inv desktop.migrate-home {target} --no-backup"
+    without, up = f"./inv desktop.migrate-home {target} --no-backup", f"./inv workspace.up {machine.plan.name}"
+    volume = machine.machines.disk_sizes(machine.domain).get("/home")
+    size_gib = volume or machine.plan.desktop(machine.name).machine.home_gib or 0
+    _require_home_fits(machine, size_gib)
     if dry_run:
         notice = final.notice(machine.plan.name, [machine.name], without, backup=backup)
+        first = "" if volume else f"{up} would make its volume of {size_gib} GiB, then "
         return {
             "desktop": target,
-            "home": "on its system disk; a restart would move it",
+            "home": f"on its system disk; {first}a restart would move it",
             "notice": notice,
         }
+    if not volume:
+        machine.machines.promise_home(machine.domain, size_gib)
+        return {"desktop": target, "home": f"on its system disk; {up} makes its volume now: then run this again"}
     if backup:
         final.keep(machine.plan.name, [machine.name], without)
     files = [
@@ -132,9 +140,20 @@ def migrate_home(target: str, *, backup: bool = True, dry_run: bool = False) -> 
     _ask(machine, {"do": "move_home", "files": files})
     power.restart(target)
     if not _ask(machine, {"do": "look"})["home"]:
-        up = f"./inv workspace.up {machine.plan.name}"
-        raise SiteError("desktop", target, "has no volume for /home", f"run {up}, which adds it, then this again")
+        remedy = f"see `journalctl -u home-volume` in it; if it has no such disk, run {up}, then this again"
+        raise SiteError("desktop", target, "did not find its volume for /home", remedy)
     return {"desktop": target, "home": "on its volume; the old files lie below, on the system disk"}
+
+
+def _require_home_fits(machine: Machine, size_gib: int) -> None:
+    """Raise `SiteError` if a volume of this size takes less than /home holds: its copy would break off in the boot."""
+    held = _ask(machine, {"do": "measure_home"}, NOTE_SECONDS)
+    most, files = size_gib * GIB * (100 - smaller.KEPT_BY_FILE_SYSTEM) // 100, size_gib * GIB // BYTES_PER_FILE
+    if int(held["bytes"]) > most or int(held["files"]) > files:
+        holds = f"its /home holds {int(held['bytes']) >> 20} MiB in {held['files']} files"
+        reason = f"{holds}; a volume of {size_gib} GiB takes {most >> 20} MiB in {files}"
+        remedy = "free some of it, or give it a tier with a larger home_gib"
+        raise SiteError("desktop", f"{machine.plan.name}/{machine.name}", reason, remedy)
 
 
 class _Exchange:

@@ -10,12 +10,18 @@ from typing import Any
 
 import pytest
 
+from deskyard.desktop import program
 from deskyard.errors import SiteError
+from deskyard.life import system
+from deskyard.life.backup import final
 from deskyard.plan.proxmox.home_tag import home_of
+from deskyard.plan.proxmox.view import tags_of
 from deskyard.plan.proxmox.workspace import VmPlan
 from deskyard.site.files import read_site
 from deskyard.site.proxmox.client import connect
 from deskyard.site.proxmox.kinds.home import HomeKind
+from deskyard.site.proxmox.life.home import has_home
+from deskyard.site.proxmox.machines import ClusterMachines
 from tests.proxmox.backed_up import DISK, SEED
 from tests.proxmox.bench import NAME
 from tests.proxmox.rack import SITE, Rack, watched
@@ -208,3 +214,97 @@ def test_a_desktop_of_before_is_planned_without_one_and_whoever_has_one_keeps_it
     with watched(place.rack.peer) as tagged:
         assert planned().machine.home_gib == 10
     assert len(asked) == len(tagged) + 1
+
+
+def machines(place: Place) -> ClusterMachines:
+    """The machines of the workspace, as tasks ask for them."""
+    return ClusterMachines(place.rack.plan(NAME).plan, read_site(SITE))
+
+
+@pytest.fixture
+def older(place: Place) -> Place:
+    """The desktop as an earlier version left it: protected, and planned without a volume."""
+    place.rack.root.ask("PUT", f"{place.path}/config", protection=1)
+    return place
+
+
+def test_a_desktop_of_before_is_promised_a_volume_that_is_planned_and_made_then(older: Place) -> None:
+    domain = older.planned.machine.domain
+    assert machines(older).disk_sizes(domain).keys() == {"/"}
+    before = older.volumes()
+    with watched(older.rack.peer) as calls:
+        machines(older).promise_home(domain, 10)
+        machines(older).promise_home(domain, 10)
+    (written,) = [call for call in calls if call.writes]
+    assert (written.path, written.parameters.keys()) == (f"{older.path}/config", {"tags", "digest"})
+    planned = older.rack.plan(NAME).on_cluster
+    assert planned is not None
+    assert planned.desktops["dev1"].machine.home_gib == 10
+    # The plan has the very tags that the machine has: nothing but the volume is to be made.
+    assert sorted(planned.desktops["dev1"].tags) == sorted(str(older.vm.config["tags"]).split(";"))
+    assert older.volumes() == before
+    older.create(size_gib=10)
+    assert machines(older).disk_sizes(domain)["/home"] == 10
+
+
+def test_promise_that_somebody_else_wrote_beside_is_kept_with_what_they_wrote(older: Place) -> None:
+    fake = older.rack.peer.fake
+
+    def meanwhile(call: Any) -> None:
+        if call.writes and call.path == f"{older.path}/config":
+            fake.faults.on_call = None
+            older.vm.config["description"] = "mine"
+
+    fake.faults.on_call = meanwhile
+    machines(older).promise_home(older.planned.machine.domain, 10)
+    assert (older.vm.config["description"], home_of(tags_of(older.vm.config))) == ("mine", 10)
+
+
+@pytest.mark.parametrize("lack", ["snapshot", "place", "room"])
+def test_no_volume_is_promised_where_it_could_not_be_had(older: Place, lack: str) -> None:
+    if lack == "snapshot":
+        assert older.rack.root.finish("POST", f"{older.path}/snapshot", snapname="before") == "OK"
+    elif lack == "place":
+        older.rack.root.ask("PUT", f"{older.path}/config", scsi1="local-lvm:1,serial=work")
+    size_gib = 1 << 20 if lack == "room" else 10
+    said = {"snapshot": "has snapshots, each of which", "place": "has a disk of somebody", "room": "MiB are free on"}
+    tags = older.vm.config["tags"]
+    with pytest.raises(SiteError, match=said[lack]):
+        machines(older).promise_home(older.planned.machine.domain, size_gib)
+    assert older.vm.config["tags"] == tags
+
+
+def test_home_of_a_desktop_of_before_moves_to_its_volume_by_a_restart(
+    older: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The guest is played: it finds its volume once it was started with it, as role `home_volume` has it."""
+    planned = older.rack.plan(NAME).on_cluster
+    assert planned is not None
+    start(older.rack, planned.gateway)
+    asked: list[str] = []
+    kept: list[int] = []
+
+    def ask(_plan: Any, _name: str, _program: Any, request: dict[str, Any], **_: Any) -> dict[str, Any]:
+        asked.append(request["do"])
+        moved = "move_home" in asked and has_home(older.vm.config) and restarted()
+        return {"home": moved, "machine_id": "1", "bytes": 1 << 30, "files": 9}
+
+    def restarted() -> bool:
+        return any(call.path == f"{older.path}/status/start" for call in older.rack.peer.fake.calls)
+
+    monkeypatch.setattr(program, "ask", ask)
+    monkeypatch.setattr(final, "keep", lambda *_: kept.append(len(asked)))
+    with pytest.raises(SiteError, match=r"not exchanged\s+-> run \./inv desktop\.migrate-home lab/dev1 first"):
+        machines(older).system(older.planned.machine.domain)
+    older.rack.peer.fake.calls.clear()
+    assert "workspace.up lab makes its volume now" in system.migrate_home(f"{NAME}/dev1")["home"]
+    assert (kept, restarted()) == ([], False)
+    older.create(size_gib=10)
+    assert "on its volume" in system.migrate_home(f"{NAME}/dev1")["home"]
+    assert asked == ["look", "measure_home", "look", "measure_home", "move_home", "look"]
+    # The backup comes before the guest is told anything.
+    assert kept == [4]
+    assert (older.vm.status, older.vm.config["protection"] in (1, "1")) == ("running", True)
+    # From now on its system can be exchanged.
+    assert machines(older).system(older.planned.machine.domain).image() == "desktop-desktop0digest"
+    assert system.migrate_home(f"{NAME}/dev1")["home"] == "on its volume already"

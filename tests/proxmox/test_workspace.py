@@ -1,6 +1,7 @@
 """A workspace on the peer with the real engine and the real plugin: made, left alone, changed, removed."""
 
 import shutil
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,11 @@ from deskyard.engine.command import EngineCommand
 from deskyard.engine.stack import WorkspaceStack
 from deskyard.errors import ConfigError, SiteError
 from deskyard.plan.proxmox.view import pool_of
+from deskyard.plan.proxmox.workspace import VmPlan, _Maker
+from deskyard.plan.workspace import MachinePlan
 from deskyard.site.files import read_site
+from deskyard.site.proxmox.life.home import has_home
+from deskyard.site.proxmox.machines import ClusterMachines
 from deskyard.workspace import status, workspace
 from tests.proxmox.bench import DESKTOPS, NAME, Bench
 from tests.proxmox.rack import SECRET_CANARY, SITE, changed, watched
@@ -312,3 +317,27 @@ def test_the_token_is_in_nothing_that_is_kept_or_shown(bench: Bench, capfd: pyte
     assert [str(call) for call in rack.peer.fake.calls if SECRET_CANARY in str(call)] == []
     assert SECRET_CANARY not in rack.snapshot(NAME)
     assert "PRIVATE KEY" not in rack.snapshot(NAME)
+
+
+def test_a_desktop_of_before_gets_its_volume_of_home_once_it_was_promised_and_nothing_else_changes(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.empty()
+    rack, made = bench.rack, _Maker._vm
+    with monkeypatch.context() as before:
+
+        def without(maker: _Maker, name: str, machine: MachinePlan, *given: Any) -> VmPlan:
+            return made(maker, name, replace(machine, home_gib=None), *given)
+
+        before.setattr(_Maker, "_vm", without)
+        stack = rack.up(NAME, *DESKTOPS)
+    assert changed(stack.preview()) == []
+    machines, desktops = ClusterMachines(rack.plan(NAME).plan, read_site(SITE)), rack.plan(NAME).plan.desktops
+    machines.promise_home(desktops[0].machine.domain, 10)
+    assert changed(stack.preview()) == [("create", "lab-desktop-dev1-home")]
+    rack.up(NAME, *DESKTOPS)
+    homes = {name: has_home(vm.config) for name, vm in rack.machines(NAME).items()}
+    assert homes == {"gateway": False, "dev1": True, "dev2": False}
+    assert rack.machines(NAME)["dev1"].status == "running"
+    assert changed(stack.preview()) == []
+    assert status.status(NAME, drift=True)["drift"] == []

@@ -75,6 +75,9 @@ class LibvirtMachines:
         with daemon.machine(domain) as machine:
             return held(*agent.execute(machine, HELD), machine.name())
 
+    def promise_home(self, domain: str, size_gib: int) -> None:
+        """Nothing has to be done: `workspace.up` makes a volume of /home for each desktop."""
+
     def want(self, domain: str, wanted: Power) -> None:
         """Keep with a machine what it is wanted to be."""
         with daemon.machine(domain) as machine:

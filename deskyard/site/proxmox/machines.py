@@ -22,7 +22,7 @@ from deskyard.site.proxmox.client import Client, connect
 from deskyard.site.proxmox.each import ask_each
 from deskyard.site.proxmox.kinds.disk_size import disk_size_gib
 from deskyard.site.proxmox.life import sight
-from deskyard.site.proxmox.life.home import has_home, with_homeless
+from deskyard.site.proxmox.life.home import HOME_DISK, has_home, promise, with_homeless
 from deskyard.site.proxmox.life.power import MachinePower, state_of
 from deskyard.site.proxmox.life.snapshots import MachineSnapshots
 from deskyard.site.proxmox.life.system_disk import ClusterSystemDisk
@@ -98,15 +98,21 @@ class ClusterMachines:
         return {domain: _load(row) for domain, row in mine.items() if row.get("status") == "running"}
 
     def disk_sizes(self, domain: str) -> dict[str, int]:
-        """The size of its disk, GiB: everything lies on that."""
+        """The sizes of its disks, GiB, by what lies on them."""
         machine = self._machine(domain)
-        return {"/": disk_size_gib(self._client.get(f"{vm_path(machine.node, machine.vm_id)}/config"), DISK)}
+        config = self._client.get(f"{vm_path(machine.node, machine.vm_id)}/config")
+        home = {"/home": disk_size_gib(config, HOME_DISK)} if has_home(config) else {}
+        return {"/": disk_size_gib(config, DISK), **home}
 
     def held(self, domain: str) -> dict[str, int]:
         """The bytes that its guest's file systems hold, told by its agent."""
         machine = self._machine(domain)
         agent = ClusterAgent(self._client, machine.node, machine.vm_id)
         return held(*agent.execute(HELD), agent.name)
+
+    def promise_home(self, domain: str, size_gib: int) -> None:
+        """Have the next `workspace.up` make a volume of /home for a desktop of before."""
+        promise(self._client, self._machine(domain), self._state_storage, size_gib)
 
     def want(self, domain: str, power: Power) -> None:
         """Keep with the machine what it is wanted to be; if its memory is on disk, as soon as it has left it."""
@@ -180,11 +186,11 @@ class ClusterMachines:
         self._snapshots(domain).delete(name)
 
     def system(self, domain: str) -> ClusterSystemDisk:
-        """The system disk of a machine; raises `SiteError` for one that has /home on it."""
+        """The system disk of a machine; raises `SiteError` for one without a volume of /home beside it."""
         machine, owner = self._machine(domain), self._owners[domain]
         if not has_home(self._client.get(f"{vm_path(machine.node, machine.vm_id)}/config")):
             reason = "was made with /home on its system disk, which is not exchanged"
-            remedy = "keep it up to date from inside, or declare a new desktop and move what it needs"
+            remedy = f"run ./inv desktop.migrate-home {owner.workspace}/{owner.machine} first"
             raise SiteError("machine", domain, reason, remedy)
         return ClusterSystemDisk(self._client, Keeper(owner.site, owner.workspace), owner.machine, machine)
 

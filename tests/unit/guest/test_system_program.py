@@ -156,3 +156,24 @@ def test_units_that_come_again_are_known_to_systemd(desktop: Desktop) -> None:
     desktop.put("systemd/system/mine.service", "[Service]\n")
     desktop.ask(do="bring", keep=desktop.note("/etc/systemd")["kept"])
     assert "systemctl daemon-reload\n" in (desktop.home / "ran").read_text()
+
+
+def test_home_is_measured_by_what_it_takes_and_without_what_is_mounted_in_it(desktop: Desktop) -> None:
+    empty = desktop.ask(do="measure_home")
+    (desktop.home / "deep").mkdir()
+    (desktop.home / "deep/full").write_bytes(b"x" * (1 << 20))
+    os.link(desktop.home / "deep/full", desktop.home / "again")
+    (desktop.home / "far").symlink_to("/usr")
+    with (desktop.home / "sparse").open("wb") as stream:
+        stream.truncate(1 << 30)
+    mounted = desktop.home / "mounted"
+    mounted.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "none", str(mounted)], check=True, timeout=SECONDS)
+    try:
+        (mounted / "elsewhere").write_bytes(b"x" * (8 << 20))
+        found = desktop.ask(do="measure_home")
+    finally:
+        subprocess.run(["umount", str(mounted)], check=True, timeout=SECONDS)
+    # A folder, a file by two names, a link and a sparse file.
+    assert found["files"] - empty["files"] == 4
+    assert 1 << 20 <= found["bytes"] - empty["bytes"] < 2 << 20

@@ -62,6 +62,8 @@ class Machines:
         self.keys = dict.fromkeys(self.now, "the key")
         self.taken = dict.fromkeys(self.now, Load(0, 0.0))
         self.moves: list[tuple[str, str, Power]] = []
+        self.sizes = {"/": 20, "/home": 10}
+        self.promised: list[tuple[str, int]] = []
 
     def states(self) -> dict[str, dict[str, Any]]:
         return {domain: {"state": state, "desired": self.wanted[domain]} for domain, state in self.now.items()}
@@ -71,6 +73,13 @@ class Machines:
 
     def loads(self, domains: Sequence[str]) -> dict[str, Load]:
         return {domain: self.taken[domain] for domain in domains}
+
+    def disk_sizes(self, domain: str) -> dict[str, int]:
+        return self.sizes
+
+    def promise_home(self, domain: str, size_gib: int) -> None:
+        self.act("promise")
+        self.promised.append((domain, size_gib))
 
     def want(self, domain: str, wanted: Power) -> None:
         self.wanted[domain] = wanted

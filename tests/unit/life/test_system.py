@@ -33,6 +33,7 @@ class Guest:
         self.home, self.failing, self.added = True, list[str](), ["htop"]
         self.kept, self.too_large, self.lost = list[str](), list[str](), set[str]()
         self.asked: list[dict[str, Any]] = []
+        self.holds = {"bytes": 9 << 30, "files": 600_000}
 
     def ask(self, _plan: Any, _name: str, _program: Any, request: dict[str, Any], **_: Any) -> dict[str, Any]:
         self.asked.append(request)
@@ -42,6 +43,7 @@ class Guest:
             "bring": {"files": [path for path in self.kept if path not in self.lost]},
             "install": {"failed": []},
             "move_home": {"installed": 3},
+            "measure_home": self.holds,
         }
         return answers[request["do"]]
 
@@ -318,7 +320,7 @@ def test_home_stays_where_it_is_without_a_backup_unless_none_is_wanted(
     monkeypatch.setattr(final, "keep", fail)
     with pytest.raises(SiteError, match="did not boot"):
         system.migrate_home(TARGET)
-    assert (machines.moves, [request["do"] for request in guest.asked]) == ([], ["look"])
+    assert (machines.moves, [request["do"] for request in guest.asked]) == ([], ["look", "measure_home"])
     machines.act = lambda what: setattr(guest, "home", what == "running")
     assert "on its volume" in system.migrate_home(TARGET, backup=False)["home"]
 
@@ -336,26 +338,50 @@ def test_dry_run_of_the_move_of_home_says_what_would_be_and_touches_nothing(
     done = system.migrate_home(TARGET, backup=backup, dry_run=True)
     assert "a restart would move it" in done["home"]
     assert done["notice"] == [f"lab dev1 {backup} ./inv desktop.migrate-home lab/dev1 --no-backup"]
-    assert (machines.moves, kept, {request["do"] for request in guest.asked}) == ([], [], {"look"})
+    machines.sizes = {"/": 20}
+    assert "workspace.up lab would make its volume of 10 GiB, then" in system.migrate_home(TARGET, dry_run=True)["home"]
+    assert (machines.moves, kept, machines.promised) == ([], [], [])
+    assert {request["do"] for request in guest.asked} == {"look", "measure_home"}
 
 
-def test_home_stays_where_it_is_where_no_disk_can_be_replaced(
-    machines: Machines, guest: Guest, kept: list[Any], monkeypatch: pytest.MonkeyPatch
+def test_volume_that_is_not_there_is_made_by_the_next_up_before_anything_moves(
+    machines: Machines, guest: Guest, kept: list[Any]
 ) -> None:
-    def none(_: str) -> Any:
-        raise SiteError("machine", "dev1", "is on a cluster", "make another")
+    guest.home, machines.sizes = False, {"/": 20}
+    assert "./inv workspace.up lab makes its volume now" in system.migrate_home(TARGET)["home"]
+    assert (machines.promised, machines.moves, kept) == ([(DEV1, 10)], [], [])
+    assert "move_home" not in {request["do"] for request in guest.asked}
 
-    guest.home = False
-    monkeypatch.setattr(machines, "system", none)
-    with pytest.raises(SiteError, match="is on a cluster"):
+
+def test_home_stays_where_it_is_where_no_volume_can_be_had(machines: Machines, guest: Guest, kept: list[Any]) -> None:
+    def refuse(what: str) -> None:
+        if what == "promise":
+            raise SiteError("machine", "dev1", "has snapshots", "delete them")
+
+    guest.home, machines.sizes, machines.act = False, {"/": 20}, refuse
+    with pytest.raises(SiteError, match="has snapshots"):
         system.migrate_home(TARGET)
-    assert (guest.asked, machines.moves, kept) == ([], [], [])
+    assert (machines.moves, kept) == ([], [])
 
 
-def test_home_stays_where_it_is_without_a_volume(machines: Machines, guest: Guest, kept: list[Any]) -> None:
+def test_home_that_did_not_find_its_volume_is_said_to(machines: Machines, guest: Guest, kept: list[Any]) -> None:
     guest.home = False
-    with pytest.raises(SiteError, match="has no volume for /home"):
+    with pytest.raises(SiteError, match="did not find its volume for /home"):
         system.migrate_home(TARGET)
+
+
+@pytest.mark.parametrize("volume", [True, False], ids=["with its volume", "before it is made"])
+@pytest.mark.parametrize("holds", [{"bytes": 10 << 30, "files": 10}, {"bytes": 1 << 30, "files": 700_000}])
+def test_home_that_its_volume_would_not_take_stays_and_nothing_is_touched(
+    machines: Machines, guest: Guest, kept: list[Any], holds: dict[str, int], volume: bool
+) -> None:
+    guest.home, guest.holds = False, holds
+    machines.sizes = {"/": 20, **({"/home": 10} if volume else {})}
+    for dry_run in (True, False):
+        with pytest.raises(SiteError, match=r"a volume of 10 GiB takes 9523 MiB in 655360") as caught:
+            system.migrate_home(TARGET, dry_run=dry_run)
+    assert "home_gib" in caught.value.remedy
+    assert (machines.moves, machines.promised, kept) == ([], [], [])
 
 
 def test_snapshots_that_lie_in_the_system_that_would_go_keep_it(machines: Machines, guest: Guest) -> None:

@@ -13,7 +13,7 @@ from deskyard.site.proxmox.client import Client
 from deskyard.site.proxmox.kinds.disk_size import disk_size_gib, refuse_smaller
 from deskyard.site.proxmox.kinds.drive import Caps, caps_of, drive_of, options_of, volume_of
 from deskyard.site.proxmox.kinds.inputs import HomeInputs
-from deskyard.site.proxmox.life.home import HOME_DISK, has_home, options
+from deskyard.site.proxmox.life.home import HOME_DISK, has_home, options, require_free
 from deskyard.site.proxmox.machine import node_of, vm_path
 from deskyard.site.proxmox.task import finish, running
 from deskyard.site.resource.kind import Kind
@@ -96,10 +96,7 @@ class HomeKind(Kind[HomeInputs]):
 
 def _free_volume(config: Mapping[str, Any], vm_id: int, own: str | None) -> str | None:
     """The volume that was taken out of a machine, None if it has none; raises `SiteError` if its place is taken."""
-    there = volume_of(str(config.get(HOME_DISK, "")))
-    if there and there != own:
-        reason = f"has a disk of somebody at {HOME_DISK}, where its volume of /home belongs: {there}"
-        raise SiteError("machine", vm_id, reason, "move that disk to another place of the machine, then run it again")
+    require_free(config, vm_id, own)
     return own if own in _volumes(config) else None
 
 

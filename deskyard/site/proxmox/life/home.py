@@ -13,12 +13,15 @@ from typing import Any
 from deskyard.errors import SiteError
 from deskyard.plan.account import HOME_SERIAL
 from deskyard.plan.names import SEAT_SUFFIX
-from deskyard.plan.proxmox.home_tag import home_of
-from deskyard.plan.proxmox.view import ClusterView, SeenMachine, pool_of
+from deskyard.plan.proxmox.home_tag import home_of, with_home
+from deskyard.plan.proxmox.placement import DISK_PART
+from deskyard.plan.proxmox.view import ClusterView, SeenMachine, pool_of, tags_of
 from deskyard.plan.workspace import GATEWAY
-from deskyard.site.proxmox.client import Client
+from deskyard.site.proxmox.client import ApiError, Client, quoted
 from deskyard.site.proxmox.each import ask_each
-from deskyard.site.proxmox.kinds.drive import Caps, capped, options_of
+from deskyard.site.proxmox.kinds.drive import Caps, capped, options_of, volume_of
+from deskyard.site.proxmox.life.power import CHANGED, WRITES
+from deskyard.site.proxmox.life.snapshots import MachineSnapshots
 from deskyard.site.proxmox.machine import vm_path
 
 HOME_DISK = "scsi1"
@@ -33,6 +36,43 @@ def has_home(config: Mapping[str, Any]) -> bool:
 def options(held: Mapping[str, str], caps: Caps) -> dict[str, str]:
     """The options of its drive: those that it has, with ours and the caps of its tier."""
     return capped({**held, **_OWN}, caps)
+
+
+def require_free(config: Mapping[str, Any], vm_id: int, own: str | None = None) -> None:
+    """Raise `SiteError` if another disk than its own volume of /home has the place of that."""
+    there = volume_of(str(config.get(HOME_DISK, "")))
+    if there and there != own:
+        reason = f"has a disk of somebody at {HOME_DISK}, where its volume of /home belongs: {there}"
+        raise SiteError("machine", vm_id, reason, "move that disk to another place of the machine, then run it again")
+
+
+def promise(client: Client, machine: SeenMachine, storage: str, size_gib: int) -> None:
+    """Tag a desktop of before as one that has a volume of /home, which the next `workspace.up` makes then.
+
+    Raises `SiteError`, with nothing written, for one with snapshots, a disk of somebody in its place, or no room for a
+    quarter of it.
+    """
+    path = vm_path(machine.node, machine.vm_id)
+    if snapshots := MachineSnapshots(client, machine.node, machine.vm_id).listed():
+        names = ", ".join(snapshot.name for snapshot in snapshots)
+        reason = f"has snapshots, each of which would take /home back to the system disk: {names}"
+        raise SiteError("machine", machine.vm_id, reason, "delete them: ./inv snapshot.delete")
+    free = int(client.get(f"nodes/{machine.node}/storage/{quoted(storage)}/status").get("avail") or 0) >> 20
+    if free < (needed := int(size_gib * 1024 * DISK_PART)):
+        reason = f"{free} MiB are free on {machine.node}; a volume of /home needs {needed}"
+        raise SiteError("storage", storage, reason, "delete backups or disks that lie there, or add space")
+    for _ in range(WRITES):
+        config = client.get(f"{path}/config")
+        if home_of(held := tags_of(config)) is not None:
+            return
+        require_free(config, machine.vm_id)
+        try:
+            client.put(f"{path}/config", tags=";".join(with_home(held, size_gib)), digest=config["digest"])
+        except ApiError as error:
+            if CHANGED not in error.reason:
+                raise
+    reason = f"somebody else changed its configuration {WRITES} times in a row"
+    raise SiteError("machine", machine.vm_id, reason, "run the command again")
 
 
 def with_homeless(client: Client, view: ClusterView, site: str, workspace: str) -> ClusterView:
