@@ -36,15 +36,15 @@ class Bench:
 
 
 @contextmanager
-def begun(mission: Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    """The bench, with all seats free."""
+def begun(mission: Lab, monkeypatch: pytest.MonkeyPatch, child: str = "tests.control.seated") -> Iterator[Bench]:
+    """The bench, with all seats free; `child` is the program that does operations."""
     monkeypatch.setenv("DESKYARD_HOME", str(mission.path / "home"))
     declared = seated.stand_in(mission.path, monkeypatch.setattr)
     observer.write_declared(mission.link, declared)
     found = Bench(mission, declared)
     found.see()
     mission.end("worker")
-    mission.worker(child="tests.control.seated")
+    mission.worker(child=child)
     yield found
     mission.end("worker")
     mission.worker()
