@@ -35,6 +35,9 @@ NOT_READY = {("GET /readyz", 503)}
 # What others are refused says nothing about the data that they sent.
 TAKES: list[Any] = [checks.negative_data_rejection, checks.missing_required_header]
 
+# By which the API knows who asks.
+CREDENTIALS = ("authorization", "cookie")
+
 Judge = Callable[[Case, httpx.Response], str | None]
 
 
@@ -47,6 +50,13 @@ class Caller:
     judge: Judge = lambda _case, _answer: None
     # Only where everything is allowed does an answer say whether valid data is taken, and invalid data is not.
     may_everything: bool = False
+    # Which calls it sends.
+    calls: Callable[[str], bool] = lambda _call: True
+
+    @property
+    def is_somebody(self) -> bool:
+        """Whether it shows a key or a session."""
+        return any(name in self.client.headers for name in CREDENTIALS)
 
 
 @dataclass
@@ -121,12 +131,17 @@ def _fill(case: Case, there: Mapping[str, str], count: int) -> None:
 
 def _send(case: Case, callers: Sequence[Caller], found: Sample) -> None:
     for who in callers:
+        if not who.calls(case.operation.label):
+            continue
         wanted = case.as_transport_kwargs(base_url=BASE)
         if "data" in wanted:
             wanted["content"] = wanted.pop("data")
         headers = {name: value for name, value in wanted.pop("headers").items() if value is not None}
         cookies = wanted.pop("cookies", None)
-        if cookies:
+        if who.is_somebody:
+            # What was made up in their place would make nobody of them.
+            headers = {name: value for name, value in headers.items() if name.lower() not in CREDENTIALS}
+        elif cookies:
             headers["Cookie"] = "; ".join(f"{name}={value}" for name, value in cookies.items())
         try:
             answer = who.client.request(**wanted, headers=headers)
