@@ -12,5 +12,5 @@ from tests.control.lab import ACCOUNTS, TREE
 
 folder = Folder(Path(sys.argv[1]), ACCOUNTS)
 # No supervisor runs there, which would say where the database is.
-control.Control._database = lambda _: Cluster(folder).as_owner()  # type: ignore[method-assign]
+setattr(control.Control, "_database", lambda _: Cluster(folder).as_owner())  # noqa: B010
 program.run(["inv", "--search-root", str(TREE), *sys.argv[2:]])
