@@ -10,12 +10,16 @@ from deskyard.wire.gateway_settings import Settings
 if TYPE_CHECKING:
     from tests.molecule.conftest import Machine
 
-# Sends a request over TLS; prints the answer, and what the certificate is. Trust is shown elsewhere.
+CLIENT = "192.0.2.7"
+# Sends a request over TLS, as the forwarder does for a client: the door takes nothing else from its address. Prints the
+# answer, and what the certificate is. Trust is shown elsewhere.
 SEND = """
 import hashlib, json, socket, ssl, sys
-address, name, request = sys.argv[1:]
+address, name, request, proxy = sys.argv[1:]
 context = ssl.create_default_context(); context.check_hostname = False; context.verify_mode = ssl.CERT_NONE
-line = context.wrap_socket(socket.create_connection((address, 443), 10), server_hostname=name)
+plain = socket.create_connection((address, 443), 10)
+plain.sendall(proxy.encode())
+line = context.wrap_socket(plain, server_hostname=name)
 line.settimeout(20)
 line.sendall(request.encode())
 data = b""
@@ -86,7 +90,9 @@ class Door:
         given = {"Host": host or self.settings.authority, **(fields or {})}
         given.setdefault("Connection", "close")
         lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items()), "", body]
-        arguments = [self.settings.uplink_address, self.settings.hostname, "\r\n".join(lines)]
+        address = self.settings.uplink_address
+        proxy = f"PROXY TCP4 {CLIENT} {address} 40000 443\r\n"
+        arguments = [address, self.settings.hostname, "\r\n".join(lines), proxy]
         certificate, text = json.loads(self.machine.run("python3", "-c", SEND, *arguments))
         head, _, rest = text.partition("\r\n\r\n")
         return Answer(head, rest, certificate)
