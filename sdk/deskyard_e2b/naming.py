@@ -69,9 +69,9 @@ def fresh_name(owner: bytes, idempotency: str | None) -> str:
 
 def port_and_sandbox(host: str, domain: str) -> tuple[str, str] | None:
     """The port and the sandbox that a host name below the domain means (`PORT-SANDBOX.DOMAIN`); None for another."""
-    name = host.lower().partition(":")[0]
-    port, _, sandbox = name.removesuffix(f".{domain.partition(':')[0]}").partition("-")
-    return (port, sandbox) if name.endswith(f".{domain.partition(':')[0]}") and port.isdecimal() and sandbox else None
+    name, suffix = host.lower().partition(":")[0], f".{domain.partition(':')[0]}"
+    port, _, sandbox = name.removesuffix(suffix).partition("-")
+    return (port, sandbox) if name.endswith(suffix) and port.isdecimal() and sandbox else None
 
 
 @dataclass(frozen=True)
