@@ -49,7 +49,7 @@ def test_service_hears_that_a_spectator_may_see_and_that_who_drives_may_look_bac
         request, headers = heard(door)
         assert request == f"GET /v1/recordings{wanted} HTTP/1.1"
         assert (headers["x-deskyard-session"], headers["x-deskyard-scopes"]) == (id, scopes)
-        assert headers.keys() == {"host", "x-deskyard-session", "x-deskyard-scopes"}
+        assert headers.keys() == {"host", "connection", "x-deskyard-session", "x-deskyard-scopes"}
 
 
 def test_without_a_session_of_the_desktops_screen_nothing_is_read(door: Gateway) -> None:
