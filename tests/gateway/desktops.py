@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 
+from deskyard.wire.computer import SCOPES_HEADER, SESSIONS_PATH
 from tests.gateway.talkers import receive
 
 GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -29,6 +30,7 @@ class FakeDesktops:
     ) -> None:
         self.talk = talk or echo
         self.requests: list[str] = []
+        self.endings: list[str] = []  # the gateway's own word of sessions that are over, which it says at any time
         self.answer: bytes | None = None  # instead of an upgrade
         self.holds = False  # whether the connection stays open after that answer
         self._lines: list[socket.socket] = []
@@ -67,7 +69,8 @@ class FakeDesktops:
                     if not part:
                         return  # somebody only looked whether it answers
                     head += part
-                self.requests.append(head.decode())
+                ends = head.startswith(f"PUT {SESSIONS_PATH} ".encode()) and SCOPES_HEADER.encode() not in head.lower()
+                (self.endings if ends else self.requests).append(head.decode())
                 # A connection that is closed with something unread takes the answer back.
                 left = re.search(rb"\r\ncontent-length: (\d+)\r\n", head.lower())
                 while left and len(head.partition(b"\r\n\r\n")[2]) < int(left[1]):

@@ -20,11 +20,7 @@ def door() -> Iterator[Gateway]:
 
 def words(gateway: Gateway, since: int = 0) -> list[dict[str, Any]]:
     """The words that desktops heard."""
-    return [
-        json.loads(request.partition("\r\n\r\n")[2])
-        for request in list(gateway.desktops.requests)[since:]
-        if request.startswith("PUT /v1/sessions ") and "x-deskyard-scopes" not in request.lower()
-    ]
+    return [json.loads(said.partition("\r\n\r\n")[2]) for said in list(gateway.desktops.endings)[since:]]
 
 
 def over(gateway: Gateway, since: int = 0) -> set[str]:
@@ -43,7 +39,7 @@ def test_revoked_session_is_said_to_be_over_and_no_other(door: Gateway) -> None:
     person, _ = door.session("d1")
     events = door.upgrade(EVENTS.format("d1"), Origin=None, **bearer)
     events.read_until(b"|")
-    before = len(door.desktops.requests)
+    before = len(door.desktops.endings)
     door.revoke(ended)
     wait_for("the word", lambda: ended in over(door, before))
     assert events.closes()
@@ -88,7 +84,7 @@ def test_desktops_hear_from_a_filter_that_begins_how_long_the_gateway_ran(door: 
     door.revoke(ended)
     wait_for("the word", lambda: ended in over(door))
     view = next(process for process in door.processes if "view" in process.args)  # type: ignore[operator]
-    before = len(door.desktops.requests)
+    before = len(door.desktops.endings)
     view.terminate()
     view.wait(20)
     place = door.processes.index(view)
