@@ -1,4 +1,4 @@
-"""Who writes down how desktops and workspaces are takes locks in one order, so that nobody waits in a circle."""
+"""Who writes at the same time as another waits for that in one order, never in a circle, and heeds what it did."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -8,8 +8,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from deskyard.control.identity.declared import Declared as Provider
+from deskyard.control.identity.persons import person_of
+from deskyard.control.identity.refusal import NotHere
 from deskyard.control.jobs.observer import write_declared, write_state
-from deskyard.control.store.cluster import WORKER
+from deskyard.control.store.cluster import IDENTITY, WORKER
 from deskyard.control.store.connection import Link, connect
 from deskyard.control.watch import sight
 from deskyard.declaration import declaration
@@ -41,7 +44,9 @@ def declared(mission: Lab, worker: Link, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @contextmanager
-def writing(mission: Lab, holder: Link, lock: Callable[[], None], write: Callable[[Link], None]) -> Iterator[None]:
+def writing(
+    mission: Lab, holder: Link, lock: Callable[[], object], write: Callable[[Link], object], role: str = WORKER
+) -> Iterator[None]:
     """Within the block somebody writes, and waits for what the holder has locked; in the end both go well."""
     wrong: list[psycopg.Error] = []
 
@@ -55,7 +60,7 @@ def writing(mission: Lab, holder: Link, lock: Callable[[], None], write: Callabl
         row = mission.link.execute("select pg_blocking_pids(%s) as pids", [writer.info.backend_pid]).fetchone()
         return row is not None and row["pids"] == [holder.info.backend_pid]
 
-    with connect(mission.url(WORKER)) as writer:
+    with connect(mission.url_as(role)) as writer:
         thread = threading.Thread(target=run)
         try:
             with holder.transaction():
@@ -92,3 +97,23 @@ def test_states_are_written_down_while_who_watches_holds_the_first_desktop(
         worker.execute("select 1 from desktop where id = 'lab.second' for update")
     found = mission.link.execute("select wanted from desktop where workspace_id = 'lab'").fetchall()
     assert [row["wanted"] for row in found] == ["running", "running"]
+
+
+def test_a_mail_that_two_accounts_show_at_once_links_one_of_them(mission: Lab) -> None:
+    provider = Provider("https://id.example", "mission")
+    mission.link.execute("insert into person (id, name, role) values ('pe_c', 'cas', 'operator')")
+    mission.link.execute("insert into mail_offer (mail, person_id) values ('cas@example.org', 'pe_c')")
+
+    def sign_in(link: Link, account: str) -> str:
+        return person_of(link, provider, {"sub": account, "email": "cas@example.org", "email_verified": True})
+
+    def too_late(link: Link) -> None:
+        with pytest.raises(NotHere, match="is nobody here"):
+            sign_in(link, "second")
+
+    def sooner() -> None:
+        sign_in(first, "first")
+
+    with connect(mission.url_as(IDENTITY)) as first, writing(mission, first, sooner, too_late, IDENTITY):
+        pass
+    assert mission.link.execute("select subject from identity").fetchall() == [{"subject": "first"}]

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import psycopg
+
 from deskyard.control.identity.persons import person_of
 from deskyard.control.identity.provider import Provider
 from deskyard.control.identity.refusal import Away, Refusal, refused
@@ -66,6 +68,9 @@ class SignIns:
         except AWAY as error:
             log.warning("no database: %s", error)
             return _problem(Away("database", None, "does not answer", "try again"))
+        except psycopg.Error:
+            log.exception("the database refused a statement, which is a mistake of this program")
+            return _problem(Away("database", None, "refused what was to be written down", "see the log of identity"))
         except Exception:
             log.exception("a sign-in broke off")
             return _problem(Away("provider", None, "said something that was not expected", "see the log of identity"))
