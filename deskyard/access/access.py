@@ -12,7 +12,7 @@ from deskyard.wire import session_requests
 from deskyard.wire.session_requests import DEFAULT_MODE, DEFAULT_TTL
 from deskyard.wire.stages import Stage
 
-TELL_SECONDS = 15.0
+STAGES_SECONDS = 15.0
 FOLLOW_SECONDS = 2.0
 FOLLOW_AT_ONCE = 1000
 
@@ -68,7 +68,7 @@ def tell_waking(name: str, desktop: str, state: str) -> None:
 def tell_stages(name: str, stages: Mapping[str, tuple[Stage, float]]) -> None:
     """Tell the pages that wait for desktops where their host has them, and since when; nobody waits long for that."""
     link, request = gateway_program.require(name), session_requests.stages(stages)
-    gateway_program.ask_socket(link, session_requests.SOCKET, request, lambda: None, TELL_SECONDS)
+    gateway_program.ask_socket(link, session_requests.SOCKET, request, lambda: None, STAGES_SECONDS)
 
 
 def revoke(name: str, *, session: str | None = None, desktop: str | None = None, everything: bool = False) -> Any:

@@ -1,25 +1,24 @@
 """Stops, starts, pauses and resumes desktops; what a machine is wanted to be is kept with it."""
 
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from deskyard.access import access
 from deskyard.declaration import declaration
 from deskyard.engine.backend import Machines, backend_of, machines_of
-from deskyard.errors import ConfigError, DeskyardError, SiteError
+from deskyard.errors import ConfigError, SiteError
 from deskyard.host.at_once import at_once
 from deskyard.host.progress import say
-from deskyard.life import asleep
+from deskyard.life import asleep, waiting_pages
 from deskyard.life.pool import pool
 from deskyard.plan.names import domain as domain_of
-from deskyard.plan.power import NoRoom, Power, stage_of
+from deskyard.plan.power import NoRoom, Power
 from deskyard.plan.workspace import GATEWAY, WorkspacePlan
 from deskyard.site.files import read_site
 from deskyard.site.ssh_link import SshLink
+from deskyard.wire.stages import Stage
 from deskyard.workspace import readiness, turn
 
 
@@ -61,27 +60,19 @@ class Machine:
             asleep.forget(self.plan, self.name)
             before = self.machines.desired()[self.domain]
             self.machines.want(self.domain, power)
-            if power is Power.OFF:
-                # A guest may take minutes.
-                self._tell_gateway()
             try:
                 work()
             except SiteError:
                 # What was to run and does not is drift, which `workspace.up` mends.
                 if power is not Power.RUNNING:
                     self.machines.want(self.domain, before)
-                    self._tell_gateway()
                 raise
-        say(f"    {self.name}: {self._tell_gateway()}")
+        say(f"    {self.name}: {self.machines.states()[self.domain]['state']}")
         return True
 
-    def _tell_gateway(self) -> str:
-        """Let the pages that wait for a desktop know where it is, as a courtesy; the state of its machine."""
-        machine = self.machines.states()[self.domain]
-        if self.name != GATEWAY and SshLink(self.plan.site, self.plan.name).pinned(GATEWAY):
-            with suppress(DeskyardError):
-                access.tell_stages(self.plan.name, {self.name: (stage_of(machine), time.time())})
-        return str(machine["state"])
+    def show(self, stage: Stage) -> None:
+        """Have the pages that wait for it at its gateway know where it is; no task waits for that."""
+        waiting_pages.tell(self.plan, self.name, stage)
 
     def say_what_is_old(self) -> None:
         """Say what one that went back in time lacks."""
@@ -97,6 +88,7 @@ def start(target: str, *, wait: bool = True) -> dict[str, Any]:
     """Start a desktop, or let it go on from its kept memory, and wait until its routes answer."""
     machine = behind_gateway(target)
     machine.move(Power.RUNNING, partial(machine.machines.start, machine.domain))
+    machine.show(Stage.BOOTING)
     return _answering(machine, wait)
 
 
@@ -113,7 +105,19 @@ def wake(target: str, *, wait: bool = True) -> bool:
 def stop(target: str, *, force: bool = False) -> dict[str, Any]:
     """Shut a desktop down and keep it off; `force` pulls the plug."""
     machine = opened(target)
-    machine.move(Power.OFF, partial(machine.machines.shut_down, machine.domain, force=force))
+
+    def off() -> None:
+        # A guest may take minutes.
+        machine.show(Stage.STOPPING)
+        machine.machines.shut_down(machine.domain, force=force)
+
+    try:
+        machine.move(Power.OFF, off)
+    except SiteError:
+        # It goes on: whether its routes answer, the gateway sees.
+        machine.show(Stage.BOOTING)
+        raise
+    machine.show(Stage.STOPPED)
     return machine.state()
 
 
@@ -126,6 +130,7 @@ def restart(target: str, *, force: bool = False, wait: bool = True) -> dict[str,
         machine.machines.start(machine.domain)
 
     machine.move(Power.RUNNING, anew)
+    machine.show(Stage.BOOTING)
     return _answering(machine, wait)
 
 
@@ -133,6 +138,7 @@ def pause(target: str, *, to_disk: bool = False) -> dict[str, Any]:
     """Halt a desktop as it is; with `to_disk` its memory goes to disk, and is free on the host."""
     machine = opened(target)
     machine.move(Power.PAUSED, partial(machine.machines.pause, machine.domain, to_disk=to_disk))
+    machine.show(Stage.PAUSED)
     return machine.state()
 
 

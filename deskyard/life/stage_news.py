@@ -37,6 +37,8 @@ class StageNews:
         """Have an event told; only the newest of each desktop counts."""
         with self._news:
             if event.state in OF_HOST:
+                if self._latest.get(event.desktop, (None, 0.0))[0] == event.state:
+                    return  # as each further route answers it boots still
                 self._latest[event.desktop] = event.state, event.at
                 self._due.add(event.desktop)
                 self._news.notify()
@@ -54,7 +56,7 @@ class StageNews:
     def _run(self) -> None:
         while due := self._next():
             # A courtesy to who waits: nothing hangs on it, and a gateway from before does not know it.
-            with contextlib.suppress(DeskyardError):
+            with contextlib.suppress(DeskyardError, OSError):
                 self._tell(self._workspace, due)
 
     def _next(self) -> dict[str, tuple[Stage, float]]:

@@ -28,7 +28,7 @@ from deskyard.workspace import readiness, smaller
 
 NOTE_SECONDS, INSTALL_SECONDS = 300.0, 1800.0
 # For each so many bytes of a disk mke2fs makes room for a file (inode_ratio in Debian's mke2fs.conf).
-GIB, BYTES_PER_FILE = 1 << 30, 16384
+BYTES_PER_FILE = 16384
 PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]*(:[a-z0-9]+)?")
 ROLE = "ansible/roles/home_volume/files"
 # Where role `home_volume` puts its files, and their modes.
@@ -148,7 +148,7 @@ def migrate_home(target: str, *, backup: bool = True, dry_run: bool = False) -> 
 def _require_home_fits(machine: Machine, size_gib: int) -> None:
     """Raise `SiteError` if a volume of this size takes less than /home holds: its copy would break off in the boot."""
     held = _ask(machine, {"do": "measure_home"}, NOTE_SECONDS)
-    most, files = size_gib * GIB * (100 - smaller.KEPT_BY_FILE_SYSTEM) // 100, size_gib * GIB // BYTES_PER_FILE
+    most, files = smaller.room_of(size_gib), size_gib * smaller.GIB // BYTES_PER_FILE
     if int(held["bytes"]) > most or int(held["files"]) > files:
         holds = f"its /home holds {int(held['bytes']) >> 20} MiB in {held['files']} files"
         reason = f"{holds}; a volume of {size_gib} GiB takes {most >> 20} MiB in {files}"

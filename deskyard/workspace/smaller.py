@@ -26,6 +26,11 @@ def require_none(plan: WorkspacePlan, machines: Machines) -> None:
             raise ConfigError(field, desktop.tier, f"{reason}: no disk shrinks", remedy)
 
 
+def room_of(size_gib: int) -> int:
+    """What a file system on a disk of this size takes, in bytes."""
+    return size_gib * GIB * (100 - KEPT_BY_FILE_SYSTEM) // 100
+
+
 def _held(machines: Machines, domain: str) -> dict[str, int]:
     try:
         return machines.held(domain)
@@ -37,7 +42,7 @@ def _held(machines: Machines, domain: str) -> dict[str, int]:
 def _remedy(plan: WorkspacePlan, desktop: DesktopPlan, cut: dict[str, int], held: dict[str, int]) -> str:
     target, freed = f"{plan.name}/{desktop.name}", []
     for mount, size in cut.items():
-        used, most = held.get(mount), size * GIB * (100 - KEPT_BY_FILE_SYSTEM) // 100
+        used, most = held.get(mount), room_of(size)
         if used is None:
             freed.append(f"start it to learn what {mount} holds")
         elif used > most:

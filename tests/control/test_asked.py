@@ -147,10 +147,10 @@ def test_another_minute_begins_a_line_at_once_again(
 
 
 class Away:
-    """A database that is away until it is said to be back."""
+    """A database that is away until it is said to be back, and refuses what is said in the name of `refused`."""
 
-    def __init__(self) -> None:
-        self.is_away = True
+    def __init__(self, is_away: bool = True) -> None:
+        self.is_away = is_away
         self.noted: list[list[Any]] = []
 
     def connection(self) -> "Away":
@@ -165,7 +165,23 @@ class Away:
         return None
 
     async def execute(self, _query: str, values: list[Any]) -> None:
+        if values[0] == "refused":
+            raise psycopg.errors.InsufficientPrivilege("no such line")
         self.noted.append(values)
+
+
+def test_a_line_that_the_database_refuses_keeps_no_later_one_from_the_audit(caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        database = Away(is_away=False)
+        found = Tally(database)
+        found.add(Asked("refused", "request.refused", "GET /api/keys", 403, "scope"))
+        await found.finish()
+        found.add(Asked("person:ada", "keys.read", "keys"))
+        await found.finish()
+        assert [values[0] for values in database.noted] == ["person:ada"]
+
+    asyncio.run(run())
+    assert "1 lines of requests were refused" in caplog.text
 
 
 def test_what_is_asked_while_the_database_is_away_is_written_down_later_and_bounded() -> None:

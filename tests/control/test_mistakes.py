@@ -48,6 +48,28 @@ def test_a_refused_statement_of_an_operation_ends_it_and_says_what_it_is(
     assert opened()["state"] == "done"
 
 
+@pytest.fixture
+def raced(mission: Lab) -> Iterator[None]:
+    """The first secret of an operation that is kept meets a row that another process wrote in that moment."""
+    mission.link.execute(b"""create sequence kept; create function race() returns trigger security definer
+        language plpgsql as $$ begin
+          if nextval('kept') = 1 then raise unique_violation; end if;
+          return new;
+        end $$; create trigger race before insert on operation_secret for each row execute function race()""")
+    yield
+    mission.link.execute(b"drop function race cascade; drop sequence kept")
+
+
+@pytest.mark.usefixtures("raced")
+def test_an_operation_that_raced_with_another_process_is_done_by_its_next_attempt(
+    mission: Lab, owner: httpx.Client
+) -> None:
+    mission.declare("lab", "first")
+    id = owner.post("/api/desktops/lab.first/session", json={"mode": "agent"}).json()["id"]
+    row = mission.state(id, "done", "failed")
+    assert (row["state"], row["attempt"]) == ("done", 2)
+
+
 def test_a_message_whose_turn_met_one_is_failed_and_the_next_is_answered(mission: Lab, owner: httpx.Client) -> None:
     mission.declare("lab", "first")
 

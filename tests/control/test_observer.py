@@ -16,6 +16,7 @@ from deskyard.control.jobs.observer import Observer, write_event, write_state
 from deskyard.control.store.cluster import ROLE_CONNECTIONS, WORKER
 from deskyard.declaration import declaration
 from deskyard.life.events import Ask, End, Event
+from deskyard.plan.power import Power
 from deskyard.wire.stages import Stage
 from tests.control.lab import WAIT_SECONDS, Lab
 
@@ -225,10 +226,12 @@ def test_a_workspace_is_watched_before_its_gateway_answers(mission: Lab, monkeyp
 
 
 @pytest.mark.usefixtures("declared")
-def test_a_gateway_is_told_where_its_host_has_desktops_and_again_while_it_answers(
+def test_a_gateway_is_told_where_its_host_has_desktops_and_again_while_it_answers_or_would(
     mission: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(observer_module, "machines_of", lambda _: SimpleNamespace(desired=dict))
+    gateway = declaration.read("lab").plan.gateway.machine.domain
+    wanted = {gateway: Power.RUNNING}
+    monkeypatch.setattr(observer_module, "machines_of", lambda _: SimpleNamespace(desired=lambda: wanted))
     ended, heard = threading.Event(), queue.Queue[tuple[str, dict[str, tuple[Stage, float]]]]()
 
     def follow(
@@ -240,7 +243,13 @@ def test_a_gateway_is_told_where_its_host_has_desktops_and_again_while_it_answer
         yield Event(name, "second", Stage.READY, 8.0, "desktop")
         found.append(heard.get(timeout=WAIT_SECONDS))
         checked("its machine does not run")
-        assert heard.empty()
+        yield Event(name, "second", Stage.STOPPED, 9.0)
+        found.append(heard.get(timeout=WAIT_SECONDS))
+        wanted[gateway] = Power.OFF
+        checked("")
+        yield Event(name, "second", Stage.PAUSED, 10.0)
+        found.append(heard.get(timeout=WAIT_SECONDS))
+        wanted[gateway] = Power.RUNNING
         checked("")
         found.append(heard.get(timeout=WAIT_SECONDS))
         ended.set()
@@ -255,4 +264,7 @@ def test_a_gateway_is_told_where_its_host_has_desktops_and_again_while_it_answer
     finally:
         observer.stop()
         thread.join(WAIT_SECONDS)
-    assert found[:2] == [("lab", {"first": (Stage.IO_ERROR, 7.0)})] * 2
+    first, paused = {"first": (Stage.IO_ERROR, 7.0)}, {"second": (Stage.PAUSED, 10.0)}
+    assert found[:4] == [
+        ("lab", each) for each in (first, {"second": (Stage.STOPPED, 9.0)}, paused, {**first, **paused})
+    ]

@@ -96,7 +96,7 @@ function write(news, there) {
   part("waking").hidden = !waking;
   part("waking").textContent = waking?.text;
   part("state").hidden = !state;
-  part("state").textContent = `Since ${when(news.since)}: ${state}.`;
+  part("state").textContent = state ? `Since ${when(news.since)}: ${state}.` : "";
   const stages = { asked: news.wanted || starts, heard: news.heard || starts, starting: starts };
   for (const [name, done] of Object.entries(stages)) {
     part(`stage-${name}`).dataset.done = String(done);

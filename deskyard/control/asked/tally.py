@@ -13,6 +13,7 @@ import psycopg
 from fastapi import Depends, Request
 
 from deskyard.control.api.admission import note
+from deskyard.control.store.connection import AWAY
 from deskyard.host.deadline import Deadline
 
 WINDOW_SECONDS = 60.0
@@ -95,9 +96,12 @@ class Tally:
                 for asked, times in due.items():
                     refused = {"status": asked.status, "field": asked.field} if asked.status else {}
                     await note(link, asked.actor, asked.action, asked.target, times=times, **refused)
-        except psycopg.Error as error:
+        except AWAY as error:
             log.warning("requests are written down later: %s", error)
             return False
+        except psycopg.Error:
+            # What is refused now is refused again, and would keep all that come after it from the audit.
+            log.exception("%d lines of requests were refused by the database, and are lost", len(due))
         self._due -= due
         return True
 

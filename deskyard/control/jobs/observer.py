@@ -29,6 +29,7 @@ from deskyard.errors import DeskyardError
 from deskyard.life import events
 from deskyard.life.stage_news import StageNews, Tell
 from deskyard.model.tier import Tier
+from deskyard.plan.power import Power
 from deskyard.plan.workspace import WorkspacePlan
 from deskyard.wire.stages import Stage
 from deskyard.workspace import readiness
@@ -149,9 +150,10 @@ class Observer:
             news = StageNews(name, self._tell)
 
             def checked(silence: str) -> None:
-                if not silence:
+                wanted = self._write_state(plan)
+                # Nor was a gateway asked whose desktops are off: it may be off, too.
+                if not silence and wanted.get(plan.gateway.machine.domain) is Power.RUNNING:
                     news.again()
-                self._write_state(plan)
                 with self._pool.connection() as link:
                     write_silence(link, name, silence)
                 self._ask_for_seats(declared)
@@ -184,11 +186,13 @@ class Observer:
         finally:
             self._looked.discard(name)
 
-    def _write_state(self, plan: WorkspacePlan, event: events.Event | None = None) -> None:
+    def _write_state(self, plan: WorkspacePlan, event: events.Event | None = None) -> dict[str, Power]:
+        """Write down how machines are, and return what they are wanted to be."""
         # A hypervisor that is slow holds up nobody else's connection.
         wanted = machines_of(plan).desired()
         with self._pool.connection() as link:
             write_state(link, plan, wanted, event)
+        return wanted
 
 
 def write_declared(link: Link, declared: Declared) -> None:

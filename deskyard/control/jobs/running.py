@@ -46,6 +46,8 @@ ENROL, CHAT = "person.enrol", "desktop.chat"
 # What the worker writes down by itself: no program has to be run for it.
 RULES = {rules.SET: deciding.set_rule, rules.REMOVE: deciding.remove_rule}
 RULES |= {policy.SET: keeping.set_policy, policy.REMOVE: keeping.remove_policy, CONSENT: waiting.decide}
+# What the next attempt may not meet again: the database was away, or another process wrote or took a row just then.
+AGAIN = (*AWAY, psycopg.errors.UniqueViolation, psycopg.errors.ForeignKeyViolation)
 log = logging.getLogger(__name__)
 
 
@@ -69,11 +71,11 @@ class Runner:
     lease: float = claims.LEASE_SECONDS
 
     def run(self, lend: Lend, held: Claim) -> None:
-        """Do it, and write its end down; raises one of `AWAY` where the database was away meanwhile."""
+        """Do it, and write its end down; raises one of `AGAIN` where the next attempt may go well."""
         turn = Turn(held) if held.kind == CHAT else None
         try:
             self._run(lend, held, turn)
-        except AWAY:
+        except AGAIN:
             raise
         except psycopg.Error as error:
             # Whoever tries it again meets the same: nobody does it five times for that.

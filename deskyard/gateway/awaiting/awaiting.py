@@ -111,8 +111,14 @@ class Awaiting:
         Of desktops that are not set up here yet, or not any more, nobody wants to know.
         """
         ours = {desktop.name for desktop in self._settings.desktops} & stages.keys()
-        news = [name for name in sorted(ours) if self._stages.hear(name, stages[name]["state"], stages[name]["at"])]
-        self._pages.tell(news)
+        news: list[str] = []
+        try:
+            for name in sorted(ours):
+                if self._stages.hear(name, stages[name]["state"], stages[name]["at"]):
+                    news.append(name)
+        finally:
+            # Of what was heard before a wrong word, too: the next time it is no news.
+            self._pages.tell(news)
         return {"news": news}
 
     def awaited(self) -> dict[str, Places]:

@@ -61,7 +61,7 @@ class ClusterMachines:
 
     def __init__(self, plan: WorkspacePlan, site: Site) -> None:
         self._site, self._client = site, connect(site)
-        self._state_storage = site.cluster.storages.disks
+        self._disk_storage = site.cluster.storages.disks
         # What the cluster did not let be written yet: see `MachinePower.want`.
         self._unwritten: dict[str, Power] = {}
         view = read_view(self._client.get("cluster/resources", type="vm"), (), {})
@@ -112,7 +112,7 @@ class ClusterMachines:
 
     def promise_home(self, domain: str, size_gib: int) -> None:
         """Have the next `workspace.up` make a volume of /home for a desktop of before."""
-        promise(self._client, self._machine(domain), self._state_storage, size_gib)
+        promise(self._client, self._machine(domain), self._disk_storage, size_gib)
 
     def want(self, domain: str, power: Power) -> None:
         """Keep with the machine what it is wanted to be; if its memory is on disk, as soon as it has left it."""
@@ -146,7 +146,7 @@ class ClusterMachines:
 
     def pause(self, domain: str, *, to_disk: bool) -> None:
         """Halt it as it is; its memory is kept by its process, or where its disk is."""
-        self._power(domain).pause(self._state_storage if to_disk else None)
+        self._power(domain).pause(self._disk_storage if to_disk else None)
 
     def stopped(self) -> list[str]:
         """Machines of the workspace that do not run."""

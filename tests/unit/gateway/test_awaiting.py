@@ -178,6 +178,14 @@ def test_page_hears_where_the_host_has_its_desktop_and_each_change_once(door: Do
         hear(door, "ready", at)
 
 
+def test_pages_hear_what_the_host_said_before_a_wrong_word(door: Door) -> None:
+    page, at = door.awaiting.join(person()), door.clock.now
+    other = next(desktop.name for desktop in parsed().desktops if desktop.name > "d1")
+    with pytest.raises(GatewayError):
+        door.awaiting.hear_stages({"d1": {"state": "stopped", "at": at}, other: {"state": "ready", "at": at}})
+    assert page.news.is_set()
+
+
 def test_host_that_starts_what_is_wanted_has_it_boot(door: Door) -> None:
     door.awaiting.join(person())
     hear(door, "stopped", door.clock.now)

@@ -75,7 +75,7 @@ def test_desktop_that_does_not_take_it_hears_it_again_until_it_does(
     monkeypatch: pytest.MonkeyPatch, refusal: bytes
 ) -> None:
     monkeypatch.setattr(endings, "AGAIN_SECONDS", 0.001)
-    monkeypatch.setattr(word, "ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(word, "ANSWER_SECONDS", 0.5)
 
     async def body(desktop: Desktop, where: tuple[str, int]) -> None:
         telling = Endings(lambda: RAN)

@@ -1,17 +1,28 @@
 """To stop, start and pause desktops: what is wanted is kept first, and a failure takes it back."""
 
+import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from deskyard.access import access
 from deskyard.errors import ConfigError, SiteError
-from deskyard.life import power
+from deskyard.life import power, waiting_pages
 from deskyard.plan.power import NoRoom, Power
 from deskyard.site.ssh_link import SshLink
 from deskyard.wire.stages import Stage
 from tests.unit.life.machines import DEV1, DEV2, GATEWAY, PLAN, Machines
+
+
+class AtOnce(Executor):
+    """Does in the task what else is done beside it."""
+
+    def submit(self, work: Any, /, *arguments: Any, **options: Any) -> "Future[Any]":
+        done: Future[Any] = Future()
+        done.set_result(work(*arguments, **options))
+        return done
 
 
 @pytest.fixture
@@ -25,6 +36,7 @@ def heard(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str
 
     SshLink(PLAN.site, PLAN.name).pin("gateway", "ssh-ed25519 AAAA")
     monkeypatch.setattr(access, "tell_stages", tell)
+    monkeypatch.setattr(waiting_pages, "TELLER", AtOnce())
     return found
 
 
@@ -199,12 +211,23 @@ def test_gateway_that_cannot_be_told_keeps_nothing_from_being_moved(
     assert machines.now[DEV1] == "stopped"
 
 
-def test_gateway_is_told_nothing_of_itself_or_before_it_is_set_up(
+def test_gateway_that_is_to_be_off_itself_or_is_not_set_up_is_told_nothing(
     machines: Machines, heard: list[tuple[str, str]]
 ) -> None:
     power.stop_workspace("lab")
-    assert "gateway" not in {desktop for desktop, _ in heard}
-    heard.clear()
-    SshLink(PLAN.site, PLAN.name).unpin("gateway")
     power.start_workspace("lab", wait=False)
-    assert (heard, machines.now[DEV1]) == ([], "running")
+    SshLink(PLAN.site, PLAN.name).unpin("gateway")
+    power.stop("lab/dev1")
+    assert (heard, machines.now[DEV1]) == ([], "stopped")
+
+
+def test_task_does_not_wait_for_a_gateway_that_does_not_answer(
+    machines: Machines, heard: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = threading.Event()
+    with ThreadPoolExecutor(1) as teller:
+        monkeypatch.setattr(waiting_pages, "TELLER", teller)
+        monkeypatch.setattr(access, "tell_stages", lambda *_: answers.wait(60))
+        power.stop("lab/dev1")
+        assert (machines.now[DEV1], answers.is_set()) == ("stopped", False)
+        answers.set()

@@ -63,6 +63,18 @@ def test_newest_of_each_desktop_is_told_together_while_a_gateway_is_slow(gateway
     assert gateway.hears() == {"dev1": (Stage.STOPPED, 2.0), "dev2": (Stage.IO_ERROR, 4.0)}
 
 
+def test_desktop_that_boots_is_told_of_once_however_many_routes_answer(gateway: Gateway, news: StageNews) -> None:
+    news.note(event("dev1", Stage.BOOTING, 1.0))
+    assert gateway.hears() == {"dev1": (Stage.BOOTING, 1.0)}
+    news.note(event("dev1", Stage.BOOTING, 2.0))
+    news.note(event("dev2", Stage.STOPPED, 3.0))
+    assert gateway.hears() == {"dev2": (Stage.STOPPED, 3.0)}
+    # It begins anew once it was ready, or off.
+    news.note(event("dev1", Stage.READY, 4.0))
+    news.note(event("dev1", Stage.BOOTING, 5.0))
+    assert gateway.hears() == {"dev1": (Stage.BOOTING, 5.0)}
+
+
 def test_all_is_told_again_but_what_is_ready(gateway: Gateway, news: StageNews) -> None:
     gateway.refuses = True
     news.note(event("dev1", Stage.STOPPED, 1.0))
