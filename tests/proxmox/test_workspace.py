@@ -155,7 +155,7 @@ def test_a_tier_with_a_smaller_disk_is_refused_with_what_would_have_to_be_freed(
         workspace.preview(NAME)
     assert (caught.value.value, caught.value.reason) == (
         "free",
-        "the disk of / has 40 GiB, the tier 20: no disk shrinks",
+        "the disk of / has 40 GiB, the tier 20; the disk of /home has 20 GiB, the tier 10: no disk shrinks",
     )
     assert f"./inv backup.run {NAME}/dev1" in caught.value.remedy
     # The agent of the guest is asked what it holds, and nothing is changed.

@@ -4,8 +4,6 @@ from typing import Literal, NotRequired, TypedDict
 
 from deskyard.computer.answers.answered import Happened, Refusal
 
-Format = Literal["png", "jpeg"]
-
 
 class Unchanged(TypedDict):
     """No picture: nothing was drawn since the state that was named."""

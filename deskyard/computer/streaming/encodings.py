@@ -25,6 +25,7 @@ SMALLEST_JPEG = 256  # pixels: below that its head is larger than what it saves
 SMALLEST_PACKED = 12  # bytes: Tight sends less as it is
 MOST_COLOURS = 256  # of a palette
 SMALLEST_CUT = 64  # pixels in either direction: each JPEG has some 600 bytes of tables
+MOST_SQUARES = 20  # in either direction, so that to look at a film costs little
 
 
 @dataclass(frozen=True)
@@ -53,32 +54,64 @@ def rectangle(part: Rectangle, encoding: int, data: bytes) -> bytes:
     return struct.pack(">HHHHi", part.x, part.y, part.width, part.height, encoding) + data
 
 
-def _cuts(image: Image.Image, place: Rectangle) -> list[tuple[Image.Image, Rectangle, list[bytes]]]:
-    """A picture in halves of halves, so that a photograph or the pointer makes no JPEG of the text around it.
+@dataclass(frozen=True)
+class Piece:
+    """A part of a picture by its edges, and its colours, if they are few."""
 
-    Each with its place and its colours, if they are few; where neither half has few the halves stay together.
+    left: int
+    top: int
+    right: int
+    bottom: int
+    colours: frozenset[bytes]
+
+    def with_next(self, other: "Piece") -> "Piece | None":
+        """This and the piece beside or below it as one; None where their colours would not be as few as theirs are."""
+        colours = self.colours | other.colours
+        if bool(self.colours) != bool(other.colours) or len(colours) > MOST_COLOURS:
+            return None
+        return Piece(self.left, self.top, other.right, other.bottom, colours)
+
+
+def _cuts(image: Image.Image, place: Rectangle) -> Iterator[tuple[Image.Image, Rectangle, Sequence[bytes]]]:
+    """A picture cut so that a photograph or the pointer makes no JPEG of the text around it.
+
+    Each cut with its place and its colours, if they are few.
     """
     colours = _colours(image)
-    longest = max(image.size)
-    if colours or longest < 2 * SMALLEST_CUT:
-        return [(image, place, colours)]
-    halves = [
-        _cuts(image.crop(half), Rectangle(place.x + half[0], place.y + half[1], half[2] - half[0], half[3] - half[1]))
-        for half in _halves(*image.size, longest // 2 // SMALLEST_CUT * SMALLEST_CUT)
-    ]
-    if all(len(half) == 1 and not half[0][2] for half in halves):
-        return [(image, place, [])]
-    return halves[0] + halves[1]
+    pieces = [] if colours or max(image.size) < 2 * SMALLEST_CUT else _pieces(image)
+    if len(pieces) < 2:
+        yield image, place, colours
+        return
+    for piece in pieces:
+        cut = image.crop((piece.left, piece.top, piece.right, piece.bottom))
+        yield cut, Rectangle(place.x + piece.left, place.y + piece.top, cut.width, cut.height), list(piece.colours)
 
 
-def _halves(width: int, height: int, middle: int) -> list[tuple[int, int, int, int]]:
-    """Both sides of the middle of the longer direction."""
-    if width >= height:
-        return [(0, 0, middle, height), (middle, 0, width, height)]
-    return [(0, 0, width, middle), (0, middle, width, height)]
+def _pieces(image: Image.Image) -> list[Piece]:
+    """The squares of a picture, those of a kind joined along their rows, and equal rows below each other."""
+    side = -(-max(image.size) // MOST_SQUARES // SMALLEST_CUT) * SMALLEST_CUT
+    closed: list[Piece] = []
+    above: list[Piece] = []
+    for top in range(0, image.height, side):
+        row: list[Piece] = []
+        for left in range(0, image.width, side):
+            edges = (left, top, min(left + side, image.width), min(top + side, image.height))
+            square = Piece(*edges, frozenset(_colours(image.crop(edges))))
+            joined = row[-1].with_next(square) if row else None
+            row[-1:] = [joined] if joined else [*row[-1:], square]
+        edges_above = {(piece.left, piece.right): piece for piece in above}
+        for index, piece in enumerate(row):
+            before = edges_above.get((piece.left, piece.right))
+            joined = before.with_next(piece) if before else None
+            if before and joined:
+                row[index] = joined
+                above.remove(before)
+        closed += above
+        above = row
+    return closed + above
 
 
-def _tight(image: Image.Image, colours: list[bytes], level: int | None) -> bytes:
+def _tight(image: Image.Image, colours: Sequence[bytes], level: int | None) -> bytes:
     if len(colours) == 1:
         return b"\x80" + colours[0]
     if colours and (data := _indexes(image, colours, nearly=level is not None)) is not None:
