@@ -27,7 +27,7 @@ def require_none(plan: WorkspacePlan, machines: Machines) -> None:
 
 
 def room_of(size_gib: int) -> int:
-    """What a file system on a disk of this size takes, in bytes."""
+    """The bytes that a file system on a disk of this size takes."""
     return size_gib * GIB * (100 - KEPT_BY_FILE_SYSTEM) // 100
 
 
