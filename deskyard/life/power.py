@@ -109,15 +109,15 @@ def stop(target: str, *, force: bool = False) -> dict[str, Any]:
     def off() -> None:
         # A guest may take minutes.
         machine.show(Stage.STOPPING)
-        machine.machines.shut_down(machine.domain, force=force)
+        try:
+            machine.machines.shut_down(machine.domain, force=force)
+        except SiteError:
+            # It goes on: whether its routes answer, the gateway sees.
+            machine.show(Stage.BOOTING)
+            raise
+        machine.show(Stage.STOPPED)
 
-    try:
-        machine.move(Power.OFF, off)
-    except SiteError:
-        # It goes on: whether its routes answer, the gateway sees.
-        machine.show(Stage.BOOTING)
-        raise
-    machine.show(Stage.STOPPED)
+    machine.move(Power.OFF, off)
     return machine.state()
 
 

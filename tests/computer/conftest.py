@@ -9,7 +9,7 @@ import pytest
 
 from deskyard.computer.recording.recorder import Limits
 from deskyard.computer.work.part import Work
-from tests.computer.desktop import Person, Recorder, Service, XServer, in_front, temporary
+from tests.computer.desktop import Person, Recorder, Service, XServer, in_front, managed, temporary
 from tests.support.requirements import need_programs
 
 T = TypeVar("T")
@@ -38,13 +38,8 @@ def as_on_a_desktop() -> Iterator[None]:
 def server() -> Iterator[XServer]:
     """A display with a window manager."""
     need_programs(*NEEDED)
-    with temporary() as folder:
-        running = XServer(folder)
-        try:
-            running.manage()
-            yield running
-        finally:
-            running.stop()
+    with managed() as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

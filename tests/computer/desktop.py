@@ -379,6 +379,18 @@ def temporary() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
+def managed() -> Iterator[XServer]:
+    """A display with a window manager; it ends with the block."""
+    with temporary() as folder:
+        server = XServer(folder)
+        try:
+            server.manage()
+            yield server
+        finally:
+            server.stop()
+
+
+@contextlib.contextmanager
 def in_front(server: XServer, service: Service) -> Iterator[Recorder]:
     """A window that has the keyboard and notes what comes to it; it is gone afterwards, and the service knows."""
     before = service.last()

@@ -10,7 +10,7 @@ import uvicorn
 from deskyard.computer import caller
 from deskyard.computer.application import create
 from deskyard.computer.display.part import Display
-from tests.computer.desktop import Notes, Recorder, XServer, temporary
+from tests.computer.desktop import Notes, Recorder, XServer, managed
 from tests.gateway.conftest import LIVED, Lived, patient, run_gateway
 from tests.gateway.support import Gateway, wait_for
 from tests.support.listening import listening
@@ -22,13 +22,8 @@ SHIFT, CONTROL = 0x1, 0x4
 @pytest.fixture(scope="module")
 def server() -> Iterator[XServer]:
     need_programs("Xtigervnc", "dbus-daemon", "xfwm4")
-    with temporary() as folder:
-        running = XServer(folder)
-        try:
-            running.manage()
-            yield running
-        finally:
-            running.stop()
+    with managed() as running:
+        yield running
 
 
 @pytest.fixture(scope="module")

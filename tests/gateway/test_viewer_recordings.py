@@ -15,7 +15,7 @@ from deskyard.computer.display.spaces import Rectangle
 from deskyard.computer.recording import fbs
 from deskyard.computer.recording.recorder import Limits
 from tests.computer.conftest import NEEDED
-from tests.computer.desktop import Service, XServer, in_front, temporary
+from tests.computer.desktop import Service, XServer, in_front, managed, temporary
 from tests.computer.test_recording import near, recorded, shown, written_until
 from tests.computer.test_streams import paint, screen, speckle
 from tests.gateway.desktops import FakeDesktops
@@ -51,13 +51,8 @@ def viewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 @pytest.fixture(scope="module")
 def server() -> Iterator[XServer]:
     """A screen with a window manager."""
-    with temporary() as folder:
-        running = XServer(folder)
-        try:
-            running.manage()
-            yield running
-        finally:
-            running.stop()
+    with managed() as running:
+        yield running
 
 
 @pytest.fixture(scope="module")

@@ -200,6 +200,18 @@ def test_gateway_is_told_that_a_desktop_goes_on_which_did_not_listen(
     assert heard == [("dev1", "stopping"), ("dev1", "booting")]
 
 
+def test_gateway_is_told_nothing_of_a_stop_that_did_not_begin(
+    machines: Machines, heard: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*_: object) -> None:
+        raise SiteError("node", "pve1", "does not answer", "see ./inv site.check")
+
+    monkeypatch.setattr(machines, "want", lost)
+    with pytest.raises(SiteError, match="does not answer"):
+        power.stop("lab/dev1")
+    assert heard == []
+
+
 def test_gateway_that_cannot_be_told_keeps_nothing_from_being_moved(
     machines: Machines, heard: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
