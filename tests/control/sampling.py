@@ -129,19 +129,28 @@ def _fill(case: Case, there: Mapping[str, str], count: int) -> None:
         case.path_parameters = {**case.path_parameters, **there}
 
 
+def _drop_credentials(case: Case) -> None:
+    """Take the credentials that were made up out of a sample: in place of the caller's they would make nobody of it.
+
+    Out of the sample, not of the request alone: schemathesis judges by the sample whether something invalid was sent.
+    """
+    case.headers = type(case.headers)({k: v for k, v in case.headers.items() if k.lower() not in CREDENTIALS})
+    case.cookies = {}
+
+
 def _send(case: Case, callers: Sequence[Caller], found: Sample) -> None:
-    for who in callers:
+    # Nobody comes first, with the credentials that were made up.
+    for who in sorted(callers, key=lambda who: who.is_somebody):
         if not who.calls(case.operation.label):
             continue
+        if who.is_somebody:
+            _drop_credentials(case)
         wanted = case.as_transport_kwargs(base_url=BASE)
         if "data" in wanted:
             wanted["content"] = wanted.pop("data")
         headers = {name: value for name, value in wanted.pop("headers").items() if value is not None}
         cookies = wanted.pop("cookies", None)
-        if who.is_somebody:
-            # What was made up in their place would make nobody of them.
-            headers = {name: value for name, value in headers.items() if name.lower() not in CREDENTIALS}
-        elif cookies:
+        if cookies:
             headers["Cookie"] = "; ".join(f"{name}={value}" for name, value in cookies.items())
         try:
             answer = who.client.request(**wanted, headers=headers)
