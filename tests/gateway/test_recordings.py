@@ -10,6 +10,7 @@ import pytest
 from deskyard.wire.computer import FILES, SEE
 from tests.gateway.conftest import run_gateway
 from tests.gateway.support import Gateway, Opened, wait_for
+from tests.gateway.test_actions import check, listed
 from tests.gateway.test_parts import Half
 from tests.gateway.test_privacy import Person
 from tests.gateway.test_weakened import without
@@ -226,6 +227,20 @@ def test_refusal_is_in_the_audit(own_gateway: Gateway) -> None:
         return [(line["route"], line["status"], line["reason"]) for line in lines] == [("recordings", 403, "scope")]
 
     wait_for("the refusal in the audit", refused)
+
+
+def test_what_a_person_was_shown_is_in_the_chain_and_a_list_of_it_is_not(door: Gateway) -> None:
+    sees, spectator = door.session("d1", mode="view", actor="alice")
+    drives, driver = door.session("d1", actor="bob")
+    for cookie in (spectator, driver):
+        for path in (LIST, FRAMES, f"{ACTIONS}?after=17"):
+            assert asks(door, cookie, path)[0] == 200
+    for session, actor, scopes in [(sees, "alice", [SEE]), (drives, "bob", sorted([SEE, FILES]))]:
+        found = listed(door, session, 2)
+        assert [line["path"] for line in found] == ["/1700000000000/frames", "/1700000000000/actions"]
+        about = {"route": "recordings", "desktop": "d1", "status": 200, "actor": actor, "scopes": scopes}
+        assert all({name: line[name] for name in about} == about for line in found)
+    assert check(door)["ok"]
 
 
 def test_weakened_door_that_does_not_look_at_the_route_is_found_out() -> None:

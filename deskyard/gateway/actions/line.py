@@ -1,18 +1,19 @@
-"""A line of HAProxy's log about a program's request that acts -> the facts that the audit keeps of it."""
+"""A line of HAProxy's log, of a request that acts or reads a recording -> the facts that the audit keeps of it."""
 
 import re
 from datetime import UTC, datetime
 from typing import Any
 
 from deskyard.wire.actions import HEADER, MOST_HEADER, unpack
-from deskyard.wire.routes import COMPUTER
+from deskyard.wire.routes import COMPUTER, RECORDINGS
 
 MOST_LINE = MOST_HEADER + 2048  # characters: what HAProxy writes at most
 HASHED_BYTES = 12 * 1024  # of a body; HAProxy has 16 KiB for it and the headers
 NOTHING, ILL_FORMED = "-", "!"
 LINE = re.compile(
     r"(?P<address>[0-9a-f.:]+):\d+ pid=\d+ method=(?P<method>[A-Z]+)"
-    rf" path=/d/(?P<desktop>[a-z][a-z0-9-]{{0,31}})/{COMPUTER.place}(?P<path>/[A-Za-z0-9/_.:-]*)"
+    rf" path=/d/(?P<desktop>[a-z][a-z0-9-]{{0,31}})/(?P<place>{COMPUTER.place}|{RECORDINGS})"
+    r"(?P<path>/[A-Za-z0-9/_.:-]*)"
     r" status=(?P<status>-?\d+) state=\S+ session=(?P<session>[A-Za-z0-9_-]{16,40}) server=\S+ check=[a-z-]+"
     r" ms=\+?(?P<ms>-?\d+)"
     r" action=(?P<at>\d{1,16})/(?P<number>\d+)/(?P<scopes>[a-z,]*)/(?P<bytes>\d+)/(?P<body>[a-z0-9]+)"
@@ -31,7 +32,7 @@ def facts(found: re.Match[str]) -> dict[str, Any]:
     seen = {
         "session": found["session"],
         "desktop": found["desktop"],
-        "route": COMPUTER.name,
+        "route": RECORDINGS if found["place"] == RECORDINGS else COMPUTER.name,
         "scopes": sorted(filter(None, found["scopes"].split(","))),
         "address": found["address"],
         "at": at,
