@@ -19,6 +19,7 @@ from deskyard.host.places import places
 from deskyard.life import journal
 from deskyard.life.backup.repository import Repository
 from deskyard.site.libvirt.link import POOL_PATH
+from deskyard.workspace.ledger import Ledger
 from tests.provider import witness
 from tests.unit.life.machines import DEV1
 
@@ -40,15 +41,17 @@ CALLS: dict[Any, tuple[str, ...]] = {
         "revertToSnapshot",
         "setMetadata",
         "setAutostart",
+        "undefineFlags",
         "backupBegin",
         "abortJob",
     ),
     libvirt.virDomainSnapshot: ("delete",),
-    libvirt.virConnect: ("createXML",),
+    libvirt.virConnect: ("createXML", "defineXML"),
     libvirt.virStoragePool: ("createXML", "refresh"),
     libvirt.virStorageVol: ("delete", "upload"),
     journal.Journal: ("write", "close"),
     Repository: ("_restic",),
+    Ledger: ("note",),
 }
 FILES = ("hardlink_to", "replace", "unlink")
 
@@ -60,6 +63,8 @@ class Strike:
     victim: str = "task"
     step: int = 0
     after: float = 0.0
+    # Whose QEMU is meant.
+    domain: str = DEV1
 
 
 NOBODY = Strike()
@@ -78,10 +83,10 @@ class Steps:
             if not counts(*given):
                 return work(*given, **named)
             self.names.append(name)
-            if self.struck or len(self.names) < self.strike.step or not _is_there(self.strike.victim):
+            if self.struck or len(self.names) < self.strike.step or _process(self.strike) is None:
                 return work(*given, **named)
             self.struck = True
-            timer = threading.Timer(self.strike.after, strike, [self.strike.victim])
+            timer = threading.Timer(self.strike.after, strike, [self.strike])
             timer.start()
             if not self.strike.after:
                 timer.join()
@@ -93,10 +98,10 @@ class Steps:
         return done
 
 
-def strike(victim: str) -> None:
+def strike(wanted: Strike) -> None:
     """Kill one of those who take part; the last record that the guest had said by then is noted."""
     note("struck", witness.last(DEV1))
-    pid = _process(victim)
+    pid = _process(wanted)
     if pid is not None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -113,18 +118,14 @@ def noted(what: str) -> Any:
     return json.loads((FOLDER / f"{what}.json").read_text())
 
 
-def _is_there(victim: str) -> bool:
-    return _process(victim) is not None
-
-
-def _process(victim: str) -> int | None:
-    match victim:
+def _process(wanted: Strike) -> int | None:
+    match wanted.victim:
         case "task":
             return os.getpid()
         case "libvirtd":
             return Background("libvirtd", places().state / "hypervisor").pid()
     try:
-        return int((PROCESSES / f"{DEV1}.pid").read_text())
+        return int((PROCESSES / f"{wanted.domain}.pid").read_text())
     except FileNotFoundError:
         return None
 

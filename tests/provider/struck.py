@@ -8,6 +8,7 @@ What is called here runs inside `own_hypervisor`. The tasks and what stands in f
 import contextlib
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,20 +22,28 @@ from deskyard.life.backup import backup, restoration
 from deskyard.life.backup.repository import Repository
 from deskyard.plan import backup as backup_plan
 from deskyard.plan.image.source import ImageSource
+from deskyard.plan.names import seat_domain
 from deskyard.plan.power import Power
+from deskyard.plan.snapshot import Snapshot
 from deskyard.site.libvirt import daemon, documents, storage
 from deskyard.site.libvirt.backup import content, freeze, trial
 from deskyard.site.libvirt.machines import LibvirtMachines
+from deskyard.site.libvirt.warm.disposables import LibvirtDisposables
 from deskyard.workspace import readiness
+from deskyard.workspace.seats import Seats
 from tests.provider import left, witness
 from tests.provider.strikes import FOLDER, NOBODY, Steps, Strike, note, strike, watch
 from tests.unit.life import test_faults
 from tests.unit.life.machines import DEV1, GATEWAY
 from tests.unit.life.restic import use_restic
 from tests.unit.life.test_faults import TARGET
+from tests.unit.workspace.disposables import declared
 
 # A disk is so small that all of it is read in a moment.
 DISK_BYTES = 64 << 20
+THEN = "then"
+# The machine whose QEMU is struck, where it is not that of the desktop.
+MACHINES = {"pool": seat_domain("lab", "s1")}
 
 
 class Machines(LibvirtMachines):
@@ -56,18 +65,38 @@ class Life(test_faults.Life):
         self.plan, self.steps_taken = witness.plan(), Steps(strike)
         self.machines = Machines(self.plan)  # type: ignore[assignment]
         self.repository = Repository("lab", str(FOLDER / "repository"), FOLDER / "key")  # type: ignore[assignment]
-        self.disposables = None  # type: ignore[assignment]
+        self.disposables = LibvirtDisposables("lab")  # type: ignore[assignment]
+        self.seats = Seats("local", "lab", self.disposables)
         patch.setattr(test_faults, "PLAN", self.plan)
+        patch.setattr(test_faults, "SEATS", seats())
         self._stand_ins(patch)
-        image = ImageSource("witness", "0e3", str(FOLDER / "0e3.qcow2"))
-        self.declared = SimpleNamespace(plan=self.plan, image_sources=lambda: {"desktop": image}, on_cluster=None)
-        patch.setattr(readiness, "wait", lambda *_, **__: await_life(DEV1))
+        images = {"desktop": _image("0e3")}
+        self.kept = SimpleNamespace(plan=self.plan, image_sources=lambda: images, on_cluster=None)
+        self.declared = self.kept
+        patch.setattr(
+            readiness, "wait", lambda _, *, desktops: [await_life(found.machine.domain) for found in desktops]
+        )
         patch.setattr(freeze, "hold", lambda _machine, _nonce, work: work() or 0.0)
         patch.setattr(trial, "answering", lambda machine: await_life(machine.name()))
         patch.setattr(restoration, "prove", lambda *_: None)
         patch.setattr(Repository, "require_room", lambda *_: None)
         use_restic(patch)
         watch(patch, self.steps_taken)
+
+
+def seats() -> Any:
+    """Workspace `lab` with two seats, each as small as its desktop."""
+    images = {name: _image("01d") for name in ("desktop", "gateway")}
+    found = declared(2, 2, images=images)
+    size = witness.plan().desktop("dev1").machine
+    small = {name: getattr(size, name) for name in ("vcpus", "memory_mib", "disk_gib", "home_gib")}
+    places = tuple(replace(seat, machine=replace(seat.machine, **small)) for seat in found.plan.seats)
+    found.plan = replace(found.plan, seats=places, accelerator=witness.plan().accelerator)
+    return found
+
+
+def _image(digest: str) -> ImageSource:
+    return ImageSource("witness", digest, str(FOLDER / f"{digest}.qcow2"))
 
 
 def await_life(domain: str) -> Any:
@@ -129,6 +158,8 @@ def end(name: str) -> None:
             left.kept_holds(name)
         for found in life.machines.snapshots(DEV1):
             snapshot.delete(TARGET, found.name)
+        if name == "pool":
+            test_faults.release_claimed(life)
         TASKS[name](life)
         settled(life, name)
 
@@ -145,6 +176,42 @@ def settled(life: Life, name: str) -> None:
     power.start(TARGET)
 
 
+def take_wanted_otherwise(now: Power) -> None:
+    """Take a snapshot of the desktop at a time at which it is not wanted to be what it is wanted to be from then on."""
+    with living():
+        if now is Power.RUNNING:
+            power.stop(TARGET)
+        snapshot.create(TARGET, Snapshot(THEN))
+        _move(now)
+
+
+def go_back(strike: Strike) -> list[str]:
+    """Bring the desktop back to that snapshot, and be struck; the steps that it came to."""
+    with living() as life:
+        _move(life.machines.desired()[DEV1])
+    with living(strike) as life:
+        with contextlib.suppress(libvirt.libvirtError, SiteError):
+            snapshot.restore(TARGET, THEN)
+        return life.steps_taken.names
+
+
+def wanted() -> tuple[Power, str]:
+    """The power that the desktop is wanted to have, and how it is."""
+    with living() as life:
+        return life.machines.desired()[DEV1], life.machines.states()[DEV1]["state"]
+
+
+def forget_and_start() -> None:
+    """Delete that snapshot, and let the desktop run."""
+    with living():
+        snapshot.delete(TARGET, THEN)
+        power.start(TARGET)
+
+
+def _move(wanted: Power) -> None:
+    (power.start if wanted is Power.RUNNING else power.stop)(TARGET)
+
+
 def leave_saved_memory(copy: bool) -> None:
     """Leave, in two calls around a new libvirtd, what one killed at the end of a save does: memory on disk, and the
     process that has it as well."""
@@ -156,7 +223,7 @@ def leave_saved_memory(copy: bool) -> None:
             machine.create()
             machine.suspend()
             shutil.copyfile(kept, file)
-            strike("libvirtd")
+            strike(Strike("libvirtd"))
         else:
             assert machine.isActive() and machine.hasManagedSaveImage()
 
@@ -191,9 +258,16 @@ def _restore(life: Any) -> None:
         power.start(TARGET)
 
 
+def _pool(life: Any) -> None:
+    try:
+        test_faults.TASKS["pool"](life)
+    finally:
+        life.declared = life.kept
+
+
 def first(life: Any) -> str:
     """The first backup, which was made at the beginning."""
     return backup_plan.backups(life.repository.snapshots(), "dev1")[0].id
 
 
-TASKS = {name: task for name, task in test_faults.TASKS.items() if name != "pool"} | {"restore": _restore}
+TASKS = test_faults.TASKS | {"restore": _restore, "pool": _pool}

@@ -1,7 +1,7 @@
 """A task, libvirtd or QEMU is killed at a step of a desktop's life, on the real hypervisor: nothing is lost or half,
 and the next run ends it.
 
-`./inv check.deep` strikes at each task and each victim, and draws a few.
+A sample of the tasks is struck in each run, and `./inv check.deep` strikes at each task and each victim.
 """
 
 import contextlib
@@ -13,14 +13,16 @@ import pytest
 
 from deskyard.host.deadline import Deadline
 from deskyard.host.toolchain import get
+from deskyard.plan.power import Power
 from tests.provider import struck
 from tests.provider.own_hypervisor import KilledError, OwnHypervisor, start_libvirtd
 from tests.provider.strikes import NOBODY, VICTIMS, Strike
 from tests.provider.struck import TASKS
+from tests.unit.life.machines import DEV1
 
 pytestmark = pytest.mark.vm
 
-# Of those that are drawn no further one begins after so many seconds.
+# Of those that are drawn no further one begins after so many seconds; one takes up to ten.
 SIZE, SECONDS, ROUNDS = "2g", 20.0, 2
 # A step takes so long at most until the strike; half of the strikes come before it begins.
 MOST_SECONDS = 0.1
@@ -47,7 +49,7 @@ def strikes(own: OwnHypervisor, name: str, victim: str, chance: random.Random) -
     """Strike once while a task runs, and let the next run end it; what was struck."""
     steps = left_alone(own, name)
     step = chance.randint(1, len(steps))
-    strike = Strike(victim, step, chance.choice([0.0, chance.uniform(0, MOST_SECONDS)]))
+    strike = Strike(victim, step, _moment(chance), struck.MACHINES.get(name, DEV1))
     said = "killed"
     with contextlib.suppress(KilledError):
         said = own.call(struck.attempt, name, strike)[1] or "ended well"
@@ -61,13 +63,43 @@ def strikes(own: OwnHypervisor, name: str, victim: str, chance: random.Random) -
     return what
 
 
-@pytest.mark.deep  # how long it takes on a machine that does nothing else is not known yet
+def _moment(chance: random.Random) -> float:
+    return chance.choice([0.0, chance.uniform(0, MOST_SECONDS)])
+
+
 def test_sample_of_strikes_loses_nothing_and_the_next_run_ends_it(own: OwnHypervisor, random_seed: int) -> None:
+    """Another task each time, as long as there is time; the report's head names the seed, and each strike is named."""
     chance, limit = random.Random(random_seed), Deadline(SECONDS)
-    while True:
-        strikes(own, chance.choice(sorted(TASKS)), chance.choice(VICTIMS), chance)
+    for name in chance.sample(sorted(TASKS), len(TASKS)):
+        strikes(own, name, chance.choice(VICTIMS), chance)
         if limit.is_over:
             break
+
+
+@pytest.mark.parametrize(
+    ("now", "victim"),
+    [
+        (Power.OFF, "task"),
+        *(pytest.param(Power.OFF, victim, marks=pytest.mark.deep) for victim in VICTIMS[1:]),
+        *(pytest.param(Power.RUNNING, victim, marks=pytest.mark.deep) for victim in VICTIMS),
+    ],
+)
+def test_restore_that_is_killed_at_any_step_leaves_a_desktop_wanted_as_it_was_before(
+    own: OwnHypervisor, now: Power, victim: str, random_seed: int
+) -> None:
+    """The snapshot is of a time at which it was wanted to be the other; to kill a task before a step is behind one."""
+    chance = random.Random(f"{random_seed} {now} {victim}")
+    own.call(struck.take_wanted_otherwise, now)
+    for step, name in enumerate(own.call(struck.go_back, NOBODY), 1):
+        strike = Strike(victim, step, 0.0 if victim == "task" else _moment(chance))
+        with contextlib.suppress(KilledError):
+            own.call(struck.go_back, strike)
+        own.call(start_libvirtd)
+        what = f"{victim} killed at {name} (step {step}, {strike.after:.3f} s)"
+        assert own.call(struck.wanted)[0] is now, what
+        own.call(struck.go_back, NOBODY)
+        assert own.call(struck.wanted) == (now, "running" if now is Power.RUNNING else "stopped"), what
+    own.call(struck.forget_and_start)
 
 
 def test_memory_that_a_killed_daemon_left_is_never_restored_on_newer_disks(own: OwnHypervisor) -> None:

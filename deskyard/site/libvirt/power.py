@@ -48,6 +48,17 @@ def want(machine: Any, power: Power) -> None:
     machine.setAutostart(power is Power.RUNNING)
 
 
+def mark(definition: ElementTree.Element, power: Power) -> None:
+    """Write into a definition that is not in force what its domain is wanted to be, as `want` does in one that is."""
+    metadata = definition.find("metadata")
+    if metadata is None:
+        metadata = ElementTree.SubElement(definition, "metadata")
+    for before in metadata.findall(f"{{{METADATA}}}power"):
+        metadata.remove(before)
+    if power is not Power.RUNNING:
+        ElementTree.SubElement(metadata, f"{{{METADATA}}}power", desired=power)
+
+
 def state(machine: Any) -> str:
     """`running`, `paused`, `io-error`, `saved` or `stopped`."""
     now, reason = machine.state()

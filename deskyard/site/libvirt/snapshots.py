@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 import libvirt
 
 from deskyard.errors import SiteError
+from deskyard.plan.power import Power
 from deskyard.plan.snapshot import Snapshot, oldest_first
 from deskyard.site.libvirt import power, storage
 
@@ -36,11 +37,8 @@ def restore(machine: Any, name: str) -> None:
         # QEMU kills a running domain that goes back while checkpoints are open (libvirt 9.0, QEMU 7.2).
         reason = "a backup tool left checkpoints, which going back would break"
         raise SiteError("machine", machine.name(), reason, "delete them: virsh checkpoint-delete --metadata")
-    wanted = power.desired(machine)
-    snapshot = machine.snapshotLookupByName(name)
+    snapshot = _wanting(machine, name, power.desired(machine))
     machine.revertToSnapshot(snapshot, libvirt.VIR_DOMAIN_SNAPSHOT_REVERT_FORCE)
-    # The definition came back too, with what it was wanted to be at that time.
-    power.want(machine, wanted)
     if machine.isActive():
         power.go_on(machine)
 
@@ -48,6 +46,19 @@ def restore(machine: Any, name: str) -> None:
 def delete(machine: Any, name: str) -> None:
     """Delete one; those that were taken after it stay whole."""
     machine.snapshotLookupByName(name).delete()
+
+
+def _wanting(machine: Any, name: str, wanted: Power) -> Any:
+    """A snapshot, with what the domain is wanted to be now in the definition that it brings back.
+
+    Written after going back, it would be that of then where who goes back is killed in between.
+    """
+    document = machine.snapshotLookupByName(name).getXMLDesc(libvirt.VIR_DOMAIN_SNAPSHOT_XML_SECURE)
+    root = ElementTree.fromstring(document)
+    for definition in [*root.findall("domain"), *root.findall("inactiveDomain")]:
+        power.mark(definition, wanted)
+    text = ElementTree.tostring(root, encoding="unicode")
+    return machine.snapshotCreateXML(text, libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_REDEFINE)
 
 
 def _document(machine: Any, wanted: Snapshot, *, memory: bool) -> str:

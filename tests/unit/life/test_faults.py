@@ -225,12 +225,7 @@ def test_task_that_is_killed_at_a_step_loses_nothing_and_the_next_one_ends_it(
 def _ended(life: Life, name: str) -> None:
     """The next run, as somebody would start it; a desktop that was on its way off or back is started."""
     if name == "pool":
-        claimed = [seated for seated in life.seats.ledger.machines().values() if seated.state is State.CLAIMED]
-        life.declared = SEATS
-        for seated in claimed:
-            if seated.claim is not None and not seated.claim.run:
-                # A claim outlives its claimer: it is somebody's until it is released.
-                pool.release(f"lab/{seated.seat}")
+        release_claimed(life)
     elif journal.Journal(power.Machine(PLAN, "dev1", life.machines)).read() is None:  # type: ignore[arg-type]
         # One that was on its way off or back; an exchange that broke off is ended by the next one itself.
         power.start(TARGET)
@@ -238,6 +233,15 @@ def _ended(life: Life, name: str) -> None:
         for left in life.machines.snapshots(DEV1):
             snapshot.delete(TARGET, left.name)
     TASKS[name](life)
+
+
+def release_claimed(life: Life) -> None:
+    """A claim outlives its claimer: it is somebody's until it is released."""
+    claims = [seated for seated in life.seats.ledger.machines().values() if seated.state is State.CLAIMED]
+    life.declared = SEATS
+    for seated in claims:
+        if seated.claim is not None and not seated.claim.run:
+            pool.release(f"lab/{seated.seat}")
 
 
 class Files:

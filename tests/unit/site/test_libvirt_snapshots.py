@@ -1,8 +1,11 @@
 """Snapshots of a domain: what they hold, how they come back; libvirt's own test driver answers."""
 
+import itertools
 import shutil
 from collections import namedtuple
 from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -70,6 +73,68 @@ def test_what_is_wanted_now_outlives_what_was_wanted_then(domain: Domain, then: 
     snapshots.restore(domain, "before")
     assert power.desired(domain) is now
     assert bool(domain.autostart()) is (now is Power.RUNNING)
+
+
+class Struck(Domain):
+    """A domain of which whoever asks it something dies behind a call that changes it, counted from 1."""
+
+    CALLS = frozenset({"snapshotCreateXML", "revertToSnapshot", "setMetadata", "setAutostart", "create", "resume"})
+
+    def __init__(self, domain: Domain, fatal: int) -> None:
+        super().__init__(domain.machine)
+        self.fatal, self.calls = fatal, list[str]()
+
+    def __getattr__(self, name: str) -> Any:
+        work = super().__getattr__(name)
+        if name not in self.CALLS:
+            return work
+
+        def done(*given: Any) -> Any:
+            answer = work(*given)
+            self.calls.append(name)
+            if len(self.calls) == self.fatal:
+                raise KeyboardInterrupt
+            return answer
+
+        return done
+
+
+@pytest.mark.parametrize(("then", "now"), list(itertools.permutations(Power, 2)))
+def test_who_dies_at_any_call_of_a_restore_leaves_it_wanted_as_before(domain: Domain, then: Power, now: Power) -> None:
+    power.want(domain, then)
+    snapshots.take(domain, Snapshot("before"))
+    for fatal in range(1, 10):
+        power.want(domain, now)
+        struck = Struck(domain, fatal)
+        with suppress(KeyboardInterrupt):
+            snapshots.restore(struck, "before")
+        assert power.desired(domain) is now, struck.calls
+        if len(struck.calls) < fatal:
+            break
+    assert "revertToSnapshot" in struck.calls and fatal > 2
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_definition_that_comes_back_differs_in_what_is_wanted_alone(domain: Domain, runs: bool) -> None:
+    power.want(domain, Power.PAUSED)
+    if not runs:
+        power.shut_down(domain)
+    snapshots.take(domain, Snapshot("before", "all well", 1_800_000_000))
+
+    def kept() -> tuple[str, list[str | None], list[Snapshot]]:
+        (found,) = domain.listAllSnapshots()
+        root = ElementTree.fromstring(found.getXMLDesc())
+        (definition,) = root.findall("domain")
+        wishes = [element.get("desired") for element in definition.iterfind("metadata/*")]
+        for metadata in definition.findall("metadata"):
+            definition.remove(metadata)
+        return ElementTree.canonicalize(ElementTree.tostring(root), strip_text=True), wishes, snapshots.listed(domain)
+
+    before = kept()
+    snapshots._wanting(domain, "before", Power.OFF)
+    assert kept() == (before[0], ["off"], before[2])
+    snapshots._wanting(domain, "before", Power.RUNNING)
+    assert kept() == (before[0], [], before[2])
 
 
 def test_others_stay_whole_when_one_is_deleted(domain: Domain) -> None:
