@@ -155,16 +155,6 @@ class Site(Declaration):
         return self
 
     @model_validator(mode="after")
-    def _bursts_last_as_long_as_the_backend_lets(self) -> Self:
-        for name, tier in self.tiers.items():
-            if self.backend == "proxmox" and tier.disk_burst is not None and tier.disk_burst.seconds != 1:
-                reason = (
-                    f"tiers.{name}.disk_burst.seconds: on a cluster a burst lasts a second, the engine sets no other"
-                )
-                raise ValueError(f"{reason} -> leave seconds out")
-        return self
-
-    @model_validator(mode="after")
     def _acme_reaches_the_gateway(self) -> Self:
         if self.certificate is None or self.certificate.acme is None:
             return self

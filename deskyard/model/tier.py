@@ -15,7 +15,7 @@ class DiskBurst(Declaration):
 
     iops: int | None = Field(None, ge=10, le=1_000_000, description="Reads, and writes, per second.")
     mib_per_second: int | None = Field(None, ge=1, le=100_000, description="MiB read, and written, per second.")
-    seconds: int = Field(1, ge=1, le=3600, description="For so long at a time; on a cluster 1.")
+    seconds: int = Field(1, ge=1, le=3600, description="For so long at a time.")
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:

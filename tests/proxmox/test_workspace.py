@@ -170,7 +170,7 @@ def test_caps_of_a_disk_are_given_read_back_mended_and_lifted_while_the_desktop_
 
     def limits() -> dict[str, str]:
         options = dict(part.split("=") for part in rack.root.ask("GET", path)["scsi0"].split(",")[1:])
-        return {name: value for name, value in options.items() if name.startswith(("iops_", "mbps_"))}
+        return {name: value for name, value in options.items() if name.startswith(("iops_", "mbps_", "bps_"))}
 
     rack.site(tiers={"quick": {**capped, "disk_burst": {"iops": 2000, "mib_per_second": 200}}})
     stack = rack.up(NAME, "dev1:quick", "dev2")
@@ -179,8 +179,14 @@ def test_caps_of_a_disk_are_given_read_back_mended_and_lifted_while_the_desktop_
     assert limits() == burst
     assert changed(stack.preview()) == []
 
+    rack.site(tiers={"quick": {**capped, "disk_burst": {"iops": 2000, "mib_per_second": 200, "seconds": 30}}})
+    rack.up(NAME, "dev1:quick", "dev2")
+    burst |= {f"{what}_{way}_max_length": "30" for what in ("iops", "bps") for way in ("rd", "wr")}
+    assert limits() == burst
+    assert changed(stack.preview()) == []
+
     disk = rack.root.ask("GET", path)["scsi0"]
-    rack.root.ask("PUT", path, scsi0=disk.replace("iops_rd_max=2000", "iops_rd_max=9000"))
+    rack.root.ask("PUT", path, scsi0=disk.replace("iops_rd_max_length=30", "iops_rd_max_length=90"))
     assert {change["name"] for change in status.status(NAME, drift=True)["drift"]} == {"lab-desktop-dev1-power"}
     rack.up(NAME, "dev1:quick", "dev2")
     assert limits() == burst

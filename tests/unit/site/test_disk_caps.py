@@ -39,7 +39,14 @@ def test_burst_of_a_tier_changes_in_place() -> None:
 
 @pytest.mark.parametrize(
     ("burst", "written"),
-    [(None, ""), (DiskBurst(iops=900), ",iops_rd_max=900,iops_wr_max=900")],
+    [
+        (None, ""),
+        (DiskBurst(iops=900), ",iops_rd_max=900,iops_wr_max=900"),
+        (
+            DiskBurst(iops=900, seconds=30),
+            ",iops_rd_max=900,iops_wr_max=900,iops_rd_max_length=30,iops_wr_max_length=30",
+        ),
+    ],
 )
 def test_disks_at_a_seat_of_a_cluster_have_the_burst_of_its_tier(burst: DiskBurst | None, written: str) -> None:
     machine = SimpleNamespace(home_gib=8)
@@ -50,3 +57,24 @@ def test_disks_at_a_seat_of_a_cluster_have_the_burst_of_its_tier(burst: DiskBurs
     assert system == f"local-lvm:vm-100-disk-0,discard=on,iops_rd=100,iops_wr=100{written}"
     assert home.startswith("local-lvm:8,") and home.endswith(f",iops_rd=100,iops_wr=100{written}")
     assert drive.caps_of(drive.options_of(home)) == drive.Caps.of(100, None, burst)
+
+
+@pytest.mark.parametrize(
+    ("options", "seconds"),
+    [
+        ({}, None),
+        ({"iops_rd_max": "9", "iops_wr_max": "9"}, None),
+        ({"iops_rd_max": "9", "iops_wr_max": "9", "iops_rd_max_length": "1", "iops_wr_max_length": "1"}, None),
+        ({"iops_rd_max": "9", "iops_wr_max": "9", "iops_rd_max_length": "30", "iops_wr_max_length": "30"}, 30),
+        # By hand: of reads alone, another one for bytes, and one without a burst.
+        ({"iops_rd_max": "9", "iops_wr_max": "9", "iops_rd_max_length": "30"}, 0),
+        ({"iops_rd_max": "9", "iops_rd_max_length": "30", "mbps_rd_max": "9", "bps_rd_max_length": "20"}, 0),
+        ({"bps_wr_max_length": "5"}, 5),
+    ],
+)
+def test_length_of_a_burst_on_a_cluster_is_read_as_what_all_have_alike(
+    options: dict[str, str], seconds: int | None
+) -> None:
+    assert drive.caps_of(options).disk_burst_seconds == seconds
+    lifted = drive.Caps(disk_iops=5)
+    assert drive.capped(options, lifted) == {"iops_rd": "5", "iops_wr": "5"}

@@ -1,7 +1,7 @@
 """The text of a drive in the configuration of a machine on a cluster: its volume, then its options.
 
-Read in qemu-server e6352be6 (PVE/QemuServer/Drive.pm: parse_drive, print_drive). Size and format follow from the volume
-and are not set.
+Read in qemu-server e6352be6 (PVE/QemuServer/Drive.pm: parse_drive, print_drive, the lengths of bursts). Size and
+format follow from the volume and are not set.
 """
 
 from collections.abc import Mapping
@@ -21,6 +21,8 @@ class Caps:
     disk_mib_per_second: int | None = None
     disk_burst_iops: int | None = None
     disk_burst_mib_per_second: int | None = None
+    # None is the cluster's own, one second.
+    disk_burst_seconds: int | None = None
 
     @staticmethod
     def wanted(inputs: Mapping[str, Any]) -> "Caps":
@@ -29,13 +31,16 @@ class Caps:
 
     def among(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """The values of a resource with these caps in place of those that it had."""
-        others = {name: value for name, value in state.items() if name not in _OPTIONS}
+        others = {name: value for name, value in state.items() if name not in asdict(self)}
         return others | {name: cap for name, cap in asdict(self).items() if cap is not None}
 
     @staticmethod
     def of(iops: int | None, mib_per_second: int | None, burst: DiskBurst | None) -> "Caps":
         """The caps of a tier."""
-        return Caps(iops, mib_per_second, *((burst.iops, burst.mib_per_second) if burst else ()))
+        if burst is None:
+            return Caps(iops, mib_per_second)
+        seconds = burst.seconds if burst.seconds > 1 else None
+        return Caps(iops, mib_per_second, burst.iops, burst.mib_per_second, seconds)
 
 
 # The options of a drive that hold a cap, for reads and for writes.
@@ -44,6 +49,13 @@ _OPTIONS = {
     "disk_mib_per_second": ("mbps_rd", "mbps_wr"),
     "disk_burst_iops": ("iops_rd_max", "iops_wr_max"),
     "disk_burst_mib_per_second": ("mbps_rd_max", "mbps_wr_max"),
+}
+# And those that hold how long it lasts, beside the burst itself: QEMU refuses a length without one.
+_LENGTHS = {
+    "iops_rd_max": "iops_rd_max_length",
+    "iops_wr_max": "iops_wr_max_length",
+    "mbps_rd_max": "bps_rd_max_length",
+    "mbps_wr_max": "bps_wr_max_length",
 }
 
 
@@ -66,16 +78,24 @@ def drive_of(volume: str, options: Mapping[str, str]) -> str:
 def capped(options: Mapping[str, str], caps: Caps) -> dict[str, str]:
     """Options with the caps of a tier in place of those that they have."""
     wanted = {option: getattr(caps, name) for name, pair in _OPTIONS.items() for option in pair}
+    wanted |= {length: caps.disk_burst_seconds if wanted[burst] else None for burst, length in _LENGTHS.items()}
     others = {name: value for name, value in options.items() if name not in wanted}
     return {**others, **{name: str(cap) for name, cap in wanted.items() if cap is not None}}
 
 
 def caps_of(options: Mapping[str, str]) -> Caps:
     """The caps that reads and writes have alike; 0 for such as differ."""
-    return Caps(**{name: _alike(options, *pair) for name, pair in _OPTIONS.items()})
+    return Caps(**{name: _alike(options, *pair) for name, pair in _OPTIONS.items()}, disk_burst_seconds=_long(options))
 
 
 def _alike(options: Mapping[str, str], *names: str) -> int | None:
     found = {options.get(name) for name in names}
     (value,) = found if len(found) == 1 else {"0"}
     return int(float(value)) if value is not None else None
+
+
+def _long(options: Mapping[str, str]) -> int | None:
+    there = [length for burst, length in _LENGTHS.items() if burst in options or length in options]
+    found = {int(options.get(length, 1)) for length in there} or {1}
+    (seconds,) = found if len(found) == 1 else {0}
+    return None if seconds == 1 else seconds

@@ -18,6 +18,7 @@ class DiskCaps(TypedDict, total=False):
     disk_mib_per_second: int
     disk_burst_iops: int
     disk_burst_mib_per_second: int
+    disk_burst_seconds: int
 
 
 class HomeInputs(DiskCaps):
