@@ -37,7 +37,7 @@ def fitting() -> Iterator[None]:
         yield
 
 
-def machine(bench: Bench, name: str, **caps: int) -> dict[str, Any]:
+def machine(bench: Bench, name: str, *, memory_mib: int = 64, **caps: int) -> dict[str, Any]:
     """A machine of one processor with the guest that witnesses, and its state."""
     image = witness.image(bench.folder, name, paced=False)
     disk = bench.make(
@@ -52,7 +52,7 @@ def machine(bench: Bench, name: str, **caps: int) -> dict[str, Any]:
         "name": name,
         "machine_uuid": str(uuid.uuid4()),
         "vcpus": 1,
-        "memory_mib": 64,
+        "memory_mib": memory_mib,
         "accelerator": accelerator("auto"),
         "disk": disk["path"],
         "home": home["path"],
@@ -90,6 +90,25 @@ def processor(bench: Bench) -> Callable[[], float]:
     return lambda: (used() - before) / (time.monotonic() - since)
 
 
+def on_one_processor(bench: Bench) -> None:
+    """Keep guest and neighbour on the same processor, so that what one takes the other lacks."""
+    for name in (GUEST, NEIGHBOUR):
+        domain, first = bench.link.lookupByName(name), (True, *(False for _ in range(bench.link.getInfo()[2] - 1)))
+        domain.pinVcpu(0, first)
+        domain.pinEmulator(first)
+
+
+def kept(bench: Bench) -> float:
+    """The share of its own figure alone that the neighbour has beside the guest."""
+    domain, shares = bench.link.lookupByName(GUEST), []
+    for _ in range(ROUNDS):
+        domain.suspend()
+        alone = seconds(NEIGHBOUR)
+        domain.resume()
+        shares.append(alone / seconds(NEIGHBOUR))
+    return median(shares)
+
+
 def test_guest_gets_no_more_writes_than_its_cap_and_more_as_soon_as_it_is_lifted(bench: Bench) -> None:
     state = machine(bench, GUEST, disk_iops=IOPS)
     least = (RECORDS - AT_ONCE) / IOPS
@@ -111,26 +130,10 @@ def test_machine_gets_no_more_processor_time_than_its_cap(bench: Bench) -> None:
 def test_machine_gets_what_its_cap_gives_and_its_neighbour_keeps_its_own(bench: Bench) -> None:
     state = machine(bench, GUEST)
     machine(bench, NEIGHBOUR)
-    for name in (GUEST, NEIGHBOUR):
-        # Both on the same processor, so that what one takes the other lacks.
-        domain, first = bench.link.lookupByName(name), (True, *(False for _ in range(bench.link.getInfo()[2] - 1)))
-        domain.pinVcpu(0, first)
-        domain.pinEmulator(first)
-    domain = bench.link.lookupByName(GUEST)
-
-    def kept() -> float:
-        """The share of its own figure alone that the neighbour has beside the guest."""
-        shares = []
-        for _ in range(ROUNDS):
-            domain.suspend()
-            alone = seconds(NEIGHBOUR)
-            domain.resume()
-            shares.append(alone / seconds(NEIGHBOUR))
-        return median(shares)
-
-    assert kept() < KEPT
+    on_one_processor(bench)
+    assert kept(bench) < KEPT
     update(bench, state, cpu_percent=PERCENT // 2)
-    assert kept() >= KEPT
+    assert kept(bench) >= KEPT
     share = processor(bench)
     seconds(NEIGHBOUR)
     assert share() >= PERCENT / 2 / 100 * KEPT
