@@ -5,15 +5,16 @@ The packages of vendors are imported where they judge: each process of a paralle
 four seconds of a processor.
 """
 
+import asyncio
 import base64
 import io
 from collections.abc import Iterator
 from typing import Any, get_args
 
 import pytest
-from deskyard_sdk import Desktop, DesktopError
-from deskyard_sdk.drivers import Anthropic, Gemini, OpenAI
-from deskyard_sdk.drivers.toolset import toolset
+from deskyard_sdk import AsyncDesktop, Desktop, DesktopError
+from deskyard_sdk.drivers import Anthropic, AsyncAnthropic, AsyncOpenAI, Gemini, OpenAI
+from deskyard_sdk.drivers.toolset import async_toolset, toolset
 from PIL import Image
 from pydantic import TypeAdapter
 
@@ -270,6 +271,62 @@ def test_anthropics_own_loop_takes_the_driver(service: Service, desktop: Desktop
     recorder.until(lambda: recorder.text == "Grüße" and recorder.buttons() == [(1, 20, 20)], "what was asked for")
 
 
+def member(name: str, **given: Any) -> Any:
+    """A call of a member of the toolset, as the package hands it over."""
+    from anthropic.types.beta import BetaToolUseBlock
+
+    return BetaToolUseBlock(type="tool_use", id="toolu_1", toolset_name="computer", name=name, input=given)
+
+
+def test_anthropics_toolset_says_a_refusal_in_the_words_of_the_desktop(desktop: Desktop) -> None:
+    tools = toolset(Anthropic(desktop), confirm=lambda context: True)
+    result: Any = tools.tool_result(member("left_click", coordinate=[WIDTH, 0]))
+    (said,) = result["content"]
+    assert result["is_error"] is True and said["text"].startswith("actions[0].x")
+    assert f"0 to {WIDTH - 1}" in said["text"]
+
+
+def test_anthropics_toolset_does_nothing_that_a_person_did_not_confirm(
+    service: Service, desktop: Desktop, recorder: Recorder
+) -> None:
+    tools = toolset(Anthropic(desktop), confirm=lambda context: context.member != "type")
+    refused: Any = tools.tool_result(member("type", text="never"))
+    assert refused["is_error"] is True
+    assert "is_error" not in tools.tool_result(member("key", text="x"))
+    recorder.until(lambda: recorder.text == "x", "the key")
+
+
+def test_anthropics_toolset_for_asyncio_acts_refuses_and_ends(
+    service: Service, desktop: Desktop, recorder: Recorder
+) -> None:
+    from anthropic.tools import ToolsetClosedError
+
+    x, y = place(recorder, service, 20, 20)
+
+    async def used() -> list[Any]:
+        async with await AsyncDesktop.connect(service.url) as twin:
+            tools = async_toolset(AsyncAnthropic(twin), confirm=lambda context: True)
+            calls = [
+                member("left_click", coordinate=[x, y]),
+                member("type", text="Grüße"),
+                member("cursor_position"),
+                member("screenshot"),
+                member("mouse_move", coordinate=[WIDTH, 0]),
+            ]
+            results = [await tools.tool_result(call) for call in calls]
+            await tools.close()
+            with pytest.raises(ToolsetClosedError):
+                await tools.tool_result(calls[0])
+            return results
+
+    clicked, typed, pointer, screen, refused = asyncio.run(used())
+    assert not any(result.get("is_error") for result in (clicked, typed, pointer, screen))
+    assert pointer["content"] == [{"type": "text", "text": f"X={x},Y={y}"}]
+    assert size_of(screen["content"][0]["source"]["data"]) == (WIDTH, HEIGHT)
+    assert refused["is_error"] is True and f"0 to {WIDTH - 1}" in refused["content"][0]["text"]
+    recorder.until(lambda: recorder.text == "Grüße" and recorder.buttons() == [(1, 20, 20)], "what was asked for")
+
+
 def response(output: dict[str, Any]) -> dict[str, Any]:
     """An answer of OpenAI's API."""
     named = {"id": "resp_1", "object": "response", "created_at": 1, "model": "any", "status": "completed"}
@@ -291,6 +348,42 @@ def test_openais_own_loop_takes_the_driver(service: Service, desktop: Desktop, r
     assert said.output_text == "It is done."
     shown_by(asked[1]["input"][-1])
     recorder.until(lambda: recorder.text == "Grüße" and recorder.buttons() == [(1, 20, 20)], "what was asked for")
+
+
+def test_openais_toolsets_take_the_driver_of_their_own_kind_alone(service: Service, desktop: Desktop) -> None:
+    from openai.lib.computer import AsyncComputerToolset, ComputerToolset
+    from openai.types.responses import ResponseComputerToolCall
+
+    given = computer_call({"type": "screenshot"})
+
+    async def used() -> Any:
+        async with await AsyncDesktop.connect(service.url) as twin:
+            driver: Any = AsyncOpenAI(twin)
+            with pytest.raises(ValueError, match="flavor"):
+                ComputerToolset(driver)
+            return await AsyncComputerToolset(driver).execute(ResponseComputerToolCall(**given))
+
+    shown_by(asyncio.run(used()))
+    waiting: Any = OpenAI(desktop)
+    with pytest.raises(ValueError, match="flavor"):
+        AsyncComputerToolset(waiting)
+
+
+def test_openais_toolset_ends_a_batch_at_what_the_desktop_refuses(
+    service: Service, desktop: Desktop, recorder: Recorder
+) -> None:
+    from openai.lib.computer import ComputerToolset
+    from openai.types.responses import ResponseComputerToolCall
+
+    outside = {"type": "click", "button": "left", "x": WIDTH, "y": 0}
+    call = computer_call({"type": "type", "text": "a"}, outside, {"type": "type", "text": "never"})
+    driver: Any = OpenAI(desktop)
+    tools = ComputerToolset(driver)
+    with pytest.raises(DesktopError, match=f"0 to {WIDTH - 1}"):
+        tools.execute(ResponseComputerToolCall(**call))
+    # The toolset is free for the next call, and what came after the refusal was not done.
+    tools.execute(ResponseComputerToolCall(**computer_call({"type": "type", "text": "b"})))
+    recorder.until(lambda: recorder.text == "ab", "the text")
 
 
 def test_what_a_person_must_agree_to_is_not_done_without(desktop: Desktop) -> None:
@@ -347,11 +440,43 @@ def test_gemini_clicks_on_its_grid_types_and_presses(service: Service, desktop: 
     assert all(abs(across - 100) <= 1 and abs(down - 100) <= 1 for _, across, down in recorder.buttons())
 
 
+def test_geminis_newer_models_have_functions_of_their_own(
+    service: Service, desktop: Desktop, recorder: Recorder
+) -> None:
+    gemini = Bard(Gemini(desktop))
+    at = grid(*place(recorder, service, 100, 100))
+    for name in ("click", "double_click", "triple_click", "middle_click", "right_click"):
+        assert gemini(name, **at, intent="look") == {"url": ""}
+    gemini("move", **at)
+    gemini("mouse_down", **at)
+    gemini("mouse_up", **at)
+    gemini("scroll", **at, direction="down")
+    gemini("scroll", **at, direction="up", magnitude_in_pixels=100)
+    gemini("scroll", **at, direction="up", magnitude=200)
+    gemini("drag_and_drop", start_x=at["x"], start_y=at["y"], end_x=at["x"] + 20, end_y=at["y"])
+    assert gemini("take_screenshot") == {"url": ""}
+    gemini("wait", seconds=0)
+    gemini("type", text="Grüße")
+    gemini("type", text="x", press_enter=True)
+    gemini("key_down", key="shift")
+    gemini("press_key", key="b")
+    gemini("key_up", key="shift")
+    gemini("hotkey", keys=["shift", "c"])
+    gemini("press_key", key="equals")
+    recorder.until(lambda: recorder.text == "Grüßex\nBC=", "the keys")
+    pressed = [button for button, *_ in recorder.buttons()]
+    assert pressed == [1, 1, 1, 1, 1, 1, 2, 3, 1, 5, 5, 5, 4, 4, 4, 1]
+    assert all(abs(across - 100) <= 1 and abs(down - 100) <= 1 for _, across, down in recorder.buttons())
+
+
 def test_gemini_reads_why_a_call_was_refused_and_sees_how_things_are(desktop: Desktop) -> None:
     gemini = Bard(Gemini(desktop))
     assert "0 to 999" in gemini("click_at", x=1000, y=0)["error"]
     assert "args.text is missing" in gemini("type_text_at", x=1, y=1)["error"]
     assert "use one of: click_at" in gemini("fly")["error"]
+    assert "args.keys is empty" in gemini("hotkey", keys=[])["error"]
+    assert "is no key" in gemini("key_down", key="nothing")["error"]
+    assert "0 to 100" in gemini("wait", seconds=101)["error"]
     risky = {"safety_decision": {"decision": "require_confirmation", "explanation": "buys"}}
     assert "confirm" in gemini("hover_at", x=1, y=1, **risky)["error"]
     agreed = Bard(Gemini(desktop, confirm=lambda call: call["args"]["safety_decision"]["explanation"] == "buys"))

@@ -9,7 +9,7 @@ from typing import Any
 
 from deskyard_sdk.desktop import AsyncDesktop
 from deskyard_sdk.drivers.calls import Fields, combination, split, wrong
-from deskyard_sdk.drivers.driver import Action, AsyncDriver, at, base64_of, explained
+from deskyard_sdk.drivers.driver import Action, AsyncDriver, at, base64_of, explained, pauses
 from deskyard_sdk.errors import DesktopError
 from deskyard_sdk.forms import Picture
 from deskyard_sdk.sync import Desktop, waits
@@ -24,7 +24,6 @@ CLICKS = {
     "triple_click": ("left", 3),
 }
 DIRECTIONS = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
-MOST_MS = 30_000
 
 
 class AsyncAnthropic(AsyncDriver):
@@ -130,9 +129,7 @@ def _hold(fields: Fields, _: str) -> list[Action]:
 
 
 def _wait(fields: Fields, _: str) -> list[Action]:
-    left = int(fields.seconds("duration") * 1000)
-    times = [MOST_MS] * (left // MOST_MS) + [left % MOST_MS]
-    return [{"type": "wait", "ms": time} for time in times]
+    return pauses(int(fields.seconds("duration") * 1000))
 
 
 READ: Mapping[str, Callable[[Fields, str], list[Action]]] = {

@@ -38,9 +38,9 @@ class Fields:
             raise wrong(self.at(name), value, "is no whole number", "give a whole number")
         return int(value)
 
-    def seconds(self, name: str) -> float:
+    def seconds(self, name: str, default: float | None = None) -> float:
         """A time."""
-        value = self._of(name, int | float, "a number of seconds", None)
+        value = self._of(name, int | float, "a number of seconds", default)
         if isinstance(value, bool) or not 0 <= value <= 100:
             raise wrong(self.at(name), value, "is outside 0 to 100", "give a number of seconds from 0 to 100")
         return float(value)

@@ -15,6 +15,8 @@ SHOT = "shot"
 # After an action the screen is looked at when it is at rest, or at last after this.
 SETTLED = {"event": "screen.settled", "quiet_ms": 300, "within_ms": 3000}
 GONE = 410
+# The longest wait that is one action.
+MOST_MS = 30_000
 
 
 class AsyncDriver:
@@ -80,6 +82,12 @@ class AsyncDriver:
 def at(x: int, y: int) -> Action:
     """A place on the picture that was seen last."""
     return {"x": x, "y": y, "space": SHOT}
+
+
+def pauses(ms: int) -> list[Action]:
+    """A wait, as many actions as it needs."""
+    times = [MOST_MS] * (ms // MOST_MS) + [ms % MOST_MS]
+    return [{"type": "wait", "ms": time} for time in times]
 
 
 def base64_of(picture: Picture) -> str:
