@@ -5,6 +5,7 @@ from importlib import metadata
 from typing import Any
 
 from deskyard_sdk import AsyncDesktop, DesktopError
+from mcp.server.lowlevel import Server
 from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError
@@ -115,9 +116,14 @@ class DesktopServer(MCPServer[None]):
                 raise denied(error.__cause__) from error
             raise
 
+    @property
+    def protocol(self) -> Server[None]:
+        """The library's server of the lower level, which speaks the protocol."""
+        # There is no public way to this for a server of its higher level; the library's own guide goes this one.
+        return self._lowlevel_server
+
     def _serve(self, subscriptions: Subscriptions) -> None:
-        # The library has no public way to this for a server of its higher level; its own guide goes this one.
-        add = self._lowlevel_server.add_request_handler
+        add = self.protocol.add_request_handler
         add("subscriptions/listen", SubscriptionsListenRequestParams, subscriptions.listen)
         add("resources/subscribe", SubscribeRequestParams, subscriptions.subscribe)
         add("resources/unsubscribe", UnsubscribeRequestParams, subscriptions.unsubscribe)

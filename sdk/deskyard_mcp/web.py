@@ -6,12 +6,19 @@ import sys
 
 import uvicorn
 from deskyard_sdk import DesktopError
-from mcp.server.mcpserver import MCPServer
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from deskyard_mcp.resuming import Sessions
+from deskyard_mcp.server import DesktopServer
+
 LOOPBACK = "127.0.0.1"
+NAMES = (LOOPBACK, "localhost", "[::1]")
 PATH = "/mcp"
 
 
@@ -35,12 +42,23 @@ class Guard:
         await self._application(scope, receive, send)
 
 
-async def serve(server: MCPServer[None], port: int, token: str) -> None:
+def application(server: DesktopServer, token: str) -> ASGIApp:
+    """The server for who has the token and for no page of a browser; a stream that broke can be gone on with."""
+    names = [f"{name}:*" for name in NAMES]
+    security = TransportSecuritySettings(
+        enable_dns_rebinding_protection=True, allowed_hosts=names, allowed_origins=[f"http://{name}" for name in names]
+    )
+    sessions = Sessions(server.protocol, security_settings=security)
+    routes = [Route(PATH, StreamableHTTPASGIApp(sessions))]
+    return Guard(Starlette(routes=routes, lifespan=lambda _: sessions.run()), token)
+
+
+async def serve(server: DesktopServer, port: int, token: str) -> None:
     """Serve until ended; the address is said on standard error, for a port of 0 the one that was free."""
     with _listening(port) as listening:
-        # Its Host and Origin are checked, too: a page of a browser gets no answer.
-        application = Guard(server.streamable_http_app(streamable_http_path=PATH, host=LOOPBACK), token)
-        config = uvicorn.Config(application, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
+        config = uvicorn.Config(
+            application(server, token), log_level="warning", access_log=False, timeout_graceful_shutdown=2
+        )
         address = f"http://{LOOPBACK}:{listening.getsockname()[1]}{PATH}"
         print(f"deskyard-mcp: serving {address}", file=sys.stderr, flush=True)
         await uvicorn.Server(config).serve(sockets=[listening])
