@@ -96,8 +96,8 @@ class Archive(Protocol):
     def note(self, backup: Backup) -> None:
         """Write down what is known of a backup by now: whether it is proved."""
 
-    def require_room(self, backup: Backup) -> None:
-        """Raise `SiteError` unless there is room for it once more; nothing is touched."""
+    def require_trial(self, backup: Backup) -> None:
+        """Raise `SiteError` unless it can be tried out: there is room for it once more, and the key to it."""
 
     def booted(self, backup: Backup) -> AbstractContextManager[Guest]:
         """A machine without any NIC that starts from a backup; it is gone with its block."""

@@ -17,7 +17,7 @@ from deskyard.host.at_once import at_once
 from deskyard.life import power
 from deskyard.life.backup.vault import vault_of
 from deskyard.plan import health
-from deskyard.plan.backup import proved
+from deskyard.plan.backup import proved, sound
 from deskyard.plan.health import Finding
 from deskyard.plan.power import Power
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
@@ -90,7 +90,7 @@ def _backups(plan: WorkspacePlan, desktops: Sequence[DesktopPlan]) -> Iterator[t
             yield desktop, Finding("backup", "failed", error.reason.splitlines()[0], remedy)
         return
     for desktop, schedule in schedules.items():
-        mine = [backup for backup in present if backup.desktop == desktop]
+        mine = [backup for backup in sound(present) if backup.desktop == desktop]
         if not present and schedule is None:
             continue
         newest, verified = (

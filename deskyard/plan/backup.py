@@ -47,6 +47,7 @@ class Backup:
     `nonce` was written into the running desktop just before, and is read back when the backup is verified. A desktop
     that was off could not be given a new one: `nonce` is the last that is known of it. A cluster keeps all disks in one
     volume: then `manifest` is its name, `added` its size, and `disks` is empty.
+    `damaged`: the server that keeps it has found that some of it is lost, so it counts for nothing.
     """
 
     id: str
@@ -58,6 +59,7 @@ class Backup:
     added: int = 0
     verified: int | None = None
     manifest: str = ""
+    damaged: bool = False
 
     @property
     def used(self) -> int:
@@ -134,13 +136,21 @@ def leftovers(snapshots: Sequence[Mapping[str, Any]], desktop: str) -> list[str]
 
 
 def find(name: str, present: Sequence[Backup], target: str) -> Backup:
-    """The backup of that id, or the newest for `latest`; raises `ConfigError` with those that are there."""
-    if name == "latest" and present:
-        return present[-1]
-    for backup in present:
+    """The backup of that id, or the newest for `latest`; raises `ConfigError` with those that are there.
+
+    One that is damaged is never taken, least of all in silence for the newest.
+    """
+    whole = sound(present)
+    if name == "latest" and whole:
+        return whole[-1]
+    for backup in whole:
         if backup.id == name:
             return backup
-    names = ", ".join(backup.id for backup in present[-5:]) or "none"
+    names = ", ".join(backup.id for backup in whole[-5:]) or "none"
+    if damaged := [backup.id for backup in present if backup.damaged and name in (backup.id, "latest")]:
+        reason = f"its Proxmox Backup Server found {', '.join(damaged[-5:])} damaged when it verified its datastore"
+        remedy = f"take one of these: {names}; or let the server verify it again, and it counts once it is found whole"
+        raise ConfigError("backup", name, reason, remedy)
     raise ConfigError("backup", name, f"{target} has no such backup", f"take one of these: {names}")
 
 
@@ -211,6 +221,17 @@ def outdated(present: Sequence[Backup], policy: Mapping[str, int]) -> list[Backu
 def proved(present: Sequence[Backup]) -> list[Backup]:
     """Choose the backups that are proved: they were booted."""
     return [backup for backup in present if backup.verified is not None]
+
+
+def sound(present: Sequence[Backup]) -> list[Backup]:
+    """Choose the backups of which nothing is lost, as far as those know who keep them."""
+    return [backup for backup in present if not backup.damaged]
+
+
+def superseded(present: Sequence[Backup]) -> list[Backup]:
+    """Choose the damaged backups that nobody will miss: a newer one is proved."""
+    newest = max(((backup.made, backup.id) for backup in proved(sound(present))), default=(0, ""))
+    return [backup for backup in present if backup.damaged and (backup.made, backup.id) < newest]
 
 
 def spared(doomed: Sequence[Backup], present: Sequence[Backup]) -> list[Backup]:

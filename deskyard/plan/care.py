@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 
 from deskyard.model.care import DAYS, WINDOW, BackupSchedule, Care
-from deskyard.plan.backup import Backup, proved
+from deskyard.plan.backup import Backup, proved, sound
 
 # A backup is made so much of its time before it would be too old: a timer is late, and to make it takes time.
 EARLY = 6
@@ -70,7 +70,7 @@ def backup_rests(schedule: BackupSchedule, tried: datetime | None, moment: datet
 
 def backup_due(schedule: BackupSchedule, present: Sequence[Backup], moment: datetime) -> bool:
     """Whether a desktop with these backups wants another one."""
-    return _is_old(present, timedelta(seconds=schedule.every_seconds), moment)
+    return _is_old(sound(present), timedelta(seconds=schedule.every_seconds), moment)
 
 
 def trial_due(schedule: BackupSchedule, present: Sequence[Backup], moment: datetime) -> bool:

@@ -1,9 +1,12 @@
 """A desktop on the peer that runs, with a storage for its backups, and what is in it and in copies of it."""
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -13,8 +16,16 @@ from deskyard.plan.proxmox.view import trial_pool_of
 from tests.proxmox.rack import SITE, Rack
 from tests.proxmox.started_gateway import start
 from tests.support.pve import Client, Peer
+from tests.support.pve.calls import Call
+from tests.support.pve.fake import storage_of
 
 NAME, TARGET, STORAGE = "lab", "lab/dev1", "safe"
+# The storage of the backups: a folder that all nodes share, or a Proxmox Backup Server.
+FOLDER, SERVER = "folder", "server"
+STORES: dict[str, Callable[[], dict[str, Any]]] = {
+    FOLDER: lambda: storage_of("nfs", "backup", path="/mnt/pve/safe", shared=1, server="192.0.2.9"),
+    SERVER: lambda: storage_of("pbs", "backup", shared=1, server="192.0.2.10", datastore="desks"),
+}
 TRIAL, RESTORE = "dev1-trial.", "dev1-restore."
 # As the stack's machines have them (stacks/proxmox/machine.py, _disk and _initialization; kinds/home.py).
 DISK = "local-lvm:4,discard=on,iops_rd=500"
@@ -59,6 +70,33 @@ class Desk:
         return found
 
     @property
+    def store(self) -> dict[str, Any]:
+        """The storage of its backups."""
+        found: dict[str, Any] = self.fake.storages[STORAGE]
+        return found
+
+    @property
+    def on_server(self) -> bool:
+        """Whether that is a Proxmox Backup Server."""
+        return bool(self.store["type"] == "pbs")
+
+    def keep_foreign(self, **more: Any) -> dict[str, Any]:
+        """A backup of the same machine that somebody else has made, in the storage."""
+        files = f"backup/vzdump-qemu-{self.vm.vmid}-2026_01_01-00_00_00.vma.zst"
+        name = f"backup/vm/{self.vm.vmid}/2026-01-01T00:00:00Z" if self.on_server else files
+        kept = {"content": "backup", "format": "pbs-vm" if self.on_server else "vma.zst", "size": 9, "ctime": 1}
+        self.volumes[name] = kept | {"vmid": self.vm.vmid, "notes": "of the admin"} | more
+        return self.volumes[name]  # type: ignore[no-any-return]
+
+    def published(self) -> list[Call]:
+        """Its calls; the name of a volume takes slashes, which the schema's paths do not tell (Content.pm)."""
+
+        def path(found: re.Match[str]) -> str:
+            return f"{found[1]}{quote(found[2], safe=':')}"
+
+        return [replace(call, path=re.sub(r"(/content/)(.+)", path, call.path)) for call in self.fake.calls]
+
+    @property
     def holds(self) -> str | None:
         """The archive that both its disks were restored from; None of disks that it always had."""
         volumes = (str(self.vm.config[disk]).partition(",")[0] for disk in DISKS)
@@ -92,9 +130,11 @@ class Desk:
 
 
 @contextmanager
-def desk_on(peer: Peer, root: Client, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+def desk_on(
+    peer: Peer, root: Client, folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str = FOLDER
+) -> Iterator[Desk]:
     """With the rights of the table of privileges and no other."""
-    peer.fake.storages[STORAGE] = {**peer.fake.storages["shared"], "content": "backup", "volumes": {}}
+    peer.fake.storages[STORAGE] = STORES[kind]()
     rack = Rack(peer, root, folder, monkeypatch)
     rack.site(storages={"backups": STORAGE})
     rack._grant()

@@ -137,10 +137,11 @@ def _snapshots(workspace: Workspace) -> Rows:
 def _backups(workspace: Workspace) -> Rows:
     from deskyard.declaration import declaration
     from deskyard.life.backup.vault import vault_of
+    from deskyard.plan.backup import sound
 
     plan = declaration.read(workspace.name).plan
     # Listed once for all desktops: each listing is a program's run.
-    present = vault_of(plan.site, workspace.name).present(None)
+    present = sound(vault_of(plan.site, workspace.name).present(None))
     return [
         {"desktop": desktop.name, "id": backup.id, "made": backup.made, "verified": backup.verified}
         for desktop in plan.desktops

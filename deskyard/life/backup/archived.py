@@ -61,8 +61,8 @@ class InArchive:
 
     @contextmanager
     def trial(self, _: Machine, found: Backup) -> Iterator[Callable[[], AbstractContextManager[Guest]]]:
-        """Room for a machine of the backend in which a backup is booted."""
-        self._archive.require_room(found)
+        """Room and the key for a machine of the backend in which a backup is booted."""
+        self._archive.require_trial(found)
         yield lambda: self._archive.booted(found)
 
     def mend(self, machine: Machine) -> None:
@@ -85,12 +85,18 @@ class InArchive:
         raise SiteError("backup", found.id, reason, remedy)
 
     def outdated(self, desktop: str, policy: Mapping[str, int]) -> Outdated:
-        """The backups of a desktop that a policy does not keep; those that somebody has protected there stay."""
+        """The backups of a desktop that a policy does not keep; those that somebody has protected there stay.
+
+        A damaged one takes no place in a policy, and goes once it is not all that is left of its time.
+        """
         found = self._archive.survey(desktop)
-        doomed = [entry for entry in plan.outdated(found.whole, policy) if entry.manifest not in found.protected]
+        whole, superseded = plan.sound(found.whole), plan.superseded(found.whole)
+        doomed = [*plan.spared(plan.outdated(whole, policy), whole), *superseded]
+        doomed = [entry for entry in doomed if entry.manifest not in found.protected]
+        if waits := len(found.whole) - len(whole) - len(superseded):
+            say(f"    {waits} of them are damaged, and stay until a newer one is verified")
         if stays := sum(entry.manifest in found.protected for entry in found.whole):
             say(f"    {stays} of them are protected in {self.location}, and stay")
-        doomed = plan.spared(doomed, found.whole)
 
         def drop() -> None:
             with step("delete what is not kept"):
@@ -106,6 +112,6 @@ class InArchive:
             return [f"{desktop}: no backup" for desktop in desktops]
         except DeskyardError as error:
             return [f"its backups cannot be looked at: {error.reason.splitlines()[0]}"]
-        newest = {entry.desktop: entry for entry in present}
+        newest = {entry.desktop: entry for entry in plan.sound(present)}
         proved = {entry.desktop: entry for entry in plan.proved(present)}
         return [survivor(desktop, proved.get(desktop) or newest.get(desktop), self.location) for desktop in desktops]

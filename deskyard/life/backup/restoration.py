@@ -1,5 +1,6 @@
 """Proves backups by booting them, and takes desktops back to them."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -27,7 +28,7 @@ def prove_backup(machine: Machine, name: str) -> Backup:
     """The same for a machine; the backup as it is known then."""
     vault = vault_of(machine.plan.site, machine.plan.name)
     present = vault.present(machine.name)
-    found = plan.find(name, present, machine.target)
+    found = _found(name, present, machine.target)
     expected = provable(found, present, machine.target)
     # Whether there is room says nothing of a backup.
     with turn.of_trial(machine.domain), vault.trial(machine, found) as boot:
@@ -55,7 +56,7 @@ def restore(target: str, name: str, *, force: bool = False, wait: bool = True) -
     vault = vault_of(machine.plan.site, machine.plan.name)
     with machine.alone(at_once=True):
         present = vault.present(machine.name)
-        found = plan.find(name, present, target)
+        found = _found(name, present, target)
         vault.mend(machine)
         runs = machines.desired()[domain] is Power.RUNNING
         _require_no_memory(machines.states()[domain]["state"], target)
@@ -83,11 +84,19 @@ def would_restore(target: str, name: str) -> dict[str, Any]:
     """The outcome that `restore` would have; raises `SiteError` for a desktop whose memory is kept. Touches nothing."""
     machine = power.opened(target)
     vault = vault_of(machine.plan.site, machine.plan.name)
-    found = plan.find(name, vault.present(machine.name), target)
+    found = _found(name, vault.present(machine.name), target)
     _require_no_memory(machine.machines.states()[machine.domain]["state"], target)
     snapshots = [snapshot.name for snapshot in machine.machines.snapshots(machine.domain)]
     runs = machine.machines.desired()[machine.domain] is Power.RUNNING
     return {**machine.state(), "backup": asdict(found), "snapshots": snapshots, "would_run": runs}
+
+
+def _found(name: str, present: Sequence[Backup], target: str) -> Backup:
+    """The backup of that id, or the newest of which nothing is lost: that there is a newer one is said."""
+    found = plan.find(name, present, target)
+    if newer := [each.id for each in present[present.index(found) :] if each.damaged and name == "latest"]:
+        say(f"    {', '.join(newer)} is damaged, says its server: {found.id} is the newest that is not")
+    return found
 
 
 def _require_no_memory(state: str, target: str) -> None:

@@ -24,6 +24,7 @@ def line(row: dict[str, Any]) -> str:
     """A backup in a line."""
     size, added = sum(disk["size"] for disk in row["disks"]) >> 30, row["added"] / (1 << 20)
     verdict = "not verified" if row["verified"] is None else f"verified {minute(row['verified'])}"
+    verdict = "DAMAGED, says its server: it counts no more" if row["damaged"] else verdict
     # A cluster keeps a machine in one volume.
     what = f"{len(row['disks'])} disk(s), {size} GiB, {added:.1f} MiB new" if row["disks"] else f"{added:.1f} MiB"
     return f"{row['id']}  {minute(row['made'])}  {'running' if row['running'] else 'off'}  {what}  {verdict}"

@@ -17,7 +17,12 @@ _NO_LOCK = re.compile(
 # These locks last as long as somebody wants: waiting does not help.
 _HELD = re.compile(r"VM is locked \((?:backup|migrate|rollback|snapshot|snapshot-delete|suspend\w*)\)", re.I)
 # What stays so, however often it is asked.
-_SETTLED = re.compile(r"does not exist|no such|not found|unable to find|already exists", re.I)
+_SETTLED = re.compile(
+    r"does not exist|no such|not found|unable to find|already exists|"
+    # Of a backup whose Proxmox Backup Server has it encrypted.
+    r"(?:missing|wrong) key - manifest|no encryption key file found",
+    re.I,
+)
 # What else passes by itself, in the words of a task, of the engine's plugin or of our client: no quorum, a process of
 # the node that had no answer, the way to a node. "Already exists" is somebody who was faster with the same id. The
 # engine gives a plugin that it has started ten seconds to answer: on a busy machine that may be too short.

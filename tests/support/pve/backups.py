@@ -4,7 +4,7 @@ Read in pve-manager 14a22df3 (PVE/API2/VZDump.pm, PVE/API2/Backup.pm, PVE/VZDump
 and what the task refuses, when the archive gets its name and when its notes. In qemu-server e6352be6 (PVE/API2/Qemu.pm,
 create_vm; PVE/QemuServer.pm, restore_vma_archive, restore_merge_config, restore_update_config_line): who may restore,
 and what the restored configuration is. What is kept is a configuration and a size, no content. fakepve lists, notes and
-deletes volumes.
+deletes volumes. Where a Proxmox Backup Server differs, `backup_server.py` has it.
 """
 
 import re
@@ -53,9 +53,18 @@ class BackupApi:
     _qm_volume: Callable[[str], Values | None]
     _qm_alloc: Callable[..., tuple[str, str]]
     _pool_join: Callable[[str, int], None]
+    _parse_volname: Callable[[Values, str], tuple[str, int | None, str]]
+    _active_store: Callable[[str, str], Values]
+    _to_server: Callable[..., tuple[str, Values]]
+    _unreadable: Callable[..., str]
+    _say: Callable[[str, str], None]
+    _extract_config: Callable[..., Awaitable[str]]
 
     def _routes_backups(self) -> Routes:
-        return [("POST", "/nodes/{node}/vzdump", self._vzdump)]
+        return [
+            ("POST", "/nodes/{node}/vzdump", self._vzdump),
+            ("GET", "/nodes/{node}/vzdump/extractconfig", self._extract_config),
+        ]
 
     async def _vzdump(self, values: Values, user: str) -> str:
         """POST /nodes/{node}/vzdump of one machine; a node that has it not says OK and does nothing."""
@@ -86,6 +95,10 @@ class BackupApi:
             raise TaskError(f"storage '{storage}' does not exist")
         if "backup" not in store["content"].split(","):
             raise TaskError(f"could not get storage information for '{storage}': wrong content type")
+        try:
+            self._active_store(storage, vm.node)
+        except PveError as error:
+            raise TaskError(f"could not activate storage '{storage}': {error.message}") from error
         if not self.allowed(user, f"/vms/{vm.vmid}", "VM.Backup"):
             raise TaskError(f"403 Permission check failed (/vms/{vm.vmid}, VM.Backup)")
         if vm.lock or "read" in self.backup_faults:
@@ -97,10 +110,11 @@ class BackupApi:
         if keep and not int(values.get("remove", 1)) and len(own) >= keep:
             raise TaskError("job errors")
         moment = time.time()
-        names = (self._archive(vm.vmid, moment + later) for later in range(3600))
-        name = next(name for name in names if name not in store["volumes"])
-        size = 0 if "empty" in self.backup_faults else self.backup_bytes
-        volume = {"content": "backup", "format": "vma.zst", "size": size, "vmid": vm.vmid, "ctime": int(moment)}
+        name, made = (self._to_server if store["type"] == "pbs" else self._to_file)(store, vm, moment)
+        volume = {"content": "backup", "vmid": vm.vmid, "ctime": int(moment), **made}
+        if "empty" in self.backup_faults:
+            # A server says 1 of one that has no index yet (PBSPlugin.pm, list_volumes).
+            volume["size"] = 1 if store["type"] == "pbs" else 0
         store["volumes"][name] = volume
         self.archives[f"{storage}:{name}"] = dict(vm.config)
         if notes and "notes" not in self.backup_faults:
@@ -128,10 +142,10 @@ class BackupApi:
             if DRIVE_KEY.match(key):
                 raise failed(**{key: "option conflicts with option 'archive'"})
         storage, name = volume.split(":", 1)
-        owner = re.match(r"backup/vzdump-qemu-(\d+)-", name)
-        if "backup" not in self.storages[storage]["content"].split(",") or owner is None:
+        kind, owner, _ = self._parse_volname(self.storages[storage], name)
+        if kind != "backup":
             raise PveError(500, f"unable to use volume {volume} - content type needs to be 'backup'")
-        self._check_access(user, storage, "backup", int(owner[1]), volume)
+        self._check_access(user, storage, "backup", owner, volume)
         if "storage" in values:
             self.require(user, f"/storage/{values['storage']}", "Datastore.AllocateSpace")
         for key in sorted(set(given) - {"tags"}):
@@ -144,8 +158,17 @@ class BackupApi:
         self.vms.append(vm)
 
         async def body() -> None:
+            if wrong := self._unreadable(self.storages[storage], self.storages[storage]["volumes"].get(name)):
+                self._say("qmrestore", wrong)
+                self.vms.remove(vm)
+                raise TaskError(f"command 'proxmox-backup-client restore {name}' failed: exit code 255")
             if volume not in self.archives or "restore" in self.backup_faults:
                 self.vms.remove(vm)
+                if self.storages[storage]["type"] == "pbs":
+                    self._say("qmrestore", "Error: Data blob has wrong CRC checksum.")
+                    raise TaskError(
+                        f"unable to restore VM {vmid} - command '/usr/bin/pbs-restore' failed: exit code 255"
+                    )
                 raise TaskError(f"unable to restore VM {vmid} - vma: restore failed - short vma extent")
             unique = bool(int(values.get("unique", 0)))
             vm.config = self._restored(vm, volume, values.get("storage"), unique=unique)
@@ -179,9 +202,11 @@ class BackupApi:
             config |= {"smbios1": f"uuid={uuid.uuid4()}"} if "smbios1" in config else {}
         return config | ({"vmgenid": str(uuid.uuid4())} if "vmgenid" in config else {})
 
-    @staticmethod
-    def _archive(vmid: int, moment: float) -> str:
-        return time.strftime(f"backup/vzdump-qemu-{vmid}-%Y_%m_%d-%H_%M_%S.vma.zst", time.localtime(moment))
+    def _to_file(self, store: Values, vm: Any, moment: float) -> tuple[str, Values]:
+        form = f"backup/vzdump-qemu-{vm.vmid}-%Y_%m_%d-%H_%M_%S.vma.zst"
+        names = (time.strftime(form, time.localtime(moment + later)) for later in range(3600))
+        name = next(name for name in names if name not in store["volumes"])
+        return name, {"format": "vma.zst", "size": self.backup_bytes}
 
 
 def wrong_template(text: str) -> str:

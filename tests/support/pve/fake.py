@@ -8,6 +8,7 @@ from fakepve import FakePve, shapes
 from fakepve.server import API, USER, params
 
 from tests.support.pve.access import AccessApi
+from tests.support.pve.backup_server import BackupServerApi
 from tests.support.pve.backups import BackupApi
 from tests.support.pve.calls import Calls, redacted
 from tests.support.pve.cluster import GIB, Capacity, ClusterApi
@@ -27,6 +28,7 @@ OPEN_ENDED = ("{tail}", "{volume}", "{cidr}", "{poolid}")
 
 class Fake(  # type: ignore[misc]
     BackupApi,
+    BackupServerApi,
     SnapshotApi,
     SdnApi,
     AccessApi,
@@ -45,9 +47,9 @@ class Fake(  # type: ignore[misc]
         self.nodes = {f"pve{number}": {"online": True} for number in range(1, nodes + 1)}
         self.capacities = dict.fromkeys(self.nodes, capacity or Capacity())
         self.storages = {
-            "local": _storage("dir", "iso,vztmpl,import,backup", path="/var/lib/vz"),
-            "local-lvm": _storage("lvmthin", "images,rootdir", vgname="pve", thinpool="data"),
-            "shared": _storage("nfs", "images,iso,import", path="/mnt/pve/shared", shared=1, server="192.0.2.9"),
+            "local": storage_of("dir", "iso,vztmpl,import,backup", path="/var/lib/vz"),
+            "local-lvm": storage_of("lvmthin", "images,rootdir", vgname="pve", thinpool="data"),
+            "shared": storage_of("nfs", "images,iso,import", path="/mnt/pve/shared", shared=1, server="192.0.2.9"),
         }
         # A body may come as slowly as a busy machine sends it.
         self.body_timeout = 0
@@ -132,6 +134,6 @@ class Fake(  # type: ignore[misc]
         return {kind: names for kind, names in found.items() if names}
 
 
-def _storage(kind: str, content: str, **options: Any) -> dict[str, Any]:
+def storage_of(kind: str, content: str, **options: Any) -> dict[str, Any]:
     space = {"total": 200 * GIB, "avail": 200 * GIB}
     return {"type": kind, "active": 1, "content": content, "files": set(), "volumes": {}, **space, **options}

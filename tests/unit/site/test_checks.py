@@ -121,6 +121,15 @@ BAD: dict[str, tuple[Callable[[], Facts], dict[str, str]]] = {
         lambda: on_pve2(storage=(STORAGES[0] | {"content": "iso"}, STORAGES[1])),
         {"storage_images": "error"},
     ),
+    "nothing but backups": (
+        lambda: on_pve2(storage=(STORAGES[0] | {"type": "pbs", "content": "backup"}, STORAGES[1])),
+        {"storage_images": "error"},
+    ),
+    "images without files": (
+        lambda: on_pve2(storage=(STORAGES[0] | {"type": "esxi", "content": "import"}, STORAGES[1])),
+        {"storage_images": "error"},
+    ),
+    "somebody's plugin": (lambda: on_pve2(storage=(STORAGES[0] | {"type": "linstor"}, STORAGES[1])), {}),
     "thick": (lambda: on_pve2(storage=(STORAGES[0], STORAGES[1] | {"type": "lvm"})), {"linked_clones": "error"}),
     "full": (lambda: on_pve2(storage=(STORAGES[0], STORAGES[1] | {"avail": GIB})), {"disk_space": "warning"}),
     "no SDN": (lambda: facts(zones=(), refused={"cluster/sdn/zones": "501 not implemented"}), {"zone": "error"}),

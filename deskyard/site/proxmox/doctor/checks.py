@@ -13,7 +13,16 @@ from deskyard.site.proxmox.estate import Row
 
 OLDEST = (8, 4)
 # Types of storage that make a clone which shares its template's blocks (pve-docs, chapter "Storage").
-CLONING = frozenset({"btrfs", "cephfs", "cifs", "dir", "lvmthin", "nfs", "rbd", "zfs", "zfspool"})
+CLONING = frozenset({"btrfs", "cifs", "dir", "lvmthin", "nfs", "rbd", "zfs", "zfspool"})
+# Types that can be set to a content at all (`plugindata` of each plugin, pve-storage 0c56bad8). To one of content
+# `import` that has no files nothing can be uploaded. A type of somebody else's plugin is believed.
+FILES = frozenset({"btrfs", "cephfs", "cifs", "dir", "nfs"})
+HOLDING = {
+    "import": FILES,
+    "images": (FILES - {"cephfs"}) | {"iscsi", "iscsidirect", "lvm", "lvmthin", "rbd", "zfs", "zfspool"},
+    "backup": FILES | {"pbs"},
+}
+KINDS = frozenset({"esxi"}).union(*HOLDING.values())
 MOST_SKEW_SECONDS = 10
 SHOWN = 8
 MIB, GIB = 1024**2, 1024**3
@@ -136,12 +145,23 @@ def _storage(facts: Facts, check: str, name: str, content: str) -> Iterator[Find
     without = [
         node for node, row in rows.items() if row is not None and content not in str(row.get("content")).split(",")
     ]
-    if lacking:
+    kinds = {str(row.get("type")) for row in rows.values() if row is not None}
+    if unfit := kinds & KINDS - HOLDING[content]:
+        what, fit = f"storage {name} is of type {', '.join(sorted(unfit))}", ", ".join(sorted(HOLDING[content]))
+        mend = f"name one of type {fit} in proxmox.{check.replace('_', 's.')} of the site's file"
+        yield error(check, what, f"that type cannot hold content {content}", mend)
+    elif lacking:
         mend = f"pvesm set {name} --disable 0 --nodes ''   # or correct proxmox.storages in the site's file"
+        if "pbs" in kinds:
+            mend = (
+                f"pvesm status --storage {name}   # on that node: it says what is wrong with server or account\n{mend}"
+            )
         yield error(check, f"storage {name} is not there or not active on {_some(lacking)}", "nothing fits there", mend)
     elif without:
         row = next(row for row in rows.values() if row is not None)
-        mend = f"pvesm set {name} --content {row.get('content')},{content}"
+        # `none` stands alone.
+        held = [word for word in str(row.get("content")).split(",") if word not in ("", "none")]
+        mend = f"pvesm set {name} --content {','.join([*held, content])}"
         yield error(check, f"storage {name} does not take content {content}", "what is to lie there is refused", mend)
     else:
         yield ok(check, f"storage {name} takes {content} on every node")

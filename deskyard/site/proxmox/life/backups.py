@@ -1,9 +1,12 @@
-"""Backups of machines by the cluster itself: vzdump to a storage of content `backup`.
+"""Backups of machines by the cluster itself: vzdump to a storage of content `backup`, or a Proxmox Backup Server.
 
-Read in pve-manager 14a22df3 (PVE/API2/VZDump.pm, PVE/API2/Backup.pm, PVE/VZDump.pm) and pve-storage 0c56bad8
-(PVE/Storage.pm: check_volume_access; PVE/API2/Storage/Content.pm; PVE/Storage/PBSPlugin.pm). Not run on a real cluster.
+Read in pve-manager 14a22df3 (PVE/API2/VZDump.pm, PVE/API2/Backup.pm, PVE/VZDump.pm), pve-storage 0c56bad8
+(PVE/Storage.pm: check_volume_access; PVE/API2/Storage/Content.pm; PVE/Storage/PBSPlugin.pm), qemu-server e6352be6
+(PVE/QemuServer.pm, restore_proxmox_backup_archive) and proxmox-backup 4940514b (src/api2/admin/datastore.rs;
+pbs-datastore/src/manifest.rs, check_fingerprint). Not run on a real cluster.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
@@ -17,15 +20,18 @@ from deskyard.plan.proxmox import backup_note
 from deskyard.plan.proxmox.backup_note import LEAST_BYTES, UNFINISHED, WHOLE, Keeper
 from deskyard.plan.proxmox.view import Owner, SeenMachine, read_view
 from deskyard.site.proxmox.agent import ClusterAgent
-from deskyard.site.proxmox.client import Client, quoted
+from deskyard.site.proxmox.client import ApiError, Client, quoted
 from deskyard.site.proxmox.life import exchange, trial
 from deskyard.site.proxmox.life.copies import require_room
 from deskyard.site.proxmox.life.exchange import Exchange
 from deskyard.site.proxmox.machine import vm_path
-from deskyard.site.proxmox.task import wait_task
+from deskyard.site.proxmox.task import finish, wait_task
 
 LONG_SECONDS = 24 * 3600.0
 SAY_EVERY_PERCENT = 10
+# As the server's client and its plugin say it, before they read any of a machine's disks.
+_KEYLESS = re.compile(r"(missing|wrong) key - manifest|no encryption key file found")
+_DENIED = "permission check failed"
 
 
 class ClusterArchive:
@@ -109,9 +115,11 @@ class ClusterArchive:
         """Write down what is known of a backup by now: whether it is proved."""
         self._write(self._node_of(backup), backup)
 
-    def require_room(self, backup: Backup) -> None:
-        """Raise `SiteError` unless there is room for it once more, where it would be tried out."""
-        require_room(self._client, *self._trial_place(backup))
+    def require_trial(self, backup: Backup) -> None:
+        """Raise `SiteError` unless there is room for it once more where it would be tried out, and the key to it."""
+        machine, node = self._trial_place(backup)
+        require_room(self._client, machine, node)
+        self._require_key(node, backup)
 
     def booted(self, backup: Backup) -> AbstractContextManager[TriedGuest]:
         """A machine without any NIC that starts from a backup; it is gone with its block."""
@@ -135,6 +143,7 @@ class ClusterArchive:
             reason = f"lies on {self._node_of(backup)} alone, and the desktop is on {machine.node}"
             remedy = "migrate the desktop there, or keep backups in a storage that all nodes share"
             raise SiteError("backup", backup.id, reason, remedy)
+        self._require_key(machine.node, backup)
         return exchange.staged(self._client, self._owner, machine, backup)
 
     def drop(self, backups: Sequence[Backup]) -> None:
@@ -143,13 +152,35 @@ class ClusterArchive:
         for backup in backups:
             if backup.manifest in where:
                 node = where[backup.manifest]
-                upid = self._client.delete(_volume(node, self.location, backup.manifest))
-                if upid:
-                    wait_task(self._client, upid)
+                try:
+                    finish(self._client, self._client.delete(_volume(node, self.location, backup.manifest)))
+                except SiteError as error:
+                    if _DENIED not in error.reason:
+                        raise
+                    reason = f"the account of {self.location} may not delete it on its Proxmox Backup Server"
+                    remedy = "give that account DatastorePowerUser on the datastore there, then run it again"
+                    raise SiteError("backup", backup.id, reason, remedy) from error
 
     def _write(self, node: str, backup: Backup) -> None:
         text = backup_note.notes(self._owner, backup, WHOLE)
         self._client.put(_volume(node, self.location, backup.manifest), notes=text)
+
+    def _require_key(self, node: str, backup: Backup) -> None:
+        """Raise `SiteError` if a node has not the key of an encrypted backup, which says nothing of the backup.
+
+        It is for a server's backups alone, and the configuration in one is read with the same key as its disks.
+        """
+        rows = [row for row in self._listed(node) if str(row["volid"]) == backup.manifest]
+        if not rows or not str(rows[0].get("format")).startswith("pbs-"):
+            return
+        try:
+            self._client.get(f"nodes/{node}/vzdump/extractconfig", volume=backup.manifest)
+        except ApiError as error:
+            # Of anything else that is wrong the restore says more.
+            if _KEYLESS.search(error.reason):
+                reason = f"{node} has not the key that it is encrypted with: {error.reason}"
+                remedy = f"give it back to the storage: pvesm set {self.location} --encryption-key FILE"
+                raise SiteError("backup", backup.id, reason, remedy) from error
 
     def _node_of(self, backup: Backup) -> str:
         """A node that has it."""
@@ -197,7 +228,10 @@ class ClusterArchive:
     def _require_storage(self, node: str) -> None:
         if node not in {there.name for there in self._nodes()}:
             reason = f"is not active on {node}, where the desktop is"
-            raise SiteError("storage", self.location, reason, f"pvesm set {self.location} --disable 0 --nodes ''")
+            remedy = (
+                f"pvesm status there says why; if it may not be used: pvesm set {self.location} --disable 0 --nodes ''"
+            )
+            raise SiteError("storage", self.location, reason, remedy)
 
     def _machine(self, desktop: str) -> SeenMachine:
         view = read_view(self._client.get("cluster/resources", type="vm"), (), {})
