@@ -115,6 +115,20 @@ def test_it_is_a_disk_of_its_own_that_the_guest_finds_and_a_backup_takes_along(p
     assert [call for call in calls if call.writes] == []
 
 
+@pytest.mark.parametrize(("kind", "form"), [("nfs", "qcow2"), ("dir", "qcow2"), ("lvmthin", "raw"), ("zfspool", "raw")])
+def test_it_has_a_form_of_which_snapshots_are_made(place: Place, kind: str, form: str) -> None:
+    fake = place.rack.peer.fake
+    fake.storages["local-lvm"]["type"] = kind
+    if form == "qcow2":
+        # As a clone of a template is, in a folder.
+        system = place.rack.root
+        assert system.finish("POST", f"{place.path}/config", scsi0="local-lvm:2,format=qcow2") == "OK"
+    volume = place.create()
+    assert (fake._qm_volume(volume) or {})["format"] == form
+    assert fake._qm_can_snapshot(place.vm.config)
+    assert place.create() == volume
+
+
 def test_it_grows_while_its_machine_runs_and_never_shrinks(place: Place) -> None:
     volume = place.create()
     place.update(size_gib=3, disk_iops=100)

@@ -233,10 +233,6 @@ def caps(facts: Facts, site: Site) -> Iterator[Finding]:
     """Every tier of the site's own fits on a node, and the cluster holds what it caps."""
     up = [row for row in facts.resources if row.get("type") == "node" and row.get("node") in facts.nodes]
     for name, tier in site.tiers.items():
-        if "home_gib" in tier.model_fields_set:
-            mend = "leave home_gib out, and add it to disk_gib"
-            what = f"home_gib of tier {name} cannot be held"
-            yield warning("caps", what, "on a cluster /home is on the system's disk, which disk_gib bounds", mend)
         wanted = {"maxcpu": tier.vcpus, "maxmem": tier.memory_mib * MIB}
         if up and not any(all(int(row.get(key) or 0) >= value for key, value in wanted.items()) for row in up):
             what = f"no node has the {tier.vcpus} CPUs and {tier.memory_mib} MiB of tier {name}"

@@ -13,7 +13,7 @@ from deskyard.site.proxmox.client import Client
 from deskyard.site.proxmox.kinds.disk_size import disk_size_gib, refuse_smaller
 from deskyard.site.proxmox.kinds.drive import Caps, caps_of, drive_of, options_of, volume_of
 from deskyard.site.proxmox.kinds.inputs import HomeInputs
-from deskyard.site.proxmox.life.home import HOME_DISK, has_home, options, require_free
+from deskyard.site.proxmox.life.home import HOME_DISK, has_home, new_drive, options, require_free
 from deskyard.site.proxmox.machine import node_of, vm_path
 from deskyard.site.proxmox.task import finish, running
 from deskyard.site.resource.kind import Kind
@@ -85,7 +85,8 @@ class HomeKind(Kind[HomeInputs]):
         volume = volume_of(there) if has_home(config) else _free_volume(config, inputs["vm_id"], own)
         wanted = options(held, Caps.wanted(inputs))
         if volume is None or volume != volume_of(there) or wanted != held:
-            given = drive_of(volume or f"{inputs['storage']}:{inputs['size_gib']}", wanted)
+            place = (client, node, inputs["storage"], inputs["size_gib"])
+            given = drive_of(volume, wanted) if volume else new_drive(*place, wanted)
             finish(client, client.post(f"{path}/config", **{HOME_DISK: given}, digest=config["digest"]), DISK_SECONDS)
             config = client.get(f"{path}/config")
         if disk_size_gib(config, HOME_DISK) < inputs["size_gib"]:

@@ -1,9 +1,10 @@
 """The volume of /home of a desktop of a cluster: its second disk, which role `home_volume` finds by its serial number.
 
 Read in qemu-server e6352be6 (PVE/API2/Qemu.pm: update_vm_api, create_disks; PVE/QemuServer/Drive.pm; PVE/VZDump/
-QemuServer.pm) and util-linux (misc-utils/lsblk-properties.c: a disk's SERIAL is udev's ID_SCSI_SERIAL, which is that of
-the drive). Not run on a real cluster. A volume has the id of its machine in its name, and goes with that: it outlives
-the system disk, not the machine. `protection` forbids to take it out, and vzdump takes it along (`backup`).
+QemuServer.pm), pve-storage 0c56bad8 (PVE/Storage/Plugin.pm: get_formats, volume_has_feature), util-linux (misc-utils/
+lsblk-properties.c: a disk's SERIAL is udev's ID_SCSI_SERIAL, which is that of the drive). Not run on a real cluster. A
+volume has the id of its machine in its name, and goes with that: it outlives the system disk, not the machine.
+`protection` forbids to take it out, and vzdump takes it along (`backup`).
 """
 
 from collections.abc import Mapping
@@ -19,12 +20,14 @@ from deskyard.plan.proxmox.view import ClusterView, SeenMachine, pool_of, tags_o
 from deskyard.plan.workspace import GATEWAY
 from deskyard.site.proxmox.client import ApiError, Client, quoted
 from deskyard.site.proxmox.each import ask_each
-from deskyard.site.proxmox.kinds.drive import Caps, capped, options_of, volume_of
+from deskyard.site.proxmox.kinds.drive import Caps, capped, drive_of, options_of, volume_of
 from deskyard.site.proxmox.life.power import CHANGED, WRITES
 from deskyard.site.proxmox.life.snapshots import MachineSnapshots
 from deskyard.site.proxmox.machine import vm_path
 
 HOME_DISK = "scsi1"
+# Types of storage whose disks are files: raw ones if nothing is said, and of a raw file no snapshot is made.
+_FILES = frozenset({"cifs", "dir", "nfs"})
 _OWN = {"discard": "on", "serial": HOME_SERIAL, "backup": "1"}
 
 
@@ -36,6 +39,13 @@ def has_home(config: Mapping[str, Any]) -> bool:
 def options(held: Mapping[str, str], caps: Caps) -> dict[str, str]:
     """The options of its drive: those that it has, with ours and the caps of its tier."""
     return capped({**held, **_OWN}, caps)
+
+
+def new_drive(client: Client, node: str, storage: str, size_gib: int, given: Mapping[str, str]) -> str:
+    """The drive of a volume that is to be made, in a form of which snapshots are made as of the system disk."""
+    kind = client.get(f"nodes/{node}/storage/{quoted(storage)}/status").get("type")
+    form = {"format": "qcow2"} if kind in _FILES else {}
+    return drive_of(f"{storage}:{size_gib}", {**form, **given})
 
 
 def require_free(config: Mapping[str, Any], vm_id: int, own: str | None = None) -> None:
