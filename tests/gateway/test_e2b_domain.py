@@ -59,6 +59,10 @@ def certificate_for(authority: Authority, folder: Path, *names: str) -> tuple[st
     return str(chain), str(private)
 
 
+# What e2b 2.45 wants for keys that are not of E2B's own form; newer ones ask for nothing.
+ANY_KEY = "E2B_VALIDATE_API_KEY"
+
+
 @dataclass
 class Named:
     """A program that is reached by names, the proxy that takes them there, and the file of its authority."""
@@ -69,7 +73,7 @@ class Named:
 
     def environment(self, *, trusts: bool = True, domain: str = DOMAIN) -> dict[str, str]:
         """The variables of a client, and nothing of E2B's besides."""
-        own = {name: value for name, value in os.environ.items() if not name.startswith("E2B_")}
+        own = {name: value for name, value in os.environ.items() if not name.startswith("E2B_") or name == ANY_KEY}
         for name in ("SSL_CERT_FILE", "SSL_CERT_DIR", "NO_PROXY", "no_proxy", "https_proxy", "NODE_EXTRA_CA_CERTS"):
             own.pop(name, None)
         trusted = {"SSL_CERT_FILE": self.authority, "NODE_EXTRA_CA_CERTS": self.authority} if trusts else {}
